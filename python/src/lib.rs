@@ -1,14 +1,21 @@
-//! The stores for Python: `import tantalum`.
+//! Tantalum for Python: `import tantalum`. `tantalum.pyi` has the types.
 
 mod documents;
+mod programs;
 mod store;
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-create_exception!(tantalum, TantalumError, PyException, "The store refused.");
-create_exception!(tantalum, DeadlockError, TantalumError, "The transaction gave way to an older one: try again.");
+create_exception!(tantalum, TantalumError, PyException, "The store or the drive refused.");
+create_exception!(tantalum, PowerLostError, TantalumError, "The drive has no power.");
+create_exception!(
+    tantalum,
+    DeadlockError,
+    TantalumError,
+    "The transaction gave way to an older one: try again."
+);
 
 #[pymodule]
 fn tantalum(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -16,6 +23,11 @@ fn tantalum(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::PyTransaction>()?;
     module.add_class::<documents::Documents>()?;
     module.add_class::<documents::PySnapshot>()?;
+    module.add_class::<programs::ssd::PySsd>()?;
+    module.add_class::<programs::endpoint::Endpoint>()?;
+    module.add_class::<programs::event::PyEvent>()?;
+    module.add_function(wrap_pyfunction!(programs::shipped_module, module)?)?;
+    module.add("PowerLostError", module.py().get_type::<PowerLostError>())?;
     module.add("TantalumError", module.py().get_type::<TantalumError>())?;
     module.add("DeadlockError", module.py().get_type::<DeadlockError>())
 }

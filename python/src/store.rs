@@ -85,7 +85,13 @@ impl PyStore {
         this
     }
 
-    fn __exit__(&self, py: Python<'_>, _type: Py<PyAny>, _value: Py<PyAny>, _trace: Py<PyAny>) -> PyResult<bool> {
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _type: Py<PyAny>,
+        _value: Py<PyAny>,
+        _trace: Py<PyAny>,
+    ) -> PyResult<bool> {
         self.close(py).map(|()| false)
     }
 }
@@ -115,7 +121,12 @@ impl PyTransaction {
 #[pymethods]
 impl PyTransaction {
     /// The value of a key, or None.
-    fn read<'py>(&self, py: Python<'py>, namespace: u32, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: u32,
+        key: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let found = self.with(py, |tx| tx.read(Namespace::from_number(namespace), key))?;
         Ok(found.map(|value| PyBytes::new(py, &value)))
     }
@@ -134,7 +145,13 @@ impl PyTransaction {
         this
     }
 
-    fn __exit__(&self, py: Python<'_>, kind: Option<Py<PyAny>>, _value: Py<PyAny>, _trace: Py<PyAny>) -> PyResult<bool> {
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Option<Py<PyAny>>,
+        _value: Py<PyAny>,
+        _trace: Py<PyAny>,
+    ) -> PyResult<bool> {
         let tx = self.tx.lock().expect("nothing panics with it").take();
         match (tx, kind) {
             (Some(tx), None) => py.detach(|| tx.commit()).map_err(raised)?,

@@ -198,7 +198,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "python",
-        about: "the stores in Python: pip installs it into an environment of its own, and its tests pass",
+        about: "the stores and programs in the drive in Python: pip installs it into an environment of its own, and its tests pass",
         packages: &[],
         run: key_value::python,
     },

@@ -394,6 +394,19 @@ int32_t tantalum_ssd_close(struct tantalum_ssd *ssd);
 // `ssd` is open; `facts` can be written.
 int32_t tantalum_ssd_read_facts(const struct tantalum_ssd *ssd, struct tantalum_ssd_facts *facts);
 
+// Cuts the drive's power now. Nothing is installed any more, and what was not durable may be lost.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_cut_power(const struct tantalum_ssd *ssd);
+
+// Gives the drive power again, and recovers. `seed` decides how operations that were under way ended.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_power_on(const struct tantalum_ssd *ssd,
+                              uint64_t seed);
+
 // Opens an endpoint of a process: of the kernel (`TANTALUM_SSD_KERNEL`), or of the one whose number `process` points to; if
 // that is `UINT32_MAX`, of a new process, whose number is stored there.
 //
@@ -414,6 +427,16 @@ int32_t tantalum_ssd_close_endpoint(const struct tantalum_ssd *ssd, uint32_t end
 // # Safety
 // `ssd` is open.
 int32_t tantalum_ssd_end_process(const struct tantalum_ssd *ssd, uint32_t process);
+
+// Gives a process rights to a range instead of those it had there; 0 takes them away.
+//
+// # Safety
+// `ssd` is open.
+int32_t tantalum_ssd_grant(const struct tantalum_ssd *ssd,
+                           uint32_t process,
+                           uint64_t start,
+                           uint64_t end,
+                           uint32_t rights);
 
 // The module of a shipped program, such as "base_io"; its bytes stay valid. `TANTALUM_NOT_FOUND` if there is none.
 //
@@ -452,15 +475,18 @@ int32_t tantalum_ssd_allow_calls(const struct tantalum_ssd *ssd,
                                  uint32_t to,
                                  uint64_t handlers);
 
-// Gives a process rights to a range instead of those it had there; 0 takes them away.
+// Reads a program's counters (`TANTALUM_SSD_COUNTERS`), over all processors, and what it wrote to the serial port of one:
+// at most 4096 bytes. It can also be read of the program that faulted last.
 //
 // # Safety
-// `ssd` is open.
-int32_t tantalum_ssd_grant(const struct tantalum_ssd *ssd,
-                           uint32_t process,
-                           uint64_t start,
-                           uint64_t end,
-                           uint32_t rights);
+// `ssd` is open; `counters` has room for them, `serial` for `capacity` bytes; `serial_bytes` can be written.
+int32_t tantalum_ssd_output(const struct tantalum_ssd *ssd,
+                            uint32_t program,
+                            uint32_t processor,
+                            uint64_t *counters,
+                            uint8_t *serial,
+                            uintptr_t capacity,
+                            uintptr_t *serial_bytes);
 
 // Sends a request to a handler at `at_ns` of the drive's time, or now if that is past, and stores its number. Its answer is an
 // event of the endpoint.
@@ -543,32 +569,6 @@ int32_t tantalum_ssd_write(const struct tantalum_ssd *ssd,
 // # Safety
 // `ssd` is open.
 int32_t tantalum_ssd_flush(const struct tantalum_ssd *ssd, uint32_t endpoint, uint32_t program);
-
-// Reads a program's counters (`TANTALUM_SSD_COUNTERS`), over all processors, and what it wrote to the serial port of one:
-// at most 4096 bytes. It can also be read of the program that faulted last.
-//
-// # Safety
-// `ssd` is open; `counters` has room for them, `serial` for `capacity` bytes; `serial_bytes` can be written.
-int32_t tantalum_ssd_output(const struct tantalum_ssd *ssd,
-                            uint32_t program,
-                            uint32_t processor,
-                            uint64_t *counters,
-                            uint8_t *serial,
-                            uintptr_t capacity,
-                            uintptr_t *serial_bytes);
-
-// Cuts the drive's power now. Nothing is installed any more, and what was not durable may be lost.
-//
-// # Safety
-// `ssd` is open.
-int32_t tantalum_ssd_cut_power(const struct tantalum_ssd *ssd);
-
-// Gives the drive power again, and recovers. `seed` decides how operations that were under way ended.
-//
-// # Safety
-// `ssd` is open.
-int32_t tantalum_ssd_power_on(const struct tantalum_ssd *ssd,
-                              uint64_t seed);
 
 #ifdef __cplusplus
 }  // extern "C"

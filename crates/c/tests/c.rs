@@ -8,10 +8,13 @@ fn the_header_is_the_generated_one() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
     let mut header = Vec::new();
-    let sources = ["call", "store", "documents", "snapshots", "programs"]
-        .map(|part| folder.join(format!("src/{part}.rs")));
-    let builder =
-        sources.into_iter().fold(cbindgen::Builder::new().with_config(config), |b, s| b.with_src(s));
+    let parts = ["drive", "processes", "install", "requests", "events", "data"];
+    let programs = parts.map(|part| format!("programs/{part}"));
+    let stores = ["call", "store", "documents", "snapshots"].map(str::to_owned);
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for part in stores.into_iter().chain(programs) {
+        builder = builder.with_src(folder.join(format!("src/{part}.rs")));
+    }
     builder.generate().unwrap().write(&mut header);
     let (path, header) = (folder.join("include/tantalum.h"), String::from_utf8(header).unwrap());
     if std::env::var_os("UPDATE").is_some() {

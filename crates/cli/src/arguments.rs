@@ -22,6 +22,7 @@ use crate::mount::MountOptions;
 use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::serve::ServeOptions;
+use crate::shell::{CompletionsOptions, ManOptions};
 use crate::snapshot::SnapshotAction;
 use crate::stat::StatOptions;
 use crate::stop::StopOptions;
@@ -31,8 +32,9 @@ use crate::unmount::UnmountOptions;
 #[derive(Parser, Debug)]
 #[command(name = "tantalum", version, max_term_width = 100)]
 pub struct Arguments {
+    /// None to be told what to try first.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 /// The command to run.
@@ -99,6 +101,10 @@ pub enum Command {
         #[command(subcommand)]
         target: CrashTarget,
     },
+    /// Print a script that lets a shell complete commands and options
+    Completions(CompletionsOptions),
+    /// Write man pages, one for each command
+    Man(ManOptions),
 }
 
 /// What runs on the drive when power goes.
@@ -124,15 +130,10 @@ pub enum CrashTarget {
     /// cut after each of its operations, in every way that can make a difference, and --check runs on what is left. It exits
     /// with 0 if the files are intact. Lines `ack ...` that the program prints or writes to $TANTALUM_ACK up to the cut are
     /// in the file $TANTALUM_ACKS of the check. The exit code is 1 if a check failed.
-    #[command(after_help = "Example:\n  tantalum crash run --check ./verify.sh -- ./my-program --data {}")]
     Run(CrashRunOptions),
     /// A finding of `crash run` again: its check, or its files mounted to be looked at
     ///
     /// Without DIR the check runs on a copy of the files, and the exit code is 1 if it fails again.
-    #[command(
-        after_help = "Example:\n  tantalum crash run --save findings --check ./verify.sh -- ./my-program --data {}\n  \
-                            tantalum crash replay findings/finding-1 /tmp/look"
-    )]
     Replay(CrashReplayOptions),
 }
 
@@ -277,6 +278,10 @@ pub struct BenchOptions {
     /// Number of operations to measure, each of one 4 KiB unit
     #[arg(long, value_name = "N", default_value_t = 2_000_000)]
     pub operations: u64,
+
+    /// Seed of the random addresses
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "nvme")]
+    pub seed: u64,
 
     /// Print one JSON object
     #[arg(long)]

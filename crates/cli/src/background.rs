@@ -34,8 +34,8 @@ pub fn start(word: &str) -> Result<Started, Failure> {
     let mut message = String::new();
     let mut stderr = child.stderr.take().expect("a pipe was asked for");
     let _ = stderr.read_to_string(&mut message);
-    let _ = child.wait();
-    Err(Failure::BackgroundEnded { message: message.trim_end().to_owned() })
+    let code = child.wait().ok().and_then(|status| status.code());
+    Err(Failure::BackgroundEnded { message: message.trim_end().to_owned(), code })
 }
 
 /// Called by the background process, so that it does not end with the terminal.

@@ -6,8 +6,6 @@ use crate::arguments::BenchOptions;
 use crate::failure::Failure;
 use crate::{bench_nvme, interrupt, output};
 
-const SEED: u64 = 1;
-
 /// Measures and prints the outcome.
 pub fn run(options: &BenchOptions) -> Result<(), Failure> {
     let Some(pattern) = options.pattern else { return bench_nvme::run(options) };
@@ -15,7 +13,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
         profile: options.drive.load(None, options.over_provisioning_percent)?,
         pattern,
         operations: options.operations,
-        seed: SEED,
+        seed: options.seed,
     };
     let outcome = bench(&settings, &interrupt::monitor())?;
     output::report(&outcome, options.json, of_bench)

@@ -42,7 +42,7 @@ pub fn run(options: &CompareOptions) -> Result<(), Failure> {
 
 fn workload(options: &CompareOptions, profile: &Profile) -> Result<Box<dyn Workload>, ExperimentError> {
     if let (Some(database), Some(sql)) = (&options.database, &options.sql) {
-        return Ok(Box::new(Statements::read(database, sql, profile)?));
+        return Ok(Box::new(Statements::read(database, sql, profile, options.seed)?));
     }
     let workload = KeyValue {
         pattern: options.pattern,

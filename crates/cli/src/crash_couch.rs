@@ -68,5 +68,5 @@ pub fn run(options: &CrashCouchOptions) -> Result<(), Failure> {
     };
     let outcome = torture(&settings, &interrupt::monitor())?;
     output::report(&outcome, options.json, summary::of)?;
-    Failure::of_violations(&outcome)
+    Failure::of_outcome(&outcome)
 }

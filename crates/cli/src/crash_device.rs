@@ -7,7 +7,6 @@ use tantalum::{CacheMode, FlashScheduling, Plp};
 use tantalum_crash::device::{
     CutPoint, Cuts, DriveChoice, Flash, Medium, Plan, Settings, Skip, Weights, of_device_crash, torture,
 };
-use tantalum_report::Interrupted;
 
 use crate::failure::Failure;
 use crate::seeds::SeedOptions;
@@ -226,8 +225,7 @@ const DEFAULT_SEEDS: u64 = 4;
 pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
     let crash = torture(&settings(options), &interrupt::monitor())?;
     output::report(&crash, options.json, of_device_crash)?;
-    Failure::of_violations(&crash.outcome)?;
-    if crash.interrupted { Err(Interrupted.into()) } else { Ok(()) }
+    Failure::of_outcome(&crash.outcome)
 }
 
 fn settings(options: &CrashDeviceOptions) -> Settings {

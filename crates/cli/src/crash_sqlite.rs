@@ -85,5 +85,5 @@ pub fn run(options: &CrashSqliteOptions) -> Result<(), Failure> {
     };
     let outcome = torture(&settings, &interrupt::monitor())?;
     output::report(&outcome, options.json, summary::of)?;
-    Failure::of_violations(&outcome)
+    Failure::of_outcome(&outcome)
 }

@@ -35,6 +35,9 @@ pub fn run(options: &CutOptions) -> Result<(), Failure> {
         Err(ControlError::NotInUse { .. }) if mounted.is_none() => {
             return Err(Failure::NotInUse { path: options.target.clone() });
         }
+        Err(ControlError::NotInUse { .. }) => {
+            return Err(Failure::MountDied { image: image.clone(), folder: options.target.clone() });
+        }
         connected => connected?,
     };
     let has_power = control.cut(options.after_flash_ops, seed)?;

@@ -1,7 +1,8 @@
 //! Errors of the command.
 
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::{CrashError, CrashOutcome};
@@ -101,6 +102,14 @@ pub enum Failure {
     /// A report cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// The man pages cannot be written.
+    #[error("{}: {error}", folder.display())]
+    ManPages {
+        /// The folder for them.
+        folder: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
     /// This program's own file cannot be found.
     #[error("cannot find this program's own file: {error}")]
     OwnProgram {
@@ -119,7 +128,7 @@ pub enum Failure {
         invalid: InvalidField,
     },
     /// An image could not be created or opened.
-    #[error("image {}: {error}", path.display())]
+    #[error("{}", of_image(path, error))]
     Image {
         /// The image.
         path: PathBuf,
@@ -147,7 +156,7 @@ pub enum Failure {
         path: PathBuf,
     },
     /// A volume could not be created or opened.
-    #[error("image {}: {error}", path.display())]
+    #[error("{}", of_image(path, error))]
     Volume {
         /// The image.
         path: PathBuf,
@@ -155,7 +164,7 @@ pub enum Failure {
         error: VolumeError,
     },
     /// A log-structured file system could not be created or opened.
-    #[error("image {}: {error}", path.display())]
+    #[error("{}", of_image(path, error))]
     LogStructured {
         /// The image.
         path: PathBuf,
@@ -210,6 +219,20 @@ pub enum Failure {
         /// Why.
         status: Status,
     },
+    /// A folder without a mount, whose statistics were asked for.
+    #[error("no Tantalum volume is mounted on {}; name a folder with one, or an image file", path.display())]
+    NotMounted {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The kernel has a mount whose process is gone.
+    #[error("the process that had {0} mounted on {1} is gone; `tantalum mount {0} {1}` mounts it again, and recovers", image.display(), folder.display())]
+    MountDied {
+        /// The image.
+        image: PathBuf,
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The path names nothing whose power could be cut.
     #[error("{} is neither a folder with a mounted volume nor an image that is served", path.display())]
     NotInUse {
@@ -251,6 +274,8 @@ pub enum Failure {
     BackgroundEnded {
         /// Its message.
         message: String,
+        /// Its exit code, if it has one.
+        code: Option<i32>,
     },
 }
 
@@ -290,14 +315,21 @@ impl From<WorkloadError> for Failure {
     }
 }
 
+/// What is wrong with an image, with its path once: many errors begin with it.
+fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
+    let (path, error) = (path.display().to_string(), error.to_string());
+    if error.starts_with(&path) { format!("image {error}") } else { format!("image {path}: {error}") }
+}
+
 fn named(log: Option<&PathBuf>) -> String {
     log.map_or_else(String::new, |log| format!(" (see {})", log.display()))
 }
 
 impl Failure {
-    /// Broken promises, if there are any.
-    pub fn of_violations(outcome: &CrashOutcome) -> Result<(), Failure> {
+    /// Broken promises, if there are any; else an interruption.
+    pub fn of_outcome(outcome: &CrashOutcome) -> Result<(), Failure> {
         match outcome.violations.len() {
+            0 if outcome.interrupted => Err(Interrupted.into()),
             0 => Ok(()),
             violations => Err(Failure::Violations { violations }),
         }

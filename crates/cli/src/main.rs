@@ -1,8 +1,8 @@
 //! The `tantalum` command.
 //!
 //! Its exit code is 0 on success, 1 if a database or an image was damaged, a promise was broken or a program in the
-//! drive faulted, 2 if the request
-//! cannot be carried out (one line on standard error says why and what would be valid), and 130 if it was interrupted.
+//! drive faulted, 2 if the request cannot be carried out (one line on standard error says why and what would be valid),
+//! and 130 if it was interrupted.
 
 mod arguments;
 mod background;
@@ -17,9 +17,11 @@ mod crash_run;
 mod crash_sqlite;
 mod create;
 mod cut;
+mod damage;
 mod drive;
 mod failure;
 mod file_system;
+mod help;
 mod info;
 mod info_nvm;
 mod interrupt;
@@ -28,11 +30,13 @@ mod log;
 mod mount;
 mod output;
 mod program;
+mod program_module;
 mod program_run;
 mod recovery_cost;
 mod recovery_info;
 mod seeds;
 mod serve;
+mod shell;
 mod snapshot;
 mod stat;
 mod stop;
@@ -41,21 +45,26 @@ mod watched;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use crate::arguments::{Arguments, Command, CompareTarget, CrashTarget};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match run(arguments) {
+    let matches = help::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = match arguments.command {
+        None => output::print(help::TRY_FIRST),
+        Some(command) => run(command),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.command {
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
         Command::Compare { target: CompareTarget::Sqlite(options) } => compare::run(&options),
         Command::Create(options) => create::run(&options),
         Command::Info(options) => info::run(&options),
@@ -71,6 +80,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::RecoveryCost(options) => recovery_cost::run(&options),
         Command::Lab { action } => lab::run(&action),
         Command::Program { action } => program::run(&action),
+        Command::Completions(options) => shell::completions(&options),
+        Command::Man(options) => shell::man(&options),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
         Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
         Command::Crash { target: CrashTarget::Run(options) } => crash_run::run(&options),

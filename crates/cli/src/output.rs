@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use crate::damage;
 use crate::failure::Failure;
 
 /// Writes text to standard output.
@@ -16,6 +17,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Writes one JSON object to standard output.
 pub fn print_json(outcome: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(outcome).expect("outcomes are plain data");
+    print(&format!("{text}\n"))
+}
+
+/// Writes one JSON object on a line of its own.
+pub fn print_json_line(outcome: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(outcome).expect("outcomes are plain data");
     print(&format!("{text}\n"))
 }
 
@@ -35,19 +42,27 @@ impl Failure {
         match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,
             Failure::Interrupted(_) => return ExitCode::from(130),
-            Failure::BackgroundEnded { message } => complain(message),
+            Failure::BackgroundEnded { message, .. } => complain(message),
             other => complain(&format!("error: {other}")),
         }
-        let found = matches!(
-            self,
+        ExitCode::from(if self.is_finding() { 1 } else { 2 })
+    }
+
+    /// Whether the request was carried out, and what it found is not well.
+    fn is_finding(&self) -> bool {
+        match self {
             Failure::Mismatch
-                | Failure::Damaged { .. }
-                | Failure::Violations { .. }
-                | Failure::FailedChecks { .. }
-                | Failure::ProgramFaulted
-                | Failure::CheckFailedAgain { .. }
-        );
-        ExitCode::from(if found { 1 } else { 2 })
+            | Failure::Damaged { .. }
+            | Failure::Violations { .. }
+            | Failure::FailedChecks { .. }
+            | Failure::ProgramFaulted
+            | Failure::CheckFailedAgain { .. } => true,
+            Failure::BackgroundEnded { code, .. } => *code == Some(1),
+            Failure::Image { error, .. } => damage::of_device(error),
+            Failure::Volume { error, .. } => damage::of_volume(error),
+            Failure::LogStructured { error, .. } => damage::of_logs(error),
+            _ => false,
+        }
     }
 }
 

@@ -1,16 +1,14 @@
 //! `tantalum program`: what comes with the drive, and what a module says about itself.
 
-use std::fs;
-use std::path::Path;
-
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tantalum_report::table::{Align, Table, grouped};
-use tantalum_spu::{Description, describe, shipped};
+use tantalum_spu::shipped;
 
 use crate::drive::ProfileOptions;
 use crate::failure::Failure;
 use crate::output;
+use crate::program_module::{description, load};
 use crate::program_run::{self, RunProgramOptions};
 
 /// What to do.
@@ -56,20 +54,6 @@ pub fn run(action: &ProgramAction) -> Result<(), Failure> {
         ProgramAction::Describe(options) => show(options),
         ProgramAction::Run(options) => program_run::run(options),
     }
-}
-
-/// A module by file or name.
-pub fn load(module: &str) -> Result<Vec<u8>, Failure> {
-    let path = Path::new(module);
-    match shipped::ALL.iter().find(|(name, ..)| *name == module) {
-        Some((_, bytes, _)) if !path.exists() => Ok(bytes.to_vec()),
-        _ => fs::read(path).map_err(|error| Failure::Module { path: path.to_owned(), error }),
-    }
-}
-
-/// What a module says about itself.
-pub fn description(module: &str, bytes: &[u8]) -> Result<Description, Failure> {
-    describe(bytes).map_err(|error| Failure::Install { module: module.to_owned(), error })
 }
 
 #[derive(Serialize)]

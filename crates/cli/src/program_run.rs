@@ -15,7 +15,7 @@ use tantalum_spu::{
 
 use crate::failure::Failure;
 use crate::output;
-use crate::program::{description, load};
+use crate::program_module::{description, load};
 
 /// `tantalum program run`.
 #[derive(Args, Debug)]

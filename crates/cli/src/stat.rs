@@ -1,5 +1,6 @@
 //! `tantalum stat`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,7 @@ use tantalum_drive::report::{DriveReport, Latency};
 use tantalum_fuse::image_mounted_on;
 use tantalum_fuse::report::Report as Mounted;
 use tantalum_nvme::serve::Report as Served;
+use tantalum_report::InvalidSetting;
 use tantalum_report::table::{Align, Table, bytes, grouped};
 
 use crate::failure::Failure;
@@ -33,9 +35,13 @@ pub struct StatOptions {
     /// The folder on which a volume is mounted, or an image file, served or not
     pub target: PathBuf,
 
-    /// Refresh every second, with the changes of that second, until Ctrl-C
-    #[arg(long, conflicts_with = "json")]
+    /// Refresh every second, with the changes of that second, until Ctrl-C. With --json, print an object on a line each second
+    #[arg(long)]
     pub watch: bool,
+
+    /// Also show what has changed since an earlier `tantalum stat --json`, whose output is in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["watch", "json"])]
+    pub since: Option<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -63,21 +69,44 @@ impl Report {
 
 /// Shows the counters.
 pub fn run(options: &StatOptions) -> Result<(), Failure> {
-    let image = image_mounted_on(&options.target).unwrap_or_else(|| options.target.clone());
+    let mounted = image_mounted_on(&options.target);
+    let is_mounted = mounted.is_some();
+    if !is_mounted && options.target.is_dir() {
+        return Err(Failure::NotMounted { path: options.target.clone() });
+    }
+    let image = mounted.unwrap_or_else(|| options.target.clone());
     match Control::connect(&image) {
-        Ok(mut control) if options.watch => watch(&mut control),
+        Ok(mut control) if options.watch => watch(&mut control, options.json),
         Ok(mut control) => show(options, &control.stat()?),
-        Err(error) if options.watch || image != options.target => Err(error.into()),
+        Err(ControlError::NotInUse { .. }) if is_mounted => {
+            Err(Failure::MountDied { image, folder: options.target.clone() })
+        }
+        Err(error) if options.watch => Err(error.into()),
         Err(ControlError::NotInUse { .. }) => show(options, &unmounted(&image)?),
         Err(error) => Err(error.into()),
     }
 }
 
 fn show(options: &StatOptions, report: &Report) -> Result<(), Failure> {
-    match options.json {
-        true => output::print_json(report),
-        false => output::print(&text(report, None)),
+    let Some(earlier) = &options.since else {
+        return output::report(report, options.json, |report| text(report, None));
+    };
+    let before = read(earlier)?;
+    let (then, now) = (&before.drive().image, &report.drive().image);
+    if then != now {
+        let expected = format!("a report of {}; this one is of {}", now.display(), then.display());
+        return Err(InvalidSetting::new("--since", earlier.display(), expected).into());
     }
+    output::print(&text(report, Some((&before, "since then"))))
+}
+
+/// An earlier report.
+fn read(path: &Path) -> Result<Report, Failure> {
+    let refused = |why: String| InvalidSetting::new("--since", path.display(), why);
+    let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| {
+        refused(format!("the output of `tantalum stat --json`, which it is not: {error}")).into()
+    })
 }
 
 /// The image is only read: recovery stays in memory.
@@ -93,7 +122,7 @@ fn unmounted(image: &Path) -> Result<Report, Failure> {
     Ok(Report::Mounted(Box::new(Mounted::of(&*mounted, path))))
 }
 
-fn watch(control: &mut Control) -> Result<(), Failure> {
+fn watch(control: &mut Control, json: bool) -> Result<(), Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&ended);
     // Without a handler Ctrl-C ends the process, which is what it asks for.
@@ -101,15 +130,23 @@ fn watch(control: &mut Control) -> Result<(), Failure> {
     let mut before = None;
     while !ended.load(Ordering::Relaxed) {
         let report: Report = control.stat()?;
-        output::print(&format!("{CLEAR}{}", text(&report, before.as_ref())))?;
+        if json {
+            output::print_json_line(&report)?;
+        } else {
+            let before = before.as_ref().map(|before| (before, "this second"));
+            output::print(&format!("{CLEAR}{}", text(&report, before)))?;
+        }
         before = Some(report);
         std::thread::sleep(INTERVAL);
     }
     Ok(())
 }
 
+/// An earlier report, and what the time since then is called.
+type Before<'a> = (&'a Report, &'static str);
+
 /// The view. With an earlier report, also the changes since then.
-fn text(report: &Report, before: Option<&Report>) -> String {
+fn text(report: &Report, before: Option<Before<'_>>) -> String {
     let drive = report.drive();
     let capacity = bytes(drive.capacity_units * tantalum::UNIT_BYTES as u64);
     let power = if drive.has_power { "" } else { ", without power" };
@@ -142,13 +179,11 @@ fn text(report: &Report, before: Option<&Report>) -> String {
     shown
 }
 
-fn counters(report: &Report, before: Option<&Report>) -> Table {
+fn counters(report: &Report, before: Option<Before<'_>>) -> Table {
     let mut columns = vec![("", Align::Left), ("so far", Align::Right)];
-    if before.is_some() {
-        columns.push(("this second", Align::Right));
-    }
+    columns.extend(before.map(|(_, since)| (since, Align::Right)));
     let mut table = Table::new(&columns);
-    let earlier = before.map(counts);
+    let earlier = before.map(|(earlier, _)| counts(earlier));
     for (at, (name, now)) in counts(report).into_iter().enumerate() {
         let mut row = vec![name, grouped(now)];
         row.extend(earlier.as_ref().map(|earlier| grouped(now.saturating_sub(earlier[at].1))));

@@ -1,6 +1,8 @@
 //! `tantalum crash` as a person meets it.
 
-use std::process::{Command, Output};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 fn tantalum(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tantalum")).args(arguments).output().unwrap()
@@ -67,4 +69,33 @@ fn options_that_make_no_sense_say_what_would() {
         let message = refused(arguments);
         assert!(message.contains(expected), "{arguments:?}: {message}");
     }
+}
+
+#[test]
+fn cuts_that_do_not_exist_are_refused() {
+    let drive =
+        ["--seed", "1", "--plp", "none", "--cache", "volatile", "--page-bytes", "4096", "--age", "20"];
+    let message = refused(&[&drive[..], &["--at", "17.99.-"]].concat());
+    assert!(message.contains("--at 17.99.-: the drive has no such operation"), "{message}");
+    let output = tantalum(&["crash", "sqlite", "--mode", "wal", "--seed", "1", "--cuts", "@99999999"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("--cuts @99999999: no workload of this run has"), "{message}");
+}
+
+#[test]
+fn an_interrupted_run_of_seeds_gives_what_it_has() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tantalum"))
+        .args(["crash", "sqlite", "--seeds", "100000", "--mode", "wal", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let outcome: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&outcome["interrupted"], &outcome["violations"]), (&true.into(), &serde_json::json!([])));
 }

@@ -34,9 +34,16 @@ pub struct CrashOutcome {
     pub promises_checked: u64,
     /// Broken promises.
     pub violations: Vec<Violation>,
+    /// Whether it was interrupted: these are the results until then.
+    pub interrupted: bool,
 }
 
 impl CrashOutcome {
+    /// Whether not one cut was made, nothing was found, and nobody interrupted it.
+    pub(crate) fn has_done_nothing(&self) -> bool {
+        self.cuts == 0 && self.second_cuts == 0 && self.violations.is_empty() && !self.interrupted
+    }
+
     /// Adds another run's counts.
     pub fn add(&mut self, other: CrashOutcome) {
         self.seeds += other.seeds;
@@ -46,5 +53,6 @@ impl CrashOutcome {
         self.torn_pages_seen += other.torn_pages_seen;
         self.promises_checked += other.promises_checked;
         self.violations.extend(other.violations);
+        self.interrupted |= other.interrupted;
     }
 }

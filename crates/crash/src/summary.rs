@@ -25,6 +25,9 @@ pub fn of(outcome: &CrashOutcome) -> String {
         writeln!(text, "\nBROKEN: {promise}\n  {detail}\n  reproduce: {}", violation.replay)
             .expect("writing to a String cannot fail");
     }
+    if outcome.interrupted {
+        text.push_str("\ninterrupted: these are the results so far\n");
+    }
     text
 }
 

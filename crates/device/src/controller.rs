@@ -16,7 +16,6 @@ use crate::latency::{Kind, Latencies};
 use crate::limits::{Limits, Shape};
 use crate::link::Link;
 use crate::profile::{FirmwareProfile, Plp, Profile};
-use crate::smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart, available_spare_percent};
 use crate::spu_memory::SpuMemory;
 use crate::status::Status;
 use crate::usage::{Usage, Waited};
@@ -395,28 +394,5 @@ impl Device {
             let findings: Vec<String> = audit.findings().map(ToString::to_string).collect();
             assert!(findings.is_empty(), "the maps disagree: {}", findings.join("; "));
         }
-    }
-
-    /// The counters.
-    pub fn smart(&self) -> Smart {
-        let Some(ftl) = self.ftl() else { return Smart::default() };
-        let (wear, spare) = (ftl.wear(), ftl.spare_good_blocks());
-        Smart {
-            counters: *ftl.counters(),
-            erase_count_min: wear.min,
-            erase_count_max: wear.max,
-            erase_count_mean: wear.mean,
-            bad_blocks: wear.bad_blocks,
-            spare_blocks: spare.available,
-            available_spare_percent: available_spare_percent(spare, ftl.is_read_only()),
-            available_spare_threshold_percent: AVAILABLE_SPARE_THRESHOLD_PERCENT,
-            read_only: ftl.is_read_only(),
-        }
-    }
-
-    /// Bytes of host memory for maps, per logical unit, without data and spare areas.
-    pub fn dram_bytes_per_unit(&self) -> f64 {
-        let Some(ftl) = self.ftl() else { return 0.0 };
-        ftl.dram_bytes() as f64 / f64::from(ftl.map().logical_units())
     }
 }

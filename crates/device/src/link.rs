@@ -1,4 +1,5 @@
-//! The path between host and drive: protocol and firmware handle so many commands at a time, then data cross the link.
+//! The path between host and drive: protocol and firmware handle a fixed number of commands at a time, then data
+//! cross the link.
 
 use tantalum_nand::Nanoseconds;
 

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use tantalum_ftl::{Counters, SpareBlocks};
 use tantalum_nand::UNIT_BYTES;
 
+use crate::controller::Device;
+
 /// Below this the drive is near the end of its life (NVMe: Available Spare Threshold).
 pub const AVAILABLE_SPARE_THRESHOLD_PERCENT: u8 = 10;
 
@@ -29,6 +31,31 @@ pub struct Smart {
     pub available_spare_threshold_percent: u8,
     /// Whether too few good blocks are left for writes.
     pub read_only: bool,
+}
+
+impl Device {
+    /// The counters.
+    pub fn smart(&self) -> Smart {
+        let Some(ftl) = self.ftl() else { return Smart::default() };
+        let (wear, spare) = (ftl.wear(), ftl.spare_good_blocks());
+        Smart {
+            counters: *ftl.counters(),
+            erase_count_min: wear.min,
+            erase_count_max: wear.max,
+            erase_count_mean: wear.mean,
+            bad_blocks: wear.bad_blocks,
+            spare_blocks: spare.available,
+            available_spare_percent: available_spare_percent(spare, ftl.is_read_only()),
+            available_spare_threshold_percent: AVAILABLE_SPARE_THRESHOLD_PERCENT,
+            read_only: ftl.is_read_only(),
+        }
+    }
+
+    /// Bytes of host memory for maps, per logical unit, without data and spare areas.
+    pub fn dram_bytes_per_unit(&self) -> f64 {
+        let Some(ftl) = self.ftl() else { return 0.0 };
+        ftl.dram_bytes() as f64 / f64::from(ftl.map().logical_units())
+    }
 }
 
 impl Smart {

@@ -17,7 +17,7 @@ pub(crate) struct StartGap {
 }
 
 impl StartGap {
-    /// A bank of so many lines after so many moves.
+    /// A bank of `lines` lines after `moves` moves.
     pub fn new(lines: u64, moves: u64) -> StartGap {
         StartGap { lines, moves: moves % (lines * (lines + 1)) }
     }

@@ -236,6 +236,24 @@ impl Geometry {
         Ppn(block.0 * self.units_per_block())
     }
 
+    /// The units of a page, as indexes into a table of units.
+    pub(crate) fn units_of(&self, page: PageId) -> std::ops::Range<usize> {
+        let units = self.units_per_page() as usize;
+        page.index() * units..(page.index() + 1) * units
+    }
+
+    /// The pages of a block, as indexes into a table of pages.
+    pub(crate) fn pages_of(&self, block: BlockId) -> std::ops::Range<usize> {
+        let pages = self.pages_per_block as usize;
+        block.index() * pages..(block.index() + 1) * pages
+    }
+
+    /// The units of a block, as indexes into a table of units.
+    pub(crate) fn units_of_block(&self, block: BlockId) -> std::ops::Range<usize> {
+        let units = self.units_per_block() as usize;
+        block.index() * units..(block.index() + 1) * units
+    }
+
     /// The plane of a block. Neighbouring block numbers are in the same plane.
     #[inline]
     pub fn plane_of(&self, block: BlockId) -> PlaneId {

@@ -365,24 +365,6 @@ impl Nand {
         Place { plane, channel: self.geometry.channel_of(self.geometry.die_of(plane)) }
     }
 
-    /// The units of a page, as indexes into `slot_of`.
-    pub(crate) fn units_of(&self, page: PageId) -> std::ops::Range<usize> {
-        let units = self.geometry.units_per_page() as usize;
-        page.index() * units..(page.index() + 1) * units
-    }
-
-    /// The pages of a block, as indexes into `page_states`.
-    pub(crate) fn pages_of(&self, block: BlockId) -> std::ops::Range<usize> {
-        let pages = self.geometry.pages_per_block as usize;
-        block.index() * pages..(block.index() + 1) * pages
-    }
-
-    /// The units of a block, as indexes into `slot_of`.
-    pub(crate) fn units_of_block(&self, block: BlockId) -> std::ops::Range<usize> {
-        let units = self.geometry.units_per_block() as usize;
-        block.index() * units..(block.index() + 1) * units
-    }
-
     /// Makes a programmed page uncorrectable; it keeps its slots until it is erased.
     pub(crate) fn spoil(&mut self, page: PageId) -> Result<(), NandError> {
         self.image.spoil_page(page)?;

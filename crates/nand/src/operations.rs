@@ -119,7 +119,7 @@ impl Nand {
             self.give_back(&gathered);
             return Err(error);
         }
-        let places = self.units_of(page);
+        let places = self.geometry.units_of(page);
         self.slot_of[places].copy_from_slice(slots);
         let bytes = self.count_program(&gathered.origins[..units]) * UNIT_BYTES as u32;
         let interval = self.time.program(self.place(block), (page, block), bytes, when.0, when.1);
@@ -288,7 +288,7 @@ impl Nand {
         let erased = Box::new(self.empty_block(block, old, records));
         self.blocks[block.index()] = new;
         if failed {
-            let pages = self.pages_of(block);
+            let pages = self.geometry.pages_of(block);
             self.page_states[pages].fill(PageState::Uncorrectable as u8);
         }
         let interval = self.time.erase(self.geometry.plane_of(block), block, earliest_ns);
@@ -303,7 +303,7 @@ impl Nand {
 
     /// Takes everything out of a block.
     fn empty_block(&mut self, block: BlockId, old: Block, records: SavedRecords) -> ErasedBlock {
-        let (pages, units) = (self.pages_of(block), self.units_of_block(block));
+        let (pages, units) = (self.geometry.pages_of(block), self.geometry.units_of_block(block));
         let erased = ErasedBlock {
             block,
             old,

@@ -145,7 +145,7 @@ impl Nand {
         let ErasedBlock { block, old, states, slot_of, records } = erased;
         self.image.restore_records(block, records)?;
         self.image.write_block(block, &old)?;
-        let (pages, units) = (self.pages_of(block), self.units_of_block(block));
+        let (pages, units) = (self.geometry.pages_of(block), self.geometry.units_of_block(block));
         self.page_states[pages].copy_from_slice(&states);
         self.slot_of[units].copy_from_slice(&slot_of);
         self.blocks[block.index()] = old;
@@ -175,7 +175,7 @@ impl Nand {
 
     /// One page of a torn erase reads as erased.
     fn lose_page(&mut self, page: PageId) -> Result<(), NandError> {
-        for unit in self.units_of(page) {
+        for unit in self.geometry.units_of(page) {
             let entry = std::mem::take(&mut self.slot_of[unit]);
             if entry != 0 && entry & MOVED == 0 {
                 self.slots.release(Slot(entry));

@@ -48,11 +48,23 @@ pub enum ReportError {
     },
 }
 
+/// The system's error, without the name of a temporary file that the user has not heard of.
+fn of_system(error: io::Error) -> io::Error {
+    let inner = error
+        .get_ref()
+        .and_then(|error| error.source())
+        .and_then(|source| source.downcast_ref::<io::Error>());
+    match inner.and_then(io::Error::raw_os_error) {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => error,
+    }
+}
+
 impl ReportError {
     /// Makes the error of a file.
     pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> ReportError {
         let path = path.to_owned();
-        move |error| ReportError::File { path, error }
+        move |error| ReportError::File { path, error: of_system(error) }
     }
 
     /// Makes the error of a plot.

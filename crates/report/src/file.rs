@@ -72,4 +72,12 @@ mod tests {
         check_place(&dir.path().join("report.html")).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
+
+    #[test]
+    fn an_error_names_the_file_that_was_asked_for_and_no_other() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("missing/report.html");
+        let error = check_place(&path).unwrap_err().to_string();
+        assert_eq!(error, format!("{}: No such file or directory (os error 2)", path.display()));
+    }
 }

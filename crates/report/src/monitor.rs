@@ -1,8 +1,10 @@
 //! Progress, and requests to stop.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use indicatif::{
     HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
@@ -10,24 +12,28 @@ use indicatif::{
 
 use crate::error::Interrupted;
 
-/// Shows how far an experiment is, on standard error if that is a terminal, and tells it when to stop. Clones are
-/// the same monitor.
+/// Where there is no terminal, a line is printed this often.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+/// Shows how far an experiment is, on standard error, and tells it when to stop: bars if that is a terminal, else a line
+/// now and then. Clones are the same monitor.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     bars: MultiProgress,
+    prints_lines: bool,
     cancelled: Arc<AtomicBool>,
 }
 
 impl Monitor {
     /// Shows progress; stops when `cancelled` becomes true.
     pub fn new(cancelled: Arc<AtomicBool>) -> Monitor {
-        Monitor { bars: MultiProgress::new(), cancelled }
+        Monitor { bars: MultiProgress::new(), prints_lines: !io::stderr().is_terminal(), cancelled }
     }
 
     /// Shows nothing and never stops.
     pub fn silent() -> Monitor {
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-        Monitor { bars, cancelled: Arc::default() }
+        Monitor { bars, prints_lines: false, cancelled: Arc::default() }
     }
 
     /// A new bar of `steps` steps. It vanishes when it is dropped.
@@ -38,7 +44,8 @@ impl Monitor {
             .progress_chars("=> ");
         let bar = self.bars.add(ProgressBar::new(steps).with_style(style).with_prefix(label.into()));
         bar.tick();
-        Bar { bar, cancelled: Arc::clone(&self.cancelled) }
+        let lines = self.prints_lines.then(Lines::new);
+        Bar { bar, lines, cancelled: Arc::clone(&self.cancelled) }
     }
 
     /// Fails if the experiment should stop.
@@ -58,6 +65,7 @@ fn left(state: &ProgressState, text: &mut dyn Write) {
 #[derive(Debug)]
 pub struct Bar {
     bar: ProgressBar,
+    lines: Option<Lines>,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -65,17 +73,20 @@ impl Bar {
     /// Some steps were done. Fails if the experiment should stop.
     pub fn advance(&self, steps: u64) -> Result<(), Interrupted> {
         self.bar.inc(steps);
-        check(&self.cancelled)
+        self.check()
     }
 
     /// This many steps are done in total. Fails if the experiment should stop.
     pub fn reach(&self, steps: u64) -> Result<(), Interrupted> {
         self.bar.set_position(steps);
-        check(&self.cancelled)
+        self.check()
     }
 
     /// Fails if the experiment should stop.
     pub fn check(&self) -> Result<(), Interrupted> {
+        if self.lines.as_ref().is_some_and(|lines| lines.are_due(Instant::now())) {
+            eprintln!("{}", line(&self.bar));
+        }
         check(&self.cancelled)
     }
 
@@ -89,6 +100,38 @@ impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// When the last line was printed; at first, when the work began.
+#[derive(Debug)]
+struct Lines(Mutex<Instant>);
+
+impl Lines {
+    fn new() -> Lines {
+        Lines(Mutex::new(Instant::now()))
+    }
+
+    /// Whether it is time for a line, which is printed then. A thread that would wait for another does not ask.
+    fn are_due(&self, now: Instant) -> bool {
+        let Ok(mut last) = self.0.try_lock() else { return false };
+        let are_due = now.duration_since(*last) >= LINE_EVERY;
+        if are_due {
+            *last = now;
+        }
+        are_due
+    }
+}
+
+/// The same as the bar, in words.
+fn line(bar: &ProgressBar) -> String {
+    let percent = (100 * bar.position()).checked_div(bar.length().unwrap_or(0)).unwrap_or(0);
+    let left = match bar.position() {
+        0 => String::new(),
+        _ => format!(", {} left", HumanDuration(bar.eta())),
+    };
+    let message = bar.message();
+    let message = if message.is_empty() { message } else { format!(", {message}") };
+    format!("{}: {percent} %{left}{message}", bar.prefix())
 }
 
 fn check(cancelled: &AtomicBool) -> Result<(), Interrupted> {
@@ -108,5 +151,19 @@ mod tests {
         cancelled.store(true, Ordering::Relaxed);
         assert!(matches!(bar.advance(1), Err(Interrupted)));
         assert!(matches!(monitor.check(), Err(Interrupted)));
+    }
+
+    #[test]
+    fn without_a_terminal_a_line_is_printed_now_and_then() {
+        let lines = Lines::new();
+        let began = *lines.0.lock().unwrap();
+        let due: Vec<bool> =
+            [1, 29, 30, 31, 59, 60].map(|seconds| lines.are_due(began + Duration::from_secs(seconds))).into();
+        assert_eq!(due, [false, false, true, false, false, true]);
+        let bar = Monitor::silent().bar("crash", 8);
+        bar.bar.set_position(2);
+        bar.say("5 cuts".to_owned());
+        let line = line(&bar.bar);
+        assert!(line.starts_with("crash: 25 %, ") && line.ends_with(" left, 5 cuts"), "{line}");
     }
 }

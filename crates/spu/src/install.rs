@@ -138,19 +138,25 @@ impl Ssd {
         module: &[u8],
         options: InstallOptions,
     ) -> Result<ProgramId, InstallError> {
-        self.check_power().map_err(|_| InstallError::PowerLost)?;
-        if self.programs.len() >= PROGRAMS {
-            return Err(InstallError::TooMany { limit: PROGRAMS });
-        }
         let program = Program::load(&module::engine(), module)?;
-        self.check_fit("instruction", program.code_bytes, self.profile.instruction_bytes, |other| {
-            other.code_bytes
-        })?;
-        self.check_fit("data", program.data_bytes, self.profile.data_bytes, |other| other.data_bytes)?;
-        if let Some(region) = &options.region {
-            self.check_region(owner, region)?;
+        self.install_program(owner, program, module.len() as u64, options, |_, _| {})
+    }
+
+    /// Installs a program whose module has this many bytes; `prepare` may change its copies.
+    pub(crate) fn install_program(
+        &mut self,
+        owner: ProcessId,
+        program: Program,
+        bytes: u64,
+        options: InstallOptions,
+        mut prepare: impl FnMut(SpuId, &mut Instance),
+    ) -> Result<ProgramId, InstallError> {
+        self.check_power().map_err(|_| InstallError::PowerLost)?;
+        self.check_room(owner, &program, options.region.as_ref())?;
+        let mut parts = self.copies(&program, options.region.as_ref())?;
+        for (spu, part) in (0..).zip(&mut parts) {
+            prepare(SpuId(spu), &mut part.instance);
         }
-        let parts = self.copies(&program, options.region.as_ref())?;
         let id = ProgramId(self.next_program);
         self.next_program += 1;
         let installed = Installed {
@@ -165,10 +171,27 @@ impl Ssd {
         };
         self.programs.insert(id, installed);
         for spu in 0..self.profile.count {
-            let bytes = module.len() as u64;
             self.dispatch_packet(None, Some(SpuId(spu)), bytes, Load::Bulk, self.now_ns);
         }
         Ok(id)
+    }
+
+    /// Whether a program can be installed: nothing has changed if not.
+    fn check_room(
+        &self,
+        owner: ProcessId,
+        program: &Program,
+        region: Option<&Range<u64>>,
+    ) -> Result<(), InstallError> {
+        if self.programs.len() >= PROGRAMS {
+            return Err(InstallError::TooMany { limit: PROGRAMS });
+        }
+        let profile = &self.profile;
+        self.check_fit("instruction", program.code_bytes, profile.instruction_bytes, |other| {
+            other.code_bytes
+        })?;
+        self.check_fit("data", program.data_bytes, profile.data_bytes, |other| other.data_bytes)?;
+        region.map_or(Ok(()), |region| self.check_region(owner, region))
     }
 
     /// A copy of a program for each processor.

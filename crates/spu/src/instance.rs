@@ -5,11 +5,12 @@
 
 use wasmi::{Extern, Global, Linker, Memory, Store, TrapCode, TypedFunc, TypedResumableCall, Val};
 
-use crate::abi::{COUNTERS, Context};
+use crate::abi::Context;
 use crate::activation::{Activation, Op, Place, Room};
 use crate::answer;
-use crate::marks::{MARK, MARK_BYTES, NOWHERE};
+use crate::marks::{MARK, MARK_BYTES, MEMORY, NOWHERE};
 use crate::module::{HANDLERS, Program, handler_number};
+use crate::native::Native;
 
 /// Threads of a program on a processor.
 pub const THREADS: u32 = 16;
@@ -57,6 +58,8 @@ pub(crate) struct Instance {
     mark: Option<Memory>,
     stack_pointer: Option<Global>,
     handlers: Vec<Option<Handler>>,
+    /// A handler in Rust, number 0, instead of the module's.
+    native: Option<Native>,
     threads: Vec<Thread>,
     handler_instructions: u64,
 }
@@ -66,7 +69,8 @@ struct Thread {
     /// Where its stack begins; the linker's own for a program with one thread.
     stack_top: Option<i32>,
     stack_now: i32,
-    stopped: Option<(Stopped, Activation)>,
+    /// Where it goes on, unless its handler is in Rust.
+    stopped: Option<(Option<Stopped>, Activation)>,
 }
 
 impl Instance {
@@ -77,45 +81,37 @@ impl Instance {
         handler_instructions: u64,
     ) -> Result<Instance, Fault> {
         let failed = |error: wasmi::Error| Fault::Install(error.to_string());
-        let context = Context {
-            memory: None,
-            place,
-            activation: None,
-            op: None,
-            serial: Vec::new(),
-            counters: [0; COUNTERS],
-        };
-        let mut store = Store::new(program.module.engine(), context);
-        store.set_fuel(INSTALL_FUEL).map_err(failed)?;
-        let instance = linker.instantiate_and_start(&mut store, &program.module).map_err(failed)?;
-        let mark = instance.get_memory(&store, MARK);
-        let own = |export: wasmi::Export<'_>| if export.name() == MARK { None } else { export.into_memory() };
-        let memory = instance.exports(&store).find_map(own);
+        Instance::instantiate(program, linker, place, handler_instructions).map_err(failed)
+    }
+
+    fn instantiate(
+        program: &Program,
+        linker: &Linker<Context>,
+        place: Place,
+        handler_instructions: u64,
+    ) -> Result<Instance, wasmi::Error> {
+        let mut store = Store::new(program.module.engine(), Context::new(place));
+        store.set_fuel(INSTALL_FUEL)?;
+        let instance = linker.instantiate_and_start(&mut store, &program.module)?;
+        let memory = instance.get_memory(&store, MEMORY);
         store.data_mut().memory = memory;
-        let mut handlers = vec![None; HANDLERS as usize];
-        for export in program.module.exports() {
-            if let Some(number) = handler_number(export.name()) {
-                let typed = instance.get_typed_func(&store, export.name()).map_err(failed)?;
-                handlers[number as usize] = Some(typed);
-            }
-        }
-        let is_pointer = |global: &Global| {
-            let ty = global.ty(&store);
-            ty.content() == wasmi::ValType::I32 && ty.mutability().is_mut()
-        };
-        let stack_pointer = instance.get_export(&store, "__stack_pointer");
-        let stack_pointer = stack_pointer.and_then(Extern::into_global).filter(is_pointer);
         let mut made = Instance {
-            store,
             memory,
-            mark,
-            stack_pointer,
-            handlers,
+            mark: instance.get_memory(&store, MARK),
+            stack_pointer: stack_pointer(&store, &instance),
+            handlers: handlers(program, &store, &instance)?,
+            native: None,
             threads: Vec::new(),
             handler_instructions,
+            store,
         };
-        made.find_stacks(&instance).map_err(failed)?;
+        made.find_stacks(&instance)?;
         Ok(made)
+    }
+
+    /// Puts a handler in Rust in the place of handler 0.
+    pub fn set_native(&mut self, native: Native) {
+        self.native = Some(native);
     }
 
     fn find_stacks(&mut self, instance: &wasmi::Instance) -> Result<(), wasmi::Error> {
@@ -147,11 +143,19 @@ impl Instance {
     }
 
     pub fn has_handler(&self, number: u32) -> bool {
-        self.handlers.get(number as usize).is_some_and(Option::is_some)
+        match self.native {
+            Some(_) => number == 0,
+            None => self.handlers.get(number as usize).is_some_and(Option::is_some),
+        }
     }
 
     /// Calls a handler that there is. Returns what it did, and the instructions that took.
     pub fn start(&mut self, thread: usize, activation: Activation) -> (Run, Option<Activation>, u64) {
+        if let Some(native) = &mut self.native {
+            let status = native.handle(&activation.message.body);
+            self.threads[thread].stopped = Some((None, activation));
+            return (Run::Asks(Op::Respond(status)), None, native.instructions);
+        }
         let message = &activation.message;
         let arguments = (message.source.number(), message.body.len() as u32);
         let handler = self.handlers[message.handler as usize].expect("the system asked whether it exists");
@@ -167,6 +171,7 @@ impl Instance {
     pub fn resume(&mut self, thread: usize, value: i32) -> (Run, Option<Activation>, u64) {
         let stopped = self.threads[thread].stopped.take();
         let (stopped, activation) = stopped.expect("the system resumes what has stopped");
+        let Some(stopped) = stopped else { return (Run::Returns, Some(activation), 0) };
         self.enter(thread, activation);
         let result = stopped.resume(&mut self.store, &[Val::I32(value)]);
         self.leave(thread, result)
@@ -211,7 +216,7 @@ impl Instance {
             Ok(TypedResumableCall::Finished(())) => Run::Returns,
             Ok(TypedResumableCall::HostTrap(stopped)) => match self.store.data_mut().op.take() {
                 Some(op) => {
-                    self.threads[thread].stopped = Some((stopped, activation));
+                    self.threads[thread].stopped = Some((Some(stopped), activation));
                     return (Run::Asks(op), None, used);
                 }
                 None => Run::Faults(self.fault(stopped.host_error())),
@@ -263,4 +268,25 @@ impl Instance {
     pub fn context(&self) -> &Context {
         self.store.data()
     }
+}
+
+fn handlers(
+    program: &Program,
+    store: &Store<Context>,
+    instance: &wasmi::Instance,
+) -> Result<Vec<Option<Handler>>, wasmi::Error> {
+    let mut handlers = vec![None; HANDLERS as usize];
+    for export in program.module.exports() {
+        if let Some(number) = handler_number(export.name()) {
+            handlers[number as usize] = Some(instance.get_typed_func(store, export.name())?);
+        }
+    }
+    Ok(handlers)
+}
+
+/// The stack pointer as the linker exports it.
+fn stack_pointer(store: &Store<Context>, instance: &wasmi::Instance) -> Option<Global> {
+    let global = instance.get_export(store, "__stack_pointer").and_then(Extern::into_global)?;
+    let ty = global.ty(store);
+    (ty.content() == wasmi::ValType::I32 && ty.mutability().is_mut()).then_some(global)
 }

@@ -21,6 +21,7 @@
 //! | `module.rs`, `instance.rs`, `abi/` | checking a module, its copies, its functions |
 //! | `describe.rs`, `functions.rs` | what a module says about itself; the names of its functions |
 //! | `marks.rs` | in which function a program is |
+//! | `native.rs` | a handler in Rust, to measure what the runtime costs |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
 //! | `host.rs`, `asking.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; waiting for them; what the driver grants and decides |
 //! | `block_client.rs`, `base_io_way.rs`, `atomic_writes.rs` | host libraries of shipped programs |
@@ -69,6 +70,7 @@ mod marks;
 mod message;
 mod module;
 mod names;
+mod native;
 mod network;
 mod nvm;
 mod output;
@@ -100,6 +102,7 @@ pub use instance::{Fault, THREADS};
 pub use message::BODY_BYTES;
 pub use module::ModuleError;
 pub use names::{EndpointId, ProcessId, ProgramId, SpuId};
+pub use native::NativeHandler;
 pub use output::Output;
 pub use permission::Rights;
 pub use stage::STAGE_UNITS;

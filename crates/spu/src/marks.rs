@@ -12,17 +12,19 @@ use std::ops::Range;
 use wasmi::OperatorCost;
 use wasmparser::{BinaryReaderError, ExportSectionReader, FunctionBody, Operator, Parser, Payload, TypeRef};
 
-/// The memory that holds the number of the function, as it is exported. A program cannot have an export with this name:
-/// the module would have two of them, and be refused.
+/// The memory that holds the number of the function, as it is exported. A program cannot have an export with this name or the
+/// next: the module would have two of them, and be refused.
 pub(crate) const MARK: &str = "\u{1}tantalum function";
-/// Bytes of that memory.
+/// The module's own memory, exported for the system whether or not the module exports it.
+pub(crate) const MEMORY: &str = "\u{1}tantalum memory";
+/// Bytes of the mark's memory.
 pub(crate) const MARK_BYTES: usize = 4;
 /// Its value before any function began.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 const CUSTOM: u8 = 0;
 const TABLE: u8 = 4;
-const MEMORY: u8 = 5;
+const MEMORIES: u8 = 5;
 const EXPORT: u8 = 7;
 const CODE: u8 = 10;
 
@@ -76,7 +78,7 @@ impl Marking<'_> {
                 self.copy(&payload);
             }
             Payload::MemorySection(_) => {}
-            Payload::ExportSection(exports) => self.export_mark(&exports),
+            Payload::ExportSection(exports) => self.export_memories(&exports),
             Payload::CodeSectionStart { count, .. } => {
                 push_leb(&mut self.bodies, count.into());
                 self.bodies_left = count;
@@ -112,20 +114,24 @@ impl Marking<'_> {
             push_leb(&mut body, bytes);
             body.push(0);
         }
-        push_section(&mut self.out, MEMORY, &body);
+        push_section(&mut self.out, MEMORIES, &body);
     }
 
     fn mark_index(&self) -> u8 {
         u8::from(self.own_memory.is_some())
     }
 
-    fn export_mark(&mut self, exports: &ExportSectionReader<'_>) {
+    fn export_memories(&mut self, exports: &ExportSectionReader<'_>) {
+        let own = self.own_memory.map(|_| MEMORY);
+        let memories = own.into_iter().chain([MARK]);
         let mut body = Vec::new();
-        push_leb(&mut body, u64::from(exports.count()) + 1);
+        push_leb(&mut body, u64::from(exports.count()) + u64::from(self.mark_index()) + 1);
         body.extend(&self.bytes[exports.original_position()..exports.range().end]);
-        push_leb(&mut body, MARK.len() as u64);
-        body.extend(MARK.as_bytes());
-        body.extend([2, self.mark_index()]);
+        for (index, name) in (0..).zip(memories) {
+            push_leb(&mut body, name.len() as u64);
+            body.extend(name.as_bytes());
+            body.extend([2, index]);
+        }
         push_section(&mut self.out, EXPORT, &body);
     }
 

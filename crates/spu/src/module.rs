@@ -74,6 +74,9 @@ pub(crate) struct Program {
     pub names: FunctionNames,
 }
 
+/// A module with nothing in it.
+const EMPTY: &[u8] = b"\0asm\x01\0\0\0";
+
 /// What a module says about its memory.
 #[derive(Default)]
 struct Shape {
@@ -145,6 +148,12 @@ impl Program {
             .saturating_add(shape.table_entries.saturating_mul(TABLE_ENTRY_BYTES))
             .saturating_add(globals * GLOBAL_BYTES);
         Ok(Program { module, code_bytes: shape.code_bytes, data_bytes, names: FunctionNames::of(bytes) })
+    }
+
+    /// A program without handlers and memory.
+    pub fn empty(engine: &Engine) -> Program {
+        let module = Module::new(engine, EMPTY).expect("the empty module is valid");
+        Program { module, code_bytes: 0, data_bytes: 0, names: FunctionNames::of(EMPTY) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{KERNEL, OPEN, ask, profile, rest, ssd, ssd_of, with_program};
 use tantalum::SplitMix64;
@@ -132,16 +132,29 @@ fn what_does_not_fit_is_refused_with_the_figures() {
 }
 
 #[test]
-fn several_programs_are_installed_at_once_and_start_within_ten_milliseconds() {
+fn several_programs_are_installed_at_once() {
     let mut ssd = ssd();
     let endpoint = ssd.endpoint(KERNEL).unwrap();
     for module in [shipped::ECHO, shipped::BASE_IO, shipped::DIRECT_IO, shipped::ATOMIC_WRITES] {
-        let begun = Instant::now();
         let program = ssd.install(KERNEL, module, OPEN).unwrap();
         assert_ne!(ask(&mut ssd, endpoint, 3, (program, 0), &[]).0, answer::NO_ANSWER);
-        let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
-        println!("{} bytes of module start in {milliseconds:.3} ms", module.len());
-        // the machine that runs the tests may be busy; docs/programs.md has the figures
-        assert!(milliseconds < 1000.0);
+    }
+}
+
+/// From the module to the first answer. The machine that runs the tests may be busy, so the fastest of several starts counts.
+#[test]
+fn shipped_programs_start_within_ten_milliseconds() {
+    for (name, module, _) in shipped::ALL {
+        let start = || {
+            let mut ssd = ssd();
+            let endpoint = ssd.endpoint(KERNEL).unwrap();
+            let begun = Instant::now();
+            let program = ssd.install(KERNEL, module, OPEN).unwrap();
+            ask(&mut ssd, endpoint, 3, (program, 0), &[]);
+            begun.elapsed()
+        };
+        let fastest = (0..10).map(|_| start()).min().unwrap();
+        println!("{name}: {fastest:?}");
+        assert!(fastest < Duration::from_millis(10), "{name} took {fastest:?}");
     }
 }

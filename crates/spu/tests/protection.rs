@@ -239,7 +239,7 @@ fn no_address_length_or_processor_gets_a_program_past_the_permissions() {
 fn a_flood_of_extents_evicts_entries_and_changes_no_rights() {
     let mut scene = Scene::new();
     let row = scene.ssd.stripes().row_bytes();
-    let (first, entries) = (VICTIM_BYTES.next_multiple_of(row) / row, 768);
+    let (first, entries) = (VICTIM_BYTES.div_ceil(row), 768);
     for index in 0..entries + 50 {
         let at = (first + index / 64) * row + index % 64 * 128;
         scene.ssd.grant(scene.mallory, at..at + 64, Rights::READ).unwrap();

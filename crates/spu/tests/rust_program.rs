@@ -22,7 +22,7 @@ fn the_host_gets_the_checksum_and_not_the_data() {
     let endpoint = ssd.endpoint(KERNEL).unwrap();
     let base_io = BlockClient::new(endpoint, ssd.install(KERNEL, shipped::BASE_IO, OPEN).unwrap());
     let checksum = ssd.install(KERNEL, shipped::CHECKSUM, OPEN).unwrap();
-    let data: Vec<u8> = (0..8192_u32).map(|at| (at * at >> 5) as u8).collect();
+    let data: Vec<u8> = (0..8192_u32).map(|at| ((at * at) >> 5) as u8).collect();
     base_io.write(&mut ssd, 8192 * 3, &data).unwrap();
     rest(&mut ssd);
     for (tag, (start, length)) in [(0, 8192), (0, 0), (1, 1), (100, 511), (511, 1025)].into_iter().enumerate()

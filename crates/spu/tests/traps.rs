@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{KERNEL, OPEN, ask, profile, rest, ssd, ssd_of, wat};
+use common::{KERNEL, OPEN, ask, profile, rest, ssd, ssd_of, wat, with_program};
 use tantalum_spu::{Event, Fault, ProgramId, Ssd, shipped};
 
 /// Sends a request that ends the program, and returns what its owner is told.
@@ -141,13 +141,42 @@ fn a_thread_that_goes_on_is_where_it_stopped_and_not_where_another_was_meanwhile
 }
 
 #[test]
-fn a_program_without_memory_and_one_that_takes_the_mark_s_name() {
+fn a_program_without_memory_and_one_that_takes_the_marks_names() {
     let mut ssd = ssd();
     let bare = wat(r#"(module (func $bare (export "rpc_0") (param i32 i32) (unreachable)))"#);
     let program = ssd.install(KERNEL, &bare, OPEN).unwrap();
     assert!(end(&mut ssd, program, 0, &[]).why_ended().unwrap().ends_with(", in `bare`"));
-    let taken =
-        r#"(module (memory (export "\01tantalum function") 1) (func (export "rpc_0") (param i32 i32)))"#;
-    let refused = ssd.install(KERNEL, &wat(taken), OPEN).unwrap_err();
-    assert!(refused.to_string().contains("not a valid module"), "{refused}");
+    for name in ["function", "memory"] {
+        let taken = format!(
+            r#"(module (memory (export "\01tantalum {name}") 1) (func (export "rpc_0") (param i32 i32)))"#
+        );
+        let refused = ssd.install(KERNEL, &wat(&taken), OPEN).unwrap_err();
+        assert!(refused.to_string().contains("not a valid module"), "{refused}");
+    }
+}
+
+const PRINTS: &str = r#"
+    (func $prints (export "rpc_0") (param i32 i32)
+        (call $print (i32.const 16) (i32.const 5)) (drop (call $respond (i32.const 0))))"#;
+const PRINT: &str = r#"
+    (import "tantalum" "print" (func $print (param i32 i32)))
+    (import "tantalum" "respond" (func $respond (param i32) (result i32)))"#;
+
+/// The system once found no memory that was not exported, and each pointer to it was out of bounds.
+#[test]
+fn a_module_need_not_export_its_memory() {
+    let memory =
+        r#"(memory 1) (data (i32.const 16) "hello") (global (export "__heap_base") i32 (i32.const 64))"#;
+    let (mut ssd, endpoint, program) = with_program(&wat(&format!("(module {PRINT} {memory} {PRINTS})")));
+    assert_eq!(ask(&mut ssd, endpoint, 0, (program, 0), &[]).0, 0);
+    assert_eq!(ssd.output(program).unwrap().serial[0], b"hello");
+}
+
+#[test]
+fn a_module_without_memory_that_passes_a_pointer_is_told_what_is_missing() {
+    let (mut ssd, _, program) = with_program(&wat(&format!("(module {PRINT} {PRINTS})")));
+    assert_eq!(
+        end(&mut ssd, program, 0, &[]).why_ended().unwrap(),
+        "a function of tantalum_spu.h got a pointer, and the module declares no memory, in `prints`"
+    );
 }

@@ -58,13 +58,7 @@ impl Store {
         size: Size,
         clients: usize,
     ) -> Result<Store, StoreError> {
-        if !(1..=SLOTS as usize).contains(&clients) {
-            return Err(StoreError::Clients { clients, most: SLOTS as usize });
-        }
-        let durable = profile.power.plp == Plp::Capacitor && profile.cache.mode != CacheMode::Volatile;
-        if profile.spu.memory.is_none() && !durable {
-            return Err(StoreError::Volatile { profile: profile.name.clone() });
-        }
+        check(profile, clients)?;
         let mut ssd = Ssd::new(Drive::new(Device::in_memory(profile)?));
         let layout = Layout::new(size, clients, ssd.processors());
         let room = last_region(ssd.stripes());
@@ -234,4 +228,16 @@ fn install(
     ssd.grant(process, 0..layout.bytes(), Rights::READ | Rights::WRITE)?;
     while ssd.next_event().is_some() {}
     Ok(Programs { base, direct, atomic })
+}
+
+/// Refuses clients without a slot, and a drive that loses what it acknowledged.
+fn check(profile: &Profile, clients: usize) -> Result<(), StoreError> {
+    if !(1..=SLOTS as usize).contains(&clients) {
+        return Err(StoreError::Clients { clients, most: SLOTS as usize });
+    }
+    let durable = profile.power.plp == Plp::Capacitor && profile.cache.mode != CacheMode::Volatile;
+    if profile.spu.memory.is_none() && !durable {
+        return Err(StoreError::Volatile { profile: profile.name.clone() });
+    }
+    Ok(())
 }

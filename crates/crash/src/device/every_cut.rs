@@ -73,7 +73,7 @@ impl Cutter<'_> {
 
     fn one(&mut self, point: &CutPoint, progress: &Progress<'_>) -> Result<(), Found> {
         let Some(before) = self.aged(point.command, progress)? else { return Ok(()) };
-        let cut = self.cut(&before, point)?;
+        let Some(cut) = self.cut(&before, point)? else { return Ok(()) };
         match &point.second {
             None => self.recovered(&cut, point),
             Some((_, fates)) => self.recovered_twice(&cut, point, |_| fates.clone()).map(drop),
@@ -84,9 +84,10 @@ impl Cutter<'_> {
     fn aged(&self, upto: u64, progress: &Progress<'_>) -> Result<Option<Run>, Found> {
         let made = guarded(|| Run::new(self.case));
         let mut run = made.map_err(|stop| Found::new(stop, 0, 0, None))?;
+        let steps = u64::from(matches!(self.case.plan.cuts, Cuts::At(_)));
         for index in (0..upto).filter(|index| !self.case.plan.skip.contains(*index)) {
             guarded(|| run.command(index)).map_err(|stop| Found::new(stop, index, 0, None))?;
-            if !progress.goes_on() {
+            if !progress.advance(steps) {
                 return Ok(None);
             }
         }
@@ -100,7 +101,10 @@ impl Cutter<'_> {
         guarded(|| run.command(index)).map_err(|stop| Found::new(stop, index, self.cuts, None))?;
         for operation in 0..=run.host.operations() - first {
             let mut point = CutPoint { command: index, operation, fates: Vec::new(), second: None };
-            let cut = self.cut(&before, &point)?;
+            let Some(cut) = self.cut(&before, &point)? else {
+                let detail = format!("command {index} has no operation {operation} when it is repeated");
+                return Err(self.found(Stop::broken("running drive", detail), &point));
+            };
             let under_way = cut.host.device.in_flight().len();
             for fates in variants(self.case.seed, &point, under_way) {
                 point.fates = fates;
@@ -113,8 +117,8 @@ impl Cutter<'_> {
         Ok(())
     }
 
-    /// A copy of the run on which power has just gone.
-    fn cut(&mut self, before: &Run, point: &CutPoint) -> Result<Run, Found> {
+    /// A copy of the run on which power has just gone; none if the command has no such operation.
+    fn cut(&mut self, before: &Run, point: &CutPoint) -> Result<Option<Run>, Found> {
         let mut cut = before.fork();
         let stopped = guarded(|| match point.operation {
             0 => {
@@ -129,16 +133,10 @@ impl Cutter<'_> {
         match stopped {
             Err(Stop::PowerLost) => {
                 cut.tally = Tally::default();
-                Ok(cut)
+                Ok(Some(cut))
             }
             Err(broken) => Err(self.found(broken, point)),
-            Ok(()) => Err(self.found(
-                Stop::broken(
-                    "running drive",
-                    format!("command {} has no operation {}", point.command, point.operation),
-                ),
-                point,
-            )),
+            Ok(()) => Ok(None),
         }
     }
 

@@ -73,7 +73,7 @@ fn totals(crash: &DeviceCrash) -> String {
         grouped(outcome.promises_checked),
         grouped(outcome.violations.len() as u64),
     );
-    if crash.interrupted {
+    if crash.outcome.interrupted {
         text.push_str("\ninterrupted: these are the results so far");
     }
     text

@@ -102,8 +102,6 @@ pub struct DeviceCrash {
     pub reached: Reached,
     /// The same for each kind of drive.
     pub drives: Vec<DriveCounts>,
-    /// Whether it was interrupted.
-    pub interrupted: bool,
 }
 
 /// Cuts power and compares. Broken promises are results, not errors; an interruption ends the test with the results so
@@ -119,14 +117,19 @@ pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<DeviceCrash, Cr
         crash.outcome.seeds += u64::from(last_seed.replace(case.seed) != Some(case.seed));
         crash.add(&case.drive, &report.tally, violation);
     }
-    crash.interrupted = monitor.check().is_err();
-    Ok(crash)
+    crash.outcome.interrupted = monitor.check().is_err();
+    match &settings.plan.cuts {
+        Cuts::At(point) if crash.outcome.has_done_nothing() => {
+            Err(setting("--at", point, "the drive has no such operation in that command or its recovery"))
+        }
+        _ => Ok(crash),
+    }
 }
 
 /// Commands in which power is cut, or cuts.
 fn steps_of(settings: &Settings) -> u64 {
     cases_of(settings).saturating_mul(match &settings.plan.cuts {
-        Cuts::At(_) => 1,
+        Cuts::At(point) => point.command,
         Cuts::All => settings.plan.commands,
         Cuts::Random(count) => *count,
     })
@@ -235,6 +238,7 @@ impl DeviceCrash {
             torn_pages_seen: tally.torn_pages_seen,
             promises_checked: tally.promises_checked,
             violations: violation.into_iter().collect(),
+            interrupted: false,
         });
     }
 

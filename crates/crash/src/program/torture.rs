@@ -60,7 +60,10 @@ pub(crate) fn torture<P: Program>(plan: &Plan<P>, monitor: &Monitor) -> Result<C
             None => outcome.seeds >= plan.seeds,
         };
         if is_over {
-            return Ok(outcome);
+            return match plan.cuts {
+                Cuts::At(operation) if outcome.has_done_nothing() => Err(no_such_cut(operation)),
+                _ => Ok(outcome),
+            };
         }
         let before = began.elapsed().as_secs();
         let done = run_seed(plan, seed, monitor, &mut outcome, &mut || match limit {
@@ -68,17 +71,25 @@ pub(crate) fn torture<P: Program>(plan: &Plan<P>, monitor: &Monitor) -> Result<C
             None => Ok(bar.advance(1)?),
         });
         match done {
-            // A soak has no end of its own: what it found until it was stopped is its result.
-            Err(CrashError::Interrupted(_)) if limit.is_some() => return Ok(outcome),
+            Err(CrashError::Interrupted(_)) => {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
             done => done?,
         }
         outcome.seeds += 1;
         seed = seed.wrapping_add(1);
         bar.say(format!("{} cuts, {} violations", outcome.cuts, outcome.violations.len()));
         if limit.is_some() && bar.advance(began.elapsed().as_secs() - before).is_err() {
+            outcome.interrupted = true;
             return Ok(outcome);
         }
     }
+}
+
+fn no_such_cut(operation: u64) -> CrashError {
+    let expected = "no workload of this run has that many flash operations; take a number of at least 1 that a violation names";
+    InvalidSetting::new("--cuts", format!("@{operation}"), expected).into()
 }
 
 /// Runs a seed in each setting.

@@ -153,7 +153,21 @@ impl Engine {
         // The stores of a page's copy take long to drain, and a load of what was stored in other pieces waits for them all:
         // the unit is complete before, and stays where it is.
         self.take_in(&unit, data, is_filled)?;
-        let ftl = &mut self.ftl;
+        self.replace_in_cache(unit, ends_claim, at_ns)?;
+        self.ftl.counters_mut().host_units_written += 1;
+        Ok(room_ns)
+    }
+
+    /// A complete unit takes the place in the cache of what waits there for the same page, and ends that page's claim if it
+    /// has one.
+    #[inline]
+    fn replace_in_cache(
+        &mut self,
+        unit: HostUnit,
+        ends_claim: bool,
+        at_ns: Nanoseconds,
+    ) -> Result<(), Status> {
+        let (lpn, ftl) = (unit.lpn, &mut self.ftl);
         let replaced = self.cache.insert(unit);
         if let Some(replaced) = &replaced {
             ftl.nand_mut().release(replaced.slot);
@@ -166,8 +180,7 @@ impl Engine {
         if canary::out(Guard::OldCopyGivenUpEarly) {
             ftl.give_up(lpn);
         }
-        self.ftl.counters_mut().host_units_written += 1;
-        Ok(room_ns)
+        Ok(())
     }
 
     /// A buffer for the next unit, and whether it was filled with it before.

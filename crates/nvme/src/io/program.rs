@@ -29,7 +29,7 @@ pub const MOST_WAIT_MS: u32 = 10_000;
 const INSTALLATION: u32 = size_of::<Installation>() as u32;
 const GRANTED: u32 = size_of::<Granted>() as u32;
 const TOLD: u32 = size_of::<Told>() as u32;
-/// The text of a fault is cut after so many bytes.
+/// The text of a fault is cut after this many bytes.
 const FAULT_BYTES: usize = 512;
 /// Counters stand before the serial port.
 const OUTPUT_HEAD: u32 = 8 * COUNTERS as u32;
@@ -41,7 +41,7 @@ pub enum ProgramCommand {
     Open(Owner),
     /// An endpoint is closed.
     Close,
-    /// A module of so many bytes, with what stands before it, is installed.
+    /// A module is installed. Bytes of the module and of what stands before it.
     Install(u32),
     /// A program is removed.
     Uninstall(ProgramId),
@@ -49,7 +49,7 @@ pub enum ProgramCommand {
     Grant,
     /// A program may call these handlers of another.
     AllowCalls(ProgramId, ProgramId, u64),
-    /// A request to a handler with a body of so many bytes.
+    /// A request to a handler.
     Send {
         /// The processor.
         spu: SpuId,
@@ -60,9 +60,9 @@ pub enum ProgramCommand {
         /// Bytes of the body.
         bytes: u32,
     },
-    /// The next event is told in a buffer of so many bytes, after at most so many milliseconds.
+    /// The next event is awaited. Bytes of the host's buffer, and milliseconds to wait at most.
     Receive(u32, u32),
-    /// What a program wrote on a processor, in a buffer of so many bytes. Of program 0: why a command was refused last.
+    /// What a program wrote on a processor, or, of program 0, why a command was refused last. Bytes of the host's buffer.
     Output(ProgramId, SpuId, u32),
 }
 

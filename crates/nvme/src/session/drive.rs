@@ -19,7 +19,8 @@ use crate::failure::Failure;
 use crate::io::{Direction, IoCommand, Worked};
 use crate::mailbox::Answer;
 
-/// So many bytes are issued together. Others have the drive in between, and data are sent while the processor's cache has them.
+/// Bytes that are issued together. In between, other clients have the drive, and data are sent while the processor's cache has
+/// them.
 const TOGETHER_BYTES: usize = 128 << 10;
 
 /// A command that was not issued yet.

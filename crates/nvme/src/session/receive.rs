@@ -15,7 +15,8 @@ const HEADER_BYTES: usize = size_of::<Initialize>() + DIGEST_BYTES;
 /// buffer.
 const DIRECT_BYTES: usize = 8 << 10;
 
-/// With so many bytes to be sent, further commands wait: the host can begin, and the processor's cache has them still.
+/// Further commands wait while at least this many bytes are unsent: the host can begin on them, and the processor's cache
+/// still has them.
 const MUCH_BYTES: usize = 1 << 20;
 
 /// Where fields of the common header are, for the host to find its mistake.

@@ -12,7 +12,7 @@ pub struct Spares {
 }
 
 impl Spares {
-    /// A buffer of so many bytes, which are any.
+    /// A buffer of `bytes` bytes with any contents.
     pub fn take(&mut self, bytes: usize) -> Vec<u8> {
         let fits = self.buffers.last().is_some_and(|buffer| buffer.len() >= bytes);
         let Some(mut buffer) = fits.then(|| self.buffers.pop()).flatten() else { return vec![0; bytes] };
@@ -21,7 +21,7 @@ impl Spares {
         buffer
     }
 
-    /// An empty buffer with room for so many bytes.
+    /// An empty buffer with room for `bytes` bytes.
     pub fn take_empty(&mut self, bytes: usize) -> Vec<u8> {
         let mut buffer = self.take(bytes);
         buffer.clear();

@@ -6,6 +6,7 @@
 //! - **Checked**: afterwards power is cut, the drive recovers, and the whole database is read from flash and compared
 //!   with what the workload wrote.
 
+mod alike;
 mod colours;
 mod configuration;
 mod confined;

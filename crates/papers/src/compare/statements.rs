@@ -15,6 +15,7 @@ use tantalum_sqlite::Mode;
 use tantalum_volume::Volume;
 use tantalum_workloads::memory;
 
+use super::alike::{Clock, make_alike};
 use super::confined::Refusal;
 use super::contents::Contents;
 use super::database_copy::one_file;
@@ -42,12 +43,19 @@ pub struct Statements {
 
 impl Statements {
     /// Copies the database and tries the statements on a drive.
-    pub fn read(database: &Path, sql_path: &Path, profile: &Profile) -> Result<Statements, ExperimentError> {
+    ///
+    /// The seed, which must be that of the comparison, is that of `random()` and `randomblob()`.
+    pub fn read(
+        database: &Path,
+        sql_path: &Path,
+        profile: &Profile,
+        seed: u64,
+    ) -> Result<Statements, ExperimentError> {
         let sql = fs::read_to_string(sql_path).map_err(ExperimentError::file(sql_path))?;
         let image = one_file(database)?;
         let working =
             drive_with(&image, profile).map_err(|error| error.if_too_small(profile.capacity_bytes))?;
-        let (transactions, expected) = try_statements(&working, &sql, sql_path)?;
+        let (transactions, expected) = try_statements(&working, &sql, sql_path, seed)?;
         Ok(Statements {
             database: database.to_owned(),
             sql_path: sql_path.to_owned(),
@@ -80,12 +88,14 @@ fn try_statements(
     working: &WorkingDrive,
     sql: &str,
     sql_path: &Path,
+    seed: u64,
 ) -> Result<(u64, Contents), ExperimentError> {
     let (sqlite, refusal) = working.open_confined()?;
     let doing = || ExperimentError::sqlite("trying the statements");
     sqlite.pragma_update(None, "synchronous", "off").map_err(doing())?;
+    let clock = make_alike(&sqlite, seed).map_err(doing())?;
     let mut transactions = 0;
-    for_each_statement(&sqlite, &refusal, sql, sql_path, |statement| {
+    for_each_statement(&sqlite, (&refusal, &clock), sql, sql_path, |statement| {
         finish(statement)?;
         transactions += u64::from(sqlite.is_autocommit());
         Ok(())
@@ -103,7 +113,7 @@ fn try_statements(
 /// Runs all statements in order. An error names the statement, and what was refused in it.
 fn for_each_statement(
     sqlite: &Connection,
-    refusal: &Refusal,
+    (refusal, clock): (&Refusal, &Clock),
     sql: &str,
     sql_path: &Path,
     mut run: impl FnMut(&mut Statement<'_>) -> rusqlite::Result<()>,
@@ -125,6 +135,16 @@ fn for_each_statement(
             Err(failure) => return Err(error(first_of(rest), failure)),
         };
         let text = statement.expanded_sql().unwrap_or_default();
+        if statement.parameter_count() > 0 {
+            return Err(ExperimentError::Statement {
+                path: sql_path.to_owned(),
+                number,
+                text: shortened(&text),
+                message: "it has parameters, and there are no values for them: write the values into it"
+                    .to_owned(),
+            });
+        }
+        clock.next_statement();
         run(&mut statement).map_err(|failure| error(&text, failure))?;
         rest = rest.split_once(&text).map_or("", |(_, rest)| rest);
     }
@@ -132,7 +152,9 @@ fn for_each_statement(
 
 /// A statement that SQLite rejected, up to where the next one seems to start.
 fn first_of(sql: &str) -> &str {
-    sql.split_inclusive(';').next().unwrap_or_default()
+    let is_one =
+        |piece: &&str| piece.contains(|character: char| character != ';' && !character.is_whitespace());
+    sql.split_inclusive(';').find(is_one).unwrap_or_default()
 }
 
 /// Runs a statement to its end, ignoring its rows.
@@ -173,12 +195,13 @@ impl Workload for Statements {
         Ok(())
     }
 
-    fn measure(&self, session: &mut Session<'_>, _seed: u64) -> Result<(), ExperimentError> {
+    fn measure(&self, session: &mut Session<'_>, seed: u64) -> Result<(), ExperimentError> {
         let sqlite = session.connection();
         let mut stopped = Ok(());
         // Anything to be refused was refused when the statements were tried.
         let refusal = Refusal::default();
-        for_each_statement(sqlite, &refusal, &self.sql, &self.sql_path, |statement| {
+        let clock = make_alike(sqlite, seed).map_err(ExperimentError::sqlite("setting up the connection"))?;
+        for_each_statement(sqlite, (&refusal, &clock), &self.sql, &self.sql_path, |statement| {
             if stopped.is_ok() {
                 session.statement(|_| finish(statement))?;
                 stopped = session.advance(u64::from(sqlite.is_autocommit()));
@@ -225,7 +248,7 @@ mod tests {
 
         fn read(&self) -> Result<Statements, ExperimentError> {
             let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("femu-2021").unwrap() };
-            Statements::read(&self.database(), &self.dir.path().join("work.sql"), &profile)
+            Statements::read(&self.database(), &self.dir.path().join("work.sql"), &profile, 1)
         }
     }
 
@@ -272,6 +295,10 @@ mod tests {
         let error = Files::new("SELECT 1; SELEKT 2").read().unwrap_err().to_string();
         assert!(error.contains("statement 2 (SELEKT 2)"), "{error}");
         assert!(error.contains("near \"SELEKT\": syntax error"), "{error}");
+        let error = Files::new("\n;; SELEKT 2").read().unwrap_err().to_string();
+        assert!(error.contains("(SELEKT 2)"), "{error}");
+        let error = Files::new("SELECT 1; SELECT ?").read().unwrap_err().to_string();
+        assert!(error.contains("statement 2 (SELECT NULL): it has parameters"), "{error}");
     }
 
     #[test]

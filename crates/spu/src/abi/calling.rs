@@ -30,6 +30,19 @@ pub(crate) struct Context {
     pub counters: [u64; COUNTERS],
 }
 
+impl Context {
+    pub fn new(place: Place) -> Context {
+        Context {
+            memory: None,
+            place,
+            activation: None,
+            op: None,
+            serial: Vec::new(),
+            counters: [0; COUNTERS],
+        }
+    }
+}
+
 /// A handler stops here until the system has done what it asked for.
 #[derive(Debug)]
 struct Suspended;
@@ -95,13 +108,20 @@ pub(super) fn range(address: u64, length: u32) -> Option<Range<u64>> {
 }
 
 pub(super) fn slice(memory: &[u8], at: u32, length: u32) -> Result<&[u8], Error> {
-    memory.get(at as usize..at as usize + length as usize).ok_or_else(|| TrapCode::MemoryOutOfBounds.into())
+    memory.get(at as usize..at as usize + length as usize).ok_or_else(|| beyond(memory.len()))
 }
 
 pub(super) fn slice_mut(memory: &mut [u8], at: u32, length: u32) -> Result<&mut [u8], Error> {
-    memory
-        .get_mut(at as usize..at as usize + length as usize)
-        .ok_or_else(|| TrapCode::MemoryOutOfBounds.into())
+    let bytes = memory.len();
+    memory.get_mut(at as usize..at as usize + length as usize).ok_or_else(|| beyond(bytes))
+}
+
+/// The fault of a pointer beyond a memory of this many bytes.
+fn beyond(bytes: usize) -> Error {
+    match bytes {
+        0 => Error::new("a function of tantalum_spu.h got a pointer, and the module declares no memory"),
+        _ => TrapCode::MemoryOutOfBounds.into(),
+    }
 }
 
 pub(super) fn room(memory: &[u8], at: u32, bytes: u32, length_at: u32) -> Result<Room, Error> {

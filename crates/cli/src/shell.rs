@@ -1,0 +1,43 @@
+//! `tantalum completions` and `tantalum man`: what a shell and `man` want to know of the command line.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::failure::Failure;
+use crate::{help, output};
+
+/// `tantalum completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsOptions {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// `tantalum man`.
+#[derive(Args, Debug)]
+pub struct ManOptions {
+    /// The folder for the pages, one for each command; it is created. Without it the page of `tantalum` is printed
+    pub folder: Option<PathBuf>,
+}
+
+/// Prints the script that completes what is typed.
+pub fn completions(options: &CompletionsOptions) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(options.shell, &mut help::command(), "tantalum", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
+}
+
+/// Writes the pages.
+pub fn man(options: &ManOptions) -> Result<(), Failure> {
+    let Some(folder) = &options.folder else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(help::command()).render(&mut page).map_err(Failure::Output)?;
+        return output::print(&String::from_utf8_lossy(&page));
+    };
+    let failure = |error| Failure::ManPages { folder: folder.clone(), error };
+    fs::create_dir_all(folder).map_err(failure)?;
+    clap_mangen::generate_to(help::command(), folder).map_err(failure)
+}

@@ -1,0 +1,74 @@
+//! An image that is damaged is a finding, exit code 1; a request that cannot be carried out is not, exit code 2.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+fn tantalum(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tantalum")).current_dir(folder).args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn damage_has_its_own_exit_code() {
+    let folder = TempDir::new().unwrap();
+    let here = folder.path();
+    fs::create_dir(here.join("mnt")).unwrap();
+    assert_eq!(tantalum(here, &["create", "drive.tant", "--capacity", "64M"]).0, Some(0));
+    // where the blocks' records are
+    let image = OpenOptions::new().write(true).open(here.join("drive.tant")).unwrap();
+    image.write_all_at(&[0xa5; 64 << 10], 8192).unwrap();
+    for command in [
+        &["info", "drive.tant"][..],
+        &["stat", "drive.tant"],
+        &["mount", "drive.tant", "mnt"],
+        &["mount", "drive.tant", "mnt", "--background"],
+    ] {
+        let (code, _, message) = tantalum(here, command);
+        assert_eq!(code, Some(1), "{command:?}: {message}");
+        assert_eq!(message.matches("drive.tant").count(), 1, "it is named once: {message}");
+    }
+    fs::write(here.join("notes.txt"), "not an image").unwrap();
+    for command in [
+        &["info", "notes.txt"][..],
+        &["info", "missing.tant"],
+        &["mount", "notes.txt", "mnt", "--background"],
+        &["stat", "mnt"],
+    ] {
+        let (code, _, message) = tantalum(here, command);
+        assert_eq!(code, Some(2), "{command:?}: {message}");
+    }
+    let (_, _, message) = tantalum(here, &["stat", "mnt"]);
+    assert!(message.contains("no Tantalum volume is mounted on mnt"), "{message}");
+}
+
+#[test]
+fn counters_since_an_earlier_report_are_shown() {
+    let folder = TempDir::new().unwrap();
+    let here = folder.path();
+    for name in ["a.tant", "b.tant"] {
+        fs::create_dir(here.join("mnt")).unwrap();
+        let made = ["mount", name, "mnt", "--create", "--capacity", "64M", "--time", "none", "--background"];
+        if tantalum(here, &made).0 != Some(0) {
+            eprintln!("skipped: this machine cannot mount");
+            return;
+        }
+        assert_eq!(tantalum(here, &["unmount", "mnt"]).0, Some(0));
+        fs::remove_dir(here.join("mnt")).unwrap();
+        let (_, json, _) = tantalum(here, &["stat", name, "--json"]);
+        fs::write(here.join(name).with_extension("json"), json).unwrap();
+    }
+    let (code, text, message) = tantalum(here, &["stat", "a.tant", "--since", "a.json"]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(text.contains("since then"), "{text}");
+    let (code, _, message) = tantalum(here, &["stat", "a.tant", "--since", "b.json"]);
+    assert_eq!(code, Some(2));
+    assert!(message.contains("--since b.json: a report of"), "{message}");
+    let (code, _, message) = tantalum(here, &["stat", "a.tant", "--since", "a.tant"]);
+    assert_eq!(code, Some(2), "{message}");
+}
