@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
-use tantalum::{FlashUnits, Profile};
+use tantalum::{FlashUnits, Profile, Usage};
 use tantalum_report::LatencyUs;
 use tantalum_sqlite::{Mode, Synchronous};
 use tantalum_workloads::ageing::Ageing;
@@ -141,6 +141,8 @@ pub struct Run {
     pub lifetime_ratio: Option<f64>,
     /// Latencies of transactions.
     pub latency_us: LatencyUs,
+    /// What the drive's parts did meanwhile, and what commands took: sums in nanoseconds.
+    pub usage: Usage,
     /// `"ok"`, or what is wrong with the database.
     pub integrity: String,
     /// The latencies in nanoseconds, whole.
@@ -171,6 +173,7 @@ impl Run {
             )),
             lifetime_ratio: None,
             latency_us: LatencyUs::of(&latencies),
+            usage: after.usage.since(&before.usage),
             integrity: INTACT.to_owned(),
             latencies,
         }
@@ -227,12 +230,14 @@ pub(crate) mod tests {
 
     /// A run that programmed this many units.
     pub(crate) fn run(mode: Mode, units: u64) -> Run {
-        let before = Mark { smart: Smart::default(), now_ns: 1_000_000_000 };
+        let before = Mark { smart: Smart::default(), usage: Usage::default(), now_ns: 1_000_000_000 };
         let mut after = Mark { now_ns: 3_000_000_000, ..before };
         after.smart.counters.host_units_written = units / 2;
         after.smart.counters.flash_units.host = units / 2;
         after.smart.counters.flash_units.copyback = units - units / 2;
         after.smart.counters.blocks_erased = units / 100;
+        after.usage.flushes_ns = units * 1_000_000;
+        after.usage.plane_background_ns = 32_000_000_000;
         let mut latencies = histogram();
         for number in 1..=100 {
             latencies.saturating_record(number * 10_000);
@@ -303,6 +308,7 @@ pub(crate) mod tests {
                 "transactions",
                 "transactions_per_second",
                 "units_remapped",
+                "usage",
                 "write_amplification",
             ]
         );

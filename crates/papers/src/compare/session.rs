@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use rusqlite::Connection;
-use tantalum::{Command, Nanoseconds, Smart};
+use tantalum::{Command, Nanoseconds, Smart, Usage};
 use tantalum_report::Bar;
 use tantalum_report::histogram;
 use tantalum_sqlite::{Drive, Synchronous};
@@ -27,6 +27,7 @@ pub(crate) const AUTOCHECKPOINT_PAGES: u32 = 1000;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Mark {
     pub smart: Smart,
+    pub usage: Usage,
     pub now_ns: Nanoseconds,
 }
 
@@ -93,6 +94,8 @@ impl<'a> Session<'a> {
             .map_err(ExperimentError::sqlite("checkpointing"))?;
         let mut volume = self.drive.volume();
         volume.submit(Command::Flush)?;
-        Ok(Mark { smart: volume.device().smart(), now_ns: volume.now_ns() })
+        let smart = volume.device().smart();
+        let usage = volume.device().usage();
+        Ok(Mark { smart, usage, now_ns: volume.now_ns() })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use tantalum::Nanoseconds;
 use tantalum_report::table::{Align, Table, bytes, grouped};
 use tantalum_sqlite::Mode;
 
@@ -17,7 +18,9 @@ pub fn of_comparison(comparison: &Comparison) -> String {
     };
     let mut table = Table::new(&columns.iter().map(aligned).collect::<Vec<_>>());
     rows.into_iter().for_each(|row| table.push(row.into()));
-    let mut text = format!("{}\n\n{}\n{LEGEND}", circumstances(comparison), table.render());
+    let binds = what_binds(comparison).render();
+    let mut text =
+        format!("{}\n\n{}\n{LEGEND}\n{binds}\n{BINDS_LEGEND}", circumstances(comparison), table.render());
     for run in comparison.runs.iter().filter(|run| run.integrity != INTACT) {
         writeln!(text, "\n{}: WRONG CONTENTS: {}", run.mode, run.integrity)
             .expect("writing to a String cannot fail");
@@ -29,6 +32,37 @@ const LEGEND: &str = "\
 flash/tx: units of 4 KiB programmed per transaction, for any reason; lifetime: wal's over this
 check: after a power cut, all of the database against what was written to it
 ";
+
+const BINDS_LEGEND: &str = "\
+reads to others: us of a transaction's commands, of which several may be under way at once
+planes: how busy, and of that with what hosts program and with garbage collection
+";
+
+/// What transactions waited for: the time of their commands, and of the planes.
+fn what_binds(comparison: &Comparison) -> Table {
+    let titles = ["mode", "reads", "writes", "flushes", "others", "planes", "for hosts", "collection"];
+    let mut table =
+        Table::new(&titles.map(|title| (title, if title == titles[0] { Align::Left } else { Align::Right })));
+    let flash = &comparison.profile.flash;
+    let planes = f64::from(flash.channels * flash.dies_per_channel * flash.planes_per_die);
+    for run in &comparison.runs {
+        let usage = &run.usage;
+        let each = |ns: Nanoseconds| format!("{:.0}", ns as f64 / 1e3 / run.transactions.max(1) as f64);
+        let busy = |ns: Nanoseconds| format!("{:.0} %", ns as f64 / 1e7 / planes / run.device_seconds);
+        let (programs_ns, collection_ns) = (usage.plane_programs_ns, usage.plane_background_ns);
+        table.push(vec![
+            run.mode.to_string(),
+            each(usage.reads_ns),
+            each(usage.writes_ns),
+            each(usage.flushes_ns),
+            each(usage.others_ns),
+            busy(usage.plane_reads_ns + programs_ns + collection_ns + usage.plane_erases_ns),
+            busy(programs_ns),
+            busy(collection_ns),
+        ]);
+    }
+    table
+}
 
 /// The workload in one line.
 pub(crate) fn workload_line(workload: &WorkloadOutcome) -> String {
@@ -128,6 +162,15 @@ mod tests {
         let text = of_comparison(&comparison());
         let line = text.lines().find(|line| line.starts_with("x-ftl")).unwrap();
         assert!(line.contains("+17 %") && line.contains("0.86x"), "{line}");
+    }
+
+    #[test]
+    fn what_binds_is_the_time_of_a_transactions_commands_and_of_the_planes() {
+        let text = of_comparison(&comparison());
+        let line = text.lines().rfind(|line| line.starts_with("wal")).unwrap();
+        // 600 units, a hundred transactions; 32 planes for two seconds, half of it collecting
+        let cells: Vec<&str> = line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+        assert_eq!(cells, ["wal", "0", "0", "6000", "0", "50 %", "0 %", "50 %"]);
     }
 
     #[test]

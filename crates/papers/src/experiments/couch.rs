@@ -12,6 +12,7 @@ use tantalum_couch::Way;
 use tantalum_report::table::grouped;
 use tantalum_report::{Figures, Outcome, Row, Span, Time};
 
+use super::binds::{self, Phase};
 use super::couch_client::{Client, DOCUMENTS, Load, Measured, OPERATIONS, aged, documents_of};
 use super::printed::{self, PrintedClaim};
 use super::{Run, drive_of};
@@ -102,6 +103,7 @@ fn measure(
     }
     let mut outcome = Outcome::new(title, source, Time::Virtual, setup_of(run, &profile));
     outcome.figures = all_figures(load, &results);
+    outcome.figures.extend(binds::figures(&profile, &phases_of(&results)));
     let columns = |of: fn(&Measured) -> f64, way: usize| results[way].iter().map(of).collect::<Vec<f64>>();
     let rates = |way| columns(|measured| measured.per_second, way);
     outcome.claims.push(throughput.beside(Span::factors(&rates(1), &rates(0))));
@@ -110,6 +112,16 @@ fn measure(
         outcome.claims.push(written.beside(Span::factors(&units(0), &units(1))));
     }
     Ok(outcome)
+}
+
+/// What bound in each case.
+fn phases_of(results: &[Vec<Measured>]) -> Vec<(String, Phase)> {
+    let of_way = |((name, _), results): (&(&str, Way), &Vec<Measured>)| -> Vec<(String, Phase)> {
+        let named =
+            |(batch, measured): (&usize, &Measured)| (format!("{name}, batch {batch}"), measured.phase);
+        BATCHES.iter().zip(results).map(named).collect()
+    };
+    WAYS.iter().zip(results).flat_map(of_way).collect()
 }
 
 fn all_figures(load: Load, results: &[Vec<Measured>]) -> Vec<Figures> {
@@ -165,7 +177,7 @@ fn setup_of(run: &Run<'_>, profile: &Profile) -> Vec<String> {
 pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     // the drive keeps as many shared units as an eighth of its capacity, and compaction shares all documents
     let profile = profile(run, DOCUMENTS * UNIT_BYTES as u64 * 10)?;
-    let mut rows: Vec<CompactionRow> = Vec::new();
+    let (mut rows, mut phases): (Vec<CompactionRow>, _) = (Vec::new(), Vec::new());
     let printed = &PRINTED.table_2;
     let paper = [printed.original, printed.share];
     for ((name, way), paper) in WAYS.into_iter().zip(paper) {
@@ -174,7 +186,8 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         let measured = client.compact()?;
         let megabytes = measured.counters.host_units_written as f64 * UNIT_BYTES as f64 / 1e6;
         let flash = measured.counters.flash_units.total() as f64 * UNIT_BYTES as f64 / 1e6;
-        rows.push((name, [measured.elapsed_ns as f64 / 1e9, megabytes, flash], paper));
+        rows.push((name, [measured.phase.elapsed_ns as f64 / 1e9, megabytes, flash], paper));
+        phases.push((name.to_owned(), measured.phase));
         run.monitor.check()?;
     }
     let setup = vec![
@@ -189,6 +202,7 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         compaction_figures(&rows, "written", "MB", 1),
         compaction_figures(&rows, "programmed to flash", "MB", 2),
     ];
+    outcome.figures.extend(binds::figures(&profile, &phases));
     let ratio = |column: usize| Span::one(rows[0].1[column] / rows[1].1[column]);
     outcome.claims = vec![printed.elapsed.beside(ratio(0)), printed.written.beside(ratio(1))];
     Ok(outcome)

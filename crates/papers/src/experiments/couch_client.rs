@@ -2,13 +2,14 @@
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Counters, Device, Nanoseconds, Profile, UNIT_BYTES};
+use tantalum::{Counters, Device, Nanoseconds, Profile, UNIT_BYTES, Usage};
 use tantalum_couch::{Batch, Options, RECORD_HEADER_BYTES, Store, VolumeStorage, Way};
 use tantalum_volume::Volume;
 use tantalum_workloads::ageing::age_leaving;
 use tantalum_workloads::distributions::{Shuffle, Zipf};
 
 use super::Run;
+use super::binds::Phase;
 use crate::compare::HOST_NS_PER_STATEMENT;
 use crate::error::ExperimentError;
 
@@ -59,7 +60,7 @@ pub(super) struct Load {
 /// What was measured.
 pub(super) struct Measured {
     pub(super) per_second: f64,
-    pub(super) elapsed_ns: Nanoseconds,
+    pub(super) phase: Phase,
     pub(super) counters: Counters,
     updates: u64,
 }
@@ -137,18 +138,19 @@ impl Client {
         })
     }
 
-    fn mark(&self) -> (Counters, Nanoseconds) {
+    fn mark(&self) -> (Counters, Usage, Nanoseconds) {
         let volume = self.store.storage().volume();
         let counters = volume.device().smart().counters;
-        (counters, volume.now_ns())
+        let usage = volume.device().usage();
+        (counters, usage, volume.now_ns())
     }
 
-    fn measured(&self, operations: u64, before: (Counters, Nanoseconds)) -> Measured {
-        let (counters, now_ns) = self.mark();
-        let elapsed_ns = now_ns - before.1;
+    fn measured(&self, operations: u64, before: (Counters, Usage, Nanoseconds)) -> Measured {
+        let (counters, usage, now_ns) = self.mark();
+        let elapsed_ns = now_ns - before.2;
         Measured {
             per_second: operations as f64 * 1e9 / elapsed_ns as f64,
-            elapsed_ns,
+            phase: Phase { usage: usage.since(&before.1), elapsed_ns },
             counters: counters.since(&before.0),
             updates: self.updates,
         }

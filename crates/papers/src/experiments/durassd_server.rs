@@ -12,11 +12,13 @@ use tantalum_report::table::bytes;
 use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::clients::Measured;
 
+use super::binds::Phase;
+use super::innodb::InnodbCase;
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
 use super::printed::{self, PrintedClaim};
 use super::rig::LogPlace;
 use super::share::{LatencyTable, column_of, latencies};
-use super::{Run, binds, smaller};
+use super::{Run, binds, innodb, smaller};
 use crate::error::ExperimentError;
 
 /// The paper's set-up: 480 GB of drive, 100 GB of database, 128 clients. It has 50,000 operations each; half of them
@@ -96,14 +98,14 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         ("off / off", false, Doublewrite::Off),
     ];
     let mut rig = Rig::new(run, size(run), LINES.len() * PAGES.len())?;
-    let (mut rows, mut busy, mut phases) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut busy, mut binds) = (Vec::new(), Vec::new(), Binds::default());
     for (name, barrier, doublewrite) in LINES {
         let profile = profile(run, barrier)?;
         let mut results = Vec::new();
         for (page, page_bytes) in PAGES {
             let case = Case { page_bytes, buffer_bytes: run.scaled(BUFFER_BYTES, 0), doublewrite };
             let result = rig.measure(&profile, case)?;
-            phases.push((format!("{name}, {page}"), result.phase));
+            binds.add(&format!("{name}, {page}"), &result);
             results.push(result.measured);
         }
         let ours = results.iter().map(Measured::per_second).collect();
@@ -121,7 +123,7 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.claims = printed.beside(&figures);
     outcome.figures = vec![Figures::of_processors(&figures.columns, busy)];
     outcome.figures.insert(0, figures);
-    outcome.figures.extend(binds::figures(&profile(run, true)?, &phases));
+    outcome.figures.extend(binds.figures(&profile(run, true)?));
     Ok(outcome)
 }
 
@@ -140,25 +142,49 @@ impl Figure5 {
     }
 }
 
+/// What bound in each case.
+#[derive(Default)]
+struct Binds {
+    phases: Vec<(String, Phase)>,
+    inside: Vec<InnodbCase>,
+}
+
+impl Binds {
+    fn add(&mut self, case: &str, result: &CaseResult) {
+        self.phases.extend(result.drives.named(case));
+        self.inside.push(result.inside(case));
+    }
+
+    fn figures(self, profile: &Profile) -> Vec<Figures> {
+        let mut figures = binds::figures(profile, &self.phases);
+        figures.push(innodb::figures(&self.inside));
+        figures
+    }
+}
+
 /// Figure 6: buffer misses and throughput by buffer and page size, barrier and doublewrite off.
 pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     const BUFFERS_GIB: [u64; 5] = [2, 4, 6, 8, 10];
     let (profile, mut rig) =
         (profile(run, false)?, Rig::new(run, size(run), PAGES.len() * BUFFERS_GIB.len())?);
-    let (mut misses, mut rates) = (Vec::new(), Vec::new());
+    let (mut misses, mut rates, mut binds) = (Vec::new(), Vec::new(), Binds::default());
     for (name, page_bytes) in PAGES {
         let mut results = Vec::new();
         for gib in BUFFERS_GIB {
             let case =
                 Case { page_bytes, buffer_bytes: run.scaled(gib << 30, 0), doublewrite: Doublewrite::Off };
-            results.push(rig.measure(&profile, case)?);
+            let result = rig.measure(&profile, case)?;
+            binds.add(&format!("{name}, {gib} GiB"), &result);
+            results.push(result);
         }
         let row = |figure: fn(&CaseResult) -> f64| Row {
             name: name.to_owned(),
             ours: results.iter().map(figure).collect(),
             paper: None,
         };
-        misses.push(row(|result| 100.0 * result.page_reads as f64 / result.page_requests.max(1) as f64));
+        misses.push(row(|result| {
+            100.0 * result.innodb.page_reads as f64 / result.innodb.page_requests.max(1) as f64
+        }));
         rates.push(row(|result| result.measured.per_second()));
     }
     let figures = |title: &str, unit, rows| Figures {
@@ -173,6 +199,7 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let gain = Span::factors(&rates.row("4 KiB")[4..], &rates.row("16 KiB")[4..]);
     outcome.claims = vec![printed.small_pages.beside(gain)];
     outcome.figures = vec![figures("buffer misses by buffer size at scale 1", "percent", misses), rates];
+    outcome.figures.extend(binds.figures(&profile));
     Ok(outcome)
 }
 
@@ -186,6 +213,9 @@ pub(super) fn table_3(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     };
     let default = measure(true, 16_384, Doublewrite::On)?;
     let best = measure(false, 4096, Doublewrite::Off)?;
+    let mut binds = Binds::default();
+    binds.add("on / on, 16 KiB", &default);
+    binds.add("off / off, 4 KiB", &best);
     let default = latencies("on / on, 16 KiB", &default, &printed.default);
     let best = latencies("off / off, 4 KiB", &best, &printed.best);
     let ratio = |column| Span::factors(&column_of(&default, column), &column_of(&best, column));
@@ -193,6 +223,7 @@ pub(super) fn table_3(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.claims =
         vec![printed.mean.beside(ratio(0)), printed.p99.beside(ratio(4)), printed.longest.beside(ratio(5))];
     outcome.figures = vec![default, best];
+    outcome.figures.extend(binds.figures(&profile(run, false)?));
     Ok(outcome)
 }
 

@@ -72,23 +72,33 @@ fn measure(
     mut target: Target,
     load: u64,
     threads: u32,
-) -> Result<[Served; 3], ExperimentError> {
-    let insert = target.serve(run, Work::Insert, threads, records(run, load))?;
-    target.settle()?;
-    let fetch = target.serve(run, Work::Fetch, threads, requests(run))?;
-    let update = target.serve(run, Work::Update, threads, requests(run))?;
+) -> Result<[(Served, Phase); 3], ExperimentError> {
+    let mut serve = |work: Work, requests: u64| -> Result<(Served, Phase), ExperimentError> {
+        let beginning = Beginning::of(target.device());
+        let served = target.serve(run, work, threads, requests)?;
+        let phase = beginning.until(target.device());
+        if work == Work::Insert {
+            target.settle()?;
+        }
+        Ok((served, phase))
+    };
+    let insert = serve(Work::Insert, records(run, load))?;
+    let fetch = serve(Work::Fetch, requests(run))?;
+    let update = serve(Work::Update, requests(run))?;
     Ok([fetch, update, insert])
 }
 
-/// A table for each kind of work: blocks, and records at each load; `figure` of what was measured, by size of values.
+/// A table for each kind of work: blocks, and records at each load; `figure` of what was measured, by size of values. And what
+/// bound, of blocks and of records at [`LOAD`].
 fn by_size(
     run: &Run<'_>,
     loads: &[u64],
     threads: u32,
     unit: &'static str,
     figure: impl Fn(Served, usize) -> f64,
-) -> Result<Vec<Figures>, ExperimentError> {
+) -> Result<(Vec<Figures>, Vec<Figures>), ExperimentError> {
     let device = aged(run, &profile(run)?)?;
+    let mut phases = Vec::new();
     let mut tables: Vec<Figures> = WORKS
         .iter()
         .map(|(_, name)| Figures {
@@ -107,15 +117,19 @@ fn by_size(
                 Some(_) => Target::keys(&device, value_bytes, 1, run.seed)?,
             };
             let served = measure(run, target, load.unwrap_or(LOAD), threads)?;
-            for (ours, served) in ours.iter_mut().zip(served) {
+            for ((ours, (served, phase)), (work, name)) in ours.iter_mut().zip(served).zip(WORKS) {
                 ours.push(figure(served, value_bytes));
+                if [None, Some(LOAD)].contains(&load) {
+                    let case = format!("{name}, {}, {}", row_name(work, load), grouped(value_bytes as u64));
+                    phases.push((case, phase));
+                }
             }
         }
         for ((table, ours), (work, _)) in tables.iter_mut().zip(ours).zip(WORKS) {
             table.rows.push(Row { name: row_name(work, load), ours, paper: None });
         }
     }
-    Ok(tables)
+    Ok((tables, binds::figures(device.profile(), &phases)))
 }
 
 fn row_name(work: Work, load: Option<u64>) -> String {
@@ -199,7 +213,7 @@ struct Figure8 {
 
 /// Figure 5: bandwidth.
 pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    let tables =
+    let (tables, binds) =
         by_size(run, &LOADS, THREADS, "MB/s", |served, bytes| served.per_second * bytes as f64 / 1e6)?;
     let printed = &PRINTED.figure_5;
     let mut outcome = outcome(run, "bandwidth of records and of blocks", &printed.source)?;
@@ -211,12 +225,13 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         printed.insert.beside(over(2, LOAD, PART)),
     ];
     outcome.figures = tables;
+    outcome.figures.extend(binds);
     Ok(outcome)
 }
 
 /// Figure 6: latency, by one thread.
 pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    let tables = by_size(run, &[LOAD], 1, "us", |served, _| served.mean_us)?;
+    let (tables, binds) = by_size(run, &[LOAD], 1, "us", |served, _| served.mean_us)?;
     let printed = &PRINTED.figure_6;
     let mut outcome = outcome(run, "latency of records and of blocks", &printed.source)?;
     let over = |table: usize, columns| over_blocks(&tables[table], LOAD, columns);
@@ -227,6 +242,7 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         printed.insert_whole.beside(over(2, WHOLE)),
     ];
     outcome.figures = tables;
+    outcome.figures.extend(binds);
     Ok(outcome)
 }
 
@@ -235,13 +251,17 @@ pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     const BATCHES: [usize; 5] = [1, 2, 4, 8, 16];
     const FULL: u64 = 70;
     let device = aged(run, &profile(run)?)?;
-    let (mut updates, mut seconds) = (Vec::new(), Vec::new());
+    let (mut updates, mut seconds, mut phases) = (Vec::new(), Vec::new(), Vec::new());
     for batch in BATCHES {
         let mut target = Target::keys(&device, VALUE_BYTES[0], batch, run.seed)?;
         let puts = records(run, FULL) / batch as u64;
+        let beginning = Beginning::of(target.device());
         let insert = target.serve(run, Work::Insert, THREADS, puts)?;
+        phases.push((format!("Insert, {batch}"), beginning.until(target.device())));
         seconds.push(puts as f64 / insert.per_second);
+        let beginning = Beginning::of(target.device());
         let update = target.serve(run, Work::Update, THREADS, requests(run))?;
+        phases.push((format!("Update, {batch}"), beginning.until(target.device())));
         updates.push(update.per_second * batch as f64 / 1e3);
     }
     let columns: Vec<String> = BATCHES.iter().map(usize::to_string).collect();
@@ -257,6 +277,7 @@ pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         table("Update", "1000 records/s", &updates),
         table("filling a namespace to a load of 0.7", "s", &seconds),
     ];
+    outcome.figures.extend(binds::figures(device.profile(), &phases));
     outcome.claims = vec![
         printed.update.beside(Span::factors(&updates[2..3], &updates[..1])),
         printed.fill.beside(Span::changes(&seconds[2..3], &seconds[..1])),

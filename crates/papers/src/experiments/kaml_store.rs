@@ -26,8 +26,9 @@ use self::log_then_write::STATEMENT_NS;
 #[cfg(feature = "rocksdb")]
 pub(super) use self::records::{LOADED_AT_ONCE, cache_bytes, load_records};
 use self::records::{RECORD_STEP_NS, Setting};
+use super::binds::{self, Phase};
 use super::printed::{self, PrintedClaim};
-use super::{Run, drive_of};
+use super::{Run, drive_of, smaller};
 use crate::error::ExperimentError;
 
 /// Capacity at scale 1. The paper's drive has 375 GB; its channels, dies and planes are kept.
@@ -37,10 +38,7 @@ const CAPACITY_BYTES: u64 = 1 << 30;
 pub(super) const CLIENTS: usize = 8;
 
 pub(super) fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
-    let mut profile = Profile::load("kaml-board")?;
-    profile.capacity_bytes = run.scaled(CAPACITY_BYTES, 512 << 20).next_multiple_of(1 << 20);
-    profile.validate()?;
-    Ok(profile)
+    smaller(Profile::load("kaml-board")?, run.scaled(CAPACITY_BYTES, 512 << 20).next_multiple_of(1 << 20))
 }
 
 /// The loads of figure 9, with their branches or warehouses at scale 1, and of figure 10, with thousands of records.
@@ -120,20 +118,27 @@ struct OltpRows {
     conflicts: [Row; OLTP_LINES.len()],
     /// What one client waits for the drive: with a log, and with records.
     drive_us: [Row; 2],
+    /// What bound, in each line of each load.
+    phases: Vec<(String, Phase)>,
 }
 
 fn measure_oltp(run: &Run<'_>) -> Result<OltpRows, ExperimentError> {
     let profile = profile(run)?;
     let aged = aged(&profile, other_units(&profile), run.seed, run.monitor)?;
     let rows = OLTP_LINES.map(|(name, _)| Row { name: name.to_owned(), ours: Vec::new(), paper: None });
-    let mut all =
-        OltpRows { drive_us: [rows[0].clone(), rows[1].clone()], conflicts: rows.clone(), per_second: rows };
+    let mut all = OltpRows {
+        drive_us: [rows[0].clone(), rows[1].clone()],
+        conflicts: rows.clone(),
+        per_second: rows,
+        phases: Vec::new(),
+    };
     for (load, units) in OLTP {
         let bench = Bench { run, load, units: run.scaled(units, 2), aged: &aged };
-        for (number, (_, setting)) in OLTP_LINES.iter().enumerate() {
+        for (number, (name, setting)) in OLTP_LINES.iter().enumerate() {
             let measured =
                 setting.map_or_else(|| bench.log_then_write(100), |setting| bench.records(setting))?;
             all.per_second[number].ours.push(measured.per_second);
+            all.phases.push((format!("{}, {name}", load.name()), measured.phase));
             all.conflicts[number].ours.push(measured.conflicts as f64 * 1e3 / bench.transactions() as f64);
             if let Some(drive) = all.drive_us.get_mut(number) {
                 drive.ours.push(measured.drive_us);
@@ -145,7 +150,7 @@ fn measure_oltp(run: &Run<'_>) -> Result<OltpRows, ExperimentError> {
 
 /// Figure 9: OLTP.
 pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
-    let OltpRows { per_second, conflicts, drive_us } = measure_oltp(run)?;
+    let OltpRows { per_second, conflicts, drive_us, phases } = measure_oltp(run)?;
     let table = |title: &str, unit, rows: &[Row]| Figures {
         title: title.to_owned(),
         unit,
@@ -165,6 +170,7 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         table("what one client's transaction waits for the drive", "us", &drive_us),
         table("transactions that waited for a lock", "of 1000", &conflicts[2..]),
     ];
+    outcome.figures.extend(binds::figures(&profile(run)?, &phases));
     Ok(outcome)
 }
 
@@ -175,15 +181,18 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let names = ["log, then write", "records, 1 client", "records, 8 clients"];
     let mut rows = names.map(|name| Row { name: name.to_owned(), ours: Vec::new(), paper: None });
     let mut drive = [rows[0].clone(), rows[1].clone()];
+    let mut phases = Vec::new();
     for (load, units) in YCSB {
         let bench = Bench { run, load, units: run.scaled(units, 2), aged: &aged };
         let measured = bench.log_then_write(YCSB_CACHED_PERCENT)?;
         rows[0].ours.push(measured.per_second);
         drive[0].ours.push(measured.drive_us);
+        phases.push((format!("{}, {}", load.name(), rows[0].name), measured.phase));
         for (row, clients) in rows[1..].iter_mut().zip([1, CLIENTS]) {
             let setting = Setting { clients, records_per_lock: 1, cached_percent: YCSB_CACHED_PERCENT };
             let measured = bench.records(setting)?;
             row.ours.push(measured.per_second);
+            phases.push((format!("{}, {}", load.name(), row.name), measured.phase));
             if clients == 1 {
                 drive[1].ours.push(measured.drive_us);
             }
@@ -206,6 +215,7 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         table("operations per second", "1/s", &rows),
         table("what one client's operation waits for the drive", "us", &drive),
     ];
+    outcome.figures.extend(binds::figures(&profile, &phases));
     Ok(outcome)
 }
 

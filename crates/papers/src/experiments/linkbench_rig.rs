@@ -14,10 +14,10 @@ use tantalum_workloads::clients::{Client, Measured, drive};
 use tantalum_workloads::linkbench::{self, DATABASE, Graph, LinkBenchClient};
 
 use super::Run;
-use super::binds::Phase;
-use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
+use super::innodb::{Innodb, InnodbCase};
+use super::rig::{Drives, LogPlace, MountedMariaDb, Start, aged_image};
 use crate::error::ExperimentError;
-use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder, ServerError};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
 
 /// Bytes that the database takes for each node: LinkBench says that a million nodes take a gigabyte.
 const BYTES_PER_NODE: u64 = 1000;
@@ -87,10 +87,31 @@ pub(super) struct Case {
 pub(super) struct CaseResult {
     pub measured: Measured,
     pub counters: Counters,
-    /// Pages that InnoDB asked for and those that it had to read.
-    pub page_requests: u64,
-    pub page_reads: u64,
-    pub phase: Phase,
+    pub innodb: Innodb,
+    pub drives: Drives,
+}
+
+impl CaseResult {
+    /// What its clients waited for inside the server.
+    pub(super) fn inside(&self, case: &str) -> InnodbCase {
+        (case.to_owned(), self.innodb, self.measured.operations(), self.drives.data.elapsed_ns)
+    }
+}
+
+/// What a server and its drives did while something was measured.
+pub(super) fn observed(
+    mounted: &MountedMariaDb,
+    measure: impl FnOnce() -> Result<Measured, ExperimentError>,
+) -> Result<CaseResult, ExperimentError> {
+    let MountedMariaDb { server, mount, .. } = mounted;
+    let (counters, innodb, usage) = (mount.counters()?, Innodb::of(server)?, mounted.usage()?);
+    let measured = measure()?;
+    Ok(CaseResult {
+        measured,
+        counters: mount.counters()?.since(&counters),
+        innodb: Innodb::of(server)?.since(&innodb),
+        drives: mounted.usage()?.since(&usage),
+    })
 }
 
 /// Aged drives and loaded databases, for any number of cases.
@@ -145,7 +166,7 @@ impl<'a> Rig<'a> {
     }
 
     fn drive(&self, mounted: &MountedMariaDb) -> Result<CaseResult, ExperimentError> {
-        let MountedMariaDb { server, mount, .. } = mounted;
+        let server = &mounted.server;
         let kinds = linkbench::NAMES.len();
         let mut clients: Vec<Box<dyn Client<Error = WorkloadError>>> = Vec::new();
         for number in 0..self.size.clients {
@@ -156,15 +177,10 @@ impl<'a> Rig<'a> {
         let bar = |label, each| self.run.monitor.bar(label, self.size.clients * each);
         let (warm_up, measured) = (self.size.warm_up_each, self.size.operations_each);
         drive(&mut clients, warm_up, kinds, &bar("warming up", warm_up), || mounted.kill())?;
-        let (before, pages_before, usage_before) = (mount.counters()?, pages(server)?, mount.usage()?);
-        let measured = drive(&mut clients, measured, kinds, &bar("LinkBench", measured), || mounted.kill())?;
-        let (after, pages_after, usage_after) = (mount.counters()?, pages(server)?, mount.usage()?);
-        Ok(CaseResult {
-            measured: measured.divided_by(self.run.slower),
-            counters: after.since(&before),
-            page_requests: pages_after.0 - pages_before.0,
-            page_reads: pages_after.1 - pages_before.1,
-            phase: Phase::between(&usage_before, &usage_after),
+        observed(mounted, || {
+            let measured =
+                drive(&mut clients, measured, kinds, &bar("LinkBench", measured), || mounted.kill())?;
+            Ok(measured.divided_by(self.run.slower))
         })
     }
 
@@ -200,16 +216,4 @@ impl<'a> Rig<'a> {
         self.aged.insert(key, image.clone());
         Ok(image)
     }
-}
-
-/// Pages that InnoDB asked its buffer for, and those of them that it had to read.
-fn pages(server: &MariaDb) -> Result<(u64, u64), ExperimentError> {
-    use mysql::prelude::Queryable;
-    let mut connection = server.connect(None)?;
-    let mut status = |name: &str| -> Result<u64, ServerError> {
-        let query = format!("SHOW GLOBAL STATUS LIKE '{name}'");
-        let row: Option<(String, u64)> = connection.query_first(query)?;
-        Ok(row.map_or(0, |(_, value)| value))
-    };
-    Ok((status("Innodb_buffer_pool_read_requests")?, status("Innodb_buffer_pool_reads")?))
 }

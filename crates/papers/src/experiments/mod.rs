@@ -12,6 +12,7 @@ mod couch;
 mod couch_client;
 mod durassd_device;
 mod durassd_server;
+mod innodb;
 #[cfg(feature = "rocksdb")]
 mod kaml_clients;
 mod kaml_conflicts;

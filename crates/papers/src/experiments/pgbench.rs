@@ -12,6 +12,7 @@ use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, drive};
 use tantalum_workloads::tpcb;
 
+use super::binds::{self, Phase};
 use super::printed::{self, PrintedClaim};
 use super::rig::{aged_image, drive_with_room};
 use super::{Run, drive_of};
@@ -71,14 +72,15 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     aged_image(run, &profile, &aged, room_bytes)?;
     let loaded = folder.folder().join("loaded");
     load(&loaded, &folder, branches)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut phases) = (Vec::new(), Vec::new());
     let cases = run.monitor.bar("cases", LINES.len() as u64);
     for line in LINES {
         let image = folder.folder().join("drive.img");
         fs::copy(&aged, &image).map_err(ExperimentError::file(&image))?;
-        let ours = measure(run, &folder, &image, &loaded, line, branches)?;
+        let (ours, phase) = measure(run, &folder, &image, &loaded, line, branches)?;
         cases.advance(1)?;
         rows.push(Row { name: line.name.to_owned(), ours: ours.into(), paper: None });
+        phases.push((line.name.to_owned(), phase));
     }
     let figures = Figures {
         title: "TPC-B".to_owned(),
@@ -98,6 +100,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.claims =
         vec![PRINTED.atomic.beside(Span::one(atomic / on)), PRINTED.not_atomic.beside(Span::one(off / on))];
     outcome.figures = vec![figures];
+    outcome.figures.extend(binds::figures(&profile, &phases));
     Ok(outcome)
 }
 
@@ -157,7 +160,7 @@ fn measure(
     loaded: &std::path::Path,
     line: Line,
     branches: u64,
-) -> Result<[f64; 3], ExperimentError> {
+) -> Result<([f64; 3], Phase), ExperimentError> {
     let (mount, server) = start(run, folder, image, loaded, line)?;
     let mut clients = clients(run, &server, branches)?;
     let each = run.scaled(OPERATIONS_EACH, 10);
@@ -168,9 +171,10 @@ fn measure(
         mount.abort();
     };
     drive(&mut clients, warm_up, 1, &bar("warming up", warm_up), kill)?;
-    let before = mount.counters()?;
+    let (before, usage_before) = (mount.counters()?, mount.usage()?);
     let measured = drive(&mut clients, each, 1, &bar("TPC-B", each), kill)?.divided_by(run.slower);
-    let counters = mount.counters()?.since(&before);
+    let (counters, phase) =
+        (mount.counters()?.since(&before), Phase::between(&usage_before, &mount.usage()?));
     let consistent = tpcb::is_consistent(&mut server.connect("postgres")?)?;
     drop(clients);
     server.stop();
@@ -179,11 +183,12 @@ fn measure(
         return Err(ExperimentError::Inconsistent { what: "TPC-B's balances and its history" });
     }
     let per_transaction = |units: u64| units as f64 / measured.operations() as f64;
-    Ok([
+    let figures = [
         measured.per_second(),
         per_transaction(counters.host_units_written),
         per_transaction(counters.flash_units.total()),
-    ])
+    ];
+    Ok((figures, phase))
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tantalum::{Device, FirmwareProfile, FlashProfile, LinkProfile, Profile, UNIT_BYTES};
+use tantalum::{Device, FirmwareProfile, FlashProfile, LinkProfile, Profile, UNIT_BYTES, Usage};
 use tantalum_volume::Volume;
 use tantalum_workloads::ageing::age_leaving;
 
 use super::Run;
+use super::binds::Phase;
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, Mount, MountOptions, copy_tree};
 
@@ -100,6 +101,39 @@ pub(super) struct Start<'a> {
     pub mount: MountOptions,
 }
 
+/// Readings of a server's drives: usage and seconds.
+#[derive(Clone, Debug)]
+pub(super) struct DrivesUsage {
+    data: (Usage, f64),
+    log: Option<(Usage, f64)>,
+}
+
+impl DrivesUsage {
+    /// What they did since an earlier reading: the data's drive, and the log's.
+    pub(super) fn since(&self, before: &DrivesUsage) -> Drives {
+        let log = before.log.as_ref().zip(self.log.as_ref());
+        Drives {
+            data: Phase::between(&before.data, &self.data),
+            log: log.map(|(before, after)| Phase::between(before, after)),
+        }
+    }
+}
+
+/// What a server's drives did in some time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drives {
+    pub data: Phase,
+    pub log: Option<Phase>,
+}
+
+impl Drives {
+    /// With a name each, for a table.
+    pub(super) fn named(&self, case: &str) -> impl Iterator<Item = (String, Phase)> {
+        let log = self.log.map(|phase| (format!("{case}, log"), phase));
+        std::iter::once((case.to_owned(), self.data)).chain(log)
+    }
+}
+
 /// MariaDB on a copy of an aged drive with a copy of its data. Dropping it kills it and unmounts its drives.
 #[derive(Debug)]
 pub(super) struct MountedMariaDb {
@@ -142,6 +176,12 @@ impl MountedMariaDb {
         run.monitor.check()?;
         let server = MariaDb::start(&data, from.folder, &options)?;
         Ok(MountedMariaDb { server, mount, log_mount })
+    }
+
+    /// What its drives have done: that of the data, and that of the log if it has one of its own.
+    pub(super) fn usage(&self) -> Result<DrivesUsage, ExperimentError> {
+        let log = self.log_mount.as_ref().map(Mount::usage).transpose()?;
+        Ok(DrivesUsage { data: self.mount.usage()?, log })
     }
 
     /// Ends the server at once, and with it anything that waits for its drives.

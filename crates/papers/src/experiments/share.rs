@@ -14,7 +14,7 @@ use super::binds;
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
 use super::printed::{self, PrintedClaim};
 use super::rig::LogPlace;
-use super::{Run, drive_of};
+use super::{Run, drive_of, innodb};
 use crate::error::ExperimentError;
 use crate::servers::LEAST_BUFFER_BYTES;
 
@@ -144,15 +144,17 @@ fn what_binds(
     cases: &Cases,
     results: &[Vec<CaseResult>],
 ) -> Result<Vec<Figures>, ExperimentError> {
-    let mut phases = Vec::new();
-    let mut reads = Vec::new();
+    let (mut phases, mut inside, mut reads) = (Vec::new(), Vec::new(), Vec::new());
     for ((mode, _), results) in modes.iter().zip(results) {
         for ((case, ..), result) in cases.iter().zip(results) {
-            phases.push((format!("{mode} {case}").trim_end().to_owned(), result.phase));
+            let name = format!("{mode} {case}").trim_end().to_owned();
+            inside.push(result.inside(&name));
+            phases.push((name, result.drives.data));
             reads.push(result.counters.host_units_read as f64 / result.measured.operations() as f64);
         }
     }
     let mut tables = binds::figures(&profile(run)?, &phases);
+    tables.push(innodb::figures(&inside));
     tables.push(Figures {
         title: "reads of the drive".to_owned(),
         unit: "units for each operation",

@@ -6,12 +6,13 @@
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-use tantalum::Profile;
+use tantalum::{Nanoseconds, Profile};
 use tantalum_report::table::grouped;
 use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 
+use super::binds::{self, Phase};
 use super::printed;
 use super::{Run, drive_of};
 use crate::compare::{self, compare};
@@ -68,13 +69,18 @@ struct Changes {
 /// Figure 7: flash page writes.
 pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let figure = Measured::flash_units_per_transaction;
-    outcome(run, "flash writes, as shares of Base", "flash writes", &PRINTED.figure_7, figure)
+    let (outcome, _) =
+        outcome(run, "flash writes, as shares of Base", "flash writes", &PRINTED.figure_7, figure)?;
+    Ok(outcome)
 }
 
 /// Figure 8: throughput.
 pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let figure = |measured: &Measured| measured.transactions_per_second;
-    outcome(run, "throughput, as shares of Base", "throughput", &PRINTED.figure_8, figure)
+    let (mut outcome, phases) =
+        outcome(run, "throughput, as shares of Base", "throughput", &PRINTED.figure_8, figure)?;
+    outcome.figures.extend(binds::figures(&profile(run)?, &phases));
+    Ok(outcome)
 }
 
 fn outcome(
@@ -83,7 +89,7 @@ fn outcome(
     what: &'static str,
     printed: &'static Figure,
     figure: impl Fn(&Measured) -> f64,
-) -> Result<Outcome, ExperimentError> {
+) -> Result<(Outcome, Phases), ExperimentError> {
     let profile = profile(run)?;
     let rows = run.scaled(ROWS, 100);
     let setup = vec![
@@ -91,9 +97,11 @@ fn outcome(
         format!("{} rows, as many updates, one in each transaction; R random, S sequential", grouped(rows)),
     ];
     let mut outcome = Outcome::new(title, &printed.source, Time::Virtual, setup);
+    let mut phases = Vec::new();
     for (synchronous, changes) in [(Synchronous::Normal, &printed.normal), (Synchronous::Full, &printed.full)]
     {
-        let shares = shares(run, &profile, rows, synchronous, &figure)?;
+        let (shares, of_setting) = shares(run, &profile, rows, synchronous, &figure)?;
+        phases.extend(of_setting);
         let name = synchronous.name();
         let [base, x_ftl, sw_wal] = &shares;
         let over = |other: &str| format!("synchronous = {name}: {what}, SW-WAL over {other}");
@@ -110,8 +118,11 @@ fn outcome(
                 .collect(),
         });
     }
-    Ok(outcome)
+    Ok((outcome, phases))
 }
+
+/// What bound in each mode of each workload.
+type Phases = Vec<(String, Phase)>;
 
 fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
     let mut profile = Profile::load("femu-2021")?;
@@ -127,9 +138,10 @@ fn shares(
     rows: u64,
     synchronous: Synchronous,
     figure: &impl Fn(&Measured) -> f64,
-) -> Result<[Vec<f64>; 3], ExperimentError> {
+) -> Result<([Vec<f64>; 3], Phases), ExperimentError> {
     let mut shares: [Vec<f64>; 3] = Default::default();
-    for (_, pattern, value_bytes) in WORKLOADS {
+    let mut phases = Vec::new();
+    for (workload_name, pattern, value_bytes) in WORKLOADS {
         let workload = KeyValue { pattern, rows, operations: rows, value_bytes };
         let settings = compare::Settings {
             profile: profile.clone(),
@@ -142,11 +154,14 @@ fn shares(
             return Err(ExperimentError::WrongContents { mode: wrong.mode, what: wrong.integrity.clone() });
         }
         let base = figure(&comparison.runs[0]);
-        for (shares, measured) in shares.iter_mut().zip(&comparison.runs) {
+        for ((shares, measured), (_, mode)) in shares.iter_mut().zip(&comparison.runs).zip(MODES) {
             shares.push(figure(measured) / base);
+            let elapsed_ns = (measured.device_seconds * 1e9) as Nanoseconds;
+            let name = format!("{}, {workload_name}, {mode}", synchronous.name());
+            phases.push((name, Phase { usage: measured.usage, elapsed_ns }));
         }
     }
-    Ok(shares)
+    Ok((shares, phases))
 }
 
 #[cfg(test)]

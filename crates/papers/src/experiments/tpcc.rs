@@ -11,10 +11,11 @@ use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, Measured, drive};
 use tantalum_workloads::tpcc::{DATABASE, KINDS, Tables, TpccClient, is_consistent, load};
 
-use super::Run;
 use super::durassd_server::{drive_with_barriers, profile};
+use super::linkbench_rig::{CaseResult, observed};
 use super::printed::{self, PrintedClaim};
 use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
+use super::{Run, binds, innodb};
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
 
@@ -65,14 +66,21 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         load_database(run, &folder, page_bytes)?;
     }
     let (mut rows, mut written, mut busy) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut phases, mut inside) = (Vec::new(), Vec::new());
     for (name, barrier, paper) in lines {
         let results = measure_pages(run, &folder, barrier, &cases)?;
-        let ours = results.iter().map(|(measured, _)| new_orders_a_minute(measured)).collect();
+        let of = |figure: fn(&CaseResult) -> f64| results.iter().map(figure).collect();
+        let ours = of(|result| new_orders_a_minute(&result.measured));
         rows.push(Row { name: name.to_owned(), ours, paper: Some(paper.into()) });
-        let for_each = |&(ref measured, units): &(Measured, u64)| units as f64 / measured.operations() as f64;
-        let ours = results.iter().map(for_each).collect();
+        let ours =
+            of(|result| result.counters.host_units_written as f64 / result.measured.operations() as f64);
         written.push(Row { name: name.to_owned(), ours, paper: None });
-        busy.push((name.to_owned(), results.iter().map(|(measured, _)| measured.busy_percent).collect()));
+        busy.push((name.to_owned(), of(|result| result.measured.busy_percent)));
+        for ((page, _), result) in PAGES.iter().zip(&results) {
+            let case = format!("{name}, {page}");
+            phases.extend(result.drives.named(&case));
+            inside.push(result.inside(&case));
+        }
     }
     let table = |title: &str, unit, rows| Figures {
         title: title.to_owned(),
@@ -86,6 +94,8 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.claims = claims(figures.row("barrier on"), figures.row("barrier off"));
     let busy = Figures::of_processors(&figures.columns, busy);
     outcome.figures = vec![figures, written, busy];
+    outcome.figures.extend(binds::figures(&profile(run, true)?, &phases));
+    outcome.figures.push(innodb::figures(&inside));
     Ok(outcome)
 }
 
@@ -120,7 +130,7 @@ fn measure_pages(
     folder: &PlainFolder,
     barrier: bool,
     cases: &Bar,
-) -> Result<Vec<(Measured, u64)>, ExperimentError> {
+) -> Result<Vec<CaseResult>, ExperimentError> {
     let profile = profile(run, barrier)?;
     let aged = folder.folder().join(format!("aged-{barrier}.img"));
     let room_bytes = run.scaled(WAREHOUSES * BYTES_PER_WAREHOUSE, 0) * 5 / 4 + SERVER_BYTES;
@@ -174,13 +184,13 @@ fn new_orders_a_minute(measured: &Measured) -> f64 {
     measured.latencies[0].len() as f64 * 60.0 / measured.seconds
 }
 
-/// The transactions, and the units that the host wrote meanwhile to the data's drive.
+/// The transactions of one page size.
 fn measure(
     run: &Run<'_>,
     folder: &PlainFolder,
     aged: &Path,
     page_bytes: u32,
-) -> Result<(Measured, u64), ExperimentError> {
+) -> Result<CaseResult, ExperimentError> {
     let mount =
         MountOptions { real_time: true, remap_duplicates: false, atomic_writes: false, sync_writes: true };
     let loaded = loaded(folder, page_bytes);
@@ -201,17 +211,17 @@ fn measure(
     let warm_up = (each as f64 * WARM_UP) as u64;
     let bar = |label, each| run.monitor.bar(label, CLIENTS * each);
     drive(&mut clients, warm_up, KINDS, &bar("warming up", warm_up), || mounted.kill())?;
-    let before = mounted.mount.counters()?;
-    let measured =
-        drive(&mut clients, each, KINDS, &bar("TPC-C", each), || mounted.kill())?.divided_by(run.slower);
-    let units = mounted.mount.counters()?.since(&before).host_units_written;
+    let result = observed(&mounted, || {
+        let measured = drive(&mut clients, each, KINDS, &bar("TPC-C", each), || mounted.kill())?;
+        Ok(measured.divided_by(run.slower))
+    })?;
     drop(clients);
     let consistent = is_consistent(&mut server.connect(Some(DATABASE))?)?;
     mounted.end()?;
     if !consistent {
         return Err(ExperimentError::Inconsistent { what: "TPC-C's tables (clause 3.3.2)" });
     }
-    Ok((measured, units))
+    Ok(result)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tantalum_workloads::clients::{Client, drive};
 use tantalum_workloads::ycsb::{DATABASE, MariaDbClient, Operation, Workload, load};
 
 use super::Run;
+use super::binds::{self, Phase};
 use super::rig::{LogPlace, MountedMariaDb, Start, aged_image, drive_with_room};
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
@@ -50,7 +51,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     load(&mut server.connect(None)?, records, run.seed, run.monitor)?;
     server.stop_while(|| run.monitor.check().is_ok());
     run.monitor.check()?;
-    let mut rows = Vec::new();
+    let (mut rows, mut phases) = (Vec::new(), Vec::new());
     let cases = run.monitor.bar("cases", LINES.len() as u64);
     for (name, remap_duplicates) in LINES {
         let mount =
@@ -60,7 +61,8 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
         let options = MariaDbOptions { buffer_bytes, doublewrite: true, durable: true, ..LOADING };
         let mounted = MountedMariaDb::start(run, from, options)?;
-        let ours = throughput(run, &mounted, records)?;
+        let (ours, of_line) = throughput(run, &mounted, records)?;
+        phases.extend(of_line.into_iter().map(|(workload, phase)| (format!("{name}, {workload}"), phase)));
         mounted.end()?;
         cases.advance(1)?;
         rows.push(Row { name: name.to_owned(), ours, paper: None });
@@ -73,6 +75,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         columns: Workload::ALL.map(name).into(),
         rows,
     });
+    outcome.figures.extend(binds::figures(&profile, &phases));
     Ok(outcome)
 }
 
@@ -92,9 +95,12 @@ fn name(workload: Workload) -> String {
     workload.letter().to_ascii_uppercase().to_string()
 }
 
-fn throughput(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Vec<f64>, ExperimentError> {
+/// Throughput of each workload, and what bound it.
+type Rates = (Vec<f64>, Vec<(String, Phase)>);
+
+fn throughput(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Rates, ExperimentError> {
     let (records, each) = (Arc::new(AtomicU64::new(loaded)), run.scaled(OPERATIONS_EACH, 10));
-    let mut rates = Vec::new();
+    let (mut rates, mut phases) = (Vec::new(), Vec::new());
     for workload in Workload::ALL {
         let mut clients: Vec<Box<dyn Client<Error = WorkloadError>>> = Vec::new();
         for number in 0..CLIENTS {
@@ -109,11 +115,13 @@ fn throughput(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Ve
             )));
         }
         let bar = run.monitor.bar(format!("YCSB {}", name(workload)), CLIENTS * each);
+        let before = mounted.mount.usage()?;
         rates.push(
             drive(&mut clients, each, Operation::ALL.len(), &bar, || mounted.kill())?
                 .divided_by(run.slower)
                 .per_second(),
         );
+        phases.push((name(workload), Phase::between(&before, &mounted.mount.usage()?)));
     }
-    Ok(rates)
+    Ok((rates, phases))
 }

@@ -1,9 +1,10 @@
 //! A load of some size on a drive, and what a run of it had.
 
-use tantalum::{Device, Nanoseconds, Profile, UNIT_BYTES};
+use tantalum::{Device, Nanoseconds, Profile, UNIT_BYTES, Usage};
 use tantalum_workloads::kaml::Load;
 
 use crate::experiments::Run;
+use crate::experiments::binds::Phase;
 
 /// Other data's share of the capacity, overwritten at random until garbage collection is steady.
 pub(in crate::experiments) const OTHER_PERCENT: u64 = 40;
@@ -18,6 +19,7 @@ pub(super) struct Measured {
     pub(super) conflicts: u64,
     /// The time that a transaction of one client waits for the drive.
     pub(super) drive_us: f64,
+    pub(super) phase: Phase,
 }
 
 impl Measured {
@@ -27,11 +29,13 @@ impl Measured {
         host_ns: Nanoseconds,
         transactions: u64,
         conflicts: u64,
+        usage: Usage,
     ) -> Measured {
         let (taken_ns, transactions) = (end_ns - start_ns, transactions as f64);
         Measured {
             per_second: transactions * 1e9 / taken_ns as f64,
             conflicts,
+            phase: Phase { usage, elapsed_ns: taken_ns },
             drive_us: taken_ns.saturating_sub(host_ns) as f64 / transactions / 1e3,
         }
     }

@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rusqlite::{Connection, params};
-use tantalum::{Device, Nanoseconds};
+use tantalum::{Device, Nanoseconds, Usage};
 use tantalum_sqlite::Mode;
 use tantalum_volume::Volume;
 use tantalum_workloads::ageing::age_leaving;
@@ -63,12 +63,14 @@ impl Bench<'_> {
         let tables = self.load.tables(self.units);
         let wanted = self.transactions();
         let bar = self.run.monitor.bar(format!("{}, log", self.load.name()), 2 * wanted);
-        let (mut start_ns, mut host_ns) = (0, 0);
+        let (mut start_ns, mut host_ns, mut before) = (0, 0, Usage::default());
+        let usage = || working.drive.volume().device().usage();
         // as much before the measurement: pages are in the cache, and the log has its size
         for number in 0..2 * wanted {
             if number == wanted {
                 start_ns = working.drive.volume().now_ns();
                 host_ns = 0;
+                before = usage();
             }
             let steps = drawer.draw(&mut random);
             let statements = apply(connection, &tables, &steps).map_err(error())?;
@@ -79,7 +81,7 @@ impl Bench<'_> {
             }
         }
         let end_ns = working.drive.volume().now_ns();
-        Ok(Measured::between(start_ns, end_ns, host_ns, wanted, 0))
+        Ok(Measured::between(start_ns, end_ns, host_ns, wanted, 0, usage().since(&before)))
     }
 }
 

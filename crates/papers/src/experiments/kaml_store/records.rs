@@ -49,7 +49,7 @@ impl Bench<'_> {
         let device = self.aged.try_clone().expect("a drive in memory can be copied");
         let store = Store::over(device, options)?;
         let namespaces = load_records(self.run, &tables, &store)?;
-        let start_ns = store.with_drive(|drive| drive.time_ns())? + REST_NS;
+        let (start_ns, before) = store.with_drive(|drive| (drive.time_ns() + REST_NS, drive.usage()))?;
         let clients = (0..setting.clients as u64).map(|client| Client {
             random: Xoshiro256PlusPlus::seed_from_u64(self.run.seed ^ (client << 32) ^ 0x4b41_4d4c),
             state: State::Idle,
@@ -78,7 +78,8 @@ impl Bench<'_> {
             }
         }
         let host_ns = machine.accesses * RECORD_STEP_NS / setting.clients as u64;
-        Ok(Measured::between(start_ns, end_ns, host_ns, wanted, machine.conflicts))
+        let usage = store.with_drive(|drive| drive.usage())?.since(&before);
+        Ok(Measured::between(start_ns, end_ns, host_ns, wanted, machine.conflicts, usage))
     }
 }
 
