@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::failure::Failure;
-use crate::{help, output};
+use crate::output;
 
 /// `tantalum completions`.
 #[derive(Args, Debug)]
@@ -24,20 +24,20 @@ pub struct ManOptions {
 }
 
 /// Prints the script that completes what is typed.
-pub fn completions(options: &CompletionsOptions) -> Result<(), Failure> {
+pub fn completions(options: &CompletionsOptions, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut help::command(), "tantalum", &mut script);
+    clap_complete::generate(options.shell, &mut command, "tantalum", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }
 
 /// Writes the pages.
-pub fn man(options: &ManOptions) -> Result<(), Failure> {
+pub fn man(options: &ManOptions, command: Command) -> Result<(), Failure> {
     let Some(folder) = &options.folder else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(help::command()).render(&mut page).map_err(Failure::Output)?;
+        clap_mangen::Man::new(command).render(&mut page).map_err(Failure::Output)?;
         return output::print(&String::from_utf8_lossy(&page));
     };
     let failure = |error| Failure::ManPages { folder: folder.clone(), error };
     fs::create_dir_all(folder).map_err(failure)?;
-    clap_mangen::generate_to(help::command(), folder).map_err(failure)
+    clap_mangen::generate_to(command, folder).map_err(failure)
 }
