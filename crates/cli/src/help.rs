@@ -18,6 +18,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("info", &["tantalum info drive.tant"]),
     ("check", &["tantalum check drive.tant", "tantalum check drive.tant --repair"]),
     (
+        "measure",
+        &[
+            "tantalum measure -- ./my-program --data {}",
+            "tantalum measure --aged --report measure.html -- ./my-program --data {}",
+            "tantalum measure --attach mnt --seconds 60 --json",
+        ],
+    ),
+    (
         "mount",
         &[
             "tantalum mount drive.tant mnt --create --capacity 8G",

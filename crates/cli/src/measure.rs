@@ -25,17 +25,8 @@ const INTERRUPTED: i32 = 130;
 /// The capacity of the folder's drive, unless another one is named.
 const CAPACITY: Size = Size(1 << 30);
 
-/// What a person may want to copy.
-const EXAMPLES: &str = "Examples:
-  tantalum measure -- sqlite3 {}/test.db 'create table t(x); insert into t values(1)'
-  tantalum measure --setup 'pgbench -i' --aged --report pgbench.html -- ./run-pgbench.sh
-  tantalum measure --attach mnt --seconds 60 --json
-
-docs/measure.md explains the figures.";
-
 /// `tantalum measure`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
 pub struct MeasureOptions {
     /// Watch what is mounted on this folder, until Ctrl-C, instead of running a program on a new drive
     #[arg(long, value_name = "DIR", conflicts_with_all = ["program", "setup", "aged", "keep", "atomic_writes", "time", "profile", "capacity"])]

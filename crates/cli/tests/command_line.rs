@@ -112,7 +112,7 @@ fn a_created_image_tells_what_it_is() {
         assert!(text.contains("of 0 namespaces: 0 bytes in DRAM, 0 on flash only; DRAM for 1 MiB"), "{text}");
     }
     let message = refused(dir.path(), &create);
-    assert!(message.starts_with("error: image d.tant: "), "{message}");
+    assert!(message.starts_with("error: image d.tant already exists"), "{message}");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_file_that_is_no_image_is_refused_and_kept() {
     let path = dir.path().join("letter.txt");
     fs::write(&path, "Dear reader, ".repeat(1000)).unwrap();
     let message = refused(dir.path(), &["info", "letter.txt"]);
-    assert!(message.starts_with("error: image letter.txt: "), "{message}");
+    assert!(message.starts_with("error: image letter.txt is not a drive image"), "{message}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "Dear reader, ".repeat(1000));
     let message = refused(dir.path(), &["info", "missing.tant"]);
     assert!(message.contains("missing.tant"), "{message}");
@@ -169,7 +169,9 @@ fn a_repair_does_what_is_sound_and_refuses_the_rest() {
     let text = printed(tantalum(dir.path(), &["check", "--repair", "d.tant"]));
     assert!(text.starts_with("nothing repaired"), "{text}");
     TALLIES.iter().for_each(|at| flip(&image, *at));
-    let message = refused(dir.path(), &["info", "d.tant"]);
+    let output = tantalum(dir.path(), &["info", "d.tant"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("tantalum check --repair"), "{message}");
     let text = printed(tantalum(dir.path(), &["check", "--repair", "d.tant"]));
     assert!(text.starts_with("repaired: the tally was rebuilt"), "{text}");
