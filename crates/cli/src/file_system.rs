@@ -37,9 +37,11 @@ pub enum CleaningKind {
 /// What a sync of a file on a log-structured file system writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum IndexKind {
-    /// Contents, and the file's part of the index
+    /// Contents, and what changed of the file's part of the index; lfs-nat overwrites in place, as F2FS does
     #[default]
     Conventional,
+    /// The same, and nothing is overwritten in place
+    Append,
     /// Contents alone; the drive lists them in memory that survives
     Nvm,
 }
@@ -126,6 +128,7 @@ impl FileSystemOptions {
         };
         let indexing = match self.index.unwrap_or_default() {
             IndexKind::Conventional => Indexing::Conventional,
+            IndexKind::Append => Indexing::Appended,
             IndexKind::Nvm => Indexing::Nvm,
         };
         let made = LogFs::format_indexed(device, kind, cleaning, indexing, how.cache_bytes);

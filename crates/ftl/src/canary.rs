@@ -165,6 +165,10 @@ pub enum Guard {
     ListBeforeSummary,
     /// 18, in a log-structured file system: recovery gives a listed unit another number than the summary that names it.
     NamedNumber,
+    /// In a log-structured file system: a sync returns before what it wrote in place is durable.
+    OverwriteNotFlushed,
+    /// In a log-structured file system: a unit is written in place while an older one waits in a buffer to be appended there.
+    OverwriteBeforeAppend,
 }
 
 #[cfg(feature = "canaries")]

@@ -4,21 +4,9 @@ use tantalum::canary::{Guard, out};
 use tantalum_filesystem::{FileId, FileKind};
 
 use crate::error::Result;
-use crate::fs::{LogFs, SinceCheckpoint};
+use crate::fs::LogFs;
 use crate::index::{Purpose, Synced};
-
-/// How files were made durable since the mount.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SyncCounters {
-    /// Syncs that wrote contents alone.
-    pub listed: u64,
-    /// Syncs that wrote contents and the file's part of the index.
-    pub indexed: u64,
-    /// Checkpoints, for syncs or for other reasons.
-    pub checkpoints: u64,
-    /// Syncs whose file the drive refused to list.
-    pub refused: u64,
-}
+use crate::since::SinceCheckpoint;
 
 /// Dirty pages written back at once when there are too many.
 const BATCH_PAGES: usize = 1024;
@@ -32,7 +20,7 @@ impl LogFs {
         self.settle()?;
         let inode = &self.file(id)?.inode;
         let (is_folder, parent, links) = (inode.is_folder(), inode.parent, inode.metadata.links);
-        if self.write_out_file(id)? {
+        if self.write_out_file(id, with_times)? {
             self.synced.listed += 1;
             return Ok(());
         }
@@ -59,9 +47,10 @@ impl LogFs {
         }
     }
 
-    /// Sends the dirty pages of a file to the log and waits for them. Returns whether that made the file durable.
-    pub(crate) fn write_out_file(&mut self, id: FileId) -> Result<bool> {
+    /// Sends the dirty pages of a file to the drive and waits for them. Returns whether that made the file durable.
+    pub(crate) fn write_out_file(&mut self, id: FileId, with_times: bool) -> Result<bool> {
         self.log.begin_sending();
+        self.overwrite_dirty(id, with_times)?;
         let is_listed = self.lists_tell_all(id)?;
         self.write_back_file(id, usize::MAX, is_listed)?;
         self.log.wait_for_sent()?;

@@ -197,9 +197,10 @@ impl Content for LogFs {
         Ok(self.write_units(file, offset, data)?)
     }
 
+    /// As the first part of [`Content::sync_data`].
     fn write_out(&mut self, file: FileId) -> Outcome<()> {
         self.settle()?;
-        if !self.write_out_file(file)? {
+        if !self.write_out_file(file, false)? {
             self.log.flush_contents(file)?;
         }
         Ok(())

@@ -7,15 +7,15 @@ use rustc_hash::FxHashMap;
 use tantalum_drive::Client;
 use tantalum_filesystem::{Errno, FileId, FileKind, LogStatistics, Metadata, Timestamp};
 
-use crate::cleaner::Job;
-use crate::durability::SyncCounters;
+use crate::cleaner::job::Job;
+use crate::counters::{CleanerCounters, SyncCounters};
 use crate::error::{Result, refuse};
 use crate::index::Index;
 use crate::inode::Inode;
-use crate::lists::ListedFiles;
 use crate::names::Folder;
 use crate::pages::Pages;
 use crate::segments::Log;
+use crate::since::SinceCheckpoint;
 use crate::superblock::{Kind, Superblock};
 
 /// A file in memory.
@@ -30,43 +30,6 @@ pub(crate) struct File {
 impl File {
     pub fn new(inode: Inode) -> File {
         File { stored_size: inode.metadata.size, inode, opens: 0 }
-    }
-}
-
-/// What happened since the last checkpoint, as far as a sync must know.
-#[derive(Debug, Default)]
-pub(crate) struct SinceCheckpoint {
-    /// Files whose inode in memory differs from the index's in more than times and space.
-    pub changed: BTreeSet<FileId>,
-    /// Files whose size or number of units differs.
-    pub resized: BTreeSet<FileId>,
-    /// Files whose times differ.
-    pub times: BTreeSet<FileId>,
-    /// Files that no checkpoint has.
-    pub new: BTreeSet<FileId>,
-    /// Files that got or lost a name, other than with their creation.
-    pub renamed: BTreeSet<FileId>,
-    /// Which files the drive lists, and which of them it cannot.
-    pub lists: ListedFiles,
-    /// The drive refused to move units.
-    pub is_share_refused: bool,
-    /// A name went, or a file: the chain of synced nodes must not bring others back in its place.
-    pub is_name_lost: bool,
-    /// Changes of blocks of folders that were not written back.
-    pub block_changes: u32,
-}
-
-impl SinceCheckpoint {
-    /// Whether a file's inode differs from the index's in more than times.
-    pub fn is_changed(&self, id: FileId) -> bool {
-        self.changed.contains(&id) || self.resized.contains(&id)
-    }
-
-    /// Forgets a file: its inode is the index's, or gone.
-    pub fn forget_inode(&mut self, id: FileId) {
-        self.changed.remove(&id);
-        self.resized.remove(&id);
-        self.times.remove(&id);
     }
 }
 
@@ -85,7 +48,7 @@ pub struct LogFs {
     pub(crate) since: SinceCheckpoint,
     /// What the cleaner is doing in the background.
     pub(crate) job: Option<Job>,
-    pub(crate) cleaned: crate::cleaner::CleanerCounters,
+    pub(crate) cleaned: CleanerCounters,
     /// Files in memory beyond which those that are not needed are forgotten.
     pub(crate) most_files: usize,
     /// Units of contents of files that were sent to the drive, without what the cleaner moved.
@@ -133,6 +96,7 @@ impl LogFs {
             content_units_written: self.content_units,
             syncs_listed: self.synced.listed,
             syncs_indexed: self.synced.indexed,
+            units_in_place: self.synced.units_in_place,
             checkpoints: self.synced.checkpoints,
             units_copied: self.cleaned.copied_units,
             units_moved: self.cleaned.remapped_units,

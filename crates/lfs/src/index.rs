@@ -139,7 +139,7 @@ pub(crate) trait Index: Send {
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced>;
 
     /// Checkpoints so far: each one counts one more, and a mount continues from the last durable one. Files have numbers
-    /// below 2^31, so that the drive's lists can tell checkpoints apart (see [`crate::lists`]).
+    /// below 2^31, so that the drive's lists can tell checkpoints apart (F1 of `lists/mod.rs`).
     fn checkpoints(&self) -> u64;
 
     /// As [`Index::append`] of contents, which the drive lists; a sync leaves the index of them in memory.

@@ -1,8 +1,8 @@
 //! Log-structured file systems on a Tantalum drive.
 //!
-//! A [`LogFs`] writes everything to the ends of logs, in segments that a cleaner empties. [`Kind`] says how it finds units
-//! again: `Nat` is F2FS's way, nodes addressed by number; `Tree` is NILFS2's, trees behind a super root, which keep
-//! snapshots. Segments, log heads, cleaner, folders and the page cache are the same for every kind; an index implements
+//! A [`LogFs`] writes to the ends of logs, in segments that a cleaner empties. [`Kind`] says how it finds units
+//! again: `Nat` is F2FS's way, nodes addressed by number, and contents that a sync may write where they lie; `Tree` is NILFS2's,
+//! trees behind a super root, which keep snapshots. Segments, log heads, cleaner, folders and the page cache are the same for every kind; an index implements
 //! one trait. [`Indexing`] says whether a sync writes the index, or leaves it to lists in the drive's memory.
 //!
 //! Promises, on a drive that keeps its own promises D1 to D5:
@@ -24,10 +24,12 @@ mod bytes;
 mod check;
 mod cleaner;
 mod content;
+mod counters;
 mod durability;
 mod error;
 mod file_system;
 mod fs;
+mod in_place;
 mod index;
 mod inode;
 mod lists;
@@ -37,13 +39,13 @@ mod nat;
 mod node_cache;
 mod pages;
 mod segments;
+mod since;
 mod snapshots;
 mod superblock;
 mod tree;
 
 pub use check::Finding;
-pub use cleaner::CleanerCounters;
-pub use durability::SyncCounters;
+pub use counters::{CleanerCounters, SyncCounters};
 pub use error::{Damage, LfsError};
 pub use fs::LogFs;
 pub use index::Snapshot;

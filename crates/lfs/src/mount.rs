@@ -8,11 +8,12 @@ use tantalum_drive::Client;
 use tantalum_filesystem::{FileId, FileKind, NewFile};
 
 use crate::error::{LfsError, Result};
-use crate::fs::{LogFs, SinceCheckpoint, host_units};
+use crate::fs::{LogFs, host_units};
 use crate::index::Opened;
 use crate::inode::Inode;
 use crate::nat::Nat;
 use crate::pages::Pages;
+use crate::since::SinceCheckpoint;
 use crate::superblock::{Cleaning, Indexing, Kind, PLACES, Superblock};
 use crate::tree::Tree;
 

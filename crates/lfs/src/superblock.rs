@@ -38,9 +38,12 @@ pub enum Cleaning {
 /// How a sync of a file makes durable where its contents are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Indexing {
-    /// It writes the file's part of the index, as the file system of that kind does.
+    /// It writes the file's part of the index, as the file system of that kind does. As in F2FS, [`Kind::Nat`] writes contents
+    /// that have a place there, so that of the index nothing changes.
     #[default]
     Conventional,
+    /// The same, and everything is appended: F2FS as it was before Linux 3.18, and as it is with `mode=lfs`.
+    Appended,
     /// It writes contents alone: the drive lists in memory that survives where they belong (Jin's thesis, section 4.3.2).
     Nvm,
 }
@@ -55,6 +58,11 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
+    /// Whether a sync writes contents where they lie. Trees have checksums of contents, and snapshots that see them.
+    pub fn overwrites(&self) -> bool {
+        self.kind == Kind::Nat && self.indexing == Indexing::Conventional
+    }
+
     pub fn encode(&self) -> Box<Page> {
         let mut page = zeros();
         put32(&mut page[..], 4, VERSION);
@@ -71,6 +79,7 @@ impl Superblock {
         page[26] = match self.indexing {
             Indexing::Conventional => 0,
             Indexing::Nvm => 1,
+            Indexing::Appended => 2,
         };
         seal(&mut page[..]);
         page
@@ -103,6 +112,7 @@ impl Superblock {
         let indexing = match page[26] {
             0 => Indexing::Conventional,
             1 => Indexing::Nvm,
+            2 => Indexing::Appended,
             _ => return Err(damaged(Damage::NotA { expected: "a known way of indexing" })),
         };
         Ok(Superblock { capacity_units: formatted_units, kind, cleaning, indexing })
@@ -160,6 +170,10 @@ mod tests {
         let read = |page: &Page, units| Superblock::decode(Lpn(0), page, units);
         assert_eq!(read(&page, 0x1234), Ok(superblock));
         assert_eq!(read(&page, 9), Err(LfsError::OtherCapacity { formatted_units: 0x1234, drive_units: 9 }));
+        for indexing in [Indexing::Conventional, Indexing::Appended] {
+            let other = Superblock { indexing, ..superblock };
+            assert_eq!(read(&other.encode(), 0x1234), Ok(other));
+        }
         page[99] = 1;
         assert!(matches!(read(&page, 0x1234), Err(LfsError::Damaged { .. })));
         assert_eq!(read(&[0; UNIT_BYTES], 9), Err(LfsError::NotFormatted));

@@ -67,6 +67,16 @@ fn a_move_of_what_is_elsewhere_is_noticed() {
     first_failure(Guard::StaleMove, 40, |seed| run(Plan { cleaning: Cleaning::Remap, ..FULL }, seed));
 }
 
+#[test]
+fn a_sync_before_what_it_wrote_in_place_is_durable_is_noticed() {
+    first_failure(Guard::OverwriteNotFlushed, 40, |seed| run(CUTS, seed));
+}
+
+#[test]
+fn a_unit_that_is_appended_behind_its_overwrite_is_noticed() {
+    first_failure(Guard::OverwriteBeforeAppend, 40, |seed| run(FULL, seed));
+}
+
 const LISTS: Plan = Plan { indexing: Indexing::Nvm, cut_within: Some(60), ..CUTS };
 
 #[test]

@@ -10,9 +10,11 @@ use tantalum_lfs::{Cleaning, Indexing};
 fn every_cut_of_short_programs_leaves_what_was_synced() {
     let programs = [(1, Cleaning::Copy), (2, Cleaning::Remap), (3, Cleaning::Copy), (4, Cleaning::Remap)];
     for kind in KINDS {
-        let every_cut = |(seed, cleaning)| every_cut_of(kind, seed, 60, cleaning, Indexing::Conventional);
-        let cuts: u32 = programs.into_iter().map(every_cut).sum();
-        assert!(cuts > 20, "only {cuts} cuts happened");
+        for indexing in [Indexing::Conventional, Indexing::Appended] {
+            let every_cut = |(seed, cleaning)| every_cut_of(kind, seed, 60, cleaning, indexing);
+            let cuts: u32 = programs.into_iter().map(every_cut).sum();
+            assert!(cuts > 20, "only {cuts} cuts happened");
+        }
     }
 }
 

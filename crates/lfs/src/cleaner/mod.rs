@@ -7,12 +7,14 @@
 //! Invariant: a unit is moved only if it still lives where the cleaner saw it, and what is dirty is written from memory
 //! (hazard 18).
 
+pub(crate) mod job;
 mod moving;
 mod victim;
 
+use crate::counters::CleanerCounters;
 use crate::error::Result;
 use crate::fs::LogFs;
-use crate::index::Resident;
+use job::Job;
 use victim::Policy;
 
 /// Segments that files never get, so that there is always something to gain by cleaning.
@@ -20,25 +22,6 @@ pub(crate) const LEAST_RESERVE: u32 = 24;
 
 /// Slices of the background in which a full segment is moved.
 const SLICES: u32 = 8;
-
-/// A segment that is being cleaned in slices.
-#[derive(Debug)]
-pub(crate) struct Job {
-    segment: u32,
-    residents: Vec<Resident>,
-    done: usize,
-}
-
-/// What the cleaner has done since the file system was mounted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct CleanerCounters {
-    /// Segments cleaned.
-    pub segments: u64,
-    /// Units read and written again, besides those that were to be written anyway.
-    pub copied_units: u64,
-    /// Units moved by the drive.
-    pub remapped_units: u64,
-}
 
 impl LogFs {
     /// What the cleaner has done.

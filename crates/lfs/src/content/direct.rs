@@ -10,7 +10,7 @@ use crate::fs::LogFs;
 use crate::index::Slot;
 
 impl LogFs {
-    /// Appends whole units to the log and waits for the drive.
+    /// Appends whole units to the log, or writes them where they lie, and waits for the drive.
     pub(crate) fn write_units(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<()> {
         self.settle()?;
         let size = self.content_file(file)?.inode.metadata.size;
@@ -22,7 +22,7 @@ impl LogFs {
         }
         let end = check_end(offset, data.len() as u64)?;
         self.reserve_range(file, offset, data.len() as u64)?;
-        if offset > size {
+        if end > size {
             self.clear_tail(file)?;
         }
         let is_listed = self.lists_tell(file, end / UNIT, |recovered, size| recovered <= size.max(end))?;
@@ -34,9 +34,11 @@ impl LogFs {
                 self.make_room(u64::from(self.log.segments.units()))?;
             }
             let unit = first + index as u32;
-            let lists = &mut self.since.lists;
-            lists.append(&mut *self.index, &mut self.log, (file, unit), page, is_listed)?;
-            self.content_units += 1;
+            if !self.overwrite_unit(file, unit, page)? {
+                let lists = &mut self.since.lists;
+                lists.append(&mut *self.index, &mut self.log, (file, unit), page, is_listed)?;
+                self.content_units += 1;
+            }
             self.pages.remove(file, u64::from(unit)..u64::from(unit) + 1);
         }
         self.log.wait_for_sent()?;

@@ -4,11 +4,14 @@ use tantalum::UNIT_BYTES;
 use tantalum_filesystem::{Errno, FileId};
 
 use super::{UNIT, units_of};
+use crate::bytes::Page;
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
 
 /// The largest file: 2^32 units.
 pub(crate) const MOST_BYTES: u64 = UNIT << 32;
+
+const ZEROS: Page = [0; UNIT_BYTES];
 
 /// Fails if a file cannot be so large.
 pub(crate) fn check_end(offset: u64, bytes: u64) -> Result<u64> {
@@ -52,9 +55,9 @@ impl LogFs {
         if data.is_empty() {
             return Ok(());
         }
-        check_end(offset, data.len() as u64)?;
+        let end = check_end(offset, data.len() as u64)?;
         self.reserve_range(file, offset, data.len() as u64)?;
-        if offset > size {
+        if end > size {
             self.clear_tail(file)?;
         }
         let mut done = 0;
@@ -111,8 +114,8 @@ impl LogFs {
     }
 
     /// Zeroes what is behind the file's end in its last unit. It is done when the file shrinks, and again when it grows:
-    /// a crash in between may have kept the end and lost the zeros. The index gets them at once, so that no checkpoint and
-    /// no list has a larger size without them.
+    /// a crash in between may have kept the end and lost the zeros, or lost the end of what was written in place. The index
+    /// gets them at once, so that no checkpoint and no list has a larger size without them.
     pub(crate) fn clear_tail(&mut self, file: FileId) -> Result<()> {
         let size = self.file(file)?.inode.metadata.size;
         let (unit, tail) = ((size / UNIT) as u32, (size % UNIT) as usize);
@@ -120,7 +123,7 @@ impl LogFs {
             return Ok(());
         }
         let is_clear = match self.page(file, unit)? {
-            Some(page) => page[tail..].iter().all(|byte| *byte == 0),
+            Some(page) => page[tail..] == ZEROS[tail..],
             None => true,
         };
         if !is_clear {

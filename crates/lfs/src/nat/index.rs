@@ -20,6 +20,9 @@ use crate::segments::Log;
 /// Free segments that are kept: what a checkpoint may write, and a segment begun by each head.
 const LEAST_FREE: u32 = 12;
 
+/// Segments of changed nodes that wait in memory at most.
+const MOST_WAITING: u32 = 16;
+
 impl Index for Nat {
     fn inode(&mut self, log: &mut Log, file: FileId) -> Result<Option<Inode>> {
         if file.0 == 0 || file.0 >= self.layout.nodes {
@@ -142,7 +145,7 @@ impl Index for Nat {
     }
 
     fn is_checkpoint_due(&self, log: &Log) -> bool {
-        self.changed_units() > 2 * u64::from(log.segments.units())
+        self.changed_units() > log.segments.may_wait(LEAST_FREE, MOST_WAITING)
     }
 
     fn least_free_segments(&self) -> u32 {

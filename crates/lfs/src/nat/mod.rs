@@ -7,7 +7,8 @@
 //! Invariants:
 //! - **N1** A pack is written when everything that it names is durable, over the older of the two packs.
 //! - **N2** A node of a sync is written when the data to which it points are durable.
-//! - **N3** What the last pack or the chain behind it names is not overwritten before the next pack is durable.
+//! - **N3** What the last pack or the chain behind it names is not overwritten before the next pack is durable, but for
+//!   contents that their own file writes in place (P2 of `in_place.rs`).
 
 mod checkpoint;
 mod index;

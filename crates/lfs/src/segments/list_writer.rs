@@ -1,6 +1,6 @@
 //! The drive's lists of what was written to files, as a log writes, reads and clears them.
 //!
-//! Invariant: whatever is listed carries the parity of the last durable checkpoint (F1 of [`crate::lists`]).
+//! Invariant: whatever is listed carries the parity of the last durable checkpoint (F1 of `lists/mod.rs`).
 
 use std::collections::BTreeSet;
 

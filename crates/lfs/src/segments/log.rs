@@ -4,6 +4,7 @@
 //! it goes to the drive in one command. Invariant: a unit that is in no buffer is on the drive.
 
 use rustc_hash::FxHashSet;
+use tantalum::canary::{Guard, out};
 use tantalum::{Command, Fetches, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
 use tantalum_drive::Client;
 use tantalum_filesystem::{Errno, FileId};
@@ -59,6 +60,7 @@ impl Head {
 pub(crate) struct Log {
     pub client: Client,
     pub segments: Segments,
+    /// The last one has no segment: its buffer gathers contents that are written where they lie.
     heads: Vec<Head>,
     /// When everything written so far is done.
     done_ns: Nanoseconds,
@@ -81,7 +83,7 @@ impl Log {
         Log {
             client,
             segments,
-            heads: vec![Head::default(); heads],
+            heads: vec![Head::default(); heads + 1],
             done_ns,
             is_unflushed: true,
             unflushed: FxHashSet::default(),
@@ -167,6 +169,18 @@ impl Log {
             true => self.write_buffer(head, false),
             false => Ok(()),
         }
+    }
+
+    /// Writes over contents of a file that are in the log: sent with the next buffer, durable with the next flush.
+    pub fn overwrite(&mut self, file: FileId, lpn: Lpn, page: &Page) -> Result<()> {
+        // What was appended there must not reach the drive later.
+        if !out(Guard::OverwriteBeforeAppend) {
+            self.write_overlapping(lpn, 1)?;
+        }
+        if !out(Guard::OverwriteNotFlushed) {
+            self.unflushed.insert(file);
+        }
+        self.put(self.heads.len() - 1, lpn, page, None)
     }
 
     /// Makes what a head appended durable, if everything before that is.
@@ -332,6 +346,8 @@ impl Log {
 
     /// Makes units read as others, without programming flash; durable with the next flush. False if the drive refuses.
     pub fn share(&mut self, ranges: &[ShareRange]) -> Result<bool> {
+        // The drive moves what it has: not what a unit was before it was written over.
+        self.write_buffer(self.heads.len() - 1, false)?;
         match self.client.submit_queued(Command::Share { ranges, deferred: true }) {
             Ok(completion) => {
                 self.sent(completion.done_ns);
@@ -343,6 +359,17 @@ impl Log {
         }
     }
 
+    /// Sends the buffers that hold any of some units.
+    fn write_overlapping(&mut self, lpn: Lpn, units: u32) -> Result<()> {
+        for head in 0..self.heads.len() {
+            let entry = &self.heads[head];
+            if entry.first < lpn.0 + units && lpn.0 < entry.first + entry.buffered() {
+                self.write_buffer(head, false)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads adjacent units now, and returns when they are there, which is not waited for.
     pub fn read_queued(
         &mut self,
@@ -350,14 +377,7 @@ impl Log {
         data: &mut [u8],
         fetches: Option<&mut Fetches>,
     ) -> Result<Nanoseconds> {
-        let end = lpn.0 + (data.len() / UNIT_BYTES) as u32;
-        for head in 0..self.heads.len() {
-            let entry = &self.heads[head];
-            let buffer_end = entry.first + (entry.buffer.len() / UNIT_BYTES) as u32;
-            if entry.first < end && lpn.0 < buffer_end {
-                self.write_buffer(head, false)?;
-            }
-        }
+        self.write_overlapping(lpn, (data.len() / UNIT_BYTES) as u32)?;
         let command = match fetches {
             Some(fetches) => Command::ReadLater { lpn, data, fetches },
             None => Command::Read { lpn, data },

@@ -145,6 +145,13 @@ impl Segments {
         self.free.len() as u32
     }
 
+    /// Units of an index that may wait for a checkpoint: a quarter of the space that is free beyond `least` segments, between
+    /// two and `most` segments. So a checkpoint has room, and an index of many new files is not written again and again.
+    pub fn may_wait(&self, least: u32, most: u32) -> u64 {
+        let segments = (self.free_segments().saturating_sub(least) / 4).clamp(2, most);
+        u64::from(segments) * u64::from(self.units)
+    }
+
     /// Whether a checkpoint would free segments.
     pub fn waiting_segments(&self) -> u32 {
         self.table.iter().filter(|segment| segment.state == State::Waiting).count() as u32

@@ -19,6 +19,9 @@ use crate::segments::Log;
 /// Free segments that are kept, besides those that the table may take.
 const LEAST_FREE: u32 = 12;
 
+/// Segments of changed nodes that wait in memory at most: half of what a mount may have to read.
+const MOST_WAITING: u32 = 8;
+
 /// Segments of log behind an anchor that a mount may have to read.
 const MOST_SEGMENTS_BEHIND: u32 = 16;
 
@@ -158,7 +161,7 @@ impl Index for Tree {
     }
 
     fn is_checkpoint_due(&self, log: &Log) -> bool {
-        self.changed_units() > 2 * u64::from(log.segments.units())
+        self.changed_units() > log.segments.may_wait(self.least_free_segments(), MOST_WAITING)
             || self.partial.segments_begun() > MOST_SEGMENTS_BEHIND
             || self.quarantined > self.layout.units / 8
     }

@@ -118,6 +118,7 @@ impl Run {
         self.syncs.indexed += synced.indexed;
         self.syncs.checkpoints += synced.checkpoints;
         self.syncs.refused += synced.refused;
+        self.syncs.units_in_place += synced.units_in_place;
         fs
     }
 
@@ -732,6 +733,8 @@ pub struct Totals {
     pub listed_syncs: u64,
     /// Syncs of files that the drive refused to list.
     pub refused_lists: u64,
+    /// Units that were written where they lay.
+    pub units_in_place: u64,
     /// Blocks that the drives gave up.
     pub bad_blocks: u32,
 }
@@ -754,6 +757,7 @@ pub fn run_seeds(kind: Kind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan)
         total.refusals += run.refusals;
         total.listed_syncs += run.syncs.listed;
         total.refused_lists += run.syncs.refused;
+        total.units_in_place += run.syncs.units_in_place;
         total.compared += run.compared;
         total.bad_blocks += run.bad_blocks();
         std::mem::forget(failed);

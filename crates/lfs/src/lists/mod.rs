@@ -12,52 +12,16 @@
 //!   the index is under way. It clears the file's list before it returns.
 //! - **F3** A list is cleared when what makes it void is durable.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(crate) mod files;
 
 use tantalum::canary::{Guard, out};
 use tantalum_filesystem::{FileId, FileKind};
 
-use crate::bytes::Page;
 use crate::content::{UNIT, units_of};
 use crate::error::Result;
 use crate::fs::LogFs;
-use crate::index::{Index, Purpose, Slot};
-use crate::pages::PageKey;
-use crate::segments::{ListNumber, Log};
-
-/// Files and their lists since the last checkpoint.
-#[derive(Debug, Default)]
-pub(crate) struct ListedFiles {
-    /// Files that may have a list, and the unit after the last one in it.
-    ends: BTreeMap<FileId, u64>,
-    /// Files of which units were written or given up without their list telling.
-    untold: BTreeSet<FileId>,
-}
-
-impl ListedFiles {
-    /// Appends contents of a unit to the log on behalf of a write, and lets the drive list it or not.
-    pub fn append(
-        &mut self,
-        index: &mut dyn Index,
-        log: &mut Log,
-        (file, unit): PageKey,
-        page: &Page,
-        is_listed: bool,
-    ) -> Result<()> {
-        if !is_listed {
-            self.cannot_tell(file);
-            return index.append(log, Purpose::Content, file, unit, page);
-        }
-        let end = self.ends.entry(file).or_default();
-        *end = (*end).max(u64::from(unit) + 1);
-        index.append_listed(log, file, unit, page)
-    }
-
-    /// Units of a file change without its list telling: only the index can make them durable.
-    pub fn cannot_tell(&mut self, file: FileId) {
-        self.untold.insert(file);
-    }
-}
+use crate::index::Slot;
+use crate::segments::ListNumber;
 
 /// The size of a file after a crash: as the index stored it, unless its list has a unit behind that.
 fn recovered_size(stored: u64, end: u64) -> u64 {

@@ -1,0 +1,67 @@
+//! Writing contents where they lie, as F2FS does since Linux 3.18 (its `ipu_policy` is 16, `FSYNC`): no pointer changes, so
+//! that a sync writes contents alone.
+//!
+//! An `fdatasync` does so, an `fsync` with few dirty pages, and a write past the page cache. Everything else is appended: what
+//! has no place yet, what is written back because too much is dirty or time has passed, and blocks of folders.
+//!
+//! Invariants:
+//! - **P1** A unit is overwritten where the index in memory has it, whether or not that is durable. The sync chains the file's
+//!   changed nodes besides, so that what the cleaner moved in between is found there.
+//! - **P2** What is durable names no place of another file or unit: a place is given out again only after a checkpoint that
+//!   does not name it. So until its sync returns, an overwritten unit is the old one or the new one, both of this file.
+//! - **P3** A sync returns when what was overwritten is flushed, as it does for what was appended.
+
+use tantalum_filesystem::{FileId, FileKind};
+
+use crate::bytes::Page;
+use crate::error::Result;
+use crate::fs::LogFs;
+use crate::index::Slot;
+
+/// Dirty pages of a file up to which `fsync` writes in place: F2FS's `min_fsync_blocks`. More of them are appended in
+/// order, for the price of the nodes. `fdatasync` writes in place however many there are.
+const MOST_WITH_TIMES: usize = 8;
+
+/// Dirty pages that are looked at together.
+const BATCH_PAGES: usize = 256;
+
+impl LogFs {
+    /// Sends the dirty pages of a file that have a place there, unless too many are dirty for a sync with times.
+    pub(crate) fn overwrite_dirty(&mut self, id: FileId, with_times: bool) -> Result<()> {
+        if !self.superblock.overwrites() || self.file(id)?.inode.metadata.kind != FileKind::File {
+            return Ok(());
+        }
+        if with_times && self.pages.dirty_units(id, 0, MOST_WITH_TIMES + 1).len() > MOST_WITH_TIMES {
+            return Ok(());
+        }
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let units = self.pages.dirty_units(id, from, BATCH_PAGES);
+            next = units.last().and_then(|last| last.checked_add(1));
+            for unit in units {
+                let Slot::At(lpn) = self.index.slot(&mut self.log, id, unit)? else { continue };
+                let page = self.pages.find((id, unit)).expect("a dirty page is in memory");
+                self.log.overwrite(id, lpn, page)?;
+                self.pages.mark_clean((id, unit));
+                self.count_overwritten();
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends contents of a unit to its place. False if it has none, or everything is appended.
+    pub(crate) fn overwrite_unit(&mut self, id: FileId, unit: u32, page: &Page) -> Result<bool> {
+        if !self.superblock.overwrites() {
+            return Ok(false);
+        }
+        let Slot::At(lpn) = self.index.slot(&mut self.log, id, unit)? else { return Ok(false) };
+        self.log.overwrite(id, lpn, page)?;
+        self.count_overwritten();
+        Ok(true)
+    }
+
+    fn count_overwritten(&mut self) {
+        self.content_units += 1;
+        self.synced.units_in_place += 1;
+    }
+}

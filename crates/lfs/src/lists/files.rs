@@ -1,0 +1,45 @@
+//! Which files the drive lists since the last checkpoint, and which it cannot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tantalum_filesystem::FileId;
+
+use crate::bytes::Page;
+use crate::error::Result;
+use crate::index::{Index, Purpose};
+use crate::pages::PageKey;
+use crate::segments::Log;
+
+/// Files and their lists since the last checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct ListedFiles {
+    /// Files that may have a list, and the unit after the last one in it.
+    pub ends: BTreeMap<FileId, u64>,
+    /// Files of which units were written or given up without their list telling.
+    pub untold: BTreeSet<FileId>,
+}
+
+impl ListedFiles {
+    /// Appends contents of a unit to the log on behalf of a write, and lets the drive list it or not.
+    pub fn append(
+        &mut self,
+        index: &mut dyn Index,
+        log: &mut Log,
+        (file, unit): PageKey,
+        page: &Page,
+        is_listed: bool,
+    ) -> Result<()> {
+        if !is_listed {
+            self.cannot_tell(file);
+            return index.append(log, Purpose::Content, file, unit, page);
+        }
+        let end = self.ends.entry(file).or_default();
+        *end = (*end).max(u64::from(unit) + 1);
+        index.append_listed(log, file, unit, page)
+    }
+
+    /// Units of a file change without its list telling: only the index can make them durable.
+    pub fn cannot_tell(&mut self, file: FileId) {
+        self.untold.insert(file);
+    }
+}

@@ -1,0 +1,44 @@
+//! What a sync must know of the time since the last checkpoint.
+
+use std::collections::BTreeSet;
+
+use tantalum_filesystem::FileId;
+
+use crate::lists::files::ListedFiles;
+
+/// What happened since the last checkpoint, as far as a sync must know.
+#[derive(Debug, Default)]
+pub(crate) struct SinceCheckpoint {
+    /// Files whose inode in memory differs from the index's in more than times and space.
+    pub changed: BTreeSet<FileId>,
+    /// Files whose size or number of units differs.
+    pub resized: BTreeSet<FileId>,
+    /// Files whose times differ.
+    pub times: BTreeSet<FileId>,
+    /// Files that no checkpoint has.
+    pub new: BTreeSet<FileId>,
+    /// Files that got or lost a name, other than with their creation.
+    pub renamed: BTreeSet<FileId>,
+    /// Which files the drive lists, and which of them it cannot.
+    pub lists: ListedFiles,
+    /// The drive refused to move units.
+    pub is_share_refused: bool,
+    /// A name went, or a file: the chain of synced nodes must not bring others back in its place.
+    pub is_name_lost: bool,
+    /// Changes of blocks of folders that were not written back.
+    pub block_changes: u32,
+}
+
+impl SinceCheckpoint {
+    /// Whether a file's inode differs from the index's in more than times.
+    pub fn is_changed(&self, id: FileId) -> bool {
+        self.changed.contains(&id) || self.resized.contains(&id)
+    }
+
+    /// Forgets a file: its inode is the index's, or gone.
+    pub fn forget_inode(&mut self, id: FileId) {
+        self.changed.remove(&id);
+        self.resized.remove(&id);
+        self.times.remove(&id);
+    }
+}
