@@ -11,7 +11,7 @@ use tantalum::{Access, Counters, Device, Profile};
 use tantalum_filesystem::LogStatistics;
 use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
 use tantalum_report::table::bytes;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, Row, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, Measured, drive};
 use tantalum_workloads::linkbench::{self, Graph, LinkBenchClient};
@@ -19,7 +19,7 @@ use tantalum_workloads::tpcc::{self, Tables, TpccClient};
 
 use super::super::rig::{LogPlace, MountedMariaDb, Start, slowed};
 use super::super::{Run, drive_of};
-use super::{CACHE_BYTES, INDEXINGS, KINDS, PRINTED};
+use super::{CACHE_BYTES, KINDS, PRINTED, claims, indexings};
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
 
@@ -69,10 +69,11 @@ pub fn servers(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     for (load, _) in LOADS {
         load_database(run, &folder, load)?;
     }
-    let cases = run.monitor.bar("cases", (LOADS.len() * KINDS.len() * INDEXINGS.len()) as u64);
+    let ways: usize = KINDS.iter().map(|(kind, _)| indexings(*kind).len()).sum();
+    let cases = run.monitor.bar("cases", (LOADS.len() * ways) as u64);
     let mut all = Vec::new();
     for (kind, kind_name) in KINDS {
-        for (indexing, name) in INDEXINGS {
+        for &(indexing, name) in indexings(kind) {
             let new = folder.folder().join(format!("new-{kind:?}-{indexing:?}.img"));
             make(run, &new, kind, indexing)?;
             let mut done = Vec::new();
@@ -87,7 +88,7 @@ pub fn servers(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let about = "fs_write below TPC-C and LinkBench on MariaDB";
     let mut outcome = Outcome::new(about, source, Time::Real, setup(run)?);
     outcome.figures = figures(&all);
-    outcome.claims = claims(&outcome.figures[1]);
+    outcome.claims = claims(&PRINTED.servers, &outcome.figures[1]);
     Ok(outcome)
 }
 
@@ -114,14 +115,6 @@ fn figures(all: &[Case]) -> Vec<Figures> {
         table("copied by the cleaner", "4 KiB", all, |done| done.log.units_copied as f64),
         table("processors busy meanwhile", "%", all, |done| done.measured.busy_percent),
     ]
-}
-
-fn claims(amplification: &Figures) -> Vec<Claim> {
-    let factors = |kind: usize| {
-        let rows = &amplification.rows[2 * kind..];
-        Span::factors(&rows[1].ours, &rows[0].ours)
-    };
-    vec![PRINTED.servers.nat.beside(factors(0)), PRINTED.servers.tree.beside(factors(1))]
 }
 
 fn table(title: &str, unit: &'static str, all: &[Case], figure: impl Fn(&Done) -> f64) -> Figures {

@@ -2,14 +2,13 @@
 
 use tantalum_filesystem::FileSystem;
 use tantalum_lfs::{Cleaning, Indexing, Kind};
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, Row, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::filebench::{Filebench, Personality};
 
 use super::cost::{Cost, Done};
 use super::cuts::{self, Survived};
-use super::printed;
-use super::{INDEXINGS, KINDS, PRINTED, Run, format, setup};
+use super::{KINDS, PRINTED, Run, claims, format, indexings, setup};
 use crate::error::ExperimentError;
 
 /// Operations at scale 1.
@@ -23,11 +22,11 @@ struct Measured {
     survived: Survived,
 }
 
-/// Each kind with both ways of indexing.
+/// Each kind with each way of syncing.
 fn measure_all(run: &Run<'_>) -> Result<Vec<Measured>, ExperimentError> {
     let mut all = Vec::new();
     for (kind, kind_name) in KINDS {
-        for (indexing, name) in INDEXINGS {
+        for &(indexing, name) in indexings(kind) {
             all.push(measure(run, kind, indexing, format!("{kind_name}, {name}"))?);
         }
     }
@@ -75,14 +74,6 @@ pub fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         after_cuts(&all),
     ];
     Ok(outcome)
-}
-
-fn claims(printed: &printed::Kinds, table: &Figures) -> Vec<Claim> {
-    let factors = |kind: usize| {
-        let rows = &table.rows[2 * kind..];
-        Span::factors(&rows[1].ours, &rows[0].ours)
-    };
-    vec![printed.nat.beside(factors(0)), printed.tree.beside(factors(1))]
 }
 
 fn table(title: &str, unit: &'static str, all: &[Measured], figure: fn(&Measured) -> f64) -> Figures {

@@ -41,7 +41,15 @@ pub struct CleanedTree {
 pub struct Synced {
     pub source: String,
     pub nat: SyncedKind,
+    pub nat_in_place: SyncedKind,
     pub tree: SyncedKind,
+}
+
+impl Synced {
+    /// In the order of [`super::BASELINES`].
+    pub fn kinds(&self) -> [&SyncedKind; 3] {
+        [&self.nat, &self.nat_in_place, &self.tree]
+    }
 }
 
 #[derive(Deserialize)]
@@ -51,11 +59,19 @@ pub struct SyncedKind {
     pub amplification: PrintedClaim,
 }
 
-/// One figure of each kind of file system.
+/// One figure of each kind of file system. `nat_in_place` is of a baseline that the thesis does not have.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kinds {
     pub source: String,
     pub nat: PrintedClaim,
+    pub nat_in_place: PrintedClaim,
     pub tree: PrintedClaim,
+}
+
+impl Kinds {
+    /// In the order of [`super::BASELINES`].
+    pub fn kinds(&self) -> [&PrintedClaim; 3] {
+        [&self.nat, &self.nat_in_place, &self.tree]
+    }
 }

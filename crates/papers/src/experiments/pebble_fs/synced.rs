@@ -12,7 +12,7 @@ use tantalum_workloads::closed_loop::{Turn, serve};
 
 use super::cost::{Cost, Done};
 use super::cuts::{self, Survived};
-use super::{INDEXINGS, KINDS, PRINTED, Run, format, setup};
+use super::{BASELINES, FS_WRITE, KINDS, PRINTED, Run, format, indexings, setup};
 use crate::error::ExperimentError;
 
 const WRITERS: u32 = 4;
@@ -152,7 +152,7 @@ pub fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let mut survived = Vec::new();
     for (kind, kind_name) in KINDS {
         for (place, what) in PLACES {
-            for (indexing, name) in INDEXINGS {
+            for &(indexing, name) in indexings(kind) {
                 let name = format!("{kind_name}, {what}, {name}");
                 let (rows, there) = measure(run, kind, place, indexing)?;
                 for (table, ours) in tables.iter_mut().zip(rows) {
@@ -194,17 +194,16 @@ fn measure(
 }
 
 fn claims(tables: &[Figures; TITLES.len()]) -> Vec<Claim> {
-    let pairs = |table: usize, kind: usize, span: fn(&[f64], &[f64]) -> Span| {
-        let rows = &tables[table].rows[4 * kind..];
-        span(&rows[1].ours, &rows[0].ours).and(span(&rows[3].ours, &rows[2].ours))
+    let compared = |table: usize, (kind, baseline): (&str, &str), span: fn(&[f64], &[f64]) -> Span| {
+        let row = |place: &str, name: &str| tables[table].row(&format!("{kind}, {place}, {name}"));
+        let [first, second] = PLACES.map(|(_, place)| span(row(place, FS_WRITE), row(place, baseline)));
+        first.and(second)
     };
-    let printed = &PRINTED.figure_8;
-    let kinds = [(0, &printed.nat), (1, &printed.tree)];
-    let of_kind = |(kind, printed): (usize, &super::printed::SyncedKind)| {
+    let of_baseline = |(baseline, printed): ((&str, &str), &super::printed::SyncedKind)| {
         [
-            printed.throughput.beside(pairs(0, kind, Span::factors)),
-            printed.amplification.beside(pairs(1, kind, Span::changes)),
+            printed.throughput.beside(compared(0, baseline, Span::factors)),
+            printed.amplification.beside(compared(1, baseline, Span::changes)),
         ]
     };
-    kinds.into_iter().flat_map(of_kind).collect()
+    BASELINES.into_iter().zip(PRINTED.figure_8.kinds()).flat_map(of_baseline).collect()
 }
