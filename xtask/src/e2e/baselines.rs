@@ -20,13 +20,19 @@ use super::{Context, Done, Outcome};
 /// The drive of the experiments, as far as sizes go.
 const PROFILE: &str = "pebblessd";
 
-/// File systems, as `baselines.sh` and `tantalum mount` call them. `f2fs-log` is F2FS without writing in place, as Linux 3.16
-/// and the thesis had it; `f2fs` is as it comes.
+/// File systems of the guest, as `baselines.sh` calls them. `f2fs-log` is F2FS without writing in place, as Linux 3.16 and the
+/// thesis had it; `f2fs` is as it comes.
 const THEIRS: [&str; 3] = ["f2fs", "f2fs-log", "nilfs2"];
-const OURS: [&str; 2] = ["lfs-nat", "lfs-tree"];
+
+/// Ours: a name here, and the options of `tantalum mount`.
+const OURS: [(&str, [&str; 4]); 3] = [
+    ("lfs-nat", ["--file-system", "lfs-nat", "--index", "conventional"]),
+    ("nat-append", ["--file-system", "lfs-nat", "--index", "append"]),
+    ("lfs-tree", ["--file-system", "lfs-tree", "--index", "conventional"]),
+];
 
 /// Which of ours stands for which of theirs.
-const PAIRS: [(&str, &str); 2] = [("lfs-nat", "f2fs-log"), ("lfs-tree", "nilfs2")];
+const PAIRS: [(&str, &str); 3] = [("lfs-nat", "f2fs"), ("nat-append", "f2fs-log"), ("lfs-tree", "nilfs2")];
 
 /// By how much ours may write more before it is wrong: checkpoints come by time, and one run is longer than another.
 const SLACK: f64 = 0.05;
@@ -39,6 +45,12 @@ const CAPACITY: &str = "512M";
 
 /// Files of a synced writer: those of `pebble-fig8` at its own scale.
 const FILE_MIB: u32 = 16;
+
+/// The same where cleaning is measured: all of them take two thirds of the drive, and what is overwritten more than the rest.
+const FULL_FILE_MIB: u32 = 85;
+
+/// There, writes for each that `TANTALUM_WRITES` asks for.
+const FULL_WRITES: u64 = 15;
 
 /// Synced writes of a workload; `TANTALUM_WRITES` asks for more, or fewer. `TANTALUM_WORKLOADS=OLTP,appends` takes those
 /// whose names have one of these parts.
@@ -57,6 +69,8 @@ struct Measured {
     host_units: u64,
     writes: u64,
     blocks: u64,
+    /// Blocks that the cleaner moved, where that is told.
+    moved: Option<u64>,
 }
 
 impl Measured {
@@ -64,13 +78,16 @@ impl Measured {
         self.host_units as f64 / self.blocks.max(1) as f64
     }
 
-    /// From the last line of `writers`.
+    /// From the last line of `writers`, and in a guest what the cleaner had moved before and after.
     fn new(said: &str, host_units: u64) -> Result<Measured, Failure> {
         let numbers: Vec<u64> = said.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
-        match numbers[..] {
-            [writes, blocks] if writes > 0 => Ok(Measured { host_units, writes, blocks }),
-            _ => Err(Failure::Wrong(format!("writers said {said:?}"))),
-        }
+        let (writes, blocks, moved) = match numbers[..] {
+            [writes, blocks] => (writes, blocks, None),
+            [writes, blocks, before, after] => (writes, blocks, Some(after - before)),
+            _ => return Err(Failure::Wrong(format!("writers said {said:?}"))),
+        };
+        ensure(writes > 0, || format!("writers said {said:?}"))?;
+        Ok(Measured { host_units, writes, blocks, moved })
     }
 }
 
@@ -89,6 +106,13 @@ fn workloads(writes: u64) -> Vec<Workload> {
         }
         let arguments = format!("oltp,FOLDER,{sync},COUNT");
         all.push(Workload { title: format!("OLTP, {sync}"), arguments, count: writes });
+    }
+    for sync in ["fdatasync", "fsync"] {
+        all.push(Workload {
+            title: format!("overwrites of 64 KiB, full, {sync}"),
+            arguments: format!("synced,FOLDER,{sync},overwrites,65536,COUNT,{FULL_FILE_MIB}"),
+            count: FULL_WRITES * writes,
+        });
     }
     all
 }
@@ -115,8 +139,8 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     ensure(!workloads.is_empty(), || format!("TANTALUM_WORKLOADS={wanted} is part of no workload's name"))?;
     let guest = Guest::build(context)?;
     let mut columns = Vec::new();
-    for kind in OURS {
-        columns.push((kind, ours(context, folder, kind, &guest.client("writers"), &workloads)?));
+    for (name, options) in OURS {
+        columns.push((name, ours(context, folder, (name, &options), &guest.client("writers"), &workloads)?));
     }
     for (system, measured) in THEIRS.into_iter().zip(theirs(context, folder, &guest, &workloads)?) {
         columns.push((system, measured));
@@ -131,22 +155,24 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
 fn ours(
     context: &Context,
     folder: &Path,
-    kind: &str,
+    (name, options): (&str, &[&str]),
     writers: &Path,
     workloads: &[Workload],
 ) -> Result<Vec<Measured>, Failure> {
     let mut measured = Vec::new();
     for (number, workload) in workloads.iter().enumerate() {
-        let folder = folder.join(format!("{kind}-{number}"));
+        let folder = folder.join(format!("{name}-{number}"));
         fs::create_dir(&folder)?;
-        let options = ["--time", "none", "--profile", PROFILE, "--file-system", kind];
-        let mut mounted = Mounted::create(context, &folder, CAPACITY, &options)?;
+        let all = [&["--time", "none", "--profile", PROFILE], options].concat();
+        let mut mounted = Mounted::create(context, &folder, CAPACITY, &all)?;
         let place = mounted.folder.to_string_lossy().into_owned();
         Shell::new(writers).args(workload.words(&place, 0)).run()?;
-        let before = units_written(&mounted.stat()?)?;
+        let before = mounted.stat()?;
         let said = Shell::new(writers).args(workload.words(&place, workload.count)).run()?;
-        let units = units_written(&mounted.stat()?)? - before;
-        measured.push(Measured::new(said.trim_end(), units)?);
+        let after = mounted.stat()?;
+        let units = units_written(&after)? - units_written(&before)?;
+        let moved = units_copied(&after)? - units_copied(&before)?;
+        measured.push(Measured { moved: Some(moved), ..Measured::new(said.trim_end(), units)? });
         mounted.unmount()?;
         fs::remove_dir_all(&folder)?;
     }
@@ -187,15 +213,26 @@ fn units_written(report: &Value) -> Result<u64, Failure> {
     units.ok_or_else(|| Failure::Wrong(format!("no host_units_written in {report}")))
 }
 
+fn units_copied(report: &Value) -> Result<u64, Failure> {
+    let units = report["volume"]["log"]["units_copied"].as_u64();
+    units.ok_or_else(|| Failure::Wrong(format!("no units_copied in {report}")))
+}
+
 type Columns = [(&'static str, Vec<Measured>)];
 
 fn table(workloads: &[Workload], columns: &Columns) -> String {
-    let titles: String = columns.iter().map(|(system, _)| format!("{system:>10}")).collect();
-    let mut lines = vec![format!("{:<32}{titles}{:>10}", "units for each block of contents", "writes")];
+    let titles: String = columns.iter().map(|(system, _)| format!("{system:>11}")).collect();
+    let mut lines = vec![format!("{:<36}{titles}{:>8}", "units for each block of contents", "writes")];
     for (row, workload) in workloads.iter().enumerate() {
-        let figures = columns.iter().map(|(_, measured)| format!("{:>10.3}", measured[row].amplification()));
+        let figures = columns.iter().map(|(_, measured)| format!("{:>11.3}", measured[row].amplification()));
         let writes = columns[0].1[row].writes;
-        lines.push(format!("{:<32}{}{writes:>10}", workload.title, figures.collect::<String>()));
+        lines.push(format!("{:<36}{}{writes:>8}", workload.title, figures.collect::<String>()));
+        let moved: Vec<Option<u64>> = columns.iter().map(|(_, measured)| measured[row].moved).collect();
+        if moved.iter().flatten().any(|moved| *moved > 0) {
+            let figure = |moved: &Option<u64>| moved.map_or("-".to_owned(), |moved| moved.to_string());
+            let figures = moved.iter().map(|moved| format!("{:>11}", figure(moved)));
+            lines.push(format!("{:<36}{}", "  moved by the cleaner", figures.collect::<String>()));
+        }
     }
     lines.join("\n")
 }
