@@ -99,15 +99,7 @@ fn by_size(
 ) -> Result<(Vec<Figures>, Vec<Figures>), ExperimentError> {
     let device = aged(run, &profile(run)?)?;
     let mut phases = Vec::new();
-    let mut tables: Vec<Figures> = WORKS
-        .iter()
-        .map(|(_, name)| Figures {
-            title: format!("{name}, by bytes of a value"),
-            unit,
-            columns: VALUE_BYTES.iter().map(|bytes| grouped(*bytes as u64)).collect(),
-            rows: Vec::new(),
-        })
-        .collect();
+    let mut tables: Vec<Figures> = WORKS.iter().map(|(_, name)| by_bytes(name, unit)).collect();
     let lines = std::iter::once(None).chain(loads.iter().copied().map(Some));
     for load in lines {
         let mut ours = [const { Vec::new() }; 3];
@@ -130,6 +122,12 @@ fn by_size(
         }
     }
     Ok((tables, binds::figures(device.profile(), &phases)))
+}
+
+/// A table for one kind of work, without rows.
+fn by_bytes(name: &str, unit: &'static str) -> Figures {
+    let columns = VALUE_BYTES.iter().map(|bytes| grouped(*bytes as u64)).collect();
+    Figures { title: format!("{name}, by bytes of a value"), unit, columns, rows: Vec::new() }
 }
 
 fn row_name(work: Work, load: Option<u64>) -> String {
