@@ -87,7 +87,7 @@ pub enum Status {
         key: Key,
     },
     /// NVMe "Capacity Exceeded": no flash is left even after garbage collection.
-    #[error("capacity exceeded: no free flash is left; trim something")]
+    #[error("capacity exceeded: no free flash is left; trim or delete what is not needed")]
     CapacityExceeded,
     /// NVMe "Unrecovered Read Error".
     #[error("unit {lpn} cannot be read: its flash page is uncorrectable")]

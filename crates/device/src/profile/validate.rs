@@ -104,16 +104,6 @@ impl Profile {
     }
 
     fn validate_flash_size(&self) -> Result<(), InvalidField> {
-        let capacity_units = self.capacity_bytes / UNIT_BYTES as u64;
-        let flash_units = capacity_units as f64 * (1.0 + self.over_provisioning_percent / 100.0);
-        if flash_units >= MAX_UNITS as f64 {
-            let most = (MAX_UNITS as f64 / (1.0 + self.over_provisioning_percent / 100.0)) as u64
-                * UNIT_BYTES as u64
-                / LEAST_CAPACITY_BYTES
-                * LEAST_CAPACITY_BYTES;
-            let expected = format!("with this over-provisioning it can be at most {most}");
-            return Err(invalid("capacity_bytes", self.capacity_bytes, expected));
-        }
         let flash = &self.flash;
         let block_rows = [flash.dies_per_channel, flash.planes_per_die, flash.pages_per_block]
             .iter()
@@ -122,7 +112,31 @@ impl Profile {
             let expected = format!("one block in each plane would already make {block_rows} pages, too many");
             return Err(invalid("flash.channels", flash.channels, expected));
         }
+        if !self.fits(self.capacity_bytes) {
+            let most = self.most_mebibytes();
+            let expected = format!("with this over-provisioning it can be at most {most} MiB");
+            return Err(invalid("capacity_bytes", self.capacity_bytes, expected));
+        }
         Ok(())
+    }
+
+    /// Whether the flash of such a capacity, in whole blocks of all planes, can be addressed.
+    fn fits(&self, capacity_bytes: u64) -> bool {
+        let geometry = Profile { capacity_bytes, ..self.clone() }.geometry();
+        geometry.is_ok_and(|geometry| geometry.validate().is_ok())
+    }
+
+    /// The largest capacity that fits, in MiB.
+    fn most_mebibytes(&self) -> u64 {
+        let (mut fits, mut too_large) = (0, (MAX_UNITS * UNIT_BYTES as u64) >> 20);
+        while too_large - fits > 1 {
+            let middle = fits.midpoint(too_large);
+            match self.fits(middle << 20) {
+                true => fits = middle,
+                false => too_large = middle,
+            }
+        }
+        fits
     }
 
     fn validate_power(&self) -> Result<(), InvalidField> {
@@ -269,6 +283,23 @@ mod tests {
         for capacity_bytes in [1 << 20, (1 << 20) + 4096, 1 << 40] {
             let profile = Profile { capacity_bytes, ..Profile::load("tlc-nvme").unwrap() };
             assert_eq!(profile.validate(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn the_most_capacity_that_an_error_names_is_taken_and_no_more() {
+        for (name, percent) in [("tlc-nvme", 7.0), ("tlc-nvme", 0.3), ("durassd", 28.0)] {
+            let mut profile = Profile::load(name).unwrap();
+            profile.over_provisioning_percent = percent;
+            profile.capacity_bytes = 100 << 40;
+            let error = profile.validate().unwrap_err().to_string();
+            let most: u64 =
+                error.split("at most ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+            profile.capacity_bytes = most << 20;
+            profile.validate().unwrap();
+            profile.geometry().unwrap().validate().unwrap();
+            profile.capacity_bytes += 1 << 20;
+            assert!(profile.validate().unwrap_err().to_string().contains(&format!("at most {most} MiB")));
         }
     }
 }
