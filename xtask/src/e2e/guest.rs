@@ -11,7 +11,7 @@ use super::failure::{Failure, ensure};
 use super::shell::Shell;
 
 /// What the guest has of this machine.
-const PROGRAMS: &str = "nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 nilfs_cleanerd sync fstrim";
+const PROGRAMS: &str = "nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 sync fstrim";
 /// Programs in C that the guest has: a client of the drive's own commands, and synced writers.
 const CLIENTS: [(&str, &str); 2] =
     [("batch", "crates/nvme/clients/examples/batch.c"), ("writers", "xtask/guest/writers.c")];

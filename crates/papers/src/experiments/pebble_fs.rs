@@ -116,13 +116,19 @@ mod tests {
     #[test]
     fn cleaning_by_remap_writes_a_fraction() {
         let outcome = run(figure_7, 0.05);
-        let [time, written, written_by_trees] = &outcome.claims[..] else { panic!("{:?}", outcome.claims) };
-        assert!(time.ours.high < 0.0, "{:?}", outcome.claims);
-        assert!(written.ours.high < -50.0 && written_by_trees.ours.high < -50.0, "{:?}", outcome.claims);
-        for name in ["lfs-nat, remap", "lfs-tree, remap"] {
-            let remapped = outcome.figures[3].row(name);
-            assert!(remapped.iter().all(|mib| *mib > 0.0), "{remapped:?}");
+        let [.., written_by_trees] = &outcome.claims[..] else { panic!("{:?}", outcome.claims) };
+        assert!(written_by_trees.ours.high < -50.0, "{:?}", outcome.claims);
+        // Not every workload leaves lfs-nat something to clean; the fileserver, the first, does.
+        for kind in ["lfs-nat", "lfs-nat in place", "lfs-tree"] {
+            let first = |figure: usize, way: &str| outcome.figures[figure].row(&format!("{kind}, {way}"))[0];
+            for figure in [0, 1] {
+                let [copied, remapped] = ["copy", "remap"].map(|way| first(figure, way));
+                assert!(remapped < copied / 2.0, "{kind}: {remapped} of {copied}");
+            }
+            assert!(first(3, "remap") > 1.0 && first(3, "copy") == 0.0, "{kind}");
         }
+        let in_place = outcome.figures[1].row("lfs-nat in place, copy");
+        assert!(in_place[3] < 0.1, "OLTP leaves nothing to clean: {in_place:?}");
     }
 
     #[test]
