@@ -2,7 +2,7 @@
 
 use tantalum::Nanoseconds;
 
-use crate::instance::Fault;
+use crate::fault::Fault;
 use crate::program::Waiting;
 use crate::system::Ssd;
 

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use tantalum::{NamespaceId, Nanoseconds};
 
+use crate::fault::Fault;
 use crate::functions::Function;
-use crate::instance::Fault;
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
 use crate::permission::{PermissionTable, Rights};
 

@@ -11,11 +11,13 @@ use crate::abi;
 use crate::activation::{Activation, Place};
 use crate::answer;
 use crate::error::SpuError;
+use crate::fault::Fault;
 use crate::host::Event;
-use crate::instance::{Fault, Instance};
+use crate::instance::Instance;
 use crate::message::HEADER_BYTES;
 use crate::module::{self, ModuleError, Program};
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
+use crate::native::{Native, NativeHandler};
 use crate::output::Output;
 use crate::packet::Load;
 use crate::program::{Installed, Resident, Thread};
@@ -142,8 +144,25 @@ impl Ssd {
         self.install_program(owner, program, module.len() as u64, options, |_, _| {})
     }
 
+    /// Installs a handler in Rust on all processors: `make` makes the copy of each. A request takes `instructions` of virtual
+    /// time, and the program takes no memory of the processors.
+    ///
+    /// # Errors
+    /// As [`Ssd::install`].
+    pub fn install_native(
+        &mut self,
+        owner: ProcessId,
+        options: InstallOptions,
+        instructions: u64,
+        mut make: impl FnMut(SpuId) -> NativeHandler,
+    ) -> Result<ProgramId, InstallError> {
+        self.install_program(owner, Program::empty(&module::engine()), 0, options, |spu, instance| {
+            instance.set_native(Native::new(make(spu), instructions));
+        })
+    }
+
     /// Installs a program whose module has this many bytes; `prepare` may change its copies.
-    pub(crate) fn install_program(
+    fn install_program(
         &mut self,
         owner: ProcessId,
         program: Program,

@@ -8,6 +8,7 @@ use wasmi::{Extern, Global, Linker, Memory, Store, TrapCode, TypedFunc, TypedRes
 use crate::abi::Context;
 use crate::activation::{Activation, Op, Place, Room};
 use crate::answer;
+use crate::fault::Fault;
 use crate::marks::{MARK, MARK_BYTES, MEMORY, NOWHERE};
 use crate::module::{HANDLERS, Program, handler_number};
 use crate::native::Native;
@@ -19,26 +20,6 @@ const INSTALL_FUEL: u64 = 100_000;
 
 type Handler = TypedFunc<(u32, u32), ()>;
 type Stopped = wasmi::TypedResumableCallHostTrap<()>;
-
-/// Why a program was ended.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Fault {
-    /// The module trapped: an access beyond its memory, a stack that is full, a division by zero, and so on.
-    #[error("{0}")]
-    Trap(String),
-    /// One call of a handler took more instructions than a profile allows.
-    #[error("it executed {limit} instructions in one call, the most that are allowed")]
-    Endless {
-        /// The limit.
-        limit: u64,
-    },
-    /// It sent more requests on behalf of one request of the host than are allowed.
-    #[error("it sent too many requests for one of the host's")]
-    Flood,
-    /// A processor could not be given its copy.
-    #[error("its copy could not be made: {0}")]
-    Install(String),
-}
 
 /// What a thread did.
 #[derive(Debug)]

@@ -21,6 +21,7 @@
 //! | `module.rs`, `instance.rs`, `abi/` | checking a module, its copies, its functions |
 //! | `describe.rs`, `functions.rs` | what a module says about itself; the names of its functions |
 //! | `marks.rs` | in which function a program is |
+//! | `fault.rs` | why a program was ended |
 //! | `native.rs` | a handler in Rust, to measure what the runtime costs |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
 //! | `host.rs`, `asking.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; waiting for them; what the driver grants and decides |
@@ -61,6 +62,7 @@ mod done;
 mod driver;
 mod error;
 mod events;
+mod fault;
 mod functions;
 mod grants;
 mod host;
@@ -95,10 +97,11 @@ pub use base_io_way::BaseIoWay;
 pub use block_client::{BlockClient, IoError};
 pub use describe::{Description, Handler, describe};
 pub use error::SpuError;
+pub use fault::Fault;
 pub use functions::Function;
 pub use host::{ENDPOINT_QUEUE, ENDPOINT_QUEUE_BYTES, Event};
 pub use install::{InstallError, InstallOptions, PROGRAMS};
-pub use instance::{Fault, THREADS};
+pub use instance::THREADS;
 pub use message::BODY_BYTES;
 pub use module::ModuleError;
 pub use names::{EndpointId, ProcessId, ProgramId, SpuId};

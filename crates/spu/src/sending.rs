@@ -10,7 +10,7 @@ use tantalum::{Nanoseconds, Status};
 use crate::activation::{Draft, Part, Room};
 use crate::answer;
 use crate::done::Done;
-use crate::instance::Fault;
+use crate::fault::Fault;
 use crate::message::{AnswerTo, Message, ThreadRef};
 use crate::names::{EndpointId, Party, ProgramId, SpuId};
 use crate::packet::Load;

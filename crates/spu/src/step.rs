@@ -6,7 +6,8 @@ use tantalum::Status;
 
 use crate::activation::Activation;
 use crate::answer;
-use crate::instance::{Fault, Run};
+use crate::fault::Fault;
+use crate::instance::Run;
 use crate::message::ThreadRef;
 use crate::program::Thread;
 use crate::stage::How;

@@ -11,7 +11,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
-use super::Random;
+pub(super) type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
 /// A table and what its rows are like.
 struct Table {
