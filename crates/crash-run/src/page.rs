@@ -7,7 +7,8 @@ use tantalum_report::html::{escaped, page};
 use tantalum_report::table::grouped;
 use tantalum_report::{ReportError, save};
 
-use crate::campaign::{Finding, Outcome};
+use crate::campaign::Outcome;
+use crate::finding::Finding;
 use crate::summary::counts;
 
 /// Writes the page: counts, and a section for each finding.

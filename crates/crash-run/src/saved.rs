@@ -6,10 +6,10 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::campaign::Finding;
 use crate::check::{Check, Checker};
 use crate::commands::{for_any_folder, not_started};
 use crate::error::RunError;
+use crate::finding::Finding;
 use crate::tree::Tree;
 
 /// The files in the folder of a finding.

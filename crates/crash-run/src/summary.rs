@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use tantalum_report::table::{Align, Table, grouped};
 
-use crate::campaign::{Finding, Outcome};
+use crate::campaign::Outcome;
+use crate::finding::Finding;
 
 /// What was tried, and how often.
 pub(crate) fn counts(outcome: &Outcome) -> [(&'static str, u64); 7] {

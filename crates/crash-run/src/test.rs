@@ -6,13 +6,14 @@ use std::sync::Arc;
 use tantalum::Profile;
 use tantalum_report::Monitor;
 
-use crate::campaign::{Losses, Outcome, Settings, check};
+use crate::campaign::{Outcome, check};
 use crate::check::{Check, CheckFunction};
 use crate::error::RunError;
 use crate::operation::Recording;
 use crate::program::{hear, record_with};
 use crate::recorder::Shared;
 use crate::sector::Sector;
+use crate::settings::{Losses, Settings};
 use crate::summary;
 
 /// What a program under test says it has done.
