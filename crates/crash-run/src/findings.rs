@@ -115,8 +115,8 @@ impl<'a> Findings<'a> {
 }
 
 impl Explained {
-    /// Whether `job` fails for the same reason: it lost the same and maybe more. Nothing is part of everything, so a failure
-    /// for which nothing had to be lost explains only those at the same place, or all if the drive decides what is lost.
+    /// Whether `job` fails for the same reason: it lost at least the same. The empty set is part of every set, so a failure
+    /// that needs no loss explains only those at the same place, or all if the drive decides what is lost.
     fn explains(&self, job: &Job) -> bool {
         let is_same_place = job.kept.is_none() || self.operations == job.operations;
         self.lost.is_subset(&job.lost) && (!self.lost.is_empty() || is_same_place)
