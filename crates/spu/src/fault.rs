@@ -6,16 +6,16 @@ pub enum Fault {
     /// The module trapped: an access beyond its memory, a stack that is full, a division by zero, and so on.
     #[error("{0}")]
     Trap(String),
-    /// One call of a handler took more instructions than a profile allows.
-    #[error("it executed {limit} instructions in one call, the most that are allowed")]
+    /// One call of a handler took more instructions than the profile allows.
+    #[error("it reached the limit of {limit} instructions in one call")]
     Endless {
         /// The limit.
         limit: u64,
     },
     /// It sent more requests on behalf of one request of the host than are allowed.
-    #[error("it sent too many requests for one of the host's")]
+    #[error("it sent too many requests on behalf of one request of the host")]
     Flood,
-    /// A processor could not be given its copy.
-    #[error("its copy could not be made: {0}")]
+    /// Its copy on a processor could not be created.
+    #[error("its copy could not be created: {0}")]
     Install(String),
 }
