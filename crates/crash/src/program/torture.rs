@@ -22,7 +22,7 @@ pub(crate) struct Plan<P> {
     /// How many seeds, one after another.
     pub seeds: u64,
     pub cuts: Cuts,
-    /// The most work before a random cut; or that of the workload whose every flash operation is cut.
+    /// The most work before a random cut, or the work of the run that is cut at every flash operation.
     pub length: u64,
     /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,
