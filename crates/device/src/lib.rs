@@ -15,6 +15,7 @@ mod link;
 mod nvm_use;
 mod plan;
 mod power;
+mod processors;
 mod profile;
 mod size;
 mod smart;

@@ -8,7 +8,6 @@
 
 use tantalum_nand::{Nand, Nanoseconds, WORD_BYTES};
 
-use crate::controller::Device;
 use crate::spu_banks::{Banks, LINES_AT, LOG_BYTES};
 use crate::start_gap::{LINE_BYTES, StartGap};
 use crate::status::Status;
@@ -45,7 +44,7 @@ struct Bank {
 }
 
 /// A bank at work.
-struct At<'a> {
+pub(crate) struct At<'a> {
     nand: &'a mut Nand,
     banks: Banks,
     bank: &'a mut Bank,
@@ -56,82 +55,11 @@ struct At<'a> {
 }
 
 /// Bytes at a place among those of a bank's lines.
-type Part<'a> = (u64, &'a [u8]);
+pub(crate) type Part<'a> = (u64, &'a [u8]);
 
-impl Device {
-    /// Whether the storage processors have memory of their own, instead of the drive's flash.
-    pub fn has_spu_memory(&self) -> bool {
-        self.profile.spu.memory.is_some()
-    }
-
-    /// What the processors' memory has done since power came on.
-    pub fn spu_memory_counters(&self) -> SpuMemoryCounters {
-        self.spu_memory.as_ref().map_or(SpuMemoryCounters::default(), |memory| memory.counters)
-    }
-
-    /// Loads what the processors' memory holds from `address` on, within a stripe. Returns when it is there.
-    ///
-    /// # Panics
-    /// If there is no such memory: a bug of the caller.
-    pub fn spu_load(
-        &mut self,
-        address: u64,
-        data: &mut [u8],
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, Status> {
-        self.on_bank(address, at_ns, |at, place| at.load(place, data))
-    }
-
-    /// Stores to the processors' memory, all or nothing. The parts are in stripes of one processor. Returns when they are
-    /// durable.
-    ///
-    /// # Panics
-    /// If there is no such memory, if parts are in different banks, or if they do not fit into a bank's log: a bug of the
-    /// caller.
-    pub fn spu_store(&mut self, parts: &[(u64, &[u8])], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-        let Some(&(address, _)) = parts.first() else { return Ok(at_ns) };
-        let banks = self.spu_banks();
-        let (bank, _) = banks.place(address);
-        assert!(parts.iter().all(|(at, _)| banks.place(*at).0 == bank), "parts in different banks");
-        let places: Vec<Part<'_>> = parts.iter().map(|&(at, bytes)| (banks.place(at).1, bytes)).collect();
-        self.on_bank(address, at_ns, |at, _| at.store(&places))
-    }
-
-    fn spu_banks(&self) -> Banks {
-        self.profile.spu_banks().expect("the processors have memory")
-    }
-
-    fn on_bank<T>(
-        &mut self,
-        address: u64,
-        at_ns: Nanoseconds,
-        work: impl FnOnce(&mut At<'_>, u64) -> Result<T, Status>,
-    ) -> Result<T, Status> {
-        let at_ns = at_ns.max(self.issued_ns).max(self.ready_ns);
-        self.issued_ns = at_ns;
-        if self.spu_memory.is_none() {
-            self.recover_spu_memory(at_ns)?;
-        }
-        let mut memory = self.spu_memory.take().expect("it was just recovered");
-        let banks = self.spu_banks();
-        let (bank, place) = banks.place(address);
-        let result = self.engine_mut().and_then(|engine| {
-            let nand = engine.ftl.nand_mut();
-            nand.advance(at_ns);
-            let mut at = memory.at(nand, banks, bank, at_ns);
-            let result = work(&mut at, place);
-            Ok((result?, at.bank.free_ns))
-        });
-        self.spu_memory = Some(memory);
-        let (result, free_ns) = result?;
-        self.done_ns = self.done_ns.max(free_ns);
-        Ok(result)
-    }
-
+impl SpuMemory {
     /// Reads where start-gap has moved the lines, and plays the logs that a cut left.
-    fn recover_spu_memory(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
-        let banks = self.spu_banks();
-        let nand = self.engine_mut()?.ftl.nand_mut();
+    pub fn recover(nand: &mut Nand, banks: Banks, at_ns: Nanoseconds) -> Result<SpuMemory, Status> {
         let mut memory = SpuMemory { banks: Vec::new(), counters: SpuMemoryCounters::default() };
         for number in 0..banks.count {
             let mut word = [0; WORD_BYTES as usize];
@@ -140,13 +68,22 @@ impl Device {
             memory.banks.push(Bank { gap, stores: 0, free_ns });
             memory.at(nand, banks, number as usize, at_ns).recover()?;
         }
-        self.spu_memory = Some(memory);
-        Ok(())
+        Ok(memory)
     }
-}
 
-impl SpuMemory {
-    fn at<'a>(&'a mut self, nand: &'a mut Nand, banks: Banks, bank: usize, now_ns: Nanoseconds) -> At<'a> {
+    /// What the banks have done since power came on.
+    pub fn counters(&self) -> SpuMemoryCounters {
+        self.counters
+    }
+
+    /// A bank at work.
+    pub fn at<'a>(
+        &'a mut self,
+        nand: &'a mut Nand,
+        banks: Banks,
+        bank: usize,
+        now_ns: Nanoseconds,
+    ) -> At<'a> {
         let first = banks.bank_bytes() * bank as u64;
         At { nand, banks, bank: &mut self.banks[bank], counters: &mut self.counters, first, now_ns }
     }
@@ -238,9 +175,15 @@ impl At<'_> {
         Ok(())
     }
 
+    /// When the bank has done what it was given.
+    pub fn free_ns(&self) -> Nanoseconds {
+        self.bank.free_ns
+    }
+
     // -- any bytes ----------------------------------------------------------------------------------------------
 
-    fn load(&mut self, at: u64, data: &mut [u8]) -> Result<Nanoseconds, Status> {
+    /// Loads any bytes, and returns when they are there.
+    pub fn load(&mut self, at: u64, data: &mut [u8]) -> Result<Nanoseconds, Status> {
         let words = words_of(at, data.len() as u64);
         let mut bytes = vec![0; (words.1 - words.0) as usize];
         let done_ns = self.load_words(words.0, &mut bytes)?;
@@ -249,7 +192,7 @@ impl At<'_> {
     }
 
     /// Stores all parts or none, and returns when they are durable.
-    fn store(&mut self, parts: &[Part<'_>]) -> Result<Nanoseconds, Status> {
+    pub fn store(&mut self, parts: &[Part<'_>]) -> Result<Nanoseconds, Status> {
         let whole = self.widened(parts)?;
         let whole: Vec<Part<'_>> = whole.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
         if let [(_, bytes)] = whole[..]

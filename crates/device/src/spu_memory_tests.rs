@@ -4,7 +4,7 @@
 use tantalum_nand::SplitMix64;
 
 use super::*;
-use crate::{PowerLoss, Profile, STRIPE_BYTES};
+use crate::{Device, PowerLoss, Profile, STRIPE_BYTES};
 
 const CAPACITY_BYTES: u64 = 1 << 20;
 

@@ -10,8 +10,8 @@ use tantalum_record::{Spool, Tape};
 
 use crate::front::Front;
 use crate::host::Host;
+use crate::options::Options;
 use crate::report::{Marked, Report};
-use crate::session::Options;
 
 const TOO_LATE: &str = "the volume is being unmounted";
 

@@ -17,18 +17,22 @@
 mod answer;
 mod control;
 mod convert;
+mod error;
 mod front;
 mod handles;
 mod host;
 mod ioctl;
 mod known;
 mod mount_point;
+mod options;
 mod refusal;
 pub mod report;
 mod requests;
 mod session;
 mod users;
 
+pub use error::MountError;
 pub use mount_point::{MountPointError, image_mounted_on, mount_point_of, unmount};
-pub use session::{Ending, MountError, Mounted, Notice, Options, Stopper};
+pub use options::Options;
+pub use session::{Ending, Mounted, Notice, Stopper};
 pub use tantalum_drive::Pacing;

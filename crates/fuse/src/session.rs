@@ -1,8 +1,7 @@
 //! Mounting a file system, and how a mount ends: unmounting, signals, a drive that lost power.
 
 use std::io;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -11,81 +10,22 @@ use std::time::Duration;
 
 use fuser::{Config, MountOption, Notifier, Session, SessionACL};
 use nix::unistd::geteuid;
-use tantalum::{DeviceError, PowerLoss, Status};
+use tantalum::{PowerLoss, Status};
+use tantalum_drive::Answers;
 use tantalum_drive::control::{self, End, Ended, socket_path};
-use tantalum_drive::{Answers, Pacing};
-use tantalum_filesystem::{FileSystem, UnmountFailure};
+use tantalum_filesystem::FileSystem;
 use tantalum_record::{Recorder, Tape};
 
 use crate::control::Mount;
+use crate::error::MountError;
 use crate::front::{Changed, Front, OnStop};
 use crate::host::Host;
-use crate::mount_point::{self, MountPointError};
+use crate::mount_point;
+use crate::options::Options;
 use crate::requests::Requests;
-
-const DEVICE: &str = "/dev/fuse";
 
 /// Writes that nobody synced become durable after this time, as on other file systems.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Options for mounting a volume.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The image of the volume's drive.
-    pub image: PathBuf,
-    /// The folder on which it is mounted.
-    pub folder: PathBuf,
-    /// Whether programs see the drive's latencies.
-    pub pacing: Pacing,
-    /// Threads that handle requests.
-    pub threads: usize,
-    /// Whether each write of whole units is all or nothing if power goes; then the kernel caches nothing.
-    pub atomic_writes: bool,
-    /// Whether a flush follows each write, as if every file were opened with `O_SYNC`.
-    pub sync_writes: bool,
-}
-
-/// Why a volume could not be mounted, or its image could not be closed.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// The folder cannot be used.
-    #[error(transparent)]
-    MountPoint(#[from] MountPointError),
-    /// The kernel has no FUSE, or this user may not use it.
-    #[error("{DEVICE}: {0}; mounting needs Linux with FUSE (modprobe fuse) and access to {DEVICE}")]
-    NoDevice(io::Error),
-    /// An ordinary user needs the helper.
-    #[error("fusermount3 is not installed: install the package fuse3, or mount as root")]
-    NoHelper,
-    /// The system refused.
-    #[error("could not mount on {}: {error}", folder.display())]
-    System {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// Writes were to be all or nothing, and the file system has no such writes.
-    #[error("this file system has no all-or-nothing writes; mount it without atomic writes")]
-    NoWholeWrites,
-    /// The control socket could not be created.
-    #[error("{}: {error}", socket_path(image).display())]
-    Socket {
-        /// The image.
-        image: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// The volume could not be closed.
-    #[error("the volume could not be closed: {0}")]
-    Volume(UnmountFailure),
-    /// The drive could not be shut down.
-    #[error("the drive could not be shut down: {0}")]
-    Shutdown(Status),
-    /// The image of a drive that lost power could not be closed in that state.
-    #[error("the image of the drive without power could not be closed: {0}")]
-    PowerLoss(DeviceError),
-}
 
 /// How a mount ended well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,29 +71,6 @@ impl Stopper {
         // Nothing listens on a mount that has ended.
         let _ = self.0.send(Event::Stop);
     }
-}
-
-impl Options {
-    /// Checks whether a volume can be mounted like this, before an image is opened for it.
-    pub fn check(&self) -> Result<(), MountError> {
-        mount_point::check(&self.folder)?;
-        match std::fs::metadata(DEVICE) {
-            Ok(metadata) if metadata.file_type().is_char_device() => {}
-            Ok(_) => return Err(MountError::NoDevice(io::ErrorKind::InvalidInput.into())),
-            Err(error) => return Err(MountError::NoDevice(error)),
-        }
-        let device = std::fs::File::options().read(true).write(true).open(DEVICE);
-        device.map_err(MountError::NoDevice)?;
-        if !geteuid().is_root() && !helper_is_installed() {
-            return Err(MountError::NoHelper);
-        }
-        Ok(())
-    }
-}
-
-fn helper_is_installed() -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join("fusermount3").is_file())
 }
 
 impl Mounted {
@@ -329,6 +246,10 @@ fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use tantalum_drive::Pacing;
+
     use super::*;
     use crate::host::tests::memory;
 

@@ -24,6 +24,7 @@ mod page;
 mod recording;
 mod replay;
 mod run;
+mod shorter_logs;
 mod stop;
 mod tally;
 mod tap;

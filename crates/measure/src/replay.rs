@@ -1,6 +1,6 @@
 //! A recording, done again on another drive.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use tantalum::{Counters, Nanoseconds, Profile, UNIT_BYTES};
 use tantalum_drive::Client;
@@ -15,18 +15,16 @@ use tantalum_volume::Volume;
 
 use crate::drive::{Drive, new_volume};
 use crate::error::MeasureError;
-use crate::images::{Images, ShorterLog};
+use crate::images::Images;
 use crate::kind::Kind;
 use crate::owners::{Owners, Written};
 use crate::recording::Recording;
+use crate::shorter_logs::{Shortened, ShorterLogs};
 use crate::tally::Tally;
 use crate::tap::Tap;
 
 /// Events between two looks at the wish to stop.
 const EVENTS_PER_STEP: u64 = 256;
-
-/// What a log is given without a gap is cut after this many bytes.
-const MOST_GATHERED_BYTES: usize = 8 << 20;
 
 /// Bytes of one write that fills a file whose contents were not recorded.
 const FILL_BYTES: usize = 1 << 20;
@@ -87,7 +85,6 @@ pub(crate) fn replay(
 
 struct Replay<'a> {
     performer: Performer<Volume>,
-    setting: &'a Setting<'a>,
     tally: &'a Tally,
     /// The recording's time when it began, and this drive's time then.
     origin: Option<(Nanoseconds, Nanoseconds)>,
@@ -99,9 +96,7 @@ struct Replay<'a> {
     /// Files that are there besides the recording's: those of an aged drive.
     found: HashSet<FileNumber>,
     owners: Owners,
-    logs: HashMap<FileNumber, ShorterLog>,
-    /// What a log was given without a gap, and not done yet: the kernel cuts writes at pages, and images with them.
-    gathered: Option<(FileNumber, u64, Vec<u8>, WriteKind)>,
+    logs: ShorterLogs<'a>,
     fill: u64,
     replayed: Replayed,
 }
@@ -110,7 +105,6 @@ impl<'a> Replay<'a> {
     fn new(volume: Volume, tap: Tap, setting: &'a Setting<'a>, tally: &'a Tally) -> Replay<'a> {
         Replay {
             performer: Performer::new(volume),
-            setting,
             tally,
             origin: None,
             done_ns: 0,
@@ -118,8 +112,7 @@ impl<'a> Replay<'a> {
             ended: None,
             found: HashSet::new(),
             owners: Owners::new(tap),
-            logs: HashMap::new(),
-            gathered: None,
+            logs: ShorterLogs::new(setting.images),
             fill: 0,
             replayed: Replayed {
                 counters: Counters::default(),
@@ -148,7 +141,7 @@ impl<'a> Replay<'a> {
         self.begin(stamped);
         // no two are at the same time, so that what changes a time makes an inode dirty, as it did
         self.performer.now = Timestamp { seconds: number as i64 + 1, nanoseconds: 0 };
-        if self.gathers(&stamped.event) {
+        if self.logs.goes_on(&stamped.event) {
             return Ok(());
         }
         match self.write_gathered().and_then(|()| self.perform(&stamped.event)) {
@@ -186,7 +179,7 @@ impl<'a> Replay<'a> {
             Event::Done(operation) => self.operation(operation),
             Event::Wrote { file, offset, data, kind } => self.write(*file, *offset, data, *kind),
             Event::Punched { file, offset, bytes } => {
-                let (id, offset) = (self.performer.file(*file)?, self.place(*file, *offset));
+                let (id, offset) = (self.performer.file(*file)?, self.logs.place(*file, *offset));
                 self.volume().punch_hole(id, offset, *bytes)?;
                 self.own(*file, offset, *bytes);
                 Ok(())
@@ -206,20 +199,9 @@ impl<'a> Replay<'a> {
                 self.volume().write_out(id)
             }
             Event::WrittenBack => FileSystem::write_back(self.volume()),
-            Event::Copied { from, to, bytes, .. } => {
-                let (source, target) = (self.performer.file(from.0)?, self.performer.file(to.0)?);
-                self.volume().copy_range(source, from.1, target, to.1, *bytes)?;
-                self.own(to.0, to.1, *bytes);
-                Ok(())
-            }
+            Event::Copied { from, to, bytes, .. } => self.copy(*from, *to, *bytes),
             Event::Committed(ranges) => self.commit(ranges),
-            Event::Exchanged { a, b, bytes } => {
-                let (first, second) = (self.performer.file(a.0)?, self.performer.file(b.0)?);
-                self.volume().exchange_ranges(first, a.1, second, b.1, *bytes)?;
-                self.own(a.0, a.1, *bytes);
-                self.own(b.0, b.1, *bytes);
-                Ok(())
-            }
+            Event::Exchanged { a, b, bytes } => self.exchange(*a, *b, *bytes),
             Event::Held { file, .. } if self.found.contains(file) => Ok(()),
             Event::Held { file, bytes } => self.fill(*file, *bytes),
             Event::Marked => {
@@ -227,6 +209,21 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
         }
+    }
+
+    fn copy(&mut self, from: Place, to: Place, bytes: u64) -> Outcome<()> {
+        let (source, target) = (self.performer.file(from.0)?, self.performer.file(to.0)?);
+        self.volume().copy_range(source, from.1, target, to.1, bytes)?;
+        self.own(to.0, to.1, bytes);
+        Ok(())
+    }
+
+    fn exchange(&mut self, a: Place, b: Place, bytes: u64) -> Outcome<()> {
+        let (first, second) = (self.performer.file(a.0)?, self.performer.file(b.0)?);
+        self.volume().exchange_ranges(first, a.1, second, b.1, bytes)?;
+        self.own(a.0, a.1, bytes);
+        self.own(b.0, b.1, bytes);
+        Ok(())
     }
 
     fn commit(&mut self, ranges: &[(Place, Place, u64)]) -> Outcome<()> {
@@ -242,9 +239,9 @@ impl<'a> Replay<'a> {
 
     fn operation(&mut self, operation: &Operation) -> Outcome<()> {
         let before_ns = self.volume().now_ns();
-        let operation = &self.with_shorter_logs(operation);
+        let operation = &self.logs.moved(operation);
         if let Operation::Sync(file) | Operation::SyncData(file) = operation
-            && self.logs.get_mut(file).is_some_and(ShorterLog::sync_is_idle)
+            && self.logs.sync_is_idle(*file)
         {
             return Ok(());
         }
@@ -275,73 +272,21 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// An operation on a log from which images are left out, at its new place.
-    fn with_shorter_logs(&mut self, operation: &Operation) -> Operation {
-        let mut operation = operation.clone();
-        match &mut operation {
-            Operation::Zero { file, offset, bytes, .. } | Operation::Allocate { file, offset, bytes, .. } => {
-                if let Some(log) = self.logs.get_mut(file) {
-                    let end = log.place(offset.saturating_add(*bytes));
-                    *offset = log.place(*offset);
-                    *bytes = end - *offset;
-                    log.changed();
-                }
-            }
-            Operation::Resize(file, size) => {
-                if let Some(log) = self.logs.get_mut(file) {
-                    *size = log.place(*size);
-                    log.changed();
-                }
-            }
-            _ => {}
-        }
-        operation
-    }
-
-    fn place(&self, file: FileNumber, offset: u64) -> u64 {
-        self.logs.get(&file).map_or(offset, |log| log.place(offset))
-    }
-
     fn write(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> Outcome<()> {
-        match self.leaves_out(file).is_some() {
-            true => {
-                self.gathered = Some((file, offset, data.to_vec(), kind));
-                Ok(())
-            }
-            false => self.write_there(file, offset, data, kind),
+        if self.tally.kind(file) == Some(Kind::Log) && self.logs.gather(file, offset, data, kind) {
+            return Ok(());
         }
+        self.write_there(file, offset, data, kind)
     }
 
-    /// The images that are left out of this file.
-    fn leaves_out(&self, file: FileNumber) -> Option<&'a Images> {
-        self.setting.images.filter(|_| self.tally.kind(file) == Some(Kind::Log))
-    }
-
-    /// Whether this goes on where a log was written last, or only changes times meanwhile.
-    fn gathers(&mut self, event: &Event<'_>) -> bool {
-        match (event, &mut self.gathered) {
-            (Event::Wrote { file, offset, data, .. }, Some((log, start, gathered, _)))
-                if file == log
-                    && *offset == *start + gathered.len() as u64
-                    && gathered.len() < MOST_GATHERED_BYTES =>
-            {
-                gathered.extend_from_slice(data);
-                true
-            }
-            (Event::Touched(file), Some((log, ..))) => file == log,
-            _ => false,
-        }
-    }
-
-    /// Writes what was gathered without the images in it.
+    /// Writes what was gathered of a log, without the images in it.
     fn write_gathered(&mut self) -> Outcome<()> {
-        let Some((file, offset, data, kind)) = self.gathered.take() else { return Ok(()) };
-        let Some(images) = self.leaves_out(file) else { return Ok(()) };
-        let found = images.find(&data);
+        let Some(Shortened { file, place, kept, kind, left_out_bytes }) = self.logs.take() else {
+            return Ok(());
+        };
         if self.is_measured() {
-            self.replayed.left_out_bytes += (found.len() * UNIT_BYTES) as u64;
+            self.replayed.left_out_bytes += left_out_bytes;
         }
-        let (place, kept) = self.logs.entry(file).or_default().write(offset, &data, &found);
         match kept.is_empty() {
             true => Ok(()),
             false => self.write_there(file, place, &kept, kind),

@@ -1,9 +1,10 @@
 //! Reports as files.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 
-use tempfile::NamedTempFile;
+use tempfile::{Builder, NamedTempFile};
 
 use crate::error::ReportError;
 
@@ -28,20 +29,15 @@ fn beside(path: &Path) -> Result<NamedTempFile, ReportError> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let mut builder = tempfile::Builder::new();
-    readable_by_all(&mut builder);
-    builder.prefix(".tantalum-report-").tempfile_in(folder).map_err(ReportError::file(path))
+    let mut error = None;
+    // as any new file is: for whom the process says, which the temporary files of others are not
+    let made = Builder::new().prefix(".tantalum-report-").make_in(folder, |path| {
+        let opened = File::options().read(true).write(true).create_new(true).open(path);
+        opened.inspect_err(|opening| error = opening.raw_os_error())
+    });
+    // `tempfile` adds the temporary name to the error, which nobody asked for
+    made.map_err(|made| ReportError::file(path)(error.map_or(made, io::Error::from_raw_os_error)))
 }
-
-/// A report should be readable by others, but temporary files are private by default.
-#[cfg(unix)]
-fn readable_by_all(builder: &mut tempfile::Builder<'_, '_>) {
-    use std::os::unix::fs::PermissionsExt;
-    builder.permissions(std::fs::Permissions::from_mode(0o644));
-}
-
-#[cfg(not(unix))]
-fn readable_by_all(_builder: &mut tempfile::Builder<'_, '_>) {}
 
 #[cfg(test)]
 mod tests {

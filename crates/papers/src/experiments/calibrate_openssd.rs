@@ -97,18 +97,9 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         written.push(Row { name: name.to_owned(), ours: served.written.into(), paper: None });
         phases.push((name.to_owned(), served.phase));
     }
-    let rates = Figures {
-        title: format!("{CLIENTS} clients"),
-        unit: "operations/s",
-        columns: vec!["operations".to_owned()],
-        rows,
-    };
-    let written = Figures {
-        title: "of the drive, for each operation".to_owned(),
-        unit: "units",
-        columns: ["read", "written", "programmed"].map(str::to_owned).into(),
-        rows: written,
-    };
+    let rates = table(format!("{CLIENTS} clients"), "operations/s", &["operations"], rows);
+    let title = "of the drive, for each operation".to_owned();
+    let written = table(title, "units", &["read", "written", "programmed"], written);
     let claims = vec![printed.gain.beside(Span::factors(rates.row("remapped"), rates.row("doublewrite on")))];
     let mut outcome = Outcome::new(
         "the board under LinkBench's requests",
@@ -124,6 +115,10 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.figures.extend(binds::figures(&profile, &phases));
     outcome.claims = claims;
     Ok(outcome)
+}
+
+fn table(title: String, unit: &'static str, columns: &[&str], rows: Vec<Row>) -> Figures {
+    Figures { title, unit, columns: columns.iter().map(|&name| name.to_owned()).collect(), rows }
 }
 
 fn setup(run: &Run<'_>, profile: &Profile) -> Vec<String> {
@@ -242,7 +237,7 @@ impl Server {
         })
     }
 
-    /// Until so many operations are done.
+    /// Runs until that number of operations is done.
     fn until(&mut self, operations: u64, bar: &Bar) -> Result<(), ExperimentError> {
         const STEP: u64 = 256;
         while self.done < operations {

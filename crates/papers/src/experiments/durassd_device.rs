@@ -143,11 +143,10 @@ pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         }
         rows.push(Row { name: name.to_owned(), ours, paper: paper.map(Vec::from) });
     }
-    let columns = EVERY.into_iter().map(every);
     let figures = Figures {
         title: "random writes of 4 KiB by one job, by writes for each fsync".to_owned(),
         unit: "IOPS",
-        columns: columns.collect(),
+        columns: EVERY.map(every).into(),
         rows,
     };
     let (drains, durable) = (figures.row("flush drains"), figures.row("no barrier"));
@@ -197,11 +196,7 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             printed.writes_not_flushed,
         ),
     ];
-    let devices = [Cache::Durable, Cache::Drains].map(|cache| (cache, cache.aged(run)));
-    let mut aged = Vec::new();
-    for (cache, device) in devices {
-        aged.push((cache, device?));
-    }
+    let mut aged = [(Cache::Durable, Cache::Durable.aged(run)?), (Cache::Drains, Cache::Drains.aged(run)?)];
     let (mut rows, mut phases) = (Vec::new(), Vec::new());
     for (name, cache, (action, jobs), paper) in lines {
         let device = &mut aged.iter_mut().find(|(kind, _)| *kind == cache).expect("both kinds are aged").1;

@@ -20,6 +20,9 @@ use crate::error::ExperimentError;
 /// Capacity at scale 1. The paper's drive has 375 GB; its channels, dies and planes are kept.
 const CAPACITY_BYTES: u64 = 1 << 30;
 
+/// Capacity from which on blocks are as large as the board's.
+const WHOLE_BLOCKS_BYTES: u64 = 28 << 30;
+
 /// Entries of the index at scale 1; the paper's has 64 million.
 const ENTRIES: u64 = 65_536;
 
@@ -43,9 +46,13 @@ fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
     of_capacity(run.scaled(CAPACITY_BYTES, 512 << 20))
 }
 
-/// A drive with room for the open blocks of 64 logs: smaller ones have none beside the dump's.
-fn profile_for_logs(run: &Run<'_>) -> Result<Profile, ExperimentError> {
-    of_capacity(run.scaled(CAPACITY_BYTES, CAPACITY_BYTES))
+/// A new drive of figure 8. Its blocks are whole, so that a log does not end its block after eight pages; memory holds what is
+/// written of it.
+fn profile_for_logs() -> Result<Profile, ExperimentError> {
+    let profile = of_capacity(WHOLE_BLOCKS_BYTES)?;
+    let whole = Profile::load("kaml-board")?.flash.pages_per_block;
+    assert_eq!(profile.flash.pages_per_block, whole, "the drive is large enough for whole blocks");
+    Ok(profile)
 }
 
 fn of_capacity(capacity_bytes: u64) -> Result<Profile, ExperimentError> {
@@ -99,15 +106,7 @@ fn by_size(
 ) -> Result<(Vec<Figures>, Vec<Figures>), ExperimentError> {
     let device = aged(run, &profile(run)?)?;
     let mut phases = Vec::new();
-    let mut tables: Vec<Figures> = WORKS
-        .iter()
-        .map(|(_, name)| Figures {
-            title: format!("{name}, by bytes of a value"),
-            unit,
-            columns: VALUE_BYTES.iter().map(|bytes| grouped(*bytes as u64)).collect(),
-            rows: Vec::new(),
-        })
-        .collect();
+    let mut tables: Vec<Figures> = WORKS.iter().map(|(_, name)| by_bytes(name, unit)).collect();
     let lines = std::iter::once(None).chain(loads.iter().copied().map(Some));
     for load in lines {
         let mut ours = [const { Vec::new() }; 3];
@@ -130,6 +129,12 @@ fn by_size(
         }
     }
     Ok((tables, binds::figures(device.profile(), &phases)))
+}
+
+/// A table for one kind of work, without rows.
+fn by_bytes(name: &str, unit: &'static str) -> Figures {
+    let columns = VALUE_BYTES.iter().map(|bytes| grouped(*bytes as u64)).collect();
+    Figures { title: format!("{name}, by bytes of a value"), unit, columns, rows: Vec::new() }
 }
 
 fn row_name(work: Work, load: Option<u64>) -> String {
@@ -289,9 +294,10 @@ pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 const LOG_BATCHES: [usize; 2] = [1, 16];
 
 /// Bandwidth of updates of a namespace with this many logs, by records in each `put`.
-fn by_batch(run: &Run<'_>, device: &Device, logs: u32) -> Result<[(f64, Phase); 2], ExperimentError> {
+fn by_batch(run: &Run<'_>, profile: &Profile, logs: u32) -> Result<[(f64, Phase); 2], ExperimentError> {
     let mut measured = Vec::new();
     for batch in LOG_BATCHES {
+        let device = Device::in_memory(profile)?;
         let mut target = Target::keys_in_logs(device, VALUE_BYTES[2], batch, logs, run.seed)?;
         target.serve(run, Work::Insert, THREADS, records(run, LOAD) / batch as u64)?;
         let beginning = Beginning::of(target.device());
@@ -305,10 +311,10 @@ fn by_batch(run: &Run<'_>, device: &Device, logs: u32) -> Result<[(f64, Phase); 
 /// Figure 8: the logs of a namespace, each on a chip.
 pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     const LOGS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-    let device = aged(run, &profile_for_logs(run)?)?;
+    let profile = profile_for_logs()?;
     let (mut ours, mut phases) = ([const { Vec::new() }; 2], Vec::new());
     for logs in LOGS {
-        let measured = by_batch(run, &device, logs)?;
+        let measured = by_batch(run, &profile, logs)?;
         for ((ours, batch), (rate, phase)) in ours.iter_mut().zip(LOG_BATCHES).zip(measured) {
             ours.push(rate);
             phases.push((format!("{logs} logs, {batch}"), phase));
@@ -316,6 +322,8 @@ pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     }
     let printed = &PRINTED.figure_8;
     let mut outcome = outcome(run, "bandwidth by logs", &printed.source)?;
+    outcome.setup[0] =
+        format!("{}, new, blocks of {} pages", drive_of(&profile), profile.flash.pages_per_block);
     let over = |of: usize| Span::factors(&ours[of][6..], &ours[of][4..5]);
     outcome.claims = vec![printed.one.beside(over(0)), printed.sixteen.beside(over(1))];
     outcome.figures = vec![Figures {
@@ -328,7 +336,7 @@ pub(super) fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             .map(|(batch, ours)| Row { name: format!("{batch} records in a Put"), ours, paper: None })
             .collect(),
     }];
-    outcome.figures.extend(binds::figures(device.profile(), &phases));
+    outcome.figures.extend(binds::figures(&profile, &phases));
     Ok(outcome)
 }
 
@@ -384,8 +392,8 @@ mod tests {
         let outcome = figure_6(&run).unwrap();
         let update = &outcome.claims[1];
         assert!(update.ours.high < 0.7, "{update:?}");
-        let device = aged(&run, &profile_for_logs(&run).unwrap()).unwrap();
-        let [few, many] = [1, 16].map(|logs| by_batch(&run, &device, logs).unwrap()[1].0);
+        let profile = profile_for_logs().unwrap();
+        let [few, many] = [1, 16].map(|logs| by_batch(&run, &profile, logs).unwrap()[1].0);
         assert!(many > 4.0 * few, "{few} {many}");
     }
 

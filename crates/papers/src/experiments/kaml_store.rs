@@ -205,18 +205,17 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         printed.over_log,
         Span::factors(&rows[1].ours, &rows[0].ours),
     )];
-    let table = |title: &str, unit, rows: &[Row]| Figures {
-        title: format!("{title}, by workload"),
-        unit,
-        columns: YCSB.iter().map(|(load, _)| load.name()).collect(),
-        rows: rows.to_vec(),
-    };
     outcome.figures = vec![
-        table("operations per second", "1/s", &rows),
-        table("what one client's operation waits for the drive", "us", &drive),
+        by_workload("operations per second", "1/s", rows.into()),
+        by_workload("what one client's operation waits for the drive", "us", drive.into()),
     ];
     outcome.figures.extend(binds::figures(&profile, &phases));
     Ok(outcome)
+}
+
+fn by_workload(title: &str, unit: &'static str, rows: Vec<Row>) -> Figures {
+    let columns = YCSB.iter().map(|(load, _)| load.name()).collect();
+    Figures { title: format!("{title}, by workload"), unit, columns, rows }
 }
 
 fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<Outcome, ExperimentError> {

@@ -7,6 +7,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+use tantalum::Profile;
 use tantalum_report::{Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, drive};
@@ -89,19 +90,23 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         rows,
     };
     let [on, atomic, off] = LINES.map(|line| figures.row(line.name)[0]);
-    let setup = vec![
-        format!("{}, aged", drive_of(&profile)),
-        format!(
-            "PostgreSQL, {branches} branches of TPC-B, {CLIENTS} clients, {} transactions each, a checkpoint every {CHECKPOINT_SECONDS} s",
-            run.scaled(OPERATIONS_EACH, 10)
-        ),
-    ];
+    let setup = setup(run, &profile, branches);
     let mut outcome = Outcome::new("PostgreSQL's full-page writes", &PRINTED.source, Time::Real, setup);
     outcome.claims =
         vec![PRINTED.atomic.beside(Span::one(atomic / on)), PRINTED.not_atomic.beside(Span::one(off / on))];
     outcome.figures = vec![figures];
     outcome.figures.extend(binds::figures(&profile, &phases));
     Ok(outcome)
+}
+
+fn setup(run: &Run<'_>, profile: &Profile, branches: u64) -> Vec<String> {
+    vec![
+        format!("{}, aged", drive_of(profile)),
+        format!(
+            "PostgreSQL, {branches} branches of TPC-B, {CLIENTS} clients, {} transactions each, a checkpoint every {CHECKPOINT_SECONDS} s",
+            run.scaled(OPERATIONS_EACH, 10)
+        ),
+    ]
 }
 
 fn options(full_page_writes: bool) -> PostgresqlOptions {

@@ -82,14 +82,8 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             inside.push(result.inside(&case));
         }
     }
-    let table = |title: &str, unit, rows| Figures {
-        title: title.to_owned(),
-        unit,
-        columns: PAGES.map(|(name, _)| name.to_owned()).into(),
-        rows,
-    };
-    let figures = table("TPC-C without think time", "New-Orders per minute", rows);
-    let written = table("written to the data's drive (4 KiB)", "for each transaction", written);
+    let figures = by_page("TPC-C without think time", "New-Orders per minute", rows);
+    let written = by_page("written to the data's drive (4 KiB)", "for each transaction", written);
     let mut outcome = outcome(run)?;
     outcome.claims = claims(figures.row("barrier on"), figures.row("barrier off"));
     let busy = Figures::of_processors(&figures.columns, busy);
@@ -97,6 +91,11 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.figures.extend(binds::figures(&profile(run, true)?, &phases));
     outcome.figures.push(innodb::figures(&inside));
     Ok(outcome)
+}
+
+fn by_page(title: &str, unit: &'static str, rows: Vec<Row>) -> Figures {
+    let columns = PAGES.map(|(name, _)| name.to_owned()).into();
+    Figures { title: title.to_owned(), unit, columns, rows }
 }
 
 fn claims(on: &[f64], off: &[f64]) -> Vec<Claim> {

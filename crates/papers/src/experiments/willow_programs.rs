@@ -14,6 +14,7 @@ use tantalum_spu::{
 };
 use tantalum_store::host::ENDPOINT;
 
+use super::willow_meter::{Meter, Took};
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
 
@@ -26,40 +27,6 @@ const OPEN: InstallOptions = InstallOptions { is_open: true, region: None };
 
 /// Bytes of a request's head and of an answer, for commands of the host as for requests to programs.
 const COMMAND_BYTES: u64 = 32 + 16;
-
-/// What a thing took, on average.
-#[derive(Clone, Copy, Default, Debug)]
-struct Took {
-    us: f64,
-    link_bytes: f64,
-    requests: f64,
-}
-
-/// What passed the link, and the time, since a moment.
-struct Meter {
-    link_bytes: u64,
-    at_ns: Nanoseconds,
-}
-
-impl Meter {
-    fn start(ssd: &mut Ssd) -> Meter {
-        while ssd.next_event().is_some() {}
-        let (down, up) = ssd.link_bytes();
-        Meter { link_bytes: down + up, at_ns: ssd.now_ns() }
-    }
-
-    /// Of each of `count` things, for which the host sent so many requests in all, one after the other.
-    fn stop(&self, ssd: &Ssd, count: u64, requests: u64) -> Took {
-        let (down, up) = ssd.link_bytes();
-        let host_ns = requests * (ENDPOINT.submit_ns + ENDPOINT.complete_ns);
-        let each = |sum: u64| sum as f64 / count as f64;
-        Took {
-            us: each(ssd.now_ns() - self.at_ns + host_ns) / 1e3,
-            link_bytes: each(down + up - self.link_bytes),
-            requests: each(requests),
-        }
-    }
-}
 
 fn ssd(name: &str) -> Result<Ssd, ExperimentError> {
     Ok(Ssd::new(Drive::new(Device::in_memory(&profile(name)?)?)))
@@ -239,10 +206,8 @@ fn filter_by_host(
     let (mut at_ns, mut from, mut sum) = (begun_ns, None, 0);
     let (mut commands, mut bytes, mut rounds) = (0_u64, 0_u64, 0_u64);
     loop {
-        let mut keys = Vec::new();
-        let list = Command::KvList { namespace, from: from.as_ref(), keys: &mut keys, limit: LISTED + 1 };
-        at_ns = device.submit(list, at_ns)?.done_ns;
-        let new: Vec<Key> = keys.into_iter().filter(|key| Some(*key) != from).take(LISTED).collect();
+        let (new, listed_ns) = list_after(&mut device, namespace, from, at_ns)?;
+        at_ns = listed_ns;
         commands += 1 + new.len() as u64;
         rounds += 1 + u64::from(!new.is_empty());
         let mut done_ns = at_ns;
@@ -270,6 +235,19 @@ fn filter_by_host(
         requests: commands as f64,
     };
     Ok((sum, took))
+}
+
+/// The next keys of a namespace, and when the host has them.
+fn list_after(
+    device: &mut Device,
+    namespace: NamespaceId,
+    from: Option<Key>,
+    at_ns: Nanoseconds,
+) -> Result<(Vec<Key>, Nanoseconds), ExperimentError> {
+    let mut keys = Vec::new();
+    let list = Command::KvList { namespace, from: from.as_ref(), keys: &mut keys, limit: LISTED + 1 };
+    let done_ns = device.submit(list, at_ns)?.done_ns;
+    Ok((keys.into_iter().filter(|key| Some(*key) != from).take(LISTED).collect(), done_ns))
 }
 
 /// The filter by the host, and in the drive, over all records.

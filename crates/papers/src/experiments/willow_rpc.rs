@@ -57,7 +57,7 @@ fn with_echo(processors: u32, count: usize) -> Result<(Ssd, ProgramId, Vec<Endpo
     Ok((ssd, program, endpoints))
 }
 
-/// Each endpoint has one request under way until so many are answered; requests go to the processors in turn. Returns how
+/// Each endpoint has one request under way until `requests` are answered; requests go to the processors in turn. Returns how
 /// long it took.
 fn closed_loop(
     ssd: &mut Ssd,
@@ -139,7 +139,7 @@ fn bandwidth(run: &Run<'_>) -> Result<Figures, ExperimentError> {
     Ok(figures)
 }
 
-/// What a read of 4 KiB by a process with so many extents costs its processor, beyond the same read by the kernel, whose rights
+/// What a read of 4 KiB costs a processor by the number of the process's extents, beyond the same read by the kernel, whose rights
 /// are not looked up.
 fn permission_check() -> Result<Figures, ExperimentError> {
     let printed = &PRINTED.check;

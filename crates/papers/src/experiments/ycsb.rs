@@ -2,6 +2,7 @@
 //!
 //! No figure of a paper: SHARE and DuraSSD run YCSB on Couchbase.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -45,12 +46,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let folder = PlainFolder::new()?;
     let aged = folder.folder().join("aged.img");
     aged_image(run, &profile, &aged, room_bytes)?;
-    let loaded = folder.folder().join("loaded");
-    MariaDb::install(&loaded, &LOADING)?;
-    let server = MariaDb::start(&loaded, folder.folder(), &LOADING)?;
-    load(&mut server.connect(None)?, records, run.seed, run.monitor)?;
-    server.stop_while(|| run.monitor.check().is_ok());
-    run.monitor.check()?;
+    let loaded = loaded_database(run, &folder, records)?;
     let (mut rows, mut phases) = (Vec::new(), Vec::new());
     let cases = run.monitor.bar("cases", LINES.len() as u64);
     for (name, remap_duplicates) in LINES {
@@ -77,6 +73,17 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     });
     outcome.figures.extend(binds::figures(&profile, &phases));
     Ok(outcome)
+}
+
+/// A stopped server's folder with the records in it.
+fn loaded_database(run: &Run<'_>, folder: &PlainFolder, records: u64) -> Result<PathBuf, ExperimentError> {
+    let loaded = folder.folder().join("loaded");
+    MariaDb::install(&loaded, &LOADING)?;
+    let server = MariaDb::start(&loaded, folder.folder(), &LOADING)?;
+    load(&mut server.connect(None)?, records, run.seed, run.monitor)?;
+    server.stop_while(|| run.monitor.check().is_ok());
+    run.monitor.check()?;
+    Ok(loaded)
 }
 
 /// What it was measured on.

@@ -62,7 +62,7 @@ impl Target {
     /// For at most this many records.
     pub(super) fn blocks(device: &Device, value_bytes: usize, records: u64, seed: u64) -> Target {
         let first = other_units(device.profile());
-        let mut target = Target::new(device, Interface::Blocks(first), value_bytes, seed);
+        let mut target = Target::new(copy_of(device), Interface::Blocks(first), value_bytes, seed);
         target.units = records.div_ceil((UNIT_BYTES / value_bytes) as u64) as u32;
         target
     }
@@ -73,12 +73,12 @@ impl Target {
         batch: usize,
         seed: u64,
     ) -> Result<Target, ExperimentError> {
-        Target::keys_in_logs(device, value_bytes, batch, 0, seed)
+        Target::keys_in_logs(copy_of(device), value_bytes, batch, 0, seed)
     }
 
     /// A namespace with this many logs of its own.
     pub(super) fn keys_in_logs(
-        device: &Device,
+        device: Device,
         value_bytes: usize,
         batch: usize,
         logs: u32,
@@ -93,11 +93,10 @@ impl Target {
         Ok(target)
     }
 
-    fn new(device: &Device, interface: Interface, value_bytes: usize, seed: u64) -> Target {
+    fn new(device: Device, interface: Interface, value_bytes: usize, seed: u64) -> Target {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut value = vec![0; value_bytes];
         random.fill(&mut value[..]);
-        let device = device.try_clone().expect("a drive in memory can be copied");
         let buffer = vec![0; UNIT_BYTES];
         Target { device, interface, value, buffer, units: 0, records: 0, random, changes: Vec::new() }
     }
@@ -220,6 +219,10 @@ impl Target {
         }
         Ok(())
     }
+}
+
+fn copy_of(device: &Device) -> Device {
+    device.try_clone().expect("a drive in memory can be copied")
 }
 
 fn key(record: u64) -> Key {

@@ -1,0 +1,51 @@
+//! How a volume is mounted.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+
+use nix::unistd::geteuid;
+use tantalum_drive::Pacing;
+
+use crate::error::{DEVICE, MountError};
+use crate::mount_point;
+
+/// Options for mounting a volume.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The image of the volume's drive.
+    pub image: PathBuf,
+    /// The folder on which it is mounted.
+    pub folder: PathBuf,
+    /// Whether programs see the drive's latencies.
+    pub pacing: Pacing,
+    /// Threads that handle requests.
+    pub threads: usize,
+    /// Whether each write of whole units is all or nothing if power goes; then the kernel caches nothing.
+    pub atomic_writes: bool,
+    /// Whether a flush follows each write, as if every file were opened with `O_SYNC`.
+    pub sync_writes: bool,
+}
+
+impl Options {
+    /// Checks whether a volume can be mounted like this, before an image is opened for it.
+    pub fn check(&self) -> Result<(), MountError> {
+        mount_point::check(&self.folder)?;
+        match std::fs::metadata(DEVICE) {
+            Ok(metadata) if metadata.file_type().is_char_device() => {}
+            Ok(_) => return Err(MountError::NoDevice(io::ErrorKind::InvalidInput.into())),
+            Err(error) => return Err(MountError::NoDevice(error)),
+        }
+        let device = std::fs::File::options().read(true).write(true).open(DEVICE);
+        device.map_err(MountError::NoDevice)?;
+        if !geteuid().is_root() && !helper_is_installed() {
+            return Err(MountError::NoHelper);
+        }
+        Ok(())
+    }
+}
+
+fn helper_is_installed() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join("fusermount3").is_file())
+}

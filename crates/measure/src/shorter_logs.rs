@@ -1,0 +1,110 @@
+//! All logs of a recording, without the images in them.
+//!
+//! The kernel cuts writes at pages, and images with them. So what a log is given without a gap is gathered, and the images in
+//! it are looked for when something else is done.
+
+use std::collections::HashMap;
+
+use tantalum::UNIT_BYTES;
+use tantalum_record::operation::{FileNumber, Operation};
+use tantalum_record::{Event, WriteKind};
+
+use crate::images::{Images, ShorterLog};
+
+/// What a log is given without a gap is cut after this many bytes.
+const MOST_GATHERED_BYTES: usize = 8 << 20;
+
+/// The logs. If there are no images to leave out, they stay as they are.
+pub(crate) struct ShorterLogs<'a> {
+    images: Option<&'a Images>,
+    logs: HashMap<FileNumber, ShorterLog>,
+    gathered: Option<Gathered>,
+}
+
+struct Gathered {
+    file: FileNumber,
+    offset: u64,
+    data: Vec<u8>,
+    kind: WriteKind,
+}
+
+/// What remains of a write.
+pub(crate) struct Shortened {
+    pub file: FileNumber,
+    pub place: u64,
+    pub kept: Vec<u8>,
+    pub kind: WriteKind,
+    pub left_out_bytes: u64,
+}
+
+impl<'a> ShorterLogs<'a> {
+    pub fn new(images: Option<&'a Images>) -> ShorterLogs<'a> {
+        ShorterLogs { images, logs: HashMap::new(), gathered: None }
+    }
+
+    /// Where an offset of a file is after what was left out before it is gone.
+    pub fn place(&self, file: FileNumber, offset: u64) -> u64 {
+        self.logs.get(&file).map_or(offset, |log| log.place(offset))
+    }
+
+    /// An operation at its new place, if it is one on a log.
+    pub fn moved(&mut self, operation: &Operation) -> Operation {
+        let mut operation = operation.clone();
+        match &mut operation {
+            Operation::Zero { file, offset, bytes, .. } | Operation::Allocate { file, offset, bytes, .. } => {
+                if let Some(log) = self.logs.get_mut(file) {
+                    let end = log.place(offset.saturating_add(*bytes));
+                    *offset = log.place(*offset);
+                    *bytes = end - *offset;
+                    log.changed();
+                }
+            }
+            Operation::Resize(file, size) => {
+                if let Some(log) = self.logs.get_mut(file) {
+                    *size = log.place(*size);
+                    log.changed();
+                }
+            }
+            _ => {}
+        }
+        operation
+    }
+
+    /// Whether a sync has nothing to do, because all that was written before it was left out.
+    pub fn sync_is_idle(&mut self, file: FileNumber) -> bool {
+        self.logs.get_mut(&file).is_some_and(ShorterLog::sync_is_idle)
+    }
+
+    /// Keeps what a log is given until [`take`](Self::take). False if there are no images to look for.
+    pub fn gather(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> bool {
+        if self.images.is_some() {
+            self.gathered = Some(Gathered { file, offset, data: data.to_vec(), kind });
+        }
+        self.images.is_some()
+    }
+
+    /// Whether this goes on where a log was written last, or only changes times meanwhile.
+    pub fn goes_on(&mut self, event: &Event<'_>) -> bool {
+        match (event, &mut self.gathered) {
+            (Event::Wrote { file, offset, data, .. }, Some(gathered))
+                if *file == gathered.file
+                    && *offset == gathered.offset + gathered.data.len() as u64
+                    && gathered.data.len() < MOST_GATHERED_BYTES =>
+            {
+                gathered.data.extend_from_slice(data);
+                true
+            }
+            (Event::Touched(file), Some(gathered)) => *file == gathered.file,
+            _ => false,
+        }
+    }
+
+    /// What was gathered, without the images in it.
+    pub fn take(&mut self) -> Option<Shortened> {
+        let Gathered { file, offset, data, kind } = self.gathered.take()?;
+        let found = self.images?.find(&data);
+        let left_out_bytes = (found.len() * UNIT_BYTES) as u64;
+        let (place, kept) = self.logs.entry(file).or_default().write(offset, &data, &found);
+        Some(Shortened { file, place, kept, kind, left_out_bytes })
+    }
+}
