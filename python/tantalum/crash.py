@@ -55,7 +55,7 @@ class CrashOutcome:
     outcomes: int
     checked: int
     failed: int
-    #: Failures that were not looked at.
+    #: Failures that were not explained.
     unexplained: int
     #: Whether it ended before all cuts were tried.
     ended_early: bool

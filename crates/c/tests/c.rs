@@ -63,7 +63,7 @@ fn the_example_of_programs_in_the_drive_runs() {
         example("programs", &folder.path().join("drive.tant")),
         "page 7 was asked for 3 times\n\
          without the right: -5; with it, 8 bytes that begin with 7\n\
-         program 3 was ended: it executed 1250000 instructions in one call, the most that are allowed, in `forever`\n\
+         program 3 was ended: it reached the limit of 1250000 instructions in one call, in `forever`\n\
          after a power cut the data are there\n"
     );
 }

@@ -20,18 +20,19 @@ use crate::commands::{command_of, hint, not_started};
 use crate::error::RunError;
 use crate::tree::Tree;
 
-/// How often it is looked whether the check has ended.
+/// How often to poll for the end of a check, at most.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Of what a check prints, the end is kept.
+/// How much is kept of the end of a check's output.
 const MOST_TEXT_BYTES: usize = 2000;
 
-/// What looks at the files of an outcome.
+/// A check of the files of an outcome.
 #[derive(Clone)]
 pub enum Check {
-    /// A program, or a shell command, which runs in their folder and ends with 0 if they are well.
+    /// A program or a shell command. It runs in the folder of the files, and exits with 0 if they are all right.
     Command(String),
-    /// A function of a test. It is given their folder, and what the program had said; it panics, or says what is wrong.
+    /// A function of a test. It gets the folder of the files, and what the program had acknowledged; it panics or returns an
+    /// error if something is wrong.
     Function(Arc<CheckFunction>),
 }
 
@@ -39,10 +40,10 @@ pub enum Check {
 pub type CheckFunction = dyn Fn(&Path, &[String]) -> Result<(), String> + Send + Sync;
 
 impl Check {
-    /// What may help if it fails with power on.
+    /// Advice for a check that fails with power on.
     pub(crate) fn hint(&self) -> String {
         match self {
-            // one that is a file is found from here
+            // a command without arguments is looked up from the current folder
             Check::Command(command) if command.contains(char::is_whitespace) => {
                 hint(command.split_whitespace())
             }
@@ -63,25 +64,26 @@ impl fmt::Debug for Check {
 /// How a check is run.
 #[derive(Clone, Debug)]
 pub(crate) struct Checker {
-    /// What looks at the files.
+    /// The check.
     pub check: Check,
-    /// It fails if it takes longer.
+    /// A check that takes longer fails.
     pub most: Duration,
-    /// Where its folders are made.
+    /// Where its folders are created.
     pub place: PathBuf,
 }
 
-/// What a check said.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
-    /// None if it was content; otherwise how it ended.
+    /// How it ended if it failed; none if it passed.
     pub failed: Option<String>,
     /// The end of what it printed.
     pub said: String,
 }
 
 impl Checker {
-    /// Runs the check on these files, with what the program had said. `worker` tells apart what runs at the same time.
+    /// Runs the check on these files, with what the program had acknowledged. Checks that run at the same time need different
+    /// `worker` numbers.
     pub fn run(&self, tree: &Tree, said: &[(usize, String)], worker: usize) -> Result<Verdict, RunError> {
         let place = self.place.join(format!("check-{worker}"));
         let folder = place.join("dir");
@@ -104,7 +106,7 @@ impl Checker {
         Ok(verdict)
     }
 
-    /// Runs a command in a folder. Its output goes to a file beside that.
+    /// Runs a command in a folder. Its output goes to a file next to the folder.
     pub fn run_in(&self, command: &str, folder: &Path, acks: &Path) -> Result<Verdict, RunError> {
         let output = folder.with_file_name("output");
         let log = fs::File::create(&output).map_err(RunError::files(&output))?;
@@ -115,7 +117,7 @@ impl Checker {
         command.stdin(Stdio::null()).stdout(log).stderr(error_log).process_group(0);
         let mut child = command.spawn().map_err(not_started(name))?;
         let ended = wait(&mut child, self.most).map_err(not_started(name))?;
-        // what it has left running must not touch the next check's files
+        // processes it left running must not touch the next check's files
         let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
         let failed = match ended {
             Some(status) if status.success() => None,
@@ -133,11 +135,11 @@ impl Checker {
 }
 
 thread_local! {
-    /// Whether a panic is a verdict here, and not to be printed: a check may fail hundreds of times.
+    /// Whether a panic in this thread is a check's verdict. Those are not printed: a check may fail hundreds of times.
     static IS_VERDICT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Panics of checks are not printed from now on.
+/// Stops printing the panics of checks.
 fn keep_verdicts_quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -185,7 +187,7 @@ fn end_of(output: &Path) -> String {
     String::from_utf8_lossy(&text[text.len().saturating_sub(MOST_TEXT_BYTES)..]).trim_end().to_owned()
 }
 
-/// Removes a folder with all that is in it, also what may not be written.
+/// Removes a folder and its contents, including what is read-only.
 fn clear(place: &Path) -> Result<(), RunError> {
     match fs::remove_dir_all(place) {
         Ok(()) => return Ok(()),

@@ -1,4 +1,4 @@
-//! Which of the many outcomes of one cut are tried.
+//! Chooses which of the many possible outcomes of one cut are tried.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::operation::FileNumber;
 use crate::posix::{Piece, Posix, What};
 
-/// Operations at the end, and files, that are lost and kept one at a time.
+/// How many of the last operations, and of the last files, are lost and kept one at a time.
 const ALONE: usize = 12;
 
-/// Writes at the end that are torn.
+/// How many of the last writes are torn.
 const TORN: usize = 3;
 
-/// Subsets by chance.
+/// How many subsets are random, of operations and of pieces.
 const BY_CHANCE: usize = 6;
 
-/// The pieces that are there.
+/// For each waiting piece, whether it survived the cut.
 pub(crate) type Kept = Vec<bool>;
 
-/// Sets of pieces: all, none, names or contents alone, all but one operation or file and one alone, torn writes, and some by
-/// chance. Those that lose the least come first.
+/// Sets of surviving pieces: all, none, only names, only contents, all but one operation or file, only one, torn writes, and
+/// some random ones. Those that lose the least come first.
 pub(crate) fn choices(posix: &Posix, seed: u64) -> Vec<Kept> {
     let waiting = &posix.waiting;
     if waiting.is_empty() {
@@ -38,7 +38,7 @@ pub(crate) fn choices(posix: &Posix, seed: u64) -> Vec<Kept> {
         chosen.push(all(&|piece| piece.operation == operation));
         chosen.push(all(&|piece| piece.operation < operation));
     }
-    // files are numbered as they were made
+    // files are numbered in the order of their creation
     let files: BTreeSet<FileNumber> = waiting.iter().filter_map(|piece| piece.what.file()).collect();
     for &file in files.iter().rev().take(ALONE) {
         chosen.push(all(&|piece| piece.what.file() != Some(file)));
@@ -57,12 +57,12 @@ pub(crate) fn choices(posix: &Posix, seed: u64) -> Vec<Kept> {
     chosen.iter_mut().for_each(|kept| close(kept, &earlier));
     let mut seen = BTreeSet::new();
     chosen.retain(|kept| seen.insert(kept.clone()));
-    // of those with equal outcomes the first is checked, and what lost the least explains the most
+    // the first of several equal outcomes is checked, and the one that lost the least explains the most
     chosen.sort_by_key(|kept| kept.iter().filter(|is_there| !**is_there).count());
     chosen
 }
 
-/// Adds what must be there because something later in the same sector is.
+/// Adds the pieces that must have survived because a later one in the same sector did.
 pub(crate) fn close(kept: &mut Kept, earlier: &[Option<usize>]) {
     for index in (0..kept.len()).rev() {
         if let (true, Some(before)) = (kept[index], earlier[index]) {
@@ -71,7 +71,8 @@ pub(crate) fn close(kept: &mut Kept, earlier: &[Option<usize>]) {
     }
 }
 
-/// The last writes of several sectors, and holes of several pages, of which the first, or the last, is there or not.
+/// Adds torn versions of the last writes of several sectors, and of holes of several pages: they lose the first
+/// part, everything else, either half, or the last part.
 fn torn(waiting: &[Piece], operations: &BTreeSet<usize>, chosen: &mut Vec<Kept>) {
     let sectors = |operation: usize| -> Vec<usize> {
         let pieces = waiting.iter().enumerate();
@@ -94,7 +95,7 @@ fn torn(waiting: &[Piece], operations: &BTreeSet<usize>, chosen: &mut Vec<Kept>)
     }
 }
 
-/// The last writes in which the file grew by several pages, ended before the last of them.
+/// Adds versions of the last writes that grew a file by several pages, cut off before the last of them.
 fn ended_early(waiting: &[Piece], operations: &BTreeSet<usize>, chosen: &mut Vec<Kept>) {
     let sizes = |operation: usize| -> Vec<u64> {
         let of_operation = waiting.iter().filter(|piece| piece.operation == operation);

@@ -1,4 +1,4 @@
-//! Commands of the user's: from which folder they are seen, and what may help if they do not work.
+//! The user's commands: finding them from another folder, and advice if they do not work.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,8 +9,8 @@ use tantalum_record::found_from_here;
 
 use crate::error::RunError;
 
-/// Starts programs that are files, and has a shell execute other commands. A program that is a file seen from here stays that
-/// file in another folder.
+/// A command to start: the file of that name as seen from the current folder, wherever it will run, or else a shell that
+/// executes it.
 pub(crate) fn command_of(command: &str) -> Command {
     let path = found_from_here(OsStr::new(command));
     if path.is_file() {
@@ -21,13 +21,13 @@ pub(crate) fn command_of(command: &str) -> Command {
     shell
 }
 
-/// A command as it may be run from any folder.
+/// The command in a form that works from any folder.
 pub(crate) fn for_any_folder(command: &str) -> String {
     let path = found_from_here(OsStr::new(command));
     if path.is_file() { path.display().to_string() } else { command.to_owned() }
 }
 
-/// Tells of a word that names a file here, and would not in the folder in which the command runs. Empty if there is none.
+/// Advice about a word that names a file here, but not in the folder in which the command runs. Empty if there is none.
 pub(crate) fn hint<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let seen_here = words.into_iter().find(|word| Path::new(word).is_relative() && Path::new(word).is_file());
     match seen_here.and_then(|word| Some((word, std::path::absolute(word).ok()?))) {

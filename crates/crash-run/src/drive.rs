@@ -1,4 +1,4 @@
-//! The recorded operations, done again on a drive that loses power.
+//! Replays the recorded operations on a drive that loses power.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::operation::{Entry, FileNumber, Made, Operation, ROOT, Recording};
 use crate::program::CACHE_BYTES;
 use crate::tree::{File, Tree};
 
-/// What a cut left.
+/// What a cut left behind.
 pub(crate) struct Left {
-    /// Operations that had returned.
+    /// How many operations had returned.
     pub operations: usize,
-    /// Flash operations that the program took.
+    /// How many flash operations the program took.
     pub flash_operations: u64,
     /// The files on the volume after recovery.
     pub tree: Tree,
 }
 
-/// Does the recording on a fresh drive whose power goes at this flash operation of the program, from 1, or after its last
-/// command. None if there are fewer.
+/// Replays the recording on a new drive that loses power at this flash operation of the program, counted from 1; with none,
+/// after its last command. Returns none if the program has fewer flash operations.
 pub(crate) fn cut_at(
     recording: &Recording,
     profile: &Profile,
@@ -32,7 +32,7 @@ pub(crate) fn cut_at(
     seed: u64,
 ) -> Result<Option<Left>, RunError> {
     let volume = Volume::format(Device::in_memory(profile)?, CACHE_BYTES)?;
-    // the program may have a file open that has no name, and its number must not become another's
+    // the program may keep a file open that has no name any more: its number must not be reused
     let mut replay = Performer::keeping_open(volume);
     for (number, operation) in recording.operations[..recording.begins].iter().enumerate() {
         perform(&mut replay, number, operation)?;
@@ -65,7 +65,8 @@ pub(crate) fn cut_at(
     Ok(Some(Left { operations: done, flash_operations, tree }))
 }
 
-/// Fails only while there is power. What is done to a file that has no name any more is not done: nobody sees it.
+/// Performs an operation; errors count only while there is power. Operations on a file that has no name any more are skipped,
+/// since nobody sees the result.
 fn perform(replay: &mut Performer<Volume>, number: usize, operation: &Operation) -> Result<(), RunError> {
     match replay.perform(operation) {
         Err(Errno::ESTALE) | Ok(()) => Ok(()),

@@ -9,7 +9,7 @@ use tantalum_fuse::MountError;
 use tantalum_report::Interrupted;
 use tantalum_volume::VolumeError;
 
-/// Why a run was not completed. A failed check is not an error but a result.
+/// Why a run was not completed. A failed check is a result, not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// It was interrupted.
@@ -18,10 +18,10 @@ pub enum RunError {
     /// No such profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The drive could not be made.
+    /// The drive could not be created.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The volume could not be made.
+    /// The volume could not be created.
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The folder could not be mounted.
@@ -70,17 +70,17 @@ pub enum RunError {
         /// Where findings should be saved.
         path: PathBuf,
     },
-    /// There is no finding.
+    /// The folder holds no finding.
     #[error(
         "{} holds no finding; name a folder that crash run --save left, for example FOLDER/finding-1",
         folder.display()
     )]
     NoFinding {
-        /// Where none is.
+        /// The folder that was named.
         folder: PathBuf,
     },
     /// A finding cannot be read.
-    #[error("{}: not what crash run --save wrote: {error}", path.display())]
+    #[error("{} was not written by crash run --save, or is damaged: {error}", path.display())]
     DamagedFinding {
         /// The file.
         path: PathBuf,
@@ -90,15 +90,15 @@ pub enum RunError {
     /// A finding of a test has no check of its own.
     #[error("the check was a function of a test; name one with --check, or a folder to mount the files on")]
     NoCheck,
-    /// The files of a finding could not be copied; what failed has been printed.
+    /// The files of a finding could not be copied; `cp` has printed why.
     #[error("the files in {} could not be copied to {}", from.display(), to.display())]
     NotCopied {
-        /// Where they are.
+        /// The folder they are in.
         from: PathBuf,
-        /// Where they should be.
+        /// The folder they should go to.
         to: PathBuf,
     },
-    /// Temporary files could not be made.
+    /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     Files {
         /// Which.
@@ -106,7 +106,7 @@ pub enum RunError {
         /// The system's error.
         error: io::Error,
     },
-    /// The recording could not be done again on the drive.
+    /// The recording could not be replayed on the drive.
     #[error("operation {operation} of the recording failed on the drive: {errno}")]
     Replay {
         /// Which.
@@ -114,10 +114,10 @@ pub enum RunError {
         /// Why.
         errno: Errno,
     },
-    /// The drive, or the volume on it, did not come back: a fault of Tantalum.
+    /// The drive or the volume on it did not recover: a bug of Tantalum.
     #[error("after a cut at flash operation {operation} (0: after the last command): {what}")]
     NotRecovered {
-        /// Of the replay, from 1; 0 after the last command.
+        /// The flash operation of the replay, counted from 1; 0 after the last command.
         operation: u64,
         /// What was wrong.
         what: String,

@@ -1,4 +1,4 @@
-//! Reduces a failed check to what must be lost for it to fail, and says so in the program's terms.
+//! Reduces a failed check to what must be lost for it to fail, and describes that in the program's terms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use crate::posix::{Posix, What};
 use crate::sector::Sector;
 use crate::tree::Tree;
 
-/// Lines about what was there although it was done later.
+/// The most lines about operations that survived although they came later.
 const MOST_LINES: usize = 6;
 
-/// What is known of a finding.
+/// Why a check fails.
 #[derive(Default)]
 pub(crate) struct Explanation {
     pub lost: Vec<String>,
@@ -22,7 +22,7 @@ pub(crate) struct Explanation {
     pub saved_by: Vec<String>,
     /// Which operations had to be lost, in whole or in part.
     pub operations: BTreeSet<usize>,
-    /// The files in which as little as possible is lost.
+    /// The files that fail the check with the least lost.
     pub tree: Option<Tree>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn explain(
     })
 }
 
-/// Keeps as much as possible, whole operations first.
+/// Keeps as much as possible while the check still fails: whole operations first, then single pieces.
 fn reduce(
     posix: &Posix,
     mut kept: Kept,
@@ -79,7 +79,7 @@ fn reduce(
     Ok(kept)
 }
 
-/// Keeps all of these groups if the check still fails then; otherwise as many of each half as possible.
+/// Keeps all of these groups if the check still fails with them, and otherwise as much of each half as possible.
 fn restore(
     kept: &mut Kept,
     groups: &[Vec<usize>],
@@ -102,7 +102,8 @@ fn restore(
     Ok(())
 }
 
-/// Tries the sync of each file and folder of which something had to be lost, right behind the last such operation.
+/// Tries a sync of each file and folder that had to lose something, right after the last such operation. Returns those that
+/// make the check pass.
 fn saved_by(
     recording: &Recording,
     checker: &Checker,
@@ -142,7 +143,7 @@ fn saved_by(
     Ok(saved)
 }
 
-/// An operation without its numbers, so that one in a loop is one.
+/// An operation without its numbers, so that all rounds of a loop read the same.
 fn generic(text: &str) -> String {
     let words = text.split(' ').filter(|word| !word.bytes().all(|byte| byte.is_ascii_digit()));
     words.collect::<Vec<_>>().join(" ").replace("bytes at of", "to")

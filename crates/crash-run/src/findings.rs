@@ -1,84 +1,99 @@
-//! Findings: failed outcomes, of which those with the same reason are one.
+//! Explains failed outcomes, and combines those with the same reason into one finding.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use tantalum_report::Monitor;
 
-use crate::campaign::{Campaign, Finding, Job, Losses, Outcome};
-use crate::check::Verdict;
+use crate::check::{Checker, Verdict};
 use crate::error::RunError;
 use crate::explain::{Explanation, describe, explain};
+use crate::finding::Finding;
+use crate::operation::Recording;
+use crate::outcomes::Job;
 use crate::saved;
+use crate::settings::{Losses, Settings};
 
-/// Failed outcomes that are reduced and explained; there are often hundreds for one reason.
-const LOOKED_AT: usize = 24;
+/// The most failed outcomes to reduce and explain; hundreds often have the same reason.
+const MOST_EXPLAINED: usize = 24;
 
-/// Who interrupts the run waits so long for explanations.
+/// How long an interrupted run goes on explaining.
 const AFTER_INTERRUPTION: Duration = Duration::from_secs(10);
 
-/// Explains failed outcomes, the shortest first, until enough were looked at. After an interruption there is little time for
-/// that, and the first is explained in any case.
-pub(crate) fn explain_all(
-    campaign: &Campaign<'_>,
-    failed: Vec<(Job, Verdict)>,
-    outcome: &mut Outcome,
-    monitor: &Monitor,
-) -> Result<(), RunError> {
-    let bar = monitor.bar("findings", failed.len() as u64);
-    let mut explained: Vec<Explained> = Vec::new();
-    let mut until: Option<Instant> = None;
-    let mut looked_at = 0;
-    for (job, verdict) in failed {
-        let is_interrupted = bar.advance(1).is_err();
-        if let Some(known) = explained.iter().find(|known| known.explains(&job)) {
-            outcome.findings[known.finding].also += 1;
-            continue;
-        }
-        if is_interrupted {
-            until = until.or_else(|| Some(Instant::now() + AFTER_INTERRUPTION));
-        }
-        let is_late = until.is_some_and(|until| Instant::now() >= until);
-        if looked_at == LOOKED_AT || (is_late && looked_at > 0) {
-            outcome.unexplained += 1;
-            continue;
-        }
-        looked_at += 1;
-        explained.push(campaign.explain(job, &verdict, outcome)?);
-    }
-    Ok(())
+/// The findings so far.
+pub(crate) struct Findings<'a> {
+    recording: &'a Recording,
+    settings: &'a Settings,
+    checker: &'a Checker,
+    explained: Vec<Explained>,
+    /// Failures with different remedies.
+    pub found: Vec<Finding>,
+    /// Failures that were not explained.
+    pub unexplained: u64,
 }
 
-impl Campaign<'_> {
-    /// Adds a finding, or adds to one with the same remedy.
-    fn explain(&self, job: Job, verdict: &Verdict, outcome: &mut Outcome) -> Result<Explained, RunError> {
+/// A failure whose reason is known.
+struct Explained {
+    /// How many operations were done before the cut.
+    operations: usize,
+    /// Operations that had to be lost in whole or in part.
+    lost: BTreeSet<usize>,
+    /// The index of its finding.
+    finding: usize,
+}
+
+impl<'a> Findings<'a> {
+    pub fn new(recording: &'a Recording, settings: &'a Settings, checker: &'a Checker) -> Findings<'a> {
+        Findings { recording, settings, checker, explained: Vec::new(), found: Vec::new(), unexplained: 0 }
+    }
+
+    /// Explains failures in this order, until [`MOST_EXPLAINED`] are. An interrupted run explains as many as it has time for, and
+    /// at least the first.
+    pub fn explain_all(&mut self, failures: Vec<(Job, Verdict)>, monitor: &Monitor) -> Result<(), RunError> {
+        let bar = monitor.bar("findings", failures.len() as u64);
+        let mut until: Option<Instant> = None;
+        for (job, verdict) in failures {
+            let is_interrupted = bar.advance(1).is_err();
+            if let Some(known) = self.explained.iter().find(|known| known.explains(&job)) {
+                self.found[known.finding].also += 1;
+                continue;
+            }
+            if is_interrupted {
+                until = until.or_else(|| Some(Instant::now() + AFTER_INTERRUPTION));
+            }
+            let is_late = until.is_some_and(|until| Instant::now() >= until);
+            let explained = self.explained.len();
+            if explained == MOST_EXPLAINED || (is_late && explained > 0) {
+                self.unexplained += 1;
+                continue;
+            }
+            self.explain(job, &verdict)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a finding, or counts the failure with the finding that has the same remedy.
+    fn explain(&mut self, job: Job, verdict: &Verdict) -> Result<(), RunError> {
         let explanation = match (&job.kept, &self.settings.losses) {
             (Some(kept), Losses::Posix(sector)) => {
-                explain(self.recording, &self.checker, *sector, job.operations, kept)?
+                explain(self.recording, self.checker, *sector, job.operations, kept)?
             }
             _ => Explanation::default(),
         };
-        let same = outcome.findings.iter().position(|finding| finding.saved_by == explanation.saved_by);
+        let same = self.found.iter().position(|finding| finding.saved_by == explanation.saved_by);
         let (operations, lost) = (job.operations, explanation.operations.clone());
-        let finding = same.unwrap_or(outcome.findings.len());
+        let finding = same.unwrap_or(self.found.len());
         match same {
-            Some(finding) => outcome.findings[finding].also += 1,
-            None => {
-                let number = outcome.findings.len() + 1;
-                outcome.findings.push(self.finding(number, &job, verdict, explanation)?);
-            }
+            Some(finding) => self.found[finding].also += 1,
+            None => self.found.push(self.finding(&job, verdict, explanation)?),
         }
-        Ok(Explained { operations, lost, finding })
+        self.explained.push(Explained { operations, lost, finding });
+        Ok(())
     }
 
-    fn finding(
-        &self,
-        number: usize,
-        job: &Job,
-        verdict: &Verdict,
-        explanation: Explanation,
-    ) -> Result<Finding, RunError> {
-        let recording = self.recording;
+    /// The next finding, saved if the user wants that.
+    fn finding(&self, job: &Job, verdict: &Verdict, explanation: Explanation) -> Result<Finding, RunError> {
+        let (recording, number) = (self.recording, self.found.len() + 1);
         let last = job.operations.checked_sub(1).filter(|last| *last >= recording.begins);
         let tree = explanation.tree.as_ref().unwrap_or(&job.tree);
         let finding = Finding {
@@ -93,25 +108,15 @@ impl Campaign<'_> {
             saved: self.settings.save.as_ref().map(|save| save.join(format!("finding-{number}"))),
         };
         if let Some(folder) = &finding.saved {
-            saved::save(folder, &finding, &self.checker, tree, recording.said_by(job.operations))?;
+            saved::save(folder, &finding, self.checker, tree, recording.said_by(job.operations))?;
         }
         Ok(finding)
     }
 }
 
-/// What is known to fail.
-struct Explained {
-    /// Where power was cut.
-    operations: usize,
-    /// Operations that had to be lost in whole or in part.
-    lost: BTreeSet<usize>,
-    /// Its number.
-    finding: usize,
-}
-
 impl Explained {
-    /// Whether `job` fails for the same reason: it lost the same and maybe more. Nothing is part of everything, so a failure
-    /// for which nothing had to be lost explains only those at the same place, or all if the drive decides what is lost.
+    /// Whether `job` fails for the same reason: it lost at least the same. The empty set is part of every set, so a failure
+    /// that needs no loss explains only those at the same place, or all if the drive decides what is lost.
     fn explains(&self, job: &Job) -> bool {
         let is_same_place = job.kept.is_none() || self.operations == job.operations;
         self.lost.is_subset(&job.lost) && (!self.lost.is_empty() || is_same_place)

@@ -1,4 +1,4 @@
-//! Processes that a program leaves behind.
+//! Processes that a program leaves running.
 
 use std::fs;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Kills the processes that were started for this folder and still run. They are known by their environment, so one that
-/// clears it is missed.
+/// Kills the processes that were started for this folder and still run. They are recognised by their environment, so a process
+/// that clears it is missed.
 pub(crate) fn end(folder: &Path) {
     let mark = format!("TANTALUM_DIR={}", folder.display());
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.filter_map(Result::ok) {
         let Some(id) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // one that has ended, or is another user's, cannot be read
+        // that of a process that has ended, or of another user, cannot be read
         let Ok(environment) = fs::read(process.path().join("environ")) else { continue };
         if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
             let _ = kill(Pid::from_raw(id), Signal::SIGKILL);

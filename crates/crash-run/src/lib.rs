@@ -1,15 +1,15 @@
-//! Does a program survive power loss? It runs once, on a mounted drive, and everything that it does to its files is recorded.
-//! Then power is cut after each of its operations, in every way that can make a difference, and a check of the user's runs on
-//! what is left.
+//! Does a program survive power loss? It runs once, on a mounted drive, and everything it does to its files is recorded. Then
+//! power is cut after each of its operations, in every way that can make a difference, and the user's check runs on what is
+//! left.
 //!
 //! - [`record`] runs the program; the drive's mount sees each operation (`recorder.rs`, [`operation`]).
 //! - What may be lost is either the worst that POSIX allows (`posix.rs`, `choices.rs`), or what a drive loses: the recorded
-//!   operations are done again on a drive that loses power at each of its flash operations (`drive.rs`).
-//! - [`check`] makes the files of each outcome (`outcomes.rs`) in a folder and runs the check there; equal outcomes are checked
-//!   once.
+//!   operations are replayed on a drive that loses power at each of its flash operations (`drive.rs`).
+//! - [`check`] makes each outcome (`outcomes.rs`), writes its files to a folder and runs the check there; equal outcomes are
+//!   checked once.
 //! - A failed check is reduced to what must be lost for it to fail, and explained (`explain.rs`, `findings.rs`).
-//! - [`CrashTest`] does all of that for functions, in a test.
-//! - Findings are saved on demand, and their files mounted or checked again ([`mount_finding`], [`check_again`]).
+//! - [`CrashTest`] does all of that in a test, with functions as program and check.
+//! - Findings can be saved, and their files mounted or checked again ([`mount_finding`], [`check_again`]).
 
 mod campaign;
 mod check;
@@ -18,6 +18,7 @@ mod commands;
 mod drive;
 mod error;
 mod explain;
+mod finding;
 mod findings;
 mod leftovers;
 pub mod operation;
@@ -30,17 +31,20 @@ mod recorder;
 mod replay;
 mod saved;
 mod sector;
+mod settings;
 pub mod summary;
 mod test;
 mod tree;
 
-pub use campaign::{Finding, Losses, Outcome, Settings, check};
+pub use campaign::{Outcome, check};
 pub use check::{Check, CheckFunction};
 pub use error::RunError;
+pub use finding::Finding;
 pub use page::write_report;
 pub use program::{Task, record};
 pub use replay::{Again, MountedFinding, check_again, mount_finding};
 pub use saved::SavedFinding;
 pub use sector::Sector;
+pub use settings::{Losses, Settings};
 pub use tantalum::Profile;
 pub use test::{CrashTest, Said};

@@ -5,16 +5,16 @@ pub use tantalum_record::operation::{Attribute, Entry, FileNumber, Made, Operati
 /// Everything that was recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// In the order in which they were done.
+    /// The operations, in their order.
     pub operations: Vec<Operation>,
-    /// The first of the program itself; what was before is durable.
+    /// The index of the program's first operation; everything before it is durable.
     pub begins: usize,
-    /// Lines in which the program said what it had done, each with the number of operations that were done by then.
+    /// What the program acknowledged, line by line, each with the number of operations done by then.
     pub said: Vec<(usize, String)>,
 }
 
 impl Recording {
-    /// What the program had said after so many operations.
+    /// What the program had acknowledged after this many operations.
     pub fn said_by(&self, operations: usize) -> &[(usize, String)] {
         &self.said[..self.said.partition_point(|(at, _)| *at <= operations)]
     }

@@ -10,124 +10,138 @@ use parking_lot::Mutex;
 use tantalum::Profile;
 use tantalum_report::{Bar, Monitor};
 
-use crate::campaign::{Campaign, Job, Losses, workers};
-use crate::choices::choices;
+use crate::choices::{Kept, choices};
 use crate::drive;
 use crate::error::RunError;
+use crate::operation::Recording;
 use crate::posix::Posix;
 use crate::sector::Sector;
+use crate::settings::{Losses, Settings};
+use crate::tree::Tree;
 
-/// With a limit of time, every so manieth cut is made first, then those between.
+/// With a time limit, every 64th cut is made first, then every 16th, and so on.
 const PASSES: [usize; 4] = [64, 16, 4, 1];
+
+/// An outcome to be checked.
+pub(crate) struct Job {
+    /// How many operations were done before the cut.
+    pub operations: usize,
+    /// Which pieces survived, if POSIX decides.
+    pub kept: Option<Kept>,
+    /// The operations that were lost in whole or in part.
+    pub lost: BTreeSet<usize>,
+    pub tree: Tree,
+}
 
 /// How much was tried.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tried {
     /// Places where power could be cut.
     pub places: u64,
-    /// Those where it should be.
-    pub of: u64,
-    /// Those where it was.
+    /// Places where it should be cut.
+    pub planned: u64,
+    /// Places where it was cut.
     pub cuts: u64,
     /// Outcomes made.
     pub outcomes: u64,
-    /// Different ones, which are checked.
+    /// Different outcomes, which are checked.
     pub checked: u64,
 }
 
-/// Makes all outcomes. What was tried is told also if that fails or is interrupted.
+/// Makes all outcomes. `makers` threads do so where each cut is a run of its own. Returns how much was tried even if that
+/// failed or was interrupted.
 pub(crate) fn make(
-    campaign: &Campaign<'_>,
+    recording: &Recording,
+    settings: &Settings,
+    makers: usize,
     jobs: SyncSender<Job>,
     monitor: &Monitor,
 ) -> (Tried, Result<(), RunError>) {
     let mut tried = Tried::default();
-    let made = match &campaign.settings.losses {
-        Losses::Posix(sector) => of_posix(campaign, *sector, &jobs, &mut tried, monitor),
-        Losses::Drive(profile) => of_drive(campaign, profile, &jobs, &mut tried, monitor),
+    let making = Making { recording, settings, jobs: &jobs, monitor };
+    let made = match &settings.losses {
+        Losses::Posix(sector) => making.of_posix(*sector, &mut tried),
+        Losses::Drive(profile) => making.of_drive(profile, makers, &mut tried),
     };
     (tried, made)
 }
 
-fn of_posix(
-    campaign: &Campaign<'_>,
-    sector: Sector,
-    jobs: &SyncSender<Job>,
-    tried: &mut Tried,
-    monitor: &Monitor,
-) -> Result<(), RunError> {
-    let recording = campaign.recording;
-    let begin = Posix::after(recording, recording.begins, sector, None);
-    let last = recording.operations.len() - recording.begins;
-    let places = campaign.places(last + 1, tried);
-    let bar = monitor.bar("cuts", places.len() as u64);
-    let mut sent = Sent::new(campaign, jobs, &bar, tried);
-    let (mut posix, mut done) = (begin.clone(), 0);
-    for place in places {
-        if place < done {
-            (posix, done) = (begin.clone(), 0);
-        }
-        for number in recording.begins + done..recording.begins + place {
-            posix.then(number, &recording.operations[number]);
-        }
-        done = place;
-        let operations = recording.begins + done;
-        for kept in choices(&posix, campaign.settings.seed ^ operations as u64) {
-            let tree = posix.tree(|index| kept[index]);
-            let lost = posix.lost_operations(&kept);
-            sent.send(Job { operations, kept: Some(kept), lost, tree })?;
-        }
-        if sent.ends_cut()? {
-            break;
-        }
-    }
-    Ok(())
+/// What outcomes are made from, and who gets them.
+#[derive(Clone, Copy)]
+struct Making<'a> {
+    recording: &'a Recording,
+    settings: &'a Settings,
+    jobs: &'a SyncSender<Job>,
+    monitor: &'a Monitor,
 }
 
-/// Each cut is a run of its own, so several are made at a time.
-fn of_drive(
-    campaign: &Campaign<'_>,
-    profile: &Profile,
-    jobs: &SyncSender<Job>,
-    tried: &mut Tried,
-    monitor: &Monitor,
-) -> Result<(), RunError> {
-    let (recording, seed) = (campaign.recording, campaign.settings.seed);
-    let at_end = drive::cut_at(recording, profile, None, seed)?;
-    let all = at_end.map_or(0, |left| left.flash_operations);
-    let places = campaign.places(all as usize + 1, tried);
-    let bar = monitor.bar("cuts", places.len() as u64);
-    let sent = Mutex::new(Sent::new(campaign, jobs, &bar, tried));
-    let next = AtomicUsize::new(0);
-    let make = || -> Result<(), RunError> {
-        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // the last place is after the last command
-            let at = (*place < all as usize).then_some(*place as u64 + 1);
-            let left = drive::cut_at(recording, profile, at, seed ^ at.unwrap_or_default())?;
-            let mut sent = sent.lock();
-            if let Some(left) = left {
-                let (operations, lost) = (left.operations, BTreeSet::new());
-                sent.send(Job { operations, kept: None, lost, tree: left.tree })?;
+impl Making<'_> {
+    fn of_posix(self, sector: Sector, tried: &mut Tried) -> Result<(), RunError> {
+        let recording = self.recording;
+        let begin = Posix::after(recording, recording.begins, sector, None);
+        let last = recording.operations.len() - recording.begins;
+        let places = self.places(last + 1, tried);
+        let bar = self.monitor.bar("cuts", places.len() as u64);
+        let mut sent = Sent::new(self, &bar, tried);
+        let (mut posix, mut done) = (begin.clone(), 0);
+        for place in places {
+            if place < done {
+                (posix, done) = (begin.clone(), 0);
+            }
+            for number in recording.begins + done..recording.begins + place {
+                posix.then(number, &recording.operations[number]);
+            }
+            done = place;
+            let operations = recording.begins + done;
+            for kept in choices(&posix, self.settings.seed ^ operations as u64) {
+                let tree = posix.tree(|index| kept[index]);
+                let lost = posix.lost_operations(&kept);
+                sent.send(Job { operations, kept: Some(kept), lost, tree })?;
             }
             if sent.ends_cut()? {
                 break;
             }
         }
         Ok(())
-    };
-    thread::scope(|scope| {
-        let makers: Vec<_> = (0..workers()).map(|_| scope.spawn(make)).collect();
-        makers.into_iter().try_for_each(|maker| maker.join().expect("it does not panic"))
-    })
-}
+    }
 
-impl Campaign<'_> {
-    /// Which of so many places are cut, in the order in which that is done.
-    fn places(&self, all: usize, tried: &mut Tried) -> Vec<usize> {
+    /// Each cut is a run of its own, so several are made at a time.
+    fn of_drive(self, profile: &Profile, makers: usize, tried: &mut Tried) -> Result<(), RunError> {
+        let (recording, seed) = (self.recording, self.settings.seed);
+        let at_end = drive::cut_at(recording, profile, None, seed)?;
+        let all = at_end.map_or(0, |left| left.flash_operations);
+        let places = self.places(all as usize + 1, tried);
+        let bar = self.monitor.bar("cuts", places.len() as u64);
+        let sent = Mutex::new(Sent::new(self, &bar, tried));
+        let next = AtomicUsize::new(0);
+        let make = || -> Result<(), RunError> {
+            while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // the last place is after the last command
+                let at = (*place < all as usize).then_some(*place as u64 + 1);
+                let left = drive::cut_at(recording, profile, at, seed ^ at.unwrap_or_default())?;
+                let mut sent = sent.lock();
+                if let Some(left) = left {
+                    let (operations, lost) = (left.operations, BTreeSet::new());
+                    sent.send(Job { operations, kept: None, lost, tree: left.tree })?;
+                }
+                if sent.ends_cut()? {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let makers: Vec<_> = (0..makers).map(|_| scope.spawn(make)).collect();
+            makers.into_iter().try_for_each(|maker| maker.join().expect("it does not panic"))
+        })
+    }
+
+    /// The places to cut power at, out of `all`, in the order in which they are tried.
+    fn places(self, all: usize, tried: &mut Tried) -> Vec<usize> {
         let every = self.settings.cuts.map_or(1, |cuts| all.div_ceil(cuts.max(1) as usize));
         let mut places: Vec<usize> = (0..all).rev().step_by(every).collect();
         places.reverse();
-        (tried.places, tried.of) = (all as u64, places.len() as u64);
+        (tried.places, tried.planned) = (all as u64, places.len() as u64);
         if self.settings.minutes.is_none() {
             return places;
         }
@@ -138,10 +152,9 @@ impl Campaign<'_> {
     }
 }
 
-/// Hands over outcomes that are new.
+/// Hands over outcomes that are new, and counts.
 struct Sent<'a> {
-    campaign: &'a Campaign<'a>,
-    jobs: &'a SyncSender<Job>,
+    making: Making<'a>,
     bar: &'a Bar,
     seen: HashSet<(u64, usize)>,
     begun: Instant,
@@ -149,32 +162,27 @@ struct Sent<'a> {
 }
 
 impl<'a> Sent<'a> {
-    fn new(
-        campaign: &'a Campaign<'a>,
-        jobs: &'a SyncSender<Job>,
-        bar: &'a Bar,
-        tried: &'a mut Tried,
-    ) -> Sent<'a> {
-        Sent { campaign, jobs, bar, seen: HashSet::new(), begun: Instant::now(), tried }
+    fn new(making: Making<'a>, bar: &'a Bar, tried: &'a mut Tried) -> Sent<'a> {
+        Sent { making, bar, seen: HashSet::new(), begun: Instant::now(), tried }
     }
 
     fn send(&mut self, job: Job) -> Result<(), RunError> {
         self.tried.outcomes += 1;
-        let said = self.campaign.recording.said_by(job.operations).len();
+        let said = self.making.recording.said_by(job.operations).len();
         if self.seen.insert((job.tree.digest(), said)) {
             self.tried.checked += 1;
-            // nobody takes it if a check could not be run; that is told at the end
-            let _ = self.jobs.send(job);
+            // fails if a check could not be run, which is reported at the end
+            let _ = self.making.jobs.send(job);
         }
         self.bar.say(format!("{} outcomes, {} different", self.tried.outcomes, self.tried.checked));
         Ok(self.bar.check()?)
     }
 
-    /// All outcomes of a cut were handed over. Returns whether it was the last for which there is time.
+    /// All outcomes of a cut were handed over. Returns whether time is up.
     fn ends_cut(&mut self) -> Result<bool, RunError> {
         self.tried.cuts += 1;
         self.bar.reach(self.tried.cuts)?;
-        let minutes = self.campaign.settings.minutes;
+        let minutes = self.making.settings.minutes;
         Ok(minutes.is_some_and(|minutes| self.begun.elapsed() >= Duration::from_secs(60 * minutes)))
     }
 }

@@ -1,4 +1,4 @@
-//! What came of a run, as a page.
+//! The result of a run as a web page.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,7 +7,8 @@ use tantalum_report::html::{escaped, page};
 use tantalum_report::table::grouped;
 use tantalum_report::{ReportError, save};
 
-use crate::campaign::{Finding, Outcome};
+use crate::campaign::Outcome;
+use crate::finding::Finding;
 use crate::summary::counts;
 
 /// Writes the page: counts, and a section for each finding.
@@ -33,11 +34,8 @@ fn render(outcome: &Outcome, program: &str) -> String {
         section(&mut contents, index + 1, finding);
     }
     if outcome.unexplained > 0 {
-        let _ = writeln!(
-            contents,
-            "<p>{} more failures were not looked at closely.</p>",
-            grouped(outcome.unexplained)
-        );
+        let _ =
+            writeln!(contents, "<p>{} more failures were not explained.</p>", grouped(outcome.unexplained));
     }
     let _ = writeln!(contents, "<h2>What was tried</h2>\n<div class=\"wide\"><table>");
     for (name, count) in counts(outcome) {
@@ -52,9 +50,9 @@ fn render(outcome: &Outcome, program: &str) -> String {
 }
 
 const METHOD: &str = "<h2>How to read this</h2>\n<p>The program ran once and was recorded. Power was cut after each of its \
-operations, and the check ran on what may be left: of what was not synced any part, in any order, torn at sectors; or what a \
-drive loses, if one was named. A finding is reduced to what must be lost for the check to fail. The syncs named are those \
-with which the check is content.</p>\n";
+operations, and the check ran on what may be left: any part of what was not synced, in any order, torn at sectors; or what a \
+drive leaves, if one was named. A finding is reduced to what must be lost for the check to fail. The syncs named would each make \
+the check pass.</p>\n";
 
 fn section(contents: &mut String, number: usize, finding: &Finding) {
     let _ = writeln!(contents, "<h2>Finding {number}: {}</h2>", escaped(&finding.check_ended));
@@ -70,8 +68,8 @@ fn section(contents: &mut String, number: usize, finding: &Finding) {
         }
     };
     item("lost", &finding.lost);
-    item("there, though later", &finding.there);
-    item("the check is content with", &finding.saved_by);
+    item("survived, although later", &finding.there);
+    item("the check passes with", &finding.saved_by);
     let said: Vec<String> = finding.check_said.lines().map(str::to_owned).collect();
     item("the check said", &said);
     if finding.also > 0 {
@@ -106,7 +104,7 @@ mod tests {
         {
             assert!(page.contains(part), "{part} is not in {page}");
         }
-        assert!(!page.contains("<x>") && !page.contains("there, though"));
+        assert!(!page.contains("<x>") && !page.contains("survived, although"));
         assert!(render(&Outcome::default(), "x").contains("Survives power loss"));
     }
 }

@@ -1,4 +1,4 @@
-//! Operations in words, with the paths that their files had.
+//! Describes operations in words, with the paths that their files had.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use tantalum_filesystem::{FileKind, RenameMode};
 
 use crate::operation::{Attribute, Entry, FileNumber, Operation, ROOT, Recording};
 
-/// The path of each file, as the program saw it last.
+/// The last path of each file.
 pub(crate) struct Paths(HashMap<FileNumber, String>);
 
 impl Paths {
-    /// When so many operations had been done.
+    /// The paths after this many operations.
     pub fn after(recording: &Recording, operations: usize) -> Paths {
         let mut paths = Paths(HashMap::from([(ROOT, String::new())]));
         let mut names: HashMap<Entry, FileNumber> = HashMap::new();

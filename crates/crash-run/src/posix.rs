@@ -1,8 +1,9 @@
-//! The worst that POSIX allows: of what was not synced any part may be there after a power cut, in any order.
+//! The worst that POSIX allows: any part of what was not synced may survive a power cut, in any order.
 //!
-//! Each operation is one or several *pieces*, which are there or not. Bytes are pieces of a sector, as disks write them. That a
-//! file grew is a piece of its own, and one for each page if it grew by a write: the kernel takes a write page by page, and may
-//! store the size between two of them. A change of names is one piece, also if it changes two: a rename is never half done.
+//! Each operation is one or several *pieces*, each of which survives or not. Bytes are pieces of a sector, since disks write
+//! whole sectors. A file's growth is a piece of its own, or one for each page if a write grew it: the kernel takes a write page
+//! by page, and may store the size between two of them. A change of names is one piece even if it changes two: a rename is never
+//! half done.
 //!
 //! | what | is durable with |
 //! |---|---|
@@ -10,11 +11,11 @@
 //! | permissions, owners, extended attributes | `fsync` of the file or folder |
 //! | names | `fsync` of the folder; of a rename between folders, of either of them |
 //!
-//! Syncing a file does not make its name durable, as the manual page of `fsync` says. Synced pieces are in [`Posix::durable`];
-//! the others wait.
+//! Syncing a file does not make its name durable, as the manual page of `fsync` says. Synced pieces are part of
+//! [`Posix::durable`], the others of [`Posix::waiting`].
 //!
-//! One order remains: a sector is stored as a whole, as the program last saw it. So of two writes to one sector the later is not
-//! there without the earlier ([`Posix::earlier`]).
+//! One order remains: a sector is stored as a whole, as the program last saw it. So of two writes to one sector the later does
+//! not survive without the earlier ([`Posix::earlier`]).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,12 +26,12 @@ use crate::operation::{Attribute, Entry, FileNumber, Operation, Recording};
 use crate::sector::Sector;
 use crate::tree::{File, PAGE_BYTES, Tree};
 
-/// What is there or not.
+/// What survives or not.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// Bytes of what was written.
     Bytes { file: FileNumber, offset: u64, data: Arc<[u8]>, from: usize, bytes: usize },
-    /// The file reaches at least so far.
+    /// The file has at least this size.
     Grown(FileNumber, u64),
     /// The file has this size.
     Resized(FileNumber, u64),
@@ -55,7 +56,7 @@ impl What {
         }
     }
 
-    /// The size that the file has at least with it.
+    /// The least size of the file with it.
     pub fn grown_to(&self) -> Option<u64> {
         match self {
             What::Grown(_, size) => Some(*size),
@@ -63,7 +64,7 @@ impl What {
         }
     }
 
-    /// Where in the file it ends; 0 if that does not matter.
+    /// Its end in the file; 0 if it has none.
     pub fn end(&self) -> u64 {
         match self {
             What::Bytes { offset, from, bytes, .. } => offset + (from + bytes) as u64,
@@ -104,7 +105,7 @@ impl What {
     }
 }
 
-/// A part of an operation that may be there or not.
+/// A part of an operation that may survive or not.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     /// Which operation.
@@ -116,22 +117,22 @@ pub(crate) struct Piece {
 #[derive(Clone, Debug)]
 pub(crate) struct Posix {
     sector: Sector,
-    /// What is there in any case.
+    /// What survives for certain.
     pub durable: Tree,
-    /// What may be there, in the order in which it was done.
+    /// What may survive, in the order of the operations.
     pub waiting: Vec<Piece>,
     /// Everything, as the program sees it.
     live: Tree,
 }
 
 impl Posix {
-    /// Nothing is done yet.
+    /// Before the first operation.
     pub fn new(sector: Sector) -> Posix {
         Posix { sector, durable: Tree::default(), waiting: Vec::new(), live: Tree::default() }
     }
 
-    /// After so many operations of a recording, of which those before the program's are durable. With `tried`, a sync is
-    /// done besides, right behind an operation.
+    /// After this many operations of a recording; those before the program began are durable. `tried` adds a sync right after
+    /// an operation.
     pub fn after(
         recording: &Recording,
         operations: usize,
@@ -153,12 +154,12 @@ impl Posix {
         posix
     }
 
-    /// What the disk writes as a whole.
+    /// The disk's sectors.
     pub fn sector(&self) -> Sector {
         self.sector
     }
 
-    /// The next operation is done.
+    /// Adds the next operation.
     pub fn then(&mut self, number: usize, operation: &Operation) {
         match operation {
             Operation::Sync(file) => self.settle(|what| what.file() == Some(*file)),
@@ -180,7 +181,7 @@ impl Posix {
         }
     }
 
-    /// The files if these of the waiting pieces are there.
+    /// The files if these waiting pieces survive.
     pub fn tree(&self, is_there: impl Fn(usize) -> bool) -> Tree {
         let mut tree = self.durable.clone();
         for (index, piece) in self.waiting.iter().enumerate() {
@@ -191,7 +192,7 @@ impl Posix {
         tree
     }
 
-    /// The operations that are lost in whole or in part if these pieces are there.
+    /// The operations that are lost in whole or in part if these pieces survive.
     pub fn lost_operations(&self, kept: &[bool]) -> BTreeSet<usize> {
         let lost = self.waiting.iter().zip(kept).filter(|(_, kept)| !**kept);
         lost.map(|(piece, _)| piece.operation).collect()
@@ -216,7 +217,7 @@ impl Posix {
         synced.iter().for_each(|piece| piece.what.apply(&mut self.durable));
     }
 
-    /// What waits and is older than a durable change of the same name no longer counts.
+    /// Makes a folder's names durable. Waiting changes of a name that are older than a durable one no longer count.
     fn settle_folder(&mut self, folder: FileNumber) {
         let of_folder = |what: &What| match what {
             What::Names(names) => names.iter().any(|(entry, _)| entry.folder == folder),
@@ -286,7 +287,8 @@ impl Posix {
     }
 }
 
-/// Zeros in the pages at the ends of a range are written, those between are given up.
+/// The pieces of a zeroed range: the kernel writes zeros to the partial pages at its ends, and deallocates the whole pages in
+/// between.
 fn zeros(file: FileNumber, offset: u64, bytes: u64) -> impl Iterator<Item = What> {
     let end = offset.saturating_add(bytes);
     let first = offset.next_multiple_of(PAGE_BYTES).min(end);

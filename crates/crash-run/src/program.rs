@@ -1,4 +1,4 @@
-//! Runs the program on a mounted drive, and hears what it says.
+//! Runs the program on a mounted drive, and takes its acknowledgements.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -31,20 +31,20 @@ pub(crate) const CACHE_BYTES: u64 = 64 << 20;
 /// Threads of the mount.
 const THREADS: usize = 4;
 
-/// A line that begins so says what the program has done.
+/// Begins a line of output in which the program acknowledges something.
 const SAYS: &str = "ack ";
 
-/// Ends the reading of what the program says.
+/// Tells the threads that read the program's output to stop.
 const END: &str = "\u{4}end";
 
-/// What is run.
+/// The program to run.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// The program and its arguments; `{}` stands for its folder.
+    /// Its name and arguments; `{}` stands for its folder.
     pub program: Vec<OsString>,
-    /// A shell command that prepares the folder. What it leaves is durable.
+    /// A shell command that prepares the folder. Everything it does is durable.
     pub setup: Option<String>,
-    /// Bytes of the folder's drive.
+    /// The capacity of the folder's drive.
     pub capacity_bytes: u64,
 }
 
@@ -58,8 +58,8 @@ pub fn record(task: &Task, monitor: &Monitor) -> Result<Recording, RunError> {
     })
 }
 
-/// Mounts a new drive on a folder, and records what is done there. What uses the folder is given a place for temporary files,
-/// the folder, and what is recorded.
+/// Mounts a new drive on a folder, and records what is done there. `uses` gets a place for temporary files, the folder, and the
+/// recording.
 pub(crate) fn record_with(
     capacity_bytes: u64,
     uses: impl FnOnce(&Path, &Path, &Shared) -> Result<(), RunError>,
@@ -68,7 +68,7 @@ pub(crate) fn record_with(
         tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir().map_err(RunError::files("/tmp"))?;
     let (folder, image) = (place.path().join("dir"), place.path().join("drive"));
     fs::create_dir(&folder).map_err(RunError::files(&folder))?;
-    // the mount is known by the path of an image, and this drive is in memory
+    // a mount is identified by the path of its image, and this drive is in memory
     File::create(&image).map_err(RunError::files(&image))?;
     let volume = Volume::format(drive(capacity_bytes)?, CACHE_BYTES)?;
     let recording = Shared::default();
@@ -95,7 +95,7 @@ pub(crate) fn drive(capacity_bytes: u64) -> Result<Device, RunError> {
     Ok(Device::in_memory(&profile)?)
 }
 
-/// Mounts a file system, which is known by the path of an image, on an empty folder.
+/// Mounts a file system on an empty folder. The path of an image identifies the mount.
 pub(crate) fn mount(
     file_system: Box<dyn FileSystem>,
     image: PathBuf,
@@ -117,7 +117,7 @@ fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<()
     if let Some(setup) = &task.setup {
         let mut command = Command::new("sh");
         command.arg("-c").arg(setup);
-        // standard output is for the outcome
+        // standard output is for the result
         command.current_dir(folder).env("TANTALUM_DIR", folder).stdout(io::stderr());
         let status = command.status().map_err(not_started(setup))?;
         succeeded(status, setup, setup.split_whitespace(), folder)?;
@@ -126,7 +126,7 @@ fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<()
     recording.lock().begins = begins;
     nix::unistd::mkfifo(said, Mode::S_IRUSR | Mode::S_IWUSR)
         .map_err(|errno| RunError::files(said)(errno.into()))?;
-    // open for both, so that nobody waits for the other side
+    // opened for reading and writing, so that neither side waits for the other
     let fifo = || File::options().read(true).write(true).open(said).map_err(RunError::files(said));
     let (read, mut write) = (fifo()?, fifo()?);
     let heard = Arc::clone(recording);
@@ -149,7 +149,7 @@ fn start(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<
     let heard = Arc::clone(recording);
     let listener = thread::spawn(move || listen(output, &heard, |line| eprintln!("{line}"), false));
     let status = child.wait().map_err(not_started(&name));
-    // what it leaves running may keep the pipe open, so its end is told
+    // processes it leaves running may keep the pipe open, so the end is marked
     let _ = writeln!(input, "{END}");
     listener.join().expect("listening does not panic");
     succeeded(status?, &name, task.program.iter().filter_map(|word| word.to_str()), folder)
@@ -171,8 +171,8 @@ fn succeeded<'a>(
     Err(RunError::Failed { program: program.to_owned(), status, hint })
 }
 
-/// Takes lines until the end. Those in which the program says what it has done are kept, with the number of operations
-/// done by now: that is not fewer than were done when it said so.
+/// Reads lines until the end mark. Keeps acknowledgements, each with the number of operations done by now, which is at least the
+/// number done when the program wrote the line.
 fn listen(from: impl std::io::Read, recording: &Mutex<Recording>, other: impl Fn(&str), all: bool) {
     for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
@@ -189,7 +189,7 @@ fn listen(from: impl std::io::Read, recording: &Mutex<Recording>, other: impl Fn
     }
 }
 
-/// Keeps what was said by now.
+/// Keeps an acknowledgement.
 pub(crate) fn hear(recording: &Mutex<Recording>, said: &str) {
     let mut recording = recording.lock();
     let at = recording.operations.len();

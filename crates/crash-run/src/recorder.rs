@@ -1,4 +1,4 @@
-//! Keeps what a recorder tells in memory, for the cuts.
+//! Keeps recorded operations in memory, for the cuts.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use tantalum_record::{Event, Sink, Stamped};
 
 use crate::operation::{Operation, Recording};
 
-/// What is recorded, for the recorder and for who waits for the program.
+/// The recording, shared by the recorder and whoever waits for the program.
 pub(crate) type Shared = Arc<Mutex<Recording>>;
 
-/// Takes the operations that a power cut can undo.
+/// Keeps the operations that a power cut can undo.
 pub(crate) struct Kept(pub Shared);
 
 impl Sink for Kept {
@@ -26,7 +26,7 @@ impl Sink for Kept {
         self.0.lock().operations.push(operation);
     }
 
-    /// So that programs write what they move.
+    /// Without moves, programs fall back to writing.
     fn takes_moves(&self) -> bool {
         false
     }

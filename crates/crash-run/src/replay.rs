@@ -1,4 +1,4 @@
-//! Gets the files of a saved finding again.
+//! Checks or mounts the files of a saved finding again.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,16 +16,16 @@ use crate::saved::SavedFinding;
 /// The least capacity of the drive on which the files are mounted.
 const LEAST_BYTES: u64 = 1 << 30;
 
-/// How a check ended that was run again.
+/// The result of a check that was run again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Again {
-    /// None if it was content; otherwise how it ended.
+    /// How it ended if it failed; none if it passed.
     pub failed: Option<String>,
     /// The end of what it printed.
     pub said: String,
 }
 
-/// The files of a finding on a new drive, mounted. What is done to them is gone when it is unmounted.
+/// The files of a finding, mounted on a new drive. Changes to them are lost when it is unmounted.
 pub struct MountedFinding {
     /// The mount.
     pub mounted: Mounted,
@@ -52,7 +52,7 @@ pub fn check_again(saved: &SavedFinding, check: Option<&str>) -> Result<Again, R
 pub fn mount_finding(saved: &SavedFinding, folder: &Path) -> Result<MountedFinding, RunError> {
     let place = temporary()?;
     let image = place.path().join("drive");
-    // the mount is known by the path of an image, and this drive is in memory
+    // a mount is identified by the path of its image, and this drive is in memory
     File::create(&image).map_err(RunError::files(&image))?;
     let capacity_bytes = LEAST_BYTES.max(4 * saved.bytes()?);
     let volume = Volume::format(drive(capacity_bytes)?, CACHE_BYTES)?;

@@ -1,4 +1,4 @@
-//! A finding on disk: its files, what the program had said, and what explains it.
+//! A finding on disk: its files, the program's acknowledgements, and the explanation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::campaign::Finding;
 use crate::check::{Check, Checker};
 use crate::commands::{for_any_folder, not_started};
 use crate::error::RunError;
+use crate::finding::Finding;
 use crate::tree::Tree;
 
 /// The files in the folder of a finding.
@@ -17,16 +17,16 @@ const FILES: &str = "files";
 const SAID: &str = "acks";
 const FINDING: &str = "finding.json";
 
-/// What is known of a saved finding.
+/// A saved finding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SavedFinding {
     /// The check that failed: a program, or a shell command. None if it was a function of a test.
     pub check: Option<String>,
-    /// It fails if it takes longer.
+    /// A check that takes longer fails.
     pub check_seconds: u64,
-    /// What explains it.
+    /// The finding.
     pub finding: Finding,
-    /// Where it is.
+    /// Its folder.
     #[serde(skip)]
     folder: PathBuf,
 }
@@ -72,7 +72,7 @@ impl SavedFinding {
         Ok(SavedFinding { folder, ..saved })
     }
 
-    /// A file with what the program had said by the cut.
+    /// The file with what the program had acknowledged by the cut.
     pub fn acks(&self) -> PathBuf {
         self.folder.join(SAID)
     }

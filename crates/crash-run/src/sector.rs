@@ -1,6 +1,6 @@
-//! What a disk writes as a whole.
+//! The sectors of a disk.
 
-/// The size of a sector: a write to one is there or not.
+/// The size of a sector, which a disk writes completely or not at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sector {
     /// 512 bytes, which every disk promises.

@@ -1,10 +1,11 @@
-//! What came of a run, as text for a terminal.
+//! The result of a run as text for a terminal.
 
 use std::fmt::Write;
 
 use tantalum_report::table::{Align, Table, grouped};
 
-use crate::campaign::{Finding, Outcome};
+use crate::campaign::Outcome;
+use crate::finding::Finding;
 
 /// What was tried, and how often.
 pub(crate) fn counts(outcome: &Outcome) -> [(&'static str, u64); 7] {
@@ -27,7 +28,7 @@ pub fn of(outcome: &Outcome) -> String {
     }
     let mut text = table.render();
     if outcome.unexplained > 0 {
-        let _ = writeln!(text, "\n{} failures were not looked at closely.", grouped(outcome.unexplained));
+        let _ = writeln!(text, "\n{} failures were not explained.", grouped(outcome.unexplained));
     }
     if outcome.ended_early {
         text.push_str("\nIt ended before all cuts had been tried.\n");
@@ -52,8 +53,8 @@ fn of_finding(number: usize, finding: &Finding) -> String {
         }
     };
     list("lost:", &finding.lost);
-    list("there, though later:", &finding.there);
-    list("the check is content with:", &finding.saved_by);
+    list("survived, although later:", &finding.there);
+    list("the check passes with:", &finding.saved_by);
     let said: Vec<String> = finding.check_said.lines().rev().take(5).map(str::to_owned).collect();
     list("the check said:", &said.into_iter().rev().collect::<Vec<_>>());
     if finding.also > 0 {

@@ -6,21 +6,22 @@ use std::sync::Arc;
 use tantalum::Profile;
 use tantalum_report::Monitor;
 
-use crate::campaign::{Losses, Outcome, Settings, check};
+use crate::campaign::{Outcome, check};
 use crate::check::{Check, CheckFunction};
 use crate::error::RunError;
 use crate::operation::Recording;
 use crate::program::{hear, record_with};
 use crate::recorder::Shared;
 use crate::sector::Sector;
+use crate::settings::{Losses, Settings};
 use crate::summary;
 
-/// What a program under test says it has done.
+/// Takes a program's acknowledgements.
 #[derive(Clone)]
 pub struct Said(Shared);
 
 impl Said {
-    /// Says something that the check must be able to rely on from now on.
+    /// Acknowledges something: from now on the check may rely on it.
     pub fn say(&self, what: &str) {
         hear(&self.0, what);
     }
@@ -84,31 +85,31 @@ impl CrashTest {
         self
     }
 
-    /// Loses what this drive loses, and a volume on it.
+    /// Loses what this drive loses, with a volume on it.
     pub fn drive(mut self, profile: Profile) -> CrashTest {
         self.losses = Losses::Drive(Box::new(profile));
         self
     }
 
-    /// Cuts power at so many places at most, spread evenly.
+    /// Cuts power at no more than this many places, spread evenly.
     pub fn cuts(mut self, cuts: u64) -> CrashTest {
         self.cuts = Some(cuts);
         self
     }
 
-    /// Begins no further cut after so many minutes.
+    /// Starts no further cut after this many minutes.
     pub fn minutes(mut self, minutes: u64) -> CrashTest {
         self.minutes = Some(minutes);
         self
     }
 
-    /// Saves each finding in this folder, which is new or empty.
+    /// Saves each finding in this folder, which must be new or empty.
     pub fn save(mut self, folder: impl Into<PathBuf>) -> CrashTest {
         self.save = Some(folder.into());
         self
     }
 
-    /// For what is drawn by chance.
+    /// The seed of all random choices.
     pub fn seed(mut self, seed: u64) -> CrashTest {
         self.seed = seed;
         self
@@ -120,8 +121,8 @@ impl CrashTest {
         self
     }
 
-    /// Runs `program` once in a new folder, and `check` on each outcome, with what had been said by then. `check` panics if
-    /// something is not as it should be.
+    /// Runs `program` once in a new folder, and `check_files` on each outcome, with what had been acknowledged by then.
+    /// `check_files` panics if something is wrong.
     pub fn run(
         &self,
         program: impl FnOnce(&Path, &Said),
@@ -170,7 +171,7 @@ impl CrashTest {
         }
     }
 
-    /// The same, and panics with what was found if the check fails for anything that may be left.
+    /// The same, but panics with the findings if the check fails for any outcome.
     pub fn survives(
         &self,
         program: impl FnOnce(&Path, &Said),

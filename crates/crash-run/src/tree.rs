@@ -15,10 +15,10 @@ use tantalum_filesystem::FileKind;
 
 use crate::operation::{Attribute, Entry, FileNumber, Made, ROOT};
 
-/// What the kernel's page cache has as a whole.
+/// The page size of the kernel's page cache.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// A part of a file. Outcomes share those in which they do not differ, and so does their hash.
+/// A page of a file with its hash. Outcomes share equal pages.
 #[derive(Clone, Debug)]
 struct Page {
     bytes: [u8; PAGE_BYTES as usize],
@@ -46,7 +46,7 @@ fn hash_of(bytes: &[u8]) -> u64 {
     hasher.finish().max(1)
 }
 
-/// The contents of a file; pages that are not there are zeros.
+/// The contents of a file; missing pages are zeros.
 #[derive(Clone, Default, Debug)]
 pub struct Contents {
     /// Bytes.
@@ -55,7 +55,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Puts bytes at an offset. The size does not change: what is beyond it is not seen.
+    /// Writes bytes at an offset. The size does not change, and bytes beyond it are not visible.
     pub fn put(&mut self, mut offset: u64, mut data: &[u8]) {
         while !data.is_empty() {
             let (page, within) = (offset / PAGE_BYTES, (offset % PAGE_BYTES) as usize);
@@ -66,7 +66,7 @@ impl Contents {
         }
     }
 
-    /// Makes a range zeros.
+    /// Zeroes a range.
     pub fn clear(&mut self, offset: u64, bytes: u64) {
         let end = offset.saturating_add(bytes);
         let pages: Vec<u64> =
@@ -84,14 +84,14 @@ impl Contents {
         }
     }
 
-    /// Makes the file shorter, or longer with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub fn resize(&mut self, size: u64) {
         let least = size.min(self.size);
         self.clear(least, u64::MAX - least);
         self.size = size;
     }
 
-    /// The pages that are seen, each with its place and as many bytes as are before the end.
+    /// The visible pages, each with its offset and its bytes before the end of the file.
     fn seen(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let pages = self.pages.range(..self.size.div_ceil(PAGE_BYTES));
         pages.map(|(page, contents)| (page * PAGE_BYTES, self.seen_of(*page, contents)))
@@ -101,7 +101,7 @@ impl Contents {
         &contents.bytes[..(self.size - page * PAGE_BYTES).min(PAGE_BYTES) as usize]
     }
 
-    /// The pages that are seen and are not zeros, with their hashes.
+    /// The visible pages that are not all zeros, with their hashes.
     fn hashes(&self) -> impl Iterator<Item = (u64, u64)> {
         let pages = self.pages.range(..self.size.div_ceil(PAGE_BYTES));
         let hashes = pages.map(|(page, contents)| {
@@ -118,7 +118,7 @@ impl Contents {
 /// A file of any kind.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// What it was made with, as changed since.
+    /// Its kind, permissions and so on, as changed since it was created.
     pub made: Made,
     /// Its contents, if it is a file.
     pub contents: Contents,
@@ -132,7 +132,7 @@ impl File {
         File { made, contents: Contents::default(), attributes: BTreeMap::new() }
     }
 
-    /// Changes something besides its contents.
+    /// Changes an attribute.
     pub fn change(&mut self, attribute: &Attribute) {
         match attribute {
             Attribute::Permissions(permissions) => self.made.permissions = *permissions,
@@ -150,7 +150,7 @@ impl File {
     }
 }
 
-/// Files, and their names. Files without names are not seen.
+/// Files and their names. Files without names are not visible.
 #[derive(Clone, Debug)]
 pub struct Tree {
     /// All files.
@@ -180,9 +180,9 @@ impl Tree {
         entries.map(|(entry, file)| (&entry.name[..], *file))
     }
 
-    /// Calls `visit` with the path of each name that is seen, folders before what is in them.
+    /// Calls `visit` with the path of each visible name, folders before their contents.
     pub fn walk<E>(&self, visit: &mut dyn FnMut(&Path, FileNumber, &File) -> Result<(), E>) -> Result<(), E> {
-        // a folder has one name; a cut in a move may leave two, and then the second is left out
+        // a folder has one name; a cut during a move may leave two, of which the second is skipped
         let mut seen = std::collections::BTreeSet::from([ROOT]);
         let mut folders = vec![(ROOT, std::path::PathBuf::new())];
         while let Some((folder, path)) = folders.pop() {
@@ -201,14 +201,14 @@ impl Tree {
         Ok(())
     }
 
-    /// Equal for trees that a program cannot tell apart, and otherwise nearly always different.
+    /// A hash of everything that a program can see.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut links: BTreeMap<FileNumber, usize> = BTreeMap::new();
         let visit = &mut |path: &Path, number: FileNumber, file: &File| {
             let names = links.len();
             path.hash(&mut hasher);
-            // further names of one file are told from copies of it
+            // hard links are distinguished from copies
             let first = *links.entry(number).or_insert(names);
             (first, file.made.kind as u8, file.made.permissions).hash(&mut hasher);
             (&file.made.target, file.contents.size, &file.attributes).hash(&mut hasher);
@@ -221,7 +221,7 @@ impl Tree {
         hasher.finish()
     }
 
-    /// Makes these files and folders in an empty folder of the host.
+    /// Creates these files and folders in an empty folder of the host.
     pub fn write_to(&self, folder: &Path) -> io::Result<()> {
         let mut made: BTreeMap<FileNumber, std::path::PathBuf> = BTreeMap::new();
         let mut folders = Vec::new();
@@ -239,7 +239,7 @@ impl Tree {
             made.insert(number, path);
             Ok(())
         })?;
-        // last, as nothing can be made in a folder that may not be written
+        // last, because nothing can be created in a read-only folder
         for (path, permissions) in folders.iter().rev() {
             fs::set_permissions(path, fs::Permissions::from_mode((*permissions).into()))?;
         }
@@ -254,7 +254,7 @@ fn make(path: &Path, file: &File) -> io::Result<()> {
         FileKind::SymbolicLink => symlink(OsStr::from_bytes(&file.made.target), path),
         FileKind::Fifo => node(SFlag::S_IFIFO),
         FileKind::Socket => node(SFlag::S_IFSOCK),
-        // whoever runs this may not make devices
+        // creating devices needs root
         FileKind::CharDevice | FileKind::BlockDevice => Ok(()),
         FileKind::File => {
             let mut to = fs::File::create_new(path)?;

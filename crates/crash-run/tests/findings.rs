@@ -176,13 +176,16 @@ fn a_saved_finding_can_be_checked_again() {
 }
 
 #[test]
-fn what_is_no_saved_finding_is_refused() {
+fn a_folder_without_a_saved_finding_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let error = SavedFinding::open(place.path()).unwrap_err().to_string();
     assert!(error.contains("holds no finding; name a folder that crash run --save left"), "{error}");
     std::fs::write(place.path().join("finding.json"), "{}").unwrap();
     let error = SavedFinding::open(place.path()).unwrap_err().to_string();
-    assert!(error.contains("finding.json: not what crash run --save wrote: missing field"), "{error}");
+    assert!(
+        error.contains("finding.json was not written by crash run --save, or is damaged: missing field"),
+        "{error}"
+    );
 }
 
 /// Needs FUSE.

@@ -39,7 +39,7 @@ pub struct CrashOutcome {
 }
 
 impl CrashOutcome {
-    /// Whether not one cut was made, nothing was found, and nobody interrupted it.
+    /// Whether no cut was made, nothing was found, and the run was not interrupted.
     pub(crate) fn has_done_nothing(&self) -> bool {
         self.cuts == 0 && self.second_cuts == 0 && self.violations.is_empty() && !self.interrupted
     }

@@ -43,7 +43,7 @@ pub enum ReportError {
     Plot {
         /// Which.
         plot: &'static str,
-        /// What the library says.
+        /// The library's message.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The results of an experiment, beside its paper's.
+//! The results of an experiment next to its paper's.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ pub struct Outcome {
     pub setup: Vec<String>,
     /// The tables.
     pub figures: Vec<Figures>,
-    /// What the paper says in words.
+    /// The paper's claim in words.
     pub claims: Vec<Claim>,
 }
 

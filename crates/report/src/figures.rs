@@ -1,4 +1,4 @@
-//! Tables of figures, ours beside a paper's.
+//! Tables of figures, ours next to a paper's.
 
 use serde::Serialize;
 

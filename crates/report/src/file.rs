@@ -13,7 +13,7 @@ pub fn check_place(path: &Path) -> Result<(), ReportError> {
     beside(path).map(drop)
 }
 
-/// Writes a file that is there whole or not at all: beside its place, and then renamed.
+/// Writes a file atomically: to a temporary file in the same folder, which is then renamed.
 pub fn save(text: &str, path: &Path) -> Result<(), ReportError> {
     let mut file = beside(path)?;
     file.write_all(text.as_bytes())
@@ -23,7 +23,7 @@ pub fn save(text: &str, path: &Path) -> Result<(), ReportError> {
     Ok(())
 }
 
-/// A new file in the folder of `path`, gone when it is dropped.
+/// A temporary file in the folder of `path`, removed when it is dropped.
 fn beside(path: &Path) -> Result<NamedTempFile, ReportError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -1,4 +1,4 @@
-//! One call of a handler: its request, what it sends, and what it asks the drive's small operating system for.
+//! One call of a handler: its request, what it sends, and what it asks of the system, the drive's small operating system.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::message::{CallId, Message};
 use crate::names::{ProgramId, SpuId};
 use crate::stage::{How, Stage};
 
-/// Requests of one call whose answers are still of interest.
+/// The most requests that one call may send.
 pub(crate) const TICKETS: usize = 64;
 
 /// A handler's call.
@@ -17,19 +17,19 @@ pub(crate) struct Activation {
     /// Bytes of the body that were received.
     pub received: usize,
     pub is_answered: bool,
-    /// How often the processor had taken rights away when the first store of the stage was checked.
+    /// The processor's count of revocations when the first store of the stage was checked.
     pub revocations: u32,
     pub stage: Stage,
     pub draft: Option<Draft>,
-    /// The answers to this call's requests; none yet for those under way.
+    /// The answers to this call's requests; none for those under way.
     pub tickets: Vec<Option<i32>>,
-    /// What a call from another program gets back.
+    /// The data that the call returns to another program on this processor.
     pub reply: Vec<u8>,
     /// Instructions that it may still execute.
     pub fuel: u64,
 }
 
-/// A request that is being put together.
+/// A request under construction.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub destination: u32,
@@ -45,8 +45,8 @@ pub(crate) enum Part {
     Nvm(Range<u64>),
 }
 
-/// What a handler asks for that others could notice, or that takes time beyond its own instructions. It is done at the
-/// handler's time, in order with everything else in the drive.
+/// What a handler asks of the system: everything that others could notice, or that takes time beyond its own instructions. It
+/// happens at the handler's time, in order with everything else in the drive.
 #[derive(Debug)]
 pub(crate) enum Op {
     NvmRead { to: u32, range: Range<u64> },
@@ -64,7 +64,7 @@ pub(crate) enum Op {
     KvScan { namespace: u32, key: Vec<u8>, to: Room, most: u32 },
 }
 
-/// Room in a program's memory. The number of bytes used goes to `length_at`, unless that is 0.
+/// A buffer in a program's memory. The number of bytes used goes to `length_at`, unless that is 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub at: u32,

@@ -1,4 +1,4 @@
-//! What will happen in the drive, in order of virtual time.
+//! Events that will happen in the drive, in order of virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,14 +10,14 @@ use crate::instance::Run;
 use crate::message::ThreadRef;
 use crate::packet::{Miss, Packet};
 
-/// What is arranged.
+/// The queue of future events.
 #[derive(Default)]
 pub(crate) struct Agenda {
     appointments: BinaryHeap<Reverse<Appointment>>,
     arranged: u64,
 }
 
-/// What happens, and when. Of two at one time, the one that was arranged first comes first.
+/// An event and its time. Of two at one time, the one that was arranged first comes first.
 struct Appointment {
     at_ns: Nanoseconds,
     order: u64,
@@ -45,18 +45,18 @@ impl PartialEq for Appointment {
 impl Eq for Appointment {}
 
 pub(crate) enum What {
-    /// A packet is ready for the ring, for the link to the host, for the link to the drive, or has arrived.
+    /// A packet is ready for the ring, the link to the host or the link to the drive, or has arrived.
     Ring(Packet),
     Up(Packet),
     Down(Packet),
     Arrives(Packet),
-    /// A thread has executed instructions, and this came of them.
+    /// A thread has executed instructions, with this result.
     Step {
         thread: ThreadRef,
         run: Run,
         call: Option<Activation>,
     },
-    /// What a thread waits for is done, with this result.
+    /// What a thread waits for is complete, with this result.
     Wake {
         thread: ThreadRef,
         status: i32,
@@ -67,12 +67,12 @@ pub(crate) enum What {
         status: i32,
         bytes: Vec<u8>,
     },
-    /// A thread has waited long enough for a ticket, or for a call.
+    /// A thread's wait for a ticket, or for a call, times out.
     Timeout {
         thread: ThreadRef,
         ticket: Option<usize>,
     },
-    /// The driver looks at a permission that a processor asked for.
+    /// The driver decides about a permission that a processor asked for.
     Decide(Miss),
 }
 
@@ -82,17 +82,17 @@ impl Agenda {
         self.appointments.push(Reverse(Appointment { at_ns, order: self.arranged, what }));
     }
 
-    /// When the next comes.
+    /// The time of the next event.
     pub fn next_ns(&self) -> Option<Nanoseconds> {
         self.appointments.peek().map(|Reverse(next)| next.at_ns)
     }
 
-    /// Takes what comes next.
+    /// Takes the next event.
     pub fn next(&mut self) -> Option<(Nanoseconds, What)> {
         self.appointments.pop().map(|Reverse(next)| (next.at_ns, next.what))
     }
 
-    /// Nothing of it happens any more.
+    /// Drops all events.
     pub fn clear(&mut self) {
         self.appointments.clear();
     }

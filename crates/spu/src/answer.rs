@@ -1,4 +1,4 @@
-//! The drive's own answers, which are negative. Those of handlers are 0 and above.
+//! The drive's own answers, which are negative. Handlers answer with 0 or more.
 
 /// Done.
 pub const OK: i32 = 0;
@@ -16,11 +16,11 @@ pub const NO_PERMISSION: i32 = -5;
 pub const NOT_LOCAL: i32 = -6;
 /// A limit was reached.
 pub const NO_ROOM: i32 = -7;
-/// The program ended before it answered.
+/// The program was ended before it answered.
 pub const ENDED: i32 = -8;
 /// No answer in time.
 pub const TIMEOUT: i32 = -9;
-/// An argument that can never be right.
+/// An invalid argument.
 pub const BAD_ARGUMENT: i32 = -10;
 /// The drive below failed.
 pub const DRIVE: i32 = -11;

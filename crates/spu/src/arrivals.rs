@@ -1,4 +1,4 @@
-//! What happens when a packet has arrived at a processor or at the host.
+//! What happens when a packet arrives at a processor or at the host.
 
 use crate::agenda::What;
 use crate::answer;
@@ -27,7 +27,7 @@ impl Ssd {
             (Load::Permission { process, range, rights, answers }, Some(spu)) => {
                 let arrived = usize::from(rights == Rights::NONE);
                 self.revoking = self.revoking.checked_sub(arrived).expect("a revocation was under way");
-                // it may have ended while the permission was on its way
+                // the process may have ended while the permission was on its way
                 if self.host.is_alive(process) {
                     self.spus[spu.0 as usize].permissions.install(process, range, rights);
                 }
@@ -41,7 +41,7 @@ impl Ssd {
         }
     }
 
-    /// A request of a program arrives at an endpoint, which answers by having it.
+    /// A request of a program arrives at an endpoint. Its delivery is the answer.
     fn admit_at_endpoint(&mut self, endpoint: EndpointId, message: Message, from: Option<SpuId>) {
         let (Some(spu), Some(program)) = (from, message.caller) else { return };
         let (handler, body, at_ns) = (message.handler, message.body, self.now_ns);

@@ -1,4 +1,4 @@
-//! For hosts that wait: a request with its answer, and what else an endpoint is told.
+//! Blocking calls for hosts: a request with its answer, and the next event of an endpoint.
 
 use crate::error::SpuError;
 use crate::host::Event;
@@ -6,8 +6,8 @@ use crate::names::{EndpointId, ProgramId, SpuId};
 use crate::system::Ssd;
 
 impl Ssd {
-    /// Sends a request now, and waits for its answer in virtual time. What the endpoint is told meanwhile waits for
-    /// [`Ssd::receive`]; so a handler that sends more than its queue holds is told that this was not delivered.
+    /// Sends a request now, and waits for its answer in virtual time. Other events of the endpoint stay for [`Ssd::receive`]; if a
+    /// handler sends more requests than the endpoint's queue holds, it learns that they were not delivered.
     ///
     /// # Errors
     /// As [`Ssd::send`], and [`SpuError::PowerLost`] if power goes before the answer.
@@ -31,10 +31,10 @@ impl Ssd {
         }
     }
 
-    /// The next that an endpoint is told, that a program of its process was ended, or that power is lost; also answers to what
-    /// [`Ssd::send`] sent. What others are told waits for them. None if nothing is under way.
+    /// The next event of an endpoint, including answers to [`Ssd::send`], the end of a program of its process, and a loss of power.
+    /// Events of other endpoints stay. None if nothing is under way.
     ///
-    /// The end of a program and a loss of power are told once: to who asks first.
+    /// The end of a program and a loss of power are delivered once, to the first caller.
     pub fn receive(&mut self, endpoint: EndpointId) -> Option<Event> {
         let is_its = |event: &Event| match event {
             Event::Ended { owner, .. } => *owner == endpoint.process(),

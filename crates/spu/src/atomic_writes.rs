@@ -1,7 +1,7 @@
 //! The host's library for Atomic-Writes: installing and recovering it, and transactions.
 //!
-//! Invariants: a slot's transactions have numbers that only grow; a transaction goes on to its commit only when every write
-//! of it was acknowledged; what was not acknowledged is sent again, which changes nothing if it had arrived.
+//! Invariants: the numbers of a slot's transactions only grow; a transaction commits only after each of its writes was
+//! acknowledged; an unacknowledged write is sent again, which is idempotent.
 
 mod transaction;
 
@@ -17,12 +17,12 @@ use crate::system::Ssd;
 
 pub use transaction::{Outcome, Transaction};
 
-/// Transactions at once. Transaction `t` is in slot `t % SLOTS`.
+/// How many transactions may be under way. Transaction `t` is in slot `t % SLOTS`.
 pub const SLOTS: u64 = 16;
-/// Writes of a transaction on one processor.
+/// The most writes of a transaction on one processor.
 pub const RECORDS: usize = 8;
 
-/// Bytes of a batch's writes on one processor.
+/// The most bytes of a batch's writes on one processor.
 pub const BATCH_BYTES: usize = STRIPE_BYTES as usize - 256;
 
 /// Handlers, as `programs/atomic_writes.h` numbers them.
@@ -48,7 +48,7 @@ pub enum AtomicWritesError {
     /// A request could not be sent.
     #[error(transparent)]
     Sending(#[from] SpuError),
-    /// A processor refused a step of recovery, or a slot.
+    /// A processor refused a step of recovery, or the assignment of a slot.
     #[error("processor {spu} answered {status} to handler {handler} of Atomic-Writes")]
     Refused {
         /// The processor.
@@ -88,8 +88,8 @@ impl AtomicWrites {
         stripes.row_bytes() * SLOTS * (1 + RECORDS as u64)
     }
 
-    /// Installs it, with its logs from `region_start` on, and recovers what a loss of power interrupted there. The endpoint is
-    /// one of the kernel's.
+    /// Installs it, with its logs from `region_start` on, and recovers transactions that a loss of power interrupted. The endpoint
+    /// must be the kernel's.
     pub fn install(
         ssd: &mut Ssd,
         kernel: EndpointId,
@@ -115,12 +115,12 @@ impl AtomicWrites {
         Ok(installed)
     }
 
-    /// Its number, for the intercall table.
+    /// Its number as a program, for the intercall table.
     pub fn program(self) -> ProgramId {
         self.program
     }
 
-    /// Gives a slot to a process; no other process reaches its transactions.
+    /// Assigns a slot to a process; no other process can use its transactions.
     pub fn assign(
         self,
         ssd: &mut Ssd,
@@ -162,7 +162,7 @@ impl AtomicWrites {
     }
 }
 
-/// Where the logs of a drive that has nothing else at its end may be.
+/// The start of the last region that has room for the logs, for a drive whose end is unused.
 pub fn last_region(stripes: Stripes) -> u64 {
     let bytes = AtomicWrites::region_bytes(stripes);
     let rows = stripes.capacity_bytes() / stripes.row_bytes();

@@ -1,8 +1,8 @@
-//! A drive whose reads and writes go through Base-IO, as the thesis has it (section 5.1.2): for a file system on it, such as
-//! the volume below the SQLite VFS.
+//! Reads and writes through Base-IO (thesis, section 5.1.2), for a file system on the drive, such as the volume below the SQLite
+//! VFS.
 //!
-//! Base-IO reads, writes and flushes. All other commands (shares, atomic batches, trims and so on) are the drive's own, and go
-//! to it beside the program; both see the same units.
+//! Base-IO reads, writes and flushes. All other commands (shares, atomic batches, trims and so on) bypass the program and go to
+//! the drive itself; both see the same units.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,8 @@ use crate::block_client::{BlockClient, IoError};
 use crate::error::SpuError;
 use crate::system::Ssd;
 
-/// Reads, writes and flushes of a client of the drive, by way of Base-IO. Each is done when it returns: a client that has several
-/// commands under way has them one after the other.
+/// Sends reads, writes and flushes of a client of the drive through Base-IO. Each is complete when it returns, so several commands
+/// under way are executed one after the other.
 ///
 /// # Example
 ///
@@ -47,7 +47,7 @@ pub struct BaseIoWay {
 }
 
 impl BaseIoWay {
-    /// The way through Base-IO, which is installed, and used by this client of the kernel.
+    /// A way through Base-IO, which must be installed; `base_io` is a client with an endpoint of the kernel.
     pub fn new(ssd: Arc<Mutex<Ssd>>, base_io: BlockClient) -> BaseIoWay {
         BaseIoWay { ssd, base_io }
     }
@@ -69,7 +69,7 @@ impl Way for BaseIoWay {
         match self.do_it(&mut ssd, &mut command) {
             Ok(()) => Issued::Done(Ok(Completion { done_ns: ssd.now_ns(), ..Completion::default() })),
             Err(IoError::Sending(SpuError::PowerLost)) => Issued::Done(Err(Status::PowerLost)),
-            // the drive says why itself: a read changed nothing, and a write is the same again
+            // repeated without the program, the command gets the drive's own error: reads change nothing, and writes are idempotent
             Err(IoError::Refused { status: answer::DRIVE, .. }) => Issued::Back(command),
             Err(error) => Issued::Done(Err(Status::InvalidField(format!("Base-IO: {error}")))),
         }

@@ -1,5 +1,5 @@
-//! The host's library for Base-IO and Direct-IO: reads and writes of any length, piece by piece at the processors that own
-//! them.
+//! The host's library for Base-IO and Direct-IO: reads and writes of any length, split among the processors that own the
+//! stripes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,15 +14,15 @@ const READ: u32 = 0;
 const WRITE: u32 = 1;
 const FLUSH: u32 = 2;
 
-/// Bytes before the data of a request, and of what comes back.
+/// Bytes of the header before the data of a request, and before the data that a read returns.
 const HEAD_BYTES: usize = 16;
-/// Pieces under way at once: fewer than an endpoint's queue holds.
+/// The most pieces under way at once; fewer than an endpoint's queue holds.
 const UNDER_WAY: usize = 32;
 
-/// Why a block client could not read or write.
+/// Why a read or write failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IoError {
-    /// It could not be sent.
+    /// The request could not be sent.
     #[error(transparent)]
     Sending(#[from] SpuError),
     /// The process has no right to a part of the range.
@@ -33,17 +33,17 @@ pub enum IoError {
         /// The byte after its last.
         end: u64,
     },
-    /// The program sent another number of bytes than it was asked for.
+    /// The program returned a different number of bytes than requested.
     #[error("bytes {start:#x} to {end:#x}: the program sent {bytes} bytes of data")]
     WrongLength {
         /// The first byte of the piece.
         start: u64,
         /// The byte after its last.
         end: u64,
-        /// What it sent.
+        /// The bytes it returned.
         bytes: usize,
     },
-    /// A program answered, and sent no data.
+    /// The program answered a read without sending data.
     #[error("the program answered and sent no data")]
     NoData,
     /// The program or the drive refused.
@@ -58,14 +58,14 @@ pub enum IoError {
     },
 }
 
-/// A client of Base-IO or Direct-IO, which waits for what it asks for.
+/// A blocking client of Base-IO or Direct-IO.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockClient {
     endpoint: EndpointId,
     program: ProgramId,
 }
 
-/// A piece that is under way.
+/// A part of a transfer, within one stripe.
 struct Piece {
     spu: SpuId,
     range: Range<u64>,
@@ -85,12 +85,12 @@ impl BlockClient {
         Transfer::new(self, address, Bytes::To(to)).run(ssd)
     }
 
-    /// Writes bytes. They are durable when a flush says so.
+    /// Writes bytes. They are durable after the next flush.
     pub fn write(self, ssd: &mut Ssd, address: u64, from: &[u8]) -> Result<(), IoError> {
         Transfer::new(self, address, Bytes::From(from)).run(ssd)
     }
 
-    /// Makes durable what was acknowledged.
+    /// Makes all acknowledged writes durable.
     pub fn flush(self, ssd: &mut Ssd) -> Result<(), IoError> {
         let now_ns = ssd.now_ns();
         let request = ssd.send(self.endpoint, SpuId(0), (self.program, FLUSH), Vec::new(), now_ns)?;
@@ -122,7 +122,7 @@ struct Transfer<'a> {
     address: u64,
     bytes: Bytes<'a>,
     under_way: BTreeMap<u64, Piece>,
-    /// Pieces whose permission the driver is being asked for.
+    /// Pieces that wait for the driver's decision about a permission.
     missing: Vec<Piece>,
 }
 
@@ -161,7 +161,8 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Nothing happens any more. A right that was taken away in the middle of a write is not asked for.
+    /// Why a transfer cannot continue when nothing is under way: rights that were revoked in the middle of a write are not
+    /// requested again.
     fn stuck(&self) -> IoError {
         match self.missing.first() {
             Some(Piece { range: Range { start, end }, .. }) => {
@@ -207,7 +208,7 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
-    /// Data of a read has come, before the answer or after it. Any program may send it, in any length.
+    /// The data of a read has arrived, before or after the answer. Any program may send such a request, in any length.
     fn arrived(&mut self, body: &[u8]) -> Result<(), IoError> {
         let Some((head, data)) = body.split_at_checked(HEAD_BYTES) else { return Ok(()) };
         let tag = u32::from_le_bytes(head[12..].try_into().expect("four bytes"));

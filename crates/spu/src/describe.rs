@@ -1,4 +1,4 @@
-//! What a module says about itself, without a drive: its handlers and what it needs.
+//! Describes a module without a drive: its handlers and what it needs.
 
 use wasmparser::{BinaryReaderError, ExternalKind, Parser, Payload};
 
@@ -12,22 +12,22 @@ use crate::names::SpuId;
 /// A handler of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Handler {
-    /// Its number, as requests name it.
+    /// Its number in requests.
     pub number: u32,
     /// The name of its function, if the module has names.
     pub name: Option<String>,
 }
 
-/// What a module says about itself.
+/// A description of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Description {
     /// Its handlers, by number.
     pub handlers: Vec<Handler>,
-    /// Requests that may be in progress at once on a processor.
+    /// How many requests may be in progress at once on a processor.
     pub threads: usize,
-    /// Instruction memory that it takes.
+    /// Bytes of instruction memory that it takes.
     pub code_bytes: u64,
-    /// Data memory that it takes.
+    /// Bytes of data memory that it takes.
     pub data_bytes: u64,
     /// The functions of `tantalum_spu.h` that it uses.
     pub functions: Vec<String>,
@@ -40,7 +40,7 @@ impl Description {
     }
 }
 
-/// Checks a module as installing does, and describes it.
+/// Checks a module as [`Ssd::install`](crate::Ssd::install) does, and describes it.
 pub fn describe(bytes: &[u8]) -> Result<Description, InstallError> {
     let engine = module::engine();
     let program = Program::load(&engine, bytes)?;

@@ -1,16 +1,16 @@
-//! How far the system got with what a handler asked for.
+//! The result of what a handler asked of the system.
 
 use tantalum::Nanoseconds;
 
-use crate::instance::Fault;
+use crate::fault::Fault;
 use crate::program::Waiting;
 use crate::system::Ssd;
 
-/// How far something got.
+/// How a handler continues.
 pub(crate) enum Done {
-    /// The handler continues now, after this number of the system's instructions.
+    /// It continues now with this status, after this number of the system's instructions.
     Now(i32, u64),
-    /// It continues at this time.
+    /// It continues with this status at this time.
     At(i32, Nanoseconds),
     /// It waits.
     Waits(Waiting),

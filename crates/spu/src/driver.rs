@@ -1,5 +1,4 @@
-//! The host's driver decides which permissions processors get that ask for one. What it may give is in its book
-//! ([`Host`](crate::host::Host)).
+//! The host's driver, which decides about the permissions that processors ask for, by its book ([`Host`](crate::host::Host)).
 
 use tantalum::Nanoseconds;
 
@@ -8,7 +7,7 @@ use crate::message::HEADER_BYTES;
 use crate::packet::{Load, Miss};
 use crate::system::Ssd;
 
-/// What the host's driver takes to decide about a permission: a chosen constant.
+/// How long the host's driver takes to decide about a permission: a chosen constant.
 const DRIVER_NS: Nanoseconds = 2_000;
 /// Bytes of a permission that the driver installs.
 pub(crate) const PERMISSION_BYTES: u64 = 32;
@@ -20,7 +19,7 @@ impl Ssd {
         self.dispatch_packet(Some(spu), None, HEADER_BYTES, Load::Miss(miss), self.now_ns);
     }
 
-    /// The driver has heard that a permission is missing.
+    /// The driver learns that a permission is missing.
     pub(crate) fn hear_of_miss(&mut self, miss: Miss) {
         self.arrange(self.now_ns + DRIVER_NS, What::Decide(miss));
     }

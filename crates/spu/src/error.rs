@@ -1,8 +1,8 @@
-//! Why the host could not do something with programs.
+//! The host's errors about programs.
 
 use crate::names::ProgramId;
 
-/// Why the host could not do something with programs.
+/// Why an operation on programs failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpuError {
     /// The drive has no power.

@@ -1,8 +1,8 @@
-//! The order in which everything in the drive happens.
+//! Executes everything in the drive, in order of virtual time.
 //!
 //! Invariants:
-//! - Everything that one part of the drive could notice of another happens in order of virtual time. A handler's
-//!   instructions run ahead of that, because nobody notices them before it asks for something.
+//! - Everything that one part of the drive could notice of another happens in order of virtual time. Only a handler's
+//!   instructions run ahead of it, because nobody notices them before the handler asks for something.
 //! - Each request is answered once: by its handler, or by the system.
 
 use tantalum::{Nanoseconds, Status};
@@ -16,8 +16,8 @@ use crate::packet::Load;
 use crate::system::Ssd;
 
 impl Ssd {
-    /// Sends a request from an endpoint at `at_ns`, or now if that is past. Returns its number; its answer comes from
-    /// [`Ssd::next_event`].
+    /// Sends a request from an endpoint at `at_ns`, or now if that is past. Returns its number; its answer is an event
+    /// ([`Ssd::next_event`]).
     pub fn send(
         &mut self,
         endpoint: EndpointId,
@@ -51,7 +51,7 @@ impl Ssd {
         Ok(request)
     }
 
-    /// The next that the host is told. None if nothing is under way.
+    /// The host's next event. None if nothing is under way.
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.host.next_event() {
@@ -61,8 +61,7 @@ impl Ssd {
         }
     }
 
-    /// The next that an endpoint is told, or that power is lost. What others are told waits for them. None if nothing is under
-    /// way.
+    /// The next event of an endpoint, or a loss of power. Events of other endpoints stay. None if nothing is under way.
     pub fn next_event_of(&mut self, endpoint: EndpointId) -> Option<Event> {
         loop {
             if let Some(event) = self.host.next_event_that(|event| event.is_for(endpoint)) {
@@ -72,8 +71,8 @@ impl Ssd {
         }
     }
 
-    /// The next that the host is told by `at_ns`; none if nothing happens until then. For a host that does something of its own
-    /// at that time.
+    /// The host's next event up to `at_ns`; none if there is none until then. For a host that has something of its own to do at
+    /// that time.
     pub fn next_event_until(&mut self, at_ns: Nanoseconds) -> Option<Event> {
         loop {
             if let Some(event) = self.host.next_event() {
@@ -86,7 +85,7 @@ impl Ssd {
         }
     }
 
-    /// Lets everything happen that does by `at_ns`. What the host is told waits.
+    /// Executes everything up to `at_ns`. The host's events stay.
     pub fn wait_until(&mut self, at_ns: Nanoseconds) {
         while self.next_ns().is_some_and(|next_ns| next_ns <= at_ns) {
             self.advance();
@@ -94,7 +93,7 @@ impl Ssd {
         self.now_ns = self.now_ns.max(at_ns);
     }
 
-    /// The next thing happens. None if nothing is arranged.
+    /// Executes the next step. None if nothing is arranged.
     pub(crate) fn advance(&mut self) -> Option<()> {
         let (at_ns, what) = self.next_arranged()?;
         if !self.is_stale(&what) {

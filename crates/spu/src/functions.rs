@@ -1,19 +1,19 @@
-//! The names of a module's functions, from its name section, for those who are told about a fault.
+//! The names of a module's functions, from its name section, for reports of faults.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use wasmparser::{BinaryReaderError, KnownCustom, Name, NameSectionReader, Parser, Payload};
 
-/// The longest name that is told, in characters.
+/// The longest name that is reported, in characters.
 const NAME_CHARACTERS: usize = 80;
 
 /// A function of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// Its number among the module's functions; those that the module imports come first.
+    /// Its index among the module's functions; imports come first.
     pub number: u32,
-    /// Its name, if the module has names. Nothing in it controls a terminal.
+    /// Its name, if the module has names. Control characters are replaced.
     pub name: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Function {
 pub(crate) struct FunctionNames(BTreeMap<u32, String>);
 
 impl FunctionNames {
-    /// The names that a valid module has. Damaged ones are as good as none.
+    /// The names in a valid module. A damaged name section counts as none.
     pub fn of(module: &[u8]) -> FunctionNames {
         for payload in Parser::new(0).parse_all(module) {
             if let Ok(Payload::CustomSection(section)) = payload
@@ -67,7 +67,7 @@ fn read(section: NameSectionReader<'_>) -> Result<BTreeMap<u32, String>, BinaryR
     Ok(names)
 }
 
-/// A name as it may be printed: a stranger chose it.
+/// A name that is safe to print: anybody may have chosen it.
 fn harmless(name: &str) -> String {
     let shown =
         |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };

@@ -1,6 +1,6 @@
-//! What the host's driver grants to processes and takes away from them.
+//! Granting rights to processes, and revoking them.
 //!
-//! Invariant: once rights were taken away, no processor allows an access by them.
+//! Invariant: after a revocation no processor allows an access by the revoked rights.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use crate::permission::Rights;
 use crate::system::Ssd;
 
 impl Ssd {
-    /// Gives a process rights to a range, instead of those it had there; [`Rights::NONE`] takes them away. The driver
-    /// keeps them in its book, and installs them in the processors.
+    /// Gives a process rights to a range, in place of those it had there; [`Rights::NONE`] revokes them. The driver keeps
+    /// them in its book, and installs them in the processors.
     pub fn grant(&mut self, process: ProcessId, range: Range<u64>, rights: Rights) -> Result<(), SpuError> {
         self.check_power()?;
         let overlaps = |region: &Range<u64>| region.start < range.end && range.start < region.end;
@@ -38,10 +38,10 @@ impl Ssd {
         Ok(())
     }
 
-    /// Takes the rights to a range away from every process. When this returns, no processor allows an access by them any more,
-    /// and stores that were not committed do not happen.
+    /// Revokes the rights of every process to a range. When this returns, no processor allows an access by them any more, and
+    /// uncommitted stores are discarded.
     pub fn revoke(&mut self, range: &Range<u64>) {
-        // without power nobody is allowed anything
+        // without power the processors hold no permissions
         if self.check_power().is_err() {
             self.host.book.remove_range(range);
             return;
@@ -50,7 +50,7 @@ impl Ssd {
             self.host.book.install(process, range.clone(), Rights::NONE);
             self.send_permission(process, range, Rights::NONE);
         }
-        // a permission that is on its way arrives before
+        // packets arrive in order, so a permission still on its way arrives before its revocation
         while self.revoking > 0 && self.advance().is_some() {}
     }
 
@@ -61,7 +61,7 @@ impl Ssd {
         }
     }
 
-    /// The driver sends a permission to the processors that own a part of the range.
+    /// Sends a permission to the processors that own a part of the range.
     fn send_permission(&mut self, process: ProcessId, range: &Range<u64>, rights: Rights) {
         let rows = (range.end - range.start).div_ceil(self.stripes.row_bytes());
         let whole = rows > 1 || range.end - range.start > self.stripes.row_bytes();

@@ -1,4 +1,4 @@
-//! The host's side: processes with their endpoints, what they are told, and the driver's book of who may do what.
+//! The host's side: processes with their endpoints, events, and the driver's book of permissions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -6,17 +6,17 @@ use std::ops::Range;
 
 use tantalum::{NamespaceId, Nanoseconds};
 
+use crate::fault::Fault;
 use crate::functions::Function;
-use crate::instance::Fault;
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
 use crate::permission::{PermissionTable, Rights};
 
-/// Requests of programs that an endpoint's queue holds; further ones are not delivered.
+/// How many requests of programs an endpoint's queue holds; further ones are not delivered.
 pub const ENDPOINT_QUEUE: usize = 64;
-/// Bytes of their bodies that it holds.
+/// How many bytes of their bodies it holds.
 pub const ENDPOINT_QUEUE_BYTES: usize = 320 << 10;
 
-/// What the host is told, and when.
+/// An event that the host learns of.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// The answer to a request of the host.
@@ -27,7 +27,7 @@ pub enum Event {
         request: u64,
         /// The handler's status, or one of [`crate::answer`].
         status: i32,
-        /// When the host has it.
+        /// When it arrives at the host.
         at_ns: Nanoseconds,
     },
     /// A request of a program to an endpoint.
@@ -38,14 +38,14 @@ pub enum Event {
         spu: SpuId,
         /// The program.
         program: ProgramId,
-        /// Which handler of the host it is for.
+        /// The host's handler that it is for.
         handler: u32,
         /// Its body.
         body: Vec<u8>,
-        /// When the host has it.
+        /// When it arrives at the host.
         at_ns: Nanoseconds,
     },
-    /// A processor asked for a permission, and the driver decided. If it was granted, the request that failed with
+    /// The driver decided about a permission that a processor asked for. If it was granted, the request that failed with
     /// [`crate::answer::NO_PERMISSION`] can be sent again.
     Permission {
         /// The endpoint on whose behalf the range was accessed.
@@ -56,7 +56,7 @@ pub enum Event {
         range: Range<u64>,
         /// Whether the processor has the permission now.
         granted: bool,
-        /// When the host knows.
+        /// When it arrives at the host.
         at_ns: Nanoseconds,
     },
     /// A program was ended. Its unanswered requests are answered with [`crate::answer::ENDED`].
@@ -65,20 +65,20 @@ pub enum Event {
         program: ProgramId,
         /// Its owner.
         owner: ProcessId,
-        /// The processor where it happened.
+        /// The processor on which it faulted.
         spu: SpuId,
         /// The handler.
         handler: u32,
-        /// The function in which it happened, if the handler had begun.
+        /// The function in which it faulted, if the handler had begun.
         function: Option<Function>,
-        /// What happened.
+        /// The fault.
         fault: Fault,
-        /// When the host is told.
+        /// When the event arrives at the host.
         at_ns: Nanoseconds,
     },
     /// The drive lost power: nothing is installed, and requests under way are not answered.
     PowerLost {
-        /// When the host is told.
+        /// When power was lost.
         at_ns: Nanoseconds,
     },
 }
@@ -88,7 +88,7 @@ impl Event {
         if let Event::Request { body, .. } = self { body.len() } else { 0 }
     }
 
-    /// When the host has it.
+    /// When it arrives at the host.
     pub fn at_ns(&self) -> Nanoseconds {
         match self {
             Event::Answer { at_ns, .. }
@@ -99,7 +99,7 @@ impl Event {
         }
     }
 
-    /// Whether an endpoint is told: what is for it, or a loss of power.
+    /// Whether an endpoint receives it: its own events, and a loss of power.
     pub(crate) fn is_for(&self, endpoint: EndpointId) -> bool {
         match self {
             Event::Answer { endpoint: whose, .. }
@@ -110,7 +110,7 @@ impl Event {
         }
     }
 
-    /// Why a program was ended, and in which function; none of other events.
+    /// Why a program was ended, and in which function; none for other events.
     pub fn why_ended(&self) -> Option<String> {
         match self {
             Event::Ended { fault, function: Some(function), .. } => Some(format!("{fault}, in {function}")),
@@ -119,7 +119,7 @@ impl Event {
         }
     }
 
-    /// The event, told at another time.
+    /// The event with another time.
     pub(crate) fn at(mut self, now_ns: Nanoseconds) -> Event {
         match &mut self {
             Event::Answer { at_ns, .. }
@@ -158,14 +158,14 @@ impl fmt::Display for Event {
     }
 }
 
-/// Requests in an endpoint's queue, and bytes of their bodies.
+/// The requests in an endpoint's queue, and the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default)]
 struct Queued {
     requests: usize,
     bytes: usize,
 }
 
-/// Processes, endpoints, and what the driver granted.
+/// Processes, endpoints, and what the driver has granted.
 #[derive(Debug)]
 pub(crate) struct Host {
     queue_pairs: u32,
@@ -190,10 +190,10 @@ impl Host {
         }
     }
 
-    /// A new process. Its number was not in use lately.
+    /// A new process. Numbers are reused as late as possible.
     ///
     /// # Panics
-    /// If there are as many processes as there are numbers, which is two millions.
+    /// If all of the two million numbers are in use.
     pub fn process(&mut self) -> ProcessId {
         assert!(self.processes.len() < ProcessId::MOST_USERS, "all numbers of processes are in use");
         loop {
@@ -204,12 +204,12 @@ impl Host {
         }
     }
 
-    /// Whether a process has not ended.
+    /// Whether a process exists.
     pub fn is_alive(&self, process: ProcessId) -> bool {
         process.is_kernel() || self.processes.contains(&process)
     }
 
-    /// Ends a process: its endpoints and what it was granted are gone.
+    /// Ends a process, and removes its endpoints and rights.
     pub fn end(&mut self, process: ProcessId) {
         self.processes.remove(&process);
         self.endpoints.retain(|endpoint, _| endpoint.process() != process);
@@ -252,7 +252,7 @@ impl Host {
         }
     }
 
-    /// Tells the host what it is told in any case.
+    /// Adds an event that needs no room in an endpoint's queue.
     pub fn tell(&mut self, event: Event) {
         self.outbox.push_back(event);
     }
@@ -261,7 +261,7 @@ impl Host {
         self.take(0)
     }
 
-    /// The next event of those that are asked for.
+    /// The next event of some kind.
     pub fn next_event_that(&mut self, is_its: impl Fn(&Event) -> bool) -> Option<Event> {
         let at = self.outbox.iter().position(is_its)?;
         self.take(at)
@@ -273,12 +273,13 @@ impl Host {
         Some(event)
     }
 
-    /// The first that the host is told. A request keeps its room in its endpoint's queue until it is released.
+    /// The next event, for a host that queues it further. A request keeps its room in its endpoint's queue until
+    /// [`Host::release`].
     pub fn pass_on(&mut self) -> Option<Event> {
         self.outbox.pop_front()
     }
 
-    /// Makes the room free that a request took in its endpoint's queue.
+    /// Frees a request's room in its endpoint's queue.
     pub fn release(&mut self, event: &Event) {
         if let Event::Request { endpoint, body, .. } = event
             && let Some(queued) = self.endpoints.get_mut(endpoint)
@@ -288,7 +289,7 @@ impl Host {
         }
     }
 
-    /// The driver's answer to a miss: the extent to install, or none.
+    /// The driver's decision about a missing permission: the extent to install, or none.
     pub fn resolve(
         &mut self,
         process: ProcessId,

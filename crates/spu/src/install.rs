@@ -1,8 +1,8 @@
 //! Installing programs, and ending them.
 //!
-//! Invariants: instruction and data memory of every processor hold all that is installed, and each program's share is set
-//! aside when it is installed; a program has a copy on every processor or on none; ending one touches no other. Each has a
-//! runtime of its own, since a runtime keeps the translation of every module that it ever had.
+//! Invariants: everything installed fits into the instruction and data memory of every processor, and each program's share is
+//! reserved when it is installed; a program has a copy on every processor or on none; ending one affects no other. Each program
+//! has a runtime of its own, because a runtime keeps the translation of every module that it ever loaded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -11,27 +11,29 @@ use crate::abi;
 use crate::activation::{Activation, Place};
 use crate::answer;
 use crate::error::SpuError;
+use crate::fault::Fault;
 use crate::host::Event;
-use crate::instance::{Fault, Instance};
+use crate::instance::Instance;
 use crate::message::HEADER_BYTES;
 use crate::module::{self, ModuleError, Program};
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
+use crate::native::{Native, NativeHandler};
 use crate::output::Output;
 use crate::packet::Load;
 use crate::program::{Installed, Resident, Thread};
 use crate::stripes::STRIPE_BYTES;
 use crate::system::Ssd;
 
-/// Programs that may be installed at once.
+/// The most programs that may be installed at once.
 pub const PROGRAMS: usize = 64;
 
 /// How a program is installed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InstallOptions {
-    /// Whether every process may send it requests, or only its owner and the kernel.
+    /// Whether every process may send it requests, not only its owner and the kernel.
     pub is_open: bool,
-    /// A part of the drive that only this program reaches, whoever's request it works on. Whole rows of stripes; only the
-    /// kernel may give one.
+    /// A part of the drive that only this program may access, on behalf of whichever process. It consists of whole rows of
+    /// stripes, and only the kernel may give one.
     pub region: Option<Range<u64>>,
 }
 
@@ -44,7 +46,7 @@ pub enum InstallError {
     /// The drive has no power.
     #[error("the drive has no power")]
     PowerLost,
-    /// It does not fit.
+    /// It does not fit into a processor's memory.
     #[error(
         "the program needs {needed} bytes of {memory} memory, and {free} of {total} are free{}",
         Users(.used)
@@ -52,26 +54,26 @@ pub enum InstallError {
     DoesNotFit {
         /// Which memory: instruction or data.
         memory: &'static str,
-        /// What it needs.
+        /// The bytes it needs.
         needed: u64,
-        /// What is free on each processor.
+        /// The bytes that are free on each processor.
         free: u64,
-        /// What each processor has.
+        /// The bytes that each processor has.
         total: u64,
-        /// What other programs take, and the permission table as program 0.
+        /// The bytes that each other program takes, with the permission table as program 0.
         used: Vec<(ProgramId, u64)>,
     },
-    /// The endpoint of who installs it was closed.
+    /// The installing endpoint was closed.
     #[error("endpoint {0:#x} is closed")]
     NoEndpoint(u32),
-    /// There are as many as there may be.
+    /// The limit of installed programs is reached.
     #[error("{limit} programs are installed, which is the limit: remove one first")]
     TooMany {
         /// The limit.
         limit: usize,
     },
-    /// A region that cannot be given.
-    #[error("the region {start:#x} to {end:#x} cannot be given: {reason}")]
+    /// The program cannot have this region.
+    #[error("the program cannot have the region {start:#x} to {end:#x}: {reason}")]
     Region {
         /// Its first byte.
         start: u64,
@@ -80,7 +82,7 @@ pub enum InstallError {
         /// Why.
         reason: &'static str,
     },
-    /// A copy could not be made.
+    /// A copy could not be created.
     #[error("the program cannot start: {0}")]
     Start(Fault),
 }
@@ -101,13 +103,13 @@ impl std::fmt::Display for Users<'_> {
 }
 
 impl Ssd {
-    /// A new process of the host, which has no permissions.
+    /// A new process of the host, without permissions.
     pub fn process(&mut self) -> ProcessId {
         self.host.process()
     }
 
-    /// Ends a process: its endpoints are closed, its programs removed, its rights taken away at once. The kernel does not
-    /// end, but its endpoints and programs go the same way.
+    /// Ends a process: closes its endpoints, removes its programs and revokes its rights at once. The kernel does not end, but its
+    /// endpoints are closed and its programs removed.
     pub fn end_process(&mut self, process: ProcessId) {
         let owned = self.programs.iter().filter(|(_, program)| program.owner == process);
         let owned: Vec<ProgramId> = owned.map(|(&id, _)| id).collect();
@@ -120,13 +122,13 @@ impl Ssd {
         }
     }
 
-    /// An endpoint for a process: one queue pair.
+    /// Opens an endpoint of a process, which takes one queue pair.
     pub fn endpoint(&mut self, process: ProcessId) -> Result<EndpointId, SpuError> {
         let queue_pairs = self.profile.queue_pairs;
         self.host.endpoint(process).ok_or(SpuError::NoQueuePair { queue_pairs })
     }
 
-    /// Gives an endpoint's queue pair back.
+    /// Closes an endpoint, and frees its queue pair.
     pub fn close(&mut self, endpoint: EndpointId) {
         self.host.close(endpoint);
     }
@@ -142,8 +144,25 @@ impl Ssd {
         self.install_program(owner, program, module.len() as u64, options, |_, _| {})
     }
 
-    /// Installs a program whose module has this many bytes; `prepare` may change its copies.
-    pub(crate) fn install_program(
+    /// Installs a handler in Rust on all processors: `make` makes the copy of each. A request takes `instructions` of virtual
+    /// time, and the program takes no memory of the processors.
+    ///
+    /// # Errors
+    /// As [`Ssd::install`].
+    pub fn install_native(
+        &mut self,
+        owner: ProcessId,
+        options: InstallOptions,
+        instructions: u64,
+        mut make: impl FnMut(SpuId) -> NativeHandler,
+    ) -> Result<ProgramId, InstallError> {
+        self.install_program(owner, Program::empty(&module::engine()), 0, options, |spu, instance| {
+            instance.set_native(Native::new(make(spu), instructions));
+        })
+    }
+
+    /// Installs a program whose module has `bytes` bytes. `prepare` may change its copies.
+    fn install_program(
         &mut self,
         owner: ProcessId,
         program: Program,
@@ -176,7 +195,7 @@ impl Ssd {
         Ok(id)
     }
 
-    /// Whether a program can be installed: nothing has changed if not.
+    /// Whether a program can be installed.
     fn check_room(
         &self,
         owner: ProcessId,
@@ -233,7 +252,7 @@ impl Ssd {
         let row = self.stripes.row_bytes();
         let overlaps = |other: &Range<u64>| other.start < region.end && region.start < other.end;
         let reason = if !owner.is_kernel() {
-            "only the kernel gives a part of the drive to a program"
+            "only the kernel may give a program a part of the drive"
         } else if region.is_empty() || !region.start.is_multiple_of(row) || !region.end.is_multiple_of(row) {
             "it must be whole rows of stripes, one of 8 KiB for each processor"
         } else if region.end > self.stripes.capacity_bytes() {
@@ -241,7 +260,7 @@ impl Ssd {
         } else if self.host.book.overlaps(region) {
             "a process has rights to a part of it"
         } else if self.programs.values().filter_map(|other| other.region.as_ref()).any(overlaps) {
-            "a part of it is another program's"
+            "a part of it belongs to another program"
         } else {
             return Ok(());
         };
@@ -280,7 +299,7 @@ impl Ssd {
         }
     }
 
-    /// Ends a program that did what no program may.
+    /// Ends a program that faulted, and tells its host.
     pub(crate) fn end_program(&mut self, program: ProgramId, at: (SpuId, u32), fault: Fault) {
         if let Some(installed) = self.programs.get(&program) {
             let (owner, (spu, handler)) = (installed.owner, at);
@@ -308,14 +327,14 @@ impl Ssd {
         }
     }
 
-    /// Answers the request of a call that will not be finished.
+    /// Answers the request of a call that will never finish.
     pub(crate) fn give_up(&mut self, spu: SpuId, call: &Activation) {
         if !call.is_answered {
             self.send_answer(spu, call.message.answer_to, answer::ENDED, self.now_ns);
         }
     }
 
-    /// Lets one program call handlers of another on the same processor, and send requests to them.
+    /// Lets one program call handlers of another on the same processor, and send requests to them on any.
     pub fn allow_calls(&mut self, from: ProgramId, to: ProgramId, handlers: &[u32]) -> Result<(), SpuError> {
         if !self.programs.contains_key(&to) {
             return Err(SpuError::NoProgram(to));
@@ -336,7 +355,7 @@ impl Ssd {
             })
     }
 
-    /// What a program wrote to its serial ports, and its counters; also of the program that faulted last.
+    /// What a program wrote to its serial ports, and its counters; available also for the program that faulted last.
     pub fn output(&self, program: ProgramId) -> Result<Output, SpuError> {
         match (&self.programs.get(&program), &self.faulted) {
             (Some(installed), _) => Ok(Output::of(installed)),
@@ -345,7 +364,7 @@ impl Ssd {
         }
     }
 
-    /// Data memory that is free on each processor, and instruction memory, in bytes.
+    /// The free data memory and instruction memory of each processor, in bytes.
     pub fn free_memory(&self) -> (u64, u64) {
         let data: u64 = self.programs.values().map(|program| program.data_bytes).sum();
         let code: u64 = self.programs.values().map(|program| program.code_bytes).sum();

@@ -1,46 +1,27 @@
 //! A program's copy on one processor: its memory, and the threads that run its handlers.
 //!
-//! Invariants: at most one thread runs at a time, and they change only where a handler asks the system for something; each
-//! thread has a stack of its own; no memory is added after the copy was made.
+//! Invariants: at most one thread runs at a time, and threads switch only where a handler asks the system for something; each
+//! thread has a stack of its own; memory does not grow after the copy was created.
 
 use wasmi::{Extern, Global, Linker, Memory, Store, TrapCode, TypedFunc, TypedResumableCall, Val};
 
 use crate::abi::Context;
 use crate::activation::{Activation, Op, Place, Room};
 use crate::answer;
+use crate::fault::Fault;
 use crate::marks::{MARK, MARK_BYTES, MEMORY, NOWHERE};
 use crate::module::{HANDLERS, Program, handler_number};
 use crate::native::Native;
 
-/// Threads of a program on a processor.
+/// The most threads of a program on a processor.
 pub const THREADS: u32 = 16;
-/// Instructions that finding out a program's stacks may take.
+/// The most instructions for asking a program for its stacks.
 const INSTALL_FUEL: u64 = 100_000;
 
 type Handler = TypedFunc<(u32, u32), ()>;
 type Stopped = wasmi::TypedResumableCallHostTrap<()>;
 
-/// Why a program was ended.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Fault {
-    /// The module trapped: an access beyond its memory, a stack that is full, a division by zero, and so on.
-    #[error("{0}")]
-    Trap(String),
-    /// One call of a handler took more instructions than a profile allows.
-    #[error("it executed {limit} instructions in one call, the most that are allowed")]
-    Endless {
-        /// The limit.
-        limit: u64,
-    },
-    /// It sent more requests on behalf of one request of the host than are allowed.
-    #[error("it sent too many requests for one of the host's")]
-    Flood,
-    /// A processor could not be given its copy.
-    #[error("its copy could not be made: {0}")]
-    Install(String),
-}
-
-/// What a thread did.
+/// How a thread's run ended.
 #[derive(Debug)]
 pub(crate) enum Run {
     /// It asks the system for something, and waits.
@@ -54,7 +35,7 @@ pub(crate) enum Run {
 pub(crate) struct Instance {
     store: Store<Context>,
     memory: Option<Memory>,
-    /// Holds the number of the function that runs.
+    /// Holds the number of the running function.
     mark: Option<Memory>,
     stack_pointer: Option<Global>,
     handlers: Vec<Option<Handler>>,
@@ -66,10 +47,10 @@ pub(crate) struct Instance {
 
 /// A thread, which may have stopped in the middle of a handler.
 struct Thread {
-    /// Where its stack begins; the linker's own for a program with one thread.
+    /// The start of its stack; none for a program with one thread, which uses the linker's stack.
     stack_top: Option<i32>,
     stack_now: i32,
-    /// Where it goes on, unless its handler is in Rust.
+    /// Where it continues, unless its handler is in Rust.
     stopped: Option<(Option<Stopped>, Activation)>,
 }
 
@@ -109,7 +90,7 @@ impl Instance {
         Ok(made)
     }
 
-    /// Puts a handler in Rust in the place of handler 0.
+    /// Replaces handler 0 by one in Rust.
     pub fn set_native(&mut self, native: Native) {
         self.native = Some(native);
     }
@@ -196,7 +177,7 @@ impl Instance {
         }
     }
 
-    /// The number of the function in which the thread that ran last has stopped, if it began one.
+    /// The number of the function in which the last running thread stopped, if it had entered one.
     pub fn function(&self) -> Option<u32> {
         let word = self.mark?.data(&self.store).first_chunk()?;
         Some(u32::from_le_bytes(*word)).filter(|&function| function != NOWHERE)
@@ -238,17 +219,18 @@ impl Instance {
         }
     }
 
-    /// The call that a stopped thread makes.
+    /// The call of a stopped thread.
     pub fn stopped(&mut self, thread: usize) -> Option<&mut Activation> {
         self.threads.get_mut(thread)?.stopped.as_mut().map(|(_, activation)| activation)
     }
 
-    /// Ends all calls.
+    /// Ends all calls, and returns them.
     pub fn take_stopped(&mut self) -> Vec<Activation> {
         self.threads.iter_mut().filter_map(|thread| Some(thread.stopped.take()?.1)).collect()
     }
 
-    /// Copies bytes to where a handler has room for them. Returns `otherwise` if they do not fit.
+    /// Copies bytes to a handler's buffer. If they do not fit, copies nothing and returns `otherwise`; without `otherwise`, copies
+    /// what fits.
     pub fn fill(&mut self, room: Room, bytes: &[u8], otherwise: Option<i32>) -> i32 {
         if let (Some(status), true) = (otherwise, bytes.len() > room.bytes as usize) {
             return status;
@@ -256,7 +238,7 @@ impl Instance {
         let bytes = &bytes[..bytes.len().min(room.bytes as usize)];
         if let Some(memory) = self.memory {
             let data = memory.data_mut(&mut self.store);
-            // the room was checked when the handler named it, and memory does not shrink
+            // the buffer was checked when the handler named it, and memory does not shrink
             data[room.at as usize..][..bytes.len()].copy_from_slice(bytes);
             if room.length_at != 0 {
                 data[room.length_at as usize..][..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());

@@ -1,31 +1,32 @@
 //! Programs inside the drive (Willow; Jin's thesis, chapter 5).
 //!
-//! A drive has storage processors, each with instruction and data memory of its own and a share of the drive's stripes.
-//! Ordinary users install programs: handlers for requests that the host's endpoints and other processors send. They run
-//! close to the data, and cannot harm what is not theirs. `docs/programs.md` is for those who write programs.
+//! A drive has storage processors, each with its own instruction and data memory and a share of the drive's stripes. Ordinary
+//! users install programs: handlers for requests from the host's endpoints and from other processors. They run close to the
+//! data, and cannot harm other users' data. `docs/programs.md` is for authors of programs.
 //!
-//! - [`Ssd`] is a drive with its processors in virtual time: endpoints, sending, and what comes back.
-//! - Programs are WebAssembly, run by an interpreter that counts instructions; so time is the same on every machine.
+//! - [`Ssd`] is a drive with its processors in virtual time: endpoints, requests, answers and events.
+//! - Programs are WebAssembly, run by an interpreter that counts instructions, so time is the same on every machine.
 //! - Below, programs use the drive as a client inside it: its cache, its FTL and its promises, without the link.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `system.rs` | the drive with its processors |
 //! | `events.rs`, `agenda.rs` | the host's requests, and the order of events |
-//! | `network.rs`, `packet.rs`, `wire.rs` | ring and link, and what goes over them |
-//! | `arrivals.rs` | what happens with what has arrived |
-//! | `schedule.rs`, `step.rs` | which handler a processor works on; what came of its instructions |
-//! | `perform.rs`, `done.rs` | what is done for a handler, and how far it got: `nvm.rs`, `records.rs`, `sending.rs` |
+//! | `network.rs`, `packet.rs`, `wire.rs` | ring and link, and the packets on them |
+//! | `arrivals.rs` | what happens when a packet arrives |
+//! | `schedule.rs`, `step.rs` | which handler a processor works on; how its run ended |
+//! | `perform.rs`, `done.rs` | what the system does for a handler, and the result: `nvm.rs`, `records.rs`, `sending.rs` |
 //! | `rights.rs` | all checks of what a handler may access |
-//! | `install.rs`, `program.rs`, `output.rs` | installing and ending programs; what is installed; what it told its host |
+//! | `install.rs`, `program.rs`, `output.rs` | installing and ending programs; an installed program; its serial ports and counters |
 //! | `module.rs`, `instance.rs`, `abi/` | checking a module, its copies, its functions |
-//! | `describe.rs`, `functions.rs` | what a module says about itself; the names of its functions |
-//! | `marks.rs` | in which function a program is |
+//! | `describe.rs`, `functions.rs` | describing a module; the names of its functions |
+//! | `marks.rs` | noting which function runs |
+//! | `fault.rs` | why a program was ended |
 //! | `native.rs` | a handler in Rust, to measure what the runtime costs |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
-//! | `host.rs`, `asking.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; waiting for them; what the driver grants and decides |
+//! | `host.rs`, `asking.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; blocking calls; rights; the driver's decisions |
 //! | `block_client.rs`, `base_io_way.rs`, `atomic_writes.rs` | host libraries of shipped programs |
-//! | `shared.rs` | the same for clients on several threads, in the machine's time or none |
+//! | `shared.rs` | a drive whose clients are on several threads, in real time or virtual time |
 //!
 //! # Example
 //!
@@ -61,6 +62,7 @@ mod done;
 mod driver;
 mod error;
 mod events;
+mod fault;
 mod functions;
 mod grants;
 mod host;
@@ -95,10 +97,11 @@ pub use base_io_way::BaseIoWay;
 pub use block_client::{BlockClient, IoError};
 pub use describe::{Description, Handler, describe};
 pub use error::SpuError;
+pub use fault::Fault;
 pub use functions::Function;
 pub use host::{ENDPOINT_QUEUE, ENDPOINT_QUEUE_BYTES, Event};
 pub use install::{InstallError, InstallOptions, PROGRAMS};
-pub use instance::{Fault, THREADS};
+pub use instance::THREADS;
 pub use message::BODY_BYTES;
 pub use module::ModuleError;
 pub use names::{EndpointId, ProcessId, ProgramId, SpuId};

@@ -1,25 +1,25 @@
-//! Marks in a program's code: they tell in which function it was when it was ended.
+//! Marks in a program's code, which record the function that runs, so that a fault can be located.
 //!
-//! The runtime keeps no record of calls that a host could ask for. So when a module is loaded, each of its functions gets
-//! instructions that note its number: at its beginning, and after each call that it makes. The number is in a memory of its
-//! own, which the module's instructions cannot name.
+//! The runtime has no call stack that a host could inspect. So when a module is loaded, each of its functions gets instructions
+//! that store its number: at its beginning, and after each call that it makes. The number is in a memory of its own, which the
+//! module's instructions cannot name.
 //!
-//! Invariants: marks are made of instructions that no program may have (of floating point), and these cost nothing; so a
-//! program takes the same virtual time with them. They take no instruction or data memory of the processor.
+//! Invariants: marks consist of instructions that programs may not use (floating point), and these cost nothing, so that marks do
+//! not change a program's virtual time. They take no instruction or data memory of the processor.
 
 use std::ops::Range;
 
 use wasmi::OperatorCost;
 use wasmparser::{BinaryReaderError, ExportSectionReader, FunctionBody, Operator, Parser, Payload, TypeRef};
 
-/// The memory that holds the number of the function, as it is exported. A program cannot have an export with this name or the
-/// next: the module would have two of them, and be refused.
+/// The export of the memory that holds the function's number. A program cannot export this name or the next: the module would
+/// have two exports of that name, and be refused.
 pub(crate) const MARK: &str = "\u{1}tantalum function";
 /// The module's own memory, exported for the system whether or not the module exports it.
 pub(crate) const MEMORY: &str = "\u{1}tantalum memory";
 /// Bytes of the mark's memory.
 pub(crate) const MARK_BYTES: usize = 4;
-/// Its value before any function began.
+/// Its value before any function was entered.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 const CUSTOM: u8 = 0;
@@ -28,13 +28,12 @@ const MEMORIES: u8 = 5;
 const EXPORT: u8 = 7;
 const CODE: u8 = 10;
 
-/// What instructions cost: those of marks nothing, all others as the runtime counts them.
+/// The cost of instructions: nothing for marks, the runtime's own for all others.
 pub(crate) fn operator_cost() -> OperatorCost {
     OperatorCost { f32_const: 0, i32_reinterpret_f32: 0, f32_store: 0, ..OperatorCost::default() }
 }
 
-/// A valid module with marks. Its own memory, if it has one, is declared anew with this many pages of one byte, which may
-/// not grow.
+/// Adds marks to a valid module. Its own memory, if it has one, is redeclared with this many pages of one byte, and cannot grow.
 pub(crate) fn marked(bytes: &[u8], own_memory: Option<u64>) -> Result<Vec<u8>, BinaryReaderError> {
     let mut module = Marking {
         bytes,
@@ -55,7 +54,7 @@ struct Marking<'a> {
     bytes: &'a [u8],
     own_memory: Option<u64>,
     has_memories: bool,
-    /// Functions that were imported or have been marked.
+    /// How many functions were imported or have been marked.
     functions: u32,
     bodies: Vec<u8>,
     bodies_left: u32,

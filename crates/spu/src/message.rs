@@ -1,23 +1,23 @@
-//! Requests on their way, and whom their answers go to.
+//! Requests, and where their answers go.
 //!
-//! Invariants: a request's origin is set where it enters the drive, and every request made on its behalf carries the same
-//! one; programs have no way to name an origin. A request arrives whole or not at all. Each is answered exactly once.
+//! Invariants: a request's origin is set where it enters the drive, and every request made on its behalf carries the same origin;
+//! programs cannot name one. A request arrives completely or not at all. Each is answered exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::names::{EndpointId, Party, ProcessId, ProgramId, SpuId};
 
-/// Bytes of a request beside its body, on ring and link: header with source, origin, program, handler and length.
+/// Bytes of a request's header on ring and link: source, origin, program, handler and length.
 pub const HEADER_BYTES: u64 = 32;
 /// Bytes of an answer.
 pub const ANSWER_BYTES: u64 = 16;
 /// The longest body.
 pub const BODY_BYTES: usize = 64 << 10;
-/// Requests that may be made because of one request of the host.
+/// The most requests that programs may send on behalf of one request of the host.
 const REQUESTS_OF_ONE: u32 = 4096;
 
-/// On whose behalf something is done, and how many more requests may be made for it.
+/// The endpoint on whose behalf something is done, and how many more requests may be sent for it.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub endpoint: EndpointId,
@@ -33,13 +33,13 @@ impl Origin {
         self.endpoint.process()
     }
 
-    /// Counts a further request; false if there were too many.
+    /// Counts a request; false if the limit is reached.
     pub fn spend(&self) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 }
 
-/// One handler's call among all that the drive has made.
+/// The number of a handler's call, unique in the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CallId(pub u64);
 
@@ -49,11 +49,11 @@ pub(crate) struct ThreadRef {
     pub spu: SpuId,
     pub program: ProgramId,
     pub thread: usize,
-    /// The call that it makes; a later call of the same thread is another one.
+    /// The call that it executes; a later call of the same thread is a different one.
     pub call: CallId,
 }
 
-/// Who gets the answer.
+/// Where an answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AnswerTo {
     Host {
@@ -64,7 +64,7 @@ pub(crate) enum AnswerTo {
         thread: ThreadRef,
         ticket: usize,
     },
-    /// A call between programs on one processor, which also gets bytes.
+    /// A call between programs on one processor, which also returns data.
     Call(ThreadRef),
 }
 

@@ -1,10 +1,10 @@
-//! A program's module: checked, measured, and given the memory that it needs and no more.
+//! A program's module: checked, measured, and limited to the memory it needs.
 //!
-//! WebAssembly's memory comes in pages of 64 KiB, twice what a processor has. A module that exports `__heap_base`, as the
-//! linker writes it, says where its static variables and stacks end. Its memory is declared anew as that many pages of one
-//! byte, which may not grow: an access beyond them faults, as it would beyond a segment.
+//! WebAssembly's memory comes in pages of 64 KiB, twice what a processor has. A module that exports `__heap_base`, as the linker
+//! writes it, states where its static variables and stacks end. Its memory is redeclared as that many pages of one byte, and
+//! cannot grow: an access beyond them faults, as it would beyond a segment.
 //!
-//! Programs compute with integers, as the processors do; so nothing depends on how a machine rounds.
+//! Programs compute with integers only, as the processors do, so results do not depend on a machine's rounding.
 
 use wasmi::{CompilationMode, Config, CustomFuelCosts, Engine, Module};
 use wasmparser::{
@@ -16,24 +16,24 @@ use crate::abi;
 use crate::functions::FunctionNames;
 use crate::marks;
 
-/// The most bytes of a module that are looked at.
+/// The largest module that is accepted, in bytes.
 const MOST_MODULE_BYTES: usize = 1 << 20;
-/// Calls within calls.
+/// The deepest nesting of calls.
 const CALL_DEPTH: usize = 128;
-/// What the runtime keeps of the calls of one handler, in bytes. Processors have registers for this.
+/// Bytes of operands that the runtime keeps for one handler's nested calls. A processor would have registers for this.
 const OPERAND_STACK_BYTES: usize = 64 << 10;
 /// Data memory for one entry of a table of functions.
 const TABLE_ENTRY_BYTES: u64 = 4;
 /// Data memory for one global variable.
 const GLOBAL_BYTES: u64 = 8;
-/// Globals that the linker makes: the stack pointer and the end of the data. They are registers.
+/// Globals that the linker adds: the stack pointer and the end of the data. They count as registers.
 const LINKER_GLOBALS: u64 = 2;
 
 /// Why a module cannot be a program.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ModuleError {
-    /// Larger than any that could fit.
-    #[error("the module has {bytes} bytes, and at most {MOST_MODULE_BYTES} are looked at")]
+    /// It is larger than any that could fit.
+    #[error("the module has {bytes} bytes; the limit is {MOST_MODULE_BYTES}")]
     TooLong {
         /// Its bytes.
         bytes: usize,
@@ -41,7 +41,7 @@ pub enum ModuleError {
     /// It is not a valid module of integer WebAssembly.
     #[error("not a valid module: {0}")]
     Malformed(String),
-    /// It wants something that the drive does not offer.
+    /// It imports something that the drive does not offer.
     #[error("the module imports {module}.{name}, which is not in tantalum_spu.h")]
     UnknownImport {
         /// The module imported from.
@@ -74,10 +74,10 @@ pub(crate) struct Program {
     pub names: FunctionNames,
 }
 
-/// A module with nothing in it.
+/// An empty module.
 const EMPTY: &[u8] = b"\0asm\x01\0\0\0";
 
-/// What a module says about its memory.
+/// What a module's sections need.
 #[derive(Default)]
 struct Shape {
     code_bytes: u64,
@@ -88,14 +88,14 @@ struct Shape {
     heap_base: Option<usize>,
 }
 
-/// The runtime of programs. It knows more of WebAssembly than programs may use, for the [marks](marks).
+/// The runtime of programs. It allows more of WebAssembly than programs may use, for the [marks](marks).
 pub(crate) fn engine() -> Engine {
     let mut config = config();
     config.floats(true).wasm_multi_memory(true).operator_cost(marks::operator_cost());
     Engine::new(&config)
 }
 
-/// What programs may use.
+/// The features of WebAssembly that programs may use.
 fn config() -> Config {
     let mut config = Config::default();
     config
@@ -126,7 +126,7 @@ impl Program {
             return Err(ModuleError::TooLong { bytes: bytes.len() });
         }
         let malformed = |error: wasmi::Error| ModuleError::Malformed(error.to_string());
-        // the runtime's own check comes first: what follows may rely on a valid module
+        // the runtime's own validation comes first: everything below relies on a valid module
         Module::validate(&Engine::new(&config()), bytes).map_err(malformed)?;
         let unreadable = |error: BinaryReaderError| ModuleError::Malformed(error.to_string());
         let shape = Shape::of(bytes).map_err(unreadable)?;
@@ -164,7 +164,7 @@ pub(crate) fn handler_number(export: &str) -> Option<u32> {
     (number < HANDLERS && digits == number.to_string()).then_some(number)
 }
 
-/// Handlers of a program.
+/// The most handlers of a program.
 pub(crate) const HANDLERS: u32 = 64;
 
 impl Shape {
@@ -182,7 +182,7 @@ impl Shape {
                 Payload::GlobalSection(globals) => shape.note_globals(globals)?,
                 Payload::ExportSection(exports) => shape.find_heap_base(exports)?,
                 Payload::CodeSectionStart { size, .. } => shape.code_bytes += u64::from(size),
-                // what is copied to memory when the program begins takes no room afterwards; the rest stays
+                // active segments are copied to memory when the program starts and then take no room; passive ones stay
                 Payload::ElementSection(elements) => shape.code_bytes += elements.range().len() as u64,
                 Payload::DataSection(segments) => shape.count_data(segments)?,
                 _ => {}

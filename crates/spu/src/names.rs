@@ -8,7 +8,7 @@ use std::fmt;
 /// The number of the first processor as a destination.
 const SPU_BASE: u32 = 0x4000_0000;
 const USER: u32 = 0x8000_0000;
-/// Bits of an endpoint's number that tell the endpoints of a process apart.
+/// Bits of an endpoint's number that distinguish the endpoints of a process.
 const QUEUE_BITS: u32 = 10;
 
 /// A process of the host: what permissions are granted to.
@@ -19,20 +19,20 @@ impl ProcessId {
     /// The host's kernel.
     pub const KERNEL: ProcessId = ProcessId(0);
 
-    /// How many processes there may be beside the kernel.
+    /// The most processes besides the kernel.
     pub(crate) const MOST_USERS: usize = (USER >> QUEUE_BITS) as usize - 1;
 
     pub(crate) fn user(number: u32) -> ProcessId {
         ProcessId(USER >> QUEUE_BITS | number)
     }
 
-    /// The next number of a process that is not the kernel; after the last comes the first again.
+    /// The next number of a process other than the kernel; the last is followed by the first.
     pub(crate) fn next_user(self) -> ProcessId {
         let number = self.0 & !(USER >> QUEUE_BITS);
         ProcessId::user(if number as usize >= ProcessId::MOST_USERS { 1 } else { number + 1 })
     }
 
-    /// The process of this number, if a process may have it.
+    /// The process of this number, if it is a valid number.
     pub fn from_number(number: u32) -> Option<ProcessId> {
         (number == 0 || number >> (u32::BITS - QUEUE_BITS - 1) == 1).then_some(ProcessId(number))
     }
@@ -46,7 +46,7 @@ impl ProcessId {
         self == ProcessId::KERNEL
     }
 
-    /// Its number, which is the high bits of its endpoints' numbers.
+    /// Its number: the high bits of its endpoints' numbers.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -57,7 +57,7 @@ impl ProcessId {
 pub struct EndpointId(u32);
 
 impl EndpointId {
-    /// The endpoint of this number, for a host's library that keeps numbers. Using one that is not open is refused.
+    /// The endpoint of this number, for a host's library that keeps numbers. Requests from one that is not open are refused.
     pub fn from_number(number: u32) -> EndpointId {
         EndpointId(number)
     }

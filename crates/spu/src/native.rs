@@ -1,12 +1,8 @@
-//! Programs in Rust instead of WebAssembly, for measuring what the runtime costs.
+//! Handlers in Rust instead of WebAssembly, to measure what the runtime costs.
 //!
-//! Such a handler takes the same way as a module's: queue, thread, the processor's time, answer. But nothing protects the drive
-//! from it, so only a host in the same process can install one. It answers each request at once.
-
-use crate::install::{InstallError, InstallOptions};
-use crate::module::{self, Program};
-use crate::names::{ProcessId, ProgramId, SpuId};
-use crate::system::Ssd;
+//! Such a handler goes the same way as a module's: queue, thread, the processor's time, answer. But nothing protects the drive
+//! from it, so only a host in the same process can install one ([`Ssd::install_native`](crate::Ssd::install_native)). It
+//! answers each request at once.
 
 /// Handler 0 of a program in Rust: it gets a request's body, and returns the answer.
 pub type NativeHandler = Box<dyn FnMut(&[u8]) -> i32 + Send>;
@@ -19,26 +15,11 @@ pub(crate) struct Native {
 }
 
 impl Native {
+    pub fn new(handler: NativeHandler, instructions: u64) -> Native {
+        Native { handler, instructions }
+    }
+
     pub fn handle(&mut self, body: &[u8]) -> i32 {
         (self.handler)(body)
-    }
-}
-
-impl Ssd {
-    /// Installs a handler in Rust on all processors: `make` makes each its copy. In virtual time a request takes it as many
-    /// instructions as are stated, and it takes no memory of the processors.
-    ///
-    /// # Errors
-    /// As [`Ssd::install`].
-    pub fn install_native(
-        &mut self,
-        owner: ProcessId,
-        options: InstallOptions,
-        instructions: u64,
-        mut make: impl FnMut(SpuId) -> NativeHandler,
-    ) -> Result<ProgramId, InstallError> {
-        self.install_program(owner, Program::empty(&module::engine()), 0, options, |spu, instance| {
-            instance.set_native(Native { handler: make(spu), instructions });
-        })
     }
 }

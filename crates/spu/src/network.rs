@@ -1,6 +1,6 @@
 //! Packets on the ring between the processors, and on the link to the host.
 //!
-//! Invariants: the ring and each direction of the link carry one packet at a time, in order of their time. A request arrives whole
+//! Invariants: the ring and each direction of the link carry one packet at a time, in order of time. A request arrives completely
 //! or not at all.
 
 use tantalum::Nanoseconds;
@@ -12,7 +12,7 @@ use crate::packet::{Load, Packet};
 use crate::system::Ssd;
 
 impl Ssd {
-    /// Sends a packet from a processor, or from the host, to a processor, or to the host.
+    /// Sends a packet between processors and the host; none stands for the host.
     pub(crate) fn dispatch_packet(
         &mut self,
         from: Option<SpuId>,
@@ -28,13 +28,13 @@ impl Ssd {
         }
     }
 
-    /// A request that stays on its processor.
+    /// Sends a request that stays on its processor.
     pub(crate) fn arrange_local(&mut self, spu: SpuId, message: Message, at_ns: Nanoseconds) {
         let load = Load::Request(message);
         self.arrange(at_ns, What::Arrives(Packet { from: Some(spu), to: Some(spu), bytes: 0, load }));
     }
 
-    /// A packet that leaves a processor gives back its room there.
+    /// Carries a packet over the ring. A request that leaves its processor frees its room there.
     pub(crate) fn carry_on_ring(&mut self, packet: Packet) {
         if let Load::Request(message) | Load::ToEndpoint(_, message) = &packet.load
             && let Some(from) = packet.from
@@ -70,7 +70,7 @@ impl Ssd {
         }
     }
 
-    /// The answer to a request, with what a call between programs gets back.
+    /// Answers a request; a call between programs gets `bytes` too.
     pub(crate) fn answer(
         &mut self,
         spu: SpuId,

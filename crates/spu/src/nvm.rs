@@ -1,4 +1,4 @@
-//! What is done for a handler that accesses non-volatile memory.
+//! What the system does for a handler that accesses non-volatile memory.
 
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ impl Ssd {
         Ok(self.later(answer::OK, done_ns, instructions))
     }
 
-    /// Adds a store to those that wait for their commit. Returns the status, and the instructions that it took.
+    /// Adds a store to those that wait for their commit. Returns the status, and the instructions it took.
     fn store(&mut self, thread: ThreadRef, range: &Range<u64>, bytes: &[u8]) -> (i32, u64) {
         let (status, instructions) = self.check(thread, range, Rights::WRITE);
         if status != answer::OK {

@@ -1,14 +1,14 @@
-//! What a program has told its host: serial ports and counters.
+//! The output of a program: its serial ports and counters.
 
 use crate::abi;
 use crate::program::Installed;
 
-/// What a program has told its host.
+/// The output of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Output {
-    /// The serial ports of its copies, processor by processor: the last 4 KiB of each.
+    /// What its copies wrote to their serial ports, processor by processor: the last 4 KiB of each.
     pub serial: Vec<Vec<u8>>,
-    /// Its counters, over all processors.
+    /// Its counters, summed over all processors.
     pub counters: [u64; abi::COUNTERS],
 }
 

@@ -1,4 +1,4 @@
-//! What goes between processors and host, over the ring and the link.
+//! Packets between processors and host, over the ring and the link.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::message::{AnswerTo, Message};
 use crate::names::{EndpointId, ProcessId, SpuId};
 use crate::permission::Rights;
 
-/// Something on its way between processors and host.
+/// A packet on its way; none stands for the host.
 pub(crate) struct Packet {
     pub from: Option<SpuId>,
     pub to: Option<SpuId>,
@@ -29,9 +29,9 @@ pub(crate) enum Load {
         rights: Rights,
         answers: Option<Miss>,
     },
-    /// An event that only passes the link.
+    /// An event for the host.
     Tell(Event),
-    /// Bytes that nobody waits for.
+    /// Data that nobody waits for, such as a module.
     Bulk,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Miss {
 }
 
 impl Miss {
-    /// What the host is told of the driver's decision.
+    /// The event of the driver's decision.
     pub fn told(&self, granted: bool, at_ns: Nanoseconds) -> Event {
         let (endpoint, spu, range) = (self.endpoint, self.spu, self.range.clone());
         Event::Permission { endpoint, spu, range, granted, at_ns }

@@ -1,4 +1,4 @@
-//! What the system does for a handler that asks for something, at the handler's time.
+//! Does what handlers ask of the system, at their time.
 
 use tantalum::{NamespaceId, Status};
 
@@ -68,6 +68,4 @@ impl Ssd {
             }
         }
     }
-
-    // -- non-volatile memory ------------------------------------------------------------------------------------
 }

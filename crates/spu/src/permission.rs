@@ -1,4 +1,4 @@
-//! The permission table of one processor: extents by process, bounded; what was not used for longest is evicted.
+//! The permission table of one processor: extents by process. It is bounded, and evicts the least recently used entry.
 //!
 //! Invariants: entries of a process do not overlap; there are never more than the limit; eviction only removes rights.
 
@@ -7,19 +7,19 @@ use std::ops::{BitOr, Range};
 
 use crate::names::ProcessId;
 
-/// What a process may do with a range.
+/// Rights of a process to a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rights(u8);
 
 impl Rights {
-    /// Nothing.
+    /// None.
     pub const NONE: Rights = Rights(0);
     /// Read it.
     pub const READ: Rights = Rights(1);
     /// Write it.
     pub const WRITE: Rights = Rights(2);
 
-    /// Rights as programs name them: 1 to read, 2 to write; other bits name none.
+    /// Rights as programs encode them: 1 to read, 2 to write; other bits are invalid.
     pub fn from_bits(bits: u32) -> Option<Rights> {
         (bits <= 3).then_some(Rights(bits as u8))
     }
@@ -51,9 +51,9 @@ pub(crate) struct PermissionTable {
     entries: BTreeMap<(ProcessId, u64), Entry>,
     limit: usize,
     uses: u64,
-    /// How often rights were taken away from a process. Eviction takes none away: the driver gives them again.
+    /// How often rights were revoked. Evictions do not count: the driver grants evicted rights again.
     pub revocations: u32,
-    /// Entries evicted for want of room.
+    /// How many entries were evicted.
     pub evicted: u64,
 }
 
@@ -62,7 +62,7 @@ impl PermissionTable {
         PermissionTable { entries: BTreeMap::new(), limit, uses: 0, revocations: 0, evicted: 0 }
     }
 
-    /// Whether the table lets a process do this with the whole range, and how many entries a search looked at.
+    /// Whether a process has these rights to the whole range, and how many entries the search visited.
     pub fn check(&mut self, process: ProcessId, range: &Range<u64>, rights: Rights) -> (bool, u64) {
         let depth = u64::from(usize::BITS - self.entries.len().leading_zeros());
         let (mut at, mut looked) = (range.start, 0);
@@ -101,14 +101,14 @@ impl PermissionTable {
         self.entries.iter().filter(overlaps).map(|(key, _)| key.0).collect()
     }
 
-    /// Takes all rights to a range away.
+    /// Removes all rights to a range.
     pub fn remove_range(&mut self, range: &Range<u64>) {
         for process in self.holders(range) {
             self.install(process, range.clone(), Rights::NONE);
         }
     }
 
-    /// Takes all rights of a process away.
+    /// Removes all rights of a process.
     pub fn remove_process(&mut self, process: ProcessId) {
         self.revocations = self.revocations.wrapping_add(1);
         self.entries.retain(|(whose, _), _| *whose != process);
@@ -143,13 +143,13 @@ impl PermissionTable {
         assert!(self.entries.len() <= self.limit, "{} entries of {}", self.entries.len(), self.limit);
     }
 
-    /// Whether no entry of a process has a part of a range.
+    /// Whether no entry of a process overlaps a range.
     fn is_free(&self, process: ProcessId, range: &Range<u64>) -> bool {
         let before = self.entries.range((process, 0)..(process, range.end)).next_back();
         before.is_none_or(|(_, entry)| entry.end <= range.start)
     }
 
-    /// The extent of a process that an address is in, with its rights.
+    /// The extent of a process that contains an address, with its rights.
     pub fn extent(&self, process: ProcessId, address: u64) -> Option<(Range<u64>, Rights)> {
         let (key, entry) = self.entries.range((process, 0)..=(process, address)).next_back()?;
         (entry.end > address).then_some((key.1..entry.end, entry.rights))

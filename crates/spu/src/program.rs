@@ -1,4 +1,4 @@
-//! An installed program: its copies, and what their threads do.
+//! An installed program: its copies and their threads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -13,19 +13,19 @@ use crate::names::{ProcessId, ProgramId, SpuId};
 pub(crate) struct Installed {
     pub owner: ProcessId,
     pub is_open: bool,
-    /// Which handlers of which other programs it may call: its rows of the intercall table.
+    /// The handlers of other programs that it may call, as bit masks: its row of the intercall table.
     pub may_call: BTreeMap<ProgramId, u64>,
     pub region: Option<Range<u64>>,
     pub parts: Vec<Resident>,
-    /// Instruction memory that it takes on each processor.
+    /// Bytes of instruction memory that it takes on each processor.
     pub code_bytes: u64,
-    /// Data memory that it takes there.
+    /// Bytes of data memory that it takes on each processor.
     pub data_bytes: u64,
     pub names: FunctionNames,
 }
 
 impl Installed {
-    /// The function in which the thread that ran last on a processor has stopped.
+    /// The function in which the last running thread on a processor stopped.
     pub fn function(&self, spu: SpuId) -> Option<Function> {
         Some(self.names.function(self.parts[spu.0 as usize].instance.function()?))
     }
@@ -39,13 +39,13 @@ pub(crate) struct Resident {
     pub threads: Vec<Thread>,
 }
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, Debug)]
 pub(crate) enum Thread {
     Idle,
-    /// Its instructions occupy the processor, or it waits for the system to do what it asked for.
+    /// Its instructions occupy the processor, or the system works for it.
     Running(CallId),
-    /// It can go on with this result.
+    /// It can continue with this result.
     Ready(CallId, i32),
     Waiting(CallId, Waiting),
 }

@@ -1,4 +1,4 @@
-//! What is done for a handler that reads a key-value namespace.
+//! What the system does for a handler that reads a key-value namespace.
 
 use tantalum::{Command, Key, NamespaceId, Nanoseconds, Status};
 
@@ -10,15 +10,15 @@ use crate::rights::CHECK_INSTRUCTIONS;
 use crate::stage::submit;
 use crate::system::Ssd;
 
-/// Bytes before a record's value in a scan: lengths of key and value, and the key.
+/// Bytes before a record's value in a scan: the lengths of key and value, and the key.
 const RECORD_HEAD_BYTES: usize = 24;
-/// Records of one scan.
+/// The most records of one scan.
 const SCANNED: usize = 64;
 /// Instructions for each record of a scan.
 const SCAN_INSTRUCTIONS: u64 = 12;
 
 impl Ssd {
-    /// The key that a handler names in a namespace, none for no bytes; or why it may not.
+    /// The key that a handler names, none if it is empty; or the refusal to let it read the namespace.
     fn readable(
         &mut self,
         thread: ThreadRef,
@@ -78,7 +78,7 @@ impl Ssd {
         Ok(self.deliver(thread, to, bytes, done_ns))
     }
 
-    /// Bytes for the handler's memory; the answer is their number.
+    /// Copies bytes to the handler's memory; the answer is their number.
     fn deliver(&mut self, thread: ThreadRef, to: Room, bytes: &[u8], done_ns: Nanoseconds) -> Done {
         let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
         let status = match copy.instance.fill(to, bytes, Some(answer::SHORT)) {
@@ -88,8 +88,7 @@ impl Ssd {
         self.later(status, done_ns, CHECK_INSTRUCTIONS)
     }
 
-    /// Several records at once: their keys and the beginnings of their values. They are read at the same time, as far as they are
-    /// on different planes.
+    /// Reads several records: their keys and the beginnings of their values. Those on different planes are read in parallel.
     pub(crate) fn kv_scan(
         &mut self,
         thread: ThreadRef,
@@ -127,7 +126,7 @@ impl Ssd {
         Ok(self.later(records as i32, done_ns, instructions))
     }
 
-    /// Keys from one on; none if there is no such namespace.
+    /// Keys from `from` on; none if the namespace does not exist.
     fn list(
         &mut self,
         namespace: NamespaceId,
@@ -149,7 +148,7 @@ fn scanned_bytes(most: u32) -> usize {
     RECORD_HEAD_BYTES + (most as usize).next_multiple_of(8)
 }
 
-/// Appends a record as a scan tells it: its lengths and its key, then the beginning of its value.
+/// Appends a record in the format of a scan: lengths and key, then the beginning of its value.
 fn append_record(to: &mut Vec<u8>, key: &Key, value: &[u8], most: u32) {
     let begun = to.len();
     to.extend((key.as_bytes().len() as u32).to_le_bytes());

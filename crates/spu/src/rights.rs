@@ -1,4 +1,4 @@
-//! What a handler may do to non-volatile memory, and its stores there that wait for their commit.
+//! Checks what a handler may do to non-volatile memory, and whether its uncommitted stores are still allowed.
 //!
 //! Invariants:
 //! - Non-volatile memory is accessed only within one stripe of the processor, and only where the originating process has
@@ -19,12 +19,13 @@ use crate::permission::Rights;
 use crate::stage::Stage;
 use crate::system::Ssd;
 
-/// Instructions to look at one entry of the permission table, and to begin.
+/// Instructions to begin a check.
 pub(crate) const CHECK_INSTRUCTIONS: u64 = 20;
+/// Instructions to look at one entry of the permission table.
 const ENTRY_INSTRUCTIONS: u64 = 12;
 
 impl Ssd {
-    /// The call of a thread that has asked for something.
+    /// The call of a thread that has asked the system for something.
     pub(crate) fn call_of(&mut self, thread: ThreadRef) -> &mut Activation {
         let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
         copy.instance.stopped(thread.thread).expect("the thread stopped to ask")
@@ -42,14 +43,15 @@ impl Ssd {
         result
     }
 
-    /// Whether the call may do this, and the instructions to find out. A missing permission is asked for.
+    /// Whether the call has these rights to a range, as a status, and the instructions to find out. A missing permission is
+    /// requested from the driver.
     pub(crate) fn check(&mut self, thread: ThreadRef, range: &Range<u64>, rights: Rights) -> (i32, u64) {
         if !self.stripes.is_local(thread.spu, range) {
             return (answer::NOT_LOCAL, CHECK_INSTRUCTIONS);
         }
         let origin = Arc::clone(&self.call_of(thread).message.origin);
         let (is_allowed, entries) = self.is_allowed(thread, origin.process(), range, rights);
-        // asking counts as a request, so that nobody floods the driver
+        // counts as a request, so that nobody can flood the driver
         if !is_allowed && origin.spend() {
             let (endpoint, range) = (origin.endpoint, range.clone());
             self.miss(Miss { endpoint, spu: thread.spu, range, rights });
@@ -58,7 +60,7 @@ impl Ssd {
         (status, CHECK_INSTRUCTIONS + entries * ENTRY_INSTRUCTIONS)
     }
 
-    /// Whether a process may do this through a program, and the number of entries looked at.
+    /// Whether a process has these rights through a program, and the number of entries visited.
     fn is_allowed(
         &mut self,
         thread: ThreadRef,
@@ -73,8 +75,8 @@ impl Ssd {
         }
     }
 
-    /// Whether a handler still has the rights to what it stored and did not commit. If the driver took one away since, none of
-    /// the stores happens: their place may be somebody else's by now (hazard 27).
+    /// Whether a handler still has the rights to its uncommitted stores. If the driver has revoked any, all of the stores are
+    /// discarded: their place may belong to somebody else by now (hazard 27).
     pub(crate) fn keep_rights(&mut self, thread: ThreadRef) -> bool {
         let call = self.call_of(thread);
         let (process, revocations) = (call.message.origin.process(), call.revocations);
@@ -84,8 +86,8 @@ impl Ssd {
         keeps
     }
 
-    /// The same for the stores of a call that has returned. The process is the origin's, with how often rights had been taken
-    /// away when the first store was checked.
+    /// The same for the stores of a call that has returned. `process` is the origin's, and `before` the processor's count of
+    /// revocations when the first store was checked.
     pub(crate) fn stage_keeps_rights(
         &mut self,
         thread: ThreadRef,
@@ -102,7 +104,7 @@ impl Ssd {
         keeps
     }
 
-    /// Whether a range in a program's region is in this program's own; none if it is in no region.
+    /// For a range that overlaps a program's region, whether it lies in this program's own; none for other ranges.
     fn is_own_region(&self, program: ProgramId, range: &Range<u64>) -> Option<bool> {
         let regions = self.programs.iter().filter_map(|(id, program)| Some((*id, program.region.as_ref()?)));
         let mut overlapping =

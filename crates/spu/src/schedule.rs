@@ -1,10 +1,10 @@
-//! Which handler a processor works on: requests are admitted, threads take turns, answers wake them.
+//! Schedules handlers on the processors: requests are admitted, threads take turns, answers wake them.
 //!
 //! Invariants:
-//! - Programs take turns, so none keeps another from the processor for longer than one run of instructions.
-//! - Each program has a queue of its own on each processor: flooding one leaves the others'.
-//! - Of several threads one is kept for requests of the same program. So its handlers on different processors that wait for
-//!   each other do not all wait for a thread.
+//! - Programs take turns, so each waits for at most one run of instructions of every other.
+//! - Each program has a queue of its own on each processor, so flooding one does not affect the others.
+//! - A program with several threads reserves one for requests from itself. So its handlers on different processors that wait for
+//!   each other cannot deadlock for want of a thread.
 
 use tantalum::Nanoseconds;
 
@@ -18,13 +18,13 @@ use crate::program::{Resident, Thread, Waiting};
 use crate::stage::Stage;
 use crate::system::Ssd;
 
-/// Requests that wait for a program on a processor.
+/// The most requests that may wait for a program on a processor.
 const QUEUE_REQUESTS: usize = 64;
-/// Bytes of their bodies.
+/// The most bytes of their bodies.
 const QUEUE_BYTES: usize = 256 << 10;
-/// Instructions to take up a request: reading its header, finding its handler, setting the segments.
+/// Instructions to dispatch a request: reading its header, finding its handler, setting the segments.
 const DISPATCH_INSTRUCTIONS: u64 = 60;
-/// Instructions to change to a thread that can go on.
+/// Instructions to switch to a thread that can continue.
 const SWITCH_INSTRUCTIONS: u64 = 20;
 
 /// What a processor does next.
@@ -36,7 +36,7 @@ enum Turn {
 impl Ssd {
     // -- requests arrive ----------------------------------------------------------------------------------------
 
-    /// A request arrives at a processor: whole, or not at all.
+    /// Admits a request to a processor's queue, or answers why not.
     pub(crate) fn admit(&mut self, spu: SpuId, message: Message) {
         let (program, answer_to) = (message.program, message.answer_to);
         match self.refusal(spu, &message) {
@@ -50,7 +50,7 @@ impl Ssd {
         }
     }
 
-    /// Why a processor does not take a request.
+    /// Why a processor refuses a request.
     fn refusal(&mut self, spu: SpuId, message: &Message) -> Option<i32> {
         let Some(installed) = self.programs.get(&message.program) else { return Some(answer::NO_PROGRAM) };
         let is_allowed = match (message.source, message.caller) {
@@ -75,7 +75,7 @@ impl Ssd {
 
     // -- turns --------------------------------------------------------------------------------------------------
 
-    /// If a processor is free, it does what is next.
+    /// Gives a free processor its next work.
     pub(crate) fn take_turns(&mut self, spu: SpuId) {
         let processor = &self.spus[spu.0 as usize];
         if processor.is_running {
@@ -122,7 +122,7 @@ impl Ssd {
         self.occupy(of, run, call, instructions + DISPATCH_INSTRUCTIONS, 0);
     }
 
-    /// A thread continues with the result of what it asked for.
+    /// Continues a thread with the result of what it asked for.
     pub(crate) fn resume(
         &mut self,
         spu: SpuId,
@@ -161,7 +161,7 @@ impl Ssd {
 
     // -- waking -------------------------------------------------------------------------------------------------
 
-    /// A thread waits, and its processor turns to other work.
+    /// Makes a thread wait, and gives its processor other work.
     pub(crate) fn wait(&mut self, thread: ThreadRef, waiting: Waiting) {
         if let Some(copy) = self.copy_mut(thread.spu, thread.program) {
             copy.threads[thread.thread] = Thread::Waiting(thread.call, waiting);
@@ -169,7 +169,7 @@ impl Ssd {
         self.yield_processor(thread.spu);
     }
 
-    /// The thread, if it still waits in this call.
+    /// The copy of a thread that still waits in this call, and what it waits for.
     fn waiting(&mut self, thread: ThreadRef) -> Option<(&mut Resident, Waiting)> {
         let copy = self.copy_mut(thread.spu, thread.program)?;
         match &copy.threads[thread.thread] {
@@ -215,7 +215,7 @@ impl Ssd {
         }
     }
 
-    /// Whether nobody waits for this any more.
+    /// Whether this is a timeout that nobody waits for any more.
     pub(crate) fn is_stale(&mut self, what: &What) -> bool {
         let What::Timeout { thread, ticket } = what else { return false };
         match self.waiting(*thread) {
@@ -234,7 +234,7 @@ impl Ssd {
 }
 
 impl Resident {
-    /// What this program would do next on its processor.
+    /// This program's next work on its processor.
     fn turn(&self) -> Option<Turn> {
         let ready = self.threads.iter().enumerate().find_map(|(thread, state)| match state {
             Thread::Ready(_, status) => Some(Turn::Resume { thread, status: *status }),

@@ -1,7 +1,6 @@
 //! What a handler sends: answers, requests and calls.
 //!
-//! Invariant: what a handler tells others does not run ahead of its stores, which are committed before an answer or a request
-//! leaves.
+//! Invariant: a handler's stores are committed before its answer or request leaves.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use tantalum::{Nanoseconds, Status};
 use crate::activation::{Draft, Part, Room};
 use crate::answer;
 use crate::done::Done;
-use crate::instance::Fault;
+use crate::fault::Fault;
 use crate::message::{AnswerTo, Message, ThreadRef};
 use crate::names::{EndpointId, Party, ProgramId, SpuId};
 use crate::packet::Load;
@@ -19,16 +18,16 @@ use crate::program::Waiting;
 use crate::stage::How;
 use crate::system::Ssd;
 
-/// Instructions to hand a request or an answer to the network.
+/// Instructions to pass a request or an answer to the network.
 const SEND_INSTRUCTIONS: u64 = 30;
-/// Bytes of requests that wait for the ring on one processor.
+/// The most bytes of requests that may wait for the ring on one processor.
 const OUTGOING_BYTES: usize = 256 << 10;
 
 impl Ssd {
     /// Sends the handler's answer.
     pub(crate) fn respond(&mut self, thread: ThreadRef, status: i32) -> Result<Done, Status> {
         let keeps_rights = self.keep_rights(thread);
-        // what was to be stored is not, whatever the handler says
+        // the stores were discarded, so the handler's own status would be wrong
         let status = if keeps_rights { status } else { answer::NO_PERMISSION };
         let done_ns =
             self.on_stage(thread, |stage, device, at_ns| stage.commit(device, How::Cached, at_ns))?;
@@ -40,7 +39,7 @@ impl Ssd {
         Ok(Done::Now(answer::OK, SEND_INSTRUCTIONS))
     }
 
-    /// Sends a request that was put together.
+    /// Sends a request that is complete.
     pub(crate) fn finish(&mut self, thread: ThreadRef, draft: Draft) -> Result<Done, Status> {
         let spu = thread.spu;
         let target = if draft.program == 0 { thread.program } else { ProgramId(draft.program) };
@@ -122,7 +121,8 @@ impl Ssd {
         }
     }
 
-    /// The body of a request, after the stores that it may speak of; and when it is together.
+    /// Commits the handler's stores, which the request may be about, then reads the body's parts. Returns it, and when it is
+    /// complete.
     fn assemble(&mut self, thread: ThreadRef, parts: Vec<Part>) -> Result<(Vec<u8>, Nanoseconds), Status> {
         let mut body = Vec::new();
         let ready_ns = self.on_stage(thread, |stage, device, at_ns| {

@@ -1,15 +1,14 @@
-//! A drive with processors whose endpoints are used by several threads, in the machine's time or without: what `tantalum
-//! serve` gives its hosts.
+//! A drive with processors whose endpoints are used by several threads, as the hosts of `tantalum serve` do.
 //!
-//! One thread executes everything in the drive's processors: in the machine's time what is due, otherwise at once. Each request
-//! and each wait has a function that is called with its answer.
+//! One thread executes everything in the drive's processors: in real time when it is due, or in virtual time at once. Each request
+//! and each wait has a callback for its result.
 //!
 //! Invariants:
 //! - Every request is answered once: by its handler, by the system, after [`PATIENCE`], or because power was lost or its
-//!   endpoint closed. Every wait for an event ends, too.
-//! - Nobody gets an event or answer after power was lost. Whoever notices the loss first tells all who wait.
-//! - What waits for an endpoint is bounded, whatever programs send: requests by its queue, all else by [`NOTICES`].
-//! - A process ends with its last endpoint, and takes its programs and rights along.
+//!   endpoint closed. Every wait for an event ends as well.
+//! - After a loss of power there are no events and no answers. Whoever notices the loss first fails all waits.
+//! - An endpoint's backlog is bounded, whatever programs send: requests by its queue, all other events by [`NOTICES`].
+//! - A process ends with its last endpoint; its programs and rights are removed with it.
 
 mod thread;
 mod waiting;
@@ -33,14 +32,14 @@ use waiting::Waiting;
 
 pub use waiting::{NOTICES, ReceiveError};
 
-/// How long a request may take in the machine's time. A later answer goes to nobody.
+/// How long a request may take in real time. A later answer is dropped.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A drive with processors, and the thread in which everything in them happens. The thread ends with it.
+/// A drive with processors, and the thread that executes everything in them. Dropping it ends the thread.
 pub struct SharedSsd(Arc<Inner>);
 
 impl SharedSsd {
-    /// Starts the processors of a drive, and their thread. `answers` has the drive's time.
+    /// Starts the processors of a drive, and their thread. `answers` keeps the drive's time.
     pub fn start(drive: Drive, answers: Answers) -> io::Result<SharedSsd> {
         let ssd = Ssd::new(drive.clone());
         let state = State { ssd, waiting: Waiting::default(), jobs: VecDeque::new(), is_closed: false };
@@ -54,19 +53,19 @@ impl SharedSsd {
         Ok(SharedSsd(inner))
     }
 
-    /// Uses the processors, while nothing happens in them.
+    /// Calls `work` with the processors, while their thread is paused.
     pub fn with<T>(&self, work: impl FnOnce(&mut Ssd) -> T) -> T {
         let result = work(&mut self.0.state.lock().ssd);
         self.0.changed.notify_one();
         result
     }
 
-    /// Calls `told` with the event of every program that is ended, whose ever it is. It must not use the processors.
+    /// Calls `told` with the event of every program that is ended, whoever owns it. `told` must not use the processors.
     pub fn on_end(&self, told: impl Fn(&Event) + Send + 'static) {
         self.0.state.lock().waiting.on_end(Box::new(told));
     }
 
-    /// Opens a further endpoint of a process, or the first one of a new process. The kernel needs no first one.
+    /// Opens another endpoint of a process that has one, or of the kernel; with none, the first endpoint of a new process.
     pub fn open(&self, process: Option<ProcessId>) -> Result<EndpointId, SpuError> {
         let mut state = self.0.state.lock();
         if let Some(process) = process
@@ -85,7 +84,7 @@ impl SharedSsd {
         opened
     }
 
-    /// Closes an endpoint. Whoever waits for it gets an error.
+    /// Closes an endpoint. Waits and requests of it fail.
     pub fn close(&self, endpoint: EndpointId) {
         let mut state = self.0.state.lock();
         if !state.waiting.close(endpoint) {
@@ -118,8 +117,8 @@ impl SharedSsd {
         }
     }
 
-    /// Waits for the next event of an endpoint that is not an answer. `received` is called with it, or with none if there is
-    /// none within `wait`. A request's body must fit into `room` bytes.
+    /// Waits for the next event of an endpoint other than an answer. `received` is called with it, or with none after `wait`. A
+    /// request's body must fit into `room` bytes.
     pub fn receive(
         &self,
         endpoint: EndpointId,
@@ -136,7 +135,7 @@ impl SharedSsd {
         self.0.changed.notify_one();
     }
 
-    /// Installs a program for the process of an endpoint. `installed` is called with it.
+    /// Installs a program for the process of an endpoint. `installed` is called with the result.
     pub fn install(
         &self,
         endpoint: EndpointId,
@@ -145,7 +144,7 @@ impl SharedSsd {
         installed: impl FnOnce(Result<ProgramId, InstallError>) + Send + 'static,
     ) {
         let job = move |state: &mut State| {
-            // who is gone would leave its program behind
+            // the endpoint may be closed by now, and nobody would ever remove the program
             let result = match state.waiting.is_open(endpoint) {
                 true => state.ssd.install(endpoint.process(), &module, options),
                 false => Err(InstallError::NoEndpoint(endpoint.number())),
@@ -156,7 +155,7 @@ impl SharedSsd {
         self.0.changed.notify_one();
     }
 
-    /// Stops the processors: when this returns, they give the drive no more commands. Whoever waits gets [`SpuError::PowerLost`].
+    /// Stops the processors: when this returns, they send the drive no more commands. All waits end with [`SpuError::PowerLost`].
     pub fn stop(&self) {
         self.0.state.lock().lose_power();
     }
@@ -168,7 +167,7 @@ impl SharedSsd {
     pub fn power_on(&self) -> Result<(), SpuError> {
         let mut state = self.0.state.lock();
         state.lose_power();
-        // first, so that the next loss is not overlooked
+        // before power comes back, so that the next loss is not overlooked
         self.0.is_lost.store(false, Ordering::SeqCst);
         state.ssd.power_on()
     }

@@ -10,11 +10,11 @@ pub const DIRECT_IO: &[u8] = include_bytes!("../modules/direct_io.wasm");
 pub const ATOMIC_WRITES: &[u8] = include_bytes!("../modules/atomic_writes.wasm");
 /// Walks a B+tree.
 pub const TREE_WALK: &[u8] = include_bytes!("../modules/tree_walk.wasm");
-/// Filters and adds up the records of a key-value namespace.
+/// Filters the records of a key-value namespace, and sums a field of them.
 pub const FILTER_SUM: &[u8] = include_bytes!("../modules/filter_sum.wasm");
 /// Append with a returned offset.
 pub const APPEND: &[u8] = include_bytes!("../modules/append.wasm");
-/// A counter, by way of Atomic-Writes.
+/// A counter on top of Atomic-Writes.
 pub const FETCH_ADD: &[u8] = include_bytes!("../modules/fetch_add.wasm");
 /// The checksum of a range: a program in Rust.
 pub const CHECKSUM: &[u8] = include_bytes!("../modules/checksum.wasm");
@@ -26,7 +26,7 @@ pub fn named(name: &str) -> Option<&'static [u8]> {
     ALL.iter().find(|(known, ..)| *known == name).map(|(_, module, _)| *module)
 }
 
-/// All of them by name, with what they do.
+/// All of them by name, with descriptions.
 pub const ALL: &[(&str, &[u8], &str)] = &[
     ("base_io", BASE_IO, "the drive's reads and writes, for the kernel"),
     ("direct_io", DIRECT_IO, "the same for processes, with their permissions"),

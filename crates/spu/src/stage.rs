@@ -1,13 +1,13 @@
-//! Non-volatile memory as a handler sees it: its own stores over what the drive holds.
+//! Non-volatile memory as a handler sees it: its own stores over the drive's contents.
 //!
-//! Invariants: a store changes nothing in the drive until it is committed; those committed together are given to the drive at
-//! one time, so no other client finds a part of them. A program that faults never commits (hazard 22).
+//! Invariants: a store changes nothing in the drive until it is committed; stores committed together reach the drive at one time,
+//! so no other client finds a part of them. A program that faults never commits (hazard 22).
 
 use std::ops::Range;
 
 use tantalum::{Command, Device, Lpn, Nanoseconds, Status, UNIT_BYTES};
 
-/// Units that a handler may have stored to and not committed.
+/// The most units with uncommitted stores of one handler.
 pub const STAGE_UNITS: usize = 64;
 
 const UNIT: u64 = UNIT_BYTES as u64;
@@ -15,7 +15,7 @@ const UNIT: u64 = UNIT_BYTES as u64;
 /// How stores are committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum How {
-    /// As a write does.
+    /// Like a plain write: durable with the next flush.
     Cached,
     /// Durable, each unit whole.
     Flushed,
@@ -35,13 +35,12 @@ pub(crate) struct Stage {
     units: Vec<Staged>,
 }
 
-/// A unit that was stored to, in whole or in part. What was not stored is taken from the drive when it is committed, because
-/// others may have changed it until then.
+/// A unit with stores. The rest of it is read from the drive only at the commit, because others may change it until then.
 #[derive(Debug)]
 struct Staged {
     lpn: Lpn,
     data: Box<[u8; UNIT_BYTES]>,
-    /// The bytes that were stored, in order, apart from each other.
+    /// The ranges that were stored, sorted and disjoint.
     stored: Vec<Range<usize>>,
 }
 
@@ -64,13 +63,13 @@ impl Staged {
         self.stored = merged;
     }
 
-    /// The bytes that were stored, with their addresses.
+    /// The stored bytes, with their addresses.
     fn stores(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let start = u64::from(self.lpn.0) * UNIT;
         self.stored.iter().map(move |range| (start + range.start as u64, &self.data[range.clone()]))
     }
 
-    /// Lays the stores over what the drive holds.
+    /// Overlays the stores on the drive's contents.
     fn lay_over(&self, unit: &mut [u8; UNIT_BYTES]) {
         for range in &self.stored {
             unit[range.clone()].copy_from_slice(&self.data[range.clone()]);
@@ -124,7 +123,7 @@ impl Stage {
         self.units.len() + further > STAGE_UNITS
     }
 
-    /// Appends what a range holds, with the stores of this handler; returns when it is there.
+    /// Appends the contents of a range, as this handler sees it; returns when they have been read.
     pub fn read(
         &self,
         device: &mut Device,
@@ -150,7 +149,7 @@ impl Stage {
         Ok(done_ns)
     }
 
-    /// The same from memory of the processors' own.
+    /// The same from the processors' own memory.
     fn load(
         &self,
         device: &mut Device,
@@ -171,7 +170,7 @@ impl Stage {
         Ok(done_ns)
     }
 
-    /// Stores bytes, which the drive gets when they are committed.
+    /// Stores bytes, which reach the drive with the commit.
     pub fn write(&mut self, range: &Range<u64>, mut bytes: &[u8]) {
         for lpn in units(range) {
             let part = part(lpn, range);
@@ -189,7 +188,7 @@ impl Stage {
         assert!(self.units.len() <= STAGE_UNITS, "{} units wait for a commit", self.units.len());
     }
 
-    /// Gives the stores to the drive; returns when it acknowledges them.
+    /// Writes the stores to the drive; returns when it acknowledges them.
     pub fn commit(
         &mut self,
         device: &mut Device,
@@ -200,7 +199,7 @@ impl Stage {
             return Ok(at_ns);
         }
         if device.has_spu_memory() {
-            // there, every store is durable and all or nothing
+            // in the processors' own memory, every store is durable and atomic
             let stores: Vec<(u64, &[u8])> = self.units.iter().flat_map(Staged::stores).collect();
             let done_ns = device.spu_store(&stores, at_ns)?;
             self.units.clear();
@@ -222,11 +221,11 @@ impl Stage {
             }
         }
         self.units.clear();
-        // the writes are given at once, so that nothing comes between, and take their time after the reads
+        // the writes are submitted at once, so that nothing comes between; their time counts after the reads
         Ok(read_ns + (done_ns - at_ns))
     }
 
-    /// Takes from the drive what was not stored of each unit.
+    /// Reads the rest of each partly stored unit from the drive.
     fn complete(&mut self, device: &mut Device, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let mut done_ns = at_ns;
         for staged in self.units.iter_mut().filter(|staged| !staged.is_whole()) {
@@ -239,13 +238,13 @@ impl Stage {
         Ok(done_ns)
     }
 
-    /// Gives up the stores.
+    /// Discards the stores.
     pub fn discard(&mut self) {
         self.units.clear();
     }
 }
 
-/// Makes durable what the drive has acknowledged. In memory of the processors' own it is.
+/// Makes durable what the drive has acknowledged; the processors' own memory always is.
 pub(crate) fn flush(device: &mut Device, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
     if device.has_spu_memory() {
         return Ok(at_ns);

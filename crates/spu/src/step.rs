@@ -1,4 +1,4 @@
-//! What came of the instructions that a thread has executed: it asks for something, returns, or faults.
+//! How a thread's run ended: it asks the system for something, returns, or faults.
 //!
 //! Invariant: stores take effect when their handler returns or commits them, and only if it still has the rights to them.
 
@@ -6,14 +6,15 @@ use tantalum::Status;
 
 use crate::activation::Activation;
 use crate::answer;
-use crate::instance::{Fault, Run};
+use crate::fault::Fault;
+use crate::instance::Run;
 use crate::message::ThreadRef;
 use crate::program::Thread;
 use crate::stage::How;
 use crate::system::Ssd;
 
 impl Ssd {
-    /// A thread has executed its instructions.
+    /// Handles the end of a thread's run.
     pub(crate) fn step(
         &mut self,
         thread: ThreadRef,
@@ -22,7 +23,7 @@ impl Ssd {
     ) -> Result<(), Status> {
         let (spu, program) = (thread.spu, thread.program);
         if !self.programs.contains_key(&program) {
-            // the program was ended meanwhile, and its stopped calls were answered then
+            // the program was ended in the meantime, which answered its stopped calls
             if let Some(call) = call {
                 self.give_up(spu, &call);
             }
@@ -65,7 +66,7 @@ impl Ssd {
         Ok(())
     }
 
-    /// Ends the program of a call that faulted. Its stores that were not committed are gone (hazard 22).
+    /// Ends the program of a call that faulted. Its uncommitted stores are discarded (hazard 22).
     fn fault(&mut self, thread: ThreadRef, call: Activation, fault: Fault) {
         self.give_up(thread.spu, &call);
         self.end_program(thread.program, (thread.spu, call.message.handler), fault);

@@ -1,4 +1,4 @@
-//! Which processor owns which part of the drive: stripes of 8 KiB, dealt out in turn (thesis, section 5.1.2).
+//! Which processor owns which part of the drive: stripes of 8 KiB, round robin (thesis, section 5.1.2).
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::names::SpuId;
 
 pub use tantalum::STRIPE_BYTES;
 
-/// The shares of a drive's processors.
+/// How a drive is striped over its processors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stripes {
     processors: u32,
@@ -33,7 +33,7 @@ impl Stripes {
         self.capacity_bytes
     }
 
-    /// Whether a range, which is not empty, lies within one stripe of `spu`, and within the drive.
+    /// Whether a range is not empty, and lies within one stripe of `spu` and within the drive.
     pub fn is_local(self, spu: SpuId, range: &Range<u64>) -> bool {
         range.start < range.end
             && range.end <= self.capacity_bytes

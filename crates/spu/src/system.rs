@@ -1,8 +1,8 @@
 //! The drive with its processors: their state, their clock, and their power.
 //!
 //! Invariants:
-//! - The drive below is used as a client inside it, and its times do not go back.
-//! - Nothing in the processors survives a loss of power; what programs stored below does, as the drive promises.
+//! - The processors use the drive below as a client inside it, and time never goes back.
+//! - Nothing in the processors survives a loss of power; programs' stores to the drive do, as it promises.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::program::{Installed, Resident};
 use crate::stripes::Stripes;
 use crate::wire::{Wires, duration_ns};
 
-/// How long a handler waits for an answer.
+/// How long a handler waits for an answer before it times out.
 pub const WAIT_NS: Nanoseconds = 50_000_000;
 
 /// A drive whose processors run programs.
@@ -31,7 +31,7 @@ pub struct Ssd {
     pub(crate) spus: Vec<Spu>,
     pub(crate) programs: BTreeMap<ProgramId, Installed>,
     pub(crate) next_program: u32,
-    /// The program that faulted last, with what it had told its host.
+    /// The program that faulted last, with its output.
     pub(crate) faulted: Option<(ProgramId, Output)>,
     pub(crate) host: Host,
     pub(crate) wires: Wires,
@@ -39,7 +39,7 @@ pub struct Ssd {
     calls: u64,
     requests: u64,
     pub(crate) now_ns: Nanoseconds,
-    /// Permissions that are being taken away and are still on their way.
+    /// How many revocations are still on their way.
     pub(crate) revoking: usize,
     is_down: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Spu {
     pub permissions: PermissionTable,
     /// Whether a handler's instructions occupy it.
     pub is_running: bool,
-    /// The program whose turn it was last.
+    /// The program that had the last turn.
     pub last: ProgramId,
     /// Bytes of requests that wait for the ring.
     pub outgoing_bytes: usize,
@@ -84,12 +84,12 @@ impl Ssd {
         }
     }
 
-    /// Whether the drive has power, as far as programs noticed.
+    /// Fails if the processors have noticed a loss of power.
     pub(crate) fn check_power(&self) -> Result<(), SpuError> {
         if self.is_down { Err(SpuError::PowerLost) } else { Ok(()) }
     }
 
-    /// The time of what happened last.
+    /// The time of the last event.
     pub fn now_ns(&self) -> Nanoseconds {
         self.now_ns
     }
@@ -104,7 +104,7 @@ impl Ssd {
         self.profile.count
     }
 
-    /// Which processor owns what.
+    /// Which processor owns which part of the drive.
     pub fn stripes(&self) -> Stripes {
         self.stripes
     }
@@ -119,24 +119,24 @@ impl Ssd {
         self.wires.ring.bytes
     }
 
-    /// How long a processor's instructions have occupied it.
+    /// How long a processor has executed instructions.
     pub fn busy_ns(&self, spu: SpuId) -> Nanoseconds {
         self.spus.get(spu.0 as usize).map_or(0, |spu| spu.busy_ns)
     }
 
-    /// Entries in a processor's permission table, and how many were evicted for want of room.
+    /// The number of entries in a processor's permission table, and how many were evicted so far.
     pub fn permissions(&self, spu: SpuId) -> (usize, u64) {
         self.spus.get(spu.0 as usize).map_or((0, 0), |spu| (spu.permissions.len(), spu.permissions.evicted))
     }
 
-    /// Requests that handlers were called for.
+    /// How many requests were passed to handlers.
     pub fn requests_handled(&self) -> u64 {
         self.spus.iter().map(|spu| spu.requests).sum()
     }
 
     // -- power --------------------------------------------------------------------------------------------------
 
-    /// Power goes now.
+    /// Cuts the drive's power now.
     pub fn cut_power(&mut self) {
         let mut device = self.drive.lock();
         let at_ns = self.now_ns.max(device.issued_ns());
@@ -145,7 +145,7 @@ impl Ssd {
         self.lose_power();
     }
 
-    /// The processors stop, as when the drive loses power: nothing is installed, and nothing under way is answered.
+    /// Stops the processors, as when the drive loses power: nothing is installed any more, and nothing under way is answered.
     pub(crate) fn lose_power(&mut self) {
         if self.is_down {
             return;
@@ -158,8 +158,8 @@ impl Ssd {
         self.host.tell(Event::PowerLost { at_ns: self.now_ns });
     }
 
-    /// The drive has power again: its processors start with nothing installed. The host's driver keeps its book of
-    /// permissions, and installs programs again.
+    /// Starts the processors after the drive got power again, with nothing installed. The host's driver keeps its book of
+    /// permissions; programs have to be installed again.
     ///
     /// # Errors
     /// [`SpuError::PowerLost`] if the drive has none.
@@ -170,7 +170,7 @@ impl Ssd {
         }
         let device_ns = device.time_ns();
         drop(device);
-        // another client of the drive may have met the loss
+        // another client of the drive may have noticed the loss first
         self.lose_power();
         self.now_ns = self.now_ns.max(device_ns);
         self.is_down = false;
@@ -201,12 +201,12 @@ impl Ssd {
         self.requests
     }
 
-    /// Takes the next thing that happens, and when. None if nothing is arranged.
+    /// Takes the next event and its time. None if nothing is arranged.
     pub(crate) fn next_arranged(&mut self) -> Option<(Nanoseconds, What)> {
         self.agenda.next()
     }
 
-    /// When the next thing happens.
+    /// The time of the next event.
     pub(crate) fn next_ns(&self) -> Option<Nanoseconds> {
         self.agenda.next_ns()
     }

@@ -33,7 +33,7 @@ impl Wire {
         Wire { bytes_per_second, free_ns: 0, bytes: 0 }
     }
 
-    /// Carries bytes that are ready at `at_ns`; returns when the last one has arrived. Calls come in order of time.
+    /// Carries bytes that are ready at `at_ns`; returns when the last one arrives. Calls must be in order of time.
     pub fn carry(&mut self, at_ns: Nanoseconds, bytes: u64) -> Nanoseconds {
         self.bytes += bytes;
         self.free_ns = self.free_ns.max(at_ns) + duration_ns(bytes, self.bytes_per_second);
@@ -41,7 +41,7 @@ impl Wire {
     }
 }
 
-/// How long `amount` takes at a rate.
+/// How long `amount` takes at a rate per second, rounded up.
 pub fn duration_ns(amount: u64, per_second: u64) -> Nanoseconds {
     (u128::from(amount) * 1_000_000_000).div_ceil(u128::from(per_second)) as Nanoseconds
 }

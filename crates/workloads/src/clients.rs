@@ -32,7 +32,7 @@ pub struct Measured {
     pub seconds: f64,
     /// Latencies in nanoseconds for each kind of operation.
     pub latencies: Vec<Histogram<u64>>,
-    /// How much of the machine's processors all programs took meanwhile, in percent; 0 where the system does not tell.
+    /// The machine's CPU use of all programs in that time, in percent; 0 where the system does not report it.
     pub busy_percent: f64,
 }
 
@@ -185,7 +185,7 @@ mod tests {
         drive(&mut clients, operations, 3, &Monitor::silent().bar("", 1), || ())
     }
 
-    /// Waits for what only the end of its server brings.
+    /// Waits for an event that only the end of its server triggers.
     struct Waiting(mpsc::Receiver<()>);
 
     impl Client for Waiting {

@@ -82,6 +82,6 @@ pub struct OutOfMemory {
 pub struct WrongData {
     /// The unit.
     pub lpn: Lpn,
-    /// What its first eight bytes hold instead of its number.
+    /// The number that it begins with instead of its own.
     pub found: u64,
 }

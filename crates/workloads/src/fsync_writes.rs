@@ -35,7 +35,7 @@ pub enum Action {
 pub enum Sync {
     /// It sends a flush.
     Flushes,
-    /// It sends nothing, and takes so long: a file system without write barriers.
+    /// A sync sends nothing to the drive and takes this long, as on a file system without write barriers.
     NoBarrier {
         /// How long it takes.
         sync_ns: Nanoseconds,

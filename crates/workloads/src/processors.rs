@@ -13,7 +13,7 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Until now; nothing where the system does not tell.
+    /// The times until now; zeros where the system does not report them.
     pub fn now() -> ProcessorTime {
         fs::read_to_string(STAT).map(|text| ProcessorTime::of(&text)).unwrap_or_default()
     }

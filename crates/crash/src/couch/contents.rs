@@ -1,4 +1,4 @@
-//! What the store should hold, and what it holds: by key and by number of change.
+//! The expected contents of the store and the actual ones, by key and by change number.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,7 +8,7 @@ use tantalum_couch::{Batch, Error, Snapshot, Storage};
 
 pub(super) type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Keys there are.
+/// The number of keys.
 const KEYS: u32 = 70;
 
 /// The last change of a document.
@@ -42,7 +42,7 @@ impl Contents {
         self.documents.values().map(|entry| entry.seq).max().unwrap_or(0)
     }
 
-    /// Draws a batch, mostly of updates, and what it leads to.
+    /// Draws a batch, mostly of updates. Returns it with the contents after it.
     pub fn draw(&self, random: &mut Random) -> (Batch, Contents) {
         let mut batch = Batch::new();
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -71,7 +71,7 @@ impl Contents {
         (batch, next)
     }
 
-    /// Reads all that a snapshot sees. An error of contents is the text.
+    /// Reads everything that a snapshot sees, or describes what is wrong with it.
     pub fn read<S: Storage>(snapshot: &Snapshot<S>) -> Result<Result<Contents, String>, Error> {
         let mut documents = BTreeMap::new();
         for document in snapshot.iter()? {
@@ -102,7 +102,7 @@ impl Contents {
         })
     }
 
-    /// How `found` differs, by its first document that does; none if it does not.
+    /// The first difference of `found`; none if there is none.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         let mut keys = self.documents.keys().chain(found.documents.keys());
         let key = keys.find(|key| self.documents.get(*key) != found.documents.get(*key))?;

@@ -19,7 +19,7 @@ const NAME: &str = "app.couch";
 /// Snapshots that are open at most.
 const SNAPSHOTS: usize = 2;
 
-/// The file's size at which it is compacted in any case: the volume has room for a few such files.
+/// The file size from which it is always compacted: the volume has room for a few such files.
 const MOST_FILE_BYTES: u64 = 500 * UNIT_BYTES as u64;
 
 /// Units of other data that one step overwrites.
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
         Ok(None)
     }
 
-    /// The volume is full: what was refused has changed nothing, and snapshots no longer keep old files.
+    /// The volume is full: the refused change must have no effect. Closes the snapshots, which keep old files.
     fn give_room(&mut self) {
         self.expected.under_way = None;
         self.snapshots.clear();

@@ -60,7 +60,7 @@ impl History {
         self.0.push(Version { order, stamp, known_ns: NEVER, durable_ns: NEVER });
     }
 
-    /// The command was refused, and so changed nothing.
+    /// The command was refused, so it changed nothing.
     pub fn refuse(&mut self, order: Order) {
         self.0.retain(|version| version.order != order);
     }

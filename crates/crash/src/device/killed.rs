@@ -27,7 +27,7 @@ impl ImageFile {
         Ok((image, device))
     }
 
-    /// Opens it; whoever had it open is gone.
+    /// Opens the image, after the process that had it open was killed.
     pub fn open(&self) -> Result<Device, DeviceError> {
         Device::open_for(&self.path, &self.life)
     }

@@ -87,7 +87,7 @@ impl ListHost {
         }
     }
 
-    /// It was refused: it changes nothing.
+    /// The command was refused, so it changes nothing.
     pub fn refuse(&mut self, order: Order) {
         self.changes.retain(|change| change.order != order);
     }

@@ -1,17 +1,17 @@
-//! How far a case is, and whether it goes on.
+//! Progress of a case, and whether to continue.
 
 use std::time::{Duration, Instant};
 
 use tantalum_report::Bar;
 
-/// Tells how far a case is, and whether to go on.
+/// Shows the progress of a case, and stops it when its time is up.
 pub(super) struct Progress<'a> {
     bar: Option<&'a Bar>,
     deadline: Option<(Instant, Duration)>,
 }
 
 impl Progress<'_> {
-    /// Shows progress on the bar; stops with it, or when so much time is over.
+    /// Shows progress on the bar; stops when the bar does, or after `duration`.
     pub fn on(bar: &Bar, duration: Option<Duration>) -> Progress<'_> {
         Progress { bar: Some(bar), deadline: duration.map(|duration| (Instant::now(), duration)) }
     }

@@ -1,9 +1,9 @@
-//! The source of all randomness of a run: the seed and the position in the run, and nothing else.
+//! Random generators of a run, which depend only on the seed and the position in the run.
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// One number from several.
+/// Mixes several numbers into one.
 pub(super) fn mix(parts: &[u64]) -> u64 {
     parts.iter().fold(0x9e37_79b9_7f4a_7c15, |mixed, part| tantalum::mix(mixed ^ part))
 }

@@ -120,7 +120,7 @@ impl Run {
         }
     }
 
-    /// A second run in the same state, with nothing counted.
+    /// A copy of the run, whose counts begin at 0.
     pub fn fork(&self) -> Run {
         Run {
             weights: self.weights.clone(),

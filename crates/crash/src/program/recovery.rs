@@ -1,5 +1,5 @@
-//! Power comes back: the drive recovers, the volume is mounted, the program opens what is there, and that is checked against
-//! what is allowed. Now and then power goes once more on the way.
+//! Power comes back: the drive recovers, the volume is mounted, the program opens its files, and their contents are checked
+//! against the allowed states. Now and then power is cut again on the way.
 
 use tantalum::{Device, PowerLoss};
 use tantalum_volume::Volume;

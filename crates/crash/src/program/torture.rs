@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use tantalum_report::{InvalidSetting, Monitor};
+use tantalum_report::{Bar, Interrupted, InvalidSetting, Monitor};
 use tantalum_volume::Volume;
 
 use super::broken::{Broken, Found, RunEnd};
@@ -22,7 +22,7 @@ pub(crate) struct Plan<P> {
     /// How many seeds, one after another.
     pub seeds: u64,
     pub cuts: Cuts,
-    /// The most work before a random cut; or that of the workload whose every flash operation is cut.
+    /// The most work before a random cut, or the work of the run that is cut at every flash operation.
     pub length: u64,
     /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,
@@ -46,31 +46,12 @@ impl<P: Program> Plan<P> {
 /// Runs the torture test. Broken promises are results, not errors.
 pub(crate) fn torture<P: Program>(plan: &Plan<P>, monitor: &Monitor) -> Result<CrashOutcome, CrashError> {
     plan.validate()?;
-    let began = Instant::now();
-    let limit = plan.minutes.map(|minutes| Duration::from_secs(60 * minutes));
-    let bar = match limit {
-        Some(limit) => monitor.bar("crash", limit.as_secs()),
-        None => monitor.bar("crash", plan.seeds.saturating_mul(plan.programs.len() as u64)),
-    };
+    let pace = Pace::new(plan, monitor);
     let mut outcome = CrashOutcome::default();
     let mut seed = plan.first_seed;
-    loop {
-        let is_over = match limit {
-            Some(limit) => began.elapsed() >= limit,
-            None => outcome.seeds >= plan.seeds,
-        };
-        if is_over {
-            return match plan.cuts {
-                Cuts::At(operation) if outcome.has_done_nothing() => Err(no_such_cut(operation)),
-                _ => Ok(outcome),
-            };
-        }
-        let before = began.elapsed().as_secs();
-        let done = run_seed(plan, seed, monitor, &mut outcome, &mut || match limit {
-            Some(_) => Ok(()),
-            None => Ok(bar.advance(1)?),
-        });
-        match done {
+    while !pace.is_over(outcome.seeds) {
+        let before = pace.began.elapsed();
+        match run_seed(plan, seed, monitor, &mut outcome, &mut || pace.setting_done()) {
             Err(CrashError::Interrupted(_)) => {
                 outcome.interrupted = true;
                 return Ok(outcome);
@@ -79,10 +60,57 @@ pub(crate) fn torture<P: Program>(plan: &Plan<P>, monitor: &Monitor) -> Result<C
         }
         outcome.seeds += 1;
         seed = seed.wrapping_add(1);
-        bar.say(format!("{} cuts, {} violations", outcome.cuts, outcome.violations.len()));
-        if limit.is_some() && bar.advance(began.elapsed().as_secs() - before).is_err() {
+        pace.bar.say(format!("{} cuts, {} violations", outcome.cuts, outcome.violations.len()));
+        if pace.seed_done(before).is_err() {
             outcome.interrupted = true;
             return Ok(outcome);
+        }
+    }
+    match plan.cuts {
+        Cuts::At(operation) if outcome.has_done_nothing() => Err(no_such_cut(operation)),
+        _ => Ok(outcome),
+    }
+}
+
+/// How far the test is, by its number of seeds or by the clock.
+struct Pace {
+    seeds: u64,
+    /// Counts instead of seeds if there is one.
+    limit: Option<Duration>,
+    began: Instant,
+    bar: Bar,
+}
+
+impl Pace {
+    fn new<P>(plan: &Plan<P>, monitor: &Monitor) -> Pace {
+        let limit = plan.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+        let steps = match limit {
+            Some(limit) => limit.as_secs(),
+            None => plan.seeds.saturating_mul(plan.programs.len() as u64),
+        };
+        Pace { seeds: plan.seeds, limit, began: Instant::now(), bar: monitor.bar("crash", steps) }
+    }
+
+    fn is_over(&self, seeds_done: u64) -> bool {
+        match self.limit {
+            Some(limit) => self.began.elapsed() >= limit,
+            None => seeds_done >= self.seeds,
+        }
+    }
+
+    /// A seed was run in one setting.
+    fn setting_done(&self) -> Result<(), CrashError> {
+        match self.limit {
+            Some(_) => Ok(()),
+            None => Ok(self.bar.advance(1)?),
+        }
+    }
+
+    /// A seed that was begun at `before` was run in all settings.
+    fn seed_done(&self, before: Duration) -> Result<(), Interrupted> {
+        match self.limit {
+            Some(_) => self.bar.advance(self.began.elapsed().as_secs() - before.as_secs()),
+            None => Ok(()),
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) trait Program: Copy {
     type Place: Place;
     /// What the program has open, with its contents.
     type Opened;
-    /// What may be there after a cut.
+    /// The states that are allowed after a cut.
     type Expected;
 
     /// The most flash operations until a random cut, once one has been decided on.
@@ -25,7 +25,7 @@ pub(crate) trait Program: Copy {
     /// The host's page cache.
     const CACHE_BYTES: u64;
 
-    /// A volume with what is there before the first life.
+    /// A volume prepared for the first life.
     fn prepare(seed: u64) -> Result<Volume, CrashError>;
 
     /// Takes a volume. Everything random follows from the seed.
@@ -34,10 +34,10 @@ pub(crate) trait Program: Copy {
     /// Gives it back after a cut.
     fn give_back(place: Self::Place) -> Result<Volume, Broken>;
 
-    /// Opens what is there for the first life.
+    /// Opens the program's files for the first life.
     fn open_first(&self, place: &Self::Place) -> Result<Self::Opened, RunEnd>;
 
-    /// Opens and reads what is there after a cut.
+    /// Opens and reads the program's files after a cut.
     fn open_again(&self, place: &Self::Place) -> Result<Self::Opened, Broken>;
 
     /// Works until power goes or the life is over, and closes what is open. Returns what may be there, beside how many promises

@@ -11,7 +11,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
-use super::Random;
+pub(super) type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
 /// A table and what its rows are like.
 struct Table {
@@ -176,7 +176,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// How `found` differs, by its first different row; none if it does not.
+    /// The first row in which `found` differs; none if there is none.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         if self == found {
             return None;

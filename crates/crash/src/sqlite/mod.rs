@@ -21,8 +21,6 @@ use crate::CrashOutcome;
 use crate::error::CrashError;
 use crate::program::{Plan, torture};
 
-type Random = rand_xoshiro::Xoshiro256PlusPlus;
-
 /// Runs the torture test of SQLite. Broken promises are results, not errors.
 ///
 /// SQLite has one random number generator for the process, so only one run at a time can be reproducible byte for byte.

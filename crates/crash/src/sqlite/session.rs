@@ -6,8 +6,7 @@ use tantalum::UNIT_BYTES;
 use tantalum_sqlite::Synchronous;
 use tantalum_sqlite::{Drive, Mode};
 
-use super::Random;
-use super::contents::{self, Contents};
+use super::contents::{self, Contents, Random};
 use super::history::History;
 use super::step::{READERS, Step, Transaction, WRITERS};
 use crate::program::drive::OTHER_DATA;

@@ -17,7 +17,7 @@ pub struct Settings {
     pub seeds: u64,
     /// When power is cut.
     pub cuts: Cuts,
-    /// The most transactions before a random cut; or those of the workload whose every flash operation is cut.
+    /// The most transactions before a random cut, or the transactions of the run that is cut at every flash operation.
     pub transactions: u64,
     /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,

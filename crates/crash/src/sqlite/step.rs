@@ -3,8 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use tantalum_sqlite::Mode;
 
-use super::Random;
-use super::contents::Change;
+use super::contents::{Change, Random};
 
 /// Connections that read at the same time.
 pub(super) const READERS: usize = 2;

@@ -15,7 +15,7 @@ use crate::file::save;
 const SIZE: (u32, u32) = (460, 300);
 const FONT: (&str, i32) = ("sans-serif", 13);
 
-/// The strip with the colours of the rows, and what one of them takes of it.
+/// The height of the legend of the rows' colours, and the width of one entry.
 const LEGEND_HEIGHT: u32 = 30;
 const LEGEND_WIDTH: i32 = 110;
 

@@ -1,4 +1,4 @@
-//! What a function needs of the program that calls it: its memory, its call, its instructions.
+//! What a function of the system can access of the calling program: its memory, its call, its instructions.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,22 +8,22 @@ use wasmi::{Caller, Error, Memory, TrapCode};
 use crate::activation::{Activation, Op, Place, Room};
 use crate::message::BODY_BYTES;
 
-/// Where imports come from.
+/// The module of all imports.
 pub(super) const MODULE: &str = "tantalum";
 /// Counters of a program.
 pub const COUNTERS: usize = 8;
 
-/// Instructions of a call into the system.
+/// Instructions for a call into the system.
 pub(super) const CALL_COST: u64 = 4;
 /// Instructions to set up a transfer.
 pub(super) const DMA_COST: u64 = 12;
 
-/// What belongs to one program's copy on one processor.
+/// The system's state of one program's copy on one processor.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub memory: Option<Memory>,
     pub place: Place,
-    /// The call that runs now.
+    /// The running call.
     pub activation: Option<Activation>,
     pub op: Option<Op>,
     pub serial: Vec<u8>,
@@ -43,7 +43,7 @@ impl Context {
     }
 }
 
-/// A handler stops here until the system has done what it asked for.
+/// Suspends a handler until the system has done what it asked for.
 #[derive(Debug)]
 struct Suspended;
 
@@ -57,20 +57,20 @@ impl wasmi::errors::HostError for Suspended {}
 
 pub(super) type Here<'a> = Caller<'a, Context>;
 
-/// What functions need of their caller.
+/// Access to the calling program.
 pub(super) trait Calling {
-    /// Counts instructions, and the time that bytes take through local memory.
+    /// Charges instructions, and the time that bytes take through local memory.
     fn pay(&mut self, instructions: u64, bytes: u32) -> Result<(), Error>;
     fn memory(&mut self) -> Result<(&mut [u8], &mut Context), Error>;
     fn parts(&mut self) -> Result<(&mut [u8], &mut Activation), Error>;
     fn call(&mut self) -> Result<&mut Activation, Error>;
-    /// Stops the handler until the system has done this.
+    /// Suspends the handler until the system has done this.
     fn ask(&mut self, op: Op) -> Result<i32, Error>;
 }
 
 impl Calling for Here<'_> {
     fn pay(&mut self, instructions: u64, bytes: u32) -> Result<(), Error> {
-        // longer transfers are refused or fault
+        // longer transfers are refused, or fault
         let bytes = u64::from(bytes).min(BODY_BYTES as u64);
         let cost = instructions + bytes / self.data().place.bytes_per_instruction;
         let left = self.get_fuel()?.checked_sub(cost).ok_or(TrapCode::OutOfFuel)?;

@@ -1,7 +1,7 @@
 //! The functions of `tantalum_spu.h`, as the runtime offers them to programs.
 //!
-//! Invariants: a pointer outside a program's memory is a fault of that program; what a function costs is counted like
-//! instructions; what others could notice is not done here but handed to the system as an [`Op`](crate::activation::Op).
+//! Invariants: a pointer outside a program's memory is a fault of that program; a function's cost is counted like instructions;
+//! anything that others could notice is not done here but passed to the system as an [`Op`](crate::activation::Op).
 
 mod calling;
 mod nvm;
@@ -61,7 +61,7 @@ const FUNCTIONS: &[&str] = &[
     "count",
 ];
 
-/// Whether a program may import this.
+/// Whether a program may import this function.
 pub(crate) fn is_known(module: &str, name: &str) -> bool {
     module == MODULE && FUNCTIONS.contains(&name)
 }

@@ -1,4 +1,4 @@
-//! Non-volatile memory, as programs access it.
+//! Functions on non-volatile memory.
 
 use wasmi::{Error, Linker};
 
@@ -34,7 +34,7 @@ fn nvm_write(mut here: Here<'_>, address: u64, from: u32, length: u32) -> Result
     here.pay(DMA_COST, length)?;
     let (memory, _) = here.parts()?;
     let bytes = slice(memory, from, length)?;
-    // no longer range is local, so nothing longer is copied
+    // a longer range is never local, so nothing longer is copied
     let Some(range) = range(address, length).filter(|_| u64::from(length) <= STRIPE_BYTES) else {
         return Ok(answer::BAD_ARGUMENT);
     };

@@ -1,10 +1,10 @@
-//! The processor itself: its number, a serial port, counters.
+//! Functions on the processor: its number, a serial port, counters.
 
 use wasmi::{Error, Linker};
 
 use super::calling::{CALL_COST, Calling, Context, DMA_COST, Here, MODULE, slice};
 
-/// Bytes that a program's serial port keeps.
+/// How many bytes a program's serial port keeps.
 const SERIAL_BYTES: usize = 4096;
 
 /// Links these functions.

@@ -1,11 +1,11 @@
-//! Reading key-value namespaces.
+//! Functions that read key-value namespaces.
 
 use wasmi::{Error, Linker};
 
 use super::calling::{Calling, Context, DMA_COST, Here, MODULE, room, slice};
 use crate::activation::{Op, Room};
 
-/// Room for a key in `kv_next`: the longest that the drive has.
+/// The size of the buffer for a key in `kv_next`: the longest key of the drive.
 const KEY_ROOM: u32 = 16;
 
 /// Links these functions.
@@ -17,7 +17,7 @@ pub(super) fn link(linker: &mut Linker<Context>) -> Result<(), wasmi::errors::Li
     Ok(())
 }
 
-/// The key of a namespace that a program names, and where in its memory it wants what is found.
+/// The key that a program names, and its buffer for the result.
 fn key_and_room(here: &mut Here<'_>, key: (u32, u32), at: u32, bytes: u32) -> Result<(Vec<u8>, Room), Error> {
     here.pay(DMA_COST, 0)?;
     let (memory, _) = here.parts()?;

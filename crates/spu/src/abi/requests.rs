@@ -1,4 +1,4 @@
-//! The request that a handler works on: receiving it, and answering.
+//! Functions on the request that a handler works on: receiving and answering it.
 
 use wasmi::{Error, Linker};
 

@@ -1,4 +1,4 @@
-//! Requests that a handler sends, and calls of programs on the same processor.
+//! Functions that send requests, and call programs on the same processor.
 
 use wasmi::{Error, Linker};
 
@@ -66,7 +66,7 @@ fn wait(mut here: Here<'_>, ticket: i32) -> Result<i32, Error> {
     }
 }
 
-/// Calls a handler with the bytes at a place in memory; the answer goes to another place, and its length to a third.
+/// Calls a handler with the bytes at an address in memory; its reply goes to another address, and the reply's length to a third.
 fn call(
     mut here: Here<'_>,
     (program, handler): (ProgramId, u32),

@@ -1,7 +1,7 @@
 //! Transactions of Atomic-Writes: writes to the logs, then the commit.
 //!
-//! Invariants: a slot's transactions have numbers that only grow; a transaction goes on to its commit only when every write
-//! of it was acknowledged; what was not acknowledged is sent again, which changes nothing if it had arrived.
+//! Invariants: the numbers of a slot's transactions only grow; a transaction commits only after each of its writes was
+//! acknowledged; an unacknowledged write is sent again, which is idempotent.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ const ABORTED: i32 = 1;
 const BUSY: i32 = 2;
 const LATER: i32 = 6;
 
-/// How often the library sends what finds no room, or a slot at work, before it gives up.
+/// How often the library repeats requests that found a full queue or a busy slot before it gives up.
 const ATTEMPTS: u32 = 1000;
-/// How long the library waits before it sends again what found no room.
+/// How long the library waits before it repeats a request.
 const AGAIN_NS: Nanoseconds = 20_000;
 
 /// How a transaction ended.
@@ -28,13 +28,13 @@ const AGAIN_NS: Nanoseconds = 20_000;
 pub enum Outcome {
     /// All its writes are in place, and durable.
     Committed,
-    /// None of them is. The answer that caused it, if it was a refusal.
+    /// None of them is. The answer that caused it.
     Aborted(i32),
-    /// All or none, and which is known after recovery: the answer that left it open.
+    /// All or none of them are, which only recovery can tell. The answer that left it open.
     InDoubt(i32),
 }
 
-/// A request with writes: one that lies within a stripe, or, in a batch, all of a processor.
+/// A request with writes: one write within a stripe, or, in a batch, all writes of a processor.
 #[derive(Clone, Debug)]
 struct Piece {
     spu: SpuId,
@@ -46,7 +46,7 @@ struct Piece {
 /// A part of a write that lies within a stripe.
 struct Part<'a> {
     spu: SpuId,
-    /// Its place among the parts of its processor.
+    /// Its index among the parts of its processor.
     record: u32,
     home: u64,
     data: &'a [u8],
@@ -60,15 +60,15 @@ enum Phase {
     Ended(Outcome),
 }
 
-/// A transaction under way. It is driven by events: each goes to [`Transaction::take`] until that returns an outcome. Several
-/// transactions, in slots of their own, may be under way at once.
+/// A transaction under way. Events drive it: pass each to [`Transaction::take`] until that returns an outcome. Transactions in
+/// different slots may be under way at once.
 #[derive(Debug)]
 pub struct Transaction {
     endpoint: EndpointId,
     program: ProgramId,
     number: u64,
     pieces: Vec<Piece>,
-    /// The piece that goes last, with the commit; of a batch.
+    /// In a batch, the piece that is sent last and commits.
     last: Option<usize>,
     participants: u64,
     /// Requests under way: the piece that each is about, if it is a write.
@@ -80,8 +80,8 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Begins a transaction of these writes at `at_ns`, and sends them to the logs. A transaction of one write that lies in one
-    /// stripe is one request in all.
+    /// Begins a transaction of these writes at `at_ns`, and sends them to the logs. A single write within one stripe takes one
+    /// request in all.
     pub fn begin(
         ssd: &mut Ssd,
         atomic: AtomicWrites,
@@ -101,8 +101,8 @@ impl Transaction {
         Ok(begun)
     }
 
-    /// Begins a transaction of these writes at `at_ns`, of which none changes before it is committed. Each processor gets its
-    /// writes in one request, and the last of these commits.
+    /// Begins a transaction of these writes at `at_ns`; they cannot be edited before the commit. Each processor gets its writes
+    /// in one request, and the last of these commits.
     pub fn begin_batch(
         ssd: &mut Ssd,
         atomic: AtomicWrites,
@@ -156,7 +156,7 @@ impl Transaction {
         }
     }
 
-    /// The processors that have writes of it, a bit for each.
+    /// The processors that have writes of it, as a bit mask.
     pub fn participants(&self) -> u64 {
         self.participants
     }
@@ -182,7 +182,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The processor that the host chooses as coordinator: the transactions of different numbers spread over their participants.
+    /// The processor that the host chooses as coordinator: the participants take turns.
     fn coordinator(&self) -> SpuId {
         let count = u64::from(self.participants.count_ones());
         let turn = if count == 0 { 0 } else { self.number / SLOTS % count };
@@ -190,7 +190,7 @@ impl Transaction {
         SpuId(nth.unwrap_or(0))
     }
 
-    /// Sends the commit a second time, as a host does that lost the answer.
+    /// Sends the commit a second time, like a host that lost the answer.
     pub fn repeat_commit(&mut self, ssd: &mut Ssd, at_ns: Nanoseconds) -> Result<u64, SpuError> {
         let spu = self.coordinator();
         let (handler, body) = match self.last {
@@ -203,7 +203,7 @@ impl Transaction {
         ssd.send(self.endpoint, spu, (self.program, handler), body, at_ns)
     }
 
-    /// Sends all its writes a second time, as a network does that delivers late.
+    /// Sends all writes a second time, like a network that delivers duplicates.
     pub fn repeat_writes(&mut self, ssd: &mut Ssd, at_ns: Nanoseconds) -> Result<(), SpuError> {
         for piece in 0..self.pieces.len() {
             self.send_piece(ssd, piece, at_ns)?;
@@ -212,7 +212,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes an event. Returns how the transaction ended, if it has.
+    /// Handles an event. Returns the outcome once the transaction has ended.
     pub fn take(&mut self, ssd: &mut Ssd, event: &Event) -> Result<Option<Outcome>, SpuError> {
         match event {
             Event::Answer { request, status, at_ns, .. } => {
@@ -267,7 +267,7 @@ impl Transaction {
     }
 
     fn abort(&mut self, ssd: &mut Ssd, status: i32, at_ns: Nanoseconds) -> Result<(), SpuError> {
-        // a batch that its coordinator refused for want of a right is not committed
+        // a batch whose coordinator refused it for a missing permission is not committed
         if self.phase == Phase::Logging || (self.phase == Phase::Committing && self.last.is_some()) {
             self.phase = Phase::Aborting(status);
             self.missing.clear();
@@ -301,7 +301,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The next phase, when nothing of this one is under way.
+    /// Enters the next phase when nothing of this one is under way.
     fn go_on(&mut self, ssd: &mut Ssd, at_ns: Nanoseconds) -> Result<(), SpuError> {
         if !self.under_way.is_empty() || !self.missing.is_empty() {
             return Ok(());
@@ -326,7 +326,7 @@ impl Transaction {
     }
 }
 
-/// The parts of writes within stripes.
+/// Splits writes at the boundaries of stripes.
 fn parts_of<'a>(ssd: &Ssd, writes: &'a [(u64, Vec<u8>)]) -> Result<Vec<Part<'a>>, AtomicWritesError> {
     let mut parts = Vec::new();
     let mut records: BTreeMap<SpuId, usize> = BTreeMap::new();

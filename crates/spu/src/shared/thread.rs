@@ -1,4 +1,4 @@
-//! The thread in which everything in a shared drive's processors happens.
+//! The thread that executes everything in a shared drive's processors.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,25 +10,25 @@ use tantalum_drive::{Answers, Drive};
 use super::waiting::Waiting;
 use crate::system::Ssd;
 
-/// While somebody waits, a loss of power is looked for at least this often.
+/// How often to look for a loss of power, at least, while somebody waits.
 const LOOK: Duration = Duration::from_millis(100);
 
 type Job = Box<dyn FnOnce(&mut State) + Send>;
 
-/// What the thread shares with those who use the drive.
+/// What the thread shares with the users of the drive.
 pub(super) struct Inner {
     pub state: Mutex<State>,
     pub changed: Condvar,
     pub drive: Drive,
     pub answers: Answers,
-    /// Set when the drive loses power, by whoever has it then.
+    /// Set when the drive loses power, by the thread that uses it then.
     pub is_lost: AtomicBool,
 }
 
 pub(super) struct State {
     pub ssd: Ssd,
     pub waiting: Waiting,
-    /// What the thread is to do first.
+    /// Jobs, which the thread does before anything else.
     pub jobs: VecDeque<Job>,
     pub is_closed: bool,
 }
@@ -41,7 +41,7 @@ enum Turn {
 }
 
 impl Inner {
-    /// The thread.
+    /// Runs until the drive is closed.
     pub fn run(&self) {
         let mut state = self.state.lock();
         while !state.is_closed {
@@ -55,7 +55,7 @@ impl Inner {
             match self.turn(&state) {
                 Turn::Now => {
                     state.ssd.advance();
-                    // a loss of power is noticed first
+                    // after a loss of power nothing is delivered
                     if !self.is_lost.load(Ordering::SeqCst) {
                         state.deliver();
                     }
@@ -89,12 +89,12 @@ impl Inner {
 }
 
 impl State {
-    /// Tells everybody what there is to tell.
+    /// Delivers all events and answers.
     fn deliver(&mut self) {
         self.waiting.deliver(&mut self.ssd);
     }
 
-    /// The processors stop, and who waits is told.
+    /// Stops the processors, and fails all waits.
     pub fn lose_power(&mut self) {
         self.ssd.lose_power();
         while self.ssd.host.pass_on().is_some() {}

@@ -1,7 +1,7 @@
-//! What the endpoints of a shared drive wait for, and until when.
+//! Requests and waits of a shared drive's endpoints, with their deadlines.
 //!
-//! Invariants: every request that is waited for has a deadline, and so has everybody who waits for an event; nothing else has
-//! one. Nobody waits at an endpoint whose inbox has an event.
+//! Invariants: every unanswered request has a deadline, and so has every wait for an event; nothing else has one. Nobody waits at
+//! an endpoint whose inbox has an event.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use crate::host::Event;
 use crate::names::{EndpointId, ProcessId};
 use crate::system::Ssd;
 
-/// Decisions about permissions and ends of programs that wait for an endpoint; further ones are not told.
+/// The most decisions about permissions and ends of programs in an endpoint's inbox; further ones are dropped.
 pub const NOTICES: usize = 64;
 
 /// Why there is no event.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReceiveError {
-    /// The endpoint cannot be used.
+    /// The endpoint is not usable.
     #[error(transparent)]
     Endpoint(#[from] SpuError),
-    /// The body of the first request is longer than there is room for. The request stays.
-    #[error("the body has {bytes} bytes, more than there is room for")]
+    /// The body of the first request is longer than the caller's buffer. The request stays.
+    #[error("the body has {bytes} bytes, more than the buffer holds")]
     TooLong {
         /// Its bytes.
         bytes: usize,
     },
-    /// Somebody else waits for events of the endpoint.
-    #[error("somebody else already waits for events of this endpoint")]
+    /// Another call waits for events of the endpoint.
+    #[error("another call already waits for events of this endpoint")]
     Busy,
 }
 
@@ -36,18 +36,18 @@ type Answered = Box<dyn FnOnce(Result<i32, SpuError>) + Send>;
 type Received = Box<dyn FnOnce(Result<Option<Event>, ReceiveError>) + Send>;
 type Told = Box<dyn Fn(&Event) + Send>;
 
-/// Endpoints, requests whose answers are waited for, and deadlines.
+/// Open endpoints, unanswered requests, and deadlines.
 #[derive(Default)]
 pub(super) struct Waiting {
     inboxes: BTreeMap<EndpointId, Inbox>,
     sent: BTreeMap<u64, Sent>,
     deadlines: BTreeMap<Deadline, Due>,
     last_deadline: u64,
-    /// Who is told of every program that is ended, beside its owner.
+    /// Called with the end of every program, in addition to its owner's event.
     on_end: Option<Told>,
 }
 
-/// What waits for an endpoint, or who waits for it.
+/// Events that wait for an endpoint, or a call that waits for an event.
 #[derive(Default)]
 struct Inbox {
     events: VecDeque<Event>,
@@ -61,7 +61,7 @@ struct Waiter {
     received: Received,
 }
 
-/// A request whose answer is waited for.
+/// An unanswered request.
 struct Sent {
     endpoint: EndpointId,
     deadline: Deadline,
@@ -96,7 +96,7 @@ impl Waiting {
         self.inboxes.insert(endpoint, Inbox::default());
     }
 
-    /// Closes an endpoint; false if it was not open. Whoever waits for it gets an error.
+    /// Closes an endpoint, and fails its waits and requests; false if it was not open.
     pub fn close(&mut self, endpoint: EndpointId) -> bool {
         let Some(inbox) = self.inboxes.remove(&endpoint) else { return false };
         let closed = SpuError::NoEndpoint(endpoint.number());
@@ -111,13 +111,13 @@ impl Waiting {
         true
     }
 
-    /// A request was sent: its answer is waited for.
+    /// Notes a request that was sent.
     pub fn sent(&mut self, request: u64, endpoint: EndpointId, patience: Duration, answered: Answered) {
         let deadline = self.deadline(patience, Due::Request(request));
         self.sent.insert(request, Sent { endpoint, deadline, answered });
     }
 
-    /// Waits for the next event of an endpoint that is not an answer. A request's body must fit into `room` bytes.
+    /// Waits for the next event of an endpoint other than an answer. A request's body must fit into `room` bytes.
     pub fn receive(
         &mut self,
         ssd: &mut Ssd,
@@ -138,7 +138,7 @@ impl Waiting {
         self.hand_over(ssd, endpoint);
     }
 
-    /// When the first wait ends.
+    /// The first deadline.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first_key_value().map(|((at, _), _)| *at)
     }
@@ -150,7 +150,7 @@ impl Waiting {
         deadline
     }
 
-    /// Ends waits whose time is over.
+    /// Ends requests and waits whose deadline has passed.
     pub fn expire(&mut self, now: Instant) {
         while let Some(first) = self.deadlines.first_entry()
             && first.key().0 <= now
@@ -174,7 +174,7 @@ impl Waiting {
         }
     }
 
-    /// Tells everybody what there is to tell.
+    /// Delivers all events and answers.
     pub fn deliver(&mut self, ssd: &mut Ssd) {
         while let Some(event) = ssd.host.pass_on() {
             let to = match &event {
@@ -212,7 +212,7 @@ impl Waiting {
         self.hand_over(ssd, endpoint);
     }
 
-    /// Gives the first event to who waits for it.
+    /// Passes the first event to the call that waits for it, if there are both.
     fn hand_over(&mut self, ssd: &mut Ssd, endpoint: EndpointId) {
         let Some(inbox) = self.inboxes.get_mut(&endpoint).filter(|inbox| !inbox.events.is_empty()) else {
             return;
@@ -232,7 +232,7 @@ impl Waiting {
         (waiter.received)(Ok(Some(event)));
     }
 
-    /// Nobody is answered any more.
+    /// Fails all requests and waits, because power was lost.
     pub fn fail_all(&mut self, ssd: &mut Ssd) {
         self.deadlines.clear();
         for (_, sent) in std::mem::take(&mut self.sent) {

@@ -5,7 +5,7 @@ use tantalum_filesystem::{FileId, FileKind, FileSystem, NewFile, Outcome, Timest
 /// The largest read or write of a whole file at once: `iosize` of the definitions.
 pub(super) const IO_BYTES: usize = 1 << 20;
 
-/// A time of the host; virtual time says nothing of it.
+/// The host's time for new files, an arbitrary constant: virtual time does not define one.
 pub(super) const NOW: Timestamp = Timestamp { seconds: 1, nanoseconds: 0 };
 
 pub(super) fn new(kind: FileKind) -> NewFile {

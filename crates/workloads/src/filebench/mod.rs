@@ -40,7 +40,7 @@ pub enum Personality {
     Varmail,
     /// Small files are read, and a log is appended to.
     Webserver,
-    /// Database writers and a log writer with synchronous writes, beside readers.
+    /// Database writers and a log writer with synchronous writes, next to readers.
     Oltp,
 }
 

@@ -121,7 +121,7 @@ impl LinkBenchClient {
         transaction.commit()
     }
 
-    /// Hides the link if it shows, and counts it no longer.
+    /// Hides the link if it is visible, and updates the count.
     fn delete_link(&mut self, node: u64, link: u64) -> Result<(), mysql::Error> {
         let (kind, target, clock) = (Graph::link_type(link), self.graph.target(node, link), self.clock);
         let mut transaction = self.connection.start_transaction(TxOpts::default())?;

@@ -59,7 +59,7 @@ impl RecordHost {
         Ok((found, orders))
     }
 
-    /// What was found is there for good, and listings tell the same.
+    /// Takes what was found as durable from now on, and checks that listings agree with it.
     pub fn settle(&mut self, host: &mut Host, found: &BTreeMap<Thing, Stamp>) -> Result<(), Stop> {
         self.records.settle(found);
         self.compare_all(host, "D1")

@@ -1,0 +1,28 @@
+//! A finding: a failed check with its explanation.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A failed check.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Finding {
+    /// How many operations of the program had returned when power was cut.
+    pub after_operations: usize,
+    /// The last of them.
+    pub last_operation: String,
+    /// How the check ended.
+    pub check_ended: String,
+    /// The end of what it printed.
+    pub check_said: String,
+    /// What had to be lost for the check to fail. Empty if the drive decides what is lost.
+    pub lost: Vec<String>,
+    /// Operations that survived although they came after the first that was lost.
+    pub there: Vec<String>,
+    /// The syncs of what was lost that would each make the check pass. Findings differ in these.
+    pub saved_by: Vec<String>,
+    /// How many more outcomes failed for the same reason.
+    pub also: u64,
+    /// The folder in which it is saved.
+    pub saved: Option<PathBuf>,
+}
