@@ -109,6 +109,11 @@ impl Engine {
         put
     }
 
+    /// Whether records with values of these sizes have room beside all that is there.
+    pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
+        self.ftl.has_room(value_bytes, self.cache.len())
+    }
+
     fn try_put(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let (protected, waiting) = (self.ftl.has_plp(), self.cache.len());
         let ftl = &mut self.ftl;
