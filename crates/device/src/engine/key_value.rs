@@ -98,9 +98,10 @@ impl Engine {
             self.drain_page(at_ns)?;
         }
         let put = match self.try_put(records, at_ns) {
-            // waiting units may or may not be new ones
-            Err(Status::CapacityExceeded) if self.cache.len() > 0 => {
+            // waiting units may or may not be new ones, and what waiting records replace takes its room until then
+            Err(Status::CapacityExceeded) if self.cache.len() > 0 || protected => {
                 self.drain(at_ns)?;
+                self.drain_records(at_ns)?;
                 self.try_put(records, at_ns)
             }
             put => put,
