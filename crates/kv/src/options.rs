@@ -24,6 +24,7 @@ pub struct Options {
     pub(crate) cache_bytes: usize,
     pub(crate) sync: Sync,
     pub(crate) records_per_lock: u32,
+    pub(crate) snapshot_bytes: usize,
 }
 
 impl Default for Options {
@@ -34,6 +35,7 @@ impl Default for Options {
             cache_bytes: 64 << 20,
             sync: Sync::Host,
             records_per_lock: 1,
+            snapshot_bytes: 64 << 20,
         }
     }
 }
@@ -49,7 +51,8 @@ impl Options {
         self
     }
 
-    /// The size of the drive to create if there is no image, at least 15 MiB; the file is sparse. Default: 1 GiB.
+    /// The size of the drive to create if there is no image, at least 15 MiB; the file is sparse. Default: 1 GiB. If there
+    /// is an image of another capacity, opening it gives [`Error::Capacity`].
     pub fn capacity_bytes(mut self, bytes: u64) -> Options {
         self.capacity_bytes = Some(bytes);
         self
@@ -58,6 +61,13 @@ impl Options {
     /// Bytes of records kept in memory. Default: 64 MiB.
     pub fn cache_bytes(mut self, bytes: usize) -> Options {
         self.cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory for what commits overwrite while snapshots are open, with 128 for each record. Beyond that the
+    /// oldest snapshot is lost ([`Error::SnapshotLost`]). Default: 64 MiB.
+    pub fn snapshot_bytes(mut self, bytes: usize) -> Options {
+        self.snapshot_bytes = bytes;
         self
     }
 
@@ -84,7 +94,12 @@ impl Options {
             Sync::Host => Access::Ordered,
             Sync::None => Access::Write,
         };
-        Ok(Device::open_as(path, access)?)
+        let device = Device::open_as(path, access)?;
+        let has = device.profile().capacity_bytes;
+        match self.capacity_bytes {
+            Some(asked) if asked != has => Err(Error::Capacity { path: path.to_owned(), has, asked }),
+            _ => Ok(device),
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
