@@ -81,6 +81,20 @@ pub enum Error {
         /// The capacity in the options.
         asked: u64,
     },
+    /// A file that must not exist.
+    #[error("{} exists; it is not overwritten", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A backup that is damaged, or none.
+    #[error("{} is not a whole backup: {what}", path.display())]
+    Backup {
+        /// The backup.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A record whose bytes are not of the requested type (feature `serde`). It is unchanged, and can be read as bytes.
     #[error("the {bytes} bytes of key \"{}\" are not a valid {type_name}: {reason}", key.escape_ascii())]
     NotOfType {

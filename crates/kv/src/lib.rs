@@ -30,16 +30,20 @@
 //! ```
 
 mod age;
+mod backup;
 mod cache;
 mod catalog;
 mod commit;
+mod copy;
 mod drive;
 mod error;
 mod failure;
+mod files;
 mod keys;
 mod locks;
 mod options;
 mod range;
+mod rebuild;
 mod record;
 mod redo;
 mod shared;
@@ -52,6 +56,7 @@ mod tree;
 mod typed;
 mod versions;
 
+pub use copy::Copied;
 pub use error::Error;
 pub use options::{Options, Sync};
 pub use range::{Keys, Range};
