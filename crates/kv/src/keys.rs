@@ -33,8 +33,8 @@ pub(crate) fn range_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> KeyRange 
     (owned(range.start_bound()), owned(range.end_bound()))
 }
 
-/// All keys that begin with these bytes.
-pub(crate) fn prefix_range(prefix: &[u8]) -> KeyRange {
+/// The range of all keys that begin with these bytes.
+pub fn prefix_range(prefix: &[u8]) -> (Bound<Bytes>, Bound<Bytes>) {
     let mut end = prefix.to_vec();
     while end.last() == Some(&u8::MAX) {
         end.pop();

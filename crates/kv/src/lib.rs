@@ -58,6 +58,7 @@ mod versions;
 
 pub use copy::Copied;
 pub use error::Error;
+pub use keys::prefix_range;
 pub use options::{Options, Sync};
 pub use range::{Keys, Range};
 pub use record::{Bytes, Namespace, ORDERED_KEY_BYTES, Order, Value};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tantalum::{Device, Key, Nanoseconds};
 
-use crate::age::Age;
 use crate::catalog::{Catalog, check_name};
 use crate::error::Error;
 use crate::keys::hashed_key;
@@ -123,7 +122,8 @@ impl Store {
 
     /// Begins a transaction. Dropping it aborts it.
     pub fn begin(&self) -> Result<Transaction, Error> {
-        self.begin_at(self.shared.new_age())
+        self.shared.check()?;
+        Ok(Transaction::new(self.shared.clone(), self.shared.new_age()))
     }
 
     /// Begins a transaction of a client that lives in the drive's time, as in an experiment: its commands are issued at
@@ -134,23 +134,17 @@ impl Store {
         Ok(tx)
     }
 
-    fn begin_at(&self, age: Age) -> Result<Transaction, Error> {
-        self.shared.check()?;
-        Ok(Transaction::new(self.shared.clone(), age))
-    }
-
     /// Runs a transaction and commits it, and retries as long as it has to give way to others. If `work` fails, the
     /// transaction is aborted.
     pub fn transact<T, E: From<Error>>(
         &self,
         mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        let age = self.shared.new_age();
+        let mut tx = self.begin()?;
         loop {
-            let mut tx = self.begin_at(age)?;
             let done = work(&mut tx);
             if tx.gave_way() {
-                tx.abort();
+                tx = tx.restart()?;
                 std::thread::yield_now();
                 continue;
             }

@@ -211,7 +211,17 @@ impl Transaction {
     /// Discards the changes.
     pub fn abort(self) {}
 
-    pub(crate) fn gave_way(&self) -> bool {
+    /// Aborts this transaction and begins another one of the same age: one that gives way and does so is the oldest
+    /// eventually, and then no longer gives way. [`crate::Store::transact`] does this for its callers.
+    pub fn restart(self) -> Result<Transaction, Error> {
+        let (shared, age) = (self.shared.clone(), self.age);
+        self.abort();
+        shared.check()?;
+        Ok(Transaction::new(shared, age))
+    }
+
+    /// Whether it had to give way: then all it does fails with [`Error::Deadlock`].
+    pub fn gave_way(&self) -> bool {
         self.gave_way
     }
 
