@@ -26,7 +26,7 @@ pub struct Device {
     pub(crate) profile: Profile,
     pub(crate) power: Power,
     shape: Shape,
-    link: Link,
+    pub(crate) link: Link,
     latencies: Latencies,
     waited: Waited,
     pub(crate) recovery: RecoveryReport,
