@@ -31,6 +31,8 @@ const work = async folder => {
       await db.batch(changes, { sync: true })
       changes = []
       await acknowledge(key)
+    } else if (what === 'compact') {
+      await db.compactRange('a', 'z')
     } else {
       await db.close()
       db = await open(folder)
