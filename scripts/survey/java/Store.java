@@ -1,8 +1,15 @@
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.FileWriter;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.Channels;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
@@ -18,7 +25,8 @@ import org.h2.mvstore.MVStore;
  * Runs the ledger of ../ledger.py on stores written in Java.
  *
  * <p>{@code Store NAME work FOLDER} applies the steps on its standard input; {@code Store NAME dump FOLDER} prints all pairs,
- * after it has made sure that another commit changes nothing else.
+ * after it has made sure that another commit changes nothing else; {@code Store NAME serve SOCKET} does that for ../ask.c, so
+ * that Java need not be started for each check.
  */
 abstract class Store implements AutoCloseable {
     /** Keys and their new values; null removes a key. When it returns, the changes are durable. */
@@ -29,14 +37,19 @@ abstract class Store implements AutoCloseable {
     /** Gives room back, or makes a checkpoint. */
     abstract void compact() throws Exception;
 
-    /** H2 by way of SQL, with the options that are given. */
+    /** H2 by way of SQL, with its defaults. */
     static final class Sql extends Store {
         private final Connection database;
 
-        Sql(String folder, String options) throws SQLException {
-            database = DriverManager.getConnection("jdbc:h2:file:" + folder + "/ledger" + options);
-            database.setAutoCommit(false);
-            execute("create table if not exists pairs (name varchar primary key, text varchar)");
+        Sql(String folder) throws SQLException {
+            database = DriverManager.getConnection("jdbc:h2:file:" + folder + "/ledger");
+            try {
+                database.setAutoCommit(false);
+                execute("create table if not exists pairs (name varchar primary key, text varchar)");
+            } catch (SQLException | RuntimeException error) {
+                database.close();
+                throw error;
+            }
         }
 
         private void execute(String text) throws SQLException {
@@ -92,7 +105,12 @@ abstract class Store implements AutoCloseable {
 
         MvStore(String folder) {
             store = new MVStore.Builder().fileName(folder + "/ledger.mv").autoCommitDisabled().open();
-            map = store.openMap("pairs");
+            try {
+                map = store.openMap("pairs");
+            } catch (RuntimeException error) {
+                store.closeImmediately();
+                throw error;
+            }
         }
 
         @Override
@@ -126,7 +144,7 @@ abstract class Store implements AutoCloseable {
 
     static Store open(String name, String folder) throws SQLException {
         return switch (name) {
-            case "h2" -> new Sql(folder, "");
+            case "h2" -> new Sql(folder);
             case "h2-mvstore" -> new MvStore(folder);
             default -> throw new IllegalArgumentException("unknown store " + name);
         };
@@ -164,7 +182,7 @@ abstract class Store implements AutoCloseable {
         Thread.sleep(20);
     }
 
-    static void dump(String name, String folder) throws Exception {
+    static String dump(String name, String folder) throws Exception {
         Map<String, String> found;
         try (Store store = open(name, folder)) {
             found = store.pairs();
@@ -177,17 +195,53 @@ abstract class Store implements AutoCloseable {
                 throw new IllegalStateException("a commit after the power cut changed more than it wrote");
             }
         }
-        found.forEach((key, value) -> System.out.println(key + "\t" + value));
+        StringBuilder lines = new StringBuilder();
+        found.forEach((key, value) -> lines.append(key).append('\t').append(value).append('\n'));
+        return lines.toString();
+    }
+
+    static void serve(String name, String place) throws IOException {
+        try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+            server.bind(UnixDomainSocketAddress.of(place));
+            System.out.println("ready");
+            while (true) {
+                SocketChannel client = server.accept();
+                new Thread(() -> answer(name, client)).start();
+            }
+        }
+    }
+
+    /**
+     * Answers one request: the folder and then words, the last of which names the store's folder; each has a zero at its end. The
+     * answer ends with the exit code in one byte.
+     */
+    private static void answer(String name, SocketChannel client) {
+        try (client) {
+            byte[] request = Channels.newInputStream(client).readAllBytes();
+            String[] words = new String(request, StandardCharsets.UTF_8).split("\0");
+            String folder = Path.of(words[0]).resolve(words[words.length - 1]).normalize().toString();
+            ByteArrayOutputStream answer = new ByteArrayOutputStream();
+            try {
+                answer.writeBytes(dump(name, folder).getBytes(StandardCharsets.UTF_8));
+                answer.write(0);
+            } catch (Exception error) {
+                answer.writeBytes((error + "\n").getBytes(StandardCharsets.UTF_8));
+                answer.write(1);
+            }
+            Channels.newOutputStream(client).write(answer.toByteArray());
+        } catch (IOException givenUp) {
+            System.err.println(givenUp);
+        }
     }
 
     public static void main(String[] words) {
         try {
             // H2 takes only whole paths
-            String folder = java.nio.file.Path.of(words[2]).toAbsolutePath().normalize().toString();
-            if (words[1].equals("work")) {
-                work(words[0], folder);
-            } else {
-                dump(words[0], folder);
+            String folder = Path.of(words[2]).toAbsolutePath().normalize().toString();
+            switch (words[1]) {
+                case "work" -> work(words[0], folder);
+                case "dump" -> System.out.print(dump(words[0], folder));
+                default -> serve(words[0], folder);
             }
             System.exit(0);
         } catch (Exception error) {
