@@ -6,6 +6,5 @@
 pub mod call;
 pub mod documents;
 pub mod programs;
-pub mod scans;
 pub mod snapshots;
 pub mod store;
