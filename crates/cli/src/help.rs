@@ -72,6 +72,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("recovery-cost", &["tantalum recovery-cost"]),
     ("lab list", &["tantalum lab list"]),
     ("lab run", &["tantalum lab run share-fig7 kaml-fig5 --report figures.html"]),
+    (
+        "lab sweep",
+        &["tantalum lab sweep grid.toml", "tantalum lab sweep grid.toml --output results --threads 4"],
+    ),
     ("program list", &["tantalum program list"]),
     ("program describe", &["tantalum program describe base_io"]),
     ("program run", &["tantalum program run --help"]),

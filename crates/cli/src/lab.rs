@@ -9,6 +9,7 @@ use tantalum_report::table::{Align, Table};
 use tantalum_report::{Outcomes, check_place, of_experiment, write_experiments};
 
 use crate::failure::Failure;
+use crate::sweep::{self, SweepOptions};
 use crate::{interrupt, output};
 
 /// What to do.
@@ -18,6 +19,11 @@ pub enum LabAction {
     List,
     /// Run experiments, one after the other
     Run(RunOptions),
+    /// Run a grid of drives, loads and seeds on all processors, into one table
+    ///
+    /// GRID.toml has [run], what all runs have in common; [axes], whose combinations are the runs; and seeds. A run that is
+    /// complete is kept in the output folder, so the same command goes on after an interruption.
+    Sweep(SweepOptions),
 }
 
 /// `tantalum lab run`.
@@ -54,6 +60,7 @@ pub fn run(action: &LabAction) -> Result<(), Failure> {
     match action {
         LabAction::List => list(),
         LabAction::Run(options) => run_all(options),
+        LabAction::Sweep(options) => sweep::run(options),
     }
 }
 

@@ -43,6 +43,7 @@ mod shell;
 mod snapshot;
 mod stat;
 mod stop;
+mod sweep;
 mod unmount;
 mod watched;
 
