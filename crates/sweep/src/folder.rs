@@ -23,6 +23,12 @@ struct Kept {
     row: Row,
 }
 
+/// What a folder keeps of a run, as it stands in its file.
+pub fn kept_text(run: &Run, row: &Row) -> String {
+    let kept = Kept { run: run.clone(), row: row.clone() };
+    serde_json::to_string_pretty(&kept).expect("it has string keys only")
+}
+
 impl Folder {
     /// Opens the folder, which is made if it does not exist.
     pub fn open(path: &Path) -> Result<Folder, SweepError> {
@@ -49,9 +55,7 @@ impl Folder {
 
     /// Keeps what came of a run.
     pub fn keep(&self, run: &Run, row: &Row) -> Result<(), SweepError> {
-        let kept = Kept { run: run.clone(), row: row.clone() };
-        let text = serde_json::to_string_pretty(&kept).expect("it has string keys only");
-        Ok(save(&text, &self.file(run))?)
+        Ok(save(&kept_text(run, row), &self.file(run))?)
     }
 
     /// A file of the table.

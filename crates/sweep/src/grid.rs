@@ -28,7 +28,7 @@ const UNIT_BYTES: u64 = 4096;
 /// A grid whose runs are all checked.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// Its runs: the last axis changes fastest, seeds faster still.
+    /// Its runs. Axes are in alphabetical order, of which the last changes fastest; seeds change faster still.
     pub runs: Vec<Run>,
 }
 

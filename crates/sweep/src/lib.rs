@@ -16,7 +16,7 @@ mod table;
 mod table_parquet;
 
 pub use error::SweepError;
-pub use folder::Folder;
+pub use folder::{Folder, kept_text};
 pub use grid::Grid;
 pub use run::{Load, Row, Run, Value};
 pub use sweep::{Swept, collect, sweep};

@@ -71,7 +71,7 @@ fn the_table_is_the_same_for_any_number_of_threads_and_after_an_interruption() {
     assert_eq!(tables(alone.path()), tables(among.path()));
     let csv = String::from_utf8(tables(alone.path())[0].clone()).unwrap();
     assert_eq!(csv.lines().count(), 17);
-    assert_eq!((cell(&csv, 0, "workload"), cell(&csv, 15, "workload")), ("randwrite", "randwrite"));
+    assert_eq!((cell(&csv, 0, "workload"), cell(&csv, 15, "workload")), ("randwrite", "mixed"));
     assert_eq!(cell(&csv, 3, "seed"), "2");
     let amplification = |row| cell(&csv, row, "write_amplification").parse::<f64>().unwrap();
     let narrow = (0..16).find(|row| cell(&csv, *row, "over_provisioning_percent") == "10").unwrap();
