@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -126,6 +127,7 @@ enum Message<'a> {
 pub struct Feed {
     pub control: bool,
     sender: Sender<Arc<str>>,
+    hurried: AtomicBool,
     shown: Mutex<Shown>,
 }
 
@@ -140,12 +142,27 @@ struct Shown {
 impl Feed {
     /// Nothing yet.
     pub fn new(control: bool) -> Feed {
-        Feed { control, sender: broadcast::channel(WAITING).0, shown: Mutex::default() }
+        Feed {
+            control,
+            sender: broadcast::channel(WAITING).0,
+            hurried: AtomicBool::new(false),
+            shown: Mutex::default(),
+        }
     }
 
     /// How many pages are open.
     pub fn pages(&self) -> usize {
         self.sender.receiver_count()
+    }
+
+    /// The drive should be looked at now.
+    pub fn hurry(&self) {
+        self.hurried.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody wants that since this was last asked.
+    pub fn is_hurried(&self) -> bool {
+        self.hurried.swap(false, Ordering::Relaxed)
     }
 
     /// For a page that is opened: everything so far, and what it is told from then on.

@@ -21,16 +21,17 @@ use crate::words;
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// After a look that took long, the next one waits for this many times as long: looking takes at most 2 % of the time.
-const PATIENCE: u32 = 50;
+/// After a look, the next one waits for this many times the processor time that this thread took for it. The process that
+/// answers takes less for it, so together they take less than 2 % of a processor.
+const PATIENCE: u32 = 100;
 
 /// But no longer than this.
-const MOST_INTERVAL: Duration = Duration::from_secs(10);
+const MOST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// When no page has been open for so long, the drive need not count writes by file any more.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How often one checks whether a page was opened.
+/// How often one checks whether a page was opened, or something happened.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// An answer to a look: of a mount, which has files, or of anything else.
@@ -92,12 +93,20 @@ impl Sampler {
                 thread::sleep(IDLE);
                 continue;
             }
-            let begun = Instant::now();
+            let begun = processor_time();
             if let Err(error) = self.look() {
                 self.lost(&error);
             }
             left = Instant::now();
-            thread::sleep((begun.elapsed() * PATIENCE).clamp(INTERVAL, MOST_INTERVAL));
+            self.wait((processor_time().saturating_sub(begun) * PATIENCE).clamp(INTERVAL, MOST_INTERVAL));
+        }
+    }
+
+    /// Until it is time for the next look, or something happened that should be seen at once.
+    fn wait(&self, time: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < time && !self.feed.is_hurried() {
+            thread::sleep(IDLE.min(time));
         }
     }
 
@@ -226,6 +235,13 @@ fn event_of(before: Option<&Seen>, now: &Seen) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// What this thread has taken; nothing where the kernel does not tell.
+fn processor_time() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = told.split(' ').next().and_then(|taken| taken.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or_default())
 }
 
 /// Milliseconds since 1970.

@@ -157,7 +157,10 @@ fn cut_and_recover(image: &Path, feed: &Feed) -> Result<Vec<String>, ControlErro
     let begun = Instant::now();
     loop {
         match control.recover() {
-            Ok(report) => return Ok(words::recovery(&report)),
+            Ok(report) => {
+                feed.hurry();
+                return Ok(words::recovery(&report));
+            }
             Err(ControlError::Refused { .. }) if begun.elapsed() < RECOVERY => {
                 thread::sleep(Duration::from_millis(50));
             }
