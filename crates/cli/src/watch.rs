@@ -46,7 +46,9 @@ pub fn run(options: &WatchOptions) -> Result<(), Failure> {
     })?;
     let (sender, ended) = mpsc::channel();
     // Without a handler Ctrl-C ends the process, which is what it asks for.
-    let _ = ctrlc::set_handler(move || drop(sender.send(())));
+    let _ = ctrlc::set_handler(move || {
+        let _ = sender.send(());
+    });
     output::print(&format!(
         "{} can be watched until Ctrl-C at\n  {}\n",
         options.target.display(),

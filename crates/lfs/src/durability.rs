@@ -34,7 +34,7 @@ impl LogFs {
         if needs_checkpoint {
             return self.checkpoint();
         }
-        self.make_room(self.index.changed_units())?;
+        self.make_room(0, self.index.changed_units())?;
         if self.since.is_changed(id) || with_times && self.since.times.contains(&id) {
             self.store_inode(id)?;
         }
@@ -77,7 +77,7 @@ impl LogFs {
             if units.is_empty() {
                 break;
             }
-            self.make_room(units.len() as u64 + self.index.changed_units())?;
+            self.make_room(units.len() as u64, self.index.changed_units())?;
             written += units.len();
             for unit in units {
                 self.write_back_page(id, unit, is_listed)?;
@@ -175,14 +175,14 @@ impl LogFs {
             self.write_back_file(file, usize::MAX, false)?;
             self.limit_changes()?;
         }
-        self.make_room(self.index.changed_units())?;
+        self.make_room(0, self.index.changed_units())?;
         self.write_checkpoint(is_last)
     }
 
     /// Makes all names, and all that was written back, durable in one step.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         self.write_back_folders(true)?;
-        self.make_room(self.index.changed_units())?;
+        self.make_room(0, self.index.changed_units())?;
         self.write_checkpoint(false)
     }
 

@@ -162,6 +162,11 @@ pub(crate) trait Index: Send {
     /// Free segments that the next checkpoint may need at most, besides those that [`Index::changed_units`] take.
     fn least_free_segments(&self) -> u32;
 
+    /// Whether contents go into holes of full segments, because free ones are short.
+    fn fills_holes(&self, _log: &Log) -> bool {
+        false
+    }
+
     /// Makes everything durable in one step. All changed inodes were set. `orphans` are files without names.
     fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()>;
 

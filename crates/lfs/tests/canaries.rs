@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use common::cuts::{
     every_cut_of_a_large_checkpoint, every_cut_while_a_list_becomes_void, lists_over_several_segments,
 };
+use common::holes::{a_mount_that_fills_holes_is_cut, holes_are_filled_until_power_goes};
 use common::run::{Plan, Run};
 use common::{KINDS, SOUND};
 use tantalum::canary::{Guard, take_out};
@@ -75,6 +76,20 @@ fn a_sync_before_what_it_wrote_in_place_is_durable_is_noticed() {
 #[test]
 fn a_unit_that_is_appended_behind_its_overwrite_is_noticed() {
     first_failure(Guard::OverwriteBeforeAppend, 40, |seed| run(FULL, seed));
+}
+
+#[test]
+fn a_hole_that_the_last_checkpoint_names_is_noticed() {
+    first_failure(Guard::HoleStillNamed, 40, |cut| {
+        holes_are_filled_until_power_goes(Cleaning::Copy, Indexing::Appended, cut + 1);
+    });
+}
+
+#[test]
+fn a_mount_that_fills_holes_before_its_checkpoint_is_noticed() {
+    first_failure(Guard::HolesInRecovery, 40, |cut| {
+        a_mount_that_fills_holes_is_cut(cut + 1);
+    });
 }
 
 const LISTS: Plan = Plan { indexing: Indexing::Nvm, cut_within: Some(60), ..CUTS };

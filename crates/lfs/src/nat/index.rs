@@ -6,6 +6,7 @@ use tantalum::Lpn;
 use tantalum::canary::{Guard, out};
 use tantalum_filesystem::FileId;
 
+use super::filling::{LEAST_FREE, is_short};
 use super::node::{Level, Node, pointer_of, pointer_to, slot_of};
 use super::nodes::NEW;
 use super::summary::NODE;
@@ -16,9 +17,6 @@ use crate::error::{LfsError, Result};
 use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Synced};
 use crate::inode::Inode;
 use crate::segments::Log;
-
-/// Free segments that are kept: what a checkpoint may write, and a segment begun by each head.
-const LEAST_FREE: u32 = 12;
 
 /// Segments of changed nodes that wait in memory at most.
 const MOST_WAITING: u32 = 16;
@@ -84,10 +82,10 @@ impl Index for Nat {
             Purpose::Content => FILE_DATA,
             Purpose::MovedContent => COLD_DATA,
         };
-        let place = log.allocate(head)?;
-        log.fill(head, place.lpn, page)?;
+        let lpn = self.place_for_contents(log, head)?;
+        log.fill(head, lpn, page)?;
         log.note_contents(file);
-        self.set_slot(log, file, unit, Slot::At(place.lpn))
+        self.set_slot(log, file, unit, Slot::At(lpn))
     }
 
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {
@@ -131,9 +129,9 @@ impl Index for Nat {
     }
 
     fn append_listed(&mut self, log: &mut Log, file: FileId, unit: u32, page: &Page) -> Result<()> {
-        let place = log.allocate(FILE_DATA)?;
-        log.fill_listed(FILE_DATA, place.lpn, page, (file, unit))?;
-        self.set_slot(log, file, unit, Slot::At(place.lpn))
+        let lpn = self.place_for_contents(log, FILE_DATA)?;
+        log.fill_listed(FILE_DATA, lpn, page, (file, unit))?;
+        self.set_slot(log, file, unit, Slot::At(lpn))
     }
 
     fn follow(&mut self, log: &mut Log, file: FileId, unit: u32, lpn: Lpn) -> Result<()> {
@@ -150,6 +148,10 @@ impl Index for Nat {
 
     fn least_free_segments(&self) -> u32 {
         LEAST_FREE
+    }
+
+    fn fills_holes(&self, log: &Log) -> bool {
+        is_short(log)
     }
 
     fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()> {
@@ -206,7 +208,7 @@ impl Index for Nat {
             // Not where nodes are chained: a moved node says that another place follows it.
             Owner::Index(_) => COLD_NODES,
         };
-        Ok(MovedPlace { head, lpn: log.allocate(head)?.lpn })
+        Ok(MovedPlace { head, lpn: log.place(head)? })
     }
 
     fn moved(&mut self, log: &mut Log, owner: Owner, to: Lpn) -> Result<()> {

@@ -11,6 +11,7 @@
 //!   contents that their own file writes in place (P2 of `in_place.rs`).
 
 mod checkpoint;
+mod filling;
 mod index;
 mod layout;
 mod node;
