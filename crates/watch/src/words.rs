@@ -62,7 +62,7 @@ fn collecting(between: Between<'_>, blocks: u64, moved: u64, free: &str) -> Vec<
 /// What a recovery found.
 pub fn recovery(report: &RecoveryReport) -> Vec<String> {
     if report.clean {
-        return vec!["The drive was shut down properly: there was nothing to recover.".to_owned()];
+        return vec!["The flash is as a proper shutdown leaves it: there was nothing to recover.".to_owned()];
     }
     let milliseconds = report.device_ns as f64 / 1e6;
     let mut said = vec![format!(
@@ -124,6 +124,6 @@ mod tests {
         assert_eq!(said[1], "One page was torn: its program was under way when power went.");
         assert_eq!(said[3..], ["Completed: 2 atomic batches."]);
         let clean = recovery(&RecoveryReport { clean: true, ..report });
-        assert_eq!(clean, ["The drive was shut down properly: there was nothing to recover."]);
+        assert_eq!(clean, ["The flash is as a proper shutdown leaves it: there was nothing to recover."]);
     }
 }
