@@ -21,15 +21,15 @@ impl LogFs {
         self.settle()?;
         let inode = &self.file(id)?.inode;
         let (is_folder, parent, links) = (inode.is_folder(), inode.parent, inode.metadata.links);
+        if is_folder && self.sync_new_names(id)? {
+            return Ok(());
+        }
         if self.write_out_file(id, with_times)? {
             self.synced.listed += 1;
             return Ok(());
         }
         if links == 0 && !self.since.renamed.contains(&id) {
             return self.log.flush(); // gone after a crash anyway, unless the loss of its name was not durable
-        }
-        if is_folder && self.sync_new_names(id)? {
-            return Ok(());
         }
         let is_new = self.since.new.contains(&id);
         let needs_checkpoint = is_folder

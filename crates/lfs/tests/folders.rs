@@ -10,7 +10,7 @@ use common::{KINDS, NOW, ROOT, SMALL_CACHE, crash, device, new, sound};
 use tantalum::PowerLoss;
 use tantalum_drive::Drive;
 use tantalum_filesystem::{
-    Attributes, FileId, FileKind, FileSystem, FolderEntry, MetadataChange, Names, NewFile, Outcome,
+    Attributes, Content, FileId, FileKind, FileSystem, FolderEntry, MetadataChange, Names, NewFile, Outcome,
     RenameMode, Timestamp,
 };
 use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
@@ -131,8 +131,8 @@ fn create_and_sync(fs: &mut LogFs, drive: &Drive, folder: FileId, operations: u6
             _ => fs.create_in(folder, &name, &new(FileKind::File)).map(Some),
         };
         match change {
-            Ok(Some(file)) => drop(state.insert(name, file)),
-            Ok(None) => drop(state.remove(&self::name(round - 3))),
+            Ok(Some(file)) => _ = state.insert(name, file),
+            Ok(None) => _ = state.remove(&self::name(round - 3)),
             Err(_) => return Some(states),
         }
         states.push(state);
@@ -196,8 +196,7 @@ fn a_sync_of_new_names_writes_their_inodes_and_other_changes_a_checkpoint() {
         fs.write_back().unwrap();
         let later = Timestamp { seconds: 77, nanoseconds: 0 };
         let file = NewFile { now: later, ..new(FileKind::File) };
-        let create =
-            |name: &'static [u8]| move |fs: &mut LogFs| drop(fs.create_in(ROOT, name, &file).unwrap());
+        let create = |name: &'static [u8]| move |fs: &mut LogFs| _ = fs.create_in(ROOT, name, &file).unwrap();
         assert_eq!(cost(&mut fs, &drive, create(b"one")), (units, 0), "{kind:?}");
         assert_eq!(cost(&mut fs, &drive, create(b"two")), (units, 0), "{kind:?}");
         let synced = cost(&mut fs, &drive, |fs| {
@@ -212,7 +211,7 @@ fn a_sync_of_new_names_writes_their_inodes_and_other_changes_a_checkpoint() {
         let changes: [fn(&mut LogFs); 5] = [
             |fs| fs.unlink(ROOT, b"one", NOW).unwrap(),
             |fs| fs.rename_in(ROOT, b"two", ROOT, b"2", RenameMode::Replace, NOW).unwrap(),
-            |fs| drop(fs.create_in(ROOT, b"folder", &new(FileKind::Folder)).unwrap()),
+            |fs| _ = fs.create_in(ROOT, b"folder", &new(FileKind::Folder)).unwrap(),
             |fs| {
                 fs.create_in(ROOT, b"four", &new(FileKind::File)).unwrap();
                 let change = MetadataChange { permissions: Some(0o700), ..MetadataChange::default() };
