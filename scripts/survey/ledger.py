@@ -14,8 +14,9 @@ import subprocess
 import sys
 import time
 
-STEPS = 4
-REOPEN_AFTER = 2
+STEPS = 6
+REOPEN_AFTER = (2, 5)
+COMPACT_AFTER = 4
 KEPT = 2
 
 
@@ -90,7 +91,9 @@ def script(single):
         for what, key, text in changes(step, single):
             print(what, key, text)
         print('commit', step, '-')
-        if step == REOPEN_AFTER:
+        if step == COMPACT_AFTER:
+            print('compact - -')
+        if step in REOPEN_AFTER:
             print('reopen - -')
 
 

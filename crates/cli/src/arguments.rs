@@ -22,6 +22,7 @@ use crate::measure::MeasureOptions;
 use crate::mount::MountOptions;
 use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
+use crate::replay::ReplayOptions;
 use crate::serve::ServeOptions;
 use crate::shell::{CompletionsOptions, ManOptions};
 use crate::snapshot::SnapshotAction;
@@ -57,6 +58,10 @@ pub enum Command {
     /// The program gets the drive's folder as {} in its arguments, as $TANTALUM_DIR, and as its working directory.
     /// The exit code is the program's.
     Measure(MeasureOptions),
+    /// Replay a block trace on a new drive: fio's iologs, blkparse, MSR Cambridge, Alibaba
+    ///
+    /// Time is the drive's own, so figures do not depend on this machine. A line that is not understood is an error.
+    Replay(ReplayOptions),
     /// Mount a drive's volume on a folder, for any program to use
     ///
     /// Without --background it runs until the volume is unmounted, or until Ctrl-C or SIGTERM, which unmount it.

@@ -26,6 +26,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "replay",
+        &[
+            "tantalum replay trace.log --aged",
+            "tantalum replay web_2.csv --volume web,2 --speed 10 --report replay.html",
+            "tantalum replay blkparse.txt --queue-depth 32 --capacity 8G --json",
+        ],
+    ),
+    (
         "mount",
         &[
             "tantalum mount drive.tant mnt --create --capacity 8G",

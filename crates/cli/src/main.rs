@@ -36,6 +36,7 @@ mod program_module;
 mod program_run;
 mod recovery_cost;
 mod recovery_info;
+mod replay;
 mod seeds;
 mod serve;
 mod shell;
@@ -72,6 +73,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Info(options) => info::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Measure(options) => measure::run(&options),
+        Command::Replay(options) => replay::run(&options),
         Command::Mount(options) => mount::run(&options),
         Command::Unmount(options) => unmount::run(&options),
         Command::Snapshot { action } => snapshot::run(&action),

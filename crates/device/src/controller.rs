@@ -26,7 +26,7 @@ pub struct Device {
     pub(crate) profile: Profile,
     pub(crate) power: Power,
     shape: Shape,
-    link: Link,
+    pub(crate) link: Link,
     latencies: Latencies,
     waited: Waited,
     pub(crate) recovery: RecoveryReport,
@@ -336,6 +336,12 @@ impl Device {
     /// page of its own, and two of them take no more than one `put` of all their records.
     pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
         self.ftl().is_some_and(|ftl| ftl.put_waits(records))
+    }
+
+    /// Whether records with values of these sizes have room beside all that is there, also if they are put in parts. It
+    /// is not a command: it takes no time and counts nowhere.
+    pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
+        self.engine().is_some_and(|engine| engine.has_room(value_bytes))
     }
 
     // -- state --------------------------------------------------------------------------------------------------

@@ -118,6 +118,7 @@ impl Device {
     pub(crate) fn come_up(&mut self, mut ftl: Ftl, report: RecoveryReport) {
         self.ready_ns = ftl.nand().idle_ns();
         ftl.nand_mut().advance(self.ready_ns);
+        self.link.restart(self.ready_ns);
         self.recovery = report;
         self.settled_read_only = ftl.is_read_only();
         self.doubt = None;

@@ -1,7 +1,8 @@
-//! The path between host and drive: protocol and firmware handle a fixed number of commands at a time, then data
-//! cross the link.
+//! The path between host and drive: protocol and firmware handle a fixed number of commands at a time, in the order in
+//! which they are given. Data cross the link when they are ready, in either direction one transfer at a time: a read that
+//! waits for its plane does not hold up the data of later commands.
 
-use tantalum_nand::Nanoseconds;
+use tantalum_nand::{Bus, Nanoseconds};
 
 use crate::engine::Port;
 use crate::profile::Profile;
@@ -14,7 +15,9 @@ pub struct Link {
     command_ns: Nanoseconds,
     /// When each core of the firmware is free.
     cores_free_ns: Vec<Nanoseconds>,
-    link_free_ns: Nanoseconds,
+    bus: Bus,
+    /// When the last command was issued; no data are ready earlier.
+    issued_ns: Nanoseconds,
     usage: PathUsage,
 }
 
@@ -25,7 +28,8 @@ impl Link {
             bytes_per_second: profile.link.bytes_per_second,
             command_ns: profile.link.command_ns,
             cores_free_ns: vec![0; profile.firmware.cores as usize],
-            link_free_ns: 0,
+            bus: Bus::default(),
+            issued_ns: 0,
             usage: PathUsage::default(),
         }
     }
@@ -33,6 +37,7 @@ impl Link {
     /// When the core that is free first has decoded a command issued at `at_ns`, and done `work_ns` for it.
     #[inline]
     pub fn command(&mut self, at_ns: Nanoseconds, work_ns: Nanoseconds) -> Nanoseconds {
+        self.issued_ns = at_ns;
         let free_ns = self.cores_free_ns.iter_mut().min().expect("a firmware has at least one core");
         let (begin_ns, duration_ns) = ((*free_ns).max(at_ns), self.command_ns + work_ns);
         *free_ns = begin_ns + duration_ns;
@@ -48,6 +53,14 @@ impl Link {
         }
     }
 
+    /// Power came back at `at_ns`: nothing crosses.
+    pub fn restart(&mut self, at_ns: Nanoseconds) {
+        self.bus.restart(at_ns);
+        for free_ns in &mut self.cores_free_ns {
+            *free_ns = (*free_ns).min(at_ns);
+        }
+    }
+
     /// What firmware and link have done.
     pub fn usage(&self) -> PathUsage {
         self.usage
@@ -58,11 +71,10 @@ impl Port for Link {
     #[inline]
     fn transfer(&mut self, ready_ns: Nanoseconds, bytes: usize) -> Nanoseconds {
         let duration_ns = (bytes as u64 * 1_000_000_000).div_ceil(self.bytes_per_second);
-        let begin_ns = self.link_free_ns.max(ready_ns);
-        self.link_free_ns = begin_ns + duration_ns;
+        let crossed_ns = self.bus.carry(ready_ns, duration_ns, self.issued_ns);
         self.usage.link_ns += duration_ns;
-        self.usage.link_waited_ns += begin_ns - ready_ns;
-        self.link_free_ns
+        self.usage.link_waited_ns += crossed_ns - ready_ns - duration_ns;
+        crossed_ns
     }
 }
 
@@ -89,5 +101,28 @@ mod tests {
         let usage = two.usage();
         assert_eq!((usage.firmware_ns, usage.firmware_waited_ns), (450, 100 + 9700));
         assert_eq!((usage.link_ns, usage.link_waited_ns), (5000, 3900));
+    }
+
+    #[test]
+    fn data_that_are_ready_pass_those_of_a_read_that_waits() {
+        let mut link = link(1);
+        let (read_ns, write_ns) = (link.command(0, 0), link.command(0, 0));
+        assert_eq!(link.transfer(read_ns + 10_000, 1000), 11_100);
+        assert_eq!([link.transfer(write_ns, 4000), link.transfer(write_ns, 4000)], [4200, 8200]);
+        assert_eq!(link.transfer(write_ns, 4000), 13_200, "1,900 ns before the read's, the rest behind them");
+        assert_eq!(link.usage().link_waited_ns, 4000 + (13_200 - 4200));
+        let next_ns = link.command(9000, 0);
+        assert_eq!([next_ns, link.transfer(next_ns, 1000)], [9100, 14_200]);
+    }
+
+    #[test]
+    fn what_was_to_cross_when_power_went_does_not() {
+        let mut link = link(1);
+        link.transfer(90_000, 1000);
+        link.hold(80_000);
+        link.restart(5000);
+        let start_ns = link.command(5000, 0);
+        assert_eq!([start_ns, link.transfer(start_ns, 1000)], [5100, 6100]);
+        assert_eq!(link.usage().link_waited_ns, 0);
     }
 }

@@ -5,6 +5,7 @@
 //! promises, M1 to M7, are at the head of the module `nand`; the image's layout is at the head of `image::layout`.
 
 mod array;
+mod bus;
 mod checksum;
 mod counters;
 mod dram;
@@ -33,6 +34,7 @@ mod time;
 mod transfers;
 
 pub use array::Array;
+pub use bus::Bus;
 pub use checksum::{checksum_of, checksum_with};
 pub use counters::Counters;
 pub use error::{HostError, MediumError, NandError};

@@ -1,11 +1,13 @@
 //! When operations take place.
 //!
-//! - A plane does one read, program or erase at a time. A channel does one transfer at a time. `schedule` says in which order.
+//! - A plane does one read, program or erase at a time. A channel does one transfer at a time. `schedule` says in which order;
+//!   where planes are first come, first served, data cross their channel when they are ready, as `bus` has it.
 //! - A program's data first cross the channel into the plane's cache register, which may overlap the plane's previous
 //!   operation. An operation's interval is the plane's: until the array starts, nothing has changed on flash.
 //! - The page read last stays in the plane's register until the plane does something else; reading it again costs only
 //!   the transfer.
 
+use crate::bus::Bus;
 use crate::error::MediumError;
 use crate::geometry::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
 use crate::schedule::{Interval, Kind, Line, Priority, Scheduling, Subject, When};
@@ -86,6 +88,14 @@ pub(crate) struct Place {
 }
 
 #[derive(Clone, Default, Debug)]
+struct Channel {
+    /// By priority.
+    line: Line,
+    /// First come, first served.
+    bus: Bus,
+}
+
+#[derive(Clone, Default, Debug)]
 struct Plane {
     line: Line,
     register: Register,
@@ -107,7 +117,7 @@ pub(crate) struct Resources {
     timing: Timing,
     scheduling: Scheduling,
     planes: Vec<Plane>,
-    channels: Vec<Line>,
+    channels: Vec<Channel>,
     programs_done_ns: Nanoseconds,
     /// Of those for hosts.
     host_programs_done_ns: Nanoseconds,
@@ -124,7 +134,7 @@ impl Resources {
             timing,
             scheduling: Scheduling::default(),
             planes: vec![Plane::default(); geometry.planes() as usize],
-            channels: vec![Line::default(); geometry.channels as usize],
+            channels: vec![Channel::default(); geometry.channels as usize],
             programs_done_ns: 0,
             host_programs_done_ns: 0,
             now_ns: 0,
@@ -228,8 +238,11 @@ impl Resources {
     ) -> Nanoseconds {
         let duration_ns = self.timing.transfer_ns(bytes);
         self.busy.add(Subject::TRANSFER, priority, duration_ns);
+        let Channel { line, bus } = &mut self.channels[channel.index()];
+        if self.scheduling == Scheduling::Fifo {
+            return bus.carry(earliest_ns, duration_ns, self.now_ns);
+        }
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: 0 };
-        let line = &mut self.channels[channel.index()];
         line.book(self.scheduling, priority, Subject::TRANSFER, duration_ns, when).end_ns
     }
 
@@ -337,7 +350,10 @@ impl Resources {
             plane.line.restart(at_ns);
             plane.register = Register::default();
         }
-        self.channels.iter_mut().for_each(|line| line.restart(at_ns));
+        for Channel { line, bus } in &mut self.channels {
+            line.restart(at_ns);
+            bus.restart(at_ns);
+        }
         self.blocks_done_ns.fill(0);
         self.programs_done_ns = self.programs_done_ns.min(at_ns);
         self.host_programs_done_ns = self.host_programs_done_ns.min(at_ns);
@@ -382,6 +398,16 @@ mod tests {
         assert_eq!(program(&mut resources, 0, 8192, 0), Interval { start_ns: 1_020, end_ns: 2_020 });
         assert_eq!(resources.erase(PlaneId(0), BlockId(0), 5), Interval { start_ns: 2_020, end_ns: 12_020 });
         assert_eq!(resources.plane_idle_ns(PlaneId(0)), 12_020);
+    }
+
+    #[test]
+    fn a_read_that_waits_for_its_plane_does_not_hold_up_its_channel() {
+        let mut resources = resources();
+        resources.erase(PlaneId(0), BlockId(0), 0);
+        assert_eq!(read(&mut resources, 3, 4096, 0), 10_110, "behind the erase");
+        let beside = resources.read(place(2), (PageId(5), BlockId(2)), 4096, Priority::Read, 0);
+        assert_eq!(beside, 110, "another plane of the channel");
+        assert_eq!(program(&mut resources, 2, 8192, 0), Interval { start_ns: 100, end_ns: 1_100 });
     }
 
     #[test]

@@ -1,0 +1,209 @@
+//! When data cross a path that carries one piece at a time: a channel, or the link to the host.
+//!
+//! - Data cross when they are ready. What is ready later, because its plane still works, does not hold up what is ready
+//!   now, even if it was booked first: the time until then is a gap that others take.
+//! - A transfer that a gap is too short for crosses in pieces, as packets and frames do.
+//! - An end that was told stays told.
+
+use std::collections::VecDeque;
+
+use crate::geometry::Nanoseconds;
+
+/// The most gaps that are remembered. Then the earliest one is lost: data wait longer than they had to.
+const GAPS: usize = 1024;
+
+/// Time in which nothing crosses: from `start_ns` until just before `end_ns`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Gap {
+    start_ns: Nanoseconds,
+    end_ns: Nanoseconds,
+}
+
+/// A path, and what has been booked on it.
+#[derive(Clone, Default, Debug)]
+pub struct Bus {
+    /// When the last transfer is over.
+    free_ns: Nanoseconds,
+    /// Gaps before that, in the order of time, none of them empty.
+    gaps: VecDeque<Gap>,
+}
+
+impl Bus {
+    /// Carries data that are ready at `ready_ns` and take `duration_ns`. Returns when the last of them have crossed. Nothing
+    /// is booked before `now_ns` any more.
+    #[inline]
+    pub fn carry(
+        &mut self,
+        ready_ns: Nanoseconds,
+        duration_ns: Nanoseconds,
+        now_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        if ready_ns < self.free_ns {
+            return self.carry_in_gaps(ready_ns, duration_ns, now_ns);
+        }
+        self.forget(now_ns);
+        let gap = Gap { start_ns: self.free_ns.max(now_ns), end_ns: ready_ns };
+        if gap.start_ns < gap.end_ns {
+            self.make_room();
+            self.gaps.push_back(gap);
+        }
+        self.free_ns = ready_ns + duration_ns;
+        self.free_ns
+    }
+
+    fn carry_in_gaps(
+        &mut self,
+        ready_ns: Nanoseconds,
+        mut duration_ns: Nanoseconds,
+        now_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        if duration_ns == 0 {
+            return ready_ns;
+        }
+        self.forget(now_ns);
+        let mut index = self.gaps.partition_point(|gap| gap.end_ns <= ready_ns);
+        while let Some(gap) = self.gaps.get(index).copied() {
+            let start_ns = gap.start_ns.max(ready_ns);
+            let end_ns = gap.end_ns.min(start_ns + duration_ns);
+            index = self.take(index, start_ns, end_ns);
+            duration_ns -= end_ns - start_ns;
+            if duration_ns == 0 {
+                return end_ns;
+            }
+        }
+        self.free_ns += duration_ns;
+        self.free_ns
+    }
+
+    /// Takes a part of a gap. Returns the index of the next one.
+    fn take(&mut self, index: usize, start_ns: Nanoseconds, end_ns: Nanoseconds) -> usize {
+        let gap = &mut self.gaps[index];
+        let after = Gap { start_ns: end_ns, end_ns: gap.end_ns };
+        match (gap.start_ns < start_ns, end_ns < gap.end_ns) {
+            (false, false) => {
+                self.gaps.remove(index);
+                index
+            }
+            (false, true) => {
+                gap.start_ns = end_ns;
+                index
+            }
+            (true, false) => {
+                gap.end_ns = start_ns;
+                index + 1
+            }
+            (true, true) => {
+                gap.end_ns = start_ns;
+                let next = index + 1 - self.make_room();
+                self.gaps.insert(next, after);
+                next
+            }
+        }
+    }
+
+    /// Forgets gaps that nobody can take any more.
+    #[inline]
+    fn forget(&mut self, now_ns: Nanoseconds) {
+        while self.gaps.front().is_some_and(|gap| gap.end_ns <= now_ns) {
+            self.gaps.pop_front();
+        }
+    }
+
+    /// Makes room for one more gap. Returns how many were lost.
+    #[inline]
+    fn make_room(&mut self) -> usize {
+        if self.gaps.len() < GAPS {
+            return 0;
+        }
+        self.gaps.pop_front();
+        1
+    }
+
+    /// Power came back at `at_ns`: nothing is under way.
+    pub fn restart(&mut self, at_ns: Nanoseconds) {
+        self.free_ns = self.free_ns.min(at_ns);
+        self.gaps.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SplitMix64;
+
+    #[test]
+    fn data_that_are_ready_do_not_wait_for_data_that_are_not() {
+        let mut bus = Bus::default();
+        assert_eq!(bus.carry(5_000, 10, 0), 5_010, "a plane still works on these");
+        assert_eq!(bus.carry(100, 10, 0), 110);
+        assert_eq!(bus.carry(100, 10, 0), 120, "the path is taken");
+        assert_eq!(bus.carry(50, 10, 0), 60, "in the gap before");
+        assert_eq!(bus.carry(5_000, 10, 0), 5_020);
+        assert_eq!(bus.carry(5_030, 10, 0), 5_040);
+        assert_eq!(bus.carry(5_015, 10, 0), 5_030, "exactly in the gap");
+    }
+
+    #[test]
+    fn a_transfer_takes_several_gaps_if_one_is_too_short() {
+        let mut bus = Bus::default();
+        for ready_ns in [100, 200, 300] {
+            assert_eq!(bus.carry(ready_ns, 10, 0), ready_ns + 10);
+        }
+        assert_eq!(bus.carry(150, 200, 0), 370, "50 before 200, 90 before 300, 60 after 310");
+        assert_eq!(bus.carry(105, 30, 0), 140);
+        assert_eq!(bus.carry(105, 30, 0), 390, "10 before 150, nothing more before the end");
+    }
+
+    #[test]
+    fn nothing_to_carry_waits_for_nothing() {
+        let mut bus = Bus::default();
+        assert_eq!(bus.carry(100, 50, 0), 150);
+        assert_eq!(bus.carry(120, 0, 0), 120);
+        assert_eq!(bus.carry(200, 0, 0), 200);
+        assert_eq!(bus.carry(10, 150, 0), 210, "90 before 100, 50 before 200");
+    }
+
+    #[test]
+    fn the_past_is_no_gap() {
+        let mut bus = Bus::default();
+        for number in 1..=10 {
+            bus.carry(number * 1000, 10, number * 1000 - 5);
+        }
+        assert_eq!(bus.gaps.make_contiguous(), [Gap { start_ns: 9995, end_ns: 10_000 }]);
+        bus.restart(5000);
+        assert_eq!(bus.carry(5000, 10, 5000), 5010);
+        assert!(bus.gaps.is_empty());
+    }
+
+    #[test]
+    fn so_many_gaps_are_remembered_and_not_more() {
+        let mut bus = Bus::default();
+        for number in 1..=2 * GAPS as u64 {
+            bus.carry(number * 1000, 10, 0);
+            assert!(bus.gaps.len() <= GAPS);
+        }
+        assert_eq!(bus.carry(0, 5, 0), (GAPS as u64) * 1000 + 15, "the earlier half is lost");
+        bus.carry(2_000_500, 5, 0);
+        assert_eq!(bus.gaps.len(), GAPS);
+    }
+
+    /// Against a path that is booked nanosecond by nanosecond.
+    #[test]
+    fn each_nanosecond_carries_one_transfer_and_the_first_free_one_is_taken() {
+        for seed in 0..200 {
+            let mut random = SplitMix64(seed);
+            let (mut bus, mut taken, mut now_ns) = (Bus::default(), vec![false; 40_000], 0);
+            for step in 0..300 {
+                now_ns += random.below(20);
+                let ready_ns = now_ns + random.below(2) * random.below(1000);
+                let duration_ns = random.below(30);
+                let free = (ready_ns as usize..).filter(|at| !taken[*at]);
+                let nanoseconds: Vec<usize> = free.take(duration_ns as usize).collect();
+                let expected_ns = nanoseconds.last().map_or(ready_ns, |last| *last as u64 + 1);
+                nanoseconds.into_iter().for_each(|at| taken[at] = true);
+                let done_ns = bus.carry(ready_ns, duration_ns, now_ns);
+                assert_eq!(done_ns, expected_ns, "seed {seed}, transfer {step}");
+            }
+        }
+    }
+}
