@@ -79,6 +79,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "tantalum lab run pebble-fig8 --watch run",
         ],
     ),
+    (
+        "lab sweep",
+        &["tantalum lab sweep grid.toml", "tantalum lab sweep grid.toml --output results --threads 4"],
+    ),
     ("program list", &["tantalum program list"]),
     ("program describe", &["tantalum program describe base_io"]),
     ("program run", &["tantalum program run --help"]),

@@ -10,6 +10,7 @@ use tantalum_report::{Outcomes, check_place, of_experiment, write_experiments};
 
 use crate::failure::Failure;
 use crate::offered::OfferOptions;
+use crate::sweep::{self, SweepOptions};
 use crate::{interrupt, output};
 
 /// What to do.
@@ -19,6 +20,11 @@ pub enum LabAction {
     List,
     /// Run experiments, one after the other
     Run(RunOptions),
+    /// Run a grid of drives, loads and seeds on all processors, into one table
+    ///
+    /// GRID.toml has [run], what all runs have in common; [axes], whose combinations are the runs; and seeds. A run that is
+    /// complete is kept in the output folder, so the same command goes on after an interruption.
+    Sweep(SweepOptions),
 }
 
 /// `tantalum lab run`.
@@ -58,6 +64,7 @@ pub fn run(action: &LabAction) -> Result<(), Failure> {
     match action {
         LabAction::List => list(),
         LabAction::Run(options) => run_all(options),
+        LabAction::Sweep(options) => sweep::run(options),
     }
 }
 

@@ -44,6 +44,7 @@ mod shell;
 mod snapshot;
 mod stat;
 mod stop;
+mod sweep;
 mod unmount;
 mod watch;
 mod watched;
