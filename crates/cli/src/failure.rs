@@ -18,7 +18,9 @@ use tantalum_papers::ExperimentError;
 use tantalum_replay::ReplayError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_spu::{InstallError, SpuError};
+use tantalum_sweep::SweepError;
 use tantalum_volume::VolumeError;
+use tantalum_watch::WatchError;
 use tantalum_workloads::WorkloadError;
 
 /// Why the command failed.
@@ -104,6 +106,17 @@ pub enum Failure {
         /// Its exit code.
         code: i32,
     },
+    /// A drive cannot be watched.
+    #[error(transparent)]
+    Watch(WatchError),
+    /// An experiment's drives cannot be offered to who wants to watch them.
+    #[error("--watch: {}: {why}", socket.display())]
+    Offer {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A trace was not replayed.
     #[error(transparent)]
     Replay(ReplayError),
@@ -112,6 +125,17 @@ pub enum Failure {
     ReplayEnded {
         /// Why.
         why: String,
+    },
+    /// A sweep was not done.
+    #[error(transparent)]
+    Sweep(SweepError),
+    /// Runs of a sweep failed. The others are in the table.
+    #[error("{failed} of {runs} runs failed; the column \"failed\" of the table says why")]
+    RunsFailed {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        runs: usize,
     },
     /// A torture failed.
     #[error(transparent)]
@@ -322,6 +346,15 @@ impl From<ReplayError> for Failure {
         match error {
             ReplayError::Interrupted(interrupted) => interrupted.into(),
             error => Failure::Replay(error),
+        }
+    }
+}
+
+impl From<SweepError> for Failure {
+    fn from(error: SweepError) -> Failure {
+        match error {
+            SweepError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Sweep(error),
         }
     }
 }

@@ -30,6 +30,7 @@ mod lab;
 mod log;
 mod measure;
 mod mount;
+mod offered;
 mod output;
 mod program;
 mod program_module;
@@ -43,7 +44,9 @@ mod shell;
 mod snapshot;
 mod stat;
 mod stop;
+mod sweep;
 mod unmount;
+mod watch;
 mod watched;
 
 use std::process::ExitCode;
@@ -78,6 +81,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Unmount(options) => unmount::run(&options),
         Command::Snapshot { action } => snapshot::run(&action),
         Command::Stat(options) => stat::run(&options),
+        Command::Watch(options) => watch::run(&options),
         Command::Cut(options) => cut::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Stop(options) => stop::run(&options),
