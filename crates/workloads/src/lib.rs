@@ -18,6 +18,7 @@ pub mod kaml;
 pub mod linkbench;
 mod mariadb_retry;
 pub mod memory;
+pub mod open_loop;
 mod processors;
 pub mod queue;
 pub mod steady;
