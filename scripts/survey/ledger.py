@@ -14,8 +14,9 @@ import subprocess
 import sys
 import time
 
-STEPS = 4
-REOPEN_AFTER = 2
+STEPS = 6
+REOPEN_AFTER = (2, 5)
+COMPACT_AFTER = 4
 KEPT = 2
 
 
@@ -90,14 +91,16 @@ def script(single):
         for what, key, text in changes(step, single):
             print(what, key, text)
         print('commit', step, '-')
-        if step == REOPEN_AFTER:
+        if step == COMPACT_AFTER:
+            print('compact - -')
+        if step in REOPEN_AFTER:
             print('reopen - -')
 
 
 def check(command, single, may_lose):
     ran = subprocess.run(command, capture_output=True, text=True, errors='replace')
     if ran.returncode != 0:
-        unreadable((ran.stderr.strip() or f'exit code {ran.returncode}')[-600:])
+        unreadable((ran.stderr.strip() or ran.stdout.strip() or f'exit code {ran.returncode}')[-600:])
     lines = [line.split('\t', 1) for line in ran.stdout.splitlines() if '\t' in line]
     verify({key: text for key, text in lines}, single, may_lose)
 

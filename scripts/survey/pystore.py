@@ -4,8 +4,8 @@
     pystore.py work   MODULE[:OPTION,...] FOLDER
     pystore.py check  MODULE[:OPTION,...] FOLDER
 
-A module is a file in `stores/`. It has `open(folder, options)`, which returns a store with `put`, `delete`, `commit`, `pairs` and
-`close`; `SINGLE` if it has no transactions; and `may_lose(options)` if an option gives up durability.
+A module is a file in `stores/`. It has `open(folder, options)`, which returns a store with `put`, `delete`, `commit`, `pairs`,
+`close` and perhaps `compact`; `SINGLE` if it has no transactions; and `may_lose(options)` if an option gives up durability.
 """
 import importlib
 import os
@@ -34,7 +34,9 @@ def work(module, options, folder):
     for step in range(1, ledger.STEPS + 1):
         apply(store, ledger.changes(step, single))
         ledger.acknowledge(step)
-        if step == ledger.REOPEN_AFTER:
+        if step == ledger.COMPACT_AFTER and hasattr(store, 'compact'):
+            store.compact()
+        if step in ledger.REOPEN_AFTER:
             store.close()
             store = module.open(folder, options)
     store.close()
@@ -61,6 +63,10 @@ def read_twice(module, options, folder):
     if later != {**pairs, 'after': 'the cut'}:
         raise ValueError('a commit after the power cut changed more than it wrote')
     return pairs
+
+
+def prepare(words):
+    importlib.import_module(words[1].partition(':')[0])
 
 
 def main():

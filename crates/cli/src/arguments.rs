@@ -20,14 +20,17 @@ use crate::drive::ProfileOptions;
 use crate::lab::LabAction;
 use crate::measure::MeasureOptions;
 use crate::mount::MountOptions;
+use crate::offered::OfferOptions;
 use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
+use crate::replay::ReplayOptions;
 use crate::serve::ServeOptions;
 use crate::shell::{CompletionsOptions, ManOptions};
 use crate::snapshot::SnapshotAction;
 use crate::stat::StatOptions;
 use crate::stop::StopOptions;
 use crate::unmount::UnmountOptions;
+use crate::watch::WatchOptions;
 
 /// A solid-state drive that runs as a program: see what your database writes, down to the flash
 #[derive(Parser, Debug)]
@@ -57,6 +60,10 @@ pub enum Command {
     /// The program gets the drive's folder as {} in its arguments, as $TANTALUM_DIR, and as its working directory.
     /// The exit code is the program's.
     Measure(MeasureOptions),
+    /// Replay a block trace on a new drive: fio's iologs, blkparse, MSR Cambridge, Alibaba
+    ///
+    /// Time is the drive's own, so figures do not depend on this machine. A line that is not understood is an error.
+    Replay(ReplayOptions),
     /// Mount a drive's volume on a folder, for any program to use
     ///
     /// Without --background it runs until the volume is unmounted, or until Ctrl-C or SIGTERM, which unmount it.
@@ -72,6 +79,11 @@ pub enum Command {
     Unmount(UnmountOptions),
     /// Show the counters of a drive and its volume, even while it is mounted or served
     Stat(StatOptions),
+    /// Serve a page on which a mounted or served drive is watched at work
+    ///
+    /// The page shows dies and blocks, throughput, write amplification by cause, latencies, what collection and recovery do, and
+    /// writes by file. Only this machine can open it, by the address that is printed. It only looks, unless --control is given.
+    Watch(WatchOptions),
     /// Cut the power of a mounted or served drive
     ///
     /// From then on every request on a mount fails. To recover, unmount it and mount it again. A served drive drops its
@@ -198,6 +210,9 @@ pub struct CompareOptions {
     /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub offer: OfferOptions,
 
     /// Print one JSON object instead of a table
     #[arg(long)]

@@ -15,9 +15,11 @@ use tantalum_nvme::authentication::HostsError;
 use tantalum_nvme::bench::BenchError;
 use tantalum_nvme::serve::ServeError;
 use tantalum_papers::ExperimentError;
+use tantalum_replay::ReplayError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_spu::{InstallError, SpuError};
 use tantalum_volume::VolumeError;
+use tantalum_watch::WatchError;
 use tantalum_workloads::WorkloadError;
 
 /// Why the command failed.
@@ -102,6 +104,26 @@ pub enum Failure {
     ProgramEnded {
         /// Its exit code.
         code: i32,
+    },
+    /// A drive cannot be watched.
+    #[error(transparent)]
+    Watch(WatchError),
+    /// An experiment's drives cannot be offered to who wants to watch them.
+    #[error("--watch: {}: {why}", socket.display())]
+    Offer {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A trace was not replayed.
+    #[error(transparent)]
+    Replay(ReplayError),
+    /// A replay ended early. What was done until then has been printed.
+    #[error("{why}")]
+    ReplayEnded {
+        /// Why.
+        why: String,
     },
     /// A torture failed.
     #[error(transparent)]
@@ -303,6 +325,15 @@ impl From<RunError> for Failure {
         match error {
             RunError::Interrupted(interrupted) => interrupted.into(),
             error => Failure::Run(error),
+        }
+    }
+}
+
+impl From<ReplayError> for Failure {
+    fn from(error: ReplayError) -> Failure {
+        match error {
+            ReplayError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Replay(error),
         }
     }
 }

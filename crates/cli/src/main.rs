@@ -30,12 +30,14 @@ mod lab;
 mod log;
 mod measure;
 mod mount;
+mod offered;
 mod output;
 mod program;
 mod program_module;
 mod program_run;
 mod recovery_cost;
 mod recovery_info;
+mod replay;
 mod seeds;
 mod serve;
 mod shell;
@@ -43,6 +45,7 @@ mod snapshot;
 mod stat;
 mod stop;
 mod unmount;
+mod watch;
 mod watched;
 
 use std::process::ExitCode;
@@ -72,10 +75,12 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Info(options) => info::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Measure(options) => measure::run(&options),
+        Command::Replay(options) => replay::run(&options),
         Command::Mount(options) => mount::run(&options),
         Command::Unmount(options) => unmount::run(&options),
         Command::Snapshot { action } => snapshot::run(&action),
         Command::Stat(options) => stat::run(&options),
+        Command::Watch(options) => watch::run(&options),
         Command::Cut(options) => cut::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Stop(options) => stop::run(&options),

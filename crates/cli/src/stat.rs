@@ -228,11 +228,12 @@ fn counts(report: &Report) -> Vec<(String, u64)> {
 }
 
 /// What only a log-structured file system counts.
-fn of_log(log: &LogStatistics) -> [(&'static str, u64); 8] {
+fn of_log(log: &LogStatistics) -> [(&'static str, u64); 9] {
     [
         ("written since the mount", log.units_written),
         ("  contents of files", log.content_units_written),
         ("  of these in place", log.units_in_place),
+        ("  of these in holes", log.units_in_holes),
         ("syncs of contents alone", log.syncs_listed),
         ("syncs of contents and index", log.syncs_indexed),
         ("checkpoints of the file system", log.checkpoints),

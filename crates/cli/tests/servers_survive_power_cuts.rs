@@ -86,7 +86,9 @@ impl FileSystemOnDrive {
     fn create(self, image: &Path) {
         let (profile, capacity_bytes) = match self {
             OnVolume => ("tlc-nvme", 2 << 30),
-            LogStructured(_, Indexing::Conventional) => ("tlc-nvme", LOG_STRUCTURED_BYTES),
+            LogStructured(_, Indexing::Conventional | Indexing::Appended) => {
+                ("tlc-nvme", LOG_STRUCTURED_BYTES)
+            }
             LogStructured(_, Indexing::Nvm) => ("pebblessd", LOG_STRUCTURED_BYTES),
         };
         let mut profile = Profile::load(profile).unwrap();
@@ -96,7 +98,7 @@ impl FileSystemOnDrive {
             OnVolume => Volume::format(device, CACHE_BYTES).unwrap().unmount().unwrap(),
             LogStructured(kind, indexing) => {
                 let cleaning = match indexing {
-                    Indexing::Conventional => Cleaning::Copy,
+                    Indexing::Conventional | Indexing::Appended => Cleaning::Copy,
                     Indexing::Nvm => Cleaning::Remap,
                 };
                 let fs = LogFs::format_indexed(device, kind, cleaning, indexing, CACHE_BYTES).unwrap();

@@ -138,9 +138,9 @@ impl Making<'_> {
 
     /// The places to cut power at, out of `all`, in the order in which they are tried.
     fn places(self, all: usize, tried: &mut Tried) -> Vec<usize> {
-        let every = self.settings.cuts.map_or(1, |cuts| all.div_ceil(cuts.max(1) as usize));
-        let mut places: Vec<usize> = (0..all).rev().step_by(every).collect();
-        places.reverse();
+        let cuts = self.settings.cuts.map_or(all, |cuts| all.min(cuts.max(1) as usize));
+        // even gaps, and the last place is among them
+        let places: Vec<usize> = (1..=cuts).map(|cut| cut * all / cuts - 1).collect();
         (tried.places, tried.planned) = (all as u64, places.len() as u64);
         if self.settings.minutes.is_none() {
             return places;

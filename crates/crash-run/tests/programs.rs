@@ -186,9 +186,16 @@ fn an_interrupted_run_tells_what_it_has_found() {
 fn cuts_are_spread_over_the_run() {
     let program: Vec<Operation> =
         [create("a", 1)].into_iter().chain((0..100).map(|at| write(1, at, "x"))).collect();
-    for (cuts, minutes, expected) in
-        [(None, None, 102), (Some(10), None, 10), (None, Some(5), 102), (Some(1), None, 1)]
-    {
+    // as many cuts as are asked for, also if the places are not a multiple of them
+    for (cuts, minutes, expected) in [
+        (None, None, 102),
+        (Some(10), None, 10),
+        (Some(60), None, 60),
+        (Some(101), Some(5), 101),
+        (Some(500), None, 102),
+        (None, Some(5), 102),
+        (Some(1), None, 1),
+    ] {
         let settings =
             Settings { cuts, minutes, check: Check::Function(Arc::new(|_, _| Ok(()))), ..settings("") };
         let outcome = check(&recording(&[], &program), &settings, &Monitor::silent()).unwrap();

@@ -338,6 +338,12 @@ impl Device {
         self.ftl().is_some_and(|ftl| ftl.put_waits(records))
     }
 
+    /// Whether records with values of these sizes have room beside all that is there, also if they are put in parts. It
+    /// is not a command: it takes no time and counts nowhere.
+    pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
+        self.engine().is_some_and(|engine| engine.has_room(value_bytes))
+    }
+
     // -- state --------------------------------------------------------------------------------------------------
 
     /// The profile that the drive was made from.

@@ -40,13 +40,13 @@ pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart};
 pub use spu_memory::SpuMemoryCounters;
 pub use status::Status;
 pub use tantalum_ftl::canary;
-pub use tantalum_ftl::{Counters, FlashUnits};
+pub use tantalum_ftl::{BlockState, BlockUse, Counters, FlashUnits};
 pub use tantalum_ftl::{FileEntry, FileId};
 pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{
-    Access, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError, Nanoseconds,
-    Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, checksum_with, mix,
+    Access, BlockId, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError,
+    Nanoseconds, Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_of, checksum_with, mix,
 };
 pub use usage::Usage;

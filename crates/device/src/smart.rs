@@ -1,8 +1,8 @@
 //! The drive's counters.
 
 use serde::{Deserialize, Serialize};
-use tantalum_ftl::{Counters, SpareBlocks};
-use tantalum_nand::UNIT_BYTES;
+use tantalum_ftl::{BlockState, Counters, SpareBlocks};
+use tantalum_nand::{BlockId, UNIT_BYTES};
 
 use crate::controller::Device;
 
@@ -49,6 +49,17 @@ impl Device {
             available_spare_threshold_percent: AVAILABLE_SPARE_THRESHOLD_PERCENT,
             read_only: ftl.is_read_only(),
         }
+    }
+
+    /// The counters alone, which takes no look at the blocks; zeros without power.
+    pub fn counters(&self) -> Counters {
+        self.ftl().map_or_else(Counters::default, |ftl| *ftl.counters())
+    }
+
+    /// The states of the flash's blocks from `first` on, as many as there are and as `states` has room for. Returns how
+    /// many: none once power has come to its end. It is not a command: it takes no time and counts nowhere.
+    pub fn block_states(&self, first: BlockId, states: &mut [BlockState]) -> usize {
+        self.ftl().map_or(0, |ftl| ftl.block_states(first, states))
     }
 
     /// Bytes of host memory for maps, per logical unit, without data and spare areas.

@@ -519,3 +519,24 @@ fn a_drive_full_of_records_still_deletes_and_recovers() {
         assert_eq!(host.get(namespace, key(0)), Ok(value.clone()));
     }
 }
+
+/// A delete that waits for a full page gives its room when it is needed. A drive with a capacitor refused puts although
+/// half of its records were deleted.
+#[test]
+fn what_was_deleted_gives_room_to_the_next_put() {
+    let mut host = Host::new(&small(Plp::Capacitor));
+    let namespace = host.create();
+    let value = vec![7; 100_000];
+    let mut count = 0;
+    while host.put(namespace, key(count), &value).is_ok() {
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
+    for number in 0..count / 2 {
+        host.submit(Command::KvDelete { namespace, key: key(number) }).unwrap();
+    }
+    for number in 0..count / 2 {
+        assert_eq!(host.put(namespace, key(1000 + number), &value), Ok(()), "{number} of {count}");
+    }
+    host.device.audit();
+}

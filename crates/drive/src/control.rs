@@ -15,6 +15,7 @@ use std::thread;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tantalum::RecoveryReport;
 
 use socket::{connect, listen};
 
@@ -27,6 +28,9 @@ pub use socket::socket_path;
 pub enum Request {
     /// The counters of the drive and of what is on it.
     Stat,
+    /// The drive at a glance, as [`crate::look::Look`], and what is on it. A connection that asks for this is watching: what
+    /// takes a little time to keep is kept until it is closed.
+    Look,
     /// The drive loses power.
     Cut {
         /// The flash operation at which to cut: 1 is the next program or erase. None: at once.
@@ -35,6 +39,9 @@ pub enum Request {
         /// Seed for the outcome of operations in flight.
         seed: u64,
     },
+    /// After a cut: what recovery finds. Where the drive comes back only when the image is opened again, recovery is tried in
+    /// memory and the image is left as the cut left it.
+    Recover,
     /// Records what is done to the files of a mount, until the connection is closed.
     Record {
         /// The file that takes the recording.
@@ -54,6 +61,10 @@ pub enum Request {
 pub enum Response {
     /// To [`Request::Stat`].
     Stat(serde_json::Value),
+    /// To [`Request::Look`].
+    Look(serde_json::Value),
+    /// To [`Request::Recover`].
+    Recover(Box<RecoveryReport>),
     /// To [`Request::Cut`]: whether the drive still has power.
     Cut {
         /// False if power was cut at once.
@@ -120,6 +131,22 @@ impl Control {
     pub fn stat<R: DeserializeOwned>(&mut self) -> Result<R, ControlError> {
         match self.ask(Request::Stat)? {
             Response::Stat(report) => self.read(report),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// The drive at a glance, and what is on it, see [`Request::Look`].
+    pub fn look<R: DeserializeOwned>(&mut self) -> Result<R, ControlError> {
+        match self.ask(Request::Look)? {
+            Response::Look(look) => self.read(look),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// What recovery finds after a cut, see [`Request::Recover`].
+    pub fn recover(&mut self) -> Result<RecoveryReport, ControlError> {
+        match self.ask(Request::Recover)? {
+            Response::Recover(report) => Ok(*report),
             other => Err(self.unexpected(other)),
         }
     }
@@ -228,6 +255,18 @@ pub trait Subject: Send + Sync + 'static {
     /// The answer to [`Request::Stat`], as JSON, or why it comes too late.
     fn stat(&self) -> Result<serde_json::Value, String>;
 
+    /// The answer to [`Request::Look`], as JSON, or why it comes too late.
+    fn look(&self) -> Result<serde_json::Value, String>;
+
+    /// A connection has begun to watch.
+    fn begin_watch(&self) {}
+
+    /// It has ended.
+    fn end_watch(&self) {}
+
+    /// What recovery finds after a cut, see [`Request::Recover`].
+    fn recover(&self) -> Result<RecoveryReport, String>;
+
     /// Cuts power, see [`Request::Cut`]. Returns whether the drive still has power.
     fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, String>;
 
@@ -276,19 +315,29 @@ fn accept(listener: &UnixListener, subject: &Arc<impl Subject>) {
     }
 }
 
+/// What a connection has begun, which ends with it.
+#[derive(Default)]
+struct Begun {
+    records: bool,
+    watches: bool,
+}
+
 fn converse(stream: UnixStream, subject: &impl Subject) {
-    let mut records = false;
-    answer_all(stream, subject, &mut records);
-    if records {
+    let mut begun = Begun::default();
+    answer_all(stream, subject, &mut begun);
+    if begun.records {
         subject.end_recording();
+    }
+    if begun.watches {
+        subject.end_watch();
     }
 }
 
-fn answer_all(stream: UnixStream, subject: &impl Subject, records: &mut bool) {
+fn answer_all(stream: UnixStream, subject: &impl Subject, begun: &mut Begun) {
     let Ok(mut answers) = stream.try_clone() else { return };
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
         let response = match serde_json::from_str(&line) {
-            Ok(request) => answer(subject, request, records).unwrap_or_else(Response::Error),
+            Ok(request) => answer(subject, request, begun).unwrap_or_else(Response::Error),
             Err(error) => Response::Error(format!("not a valid request: {error}")),
         };
         let mut text = serde_json::to_string(&response).expect("responses are plain data");
@@ -299,16 +348,23 @@ fn answer_all(stream: UnixStream, subject: &impl Subject, records: &mut bool) {
     }
 }
 
-fn answer(subject: &impl Subject, request: Request, records: &mut bool) -> Result<Response, String> {
+fn answer(subject: &impl Subject, request: Request, begun: &mut Begun) -> Result<Response, String> {
     match request {
         Request::Record { to } => {
             subject.record(&to)?;
-            *records = true;
+            begun.records = true;
             Ok(Response::Record)
         }
-        Request::Mark if !*records => Err("this connection records nothing".to_owned()),
+        Request::Mark if !begun.records => Err("this connection records nothing".to_owned()),
         Request::Mark => subject.mark().map(Response::Mark),
         Request::Stat => subject.stat().map(Response::Stat),
+        Request::Look => {
+            if !std::mem::replace(&mut begun.watches, true) {
+                subject.begin_watch();
+            }
+            subject.look().map(Response::Look)
+        }
+        Request::Recover => subject.recover().map(|report| Response::Recover(Box::new(report))),
         Request::End => Ok(Response::End(subject.end().wait())),
         Request::Stop => subject.stop().map(|()| Response::Stop),
         Request::Cut { after_flash_operations: Some(0), .. } => {

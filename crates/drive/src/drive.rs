@@ -13,6 +13,7 @@ use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
 use crate::duplicates::Duplicates;
 use crate::issue::issue;
+use crate::observer;
 
 /// A device and its clients' common time. A clone is the same drive.
 #[derive(Clone)]
@@ -40,6 +41,7 @@ pub(crate) struct State {
 }
 
 /// A drive, for who must not keep it.
+#[derive(Clone)]
 pub(crate) struct WeakDrive(Weak<Shared>);
 
 /// When a command is issued.
@@ -84,7 +86,9 @@ impl Drive {
         let state =
             Mutex::new(State { device, duplicates, on_power_loss: Vec::new(), is_told, answered_ns: 0 });
         let shared = Arc::new(Shared { state, holder: AtomicUsize::new(0) });
-        Drive { shared, clones: Arc::default() }
+        let drive = Drive { shared, clones: Arc::default() };
+        observer::note_new(&drive);
+        drive
     }
 
     /// The device itself, for what is not a command of a client. Waits until no other thread has it.
@@ -180,6 +184,11 @@ impl Shared {
 }
 
 impl WeakDrive {
+    /// Whether anybody still has the drive.
+    pub fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
     /// Does something with the device, if anybody still has the drive.
     pub fn with<T>(&self, work: impl FnOnce(&mut Locked<'_>) -> T) -> Option<T> {
         self.0.upgrade().map(|shared| work(&mut shared.lock()))

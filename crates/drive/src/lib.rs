@@ -8,6 +8,7 @@
 //! - Writes that repeat a recent one become shares, if [`Drive::set_remap_duplicates`] says so: below every client.
 //! - [`Answers`] are answers that are not due yet: of a queue, or of a client to somebody else.
 //! - [`control`] answers requests about a drive that is in use, and [`report`] is the drive's part of its statistics.
+//! - An [`Observer`] looks at a drive without keeping it; [`look`] is what it sees.
 //!
 //! This crate knows no kind of client: a volume, a server or a program in the drive can all be built on it.
 
@@ -19,6 +20,8 @@ pub mod control;
 mod drive;
 mod duplicates;
 mod issue;
+pub mod look;
+mod observer;
 mod queue;
 mod recent_writes;
 mod remapping;
@@ -32,6 +35,7 @@ pub use client::Client;
 pub use clock::Clock;
 pub use drive::{Drive, Locked, When};
 pub use duplicates::DuplicateCounts;
+pub use observer::{NewDrives, Observer, new_drives};
 pub use queue::Queue;
 pub use request::{OwnedRecord, Reply, Request};
 pub use way::{Issued, Way};

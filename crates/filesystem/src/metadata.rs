@@ -197,6 +197,9 @@ pub struct LogStatistics {
     pub content_units_written: u64,
     /// Units of contents of files that were written where they lay.
     pub units_in_place: u64,
+    /// Units of contents that went into holes of full segments, because free ones were short.
+    #[serde(default)]
+    pub units_in_holes: u64,
     /// Syncs that wrote contents alone, and left the index to the drive's lists.
     pub syncs_listed: u64,
     /// Syncs that wrote contents and the file's part of the index.
@@ -223,6 +226,7 @@ impl LogStatistics {
             units_written: self.units_written - before.units_written,
             content_units_written: self.content_units_written - before.content_units_written,
             units_in_place: self.units_in_place - before.units_in_place,
+            units_in_holes: self.units_in_holes - before.units_in_holes,
             syncs_listed: self.syncs_listed - before.syncs_listed,
             syncs_indexed: self.syncs_indexed - before.syncs_indexed,
             checkpoints: self.checkpoints - before.checkpoints,

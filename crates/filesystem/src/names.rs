@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::{FileId, FolderEntry, NewFile, Outcome, RenameMode, Timestamp};
+use crate::{Errno, FileId, FolderEntry, NewFile, Outcome, RenameMode, Timestamp};
 
 /// Looks up, creates, moves and removes names.
 ///
@@ -66,6 +66,20 @@ pub trait Names {
         mode: RenameMode,
         now: Timestamp,
     ) -> Outcome<()>;
+
+    /// As [`Names::rename_in`] with [`RenameMode::Replace`], and in the same step creates a *whiteout* with the old name: a
+    /// character device with number 0, owner, permissions and time as in `whiteout`. An overlay hides by it the file of
+    /// that name in the layer below. `EINVAL` if the file system does not have it.
+    fn rename_leaving_whiteout(
+        &mut self,
+        _folder: FileId,
+        _name: &[u8],
+        _new_folder: FileId,
+        _new_name: &[u8],
+        _whiteout: &NewFile,
+    ) -> Outcome<()> {
+        Err(Errno::EINVAL)
+    }
 
     /// Keeps a file, whatever happens to its names, until it is closed as often. After a crash a file without names is
     /// gone, open or not.

@@ -75,7 +75,7 @@ impl Ftl {
     }
 
     /// Free units, after reserving room for this many more index entries.
-    fn free_units(&self, entries: u64, waiting: usize) -> u64 {
+    pub(crate) fn free_units(&self, entries: u64, waiting: usize) -> u64 {
         if !self.checkpoint_has_place(0, entries) {
             return 0;
         }
@@ -118,5 +118,8 @@ mod tests {
             }
         }
         assert!(blocks[0] < blocks[1] && blocks[1] < blocks[2], "{blocks:?}");
+        // 105 units are free; each of these takes one, and its entry half a chunk
+        assert!(ftl.has_room([4000; 104].into_iter(), 3) && !ftl.has_room([4000; 105].into_iter(), 3));
+        assert!(!ftl.has_room([4000; 104].into_iter(), 4), "one more waits");
     }
 }

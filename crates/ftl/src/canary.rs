@@ -169,6 +169,10 @@ pub enum Guard {
     OverwriteNotFlushed,
     /// In a log-structured file system: a unit is written in place while an older one waits in a buffer to be appended there.
     OverwriteBeforeAppend,
+    /// In a log-structured file system: a hole is filled although the last checkpoint names what lay there.
+    HoleStillNamed,
+    /// In a log-structured file system: a mount fills holes before its own checkpoint is durable.
+    HolesInRecovery,
 }
 
 #[cfg(feature = "canaries")]

@@ -4,7 +4,7 @@
 //! checkpoint counts only if all its pages are there. Its predecessor, and the journal that it covers, become free only
 //! after it; by the erase rule they are erased after it has finished programming (hazard 10).
 
-use tantalum_nand::{BlockId, Nanoseconds, PageId};
+use tantalum_nand::{BlockId, Nanoseconds, PageId, UNIT_BYTES};
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
@@ -169,6 +169,7 @@ impl Ftl {
             open_blocks: self.space.streams.blocks().chain(self.space.partial.iter().copied()).collect(),
         };
         let (mut bytes, mut read_ns) = (facts.encode(), at_ns);
+        bytes.reserve_exact(self.checkpoint_units(0) as usize * UNIT_BYTES);
         for tenant in TENANTS {
             read_ns = read_ns.max(tenant.keep(self, &mut bytes, at_ns)?);
         }

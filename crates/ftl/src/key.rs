@@ -39,6 +39,9 @@ pub struct KeyError {
 }
 
 impl Key {
+    /// The least key in the order of bytes.
+    pub const LEAST: Key = Key { bytes: [0; KEY_BYTES], length: 1 };
+
     /// A key of these bytes.
     pub fn new(bytes: &[u8]) -> Result<Key, KeyError> {
         if bytes.is_empty() || bytes.len() > KEY_BYTES {
@@ -52,6 +55,11 @@ impl Key {
     /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
+    }
+
+    /// Where it stands among the keys that a namespace lists: by hash.
+    pub fn listing_order(&self) -> (u64, Key) {
+        (self.hash(), *self)
     }
 
     /// The bytes, padded with zeros.
@@ -95,6 +103,12 @@ impl Key {
     fn halves(&self) -> (u64, u64) {
         let (words, _) = self.bytes.as_chunks();
         (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]))
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
     }
 }
 

@@ -11,6 +11,7 @@ mod allocate;
 mod audit;
 mod batch;
 mod batches;
+mod block_states;
 mod budget;
 pub mod canary;
 mod checkpoint;
@@ -53,6 +54,7 @@ mod types;
 mod waits;
 mod write;
 
+pub use block_states::BlockState;
 pub use counters::{Counters, FlashUnits};
 pub use error::{Damage, FtlError, LayoutError};
 pub use file_lists::{ListRefusal, ListsPlan};

@@ -1,9 +1,10 @@
 //! The report of a recovery.
 
+use serde::{Deserialize, Serialize};
 use tantalum_nand::Nanoseconds;
 
 /// What recovery did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RecoveryReport {
     /// Whether the drive had been shut down.
     pub clean: bool,

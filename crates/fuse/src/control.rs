@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+use tantalum::{Access, Device, PowerLoss, RecoveryReport};
 use tantalum_drive::control::{End, Subject};
+use tantalum_drive::{Drive, Observer};
 use tantalum_record::{Spool, Tape};
 
 use crate::front::Front;
 use crate::host::Host;
 use crate::options::Options;
 use crate::report::{Marked, Report};
+use crate::watched::Looked;
 
 const TOO_LATE: &str = "the volume is being unmounted";
 
@@ -22,6 +26,9 @@ pub(crate) struct Mount {
     pub folder: PathBuf,
     pub options: Options,
     pub tape: Tape,
+    pub observer: Observer,
+    /// The drive as recovery leaves it, in memory only: after a cut whose recovery was tried. It keeps the image locked.
+    pub tried: Mutex<Option<Drive>>,
     /// The seed of the last cut.
     pub seed: AtomicU64,
     pub end: End,
@@ -35,6 +42,60 @@ impl Subject for Mount {
     fn stat(&self) -> Result<serde_json::Value, String> {
         let report = self.front.look(|host| self.report(host)).ok_or(TOO_LATE)?;
         Ok(serde_json::to_value(report).expect("reports are plain data"))
+    }
+
+    fn look(&self) -> Result<serde_json::Value, String> {
+        let tried = self.tried.lock();
+        let recovered = tried.as_ref().map(Drive::observer);
+        let observer = recovered.as_ref().unwrap_or(&self.observer);
+        let mut look = observer.look(self.image.clone(), Some(self.options.pacing)).ok_or(TOO_LATE)?;
+        look.has_power &= tried.is_none();
+        let is_tried = tried.is_some();
+        drop(tried);
+        let told = |host: &mut Host| {
+            let stopped = host.file_system.client().end().map(|status| status.to_string());
+            (stopped, host.watched.as_ref().map(|watched| watched.told()).unwrap_or_default())
+        };
+        let (stopped, (files, all_files, files_written)) = self.front.look(told).ok_or(TOO_LATE)?;
+        let mounted_on = self.folder.clone();
+        let looked = Looked { look, mounted_on, is_tried, stopped, files, all_files, files_written };
+        Ok(serde_json::to_value(looked).expect("a look is plain data"))
+    }
+
+    fn begin_watch(&self) {
+        self.front.look(|host| host.watched.get_or_insert_default().watchers += 1);
+    }
+
+    fn end_watch(&self) {
+        self.front.look(|host| {
+            host.watched = host.watched.take().filter(|watched| watched.watchers > 1).map(|mut watched| {
+                watched.watchers -= 1;
+                watched
+            });
+        });
+    }
+
+    /// The image becomes what unmounting would make it; then it is recovered in memory.
+    fn recover(&self) -> Result<RecoveryReport, String> {
+        let mut tried = self.tried.lock();
+        if let Some(drive) = &*tried {
+            return Ok(*drive.lock().recovery());
+        }
+        let seed = self.seed.load(Ordering::Relaxed);
+        let settled = self.front.look(|host| {
+            let mut device = host.file_system.client().device();
+            if device.has_power() {
+                return Err("the drive has power".to_owned());
+            }
+            let loss = &mut PowerLoss::seeded(seed);
+            device.settle_power_loss(loss).map_err(|error| format!("the image could not be closed: {error}"))
+        });
+        settled.ok_or(TOO_LATE)??;
+        let device = Device::open_as(&self.image, Access::Overlay);
+        let device = device.map_err(|error| format!("the drive does not recover: {error}"))?;
+        let report = *device.recovery();
+        *tried = Some(Drive::new(device));
+        Ok(report)
     }
 
     fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, String> {

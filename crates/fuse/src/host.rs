@@ -17,6 +17,7 @@ use tantalum_filesystem::FileSystem;
 use crate::handles::Handles;
 use crate::known::Known;
 use crate::refusal::Refusal;
+use crate::watched::Watched;
 
 /// The result of a request.
 pub(crate) type Outcome<T> = Result<T, Refusal>;
@@ -30,6 +31,8 @@ pub(crate) struct Host {
     pub atomic_writes: bool,
     /// Whether a flush follows each write.
     pub sync_writes: bool,
+    /// What is written to each file, while somebody watches.
+    pub watched: Option<Box<Watched>>,
 }
 
 /// Who made the request.
@@ -61,6 +64,7 @@ impl Host {
             handles: Handles::default(),
             atomic_writes: false,
             sync_writes: false,
+            watched: None,
         }
     }
 }

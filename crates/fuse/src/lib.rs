@@ -30,6 +30,7 @@ pub mod report;
 mod requests;
 mod session;
 mod users;
+pub mod watched;
 
 pub use error::MountError;
 pub use mount_point::{MountPointError, image_mounted_on, mount_point_of, unmount};

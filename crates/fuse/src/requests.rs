@@ -142,7 +142,7 @@ impl Filesystem for Requests {
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         folder: INodeNo,
         name: &OsStr,
         new_folder: INodeNo,
@@ -151,7 +151,7 @@ impl Filesystem for Requests {
         reply: ReplyEmpty,
     ) {
         self.0.serve(reply, |host| {
-            host.rename((folder, name.as_bytes()), (new_folder, new_name.as_bytes()), flags)
+            host.rename(request.into(), (folder, name.as_bytes()), (new_folder, new_name.as_bytes()), flags)
         });
     }
 

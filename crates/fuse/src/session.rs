@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use fuser::{Config, MountOption, Notifier, Session, SessionACL};
 use nix::unistd::geteuid;
+use parking_lot::Mutex;
 use tantalum::{PowerLoss, Status};
 use tantalum_drive::Answers;
 use tantalum_drive::control::{self, End, Ended, socket_path};
@@ -112,6 +113,7 @@ impl Mounted {
         let host = self.subject.front.take();
         let seed = self.subject.seed.load(Ordering::Relaxed);
         let ending = host.map_or(Ok(Ending::Closed), |host| close(host, seed));
+        drop(self.subject.tried.lock().take());
         let _ = std::fs::remove_file(socket_path(&self.subject.image));
         notice(Notice::Ended(&ending));
         self.subject.end.come(ended(&ending));
@@ -155,12 +157,15 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     let (sender, events) = mpsc::channel();
     *front.on_stop.lock() = Some(tell_of_stop(sender.clone()));
     let (syncing, end_of_syncing) = mpsc::channel();
+    let observer = front.look(|host| host.file_system.client().drive().observer());
     let subject = Arc::new(Mount {
         front: Arc::clone(front),
         image: image.clone(),
         folder: folder.clone(),
         options: options.clone(),
         tape,
+        observer: observer.expect("the file system was not taken out yet"),
+        tried: Mutex::new(None),
         seed: AtomicU64::new(0),
         end: End::default(),
     });

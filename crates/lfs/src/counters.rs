@@ -24,4 +24,6 @@ pub struct CleanerCounters {
     pub copied_units: u64,
     /// Units moved by the drive.
     pub remapped_units: u64,
+    /// Units of contents that went into holes of full segments instead.
+    pub filled_units: u64,
 }

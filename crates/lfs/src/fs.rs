@@ -97,6 +97,7 @@ impl LogFs {
             syncs_listed: self.synced.listed,
             syncs_indexed: self.synced.indexed,
             units_in_place: self.synced.units_in_place,
+            units_in_holes: self.log.filled_units(),
             checkpoints: self.synced.checkpoints,
             units_copied: self.cleaned.copied_units,
             units_moved: self.cleaned.remapped_units,

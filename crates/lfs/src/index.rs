@@ -138,6 +138,10 @@ pub(crate) trait Index: Send {
     /// Makes a file durable whose contents were appended and whose inode was set.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced>;
 
+    /// Makes new files durable whose inodes were set, and with them their names, in this order. Nothing changed if that takes a
+    /// checkpoint.
+    fn sync_new_files(&mut self, log: &mut Log, files: &[FileId]) -> Result<Synced>;
+
     /// Checkpoints so far: each one counts one more, and a mount continues from the last durable one. Files have numbers
     /// below 2^31, so that the drive's lists can tell checkpoints apart (F1 of `lists/mod.rs`).
     fn checkpoints(&self) -> u64;
@@ -161,6 +165,11 @@ pub(crate) trait Index: Send {
 
     /// Free segments that the next checkpoint may need at most, besides those that [`Index::changed_units`] take.
     fn least_free_segments(&self) -> u32;
+
+    /// Whether contents go into holes of full segments, because free ones are short.
+    fn fills_holes(&self, _log: &Log) -> bool {
+        false
+    }
 
     /// Makes everything durable in one step. All changed inodes were set. `orphans` are files without names.
     fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()>;

@@ -36,7 +36,7 @@ impl LogFs {
     pub(crate) fn finish_deletions(&mut self) -> Result<()> {
         let mut from = 0;
         while let Some(next) = self.index.delete_some(&mut self.log, from)? {
-            self.make_room(self.index.changed_units())?;
+            self.make_room(0, self.index.changed_units())?;
             self.write_checkpoint(false)?;
             from = next;
         }

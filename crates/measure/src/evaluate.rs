@@ -4,6 +4,7 @@ use tantalum::Profile;
 use tantalum_fuse::report::{Marked, Report};
 use tantalum_record::Event;
 use tantalum_report::{Interrupted, LatencyUs, Monitor};
+use tantalum_workloads::Life;
 use tantalum_workloads::ageing::Ageing;
 
 use crate::drive::with_capacitor;
@@ -11,8 +12,8 @@ use crate::error::MeasureError;
 use crate::images::Images;
 use crate::kind::Kind;
 use crate::measurement::{
-    Amplification, Asked, DriveAbout, Flushes, Life, Measurement, ReplayFigures, Rewritten, by_folder,
-    by_kind, by_path, over_time, unit_bytes,
+    Amplification, Asked, DriveAbout, Flushes, Measurement, ReplayFigures, Rewritten, by_folder, by_kind,
+    by_path, over_time, unit_bytes,
 };
 use crate::recording::Recording;
 use crate::replay::{Replayed, Setting, replay};

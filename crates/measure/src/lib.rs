@@ -35,9 +35,10 @@ pub use drive::Drive;
 pub use error::MeasureError;
 pub use kind::Kind;
 pub use measurement::{
-    Amplification, Asked, DriveAbout, Flushes, FolderWrites, KindWrites, Life, Measurement, PathWrites,
+    Amplification, Asked, DriveAbout, Flushes, FolderWrites, KindWrites, Measurement, PathWrites,
     ReplayFigures, Rewritten,
 };
 pub use page::write_report;
 pub use run::{Task, run};
 pub use stop::Stop;
+pub use tantalum_workloads::Life;

@@ -3,19 +3,15 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tantalum::{Counters, FlashUnits, Profile, UNIT_BYTES};
+use tantalum::{Counters, FlashUnits, UNIT_BYTES};
 use tantalum_drive::report::DriveReport;
 use tantalum_report::LatencyUs;
+use tantalum_workloads::Life;
 use tantalum_workloads::ageing::Ageing;
 
 use crate::kind::Kind;
 use crate::owners::Written;
 use crate::tally::{MOMENT_NS, Tally};
-
-const SECONDS_PER_DAY: f64 = 86_400.0;
-
-/// The years for which drive writes per day are usually stated.
-const YEARS: f64 = 5.0;
 
 /// Points of the plot over time.
 const POINTS: u64 = 60;
@@ -169,19 +165,6 @@ pub struct Amplification {
     pub total: Option<f64>,
 }
 
-/// How long the drive lives.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Life {
-    /// Days until its rated erases are used up, if it goes on at this rate; none if nothing went to flash.
-    pub days: Option<f64>,
-    /// Drive writes per day: the drive's capacity, so often each day, at this rate.
-    pub drive_writes_per_day: f64,
-    /// How often a day its capacity may be written like this for five years; none if nothing went to flash.
-    pub allowed_drive_writes_per_day: Option<f64>,
-    /// Bytes that can still go to its flash.
-    pub flash_bytes_left: f64,
-}
-
 /// The recording on another drive.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplayFigures {
@@ -301,27 +284,6 @@ impl Amplification {
     }
 }
 
-impl Life {
-    /// At the rate of these counters in these seconds, of a drive whose blocks have been erased so often.
-    pub(crate) fn of(profile: &Profile, erased: f64, counters: &Counters, seconds: f64) -> Life {
-        let physical_units = profile.geometry().map_or(0, |geometry| u64::from(geometry.units()));
-        let cycles = (f64::from(profile.flash.endurance_cycles) - erased).max(0.0);
-        let flash_bytes_left = unit_bytes(physical_units) as f64 * cycles;
-        let days = seconds / SECONDS_PER_DAY;
-        let flash_bytes = unit_bytes(counters.flash_units.total()) as f64;
-        let drive_bytes = unit_bytes(counters.host_units_written) as f64;
-        let capacity = profile.capacity_bytes as f64;
-        let writes_flash = flash_bytes > 0.0 && days > 0.0;
-        Life {
-            days: writes_flash.then(|| flash_bytes_left / (flash_bytes / days)),
-            drive_writes_per_day: if days > 0.0 { drive_bytes / days / capacity } else { 0.0 },
-            allowed_drive_writes_per_day: writes_flash
-                .then(|| flash_bytes_left * (drive_bytes / flash_bytes) / (capacity * YEARS * 365.0)),
-            flash_bytes_left,
-        }
-    }
-}
-
 impl Flushes {
     pub(crate) fn between(begun: &DriveReport, ended: &DriveReport) -> Flushes {
         let sum = |report: &DriveReport| report.latency.flush.count as f64 * report.latency.flush.mean_ns;
@@ -387,23 +349,5 @@ mod tests {
         assert_eq!((rewritten.units, rewritten.most, rewritten.mean), (5, 9, 3.2));
         assert_eq!(rewritten.histogram, [(1, 1, 2), (2, 3, 2), (4, 7, 0), (8, 15, 1)]);
         assert_eq!(Rewritten::of(&Written::default()).units, 0);
-    }
-
-    #[test]
-    fn a_life_is_what_is_left_of_the_flash_at_this_rate() {
-        let mut profile = Profile::load("tlc-nvme").unwrap();
-        profile.capacity_bytes = 1 << 30;
-        let mut counters = Counters { host_units_written: 1 << 18, ..Counters::default() };
-        counters.flash_units.host = 1 << 19;
-        // the whole drive in half a day, and twice that to flash
-        let life = Life::of(&profile, 0.0, &counters, SECONDS_PER_DAY / 2.0);
-        assert_eq!(life.drive_writes_per_day, 2.0);
-        let physical = unit_bytes(profile.geometry().unwrap().units().into()) as f64;
-        assert_eq!(life.flash_bytes_left, physical * 3000.0);
-        assert_eq!(life.days, Some(physical * 3000.0 / (4.0 * (1u64 << 30) as f64)));
-        let half = Life::of(&profile, 1500.0, &counters, SECONDS_PER_DAY / 2.0);
-        assert_eq!(half.days, life.days.map(|days| days / 2.0));
-        let idle = Life::of(&profile, 0.0, &Counters::default(), 1.0);
-        assert_eq!((idle.days, idle.allowed_drive_writes_per_day), (None, None));
     }
 }

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use tantalum_report::table::{Align, Table, bytes, grouped};
 use tantalum_report::{LatencyUs, figure_text};
+use tantalum_workloads::Life;
 
-use crate::measurement::{Life, Measurement, PathWrites, unit_bytes};
+use crate::measurement::{Measurement, PathWrites, unit_bytes};
 
 /// Files that are shown; the rest is one line.
 const MOST_FILES: usize = 20;

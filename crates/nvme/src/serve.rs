@@ -345,6 +345,22 @@ impl Subject for Place {
         Ok(serde_json::to_value(Report { drive, served }).expect("reports are plain data"))
     }
 
+    fn look(&self) -> Result<serde_json::Value, String> {
+        let observer = self.server.subsystem().queue.drive().observer();
+        let look =
+            observer.look(self.image.clone(), Some(self.pacing)).ok_or("the drive is being shut down")?;
+        Ok(serde_json::to_value(look).expect("a look is plain data"))
+    }
+
+    /// The drive recovers by itself.
+    fn recover(&self) -> Result<RecoveryReport, String> {
+        let device = self.server.subsystem().queue.drive().lock();
+        match device.has_power() {
+            true => Ok(*device.recovery()),
+            false => Err("the drive is still recovering".to_owned()),
+        }
+    }
+
     fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, String> {
         self.seed.store(seed, Ordering::Relaxed);
         let mut device = self.server.subsystem().queue.drive().lock();

@@ -36,6 +36,11 @@ impl Monitor {
         Monitor { bars, prints_lines: false, cancelled: Arc::default() }
     }
 
+    /// One that shows nothing, and stops when this one does: for parts of a work whose progress is shown as a whole.
+    pub fn quiet(&self) -> Monitor {
+        Monitor { cancelled: Arc::clone(&self.cancelled), ..Monitor::silent() }
+    }
+
     /// A new bar of `steps` steps. It vanishes when it is dropped.
     pub fn bar(&self, label: impl Into<String>, steps: u64) -> Bar {
         let style = ProgressStyle::with_template("{prefix:>12} [{bar:40}] {percent:>3} % {left}{msg}")
@@ -151,6 +156,7 @@ mod tests {
         cancelled.store(true, Ordering::Relaxed);
         assert!(matches!(bar.advance(1), Err(Interrupted)));
         assert!(matches!(monitor.check(), Err(Interrupted)));
+        assert!(matches!(monitor.quiet().check(), Err(Interrupted)), "a quiet monitor stops with the other");
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! `sw-wal`, `memory` with `x-ftl`, `delete` with `rollback` and `atomic`. `atomic` needs a SQLite built with
 //! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, which Debian's is not; without it, `atomic` behaves as `rollback`.
 //!
-//! An image that another process has open cannot be opened; `sqlite3_log` gets the reason.
+//! SQLite reports only a code for an error. `SELECT tantalum_error()` on the connection that loaded the extension, or
+//! `PRAGMA tantalum_error` on one of the VFS, tells the reason of the last one; `sqlite3_log` gets all.
 
 #![allow(unsafe_code)]
 
@@ -33,13 +34,13 @@ const SQLITE_OK_LOAD_PERMANENTLY: c_int = 256;
 /// SQLite calls it, with its table of functions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sqlite3_extension_init(
-    _connection: *mut c_void,
+    connection: *mut c_void,
     _message: *mut *mut c_char,
     routines: *const ApiRoutines,
 ) -> c_int {
     let registered = catch_unwind(|| {
-        // SAFETY: SQLite's table is static and at least as long as `ApiRoutines`.
-        register_extension(unsafe { &*routines })
+        // SAFETY: both are SQLite's.
+        unsafe { register_extension(connection, routines) }
     });
     match registered {
         Ok(Ok(())) => SQLITE_OK_LOAD_PERMANENTLY,

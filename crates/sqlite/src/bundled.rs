@@ -32,10 +32,23 @@ unsafe extern "C" fn uri_parameter(name: *const c_char, key: *const c_char) -> *
     unsafe { rusqlite::ffi::sqlite3_uri_parameter(name, key) }
 }
 
+unsafe extern "C" fn uri_key(name: *const c_char, number: c_int) -> *const c_char {
+    // SAFETY: the caller keeps to SQLite's terms.
+    unsafe { rusqlite::ffi::sqlite3_uri_key(name, number) }
+}
+
 impl Api {
     /// The functions of the linked library.
     pub fn bundled() -> Api {
-        Api { vfs_find, vfs_register, vfs_unregister, uri_parameter, log: rusqlite::ffi::sqlite3_log }
+        Api {
+            vfs_find,
+            vfs_register,
+            vfs_unregister,
+            uri_parameter,
+            uri_key: Some(uri_key),
+            log: rusqlite::ffi::sqlite3_log,
+            mprintf: rusqlite::ffi::sqlite3_mprintf,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::Nanoseconds;
 
 /// The Julian day of 1970-01-01, in milliseconds.
-const UNIX_EPOCH_JULIAN_MS: i64 = 210_866_760_000_000;
+pub(crate) const UNIX_EPOCH_JULIAN_MS: i64 = 210_866_760_000_000;
 
 /// The time of a seeded clock at the drive's time 0: 2026-01-01, in milliseconds since 1970.
 const SEEDED_START_MS: i64 = 1_767_225_600_000;

@@ -2,13 +2,14 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use tantalum::UNIT_BYTES;
 
+use crate::error_function::ERROR_NAME;
 use crate::fault::Fault;
 use crate::ffi;
 use crate::handle::Handle;
@@ -149,7 +150,7 @@ unsafe extern "C" fn x_close(file: *mut ffi::File) -> c_int {
         };
         let FileState { vfs, opened } = *state;
         let OpenFile::OnVolume(handle) = opened else { return ffi::SQLITE_OK };
-        let (host, closed) = match handle.close() {
+        let (host, closed) = match handle.close(vfs.file_time()) {
             Ok(host) => (host, Ok(())),
             Err((host, fault)) => (host, Err(fault)),
         };
@@ -258,6 +259,10 @@ unsafe extern "C" fn x_file_control(file: *mut ffi::File, op: c_int, arg: *mut c
     // SAFETY: SQLite calls with an open file.
     unsafe {
         with(file, otherwise, |state| {
+            if op == ffi::SQLITE_FCNTL_PRAGMA {
+                // SAFETY: it comes with the pragma's array.
+                return pragma(&state.vfs, arg.cast()).map(|()| ffi::SQLITE_OK);
+            }
             let handle = state.handle()?;
             match op {
                 ffi::SQLITE_FCNTL_BEGIN_ATOMIC_WRITE => handle.begin_batch()?,
@@ -279,6 +284,23 @@ unsafe extern "C" fn x_file_control(file: *mut ffi::File, op: c_int, arg: *mut c
             Ok(ffi::SQLITE_OK)
         })
     }
+}
+
+/// Answers the pragma [`ERROR_NAME`]; all other pragmas are SQLite's.
+///
+/// # Safety
+///
+/// `pragma` is what SQLite passes with a pragma: where the answer goes, the name, and the value.
+unsafe fn pragma(vfs: &Vfs, pragma: *mut *mut c_char) -> Result<(), Fault> {
+    // SAFETY: by the caller's word; the name is terminated.
+    let name = unsafe { CStr::from_ptr(*pragma.add(1)) };
+    if !name.to_bytes().eq_ignore_ascii_case(ERROR_NAME.to_bytes()) {
+        return Err(Fault::Unknown);
+    }
+    let text = vfs.last_error_text();
+    // SAFETY: the format takes one string. SQLite frees the answer.
+    unsafe { *pragma = (vfs.api.mprintf)(c"%s".as_ptr(), text.as_ptr()) };
+    Ok(())
 }
 
 /// File controls that ask for a number, or set one.

@@ -1,6 +1,6 @@
 //! An open file on a volume: SQLite's requests, without its C interface.
 
-use tantalum_volume::Volume;
+use tantalum_volume::{Timestamp, Volume};
 
 use crate::batch::Batch;
 use crate::fault::Fault;
@@ -27,12 +27,15 @@ pub(crate) struct Handle {
     pub(crate) batch: Option<Batch>,
     /// A batch was refused, and SQLite continues with a rollback journal that it has not synced.
     pub(crate) journal_is_unsynced: bool,
+    /// Whether anything was written, or the size changed.
+    has_written: bool,
 }
 
 impl Handle {
     /// Opens a file of a host's volume, with SQLite's `SQLITE_OPEN_` flags.
-    pub fn open(host: &HostRef, name: &str, flags: i32) -> Result<Handle, Fault> {
-        let (id, target) = host.lock().open(name, flags)?;
+    /// With `now`, the file has that date if it is new.
+    pub fn open(host: &HostRef, name: &str, flags: i32, now: Option<Timestamp>) -> Result<Handle, Fault> {
+        let (id, target) = host.lock().open(name, flags, now)?;
         let delete_on_close = (flags & ffi::SQLITE_OPEN_DELETEONCLOSE != 0).then(|| name.to_owned());
         Ok(Handle {
             host: host.clone(),
@@ -46,6 +49,7 @@ impl Handle {
             transaction: None,
             batch: None,
             journal_is_unsynced: false,
+            has_written: false,
         })
     }
 
@@ -70,6 +74,7 @@ impl Handle {
 
     /// Writes.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Fault> {
+        self.has_written = true;
         let mut host = self.host.lock();
         match self.target {
             Target::Plain(file) => host.volume.write(file, offset, data)?,
@@ -96,6 +101,7 @@ impl Handle {
 
     /// Truncates the file, or extends it with zeros.
     pub fn truncate(&mut self, bytes: u64) -> Result<(), Fault> {
+        self.has_written = true;
         let mut host = self.host.lock();
         match self.target {
             Target::Plain(file) => host.volume.set_size(file, bytes)?,
@@ -177,11 +183,16 @@ impl Handle {
         Ok(transaction.abort(volume)?)
     }
 
-    /// Closes the file. Even if something fails, the handle no longer holds anything.
-    pub fn close(mut self) -> Result<HostRef, (HostRef, Fault)> {
+    /// Closes the file. Even if something fails, the handle no longer holds anything. With `now`, a file that was
+    /// written to has that date.
+    pub fn close(mut self, now: Option<Timestamp>) -> Result<HostRef, (HostRef, Fault)> {
         let ended = self.end_transaction();
         let unlocked = self.unlock(LockLevel::None);
         let mut host = self.host.lock();
+        let dated = match now.filter(|_| self.has_written) {
+            Some(now) => host.date(self.target, now),
+            None => Ok(()),
+        };
         let left = match self.target {
             Target::Plain(_) => Ok(()),
             Target::Log(id) => {
@@ -202,7 +213,7 @@ impl Handle {
         host.handles -= 1;
         let deleted = self.delete_on_close.map_or(Ok(()), |name| host.volume.remove(&name));
         drop(host);
-        let result = ended.and(unlocked).and(left).and(deleted.map_err(Fault::from));
+        let result = ended.and(unlocked).and(dated).and(left).and(deleted.map_err(Fault::from));
         match result {
             Ok(()) => Ok(self.host),
             Err(fault) => Err((self.host, fault)),
@@ -254,7 +265,7 @@ mod tests {
     }
 
     fn open(host: &HostRef) -> Handle {
-        Handle::open(host, "app.db", SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB).unwrap()
+        Handle::open(host, "app.db", SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB, None).unwrap()
     }
 
     /// The first byte of a unit of the database, as the drive has it.

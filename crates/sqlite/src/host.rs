@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tantalum_volume::{FileId, Volume};
+use tantalum_volume::{FileId, MetadataChange, NewFile, Timestamp, Volume};
 
 use crate::database::Database;
 use crate::fault::Fault;
@@ -88,8 +88,13 @@ impl Host {
     }
 
     /// Opens a file of the volume for one more handle, with SQLite's `SQLITE_OPEN_` flags.
-    pub fn open(&mut self, name: &str, flags: i32) -> Result<(HandleId, Target), Fault> {
-        let file = self.find_or_create(name, flags)?;
+    pub fn open(
+        &mut self,
+        name: &str,
+        flags: i32,
+        now: Option<Timestamp>,
+    ) -> Result<(HandleId, Target), Fault> {
+        let file = self.find_or_create(name, flags, now)?;
         let target = self.target(name, file, flags)?;
         self.handles += 1;
         Ok((HandleId(self.next_id()), target))
@@ -100,12 +105,33 @@ impl Host {
         self.next_id
     }
 
-    fn find_or_create(&mut self, name: &str, flags: i32) -> Result<FileId, Fault> {
+    /// Gives an open file the date of its last change.
+    pub fn date(&mut self, target: Target, now: Timestamp) -> Result<(), Fault> {
+        let file = match target {
+            Target::Plain(file) => file,
+            Target::Database(id) => self.database(id).1.file,
+            Target::Log(id) => self.database(id).1.log().file(),
+        };
+        let change = MetadataChange { modified: Some(now), changed: Some(now), ..MetadataChange::default() };
+        // A file that lost its name meanwhile needs no date.
+        match self.volume.metadata(file).is_ok() {
+            true => Ok(self.volume.change_metadata(file, &change)?),
+            false => Ok(()),
+        }
+    }
+
+    fn find_or_create(&mut self, name: &str, flags: i32, now: Option<Timestamp>) -> Result<FileId, Fault> {
         match self.volume.find(name) {
             Some(_) if flags & ffi::SQLITE_OPEN_EXCLUSIVE != 0 => Err(Fault::Exists(name.to_owned())),
             Some(file) => Ok(file),
             None if flags & ffi::SQLITE_OPEN_CREATE == 0 => Err(Fault::NoSuchFile(name.to_owned())),
-            None => Ok(self.volume.create(name)?),
+            None => match now {
+                None => Ok(self.volume.create(name)?),
+                Some(now) => {
+                    let new = NewFile { permissions: 0o644, now, ..NewFile::default() };
+                    Ok(self.volume.create_in(FileId::ROOT, name.as_bytes(), &new)?)
+                }
+            },
         }
     }
 

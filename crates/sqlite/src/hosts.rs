@@ -1,8 +1,10 @@
 //! Which volume a file name belongs to.
 
 use crate::fault::Fault;
+use crate::ffi;
 use crate::host::HostRef;
 use crate::image::{Images, Parameters};
+use crate::image_error::ImageError;
 
 /// The volumes behind one VFS.
 #[derive(Debug)]
@@ -14,16 +16,25 @@ pub(crate) enum Hosts {
 }
 
 impl Hosts {
-    /// The volume of a database about to be opened.
+    /// The volume of a database about to be opened with SQLite's `SQLITE_OPEN_` flags.
     pub fn for_database(
         &self,
         name: &str,
-        parameters: impl FnOnce() -> Parameters,
+        flags: i32,
+        parameters: impl FnOnce() -> Result<Parameters, ImageError>,
     ) -> Result<HostRef, Fault> {
         match self {
             Hosts::One(host) => Ok(host.clone()),
-            Hosts::Images(images) => Ok(images.for_database(name, &parameters())?),
+            Hosts::Images(images) => {
+                Ok(images.for_database(name, &parameters()?, flags & ffi::SQLITE_OPEN_CREATE != 0)?)
+            }
         }
+    }
+
+    /// Whether files get the dates of their changes. A volume that the program opened has what the program gives it:
+    /// dates would add to what the modes write.
+    pub fn dates_files(&self) -> bool {
+        matches!(self, Hosts::Images(_))
     }
 
     /// The volume of another file; none if no database of that name is open.
@@ -31,6 +42,20 @@ impl Hosts {
         match self {
             Hosts::One(host) => Some(host.clone()),
             Hosts::Images(images) => images.for_name(name),
+        }
+    }
+
+    /// A file of a host was opened.
+    pub fn opened(&self, host: &HostRef) {
+        if let Hosts::Images(images) = self {
+            images.opened(host);
+        }
+    }
+
+    /// A file of a host could not be opened.
+    pub fn abandon(&self, host: HostRef) {
+        if let Hosts::Images(images) = self {
+            images.abandon(host);
         }
     }
 

@@ -4,7 +4,7 @@
 //! database file itself; the journal and the log are found by the database's name. So one name cannot be open in two
 //! images at once. An image is shut down when the last of its files is closed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -34,7 +34,22 @@ pub(crate) struct Parameters {
     pub time: Option<String>,
 }
 
+/// The parameters of a URI that SQLite itself knows.
+const OWN_PARAMETERS: [&str; 7] = ["vfs", "mode", "cache", "psow", "nolock", "immutable", "modeof"];
+
+/// Those of this VFS.
+const PARAMETERS: [&str; 5] = ["image", "profile", "capacity", "interface", "time"];
+
 impl Parameters {
+    /// Refuses parameters that nobody knows: a misspelt one would be ignored.
+    pub fn check_names(mut names: impl Iterator<Item = String>) -> Result<(), ImageError> {
+        let is_known = |name: &str| OWN_PARAMETERS.contains(&name) || PARAMETERS.contains(&name);
+        match names.find(|name| !is_known(name)) {
+            Some(name) => Err(ImageError::Parameter { name, known: &PARAMETERS }),
+            None => Ok(()),
+        }
+    }
+
     fn path(&self) -> PathBuf {
         let path = match &self.image {
             Some(image) => PathBuf::from(image),
@@ -73,6 +88,8 @@ struct Open {
     images: HashMap<PathBuf, HostRef>,
     /// Databases and their images, including databases that were closed.
     databases: HashMap<String, PathBuf>,
+    /// Images that were made, and in which no database has been opened yet.
+    new: HashSet<PathBuf>,
 }
 
 /// All open images.
@@ -82,8 +99,14 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// The image of a database about to be opened.
-    pub fn for_database(&self, name: &str, parameters: &Parameters) -> Result<HostRef, ImageError> {
+    /// The image of a database about to be opened; made if there is none and the database may be created. The caller
+    /// says how the opening went: [`Images::opened`] or [`Images::abandon`].
+    pub fn for_database(
+        &self,
+        name: &str,
+        parameters: &Parameters,
+        creates: bool,
+    ) -> Result<HostRef, ImageError> {
         let (path, mode) = (parameters.path(), parameters.mode()?);
         let mut open = self.lock();
         if let Some(other) = open.databases.get(name)
@@ -102,7 +125,14 @@ impl Images {
             }
             None => {
                 let in_real_time = parameters.in_real_time()?;
+                let is_new = !path.exists();
+                if is_new && !creates {
+                    return Err(ImageError::NoImage { path });
+                }
                 let mut volume = open_volume(&path, parameters)?;
+                if is_new {
+                    open.new.insert(path.clone());
+                }
                 if in_real_time {
                     volume.run_in_real_time();
                 }
@@ -127,6 +157,31 @@ impl Images {
             .filter(|(database, path)| is_of(database) && open.images.contains_key(*path))
             .max_by_key(|(database, _)| database.len());
         longest.map(|(_, path)| open.images[path].clone())
+    }
+
+    /// A database of an image was opened, so that the image stays.
+    pub fn opened(&self, host: &HostRef) {
+        let mut open = self.lock();
+        let Open { images, new, .. } = &mut *open;
+        new.retain(|path| !images.get(path).is_some_and(|image| image.is(host)));
+    }
+
+    /// A database of an image could not be opened: an image that was made for it goes again.
+    pub fn abandon(&self, host: HostRef) {
+        let path = {
+            let open = self.lock();
+            let is_its = |path: &&PathBuf| open.images.get(*path).is_some_and(|image| image.is(&host));
+            open.new.iter().find(is_its).cloned()
+        };
+        // The opening has failed already, for a reason of its own.
+        let _ = self.release(host);
+        let mut open = self.lock();
+        if let Some(path) = path
+            && !open.images.contains_key(&path)
+            && open.new.remove(&path)
+        {
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// A file was closed. If it was the last one, its image is shut down.
@@ -172,7 +227,11 @@ fn open_volume(path: &Path, parameters: &Parameters) -> Result<Volume, ImageErro
     let volume_error = |error| ImageError::Volume { path: path.to_owned(), error };
     if !path.exists() {
         let device = Device::create(path, &parameters.new_profile()?).map_err(device_error)?;
-        return Volume::format(device, CACHE_BYTES).map_err(volume_error);
+        return Volume::format(device, CACHE_BYTES).map_err(|error| {
+            // Half an image is of no use, and the error that counts is the first.
+            let _ = std::fs::remove_file(path);
+            volume_error(error)
+        });
     }
     let mut device = Device::open(path).map_err(device_error)?;
     let is_formatted = Volume::is_formatted(&mut device).map_err(volume_error)?;
@@ -200,12 +259,13 @@ mod tests {
         let wanted = parameters(&folder.path().join("a.tant"));
         let images = Images::default();
         for _ in 0..2 {
-            let host = images.for_database("app.db", &wanted).unwrap();
-            let handle = Handle::open(&host, "app.db", SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB).unwrap();
+            let host = images.for_database("app.db", &wanted, true).unwrap();
+            let handle =
+                Handle::open(&host, "app.db", SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB, None).unwrap();
             drop(host);
             assert!(images.for_name("app.db-wal").is_some());
             assert!(images.for_name("app.dbx").is_none());
-            let host = handle.close().map_err(|(_, fault)| fault).unwrap();
+            let host = handle.close(None).map_err(|(_, fault)| fault).unwrap();
             images.release(host).unwrap();
             assert!(images.for_name("app.db").is_none(), "the image is closed");
         }
@@ -216,7 +276,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let wanted = parameters(&folder.path().join("a.tant"));
         let images = Images::default();
-        let refuse = |name, parameters| images.for_database(name, &parameters).unwrap_err().to_string();
+        let refuse = |name, parameters| images.for_database(name, &parameters, true).unwrap_err().to_string();
         let error = refuse("app.db", Parameters { profile: Some("nix".into()), ..wanted.clone() });
         assert!(error.contains("tlc-nvme"), "{error}");
         let error = refuse("app.db", Parameters { capacity: Some("many".into()), ..wanted.clone() });
@@ -225,12 +285,12 @@ mod tests {
         assert!(error.contains("\"slow\" is neither"), "{error}");
         assert!(!folder.path().join("a.tant").exists(), "nothing was made");
 
-        let _host = images.for_database("app.db", &wanted).unwrap();
+        let _host = images.for_database("app.db", &wanted, true).unwrap();
         let error = refuse("app.db", parameters(&folder.path().join("b.tant")));
         assert!(error.contains("is open from image"), "{error}");
         let error = refuse("app.db", Parameters { interface: Some("wal".into()), ..wanted.clone() });
         assert!(error.contains("interface share"), "{error}");
-        let error = Images::default().for_database("app.db", &wanted).unwrap_err().to_string();
+        let error = Images::default().for_database("app.db", &wanted, true).unwrap_err().to_string();
         assert!(error.contains("a.tant"), "the image is locked: {error}");
     }
 
@@ -258,13 +318,14 @@ mod tests {
         let images = Images::default();
         let [one, other] = ["one", "other"].map(|name| {
             let image = parameters(&folder.path().join(name));
-            let host = images.for_database(&format!("{name}.db"), &image).unwrap();
-            Handle::open(&host, &format!("{name}.db"), SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB).unwrap()
+            let host = images.for_database(&format!("{name}.db"), &image, true).unwrap();
+            Handle::open(&host, &format!("{name}.db"), SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB, None)
+                .unwrap()
         });
-        let host = one.close().map_err(|(_, fault)| fault).unwrap();
+        let host = one.close(None).map_err(|(_, fault)| fault).unwrap();
         images.release(host).unwrap();
         assert!(images.for_name("one.db-journal").is_none() && images.for_name("other.db-journal").is_some());
-        let host = other.close().map_err(|(_, fault)| fault).unwrap();
+        let host = other.close(None).map_err(|(_, fault)| fault).unwrap();
         images.release(host).unwrap();
         assert!(images.for_name("other.db-journal").is_none());
     }

@@ -34,6 +34,12 @@ pub(crate) enum ImageError {
     /// Another `interface=` than that of the open image.
     #[error("image {path} is already open with interface {open}; it cannot be opened with {asked}", path = path.display())]
     OtherMode { path: PathBuf, open: Mode, asked: Mode },
+    /// A parameter of the URI that nobody knows.
+    #[error("the URI has an unknown parameter {name:?}; this VFS has {known}", known = known.join(", "))]
+    Parameter { name: String, known: &'static [&'static str] },
+    /// There is no image, and the database may not be created.
+    #[error("there is no image {path}, and the database was opened without leave to create it (mode=rwc)", path = path.display())]
+    NoImage { path: PathBuf },
     /// The name is taken.
     #[error("{name:?} is open from image {path}; close it first, or use another name", path = path.display())]
     OtherImage { name: String, path: PathBuf },

@@ -26,6 +26,7 @@ mod checkpoint;
 mod database;
 mod drive;
 mod entropy;
+mod error_function;
 mod extension;
 mod fault;
 mod ffi;

@@ -33,6 +33,11 @@ impl LogFile {
         Ok(LogFile { file, database, mode, framed })
     }
 
+    /// The volume file that it is in.
+    pub fn file(&self) -> FileId {
+        self.file
+    }
+
     /// The log, if it is laid out in units.
     pub fn framed(&mut self) -> Option<&mut FramedLog> {
         self.framed.as_mut()

@@ -35,6 +35,15 @@ impl Registration {
         self.vfs.name.to_str().expect("it was made from a str")
     }
 
+    pub(crate) fn last_error_text(&self) -> CString {
+        self.vfs.last_error_text()
+    }
+
+    /// Whether SQLite's list has this VFS at that address.
+    pub(crate) fn is_at(&self, object: *mut ffi::Vfs) -> bool {
+        self.vfs.object == object
+    }
+
     /// The last error below SQLite, which itself reports only a code. Empty if there was none.
     pub fn last_error(&self) -> String {
         self.vfs.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()

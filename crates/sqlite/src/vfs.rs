@@ -12,8 +12,10 @@ use std::ffi::{CStr, CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use tantalum_volume::Timestamp;
+
 use crate::api::Api;
-use crate::entropy::Entropy;
+use crate::entropy::{Entropy, UNIX_EPOCH_JULIAN_MS};
 use crate::fault::Fault;
 use crate::ffi;
 use crate::hosts::Hosts;
@@ -88,10 +90,27 @@ impl Vfs {
         code
     }
 
+    /// The last error, for C.
+    pub fn last_error_text(&self) -> CString {
+        let message = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        CString::new(message.replace('\0', " ")).expect("there is no zero in it")
+    }
+
     /// The time as a Julian day, in milliseconds.
     pub fn julian_ms(&self) -> i64 {
         let now_ns = self.hosts.now_ns();
         self.entropy.lock().unwrap_or_else(PoisonError::into_inner).julian_ms(now_ns)
+    }
+
+    /// The time that files get, if they get one.
+    pub fn file_time(&self) -> Option<Timestamp> {
+        self.hosts.dates_files().then(|| {
+            let unix_ms = self.julian_ms() - UNIX_EPOCH_JULIAN_MS;
+            Timestamp {
+                seconds: unix_ms.div_euclid(1000),
+                nanoseconds: unix_ms.rem_euclid(1000) as u32 * 1_000_000,
+            }
+        })
     }
 }
 

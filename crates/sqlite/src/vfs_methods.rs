@@ -14,6 +14,7 @@ use crate::ffi;
 use crate::file::{self, OpenFile};
 use crate::handle::Handle;
 use crate::image::Parameters;
+use crate::image_error::ImageError;
 use crate::temporary::TemporaryFile;
 use crate::vfs::{Vfs, guard};
 
@@ -56,11 +57,22 @@ impl Vfs {
         let text = unsafe { name_of(name) };
         let host = if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
             // SAFETY: by the caller's word it came to xOpen, and as the name of a database.
-            self.hosts.for_database(text, || unsafe { self.parameters(name) })
+            self.hosts.for_database(text, flags, || unsafe { self.parameters(name) })
         } else {
             self.hosts.for_name(text).ok_or_else(|| Fault::NoSuchFile(text.to_owned()))
-        };
-        host.and_then(|host| Handle::open(&host, text, flags)).map(OpenFile::OnVolume)
+        }?;
+        match Handle::open(&host, text, flags, self.file_time()) {
+            Ok(handle) => {
+                self.hosts.opened(&host);
+                // The handle has a reference of its own; the last one closes the image.
+                drop(host);
+                Ok(OpenFile::OnVolume(handle))
+            }
+            Err(fault) => {
+                self.hosts.abandon(host);
+                Err(fault)
+            }
+        }
     }
 
     /// The contents of a database's URI.
@@ -68,20 +80,28 @@ impl Vfs {
     /// # Safety
     ///
     /// `name` came to `xOpen` as the name of a database file.
-    unsafe fn parameters(&self, name: *const c_char) -> Parameters {
+    unsafe fn parameters(&self, name: *const c_char) -> Result<Parameters, ImageError> {
+        if let Some(uri_key) = self.api.uri_key {
+            // SAFETY: by the caller's word `name` is one that may be asked for keys. Each is null or a terminated string.
+            let key = |number| unsafe {
+                let key = uri_key(name, number);
+                (!key.is_null()).then(|| CStr::from_ptr(key).to_string_lossy().into_owned())
+            };
+            Parameters::check_names((0..).map_while(key))?;
+        }
         let parameter = |key: &CStr| {
             // SAFETY: by the caller's word `name` is one that may be asked for parameters.
             let value = unsafe { (self.api.uri_parameter)(name, key.as_ptr()) };
             // SAFETY: it is null or a terminated string that lives as long as the name.
             (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
         };
-        Parameters {
+        Ok(Parameters {
             image: parameter(c"image"),
             profile: parameter(c"profile"),
             capacity: parameter(c"capacity"),
             interface: parameter(c"interface"),
             time: parameter(c"time"),
-        }
+        })
     }
 }
 

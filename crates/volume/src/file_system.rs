@@ -101,6 +101,17 @@ impl Names for Volume {
         Ok(Volume::rename_in(self, folder, name, new_folder, new_name, mode, now)?)
     }
 
+    fn rename_leaving_whiteout(
+        &mut self,
+        folder: FileId,
+        name: &[u8],
+        new_folder: FileId,
+        new_name: &[u8],
+        whiteout: &NewFile,
+    ) -> Outcome<()> {
+        Ok(Volume::rename_leaving_whiteout(self, folder, name, new_folder, new_name, whiteout)?)
+    }
+
     fn open(&mut self, file: FileId) -> Outcome<()> {
         Ok(Volume::open(self, file)?)
     }

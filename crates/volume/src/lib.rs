@@ -63,6 +63,7 @@ mod sync;
 mod transaction;
 mod tree;
 mod volume;
+mod whiteout;
 mod write_back;
 
 pub use error::{Damage, VolumeError};

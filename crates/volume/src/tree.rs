@@ -17,7 +17,7 @@ use crate::volume::Volume;
 
 /// The most units of metadata that one operation changes: a rename of one file over another, whose further name then
 /// moves into its inode.
-const MOST_CHANGES: usize = 4;
+pub(crate) const MOST_CHANGES: usize = 4;
 
 /// Maximum number of names of a file, as on other file systems: programs count them in 16 bits.
 const MOST_NAMES: u32 = 65_000;
@@ -73,6 +73,19 @@ impl Volume {
         self.check_new_name(folder, name)?;
         self.make_room_for_names()?;
         let slot = self.take_slot_for_name()?;
+        Ok(self.insert_file(slot, folder, name, kind, target, new))
+    }
+
+    /// Puts a new file into a slot and under a name, both of which are free.
+    pub(crate) fn insert_file(
+        &mut self,
+        slot: u32,
+        folder: FileId,
+        name: &[u8],
+        kind: FileKind,
+        target: &[u8],
+        new: &NewFile,
+    ) -> FileId {
         let number = self.next_number();
         let mut inode = Inode::new(number, kind, folder, name.into());
         inode.permissions = new.permissions & 0o7777;
@@ -84,7 +97,7 @@ impl Volume {
         self.unnamed.insert(number);
         self.add_entry(folder, name, number, None);
         self.modified(folder, new.now);
-        Ok(number)
+        number
     }
 
     /// Gives a file that is not a folder a further name. Durable with [`Volume::sync_names`], or a sync of the file.
@@ -348,7 +361,12 @@ impl Volume {
     // -- waiting changes ------------------------------------------------------------------------------------------
 
     fn make_room_for_names(&mut self) -> Result<(), VolumeError> {
-        let is_full = self.pending_names() + MOST_CHANGES > self.batch_units() / 2;
+        self.make_room_for_changes(MOST_CHANGES)
+    }
+
+    /// Sends waiting changes to the drive unless `changes` more fit in a batch with them.
+    pub(crate) fn make_room_for_changes(&mut self, changes: usize) -> Result<(), VolumeError> {
+        let is_full = self.pending_names() + changes > self.batch_units() / 2;
         if is_full { self.sync_names() } else { Ok(()) }
     }
 }

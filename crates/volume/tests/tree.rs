@@ -194,6 +194,69 @@ fn a_file_and_a_folder_swap_their_names_in_one_step() {
 }
 
 #[test]
+fn a_rename_and_the_whiteout_that_it_leaves_are_one_step() {
+    let mut volume = volume(8, LARGE_CACHE);
+    let a = folder(&mut volume, ROOT, "a");
+    let f = file(&mut volume, ROOT, "f", b"f");
+    let old = file(&mut volume, a, "g", b"g");
+    volume.sync_all().unwrap();
+    let whiteout = NewFile { permissions: 0, ..new(FileKind::CharDevice, 9) };
+    volume.rename_leaving_whiteout(ROOT, b"f", a, b"g", &whiteout).unwrap();
+    let before = crash(volume.try_clone().unwrap(), LARGE_CACHE);
+    assert_eq!((before.lookup(ROOT, b"f"), before.lookup(a, b"g")), (Ok(f), Ok(old)));
+    // The sync of another file takes both along.
+    file(&mut volume, ROOT, "other", b"");
+    let other = volume.lookup(ROOT, b"other").unwrap();
+    volume.sync(other).unwrap();
+    let after = crash(volume, LARGE_CACHE);
+    assert_eq!((after.lookup(a, b"g"), after.metadata(old)), (Ok(f), Err(VolumeError::NoSuchFile(old))));
+    let left = after.metadata(after.lookup(ROOT, b"f").unwrap()).unwrap();
+    assert_eq!((left.kind, left.device_number, left.permissions), (FileKind::CharDevice, 0, 0));
+    assert_eq!((left.owner, left.created), (7, at(9)));
+}
+
+/// A batch of a small drive is full again and again while whiteouts are made: no crash separates a rename from its
+/// whiteout.
+#[test]
+fn whiteouts_and_renames_stay_together_however_full_batches_are() {
+    let mut volume = volume(8, LARGE_CACHE);
+    let mut renamed = 0;
+    for number in 0..200 {
+        let (name, moved) = (format!("f{number}"), format!("g{number}"));
+        file(&mut volume, ROOT, &name, b"");
+        let whiteout = new(FileKind::CharDevice, 9);
+        volume.rename_leaving_whiteout(ROOT, name.as_bytes(), ROOT, moved.as_bytes(), &whiteout).unwrap();
+        let after = crash(volume.try_clone().unwrap(), LARGE_CACHE);
+        for number in 0..=number {
+            let [old, new] =
+                ["f", "g"].map(|letter| after.lookup(ROOT, format!("{letter}{number}").as_bytes()));
+            let is_whiteout = old.is_ok_and(|f| after.metadata(f).unwrap().kind == FileKind::CharDevice);
+            assert_eq!(is_whiteout, new.is_ok(), "{number}");
+            renamed += u32::from(new.is_ok());
+        }
+    }
+    assert_eq!(list(&volume, ROOT).len(), 400);
+    assert!(renamed > 0, "batches were full");
+}
+
+#[test]
+fn a_whiteout_that_is_refused_leaves_all_as_it_was() {
+    let mut volume = volume(8, LARGE_CACHE);
+    let a = folder(&mut volume, ROOT, "a");
+    let f = file(&mut volume, ROOT, "f", b"f");
+    let whiteout = new(FileKind::CharDevice, 9);
+    for _ in 0..10_000 {
+        let refused = volume.rename_leaving_whiteout(ROOT, b"f", ROOT, b"a", &whiteout);
+        assert_eq!(refused, Err(VolumeError::IsAFolder(a)));
+    }
+    // Two names of one file stay, and neither becomes a whiteout.
+    volume.link(f, ROOT, b"h", at(1)).unwrap();
+    volume.rename_leaving_whiteout(ROOT, b"f", ROOT, b"h", &whiteout).unwrap();
+    assert_eq!(list(&volume, ROOT), ["a", "f", "h"]);
+    assert_eq!((volume.lookup(ROOT, b"f"), volume.lookup(ROOT, b"h")), (Ok(f), Ok(f)));
+}
+
+#[test]
 fn folders_are_removed_when_they_are_empty() {
     let mut volume = volume(8, LARGE_CACHE);
     let a = folder(&mut volume, ROOT, "a");

@@ -6,6 +6,7 @@
 
 pub mod ageing;
 pub mod bench;
+pub mod binds;
 pub mod clients;
 pub mod closed_loop;
 mod database;
@@ -15,6 +16,7 @@ pub mod filebench;
 pub mod fsync_writes;
 mod inserts;
 pub mod kaml;
+mod life;
 pub mod linkbench;
 mod mariadb_retry;
 pub mod memory;
@@ -27,3 +29,4 @@ pub mod tpcc;
 pub mod ycsb;
 
 pub use error::{OutOfMemory, TooSmall, WorkloadError, WrongData};
+pub use life::Life;

@@ -26,10 +26,19 @@ type store interface {
 	close() error
 }
 
+// compacter is a store that can be asked to tidy up.
+type compacter interface{ compact() error }
+
 func open(name, folder string) (store, error) {
 	switch name {
 	case "bbolt":
 		return openBolt(folder)
+	case "pebble":
+		return openPebble(folder)
+	case "badger":
+		return openBadger(folder)
+	case "etcd-wal":
+		return openEtcdWAL(folder)
 	}
 	return nil, fmt.Errorf("unknown store %s", name)
 }
@@ -55,6 +64,12 @@ func work(name, folder string) error {
 			changes = nil
 			if err := acknowledge(words[1]); err != nil {
 				return err
+			}
+		case "compact":
+			if able, ok := opened.(compacter); ok {
+				if err := able.compact(); err != nil {
+					return err
+				}
 			}
 		case "reopen":
 			if err := opened.close(); err != nil {
@@ -92,6 +107,7 @@ func dump(name, folder string) error {
 	if err != nil {
 		return err
 	}
+	pairs = maps.Clone(pairs)
 	if err := opened.commit([]change{{key: "after", value: "the cut"}}); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-"""git: three commits. What is left must be a repository without faults, at a commit that is not older than the last acknowledged.
+"""git: four commits, and a repack after two. What is left must be a repository without faults, at a commit that is not older than the last acknowledged.
 
     git.py create FOLDER [CONFIG=VALUE...]
     git.py work   FOLDER
@@ -11,7 +11,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import ledger
 
-COMMITS = 3
+COMMITS = 4
+REPACK_AFTER = 2
 
 
 def git(folder, *words):
@@ -42,6 +43,9 @@ def work(folder):
     for number in range(1, COMMITS + 1):
         commit(folder, number)
         ledger.acknowledge(number)
+        if number == REPACK_AFTER:
+            git(folder, 'repack', '-a', '-d', '-q')
+            git(folder, 'pack-refs', '--all')
 
 
 def check(folder):

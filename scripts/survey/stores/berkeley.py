@@ -32,6 +32,9 @@ class Store:
     def pairs(self):
         return {key.decode(): text.decode() for key, text in self.db.items()}
 
+    def compact(self):
+        self.environment.txn_checkpoint()
+
     def close(self):
         self.db.close()
         self.environment.close()

@@ -32,5 +32,8 @@ class Store:
     def pairs(self):
         return dict(self.db.execute('select key, value from pairs').fetchall())
 
+    def compact(self):
+        self.db.execute('checkpoint')
+
     def close(self):
         self.db.close()

@@ -21,5 +21,8 @@ class Store:
     def pairs(self):
         return {key.decode(): self.db[key].decode() for key in self.db.keys()}
 
+    def compact(self):
+        self.db.reorganize()
+
     def close(self):
         self.db.close()

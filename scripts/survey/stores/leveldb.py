@@ -33,5 +33,8 @@ class Store:
     def pairs(self):
         return {key.decode(): text.decode() for key, text in self.db.iterator(verify_checksums=True)}
 
+    def compact(self):
+        self.db.compact_range()
+
     def close(self):
         self.db.close()

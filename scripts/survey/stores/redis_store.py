@@ -79,6 +79,11 @@ class Store:
     def pairs(self):
         return {key.decode(): self.ask('get', key.decode()).decode() for key in self.ask('keys', '*')}
 
+    def compact(self):
+        self.ask('bgrewriteaof')
+        while b'aof_rewrite_in_progress:1' in self.ask('info', 'persistence'):
+            time.sleep(0.005)
+
     def close(self):
         self.socket.sendall(b'*2\r\n$8\r\nshutdown\r\n$6\r\nnosave\r\n')
         self.server.wait()

@@ -37,5 +37,9 @@ class Store:
     def pairs(self):
         return {key.decode(): text.decode() for key, text in self.db.items()}
 
+    def compact(self):
+        self.db.flush()
+        self.db.compact_range(None, None)
+
     def close(self):
         self.db.close()

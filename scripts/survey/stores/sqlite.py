@@ -41,5 +41,9 @@ class Store:
             raise ValueError(f'integrity_check: {sound[:3]}')
         return dict(self.db.execute('select key, value from pairs').fetchall())
 
+    def compact(self):
+        self.db.execute('vacuum')
+        self.db.execute('pragma wal_checkpoint(truncate)').fetchall()
+
     def close(self):
         self.db.close()

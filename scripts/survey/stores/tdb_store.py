@@ -33,5 +33,8 @@ class Store:
     def pairs(self):
         return {key.decode(): self.db.get(key).decode() for key in self.db}
 
+    def compact(self):
+        self.db.repack()
+
     def close(self):
         self.db.close()

@@ -26,6 +26,9 @@ class Store:
     def pairs(self):
         return dict(self.root)
 
+    def compact(self):
+        self.db.pack()
+
     def close(self):
         transaction.abort()
         self.connection.close()

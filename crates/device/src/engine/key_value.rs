@@ -98,15 +98,21 @@ impl Engine {
             self.drain_page(at_ns)?;
         }
         let put = match self.try_put(records, at_ns) {
-            // waiting units may or may not be new ones
-            Err(Status::CapacityExceeded) if self.cache.len() > 0 => {
+            // waiting units may or may not be new ones, and what waiting records replace takes its room until then
+            Err(Status::CapacityExceeded) if self.cache.len() > 0 || protected => {
                 self.drain(at_ns)?;
+                self.drain_records(at_ns)?;
                 self.try_put(records, at_ns)
             }
             put => put,
         };
         self.count_programmed_records()?;
         put
+    }
+
+    /// Whether records with values of these sizes have room beside all that is there.
+    pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
+        self.ftl.has_room(value_bytes, self.cache.len())
     }
 
     fn try_put(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {

@@ -148,7 +148,7 @@ impl Map {
     }
 
     /// The chunks of L2P that were ever mapped, with their entries: 0, or the place plus 1. For checkpoints.
-    pub fn chunks(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = u32> + '_)> {
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, impl ExactSizeIterator<Item = u32> + '_)> {
         let chunks = self.l2p.chunks(CHUNK_ENTRIES).zip(&self.touched).enumerate();
         chunks
             .filter(|(_, (_, touched))| **touched)

@@ -61,6 +61,9 @@ impl Host {
         } else {
             self.file_system.write(file, offset, data)?;
         }
+        if let Some(watched) = &mut self.watched {
+            watched.wrote(file, data.len() as u64);
+        }
         self.note_write(file)?;
         if self.sync_writes || flags.0 & libc::O_SYNC == libc::O_SYNC {
             self.file_system.sync(file)?;
@@ -82,6 +85,9 @@ impl Host {
             self.file_system.sync_data(file)?
         } else {
             self.file_system.sync(file)?
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.synced(file);
         }
         Ok(())
     }
@@ -118,6 +124,9 @@ impl Host {
         let (from, to) = (file_of(from)?, file_of(to)?);
         let bytes = bytes.min(MOST_COPIED);
         let copied = self.file_system.copy_range(from, from_offset, to, to_offset, bytes)?;
+        if let Some(watched) = &mut self.watched {
+            watched.wrote(to, copied);
+        }
         self.note_write(to)?;
         Ok(copied as u32)
     }

@@ -118,10 +118,17 @@ impl Host {
 
     pub fn rename(
         &mut self,
+        caller: Caller,
         (folder, name): (INodeNo, &[u8]),
         (new_folder, new_name): (INodeNo, &[u8]),
         flags: RenameFlags,
     ) -> Outcome<()> {
+        if flags == RenameFlags::RENAME_WHITEOUT {
+            let (folder, new_folder) = (file_of(folder)?, file_of(new_folder)?);
+            let whiteout = self.new_file(caller, folder, FileKind::CharDevice, 0, 0)?;
+            let to = (new_folder, new_name);
+            return Ok(self.file_system.rename_leaving_whiteout(folder, name, to.0, to.1, &whiteout)?);
+        }
         let mode = if flags == RenameFlags::empty() {
             RenameMode::Replace
         } else if flags == RenameFlags::RENAME_NOREPLACE {

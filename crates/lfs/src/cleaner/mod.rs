@@ -1,6 +1,7 @@
 //! The cleaner: moves what lives in a segment elsewhere, so that the segment can be written again.
 //!
-//! In the foreground it cleans when free segments run out, and a checkpoint then frees what it emptied. In the
+//! In the foreground it cleans when free segments run out and there are no holes to fill ([`crate::segments`]), and a checkpoint then
+//! frees what it emptied. In the
 //! background it works in slices. What it moves is read and written, or shared by the drive without programming flash
 //! ([`crate::Cleaning`]); the old place is given up after the next checkpoint, because the last one still names it.
 //!
@@ -26,33 +27,54 @@ const SLICES: u32 = 8;
 impl LogFs {
     /// What the cleaner has done.
     pub fn cleaner(&self) -> CleanerCounters {
-        self.cleaned
+        CleanerCounters { filled_units: self.log.filled_units(), ..self.cleaned }
     }
 
-    /// Cleans until there are free segments for `units` more, and for a checkpoint.
-    pub(crate) fn make_room(&mut self, units: u64) -> Result<()> {
+    /// Cleans until there is room for so many units of contents and of the index more, and for a checkpoint. Contents may go into
+    /// holes, as far as there are any.
+    pub(crate) fn make_room(&mut self, contents: u64, of_index: u64) -> Result<()> {
         let least = self.index.least_free_segments();
-        let wanted = least + units.div_ceil(u64::from(self.log.segments.units())) as u32;
         let mut cleaned = std::collections::BTreeSet::new();
-        while self.log.segments.free_segments() < wanted {
-            let (free, waiting) = (self.log.segments.free_segments(), self.log.segments.waiting_segments());
-            let is_short =
-                free < least - 4 || self.index.changed_units() > u64::from(self.log.segments.units());
-            if waiting > 0 && (is_short || free + waiting > wanted) {
+        loop {
+            let fills = self.index.fills_holes(&self.log);
+            let in_holes = if fills { self.log.segments.holes().min(contents) } else { 0 };
+            if fills && in_holes < contents && self.would_have_holes(contents) {
                 self.write_checkpoint(false)?;
                 continue;
             }
-            let victim = victim::choose(&self.log.segments, Policy::Greedy, &cleaned);
-            match victim {
+            let segment_units = u64::from(self.log.segments.units());
+            let wanted = least + (contents - in_holes + of_index).div_ceil(segment_units) as u32;
+            if self.log.segments.free_segments() >= wanted {
+                return Ok(());
+            }
+            if self.is_checkpoint_enough(wanted) {
+                self.write_checkpoint(false)?;
+                continue;
+            }
+            match victim::choose(&self.log.segments, Policy::Greedy, &cleaned) {
                 Some(victim) => {
                     cleaned.insert(victim);
                     self.clean_segment(victim)?;
                 }
-                None if waiting > 0 => self.write_checkpoint(false)?,
-                None => break,
+                None if self.log.segments.waiting_segments() > 0 => self.write_checkpoint(false)?,
+                None => return Ok(()),
             }
         }
-        Ok(())
+    }
+
+    /// Whether a checkpoint would free segments that are enough, or free segments are short.
+    fn is_checkpoint_enough(&self, wanted: u32) -> bool {
+        let least = self.index.least_free_segments();
+        let segments = &self.log.segments;
+        let (free, waiting) = (segments.free_segments(), segments.waiting_segments());
+        let is_short = free < least - 4 || self.index.changed_units() > u64::from(segments.units());
+        waiting > 0 && (is_short || free + waiting > wanted)
+    }
+
+    /// Whether a checkpoint would make enough holes to be worth it.
+    fn would_have_holes(&self, units: u64) -> bool {
+        let segments = &self.log.segments;
+        segments.would_have_holes(units.max(u64::from(segments.units() / 4)))
     }
 
     fn clean_segment(&mut self, segment: u32) -> Result<()> {
@@ -86,7 +108,7 @@ impl LogFs {
     }
 
     fn next_job(&mut self) -> Result<Option<Job>> {
-        self.make_room(0)?;
+        self.make_room(0, 0)?;
         let segments = &self.log.segments;
         let free = segments.free_segments() + segments.waiting_segments();
         if free > segments.count() / 4 {
@@ -117,7 +139,7 @@ impl LogFs {
         self.sync_all(false)?;
         while let Some(victim) = victim::choose(&self.log.segments, Policy::Greedy, &cleaned) {
             cleaned.insert(victim);
-            self.make_room(2 * u64::from(self.log.segments.units()))?;
+            self.make_room(0, 2 * u64::from(self.log.segments.units()))?;
             self.clean_segment(victim)?;
         }
         self.sync_all(false)?;

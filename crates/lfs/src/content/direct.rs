@@ -31,7 +31,7 @@ impl LogFs {
         let first = (offset / UNIT) as u32;
         for (index, page) in pages.iter().enumerate() {
             if index.is_multiple_of(self.log.segments.units() as usize) {
-                self.make_room(u64::from(self.log.segments.units()))?;
+                self.make_room(u64::from(self.log.segments.units()), 0)?;
             }
             let unit = first + index as u32;
             if !self.overwrite_unit(file, unit, page)? {

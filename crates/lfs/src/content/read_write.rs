@@ -128,7 +128,7 @@ impl LogFs {
         };
         if !is_clear {
             self.change_page(file, unit, false)?[tail..].fill(0);
-            self.make_room(1 + self.index.changed_units())?;
+            self.make_room(1, self.index.changed_units())?;
             self.write_back_page(file, unit, false)?;
         }
         Ok(())

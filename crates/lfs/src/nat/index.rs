@@ -3,22 +3,19 @@
 use std::ops::Range;
 
 use tantalum::Lpn;
-use tantalum::canary::{Guard, out};
 use tantalum_filesystem::FileId;
 
+use super::filling::{LEAST_FREE, is_short};
 use super::node::{Level, Node, pointer_of, pointer_to, slot_of};
 use super::nodes::NEW;
 use super::summary::NODE;
-use super::{COLD_DATA, COLD_NODES, FILE_DATA, FILE_NODES, FOLDER_DATA, Nat};
+use super::{COLD_DATA, COLD_NODES, FILE_DATA, FOLDER_DATA, Nat};
 use crate::bytes::Page;
 use crate::check::Finding;
 use crate::error::{LfsError, Result};
 use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Synced};
 use crate::inode::Inode;
 use crate::segments::Log;
-
-/// Free segments that are kept: what a checkpoint may write, and a segment begun by each head.
-const LEAST_FREE: u32 = 12;
 
 /// Segments of changed nodes that wait in memory at most.
 const MOST_WAITING: u32 = 16;
@@ -84,10 +81,10 @@ impl Index for Nat {
             Purpose::Content => FILE_DATA,
             Purpose::MovedContent => COLD_DATA,
         };
-        let place = log.allocate(head)?;
-        log.fill(head, place.lpn, page)?;
+        let lpn = self.place_for_contents(log, head)?;
+        log.fill(head, lpn, page)?;
         log.note_contents(file);
-        self.set_slot(log, file, unit, Slot::At(place.lpn))
+        self.set_slot(log, file, unit, Slot::At(lpn))
     }
 
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {
@@ -98,32 +95,12 @@ impl Index for Nat {
         Ok(self.next_used_unit(log, file, u64::from(from))?.map(|unit| unit as u32))
     }
 
-    /// Writes the changed nodes that the chain needs: the inode first, so that recovery has it before what it reaches.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced> {
-        if self.lost_nodes.contains(&file) || self.freed.contains(&file.0) {
-            return Ok(Synced::NeedsCheckpoint);
-        }
-        let mut chained = Vec::new();
-        for number in self.changed_of(file) {
-            match self.node(log, number)?.level() {
-                Level::Inode => chained.insert(0, number),
-                Level::Direct => chained.push(number),
-                // Recovery makes them anew from the direct nodes.
-                Level::Indirect | Level::DoubleIndirect => {}
-            }
-        }
-        if out(Guard::NodeBeforeData) && !chained.is_empty() {
-            log.wait()?;
-        } else {
-            log.flush_contents(file)?;
-        }
-        let Some((last, others)) = chained.split_last() else { return Ok(Synced::Yes) };
-        for number in others {
-            self.append_node(log, *number, false)?;
-        }
-        self.append_node(log, *last, true)?;
-        log.write_buffer_durably(FILE_NODES)?;
-        Ok(Synced::Yes)
+        self.chain(log, &[file])
+    }
+
+    fn sync_new_files(&mut self, log: &mut Log, files: &[FileId]) -> Result<Synced> {
+        self.chain(log, files)
     }
 
     fn checkpoints(&self) -> u64 {
@@ -131,9 +108,9 @@ impl Index for Nat {
     }
 
     fn append_listed(&mut self, log: &mut Log, file: FileId, unit: u32, page: &Page) -> Result<()> {
-        let place = log.allocate(FILE_DATA)?;
-        log.fill_listed(FILE_DATA, place.lpn, page, (file, unit))?;
-        self.set_slot(log, file, unit, Slot::At(place.lpn))
+        let lpn = self.place_for_contents(log, FILE_DATA)?;
+        log.fill_listed(FILE_DATA, lpn, page, (file, unit))?;
+        self.set_slot(log, file, unit, Slot::At(lpn))
     }
 
     fn follow(&mut self, log: &mut Log, file: FileId, unit: u32, lpn: Lpn) -> Result<()> {
@@ -145,11 +122,15 @@ impl Index for Nat {
     }
 
     fn is_checkpoint_due(&self, log: &Log) -> bool {
-        self.changed_units() > log.segments.may_wait(LEAST_FREE, MOST_WAITING)
+        self.changed_units() > log.segments.may_wait(LEAST_FREE, MOST_WAITING) || self.is_chain_long(log)
     }
 
     fn least_free_segments(&self) -> u32 {
         LEAST_FREE
+    }
+
+    fn fills_holes(&self, log: &Log) -> bool {
+        is_short(log)
     }
 
     fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()> {
@@ -206,7 +187,7 @@ impl Index for Nat {
             // Not where nodes are chained: a moved node says that another place follows it.
             Owner::Index(_) => COLD_NODES,
         };
-        Ok(MovedPlace { head, lpn: log.allocate(head)?.lpn })
+        Ok(MovedPlace { head, lpn: log.place(head)? })
     }
 
     fn moved(&mut self, log: &mut Log, owner: Owner, to: Lpn) -> Result<()> {

@@ -55,10 +55,11 @@ impl Summaries {
         Ok(self.in_memory.get_mut(&segment).expect("it is loaded"))
     }
 
-    /// A head begins a segment: what its summary said is void.
+    /// A head begins a segment with the first unit: what its summary said is void. One that fills holes goes on with it.
     pub fn begin(&mut self, log: &Log, lpn: Lpn) {
         let segment = log.segments.find(lpn).expect("a unit of the log");
-        if log.segments.first_lpn(segment) == lpn {
+        let is_filled = log.segments.get(segment).state == State::Filling;
+        if log.segments.first_lpn(segment) == lpn && !is_filled {
             self.in_memory.insert(segment, Summary { page: zeros(), is_changed: true });
         }
     }
@@ -93,7 +94,9 @@ impl Summaries {
             log.write(Lpn(self.first.0 + segment), &summary.page[..], false)?;
             summary.is_changed = false;
         }
-        self.in_memory.retain(|segment, _| log.segments.get(*segment).state == State::Open);
+        let is_written =
+            |segment: u32| matches!(log.segments.get(segment).state, State::Open | State::Filling);
+        self.in_memory.retain(|segment, _| is_written(*segment));
         Ok(())
     }
 }

@@ -3,13 +3,16 @@
 //! What a head appends waits in its buffer until that is large, the segment ends, or somebody reads or syncs it; then
 //! it goes to the drive in one command. Invariant: a unit that is in no buffer is on the drive.
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashSet;
 use tantalum::canary::{Guard, out};
 use tantalum::{Command, Fetches, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
 use tantalum_drive::Client;
 use tantalum_filesystem::{Errno, FileId};
 
-use super::list_writer::{ListNumber, ListWriter, Listed};
+use super::head::{Filling, Head};
+use super::list_writer::{ListWriter, Listed};
 use super::table::Segments;
 use crate::bytes::Page;
 use crate::error::{LfsError, Result, refuse};
@@ -23,36 +26,6 @@ pub(crate) struct Allocated {
     pub lpn: Lpn,
     /// What the same head will give out next.
     pub next: Lpn,
-}
-
-/// A log head.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Head {
-    /// Where it writes.
-    pub segment: Option<u32>,
-    /// Units of the segment that it has given out.
-    pub used: u32,
-    /// The segment after that, chosen with the last unit.
-    pub following: Option<u32>,
-    /// The place of the buffer's first unit.
-    first: u32,
-    buffer: Vec<u8>,
-    /// What the drive is to list the buffer's units for.
-    listed: Option<Listed>,
-    /// It sent something since the last flush that is not durable by itself.
-    is_unflushed: bool,
-}
-
-impl Head {
-    fn buffered(&self) -> u32 {
-        (self.buffer.len() / UNIT_BYTES) as u32
-    }
-
-    /// Whether a unit belongs behind the buffer's last one.
-    fn continues(&self, lpn: Lpn, listed: Option<Listed>) -> bool {
-        let follows = self.listed.map(|(file, unit)| (file, unit.wrapping_add(self.buffered())));
-        self.first + self.buffered() == lpn.0 && follows == listed
-    }
 }
 
 /// The drive as a log.
@@ -74,7 +47,9 @@ pub(crate) struct Log {
     /// When everything is done that was sent since somebody began to count.
     sent_ns: Nanoseconds,
     /// None if syncs do not leave the index to the drive's lists.
-    lists: Option<ListWriter>,
+    pub(super) lists: Option<ListWriter>,
+    /// Units that were put into holes since the mount.
+    filled_units: u64,
 }
 
 impl Log {
@@ -91,6 +66,7 @@ impl Log {
             durable_ns: done_ns,
             sent_ns: done_ns,
             lists: None,
+            filled_units: 0,
         }
     }
 
@@ -115,24 +91,70 @@ impl Log {
     }
 
     /// Gives out the next place of a head. What belongs there comes with [`Log::fill`], or from elsewhere.
-    pub fn allocate(&mut self, head: usize) -> Result<Allocated> {
-        let units = self.segments.units();
-        if self.heads[head].segment.is_none_or(|_| self.heads[head].used == units) {
+    pub fn place(&mut self, head: usize) -> Result<Lpn> {
+        if self.heads[head].segment.is_none_or(|_| self.heads[head].used == self.segments.units()) {
             self.next_segment(head)?;
         }
         let entry = &mut self.heads[head];
-        if entry.used + 1 == units && entry.following.is_none() {
-            entry.following = Some(self.segments.open()?);
-        }
         let segment = entry.segment.expect("the head has a segment");
         let lpn = Lpn(self.segments.first_lpn(segment).0 + entry.used);
         entry.used += 1;
-        let next = match entry.following {
-            Some(following) if entry.used == units => self.segments.first_lpn(following),
+        self.segments.wrote(segment);
+        Ok(lpn)
+    }
+
+    /// The same, and what comes after that, so that units can be chained.
+    pub fn allocate(&mut self, head: usize) -> Result<Allocated> {
+        let units = self.segments.units();
+        let entry = &self.heads[head];
+        if entry.segment.is_some() && entry.used + 1 == units && entry.following.is_none() {
+            self.heads[head].following = Some(self.segments.open()?);
+        }
+        let lpn = self.place(head)?;
+        let next = match self.heads[head].following {
+            Some(following) if self.heads[head].used == units => self.segments.first_lpn(following),
             _ => Lpn(lpn.0 + 1),
         };
-        self.segments.wrote(segment);
         Ok(Allocated { lpn, next })
+    }
+
+    /// Whether the next unit of a head takes another segment.
+    pub fn needs_segment(&self, head: usize) -> bool {
+        self.heads[head].needs_segment(self.segments.units())
+    }
+
+    /// A head goes on in the holes of a full segment.
+    pub fn begin_filling(&mut self, head: usize, segment: u32, holes: VecDeque<Lpn>) {
+        let entry = &mut self.heads[head];
+        entry.filling = Some(Filling { segment, holes });
+        entry.used = 0;
+        if let Some(full) = entry.segment.take() {
+            self.segments.close(full);
+        }
+        self.segments.fill(segment);
+    }
+
+    /// Gives out the next hole of the segment that a head fills; none if there is no further one.
+    pub fn allocate_hole(&mut self, head: usize) -> Option<Lpn> {
+        let filling = self.heads[head].filling.as_mut()?;
+        let segment = filling.segment;
+        let hole = filling.holes.pop_front();
+        match hole {
+            Some(_) => {
+                self.filled_units += 1;
+                self.segments.wrote(segment);
+            }
+            None => {
+                self.heads[head].filling = None;
+                self.segments.close(segment);
+            }
+        }
+        hole
+    }
+
+    /// Units that were put into holes since the mount.
+    pub fn filled_units(&self) -> u64 {
+        self.filled_units
     }
 
     fn next_segment(&mut self, head: usize) -> Result<()> {
@@ -264,49 +286,6 @@ impl Log {
         self.write_buffers()?;
         self.client.wait_until(self.done_ns);
         Ok(())
-    }
-
-    /// From now on, syncs may leave the index to the drive's lists.
-    pub fn use_lists(&mut self) {
-        self.lists = Some(ListWriter::default());
-    }
-
-    /// Clears all lists of the drive, which must be able to keep some.
-    pub fn format_lists(&mut self) -> Result<()> {
-        ListWriter::format(&mut self.client)
-    }
-
-    /// Whether the drive lists what is written to a file, as far as is known.
-    pub fn lists_file(&self, file: FileId) -> bool {
-        self.lists.as_ref().is_some_and(|lists| !lists.is_refused(file))
-    }
-
-    /// The last durable checkpoint has this number, and all lists are cleared.
-    pub fn begin_lists(&mut self, checkpoints: u64) {
-        if let Some(lists) = &mut self.lists {
-            lists.begin(checkpoints);
-        }
-    }
-
-    /// Clears a file's list durably.
-    pub fn clear_list(&mut self, file: FileId) -> Result<()> {
-        self.lists.as_ref().map_or(Ok(()), |lists| lists.clear(&mut self.client, file))
-    }
-
-    /// Clears all lists in one durable step.
-    pub fn clear_all_lists(&mut self) -> Result<()> {
-        self.client.submit(Command::ClearFileLists { file: None })?;
-        Ok(())
-    }
-
-    /// Clears the lists of other checkpoints, and returns the files that this one lists, with their numbers there.
-    pub fn clear_void_lists(&mut self) -> Result<Vec<(FileId, ListNumber)>> {
-        self.lists.as_ref().map_or(Ok(Vec::new()), |lists| lists.clear_void(&mut self.client))
-    }
-
-    /// A file's list: places, and the units that belong there.
-    pub fn list(&mut self, file: ListNumber) -> Result<Vec<(Lpn, u32)>> {
-        ListWriter::list(&mut self.client, file)
     }
 
     /// Makes everything appended durable.

@@ -1,7 +1,10 @@
 //! What both kinds of index share of the drive: segments, log heads, and the accounting of space.
 
+mod head;
+mod holes;
 mod list_writer;
 mod log;
+mod log_lists;
 mod table;
 
 pub(crate) use list_writer::ListNumber;

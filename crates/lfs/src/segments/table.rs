@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use tantalum::Lpn;
 use tantalum_filesystem::Errno;
 
+use super::holes::Holes;
 use crate::error::{Damage, LfsError, Result, refuse};
 
 /// What a segment is used for.
@@ -18,6 +19,8 @@ pub(crate) enum State {
     Free,
     /// A log head writes there.
     Open,
+    /// A log head fills its holes.
+    Filling,
     /// Written.
     Full,
     /// Nothing in it lives, but the last checkpoint may name something there.
@@ -50,6 +53,7 @@ pub(crate) struct Segments {
     clock: u64,
     /// Segments that changed since the table was last stored.
     changed: BTreeSet<u32>,
+    pub(super) holes: Holes,
 }
 
 impl Segments {
@@ -67,6 +71,7 @@ impl Segments {
             capacity,
             clock: 0,
             changed: BTreeSet::new(),
+            holes: Holes::default(),
         }
     }
 
@@ -179,8 +184,15 @@ impl Segments {
     /// A log head is done with a segment.
     pub fn close(&mut self, segment: u32) {
         let entry = &mut self.table[segment as usize];
-        assert_eq!(entry.state, State::Open, "only an open segment is closed");
+        assert!(matches!(entry.state, State::Open | State::Filling), "only an open segment is closed");
         entry.state = if entry.live > 0 { State::Full } else { State::Waiting };
+    }
+
+    /// A log head fills the holes of a full segment.
+    pub fn fill(&mut self, segment: u32) {
+        let entry = &mut self.table[segment as usize];
+        assert_eq!(entry.state, State::Full, "only a full segment is filled");
+        entry.state = State::Filling;
     }
 
     /// A segment must not be reused before the next checkpoint, because recovery may read it.
@@ -250,7 +262,9 @@ impl Segments {
         entry.live -= 1;
         if entry.live == 0 && entry.state == State::Full {
             entry.state = State::Waiting;
+            self.holes.emptied();
         }
+        self.holes.hold(segment, lpn.0 - self.first - segment * self.units);
         Ok(segment)
     }
 
@@ -292,6 +306,7 @@ impl Segments {
             self.table[*segment as usize].state = State::Free;
         }
         self.free.extend(&freed);
+        self.holes.checkpointed();
         freed
     }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test takes what it needs.
 
 pub mod cuts;
+pub mod holes;
 pub mod model;
 pub mod run;
 

@@ -48,6 +48,8 @@ pub struct Run {
     pub refusals: u32,
     /// Of all mounts.
     pub syncs: SyncCounters,
+    /// Units that went into holes, of all mounts.
+    pub filled_units: u64,
     /// What each snapshot must have.
     snapshots: BTreeMap<u32, Tree>,
     /// A snapshot that was being made when power went.
@@ -86,6 +88,7 @@ impl Run {
             second_cuts: 0,
             refusals: 0,
             syncs: SyncCounters::default(),
+            filled_units: 0,
             snapshots: BTreeMap::new(),
             maybe_made: None,
             maybe_deleted: None,
@@ -119,6 +122,7 @@ impl Run {
         self.syncs.checkpoints += synced.checkpoints;
         self.syncs.refused += synced.refused;
         self.syncs.units_in_place += synced.units_in_place;
+        self.filled_units += fs.cleaner().filled_units;
         fs
     }
 
@@ -735,6 +739,8 @@ pub struct Totals {
     pub refused_lists: u64,
     /// Units that were written where they lay.
     pub units_in_place: u64,
+    /// Units that went into holes of full segments.
+    pub filled_units: u64,
     /// Blocks that the drives gave up.
     pub bad_blocks: u32,
 }
@@ -758,6 +764,7 @@ pub fn run_seeds(kind: Kind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan)
         total.listed_syncs += run.syncs.listed;
         total.refused_lists += run.syncs.refused;
         total.units_in_place += run.syncs.units_in_place;
+        total.filled_units += run.filled_units;
         total.compared += run.compared;
         total.bad_blocks += run.bad_blocks();
         std::mem::forget(failed);

@@ -5,7 +5,6 @@
 //!   ratios within one run are meaningful.
 //! - An experiment ends whatever it starts: when it is done, when it fails, and when it is interrupted.
 
-mod binds;
 mod calibrate_openssd;
 mod calibration;
 mod catalogue;
@@ -44,3 +43,4 @@ pub use catalogue::{ALL, find, run};
 pub use experiment::{Experiment, Settings};
 
 use experiment::{Run, drive_of, smaller};
+use tantalum_workloads::binds;

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use tantalum::Nanoseconds;
-use tantalum_filesystem::{FileId, FileKind, FolderEntry, Names, NewFile, Outcome, RenameMode, Timestamp};
+use tantalum_filesystem::{
+    Errno, FileId, FileKind, FolderEntry, Names, NewFile, Outcome, RenameMode, Timestamp,
+};
 
 use super::Recorder;
 use crate::event::Event;
@@ -91,6 +93,21 @@ impl Names for Recorder {
             Event::Done(Operation::Rename(from, to, mode))
         });
         Ok(())
+    }
+
+    /// Refused while the tape runs: a recording has no operation that renames and creates in one step.
+    fn rename_leaving_whiteout(
+        &mut self,
+        folder: FileId,
+        name: &[u8],
+        new_folder: FileId,
+        new_name: &[u8],
+        whiteout: &NewFile,
+    ) -> Outcome<()> {
+        if self.begins().is_some() {
+            return Err(Errno::EINVAL);
+        }
+        self.inner.rename_leaving_whiteout(folder, name, new_folder, new_name, whiteout)
     }
 
     fn open(&mut self, file: FileId) -> Outcome<()> {

@@ -49,7 +49,7 @@ fn draw_into(svg: &mut String, curves: &[Curve<'_>]) -> Result<(), Box<dyn std::
         .configure_mesh()
         .x_labels(5)
         .y_labels(6)
-        .x_desc("percentile of transactions")
+        .x_desc("percentile")
         .y_desc("latency, us")
         .x_label_formatter(&|nines| percentile(*nines))
         .y_label_formatter(&|latency| short(*latency))

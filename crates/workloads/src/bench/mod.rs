@@ -21,9 +21,11 @@ use crate::memory;
 use crate::queue::CommandQueue;
 use crate::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
 
+mod condition;
 mod memcpy;
 mod summary;
 
+pub use condition::{Condition, conditioned};
 pub use summary::of_bench;
 
 /// Reads in a hundred operations of [`Pattern::Mixed`].
@@ -145,7 +147,8 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
     let mut copies = Copies::new(profile.capacity_bytes, settings.seed, monitor)?;
     memory::require(flash_bytes(profile))?;
     let mut host = Host::new(Device::in_memory(profile)?, settings.seed);
-    let steady = host.precondition(settings.pattern, monitor)?;
+    let overwritten = host.precondition(settings.pattern, monitor)?;
+    let steady = overwritten.is_none_or(|state| state.is_steady());
     let before = host.device.smart();
     let start_ns = host.queue.drained_ns();
     let latencies_before = host.latencies();
@@ -285,13 +288,17 @@ impl Host {
         }
     }
 
-    /// Fills the drive and, where random writes are measured, overwrites until garbage collection is steady.
-    /// Tells whether it is.
-    fn precondition(&mut self, pattern: Pattern, monitor: &Monitor) -> Result<bool, WorkloadError> {
+    /// Fills the drive and, where random writes are measured, overwrites until garbage collection is steady. Tells what
+    /// it was when that was given up.
+    fn precondition(
+        &mut self,
+        pattern: Pattern,
+        monitor: &Monitor,
+    ) -> Result<Option<SteadyState>, WorkloadError> {
         let units = u64::from(self.units);
         self.run(Pattern::SeqWrite, units, &monitor.bar("filling", units))?;
         if !pattern.overwrites_at_random() {
-            return Ok(true);
+            return Ok(None);
         }
         let window = (units / WINDOWS_PER_CAPACITY).max(1);
         let bar = monitor.bar("ageing", MOST_WINDOWS * window);
@@ -301,7 +308,7 @@ impl Host {
             let amplification = state.end_window(self.device.smart().counters);
             bar.say(format!("write amplification {amplification:.2}"));
         }
-        Ok(state.is_steady())
+        Ok(Some(state))
     }
 
     fn run(&mut self, pattern: Pattern, operations: u64, bar: &Bar) -> Result<(), WorkloadError> {

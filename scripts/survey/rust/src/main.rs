@@ -25,6 +25,11 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 pub trait Store {
     fn commit(&mut self, changes: &Changes) -> Result<()>;
     fn pairs(&self) -> Result<Pairs>;
+
+    /// Gives room back, if the store can be asked for that.
+    fn compact(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 fn open(store: &str, folder: &Path) -> Result<Box<dyn Store>> {
@@ -51,6 +56,7 @@ fn work(store: &str, folder: &Path) -> Result<()> {
                 changes.clear();
                 acknowledge(step)?;
             }
+            ["compact", ..] => opened.as_mut().ok_or("closed")?.compact()?,
             ["reopen", ..] => {
                 drop(opened.take());
                 opened = Some(open(store, folder)?);

@@ -49,4 +49,9 @@ impl Store for Redb {
         }
         Ok(pairs)
     }
+
+    fn compact(&mut self) -> Result<()> {
+        self.database.compact()?;
+        Ok(())
+    }
 }

@@ -132,7 +132,7 @@ impl Ftl {
             keys.retain(|key| waiting.iter().all(|(waiting, _)| waiting != key));
             let put = waiting.into_iter().filter(|(_, deleted)| !deleted).map(|(key, _)| key);
             keys.extend(put.filter(|key| is_from(key, from)));
-            keys.sort_unstable_by_key(|key| (key.hash(), *key));
+            keys.sort_unstable_by_key(Key::listing_order);
         }
         keys.truncate(limit);
         Ok(done_ns)

@@ -7,13 +7,14 @@ use tantalum_nand::{Nanoseconds, Ppn, Source};
 use super::index::Entry;
 use super::plan::{Piece, Plan, continuations, segment_of};
 use super::record::RecordPlace;
-use super::record::{Header, TENANT, UnitImage, spare, weight};
+use super::record::{Header, SEGMENT_BYTES, TENANT, UnitImage, chunks_of, spare, weight};
 use super::{KeyValueError, KvRecord, VALUE_BYTES};
 use crate::batch::Marks;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceId};
+use crate::map::UNIT_WEIGHT;
 use crate::page_image::PageImage;
 use crate::types::Seq;
 
@@ -79,6 +80,19 @@ impl Ftl {
         };
         records.iter().for_each(|record| self.count_put(record));
         Ok(done_ns.max(found_ns))
+    }
+
+    /// Whether records with values of these sizes have room, as things stand, beside all that is there: also if they are
+    /// put in parts, and whatever they replace. `waiting` units are in the cache.
+    pub fn has_room(&self, values: impl Iterator<Item = usize>, waiting: usize) -> bool {
+        let (mut chunks, mut entries) = (0, 0);
+        for bytes in values {
+            let whole = (bytes / SEGMENT_BYTES) as u64;
+            let rest = weight(chunks_of(bytes % SEGMENT_BYTES));
+            chunks += whole * u64::from(UNIT_WEIGHT) + u64::from(rest);
+            entries += whole + 1;
+        }
+        chunks + entries.div_ceil(2) <= self.free_units(entries, waiting) * u64::from(UNIT_WEIGHT)
     }
 
     /// The units that records are packed into.

@@ -79,8 +79,8 @@ struct StoredChunk {
 }
 
 impl UnitsKept {
-    /// Appends the bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends all but the chunks, which [`put_chunks`] appends.
+    pub fn encode_lists(&self, out: &mut Vec<u8>) {
         out.extend(U64::new(self.last_unmap.0).as_bytes());
         put_list(out, &self.versions, |(lpn, version)| StoredVersion {
             lpn: wide(lpn.0),
@@ -92,16 +92,6 @@ impl UnitsKept {
             last: wide(*last),
         });
         put_list(out, &self.hints, StoredHint::of);
-        out.extend(U64::new(self.chunks.len() as u64).as_bytes());
-        for (number, entries) in &self.chunks {
-            let (number, count) = ((*number).into(), (entries.len() as u32).into());
-            out.extend(StoredChunk { number, entries: count }.as_bytes());
-            let start = out.len();
-            out.resize(start + entries.len().next_multiple_of(2) * size_of::<U32>(), 0);
-            for (to, entry) in out[start..].chunks_exact_mut(size_of::<U32>()).zip(entries) {
-                to.copy_from_slice(&entry.to_le_bytes());
-            }
-        }
     }
 
     /// Reads it off the front of the bytes; none if no drive can have written it.
@@ -174,6 +164,24 @@ impl StoredHint {
     }
 }
 
+/// Appends this many chunks of L2P: each chunk's number, and its entries.
+pub(super) fn put_chunks<E: ExactSizeIterator<Item = u32>>(
+    out: &mut Vec<u8>,
+    count: usize,
+    chunks: impl Iterator<Item = (usize, E)>,
+) {
+    out.extend(U64::new(count as u64).as_bytes());
+    for (number, entries) in chunks {
+        let (number, count) = ((number as u32).into(), (entries.len() as u32).into());
+        out.extend(StoredChunk { number, entries: count }.as_bytes());
+        let start = out.len();
+        out.resize(start + entries.len().next_multiple_of(2) * size_of::<U32>(), 0);
+        for (to, entry) in out[start..].chunks_exact_mut(size_of::<U32>()).zip(entries) {
+            to.copy_from_slice(&entry.to_le_bytes());
+        }
+    }
+}
+
 fn take_chunks(bytes: &mut &[u8]) -> Option<Vec<(u32, Vec<u32>)>> {
     let count = take_word(bytes)?;
     // a chunk takes at least its head, so a larger count is invalid
@@ -222,7 +230,9 @@ mod tests {
             chunks: vec![(0, vec![1, 0, 3])],
         };
         let mut bytes = Vec::new();
-        units.encode(&mut bytes);
+        units.encode_lists(&mut bytes);
+        let chunks = units.chunks.iter().map(|(number, entries)| (*number as usize, entries.iter().copied()));
+        put_chunks(&mut bytes, units.chunks.len(), chunks);
         bytes.extend([7; 5]);
         let mut kept = Kept { bytes: &bytes, first_byte: 0, config: &CONFIG, geometry: &GEOMETRY };
         assert_eq!(UnitsKept::decode(&mut kept), Some(units));

@@ -3,7 +3,7 @@
 use tantalum_nand::{Nanoseconds, Ppn};
 
 use super::fold::UnitsFold;
-use super::kept::{CHUNK_BYTES, HINT_BYTES, OWNER_BYTES, UnitsKept};
+use super::kept::{CHUNK_BYTES, HINT_BYTES, OWNER_BYTES, UnitsKept, put_chunks};
 use crate::error::FtlError;
 use crate::findings::Audit;
 use crate::ftl::Ftl;
@@ -26,7 +26,9 @@ impl Tenant for Units {
     }
 
     fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        kept(ftl).encode(bytes);
+        kept_lists(ftl).encode_lists(bytes);
+        // straight from the map: a copy of it in between would be as large again
+        put_chunks(bytes, ftl.map.touched_chunks(), ftl.map.chunks());
         Ok(at_ns)
     }
 
@@ -55,7 +57,8 @@ impl Tenant for Units {
     }
 }
 
-fn kept(ftl: &mut Ftl) -> UnitsKept {
+/// All but the chunks.
+fn kept_lists(ftl: &mut Ftl) -> UnitsKept {
     let mut versions = Vec::new();
     for (_, claim) in ftl.map.claims() {
         if let Claim::Owners(owners) = claim {
@@ -73,7 +76,7 @@ fn kept(ftl: &mut Ftl) -> UnitsKept {
         versions,
         runs: ftl.tenants.units.logs.runs(),
         hints,
-        chunks: ftl.map.chunks().map(|(number, entries)| (number as u32, entries.collect())).collect(),
+        chunks: Vec::new(),
     }
 }
 
@@ -143,7 +146,7 @@ mod tests {
         let unit = HostUnit { slot, lpn: Lpn(100), version, metadata: [0; 24], hint: Some(hint) };
         ftl.accept_hint(&hint);
         ftl.waits(&unit, None);
-        let hints = kept(&mut ftl).hints;
+        let hints = kept_lists(&mut ftl).hints;
         assert_eq!(hints, [(Lpn(100), Living { hint, version }, None)]);
     }
 }

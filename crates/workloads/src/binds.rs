@@ -8,14 +8,16 @@ use tantalum_report::{Figures, Row};
 
 /// What a drive's parts did in some time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Phase {
+pub struct Phase {
+    /// What was added to the sums.
     pub usage: Usage,
+    /// The drive's time that passed.
     pub elapsed_ns: Nanoseconds,
 }
 
 impl Phase {
     /// Between two readings of a mounted drive: usage and seconds.
-    pub(super) fn between(before: &(Usage, f64), after: &(Usage, f64)) -> Phase {
+    pub fn between(before: &(Usage, f64), after: &(Usage, f64)) -> Phase {
         let elapsed_ns = ((after.1 - before.1) * 1e9) as Nanoseconds;
         Phase { usage: after.0.since(&before.0), elapsed_ns }
     }
@@ -23,19 +25,19 @@ impl Phase {
 
 /// The beginning of a phase.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Beginning {
+pub struct Beginning {
     usage: Usage,
     at_ns: Nanoseconds,
 }
 
 impl Beginning {
     /// Of what is done from now on.
-    pub(super) fn of(device: &Device) -> Beginning {
+    pub fn of(device: &Device) -> Beginning {
         Beginning { usage: device.usage(), at_ns: device.time_ns() }
     }
 
     /// All that was done since.
-    pub(super) fn until(self, device: &Device) -> Phase {
+    pub fn until(self, device: &Device) -> Phase {
         Phase { usage: device.usage().since(&self.usage), elapsed_ns: device.time_ns() - self.at_ns }
     }
 }
@@ -44,7 +46,7 @@ impl Beginning {
 type Part = (&'static str, fn(&Usage) -> Nanoseconds, u32);
 
 /// Two tables, with a row for each phase: how busy, in percent; how many commands.
-pub(super) fn figures(profile: &Profile, phases: &[(String, Phase)]) -> Vec<Figures> {
+pub fn figures(profile: &Profile, phases: &[(String, Phase)]) -> Vec<Figures> {
     let flash = &profile.flash;
     let planes = flash.channels * flash.dies_per_channel * flash.planes_per_die;
     let busy: [Part; 8] = [

@@ -1,0 +1,121 @@
+//! `tantalum replay`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tantalum::Size;
+use tantalum_replay::{
+    Action, Format, Pace, ReplayError, Scale, Settings, Source, replay, text, write_report,
+};
+use tantalum_report::{Interrupted, check_place};
+use tantalum_workloads::bench::Condition;
+
+use crate::drive::ProfileOptions;
+use crate::failure::Failure;
+use crate::{interrupt, output};
+
+/// The drive's capacity, unless another one is named.
+const CAPACITY: Size = Size(1 << 30);
+
+/// `tantalum replay`.
+#[derive(Args, Debug)]
+pub struct ReplayOptions {
+    /// The trace: an iolog of fio (version 2 or 3), text of blkparse, or CSV of MSR Cambridge or Alibaba
+    pub trace: PathBuf,
+
+    /// Its format: fio, blkparse, msr or alibaba [default: as its first line says]
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<Format>,
+
+    /// Of blkparse, which events: Q (queued), D (issued to the device) or C (completed)
+    #[arg(long, value_name = "LETTER", default_value = "D")]
+    pub action: Action,
+
+    /// Replay only this volume, as the trace names it: a file, MAJOR,MINOR, HOST,DISK or a number; may be given again
+    #[arg(long = "volume", value_name = "NAME")]
+    pub volumes: Vec<String>,
+
+    /// Replay only the first N requests
+    #[arg(long, value_name = "N")]
+    pub requests: Option<u64>,
+
+    /// Issue each request at its time, N times as fast as in the trace [default: 1, if the trace has times]
+    #[arg(long, value_name = "N", conflicts_with = "queue_depth", allow_negative_numbers = true)]
+    pub speed: Option<f64>,
+
+    /// Keep N requests under way, whatever the trace's times [default: 1, if the trace has no times]
+    #[arg(long, value_name = "N")]
+    pub queue_depth: Option<u32>,
+
+    /// Addresses beyond the drive: fit leaves out what the trace never touches, wrap goes on at the beginning, none refuses
+    #[arg(long, value_name = "fit|wrap|none", default_value = "fit")]
+    pub scale: Scale,
+
+    #[command(flatten)]
+    pub drive: ProfileOptions,
+
+    /// Flash beyond the capacity, as a percentage of it [default: the profile's]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub over_provisioning_percent: Option<f64>,
+
+    /// Write every unit of the drive once before
+    #[arg(long, conflicts_with = "aged")]
+    pub fill: bool,
+
+    /// Fill the drive before, and overwrite it at random until garbage collection is steady
+    #[arg(long)]
+    pub aged: bool,
+
+    /// Seed of the drive's age
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write a page with plots (HTML)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Replays, and tells what came of it.
+pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
+    options.report.as_deref().map_or(Ok(()), check_place)?;
+    let outcome = replay(&settings(options)?, &interrupt::monitor())?;
+    if let Some(path) = &options.report {
+        write_report(&outcome, path)?;
+    }
+    output::report(&outcome, options.json, text::of)?;
+    match outcome.ended_early() {
+        None => Ok(()),
+        Some(ReplayError::Interrupted(_)) => Err(Interrupted.into()),
+        Some(error) => Err(Failure::ReplayEnded { why: error.to_string() }),
+    }
+}
+
+fn settings(options: &ReplayOptions) -> Result<Settings, Failure> {
+    let pace = match (options.speed, options.queue_depth) {
+        (_, Some(queue_depth)) => Some(Pace::Closed { queue_depth }),
+        (Some(speed), None) => Some(Pace::Open { speed }),
+        (None, None) => None,
+    };
+    Ok(Settings {
+        source: Source {
+            path: options.trace.clone(),
+            format: options.format,
+            action: options.action,
+            volumes: options.volumes.clone(),
+            most_requests: options.requests,
+        },
+        profile: options.drive.load(Some(CAPACITY), options.over_provisioning_percent)?,
+        condition: match (options.fill, options.aged) {
+            (_, true) => Condition::Aged,
+            (true, false) => Condition::Filled,
+            (false, false) => Condition::Fresh,
+        },
+        pace,
+        scale: options.scale,
+        seed: options.seed,
+    })
+}

@@ -1,0 +1,53 @@
+//! A log head: where it writes, and what waits in its buffer.
+
+use std::collections::VecDeque;
+
+use tantalum::{Lpn, UNIT_BYTES};
+
+use super::list_writer::Listed;
+
+/// A log head.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    /// Where it writes.
+    pub segment: Option<u32>,
+    /// Units of the segment that it has given out.
+    pub used: u32,
+    /// The segment after that, chosen with the last unit.
+    pub following: Option<u32>,
+    /// The full segment whose holes it fills instead.
+    pub(super) filling: Option<Filling>,
+    /// The place of the buffer's first unit.
+    pub(super) first: u32,
+    pub(super) buffer: Vec<u8>,
+    /// What the drive is to list the buffer's units for.
+    pub(super) listed: Option<Listed>,
+    /// It sent something since the last flush that is not durable by itself.
+    pub(super) is_unflushed: bool,
+}
+
+/// A full segment with holes.
+#[derive(Clone, Debug)]
+pub(super) struct Filling {
+    pub segment: u32,
+    /// Places that were not given out yet.
+    pub holes: VecDeque<Lpn>,
+}
+
+impl Head {
+    pub(super) fn buffered(&self) -> u32 {
+        (self.buffer.len() / UNIT_BYTES) as u32
+    }
+
+    /// Whether a unit belongs behind the buffer's last one.
+    pub(super) fn continues(&self, lpn: Lpn, listed: Option<Listed>) -> bool {
+        let follows = self.listed.map(|(file, unit)| (file, unit.wrapping_add(self.buffered())));
+        self.first + self.buffered() == lpn.0 && follows == listed
+    }
+
+    /// Whether the next unit takes another segment, given how many units one has.
+    pub(super) fn needs_segment(&self, units: u32) -> bool {
+        let is_filled = self.filling.as_ref().is_none_or(|filling| filling.holes.is_empty());
+        is_filled && self.following.is_none() && (self.segment.is_none() || self.used == units)
+    }
+}

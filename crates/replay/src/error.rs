@@ -1,0 +1,100 @@
+//! Errors that stop a replay.
+
+use std::path::PathBuf;
+
+use tantalum::Status;
+use tantalum_report::{Interrupted, InvalidSetting};
+use tantalum_workloads::{WorkloadError, WrongData};
+
+use crate::trace::TraceError;
+
+/// Why a trace was not replayed to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It was interrupted before there was anything to tell.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A setting that cannot be used.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The trace asks for nothing.
+    #[error("{}: the trace has no requests", path.display())]
+    NoRequests {
+        /// The trace.
+        path: PathBuf,
+    },
+    /// The trace was changed meanwhile.
+    #[error("{}, line {line}: the trace has changed since it was first read; replay it when nothing writes to it", path.display())]
+    Changed {
+        /// The trace.
+        path: PathBuf,
+        /// Where that shows.
+        line: u64,
+    },
+    /// A request goes beyond the drive's end, and nothing is scaled.
+    #[error(
+        "line {line}: the request ends at byte {end_bytes}, but the drive has {capacity_bytes}; use --scale fit or wrap, \
+         or a larger --capacity"
+    )]
+    BeyondCapacity {
+        /// The line.
+        line: u64,
+        /// Where the request ends, with all volumes one after the other.
+        end_bytes: u64,
+        /// The drive's capacity.
+        capacity_bytes: u64,
+    },
+    /// The drive is so slow that requests pile up.
+    #[error(
+        "line {line}: {waiting} requests wait for reads or flushes of their own, so the drive cannot keep up with the \
+         trace; use a lower --speed, or --queue-depth"
+    )]
+    Overloaded {
+        /// The line.
+        line: u64,
+        /// How many wait.
+        waiting: usize,
+    },
+    /// The drive refused a command.
+    #[error("line {line}: the drive refused a command: {status}")]
+    Refused {
+        /// The line.
+        line: u64,
+        /// Why.
+        status: Status,
+    },
+    /// The drive lost data.
+    #[error("line {line}: {wrong}")]
+    WrongData {
+        /// The line.
+        line: u64,
+        /// What was read.
+        wrong: WrongData,
+    },
+    /// The drive could not be made or brought into its condition.
+    #[error(transparent)]
+    Drive(WorkloadError),
+}
+
+impl ReplayError {
+    /// Whether what came before it is worth telling: the drive or the user ended the replay, and it was in order until then.
+    pub(crate) fn ends_replay(&self) -> bool {
+        matches!(
+            self,
+            ReplayError::Interrupted(_) | ReplayError::Refused { .. } | ReplayError::Overloaded { .. }
+        )
+    }
+}
+
+impl From<WorkloadError> for ReplayError {
+    fn from(error: WorkloadError) -> ReplayError {
+        match error {
+            WorkloadError::Interrupted(interrupted) => interrupted.into(),
+            WorkloadError::Setting(setting) => setting.into(),
+            error => ReplayError::Drive(error),
+        }
+    }
+}

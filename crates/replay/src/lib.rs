@@ -1,0 +1,25 @@
+//! Block traces of other systems on a drive: fio's iologs, blkparse, MSR Cambridge, Alibaba.
+//!
+//! [`replay`] reads a trace twice: once to see that all of it is understood and how much of the address space it touches
+//! (`survey.rs`), once to give its requests to a drive (`host.rs`) in virtual time. Both readings are streams (`trace/`), so
+//! a trace may be larger than memory. [`Outcome`] follows from trace, profile and seed alone.
+
+mod error;
+mod host;
+mod outcome;
+mod page;
+mod placement;
+mod run;
+mod survey;
+mod tally;
+pub mod text;
+mod touched;
+mod trace;
+
+pub use error::ReplayError;
+pub use outcome::{DriveAbout, Outcome, ReplayAbout, Requests, TraceAbout, Unaligned, Wear};
+pub use page::write_report;
+pub use placement::Scale;
+pub use run::{Pace, Settings, replay};
+pub use tally::Kind;
+pub use trace::{Action, Format, Source, TraceError};

@@ -1,0 +1,115 @@
+//! A replay as a page.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use tantalum_report::html::{escaped, legend, page, table};
+use tantalum_report::plots::bars::{self, Bar};
+use tantalum_report::plots::curves::{self, Curve};
+use tantalum_report::plots::{colours, steps};
+use tantalum_report::table::bytes;
+use tantalum_report::{ReportError, figure_text, save};
+
+use crate::outcome::{Outcome, unit_bytes};
+use crate::text;
+
+/// Writes the page.
+pub fn write_report(outcome: &Outcome, path: &Path) -> Result<(), ReportError> {
+    save(&render(outcome)?, path)
+}
+
+const METHOD: &str = "<h2>How to read this</h2>\n<p>The requests of a trace were given to a simulated drive in its own time, so \
+the same trace and settings give the same figures on any machine. A latency is from the time that the host asks to the end of \
+the request, with all that it waits for. The drive's units are of 4 KiB: it reads a unit that is written in part before it \
+writes all of it. After the last request the drive is flushed, and what that programs is counted. Life is what is left of the \
+flash's rated erases at the rate of this replay.</p>\n";
+
+fn render(outcome: &Outcome) -> Result<String, ReportError> {
+    let mut lead = escaped(&text::heading(outcome));
+    let _ = write!(lead, "<br>\nAddresses: {}", escaped(&outcome.replay.addresses));
+    for note in text::notes(outcome) {
+        let _ = write!(lead, "<br>\n{}", escaped(&note));
+    }
+    let mut contents = "<div class=\"plots\">\n".to_owned();
+    for (title, caption, plot) in plots(outcome)? {
+        let _ = writeln!(
+            contents,
+            "<figure>\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{plot}</figure>"
+        );
+    }
+    contents.push_str("</div>\n");
+    for (title, figures) in text::tables(outcome) {
+        let _ = write!(contents, "<h2>{}</h2>\n{}", escaped(&title), table(&figures));
+    }
+    contents.push_str(METHOD);
+    let title = format!("tantalum replay: {}", outcome.trace.path);
+    Ok(page(&title, "What the trace does to the drive", &lead, &contents))
+}
+
+type Plot = (&'static str, &'static str, String);
+
+fn plots(outcome: &Outcome) -> Result<Vec<Plot>, ReportError> {
+    let mut plots = Vec::new();
+    if !outcome.latencies.is_empty() {
+        plots.push(latencies(outcome)?);
+    }
+    plots.push(flash(outcome)?);
+    plots.push(over_time(outcome)?);
+    if let Some(busy) = outcome.binds.first() {
+        let row = busy.rows.first().map_or(&[][..], |row| &row.ours);
+        let bars: Vec<Bar> = busy
+            .columns
+            .iter()
+            .zip(row)
+            .map(|(name, share)| Bar {
+                label: name.clone(),
+                pieces: vec![(colours::SERIES[3], *share)],
+                end: format!("{} %", figure_text(*share)),
+            })
+            .collect();
+        let plot = bars::draw("what binds", "percent of the time", &bars)?;
+        plots.push(("What binds", "how busy the drive's parts were", plot));
+    }
+    Ok(plots)
+}
+
+fn latencies(outcome: &Outcome) -> Result<Plot, ReportError> {
+    let colour = |index: usize| colours::SERIES[index % colours::SERIES.len()];
+    let curves: Vec<Curve<'_>> = outcome
+        .latencies
+        .iter()
+        .enumerate()
+        .map(|(index, (_, latencies))| Curve { colour: colour(index), latencies })
+        .collect();
+    let names = outcome.latencies.iter().enumerate();
+    let names = names.map(|(index, (kind, _))| (kind.name().to_owned(), colours::css(colour(index))));
+    let plot = format!("{}{}", legend(names), curves::draw(&curves)?);
+    Ok(("Latency", "of requests, from the time that the host asks", plot))
+}
+
+fn flash(outcome: &Outcome) -> Result<Plot, ReportError> {
+    let causes = outcome.counters.flash_units.each().filter(|(_, units)| *units > 0);
+    let bars: Vec<Bar> = causes
+        .map(|(name, units)| Bar {
+            label: name.to_owned(),
+            pieces: vec![(colours::SERIES[0], unit_bytes(units) as f64)],
+            end: bytes(unit_bytes(units)),
+        })
+        .collect();
+    Ok(("Flash", "bytes programmed, by cause", bars::draw("flash", "bytes", &bars)?))
+}
+
+fn over_time(outcome: &Outcome) -> Result<Plot, ReportError> {
+    let mut from = 0.0;
+    let mut rates = Vec::new();
+    for (to, bytes) in &outcome.over_time {
+        // requests of one moment have no rate
+        if *to > from {
+            rates.push((*to, *bytes as f64 / (to - from)));
+            from = *to;
+        }
+    }
+    let plot =
+        steps::draw("over time", "seconds of the drive", "bytes per second", colours::SERIES[1], &rates)?;
+    Ok(("Over time", "bytes of reads and writes in each second", plot))
+}

@@ -1,0 +1,231 @@
+//! One replay, from a trace and a drive to what came of it.
+
+use tantalum::{Command, Device, Nanoseconds, Profile, Smart};
+use tantalum_report::{Bar, InvalidSetting, Monitor};
+use tantalum_workloads::bench::{Condition, conditioned};
+use tantalum_workloads::binds::Beginning;
+
+use crate::error::ReplayError;
+use crate::host::{Host, Job};
+use crate::outcome::{Ended, Outcome, Replayed, outcome};
+use crate::placement::{Placement, Scale};
+use crate::survey::{Survey, survey};
+use crate::tally::Tally;
+use crate::trace::{Operation, Request, Source, Trace, TraceError};
+
+/// Requests between two looks at the wish to stop.
+const REQUESTS_PER_STEP: u64 = 1024;
+
+/// When requests are issued.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Pace {
+    /// When the trace says, so many times faster.
+    Open {
+        /// 1 is as it was.
+        speed: f64,
+    },
+    /// When fewer than so many are under way, whatever the trace says.
+    Closed {
+        /// At least 1.
+        queue_depth: u32,
+    },
+}
+
+/// The pace of a trace without times for which none is chosen: what fio does by default.
+const WITHOUT_TIMES: Pace = Pace::Closed { queue_depth: 1 };
+
+/// What is replayed on what.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The trace.
+    pub source: Source,
+    /// The drive.
+    pub profile: Profile,
+    /// What is done to it before.
+    pub condition: Condition,
+    /// When requests are issued; none for the trace's times, or one after the other if it has none.
+    pub pace: Option<Pace>,
+    /// What is done with addresses that the drive does not have.
+    pub scale: Scale,
+    /// Seed of the drive's age.
+    pub seed: u64,
+}
+
+impl Settings {
+    fn validate(&self) -> Result<(), InvalidSetting> {
+        match self.pace {
+            Some(Pace::Open { speed }) if !(speed.is_finite() && speed > 0.0) => {
+                Err(InvalidSetting::new("--speed", speed, "it must be above 0"))
+            }
+            Some(Pace::Closed { queue_depth: 0 }) => {
+                Err(InvalidSetting::new("--queue-depth", 0, "it must be at least 1"))
+            }
+            _ if self.source.most_requests == Some(0) => {
+                Err(InvalidSetting::new("--requests", 0, "it must be at least 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The pace, now that it is known whether the trace has times.
+    fn pace(&self, has_times: bool) -> Result<Pace, InvalidSetting> {
+        match self.pace {
+            Some(Pace::Open { speed }) if !has_times => Err(InvalidSetting::new(
+                "--speed",
+                speed,
+                "fio's iologs of version 2 have no times; use --queue-depth",
+            )),
+            Some(pace) => Ok(pace),
+            None if has_times => Ok(Pace::Open { speed: 1.0 }),
+            None => Ok(WITHOUT_TIMES),
+        }
+    }
+}
+
+/// Replays a trace. If the drive or the user ends that early, the outcome tells of what was done.
+pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayError> {
+    settings.validate()?;
+    let mut survey = survey(&settings.source, monitor)?;
+    let pace = settings.pace(survey.has_times)?;
+    let placement = Placement::of(&mut survey, settings.scale, settings.profile.capacity_bytes);
+    let (device, aged) = conditioned(&settings.profile, settings.condition, settings.seed, monitor)?;
+    let before = device.smart();
+    let beginning = Beginning::of(&device);
+    let start_ns = device.time_ns();
+    let tally = Tally::new(survey.requests, start_ns);
+    let mut run = Run {
+        host: Host::new(device, tally, matches!(pace, Pace::Closed { .. })),
+        settings,
+        placement: &placement,
+        survey: &survey,
+        left: survey.requests,
+    };
+    let bar = monitor.bar("replaying", survey.requests);
+    let ended = match run.all(pace, start_ns, &bar) {
+        Ok(()) => Ended::Complete,
+        Err(error) if error.ends_replay() => Ended::Early(error),
+        Err(error) => return Err(error),
+    };
+    let phase = beginning.until(&run.host.device);
+    let (after, tally) = run.close(&ended)?;
+    let replayed = Replayed { pace, aged, before, after, tally, phase, ended };
+    Ok(outcome(settings, &survey, &placement, replayed))
+}
+
+struct Run<'a> {
+    host: Host,
+    settings: &'a Settings,
+    placement: &'a Placement,
+    survey: &'a Survey,
+    /// Requests that the first reading found and this one has not.
+    left: u64,
+}
+
+impl Run<'_> {
+    fn all(&mut self, pace: Pace, start_ns: Nanoseconds, bar: &Bar) -> Result<(), ReplayError> {
+        let mut trace = Trace::open(&self.settings.source)?;
+        match pace {
+            Pace::Open { speed } => self.open_loop(&mut trace, speed, start_ns, bar)?,
+            Pace::Closed { queue_depth } => self.closed_loop(&mut trace, queue_depth, start_ns, bar)?,
+        }
+        while self.host.next_ns().is_some() {
+            self.host.step()?;
+        }
+        Ok(())
+    }
+
+    /// Each request at its time.
+    fn open_loop(
+        &mut self,
+        trace: &mut Trace,
+        speed: f64,
+        start_ns: Nanoseconds,
+        bar: &Bar,
+    ) -> Result<(), ReplayError> {
+        while let Some(request) = self.next(trace, bar)? {
+            let since_ns = request.at_ns - self.survey.first_ns;
+            let since_ns = if speed == 1.0 { since_ns } else { (since_ns as f64 / speed) as Nanoseconds };
+            let at_ns = start_ns.saturating_add(since_ns);
+            while self.host.next_ns().is_some_and(|next_ns| next_ns <= at_ns) {
+                self.host.step()?;
+            }
+            if let Some(job) = self.job(&request, at_ns)? {
+                self.host.ask(job)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each request when there is room for it. What a trace without times waits for, it waits for here as well.
+    fn closed_loop(
+        &mut self,
+        trace: &mut Trace,
+        queue_depth: u32,
+        start_ns: Nanoseconds,
+        bar: &Bar,
+    ) -> Result<(), ReplayError> {
+        let (mut free, mut now_ns) = (queue_depth, start_ns);
+        while let Some(request) = self.next(trace, bar)? {
+            if !self.survey.has_times {
+                now_ns = now_ns.max(start_ns.saturating_add(request.at_ns - self.survey.first_ns));
+            }
+            while self.host.next_ns().is_some_and(|next_ns| free == 0 || next_ns <= now_ns) {
+                now_ns = now_ns.max(self.host.next_ns().unwrap_or(now_ns));
+                free += u32::from(self.host.step()?);
+            }
+            if let Some(job) = self.job(&request, now_ns)? {
+                free -= 1;
+                self.host.ask(job)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, trace: &mut Trace, bar: &Bar) -> Result<Option<Request>, ReplayError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let changed = |line| ReplayError::Changed { path: self.settings.source.path.clone(), line };
+        let next = trace.next().map_err(|error| match error {
+            TraceError::Line { line, .. } => changed(line),
+            error => error.into(),
+        })?;
+        let Some(request) = next else { return Err(changed(0)) };
+        let known = request.volume < self.survey.volumes.len() as u32;
+        if !known || request.at_ns < self.survey.first_ns {
+            return Err(changed(request.line));
+        }
+        self.left -= 1;
+        if (self.survey.requests - self.left) % REQUESTS_PER_STEP == 0 {
+            bar.advance(REQUESTS_PER_STEP)?;
+        }
+        Ok(Some(request))
+    }
+
+    /// What the drive is asked; none if that is nothing.
+    fn job(&mut self, request: &Request, asked_ns: Nanoseconds) -> Result<Option<Job>, ReplayError> {
+        let mut pieces = Vec::new();
+        self.placement.place(request, &mut pieces).map_err(|beyond| ReplayError::BeyondCapacity {
+            line: request.line,
+            end_bytes: beyond.end_bytes,
+            capacity_bytes: self.settings.profile.capacity_bytes,
+        })?;
+        if pieces.is_empty() && request.operation != Operation::Flush {
+            self.host.tally.empty += 1;
+            return Ok(None);
+        }
+        let Request { line, operation, .. } = *request;
+        let bytes = pieces.iter().map(|piece| piece.bytes).sum();
+        Ok(Some(Job { line, operation, asked_ns, bytes, pieces }))
+    }
+
+    /// Brings to flash what waits in the cache, so that it is counted. A drive that refused a command may refuse this.
+    fn close(mut self, ended: &Ended) -> Result<(Smart, Tally), ReplayError> {
+        let device: &mut Device = &mut self.host.device;
+        let at_ns = device.time_ns().max(device.issued_ns());
+        match device.submit(Command::Flush, at_ns) {
+            Err(status) if matches!(ended, Ended::Complete) => Err(ReplayError::Refused { line: 0, status }),
+            _ => Ok((device.smart(), self.host.tally)),
+        }
+    }
+}

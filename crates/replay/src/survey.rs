@@ -1,0 +1,71 @@
+//! A trace read once before it is replayed: whether all of it is understood, and how much of what there is.
+
+use tantalum_report::Monitor;
+
+use crate::error::ReplayError;
+use crate::touched::Touches;
+use crate::trace::{Format, Operation, Source, Trace};
+
+/// Requests between two looks at the wish to stop.
+const REQUESTS_PER_STEP: u64 = 4096;
+
+/// What a trace has.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub format: Format,
+    pub has_times: bool,
+    pub requests: u64,
+    pub volumes: Vec<Volume>,
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// Requests that came too late to be sorted, and by how much at most.
+    pub late: (u64, u64),
+    pub touches: Touches,
+}
+
+/// One volume of a trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Volume {
+    pub name: String,
+    /// Where the last byte that is read or written ends.
+    pub end_bytes: u64,
+}
+
+/// Reads all of it.
+pub(crate) fn survey(source: &Source, monitor: &Monitor) -> Result<Survey, ReplayError> {
+    let bar = monitor.bar("reading", source.bytes()?);
+    let mut trace = Trace::open(source)?;
+    let (mut requests, mut first_ns, mut last_ns) = (0, None, 0);
+    let mut touches = Touches::default();
+    let mut ends: Vec<u64> = Vec::new();
+    while let Some(request) = trace.next()? {
+        requests += 1;
+        first_ns.get_or_insert(request.at_ns);
+        last_ns = request.at_ns;
+        let volume = request.volume as usize;
+        if volume >= ends.len() {
+            ends.resize(volume + 1, 0);
+        }
+        if matches!(request.operation, Operation::Read | Operation::Write { .. }) {
+            touches.note(request.volume, request.offset, request.bytes);
+            ends[volume] = ends[volume].max(request.offset + request.bytes);
+        }
+        if requests % REQUESTS_PER_STEP == 0 {
+            bar.reach(trace.bytes_read())?;
+        }
+    }
+    if requests == 0 {
+        return Err(ReplayError::NoRequests { path: source.path.clone() });
+    }
+    let volumes = trace.volumes().into_iter().zip(ends).map(|(name, end_bytes)| Volume { name, end_bytes });
+    Ok(Survey {
+        format: trace.format(),
+        has_times: trace.has_times(),
+        requests,
+        volumes: volumes.collect(),
+        first_ns: first_ns.unwrap_or(0),
+        last_ns,
+        late: trace.late(),
+        touches,
+    })
+}

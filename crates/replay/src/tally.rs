@@ -1,0 +1,134 @@
+//! What a replay has asked for and how long it took.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use tantalum::Nanoseconds;
+use tantalum_report::histogram;
+
+use crate::host::{Job, is_aligned};
+use crate::trace::Operation;
+
+/// Points of the plot over time.
+pub(crate) const POINTS: u64 = 60;
+
+/// What requests are told apart by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Flushes.
+    Flush,
+    /// Deallocation.
+    Trim,
+}
+
+impl Kind {
+    /// All, in the order of their numbers.
+    pub const ALL: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Flush, Kind::Trim];
+
+    pub(crate) fn of(operation: Operation) -> Kind {
+        match operation {
+            Operation::Read => Kind::Read,
+            Operation::Write { .. } => Kind::Write,
+            Operation::Flush => Kind::Flush,
+            Operation::Trim => Kind::Trim,
+        }
+    }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::Flush => "flush",
+            Kind::Trim => "trim",
+        }
+    }
+}
+
+/// Requests of one kind that are done.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub requests: u64,
+    pub bytes: u64,
+    /// From the time that the host asked, in nanoseconds.
+    pub latencies: Histogram<u64>,
+}
+
+/// The counts so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    pub kinds: [Done; 4],
+    /// Reads and writes that do not begin and end at units.
+    pub unaligned: [u64; 2],
+    /// Deallocation that does not.
+    pub unaligned_trims: u64,
+    /// Requests for no bytes.
+    pub empty: u64,
+    pub units_read_to_write: u64,
+    pub units_trimmed: u64,
+    pub start_ns: Nanoseconds,
+    /// The last end of a request.
+    pub end_ns: Nanoseconds,
+    /// Ends of stretches with equally many requests: when the last of them was asked for, and the bytes of all.
+    pub over_time: Vec<(Nanoseconds, u64)>,
+    stretch: u64,
+    in_stretch: u64,
+    stretch_bytes: u64,
+}
+
+impl Tally {
+    /// Before a trace of so many requests.
+    pub(crate) fn new(requests: u64, start_ns: Nanoseconds) -> Tally {
+        Tally {
+            kinds: std::array::from_fn(|_| Done { requests: 0, bytes: 0, latencies: histogram() }),
+            unaligned: [0; 2],
+            unaligned_trims: 0,
+            empty: 0,
+            units_read_to_write: 0,
+            units_trimmed: 0,
+            start_ns,
+            end_ns: start_ns,
+            over_time: Vec::new(),
+            stretch: requests.div_ceil(POINTS).max(1),
+            in_stretch: 0,
+            stretch_bytes: 0,
+        }
+    }
+
+    /// A request is on its way.
+    pub(crate) fn asked(&mut self, job: &Job) {
+        let aligned = is_aligned(&job.pieces);
+        match Kind::of(job.operation) {
+            Kind::Read => self.unaligned[0] += u64::from(!aligned),
+            Kind::Write => self.unaligned[1] += u64::from(!aligned),
+            Kind::Trim => self.unaligned_trims += u64::from(!aligned),
+            Kind::Flush => {}
+        }
+        if matches!(job.operation, Operation::Read | Operation::Write { .. }) {
+            self.stretch_bytes += job.bytes;
+        }
+        self.in_stretch += 1;
+        if self.in_stretch == self.stretch {
+            self.over_time.push((job.asked_ns - self.start_ns, std::mem::take(&mut self.stretch_bytes)));
+            self.in_stretch = 0;
+        }
+    }
+
+    /// A request is done.
+    pub(crate) fn done(&mut self, kind: Kind, bytes: u64, asked_ns: Nanoseconds, done_ns: Nanoseconds) {
+        let done = &mut self.kinds[kind as usize];
+        done.requests += 1;
+        done.bytes += bytes;
+        done.latencies.saturating_record(done_ns - asked_ns);
+        self.end_ns = self.end_ns.max(done_ns);
+    }
+
+    /// Requests that are done.
+    pub(crate) fn requests(&self) -> u64 {
+        self.kinds.iter().map(|done| done.requests).sum()
+    }
+}

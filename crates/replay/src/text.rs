@@ -1,0 +1,172 @@
+//! A replay as text for a terminal.
+
+use std::fmt::Write;
+
+use tantalum_report::table::{Align, Table, bytes, grouped};
+use tantalum_report::{Figures, figure_text};
+
+use crate::outcome::{Outcome, unit_bytes};
+
+const DAYS_PER_YEAR: f64 = 365.25;
+
+/// The tables.
+pub fn of(outcome: &Outcome) -> String {
+    let mut text = format!("{}\n", heading(outcome));
+    let _ = writeln!(text, "addresses: {}", outcome.replay.addresses);
+    for note in notes(outcome) {
+        let _ = writeln!(text, "{note}");
+    }
+    for (title, table) in tables(outcome) {
+        let _ = write!(text, "\n{title}\n\n{}", table.render());
+    }
+    text
+}
+
+/// What was replayed on what.
+pub(crate) fn heading(outcome: &Outcome) -> String {
+    let (trace, drive) = (&outcome.trace, &outcome.drive);
+    let mut text = format!(
+        "{} ({}): {} requests, on {} of {}, {}",
+        trace.path,
+        trace.format.name(),
+        grouped(trace.requests),
+        drive.profile,
+        bytes(drive.capacity_bytes),
+        drive.condition.name()
+    );
+    if let Some(amplification) = drive.aged_amplification {
+        let _ = write!(text, " to a write amplification of {amplification:.2}");
+    }
+    match (outcome.replay.speed, outcome.replay.queue_depth) {
+        (Some(1.0), _) => text.push_str("; at the trace's times"),
+        (Some(speed), _) => {
+            let _ = write!(text, "; at {speed} times the trace's speed");
+        }
+        (None, Some(1)) => text.push_str("; one request after the other"),
+        (None, depth) => {
+            let _ = write!(text, "; {} requests at a time", depth.unwrap_or(0));
+        }
+    }
+    text
+}
+
+/// What a reader has to know to trust the figures.
+pub(crate) fn notes(outcome: &Outcome) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(why) = &outcome.incomplete {
+        notes.push(format!("not complete: {why}"));
+    }
+    if outcome.trace.late > 0 {
+        notes.push(format!(
+            "{} requests of the trace are far out of order and were issued late, by {} s at most",
+            grouped(outcome.trace.late),
+            figure_text(outcome.trace.latest_seconds)
+        ));
+    }
+    if outcome.drive.steady == Some(false) {
+        notes.push("garbage collection was not yet steady when the replay began".to_owned());
+    }
+    notes
+}
+
+/// All tables with their titles.
+pub(crate) fn tables(outcome: &Outcome) -> Vec<(String, Table)> {
+    let mut tables = vec![
+        ("requests, with latencies in microseconds".to_owned(), requests(outcome)),
+        ("in short".to_owned(), in_short(outcome)),
+        ("what flash did".to_owned(), by_cause(outcome)),
+    ];
+    tables.extend(outcome.binds.iter().map(|figures| (figures.title.clone(), parts(figures))));
+    tables
+}
+
+fn requests(outcome: &Outcome) -> Table {
+    let titles = ["mean", "median", "95 %", "99 %", "99.9 %", "longest"];
+    let mut columns = vec![("", Align::Left), ("requests", Align::Right), ("bytes", Align::Right)];
+    columns.extend(titles.map(|title| (title, Align::Right)));
+    let mut table = Table::new(&columns);
+    for requests in &outcome.requests {
+        let us = &requests.latency_us;
+        let mut row = vec![requests.kind.name().to_owned(), grouped(requests.count), bytes(requests.bytes)];
+        row.extend([us.mean, us.p50, us.p95, us.p99, requests.p999_us, us.max].map(figure_text));
+        table.push(row);
+    }
+    table
+}
+
+fn in_short(outcome: &Outcome) -> Table {
+    let Outcome { counters, unaligned, wear, life, .. } = outcome;
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    let mut row = |name: &str, value: String| table.push(vec![name.to_owned(), value]);
+    let took = match outcome.trace.seconds {
+        Some(seconds) => format!("{:.3} s; the trace {:.3} s", outcome.seconds, seconds),
+        None => format!("{:.3} s", outcome.seconds),
+    };
+    row("time of the drive", took);
+    row("to the drive", bytes(unit_bytes(counters.host_units_written)));
+    row("to flash", bytes(unit_bytes(counters.flash_units.total())));
+    let ratio = outcome.amplification.map_or_else(|| "-".to_owned(), figure_text);
+    row("write amplification", format!("{ratio} (to flash / to the drive)"));
+    if unaligned.reads + unaligned.writes + unaligned.trims > 0 {
+        row(
+            "not of whole 4 KiB units",
+            format!(
+                "{} reads, {} writes, for which {} units were read first, {} trims",
+                grouped(unaligned.reads),
+                grouped(unaligned.writes),
+                grouped(unaligned.units_read_to_write),
+                grouped(unaligned.trims)
+            ),
+        );
+    }
+    if unaligned.empty > 0 {
+        row("requests for nothing", grouped(unaligned.empty));
+    }
+    row("blocks erased", grouped(counters.blocks_erased));
+    let (before, after) = (figure_text(wear.mean_before), figure_text(wear.mean_after));
+    row(
+        "erases of a block",
+        format!("mean {before} before, {after} after ({} to {})", wear.least_after, wear.most_after),
+    );
+    row("life at this rate", days(life.days));
+    row("drive writes per day", figure_text(life.drive_writes_per_day));
+    if let Some(allowed) = life.allowed_drive_writes_per_day {
+        row("allowed for five years", figure_text(allowed));
+    }
+    table
+}
+
+/// Days, or years where they are many.
+pub(crate) fn days(days: Option<f64>) -> String {
+    match days {
+        None => "unlimited: nothing went to flash".to_owned(),
+        Some(days) if days >= 2.0 * DAYS_PER_YEAR => {
+            format!("{} days ({} years)", figure_text(days), figure_text(days / DAYS_PER_YEAR))
+        }
+        Some(days) => format!("{} days", figure_text(days)),
+    }
+}
+
+fn by_cause(outcome: &Outcome) -> Table {
+    let mut table = Table::new(&[
+        ("programmed for", Align::Left),
+        ("units", Align::Right),
+        ("bytes", Align::Right),
+        ("amplification", Align::Right),
+    ]);
+    for (name, units) in outcome.counters.flash_units.each() {
+        let share = outcome.share(units).map_or_else(|| "-".to_owned(), figure_text);
+        table.push(vec![name.to_owned(), grouped(units), bytes(unit_bytes(units)), share]);
+    }
+    table
+}
+
+/// The figures of one replay, one below the other.
+fn parts(figures: &Figures) -> Table {
+    let mut table = Table::new(&[("", Align::Left), (figures.unit, Align::Right)]);
+    let row = figures.rows.first().map_or(&[][..], |row| &row.ours);
+    for (name, figure) in figures.columns.iter().zip(row) {
+        table.push(vec![name.clone(), figure_text(*figure)]);
+    }
+    table
+}

@@ -1,0 +1,343 @@
+//! Reads a trace request by request, in the order of time.
+//!
+//! Traces are written by many processors and disks, so lines stand a little out of order. The earliest of the next
+//! [`SORTED`] requests comes first. One that is earlier still by more than that is issued late, and counted.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::blkparse::Action;
+use super::error::{TraceError, beginning};
+use super::format::Format;
+use super::lines::{Lines, Next};
+use super::{Parsed, Parser, Request};
+
+/// Requests that are sorted by time at once.
+const SORTED: usize = 1 << 14;
+
+/// Volumes in one trace.
+const MOST_VOLUMES: usize = 1 << 16;
+
+/// Volumes that an error names.
+const NAMED: usize = 8;
+
+/// Where a trace is, and what of it is replayed.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// Its format; none to find it out.
+    pub format: Option<Format>,
+    /// Of blkparse's text: which events.
+    pub action: Action,
+    /// Which volumes; empty for all.
+    pub volumes: Vec<String>,
+    /// At most so many requests.
+    pub most_requests: Option<u64>,
+}
+
+impl Source {
+    /// All of a trace.
+    pub fn of(path: &Path) -> Source {
+        Source {
+            path: path.to_owned(),
+            format: None,
+            action: Action::default(),
+            volumes: Vec::new(),
+            most_requests: None,
+        }
+    }
+
+    /// The bytes of the file.
+    pub fn bytes(&self) -> Result<u64, TraceError> {
+        let file = |error| TraceError::File { path: self.path.clone(), error };
+        fs::metadata(&self.path).map(|metadata| metadata.len()).map_err(file)
+    }
+
+    fn detect(&self) -> Result<Format, TraceError> {
+        let mut lines = Lines::open(&self.path).map_err(self.file())?;
+        loop {
+            let next = lines.advance().map_err(self.file())?;
+            let line = lines.line();
+            match next {
+                Next::Line if line.is_empty() => {}
+                Next::Line if Format::of(&line).is_some() => {
+                    return Ok(Format::of(&line).expect("it is known"));
+                }
+                _ => {
+                    let (path, line, found) = (self.path.clone(), lines.number().max(1), beginning(&line));
+                    return Err(TraceError::Unknown { path, line, found });
+                }
+            }
+        }
+    }
+
+    fn file(&self) -> impl Fn(std::io::Error) -> TraceError + use<> {
+        let path = self.path.clone();
+        move |error| TraceError::File { path: path.clone(), error }
+    }
+}
+
+/// A trace that is being read.
+pub struct Trace {
+    source: Source,
+    format: Format,
+    parser: Box<dyn Parser>,
+    lines: Lines,
+    wanted: HashSet<String>,
+    numbers: HashMap<String, u32>,
+    /// The earliest first; of equals, the first line.
+    sorted: BinaryHeap<Reverse<Request>>,
+    read: u64,
+    at_end: bool,
+    last_ns: u64,
+    late: u64,
+    latest_ns: u64,
+}
+
+impl Trace {
+    /// Opens a trace.
+    pub fn open(source: &Source) -> Result<Trace, TraceError> {
+        let format = source.format.map_or_else(|| source.detect(), Ok)?;
+        Ok(Trace {
+            source: source.clone(),
+            format,
+            parser: format.parser(source.action),
+            lines: Lines::open(&source.path).map_err(source.file())?,
+            wanted: source.volumes.iter().cloned().collect(),
+            numbers: HashMap::new(),
+            sorted: BinaryHeap::new(),
+            read: 0,
+            at_end: false,
+            last_ns: 0,
+            late: 0,
+            latest_ns: 0,
+        })
+    }
+
+    /// The next request; none at the end.
+    #[expect(clippy::should_implement_trait, reason = "it may fail, and then there is no next one")]
+    pub fn next(&mut self) -> Result<Option<Request>, TraceError> {
+        // the first line may tell whether there are times
+        while !self.at_end && self.sorted.len() < if self.parser.has_times() { SORTED } else { 1 } {
+            match self.read()? {
+                Some(request) => self.sorted.push(Reverse(request)),
+                None => self.at_end = true,
+            }
+        }
+        let Some(Reverse(mut request)) = self.sorted.pop() else { return Ok(None) };
+        if request.at_ns < self.last_ns {
+            self.late += 1;
+            self.latest_ns = self.latest_ns.max(self.last_ns - request.at_ns);
+            request.at_ns = self.last_ns;
+        }
+        self.last_ns = request.at_ns;
+        Ok(Some(request))
+    }
+
+    /// The next wanted request in the order of lines.
+    fn read(&mut self) -> Result<Option<Request>, TraceError> {
+        if self.source.most_requests == Some(self.read) {
+            return Ok(None);
+        }
+        loop {
+            match self.lines.advance().map_err(self.source.file())? {
+                Next::End => return self.end().map(|()| None),
+                Next::TooLong => return Err(self.wrong("a line of less than 4096 bytes")),
+                Next::Line => {}
+            }
+            let line = self.lines.line();
+            if line.is_empty() {
+                continue;
+            }
+            let parsed = match self.parser.parse(&line) {
+                Ok(parsed) => parsed,
+                Err(expected) => return Err(self.wrong(expected)),
+            };
+            let Parsed::Request { volume, at_ns, operation, offset, bytes } = parsed else { continue };
+            if !self.wanted.is_empty() && !self.wanted.contains(volume) {
+                continue;
+            }
+            let line = self.lines.number();
+            let volume = match self.numbers.get(volume) {
+                Some(number) => *number,
+                None if self.numbers.len() == MOST_VOLUMES => {
+                    let path = self.source.path.clone();
+                    return Err(TraceError::TooManyVolumes { path, line, most: MOST_VOLUMES });
+                }
+                None => {
+                    let number = self.numbers.len() as u32;
+                    self.numbers.insert(volume.to_owned(), number);
+                    number
+                }
+            };
+            self.read += 1;
+            return Ok(Some(Request { line, at_ns, volume, operation, offset, bytes }));
+        }
+    }
+
+    /// Checks that all of the trace was what it was taken for.
+    fn end(&self) -> Result<(), TraceError> {
+        let path = || self.source.path.clone();
+        self.parser.end().map_err(|expected| TraceError::End { path: path(), expected })?;
+        let missing = self.source.volumes.iter().find(|name| !self.numbers.contains_key(*name));
+        missing.map_or(Ok(()), |name| {
+            Err(TraceError::NoSuchVolume { path: path(), name: name.clone(), known: self.some_volumes()? })
+        })
+    }
+
+    /// Names of volumes that the trace has.
+    fn some_volumes(&self) -> Result<String, TraceError> {
+        let mut all = Trace::open(&Source { volumes: Vec::new(), ..self.source.clone() })?;
+        while all.next()?.is_some() {}
+        let mut names = all.volumes();
+        let more = names.len().saturating_sub(NAMED);
+        names.truncate(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Ok(if names.is_empty() { "none".to_owned() } else { format!("{}{more}", names.join(" ")) })
+    }
+
+    fn wrong(&self, expected: &'static str) -> TraceError {
+        let (line, found) = (self.lines.number(), beginning(&self.lines.line()));
+        TraceError::Line { path: self.source.path.clone(), line, expected, found }
+    }
+
+    /// Its format.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether its requests have times; known after the first line.
+    pub fn has_times(&self) -> bool {
+        self.parser.has_times()
+    }
+
+    /// The volumes so far, in the order of their numbers.
+    pub fn volumes(&self) -> Vec<String> {
+        let mut names: Vec<(&String, &u32)> = self.numbers.iter().collect();
+        names.sort_by_key(|(_, number)| **number);
+        names.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Bytes of the file read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.lines.bytes()
+    }
+
+    /// Requests that came too late to be sorted, and by how much at most.
+    pub fn late(&self) -> (u64, u64) {
+        (self.late, self.latest_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use tempfile::NamedTempFile;
+
+    use super::*;
+    use crate::trace::Operation;
+
+    fn source(text: &str) -> (NamedTempFile, Source) {
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let source = Source::of(file.path());
+        (file, source)
+    }
+
+    fn all(source: &Source) -> Result<Vec<Request>, TraceError> {
+        let mut trace = Trace::open(source)?;
+        std::iter::from_fn(|| trace.next().transpose()).collect()
+    }
+
+    #[test]
+    fn requests_come_in_the_order_of_time_and_then_of_lines() {
+        let (_file, source) = source("0,W,0,4096,30\n1,R,4096,512,10\n\n0,W,8192,4096,10\n");
+        let requests = all(&source).unwrap();
+        let places: Vec<_> =
+            requests.iter().map(|request| (request.line, request.volume, request.at_ns)).collect();
+        assert_eq!(places, [(2, 1, 10_000), (4, 0, 10_000), (1, 0, 30_000)]);
+    }
+
+    #[test]
+    fn what_is_too_late_to_be_sorted_is_issued_late_and_counted() {
+        let mut text: String = (0..SORTED as u64).map(|at| format!("0,W,0,4096,{}\n", 100 + at)).collect();
+        text.push_str("0,R,0,4096,200000\n0,R,0,4096,5\n");
+        let (_file, source) = source(&text);
+        let mut trace = Trace::open(&source).unwrap();
+        let mut last_ns = 0;
+        while let Some(request) = trace.next().unwrap() {
+            assert!(request.at_ns >= last_ns);
+            last_ns = request.at_ns;
+        }
+        // the first 2 were gone when the last line was read
+        assert_eq!(trace.late(), (1, 96_000));
+    }
+
+    #[test]
+    fn volumes_and_requests_are_chosen() {
+        let (_file, all_of_it) = source("7,W,0,4096,1\n8,W,0,4096,2\n7,R,0,4096,3\n7,R,0,4096,4\n");
+        let of = |volumes: &[&str], most_requests| {
+            let volumes = volumes.iter().map(|name| (*name).to_owned()).collect();
+            all(&Source { volumes, most_requests, ..all_of_it.clone() })
+        };
+        assert_eq!(of(&["7"], None).unwrap().len(), 3);
+        assert_eq!(of(&["7"], Some(2)).unwrap().len(), 2);
+        assert!(of(&["7"], None).unwrap().iter().all(|request| request.volume == 0));
+        let error = of(&["9"], None).unwrap_err().to_string();
+        assert!(error.ends_with("no volume \"9\"; it has 7 8"), "{error}");
+    }
+
+    #[test]
+    fn errors_name_line_and_what_was_expected() {
+        let (_file, wrong) = source("0,W,0,4096,1\n\n0,W,0,oops,2\n");
+        let error = all(&wrong).unwrap_err().to_string();
+        assert!(
+            error.contains("line 3: expected a length in bytes in the fourth field, found \"0,W,0,oops,2\""),
+            "{error}"
+        );
+        let (_file, unknown) = source("\n\nhello\n");
+        let error = all(&unknown).unwrap_err().to_string();
+        assert!(error.contains("line 3: \"hello\" is of no known format"), "{error}");
+        let (_file, empty) = source("");
+        assert!(matches!(all(&empty), Err(TraceError::Unknown { line: 1, .. })));
+        let forced = Source { format: Some(Format::Fio), ..unknown };
+        let error = all(&forced).unwrap_err().to_string();
+        assert!(error.contains("line 3: expected \"fio version 2 iolog\""), "{error}");
+    }
+
+    /// Nothing that a file holds panics or makes the reader keep much of it.
+    #[test]
+    fn hostile_files_are_errors() {
+        let long = format!("0,W,0,4096,1\n{}", "9".repeat(1 << 16));
+        let (_file, long) = source(&long);
+        assert!(matches!(all(&long), Err(TraceError::Line { line: 2, .. })));
+        let mut random = tantalum::SplitMix64(17);
+        for format in
+            [None, Some(Format::Fio), Some(Format::Blkparse), Some(Format::Msr), Some(Format::Alibaba)]
+        {
+            for _ in 0..200 {
+                let length = random.below(300);
+                const BYTES: &[u8] = b"0123456789,, \n\tRWDFread write8,0 + [fio version 3 iolog\xff\0";
+                let bytes: Vec<u8> =
+                    (0..length).map(|_| BYTES[random.below(BYTES.len() as u64) as usize]).collect();
+                let mut file = NamedTempFile::new().unwrap();
+                file.write_all(&bytes).unwrap();
+                let _ = all(&Source { format, ..Source::of(file.path()) });
+            }
+        }
+    }
+
+    #[test]
+    fn version_2_of_fio_has_no_times_and_keeps_its_order() {
+        let (_file, source) = source("fio version 2 iolog\nf write 0 512\nf sync 0 0\nf read 0 512\n");
+        let mut trace = Trace::open(&source).unwrap();
+        let first = trace.next().unwrap().unwrap();
+        assert!(!trace.has_times());
+        assert_eq!((first.line, trace.bytes_read()), (2, 34));
+        assert_eq!(trace.next().unwrap().unwrap().operation, Operation::Flush);
+    }
+}

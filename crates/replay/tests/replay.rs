@@ -1,0 +1,300 @@
+//! Traces made here, replayed on small drives.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tantalum::{Profile, SplitMix64};
+use tantalum_replay::{
+    Kind, Outcome, Pace, ReplayError, Scale, Settings, Source, replay, text, write_report,
+};
+use tantalum_report::Monitor;
+use tantalum_workloads::bench::Condition;
+use tempfile::{NamedTempFile, TempDir};
+
+const MIB: u64 = 1 << 20;
+
+fn file(text: &str) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+fn settings(path: &Path) -> Settings {
+    let profile = Profile { capacity_bytes: 64 * MIB, ..Profile::load("femu-2021").unwrap() };
+    Settings {
+        source: Source::of(path),
+        profile,
+        condition: Condition::Fresh,
+        pace: None,
+        scale: Scale::Fit,
+        seed: 1,
+    }
+}
+
+fn run(trace: &str, change: impl FnOnce(&mut Settings)) -> Result<Outcome, ReplayError> {
+    let file = file(trace);
+    let mut settings = settings(file.path());
+    change(&mut settings);
+    replay(&settings, &Monitor::silent())
+}
+
+fn of(outcome: &Outcome, kind: Kind) -> &tantalum_replay::Requests {
+    outcome.requests.iter().find(|requests| requests.kind == kind).unwrap()
+}
+
+fn figure(outcome: &Outcome, name: &str) -> f64 {
+    let figures =
+        outcome.binds.iter().find(|figures| figures.columns.iter().any(|column| column == name)).unwrap();
+    figures.rows[0].ours[figures.columns.iter().position(|column| column == name).unwrap()]
+}
+
+/// Requests in Alibaba's format: a time in microseconds, a letter, a unit and how many.
+fn alibaba(requests: impl IntoIterator<Item = (u64, char, u64, u64)>) -> String {
+    let line = |(at, letter, unit, units)| format!("0,{letter},{},{},{at}\n", unit * 4096, units * 4096);
+    requests.into_iter().map(line).collect()
+}
+
+#[test]
+fn the_same_requests_in_any_format_do_the_same() {
+    let requests = [(0u64, 'W', 5u64, 2u64), (900, 'R', 5, 1), (2000, 'W', 100, 4), (2500, 'R', 1000, 1)];
+    let fio: String = requests
+        .iter()
+        .map(|(at, letter, unit, units)| {
+            let name = if *letter == 'R' { "read" } else { "write" };
+            format!("{at} /dev/x {name} {} {}\n", unit * 4096, units * 4096)
+        })
+        .collect();
+    let fio = format!("fio version 3 iolog\n0 /dev/x add\n0 /dev/x open\n{fio}2600 /dev/x close\n");
+    let blkparse: String = requests
+        .iter()
+        .enumerate()
+        .map(|(number, (at, letter, unit, units))| {
+            let (sector, sectors) = (unit * 8, units * 8);
+            let queued =
+                format!("  8,0  1  {number}  0.{at:06}000  9  Q  {letter}S {sector} + {sectors} [fio]\n");
+            format!("{queued}{}", queued.replace("  Q  ", "  D  "))
+        })
+        .collect();
+    let blkparse =
+        format!("{blkparse}CPU1 (8,0):\n Reads Queued:           2,        8KiB\n\nTotal (8,0):\n");
+    let msr: String = requests
+        .iter()
+        .map(|(at, letter, unit, units)| {
+            let name = if *letter == 'R' { "Read" } else { "Write" };
+            format!(
+                "{},web,0,{name},{},{},17\n",
+                128_166_372_000_000_000 + at * 10,
+                unit * 4096,
+                units * 4096
+            )
+        })
+        .collect();
+    let outcomes: Vec<Outcome> = [alibaba(requests), fio, blkparse, msr]
+        .iter()
+        .map(|trace| run(trace, |_| {}).unwrap_or_else(|error| panic!("{trace}: {error}")))
+        .collect();
+    for outcome in &outcomes {
+        assert_eq!(of(outcome, Kind::Read).count, 2);
+        assert_eq!(of(outcome, Kind::Write).bytes, 6 * 4096);
+        assert_eq!(outcome.trace.seconds, Some(0.0025), "{:?}", outcome.trace);
+        assert_eq!(outcome.seconds, outcomes[0].seconds);
+        let us = |kind| of(outcome, kind).latency_us;
+        assert_eq!(us(Kind::Read), of(&outcomes[0], Kind::Read).latency_us);
+        assert_eq!(us(Kind::Write), of(&outcomes[0], Kind::Write).latency_us);
+        assert_eq!(outcome.counters, outcomes[0].counters);
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_the_times_and_a_closed_one_the_depth() {
+    let trace = alibaba((0..200).map(|at| (at * 1000, 'W', at * 7 % 5000, 1)));
+    let open = run(&trace, |_| {}).unwrap();
+    assert!((open.seconds - 0.199).abs() < 0.001, "{}", open.seconds);
+    let fast = run(&trace, |settings| settings.pace = Some(Pace::Open { speed: 2.0 })).unwrap();
+    assert!((fast.seconds - 0.0995).abs() < 0.001, "{}", fast.seconds);
+    for queue_depth in [1, 4, 32] {
+        let closed = run(&trace, |settings| settings.pace = Some(Pace::Closed { queue_depth })).unwrap();
+        let under_way = figure(&closed, "writes");
+        let depth = f64::from(queue_depth);
+        assert!(under_way > depth * 0.8 && under_way <= depth * 1.001, "{under_way} of {queue_depth}");
+        assert!(closed.seconds < open.seconds);
+    }
+}
+
+#[test]
+fn version_2_of_fio_goes_one_after_the_other_and_waits() {
+    let trace = "fio version 2 iolog\n/f add\n/f open\n/f write 0 4096\n/f sync 0 0\n/f wait 5000\n/f read 0 4096\n/f close\n";
+    let outcome = run(trace, |_| {}).unwrap();
+    assert_eq!((outcome.replay.queue_depth, outcome.trace.seconds), (Some(1), None));
+    assert!(outcome.seconds > 0.005 && outcome.seconds < 0.006, "{}", outcome.seconds);
+    assert_eq!((of(&outcome, Kind::Flush).count, of(&outcome, Kind::Flush).bytes), (1, 0));
+    let error =
+        run(trace, |settings| settings.pace = Some(Pace::Open { speed: 2.0 })).unwrap_err().to_string();
+    assert!(error.contains("--speed 2: fio's iologs of version 2 have no times"), "{error}");
+}
+
+#[test]
+fn part_of_a_unit_is_read_before_it_is_written() {
+    let sectors = |length: u64| {
+        let lines: String = (0..50)
+            .map(|number| format!("0,W,{},{length},{}\n", number * 16_384 + 512, number * 10_000))
+            .collect();
+        run(&lines, |settings| settings.condition = Condition::Filled).unwrap()
+    };
+    let (part, whole) = (
+        sectors(512),
+        run(&alibaba((0..50).map(|at| (at * 10_000, 'W', at * 4, 1))), |settings| {
+            settings.condition = Condition::Filled;
+        })
+        .unwrap(),
+    );
+    assert_eq!((part.unaligned.writes, part.unaligned.units_read_to_write), (50, 50));
+    assert_eq!((whole.unaligned.writes, whole.unaligned.units_read_to_write), (0, 0));
+    assert_eq!(part.counters.host_units_written, 50);
+    // femu-2021 reads a page in 40 us
+    let slower_us = of(&part, Kind::Write).latency_us.p50 - of(&whole, Kind::Write).latency_us.p50;
+    assert!((40.0..60.0).contains(&slower_us), "{slower_us}");
+    let over_two = sectors(4096);
+    assert_eq!((over_two.unaligned.units_read_to_write, over_two.counters.host_units_written), (100, 100));
+}
+
+#[test]
+fn deallocation_is_of_whole_units_and_a_preflush_comes_before_its_write() {
+    let event = |number: u64, rwbs: &str, sector: u64, sectors: u64| {
+        format!("259,0 0 {number} 0.{number:09} 1 D {rwbs} {sector} + {sectors} [x]\n")
+    };
+    let trace =
+        [event(1, "W", 0, 64), event(2, "D", 4, 24), event(3, "D", 33, 6), event(4, "FWFS", 64, 8)].concat();
+    let outcome = run(&trace, |_| {}).unwrap();
+    assert_eq!((outcome.unaligned.trims, of(&outcome, Kind::Trim).count), (2, 2));
+    // units 1 and 2 of sectors 4 to 28; none of sectors 33 to 39
+    assert_eq!(of(&outcome, Kind::Write).count, 2);
+    let flushes = outcome.counters.flushes;
+    assert_eq!(flushes, 2, "one before the write, one at the end");
+    let without = run(&trace.replace("FWFS", "WFS"), |_| {}).unwrap();
+    let longest = |outcome| of(outcome, Kind::Write).latency_us.max;
+    assert!(longest(&outcome) > longest(&without), "the flush is part of the write's time");
+}
+
+#[test]
+fn an_aged_drive_amplifies_and_wears() {
+    let mut random = SplitMix64(3);
+    let trace = alibaba((0..20_000).map(|at| (at * 1000, 'W', random.below(16_000), 1)));
+    let fresh = run(&trace, |_| {}).unwrap();
+    let aged = run(&trace, |settings| settings.condition = Condition::Aged).unwrap();
+    assert!(aged.amplification > fresh.amplification, "{:?} {:?}", aged.amplification, fresh.amplification);
+    assert!(aged.counters.flash_units.copyback > 0 && aged.drive.aged_amplification.unwrap() > 1.2);
+    assert!(aged.wear.mean_after > aged.wear.mean_before && aged.wear.mean_before > 1.0);
+    assert!(aged.life.days.unwrap() < fresh.life.days.unwrap());
+    assert!(figure(&aged, "by collection") > figure(&fresh, "by collection"));
+}
+
+#[test]
+fn a_replay_follows_from_its_seed() {
+    let mut random = SplitMix64(9);
+    let trace = alibaba((0..5000).map(|at| {
+        let letter = if random.below(3) == 0 { 'R' } else { 'W' };
+        (at * 20, letter, random.below(40_000), 1 + random.below(8))
+    }));
+    let file = file(&trace);
+    let json = |seed| {
+        let settings = Settings { seed, condition: Condition::Aged, ..settings(file.path()) };
+        serde_json::to_string(&replay(&settings, &Monitor::silent()).unwrap()).unwrap()
+    };
+    assert_eq!(json(1), json(1));
+    assert_ne!(json(1), json(2));
+}
+
+#[test]
+fn addresses_beyond_the_drive_are_scaled_or_refused() {
+    let far = (1u64 << 40) / 4096;
+    let trace = alibaba((0..100).map(|at| (at * 100, 'W', far + at, 1)));
+    let fit = run(&trace, |_| {}).unwrap();
+    assert!(
+        fit.replay.addresses.contains("1 MiB that the trace touches lie together"),
+        "{}",
+        fit.replay.addresses
+    );
+    let wrap = run(&trace, |settings| settings.scale = Scale::Wrap).unwrap();
+    assert!(wrap.replay.addresses.contains("modulo the drive's 64 MiB"), "{}", wrap.replay.addresses);
+    let error = run(&trace, |settings| settings.scale = Scale::None).unwrap_err();
+    let ReplayError::BeyondCapacity { line: 1, end_bytes, .. } = error else { panic!("{error}") };
+    assert_eq!(end_bytes, (far + 1) * 4096);
+}
+
+#[test]
+fn ctrl_c_tells_what_there_is() {
+    let trace = alibaba((0..5000).map(|at| (at * 20, 'W', at, 1)));
+    let file = file(&trace);
+    let cancelled = Arc::new(AtomicBool::new(true));
+    // the first look of the replay itself is after 1024 requests; reading looks after 4096
+    let settings = Settings {
+        source: Source { most_requests: Some(4000), ..Source::of(file.path()) },
+        ..settings(file.path())
+    };
+    let outcome = replay(&settings, &Monitor::new(cancelled)).unwrap();
+    assert!(matches!(outcome.ended_early(), Some(ReplayError::Interrupted(_))));
+    let why = outcome.incomplete.as_deref().unwrap();
+    assert_eq!(why, "Ctrl-C ended it; 1023 of 4000 requests are done");
+    assert!(text::of(&outcome).contains("not complete: Ctrl-C ended it"));
+}
+
+#[test]
+fn bad_settings_and_traces_are_errors() {
+    let trace = alibaba([(0, 'W', 0, 1)]);
+    let with = |change: fn(&mut Settings)| run(&trace, change).unwrap_err().to_string();
+    assert!(
+        with(|settings| settings.pace = Some(Pace::Open { speed: 0.0 }))
+            .contains("--speed 0: it must be above 0")
+    );
+    assert!(with(|settings| settings.pace = Some(Pace::Open { speed: f64::NAN })).contains("--speed NaN"));
+    assert!(
+        with(|settings| settings.pace = Some(Pace::Closed { queue_depth: 0 })).contains("--queue-depth 0")
+    );
+    assert!(with(|settings| settings.source.most_requests = Some(0)).contains("--requests 0"));
+    let none = run("fio version 3 iolog\n0 f add\n", |_| {}).unwrap_err();
+    assert!(matches!(none, ReplayError::NoRequests { .. }), "{none}");
+    let line = run("0,W,0,4096,1\n0,W,0,4096\n", |_| {}).unwrap_err().to_string();
+    assert!(line.contains("line 2: expected a time in microseconds in the fifth field"), "{line}");
+}
+
+/// Requests as long and as far as a format can say.
+#[test]
+fn hostile_requests_are_bounded() {
+    let trace = format!(
+        "fio version 3 iolog\n0 f write 0 512\n1 f trim 0 {}\n2 f trim {} 1\n3 f read 18446744073709551104 511\n4 f write 7 0\n5 f write {} 9000\n",
+        u64::MAX,
+        u64::MAX - 1,
+        1u64 << 63,
+    );
+    for scale in [Scale::Fit, Scale::Wrap] {
+        let outcome = run(&trace, |settings| settings.scale = scale).unwrap();
+        assert!(outcome.incomplete.is_none());
+        assert!(outcome.unaligned.empty >= 1, "{:?}", outcome.unaligned);
+    }
+    assert!(matches!(
+        run(&trace, |settings| settings.scale = Scale::None),
+        Err(ReplayError::BeyondCapacity { .. })
+    ));
+    // many volumes, and a data request of 4 GiB on a drive of 64 MiB
+    let volumes: String = (0..1000).map(|volume| format!("{volume},W,0,4096,{volume}\n")).collect();
+    let outcome = run(&format!("{volumes}0,R,0,{},5000\n", 1u64 << 32), |_| {}).unwrap();
+    assert_eq!((outcome.trace.volumes, outcome.trace.volume_names.len()), (1000, 8));
+    assert_eq!(of(&outcome, Kind::Read).bytes, 1 << 32);
+}
+
+#[test]
+fn the_page_has_plots_and_says_what_was_done() {
+    let folder = TempDir::new().unwrap();
+    let page = folder.path().join("replay.html");
+    let trace = alibaba((0..300).map(|at| (at * 100, if at % 2 == 0 { 'W' } else { 'R' }, at, 1)));
+    let outcome = run(&trace, |_| {}).unwrap();
+    write_report(&outcome, &page).unwrap();
+    let html = std::fs::read_to_string(page).unwrap();
+    assert_eq!(html.matches("<svg").count(), 4);
+    for words in ["300 requests", "as in the trace", "99.9 %", "What binds"] {
+        assert!(html.contains(words), "{words}");
+    }
+}
