@@ -205,7 +205,18 @@ pub fn aged(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Resu
     aged_on(Device::in_memory(profile)?, units, seed, monitor)
 }
 
-/// The same on a new drive.
+/// A drive whose first `units` are written once.
+pub fn filled(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, WorkloadError> {
+    memory::require(flash_bytes(profile))?;
+    let mut host = Host::new(Device::in_memory(profile)?, seed);
+    host.units = units;
+    host.run(Pattern::SeqWrite, units.into(), &monitor.bar("filling", units.into()))?;
+    let drained_ns = host.queue.drained_ns();
+    host.device.submit(Command::Flush, drained_ns)?;
+    Ok(host.device)
+}
+
+/// The same as [`aged`] on a new drive.
 pub fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, WorkloadError> {
     let mut host = Host::new(device, seed);
     host.units = units;
