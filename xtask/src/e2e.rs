@@ -4,6 +4,7 @@
 //! this machine cannot do it.
 
 mod baselines;
+mod browser;
 mod copies;
 mod couch;
 mod crash_run;
@@ -26,6 +27,7 @@ mod speed;
 mod stopped;
 mod suites;
 mod tap;
+mod watch;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -161,6 +163,12 @@ const STEPS: &[Step] = &[
         about: "programs that lose what they said is durable are found, and right ones are not",
         packages: &[],
         run: crash_run::run,
+    },
+    Step {
+        name: "watch",
+        about: "the page to watch a drive, in a browser: figures change, the button cuts power, others get nothing",
+        packages: &[packages::CHROMIUM, packages::CHROMEDRIVER],
+        run: watch::run,
     },
     Step {
         name: "loops",

@@ -21,6 +21,7 @@ use crate::lab::LabAction;
 use crate::life::LoadOptions;
 use crate::measure::MeasureOptions;
 use crate::mount::MountOptions;
+use crate::offered::OfferOptions;
 use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::replay::ReplayOptions;
@@ -30,6 +31,7 @@ use crate::snapshot::SnapshotAction;
 use crate::stat::StatOptions;
 use crate::stop::StopOptions;
 use crate::unmount::UnmountOptions;
+use crate::watch::WatchOptions;
 
 /// A solid-state drive that runs as a program: see what your database writes, down to the flash
 #[derive(Parser, Debug)]
@@ -78,6 +80,11 @@ pub enum Command {
     Unmount(UnmountOptions),
     /// Show the counters of a drive and its volume, even while it is mounted or served
     Stat(StatOptions),
+    /// Serve a page on which a mounted or served drive is watched at work
+    ///
+    /// The page shows dies and blocks, throughput, write amplification by cause, latencies, what collection and recovery do, and
+    /// writes by file. Only this machine can open it, by the address that is printed. It only looks, unless --control is given.
+    Watch(WatchOptions),
     /// Cut the power of a mounted or served drive
     ///
     /// From then on every request on a mount fails. To recover, unmount it and mount it again. A served drive drops its
@@ -204,6 +211,9 @@ pub struct CompareOptions {
     /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub offer: OfferOptions,
 
     /// Print one JSON object instead of a table
     #[arg(long)]

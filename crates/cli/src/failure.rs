@@ -20,6 +20,7 @@ use tantalum_replay::ReplayError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_spu::{InstallError, SpuError};
 use tantalum_volume::VolumeError;
+use tantalum_watch::WatchError;
 use tantalum_workloads::WorkloadError;
 
 /// Why the command failed.
@@ -104,6 +105,17 @@ pub enum Failure {
     ProgramEnded {
         /// Its exit code.
         code: i32,
+    },
+    /// A drive cannot be watched.
+    #[error(transparent)]
+    Watch(WatchError),
+    /// An experiment's drives cannot be offered to who wants to watch them.
+    #[error("--watch: {}: {why}", socket.display())]
+    Offer {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        why: String,
     },
     /// A trace was not replayed.
     #[error(transparent)]

@@ -9,6 +9,7 @@ use tantalum_report::table::{Align, Table};
 use tantalum_report::{Outcomes, check_place, of_experiment, write_experiments};
 
 use crate::failure::Failure;
+use crate::offered::OfferOptions;
 use crate::{interrupt, output};
 
 /// What to do.
@@ -43,6 +44,9 @@ pub struct RunOptions {
     /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub offer: OfferOptions,
 
     /// Print one JSON object instead of tables
     #[arg(long)]
@@ -82,6 +86,7 @@ fn run_all(options: &RunOptions) -> Result<(), Failure> {
     }
     let program = env::current_exe().map_err(|error| Failure::OwnProgram { error })?;
     let settings = Settings { scale: options.scale, slower: options.slower, seed: options.seed, program };
+    let _offer = options.offer.offer()?;
     let monitor = interrupt::monitor();
     let mut outcomes = Outcomes { command: "lab run", experiments: Vec::new() };
     for experiment in chosen {

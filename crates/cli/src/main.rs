@@ -32,6 +32,7 @@ mod life;
 mod log;
 mod measure;
 mod mount;
+mod offered;
 mod output;
 mod program;
 mod program_module;
@@ -47,6 +48,7 @@ mod stat;
 mod stat_report;
 mod stop;
 mod unmount;
+mod watch;
 mod watched;
 
 use std::process::ExitCode;
@@ -81,6 +83,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Unmount(options) => unmount::run(&options),
         Command::Snapshot { action } => snapshot::run(&action),
         Command::Stat(options) => stat::run(&options),
+        Command::Watch(options) => watch::run(&options),
         Command::Cut(options) => cut::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Stop(options) => stop::run(&options),
