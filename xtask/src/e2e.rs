@@ -17,6 +17,7 @@ mod key_value;
 mod loops;
 mod mounted;
 mod nvme;
+mod overlay;
 mod packages;
 mod round_trip;
 mod served;
@@ -139,6 +140,12 @@ const STEPS: &[Step] = &[
         run: stopped::foreground,
     },
     Step { name: "copies", about: "a copy of 1 GiB writes metadata only", packages: &[], run: copies::run },
+    Step {
+        name: "overlay",
+        about: "overlayfs keeps its upper layer on a volume, with whiteouts",
+        packages: &[],
+        run: overlay::run,
+    },
     Step {
         name: "ioctl",
         about: "the example in C commits and exchanges ranges, and nonsense is refused",

@@ -18,6 +18,7 @@ use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
 use crate::lab::LabAction;
+use crate::life::LoadOptions;
 use crate::measure::MeasureOptions;
 use crate::mount::MountOptions;
 use crate::offered::OfferOptions;
@@ -236,6 +237,19 @@ pub struct CreateOptions {
     /// out to flash [default: the profile's, or unlimited]
     #[arg(long, value_name = "SIZE")]
     pub index_dram: Option<Size>,
+
+    /// Age the drive: put a volume with a file of other data on it, and overwrite that at random until garbage collection is
+    /// steady. A new drive has no garbage to collect, and flatters whoever writes much
+    #[arg(long)]
+    pub aged: bool,
+
+    /// Fill this share of the capacity with other data, in a volume [default with --aged: 90]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=95))]
+    pub fill: Option<u8>,
+
+    /// Seed of what is written by --aged or --fill
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
 }
 
 /// `tantalum info`.
@@ -243,6 +257,9 @@ pub struct CreateOptions {
 pub struct InfoOptions {
     /// The image file
     pub image: PathBuf,
+
+    #[command(flatten)]
+    pub load: LoadOptions,
 
     /// Print one JSON object
     #[arg(long)]

@@ -8,6 +8,7 @@ use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::{CrashError, CrashOutcome};
 use tantalum_crash_run::RunError;
 use tantalum_drive::control::ControlError;
+use tantalum_ftl::LayoutError;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lfs::LfsError;
 use tantalum_measure::MeasureError;
@@ -179,6 +180,16 @@ pub enum Failure {
         /// Why.
         error: DeviceError,
     },
+    /// A drive that is too small for what it needs beside the capacity.
+    #[error("image {}: {error}{}", path.display(), capacity_for(*enough))]
+    TooLittleFlash {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        error: LayoutError,
+        /// A capacity that would do, in bytes.
+        enough: Option<u64>,
+    },
     /// The drive refused to shut down.
     #[error("image {}: the drive could not be shut down: {status}", path.display())]
     Shutdown {
@@ -228,6 +239,14 @@ pub enum Failure {
         found: String,
         /// What was asked for.
         wanted: String,
+    },
+    /// An option of a new drive for one that exists.
+    #[error(
+        "{option} is chosen when a drive is created and kept in its image: leave it out, or add --create to make a new image"
+    )]
+    OptionOfNewDrives {
+        /// The option.
+        option: &'static str,
     },
     /// An option of log-structured file systems for something that is not made, or is none.
     #[error(
@@ -381,6 +400,10 @@ impl From<WorkloadError> for Failure {
 fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
     let (path, error) = (path.display().to_string(), error.to_string());
     if error.starts_with(&path) { format!("image {error}") } else { format!("image {path}: {error}") }
+}
+
+fn capacity_for(enough: Option<u64>) -> String {
+    enough.map_or_else(String::new, |bytes| format!("; --capacity {}M would do", bytes >> 20))
 }
 
 fn named(log: Option<&PathBuf>) -> String {

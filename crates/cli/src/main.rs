@@ -7,6 +7,7 @@
 
 mod arguments;
 mod background;
+mod baseline;
 mod bench;
 mod bench_nvme;
 mod check;
@@ -27,6 +28,7 @@ mod info;
 mod info_nvm;
 mod interrupt;
 mod lab;
+mod life;
 mod log;
 mod measure;
 mod mount;
@@ -43,6 +45,7 @@ mod serve;
 mod shell;
 mod snapshot;
 mod stat;
+mod stat_report;
 mod stop;
 mod sweep;
 mod unmount;

@@ -31,7 +31,7 @@ pub use summary::of_bench;
 /// Reads in a hundred operations of [`Pattern::Mixed`].
 const MIXED_READ_PERCENT: u32 = 70;
 
-/// Operations between two looks at the wish to stop.
+/// Operations between two checks for an interruption.
 const OPERATIONS_PER_STEP: u64 = 4096;
 
 /// Turns that the drive and the copies take.
