@@ -100,7 +100,7 @@ def script(single):
 def check(command, single, may_lose):
     ran = subprocess.run(command, capture_output=True, text=True, errors='replace')
     if ran.returncode != 0:
-        unreadable((ran.stderr.strip() or f'exit code {ran.returncode}')[-600:])
+        unreadable((ran.stderr.strip() or ran.stdout.strip() or f'exit code {ran.returncode}')[-600:])
     lines = [line.split('\t', 1) for line in ran.stdout.splitlines() if '\t' in line]
     verify({key: text for key, text in lines}, single, may_lose)
 

@@ -4,6 +4,7 @@
 //! this machine cannot do it.
 
 mod baselines;
+mod browser;
 mod copies;
 mod couch;
 mod crash_run;
@@ -16,6 +17,7 @@ mod key_value;
 mod loops;
 mod mounted;
 mod nvme;
+mod overlay;
 mod packages;
 mod round_trip;
 mod served;
@@ -25,6 +27,7 @@ mod speed;
 mod stopped;
 mod suites;
 mod tap;
+mod watch;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -138,6 +141,12 @@ const STEPS: &[Step] = &[
     },
     Step { name: "copies", about: "a copy of 1 GiB writes metadata only", packages: &[], run: copies::run },
     Step {
+        name: "overlay",
+        about: "overlayfs keeps its upper layer on a volume, with whiteouts",
+        packages: &[],
+        run: overlay::run,
+    },
+    Step {
         name: "ioctl",
         about: "the example in C commits and exchanges ranges, and nonsense is refused",
         packages: &[packages::GCC],
@@ -154,6 +163,12 @@ const STEPS: &[Step] = &[
         about: "programs that lose what they said is durable are found, and right ones are not",
         packages: &[],
         run: crash_run::run,
+    },
+    Step {
+        name: "watch",
+        about: "the page to watch a drive, in a browser: figures change, the button cuts power, others get nothing",
+        packages: &[packages::CHROMIUM, packages::CHROMEDRIVER],
+        run: watch::run,
     },
     Step {
         name: "loops",

@@ -18,8 +18,10 @@ use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
 use crate::drive::ProfileOptions;
 use crate::lab::LabAction;
+use crate::life::LoadOptions;
 use crate::measure::MeasureOptions;
 use crate::mount::MountOptions;
+use crate::offered::OfferOptions;
 use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::replay::ReplayOptions;
@@ -29,6 +31,7 @@ use crate::snapshot::SnapshotAction;
 use crate::stat::StatOptions;
 use crate::stop::StopOptions;
 use crate::unmount::UnmountOptions;
+use crate::watch::WatchOptions;
 
 /// A solid-state drive that runs as a program: see what your database writes, down to the flash
 #[derive(Parser, Debug)]
@@ -77,6 +80,11 @@ pub enum Command {
     Unmount(UnmountOptions),
     /// Show the counters of a drive and its volume, even while it is mounted or served
     Stat(StatOptions),
+    /// Serve a page on which a mounted or served drive is watched at work
+    ///
+    /// The page shows dies and blocks, throughput, write amplification by cause, latencies, what collection and recovery do, and
+    /// writes by file. Only this machine can open it, by the address that is printed. It only looks, unless --control is given.
+    Watch(WatchOptions),
     /// Cut the power of a mounted or served drive
     ///
     /// From then on every request on a mount fails. To recover, unmount it and mount it again. A served drive drops its
@@ -204,6 +212,9 @@ pub struct CompareOptions {
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub offer: OfferOptions,
+
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
@@ -226,6 +237,19 @@ pub struct CreateOptions {
     /// out to flash [default: the profile's, or unlimited]
     #[arg(long, value_name = "SIZE")]
     pub index_dram: Option<Size>,
+
+    /// Age the drive: put a volume with a file of other data on it, and overwrite that at random until garbage collection is
+    /// steady. A new drive has no garbage to collect, and flatters whoever writes much
+    #[arg(long)]
+    pub aged: bool,
+
+    /// Fill this share of the capacity with other data, in a volume [default with --aged: 90]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=95))]
+    pub fill: Option<u8>,
+
+    /// Seed of what is written by --aged or --fill
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
 }
 
 /// `tantalum info`.
@@ -233,6 +257,9 @@ pub struct CreateOptions {
 pub struct InfoOptions {
     /// The image file
     pub image: PathBuf,
+
+    #[command(flatten)]
+    pub load: LoadOptions,
 
     /// Print one JSON object
     #[arg(long)]

@@ -28,6 +28,7 @@ pub fn run(options: &CompareOptions) -> Result<(), Failure> {
         check_place(path)?;
     }
     let workload = workload(options, &settings.profile)?;
+    let _offer = options.offer.offer()?;
     let comparison = compare(&settings, workload.as_ref(), &interrupt::monitor())?;
     if let Some(path) = &options.report {
         write_report(&comparison, path)?;

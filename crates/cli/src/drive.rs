@@ -3,9 +3,16 @@
 use std::path::Path;
 
 use clap::Args;
-use tantalum::{Device, DeviceError, Profile, Size};
+use tantalum::{Device, DeviceError, FormatError, Profile, Size};
+use tantalum_ftl::LayoutError;
 
+use crate::baseline;
 use crate::failure::Failure;
+
+const MIB: u64 = 1 << 20;
+
+/// The largest capacity that is tried to find one that would do.
+const MOST_TRIED: u64 = 64 << 30;
 
 /// The options that select a drive's profile.
 #[derive(Args, Debug)]
@@ -47,25 +54,68 @@ pub struct ImageOptions {
     pub create: bool,
 
     /// The drive to create: a name that `tantalum create --help` lists, or a TOML file [default: tlc-nvme]
-    #[arg(long, value_name = "NAME|FILE", requires = "create")]
+    #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
 
     /// Its logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
-    #[arg(long, value_name = "SIZE", requires = "create")]
+    #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
 }
 
 impl ImageOptions {
+    /// Refuses options of a new drive for one that exists.
+    pub fn check(&self) -> Result<(), Failure> {
+        let options = [("--profile", self.profile.is_some()), ("--capacity", self.capacity.is_some())];
+        match options.into_iter().find(|(_, is_given)| *is_given && !self.create) {
+            Some((option, _)) => Err(Failure::OptionOfNewDrives { option }),
+            None => Ok(()),
+        }
+    }
+
     /// The drive in the image file, created or opened.
     pub fn device(&self, path: &Path) -> Result<Device, Failure> {
+        self.check()?;
         let image_failure = |error: DeviceError| Failure::Image { path: path.to_path_buf(), error };
         if !self.create {
             return Device::open(path).map_err(image_failure);
         }
         let profile = self.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
         let profile = ProfileOptions { profile, capacity: self.capacity }.load(None, None)?;
-        Device::create(path, &profile).map_err(image_failure)
+        created(path, &profile)
     }
+}
+
+/// Creates an image.
+pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
+    let device = Device::create(path, profile).map_err(|error| match error {
+        DeviceError::Ftl(FormatError::Layout(error @ LayoutError::TooLittleFlash { .. })) => {
+            Failure::TooLittleFlash { path: path.to_path_buf(), error, enough: enough(profile) }
+        }
+        error => Failure::Image { path: path.to_path_buf(), error },
+    })?;
+    baseline::forget(path);
+    Ok(device)
+}
+
+/// The smallest capacity in MiB, above the profile's, for which its flash can be laid out. None below [`MOST_TRIED`].
+fn enough(profile: &Profile) -> Option<u64> {
+    let would_do = |mib: u64| {
+        let profile = Profile { capacity_bytes: mib * MIB, ..profile.clone() };
+        Device::in_memory(&profile).is_ok()
+    };
+    let mut below = profile.capacity_bytes / MIB;
+    let mut above = (below + 1).next_power_of_two();
+    while !would_do(above) {
+        (below, above) = (above, above * 2);
+        if above * MIB > MOST_TRIED {
+            return None;
+        }
+    }
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if would_do(middle) { above = middle } else { below = middle }
+    }
+    Some(above * MIB)
 }
 
 /// Checks a profile that an option has changed.

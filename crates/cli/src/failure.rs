@@ -8,6 +8,7 @@ use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_crash::{CrashError, CrashOutcome};
 use tantalum_crash_run::RunError;
 use tantalum_drive::control::ControlError;
+use tantalum_ftl::LayoutError;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lfs::LfsError;
 use tantalum_measure::MeasureError;
@@ -18,7 +19,9 @@ use tantalum_papers::ExperimentError;
 use tantalum_replay::ReplayError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_spu::{InstallError, SpuError};
+use tantalum_sweep::SweepError;
 use tantalum_volume::VolumeError;
+use tantalum_watch::WatchError;
 use tantalum_workloads::WorkloadError;
 
 /// Why the command failed.
@@ -104,6 +107,17 @@ pub enum Failure {
         /// Its exit code.
         code: i32,
     },
+    /// A drive cannot be watched.
+    #[error(transparent)]
+    Watch(WatchError),
+    /// An experiment's drives cannot be offered to who wants to watch them.
+    #[error("--watch: {}: {why}", socket.display())]
+    Offer {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A trace was not replayed.
     #[error(transparent)]
     Replay(ReplayError),
@@ -112,6 +126,17 @@ pub enum Failure {
     ReplayEnded {
         /// Why.
         why: String,
+    },
+    /// A sweep was not done.
+    #[error(transparent)]
+    Sweep(SweepError),
+    /// Runs of a sweep failed. The others are in the table.
+    #[error("{failed} of {runs} runs failed; the column \"failed\" of the table says why")]
+    RunsFailed {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        runs: usize,
     },
     /// A torture failed.
     #[error(transparent)]
@@ -154,6 +179,16 @@ pub enum Failure {
         path: PathBuf,
         /// Why.
         error: DeviceError,
+    },
+    /// A drive that is too small for what it needs beside the capacity.
+    #[error("image {}: {error}{}", path.display(), capacity_for(*enough))]
+    TooLittleFlash {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        error: LayoutError,
+        /// A capacity that would do, in bytes.
+        enough: Option<u64>,
     },
     /// The drive refused to shut down.
     #[error("image {}: the drive could not be shut down: {status}", path.display())]
@@ -204,6 +239,14 @@ pub enum Failure {
         found: String,
         /// What was asked for.
         wanted: String,
+    },
+    /// An option of a new drive for one that exists.
+    #[error(
+        "{option} is chosen when a drive is created and kept in its image: leave it out, or add --create to make a new image"
+    )]
+    OptionOfNewDrives {
+        /// The option.
+        option: &'static str,
     },
     /// An option of log-structured file systems for something that is not made, or is none.
     #[error(
@@ -326,6 +369,15 @@ impl From<ReplayError> for Failure {
     }
 }
 
+impl From<SweepError> for Failure {
+    fn from(error: SweepError) -> Failure {
+        match error {
+            SweepError::Interrupted(interrupted) => interrupted.into(),
+            error => Failure::Sweep(error),
+        }
+    }
+}
+
 impl From<CrashError> for Failure {
     fn from(error: CrashError) -> Failure {
         match error {
@@ -348,6 +400,10 @@ impl From<WorkloadError> for Failure {
 fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
     let (path, error) = (path.display().to_string(), error.to_string());
     if error.starts_with(&path) { format!("image {error}") } else { format!("image {path}: {error}") }
+}
+
+fn capacity_for(enough: Option<u64>) -> String {
+    enough.map_or_else(String::new, |bytes| format!("; --capacity {}M would do", bytes >> 20))
 }
 
 fn named(log: Option<&PathBuf>) -> String {

@@ -53,6 +53,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "tantalum stat drive.tant --since before.json",
         ],
     ),
+    ("watch", &["tantalum watch mnt", "tantalum watch drive.tant --control --listen 127.0.0.1:7733"]),
     ("cut", &["tantalum cut mnt", "tantalum cut mnt --after-flash-ops 100 --seed 7"]),
     (
         "serve",
@@ -71,7 +72,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("recovery-cost", &["tantalum recovery-cost"]),
     ("lab list", &["tantalum lab list"]),
-    ("lab run", &["tantalum lab run share-fig7 kaml-fig5 --report figures.html"]),
+    (
+        "lab run",
+        &[
+            "tantalum lab run share-fig7 kaml-fig5 --report figures.html",
+            "tantalum lab run pebble-fig8 --watch run",
+        ],
+    ),
+    (
+        "lab sweep",
+        &["tantalum lab sweep grid.toml", "tantalum lab sweep grid.toml --output results --threads 4"],
+    ),
     ("program list", &["tantalum program list"]),
     ("program describe", &["tantalum program describe base_io"]),
     ("program run", &["tantalum program run --help"]),

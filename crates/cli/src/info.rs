@@ -1,6 +1,5 @@
 //! `tantalum info`.
 
-use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -10,6 +9,7 @@ use tantalum_report::table::{bytes, grouped};
 use crate::arguments::InfoOptions;
 use crate::failure::Failure;
 use crate::info_nvm::NvmInfo;
+use crate::life::{Life, endurance};
 use crate::output;
 use crate::recovery_info::{RecoveryInfo, last_shutdown};
 
@@ -23,6 +23,7 @@ struct Info {
     geometry: GeometryInfo,
     smart: Smart,
     write_amplification: f64,
+    life: Life,
     dram_bytes_per_unit: f64,
     last_shutdown: &'static str,
     recovery: RecoveryInfo,
@@ -78,22 +79,25 @@ pub fn run(options: &InfoOptions) -> Result<(), Failure> {
     let path = &options.image;
     let started = Instant::now();
     let device = Device::open(path).map_err(|error| Failure::Image { path: path.clone(), error })?;
-    let info = Info::of(&device, path, started.elapsed().as_secs_f64());
+    let info = Info::of(&device, options, started.elapsed().as_secs_f64());
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(|status| Failure::Shutdown { path: path.clone(), status })?;
     output::report(&info, options.json, Info::text)
 }
 
 impl Info {
-    fn of(device: &Device, path: &Path, wall_seconds: f64) -> Info {
+    fn of(device: &Device, options: &InfoOptions, wall_seconds: f64) -> Info {
         let profile = device.profile().clone();
         let geometry = profile.geometry().expect("the drive was built to it");
         let smart = device.smart();
         let recovery = device.recovery();
+        let capacity_units = profile.capacity_bytes / UNIT_BYTES as u64;
+        let cycles = profile.flash.endurance_cycles;
+        let endurance = endurance(geometry.units(), capacity_units, cycles, smart.erase_count_mean);
         Info {
             command: "info",
-            image: path.display().to_string(),
-            capacity_units: profile.capacity_bytes / UNIT_BYTES as u64,
+            image: options.image.display().to_string(),
+            capacity_units,
             geometry: GeometryInfo {
                 channels: geometry.channels,
                 dies_per_channel: geometry.dies_per_channel,
@@ -103,6 +107,7 @@ impl Info {
                 page_bytes: geometry.page_bytes,
             },
             write_amplification: smart.write_amplification(),
+            life: Life::of(&endurance, smart.write_amplification(), &options.load),
             dram_bytes_per_unit: device.dram_bytes_per_unit(),
             last_shutdown: last_shutdown(recovery),
             recovery: RecoveryInfo::of(recovery).taking(wall_seconds),
@@ -172,14 +177,18 @@ impl Info {
             grouped(self.profile.flash.endurance_cycles.into()),
             smart.bad_blocks
         );
-        vec![
+        let mut lines = vec![
             ("indexes", self.indexes()),
             ("write amplification", format!("{:.2}", self.write_amplification)),
             ("wear", wear),
+        ];
+        lines.extend(self.life.lines());
+        lines.extend([
             ("spare blocks", spare_blocks(smart)),
             ("DRAM for maps", format!("{:.2} bytes per unit", self.dram_bytes_per_unit)),
             ("last shutdown", format!("{}; {unsafe_shutdowns} unsafe so far", self.last_shutdown)),
-        ]
+        ]);
+        lines
     }
 }
 

@@ -9,6 +9,8 @@ use tantalum_report::table::{Align, Table};
 use tantalum_report::{Outcomes, check_place, of_experiment, write_experiments};
 
 use crate::failure::Failure;
+use crate::offered::OfferOptions;
+use crate::sweep::{self, SweepOptions};
 use crate::{interrupt, output};
 
 /// What to do.
@@ -18,6 +20,11 @@ pub enum LabAction {
     List,
     /// Run experiments, one after the other
     Run(RunOptions),
+    /// Run a grid of drives, loads and seeds on all processors, into one table
+    ///
+    /// GRID.toml has [run], what all runs have in common; [axes], whose combinations are the runs; and seeds. A run that is
+    /// complete is kept in the output folder, so the same command goes on after an interruption.
+    Sweep(SweepOptions),
 }
 
 /// `tantalum lab run`.
@@ -44,6 +51,9 @@ pub struct RunOptions {
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub offer: OfferOptions,
+
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub json: bool,
@@ -54,6 +64,7 @@ pub fn run(action: &LabAction) -> Result<(), Failure> {
     match action {
         LabAction::List => list(),
         LabAction::Run(options) => run_all(options),
+        LabAction::Sweep(options) => sweep::run(options),
     }
 }
 
@@ -82,6 +93,7 @@ fn run_all(options: &RunOptions) -> Result<(), Failure> {
     }
     let program = env::current_exe().map_err(|error| Failure::OwnProgram { error })?;
     let settings = Settings { scale: options.scale, slower: options.slower, seed: options.seed, program };
+    let _offer = options.offer.offer()?;
     let monitor = interrupt::monitor();
     let mut outcomes = Outcomes { command: "lab run", experiments: Vec::new() };
     for experiment in chosen {

@@ -7,6 +7,7 @@
 
 mod arguments;
 mod background;
+mod baseline;
 mod bench;
 mod bench_nvme;
 mod check;
@@ -27,9 +28,11 @@ mod info;
 mod info_nvm;
 mod interrupt;
 mod lab;
+mod life;
 mod log;
 mod measure;
 mod mount;
+mod offered;
 mod output;
 mod program;
 mod program_module;
@@ -42,8 +45,11 @@ mod serve;
 mod shell;
 mod snapshot;
 mod stat;
+mod stat_report;
 mod stop;
+mod sweep;
 mod unmount;
+mod watch;
 mod watched;
 
 use std::process::ExitCode;
@@ -78,6 +84,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Unmount(options) => unmount::run(&options),
         Command::Snapshot { action } => snapshot::run(&action),
         Command::Stat(options) => stat::run(&options),
+        Command::Watch(options) => watch::run(&options),
         Command::Cut(options) => cut::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Stop(options) => stop::run(&options),

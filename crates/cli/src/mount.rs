@@ -95,6 +95,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         sync_writes: options.sync_writes,
     };
     // Refuse whatever can be refused before a drive is created or recovered.
+    options.made.check()?;
     mount_options.check()?;
     options.kind.check(options.made.create || options.format)?;
     let mounted = Mounted::mount(open(options)?, &mount_options)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tantalum::Size;
 use tantalum_replay::{
-    Action, Format, Pace, ReplayError, Scale, Settings, Source, replay, text, write_report,
+    Action, Format, Load, Pace, ReplayError, Scale, Settings, Source, replay, text, write_report,
 };
 use tantalum_report::{Interrupted, check_place};
 use tantalum_workloads::bench::Condition;
@@ -101,13 +101,13 @@ fn settings(options: &ReplayOptions) -> Result<Settings, Failure> {
         (None, None) => None,
     };
     Ok(Settings {
-        source: Source {
+        load: Load::Trace(Source {
             path: options.trace.clone(),
             format: options.format,
             action: options.action,
             volumes: options.volumes.clone(),
             most_requests: options.requests,
-        },
+        }),
         profile: options.drive.load(Some(CAPACITY), options.over_provisioning_percent)?,
         condition: match (options.fill, options.aged) {
             (_, true) => Condition::Aged,

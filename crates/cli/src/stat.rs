@@ -1,7 +1,6 @@
 //! `tantalum stat`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +9,18 @@ use std::time::Duration;
 use clap::Args;
 use tantalum::{Access, Device};
 use tantalum_drive::control::{Control, ControlError};
-use tantalum_drive::report::{DriveReport, Latency};
+use tantalum_drive::report::Latency;
 use tantalum_filesystem::LogStatistics;
 use tantalum_fuse::image_mounted_on;
 use tantalum_fuse::report::Report as Mounted;
-use tantalum_nvme::serve::Report as Served;
-use tantalum_report::InvalidSetting;
 use tantalum_report::table::{Align, Table, bytes, grouped};
 
+use crate::baseline;
 use crate::failure::Failure;
 use crate::file_system::{self, Use};
+use crate::life::LoadOptions;
 use crate::output;
+use crate::stat_report::{Before, Report, shown, since, since_reset};
 
 /// Bytes of the page cache of a volume that is only inspected.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -41,32 +41,21 @@ pub struct StatOptions {
     #[arg(long)]
     pub watch: bool,
 
-    /// Also show what has changed since an earlier `tantalum stat --json`, whose output is in this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["watch", "json"])]
+    /// Also show what has changed since an earlier `tantalum stat --json`, whose output is in this file, instead of since
+    /// the last reset
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub since: Option<PathBuf>,
+
+    /// Count from now on: later calls also show what has changed since. Kept in IMAGE.stat; the drive's own counters go on
+    #[arg(long, conflicts_with_all = ["watch", "since", "json"])]
+    pub reset: bool,
+
+    #[command(flatten)]
+    pub load: LoadOptions,
 
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-/// The report of an image, by how it is used.
-#[derive(serde::Serialize, serde::Deserialize)]
-#[serde(untagged)]
-enum Report {
-    /// As NVMe namespaces.
-    Served(Box<Served>),
-    /// As a volume, mounted or only inspected.
-    Mounted(Box<Mounted>),
-}
-
-impl Report {
-    fn drive(&self) -> &DriveReport {
-        match self {
-            Report::Served(report) => &report.drive,
-            Report::Mounted(report) => &report.drive,
-        }
-    }
 }
 
 /// Shows the counters.
@@ -78,37 +67,30 @@ pub fn run(options: &StatOptions) -> Result<(), Failure> {
     }
     let image = mounted.unwrap_or_else(|| options.target.clone());
     match Control::connect(&image) {
-        Ok(mut control) if options.watch => watch(&mut control, options.json),
-        Ok(mut control) => show(options, &control.stat()?),
+        Ok(mut control) if options.watch => watch(&mut control, options),
+        Ok(mut control) => show(options, &image, control.stat()?),
         Err(ControlError::NotInUse { .. }) if is_mounted => {
             Err(Failure::MountDied { image, folder: options.target.clone() })
         }
         Err(error) if options.watch => Err(error.into()),
-        Err(ControlError::NotInUse { .. }) => show(options, &unmounted(&image)?),
+        Err(ControlError::NotInUse { .. }) => show(options, &image, unmounted(&image)?),
         Err(error) => Err(error.into()),
     }
 }
 
-fn show(options: &StatOptions, report: &Report) -> Result<(), Failure> {
-    let Some(earlier) = &options.since else {
-        return output::report(report, options.json, |report| text(report, None));
-    };
-    let before = read(earlier)?;
-    let (then, now) = (&before.drive().image, &report.drive().image);
-    if then != now {
-        let expected = format!("a report of {}; this one is of {}", now.display(), then.display());
-        return Err(InvalidSetting::new("--since", earlier.display(), expected).into());
+fn show(options: &StatOptions, image: &Path, report: Report) -> Result<(), Failure> {
+    if options.reset {
+        baseline::keep(image, &report)?;
+        return output::print(&format!("{}: changes are counted from now on\n", image.display()));
     }
-    output::print(&text(report, Some((&before, "since then"))))
-}
-
-/// An earlier report.
-fn read(path: &Path) -> Result<Report, Failure> {
-    let refused = |why: String| InvalidSetting::new("--since", path.display(), why);
-    let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| {
-        refused(format!("the output of `tantalum stat --json`, which it is not: {error}")).into()
-    })
+    let before = match &options.since {
+        Some(earlier) => Some(since(earlier, &report)?),
+        None => since_reset(image, &report),
+    };
+    match options.json {
+        true => output::print_json(&shown(&report, before.as_ref(), &options.load)),
+        false => output::print(&text(&report, before.as_ref(), &options.load)),
+    }
 }
 
 /// The image is only read: recovery stays in memory.
@@ -124,7 +106,7 @@ fn unmounted(image: &Path) -> Result<Report, Failure> {
     Ok(Report::Mounted(Box::new(Mounted::of(&*mounted, path))))
 }
 
-fn watch(control: &mut Control, json: bool) -> Result<(), Failure> {
+fn watch(control: &mut Control, options: &StatOptions) -> Result<(), Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&ended);
     // Without a handler Ctrl-C ends the process, which is what it asks for.
@@ -132,23 +114,19 @@ fn watch(control: &mut Control, json: bool) -> Result<(), Failure> {
     let mut before = None;
     while !ended.load(Ordering::Relaxed) {
         let report: Report = control.stat()?;
-        if json {
-            output::print_json_line(&report)?;
+        if options.json {
+            output::print_json_line(&shown(&report, before.as_ref(), &options.load))?;
         } else {
-            let before = before.as_ref().map(|before| (before, "this second"));
-            output::print(&format!("{CLEAR}{}", text(&report, before)))?;
+            output::print(&format!("{CLEAR}{}", text(&report, before.as_ref(), &options.load)))?;
         }
-        before = Some(report);
+        before = Some(Before { report, since: "this second" });
         std::thread::sleep(INTERVAL);
     }
     Ok(())
 }
 
-/// An earlier report, and what the time since then is called.
-type Before<'a> = (&'a Report, &'static str);
-
 /// The view. With an earlier report, also the changes since then.
-fn text(report: &Report, before: Option<Before<'_>>) -> String {
+fn text(report: &Report, before: Option<&Before>, load: &LoadOptions) -> String {
     let drive = report.drive();
     let capacity = bytes(drive.capacity_units * tantalum::UNIT_BYTES as u64);
     let power = if drive.has_power { "" } else { ", without power" };
@@ -177,16 +155,18 @@ fn text(report: &Report, before: Option<Before<'_>>) -> String {
     shown.push('\n');
     shown.push_str(&counters(report, before).render());
     shown.push('\n');
+    shown.push_str(&life(report, before, load));
+    shown.push('\n');
     shown.push_str(&latencies(report).render());
     shown
 }
 
-fn counters(report: &Report, before: Option<Before<'_>>) -> Table {
+fn counters(report: &Report, before: Option<&Before>) -> Table {
     let mut columns = vec![("", Align::Left), ("so far", Align::Right)];
-    columns.extend(before.map(|(_, since)| (since, Align::Right)));
+    columns.extend(before.map(|before| (before.since, Align::Right)));
     let mut table = Table::new(&columns);
     // The earlier report may be of another use of the image, which counts other things.
-    let earlier: Option<BTreeMap<_, _>> = before.map(|(earlier, _)| counts(earlier).into_iter().collect());
+    let earlier: Option<BTreeMap<_, _>> = before.map(|before| counts(&before.report).into_iter().collect());
     for (name, now) in counts(report) {
         let change = earlier.as_ref().map(|earlier| {
             earlier.get(&name).map_or_else(String::new, |then| grouped(now.saturating_sub(*then)))
@@ -195,12 +175,31 @@ fn counters(report: &Report, before: Option<Before<'_>>) -> Table {
         row.extend(change);
         table.push(row);
     }
+    let change = before.map(|before| before.write_amplification(report));
+    let shown = change.map(|change| change.map_or_else(String::new, |change| format!("{change:.2}")));
+    let mut row =
+        vec!["write amplification".to_owned(), format!("{:.2}", report.drive().write_amplification)];
+    row.extend(shown);
+    table.push(row);
     for (name, value) in levels(report) {
         let mut row = vec![name.to_owned(), value];
         row.extend(before.map(|_| String::new()));
         table.push(row);
     }
     table
+}
+
+/// How long the drive lasts: at the write amplification since the earlier report, if enough was written since.
+fn life(report: &Report, before: Option<&Before>, load: &LoadOptions) -> String {
+    let change = before.and_then(|before| Some((before.since, before.write_amplification(report)?)));
+    let (of, write_amplification) = change.unwrap_or(("so far", report.drive().write_amplification));
+    let lines = report.life(write_amplification, load).lines();
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text = format!("life, at the write amplification {of}\n");
+    for (name, value) in lines {
+        text.push_str(&format!("  {name:<width$}  {value}\n"));
+    }
+    text
 }
 
 /// Values that only grow: the drive's counters, including programs by cause, and the volume's.
@@ -255,7 +254,6 @@ fn levels(report: &Report) -> Vec<(&'static str, String)> {
         grouped(drive.endurance_cycles.into())
     );
     let mut levels = vec![
-        ("write amplification", format!("{:.2}", drive.write_amplification)),
         ("erases of a block", erases),
         ("bad blocks", grouped(smart.bad_blocks.into())),
         ("units mapped", grouped(drive.mapped_units)),

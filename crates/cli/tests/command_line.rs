@@ -116,6 +116,110 @@ fn a_created_image_tells_what_it_is() {
 }
 
 #[test]
+fn a_capacity_that_is_too_small_is_refused_with_one_that_would_do() {
+    let dir = TempDir::new().unwrap();
+    let create = |capacity: &str| {
+        tantalum(dir.path(), &["create", "d.tant", "--profile", "tlc-nvme-plp", "--capacity", capacity])
+    };
+    let message = refused(dir.path(), &["create", "d.tant", "--profile", "tlc-nvme-plp", "--capacity", "8M"]);
+    let (_, would_do) = message.split_once("; --capacity ").expect(&message);
+    let would_do = would_do.strip_suffix("M would do\n").expect(&message).parse::<u64>().unwrap();
+    assert!(message.contains("good flash blocks are too few") && !dir.path().join("d.tant").exists());
+    assert_eq!(create(&format!("{}M", would_do - 1)).status.code(), Some(2), "the smallest is named");
+    printed(create(&format!("{would_do}M")));
+}
+
+#[test]
+fn options_of_a_new_drive_are_refused_for_an_old_one_in_one_line() {
+    let dir = TempDir::new().unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--capacity", "64M"]));
+    fs::create_dir(dir.path().join("mnt")).unwrap();
+    for arguments in [
+        &["mount", "d.tant", "mnt", "--capacity", "64M"][..],
+        &["mount", "d.tant", "mnt", "--background", "--profile", "durassd"],
+        &["serve", "d.tant", "--capacity", "64M"],
+    ] {
+        let message = refused(dir.path(), arguments);
+        assert!(
+            message.contains("add --create to make a new image") && message.lines().count() == 1,
+            "{message}"
+        );
+    }
+}
+
+/// `stat` of an image that is not in use, as JSON.
+fn stat(dir: &Path, more: &[&str]) -> serde_json::Value {
+    let arguments = [&["stat", "d.tant", "--json"][..], more].concat();
+    serde_json::from_str(&printed(tantalum(dir, &arguments))).unwrap()
+}
+
+#[test]
+fn an_aged_drive_counts_from_its_ageing_and_tells_its_life() {
+    let dir = TempDir::new().unwrap();
+    let create = ["create", "d.tant", "--capacity", "128M", "--aged", "--fill", "85"];
+    let said = printed(tantalum(dir.path(), &create));
+    assert!(said.contains("of other data and aged to write amplification"), "{said}");
+    let aged = stat(dir.path(), &[]);
+    let (amplification, used) = (&aged["write_amplification"], &aged["life"]["percentage_used"]);
+    assert!(amplification.as_f64().unwrap() > 1.3 && used.as_f64().unwrap() > 0.0, "{aged}");
+    assert_eq!(aged["change"]["since"], "since reset");
+    // Looking at the volume mounts it, in memory.
+    let written = aged["change"]["counters"]["host_units_written"].as_u64().unwrap();
+    assert!(written < 10, "ageing is no program's work, but {written} units are counted");
+    assert!(aged["change"]["life"].is_null(), "too little was written to tell: {aged}");
+    assert_eq!(aged["life"]["load_bytes_per_day"], 128 << 20);
+    let years = |stat: &serde_json::Value| stat["life"]["years_left"].as_f64().unwrap();
+    let half = stat(dir.path(), &["--load", "64M"]);
+    assert!((years(&half) / years(&aged) - 2.0).abs() < 1e-6, "{half}");
+    let text = printed(tantalum(dir.path(), &["stat", "d.tant"]));
+    for line in ["percentage used", "endurance", "life left", "since reset"] {
+        assert!(text.contains(line), "{text}");
+    }
+    let text = printed(tantalum(dir.path(), &["info", "d.tant", "--load", "1G"]));
+    assert!(text.contains("years at 1 GiB a day") && text.contains("drive writes a day"), "{text}");
+
+    // An image of the same name that is made anew counts from its own beginning.
+    fs::remove_file(dir.path().join("d.tant")).unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--capacity", "64M", "--fill", "20"]));
+    let filled = stat(dir.path(), &[]);
+    assert!(filled["write_amplification"].as_f64().unwrap() < 1.2, "{filled}");
+    fs::remove_file(dir.path().join("d.tant")).unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--capacity", "64M"]));
+    assert!(!dir.path().join("d.tant.stat").exists());
+}
+
+#[test]
+fn counters_are_reset_beside_the_image_and_a_damaged_reset_is_told() {
+    let dir = TempDir::new().unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--capacity", "64M", "--fill", "50"]));
+    fs::remove_file(dir.path().join("d.tant.stat")).unwrap();
+    let before = stat(dir.path(), &[]);
+    assert!(before.get("change").is_none());
+    fs::write(dir.path().join("before.json"), before.to_string()).unwrap();
+    printed(tantalum(dir.path(), &["stat", "d.tant", "--reset"]));
+    for more in [&[][..], &["--since", "before.json"]] {
+        let change = &stat(dir.path(), more)["change"];
+        assert_eq!(change["counters"]["host_units_written"], 0, "{change}");
+    }
+    fs::write(dir.path().join("d.tant.stat"), "{").unwrap();
+    let output = tantalum(dir.path(), &["stat", "d.tant"]);
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(said.contains("d.tant.stat is no report") && said.contains("--reset"), "{said}");
+    assert!(printed(output).contains("host units written"));
+}
+
+#[test]
+fn an_image_that_could_not_be_aged_is_gone() {
+    let dir = TempDir::new().unwrap();
+    let message = refused(dir.path(), &["create", "d.tant", "--capacity", "8M", "--aged"]);
+    assert!(
+        message.contains("is too small for this") && message.contains("increase --capacity"),
+        "{message}"
+    );
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a refused command left something");
+}
+
+#[test]
 fn a_file_that_is_no_image_is_refused_and_kept() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("letter.txt");

@@ -48,6 +48,10 @@ const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UN
 const STREAM: &str = "write=100,trim=10,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
 
+/// The same in many units at once, so that commands wait for room.
+const BULKS: &str = "write=40,bulk=60,trim=10,fua=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
+     log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
+
 /// Trims that wait, often as the only thing that frees a block, and are flushed when a block is erased.
 const TRIMS: &str = "write=60,trim=40,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
@@ -115,7 +119,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
         canary(Guard::SystemBlocksForgotten, FULL, random(REMAPS), 100),
         canary(Guard::DumpUnbounded, PROTECTED, random(STREAM), 30),
-        canary(Guard::PowerBeforeRoom, QUEUED, random(STREAM), 100),
+        canary(Guard::PowerBeforeRoom, QUEUED, random(BULKS), 100),
         canary(Guard::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 200),
         canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
         canary(Guard::TrimsOfUntouchedChunks, ANY, random(BARE_MAPPINGS), 50),

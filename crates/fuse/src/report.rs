@@ -12,6 +12,9 @@ pub struct Report {
     /// The drive's part.
     #[serde(flatten)]
     pub drive: DriveReport,
+    /// Units of its flash, without spare areas: what the capacity and the over-provisioning take.
+    #[serde(default)]
+    pub flash_units: u32,
     /// Where it is mounted; none if it is not.
     pub mounted_on: Option<PathBuf>,
     /// The error that stopped the drive for good, if any: every request fails.
@@ -38,8 +41,10 @@ impl Report {
     /// The report of a file system now; the caller supplies `image` and where it is mounted.
     pub fn of(file_system: &dyn FileSystem, image: PathBuf) -> Report {
         let (stopped, statistics) = (file_system.client().end(), file_system.statistics());
+        let device = file_system.client().device();
         Report {
-            drive: DriveReport::of(&file_system.client().device(), image, None),
+            drive: DriveReport::of(&device, image, None),
+            flash_units: device.profile().geometry().map_or(0, |geometry| geometry.units()),
             mounted_on: None,
             stopped: stopped.map(|status| status.to_string()),
             volume: statistics,

@@ -1,6 +1,6 @@
 //! Metadata and extended attributes.
 
-use tantalum_filesystem::{Errno, FileId, Metadata, MetadataChange, NAME_BYTES, SetMode};
+use tantalum_filesystem::{Errno, FileId, FileKind, Metadata, MetadataChange, NAME_BYTES, SetMode};
 
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
@@ -26,7 +26,10 @@ impl LogFs {
         m.accessed = change.accessed.unwrap_or(m.accessed);
         m.modified = change.modified.unwrap_or(m.modified);
         m.changed = change.changed.unwrap_or(m.changed);
-        if has_changed {
+        let is_folder_touched =
+            before.kind == FileKind::Folder && (change.accessed, change.modified) != (None, None);
+        // A folder's times are otherwise those of names, which recovery gives it again.
+        if has_changed || is_folder_touched {
             self.since.changed.insert(file);
         }
         self.since.times.insert(file);

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::fs::LogFs;
 use crate::index::{Purpose, Synced};
 use crate::since::SinceCheckpoint;
+use crate::superblock::Indexing;
 
 /// Dirty pages written back at once when there are too many.
 const BATCH_PAGES: usize = 1024;
@@ -20,6 +21,9 @@ impl LogFs {
         self.settle()?;
         let inode = &self.file(id)?.inode;
         let (is_folder, parent, links) = (inode.is_folder(), inode.parent, inode.metadata.links);
+        if is_folder && self.sync_new_names(id)? {
+            return Ok(());
+        }
         if self.write_out_file(id, with_times)? {
             self.synced.listed += 1;
             return Ok(());
@@ -41,10 +45,43 @@ impl LogFs {
         match self.index.sync_file(&mut self.log, id)? {
             Synced::Yes => {
                 self.synced.indexed += 1;
+                if is_new {
+                    self.since.synced_new.insert(id);
+                }
                 self.index_told(id)
             }
             Synced::NeedsCheckpoint => self.checkpoint(),
         }
+    }
+
+    /// Makes all names durable, if files that have none durably are all that there is to tell: their inodes have their names.
+    /// False if that takes a checkpoint: with lists always, because the drive lists only what is written to files that one has.
+    fn sync_new_names(&mut self, folder: FileId) -> Result<bool> {
+        let is_listed = self.superblock.indexing == Indexing::Nvm;
+        if is_listed || self.since.unnamed.is_empty() || !self.since.are_names_new(folder) {
+            return Ok(false);
+        }
+        let unnamed: Vec<FileId> =
+            self.since.unnamed.iter().copied().filter(|id| !self.since.synced_new.contains(id)).collect();
+        for id in unnamed.iter().copied() {
+            // A symbolic link is nothing without its target.
+            if self.file(id)?.inode.metadata.kind != FileKind::File {
+                self.write_back_file(id, usize::MAX, false)?;
+            }
+            self.store_inode(id)?;
+        }
+        self.make_room(0, self.index.changed_units())?;
+        // Making room may have taken a checkpoint.
+        if self.since.unnamed.is_empty() {
+            self.log.flush()?;
+            return Ok(true);
+        }
+        if self.index.sync_new_files(&mut self.log, &unnamed)? == Synced::NeedsCheckpoint {
+            return Ok(false);
+        }
+        self.since.unnamed.clear();
+        self.synced.indexed += unnamed.len() as u64;
+        unnamed.into_iter().try_for_each(|id| self.index_told(id)).map(|()| true)
     }
 
     /// Sends the dirty pages of a file to the drive and waits for them. Returns whether that made the file durable.

@@ -138,6 +138,10 @@ pub(crate) trait Index: Send {
     /// Makes a file durable whose contents were appended and whose inode was set.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced>;
 
+    /// Makes new files durable whose inodes were set, and with them their names, in this order. Nothing changed if that takes a
+    /// checkpoint.
+    fn sync_new_files(&mut self, log: &mut Log, files: &[FileId]) -> Result<Synced>;
+
     /// Checkpoints so far: each one counts one more, and a mount continues from the last durable one. Files have numbers
     /// below 2^31, so that the drive's lists can tell checkpoints apart (F1 of `lists/mod.rs`).
     fn checkpoints(&self) -> u64;

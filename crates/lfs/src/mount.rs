@@ -144,7 +144,12 @@ impl LogFs {
         if !is_free || inode.metadata.links != 1 {
             return self.forget(id);
         }
-        self.add_entry(inode.parent, &inode.name, id, inode.metadata.kind)
+        self.add_entry(inode.parent, &inode.name, id, inode.metadata.kind)?;
+        let created = inode.metadata.created;
+        if created > self.file(inode.parent)?.inode.metadata.modified {
+            self.modified(inode.parent, created)?;
+        }
+        Ok(())
     }
 
     /// Makes everything durable and returns the drive. If that fails, what was not synced is lost.

@@ -17,6 +17,12 @@ pub(crate) struct SinceCheckpoint {
     pub times: BTreeSet<FileId>,
     /// Files that no checkpoint has.
     pub new: BTreeSet<FileId>,
+    /// Those of them that no sync of a folder has made durable, in the order of their creation.
+    pub unnamed: Vec<FileId>,
+    /// Those that a sync of their own has made durable.
+    pub synced_new: BTreeSet<FileId>,
+    /// One of the new files is a folder: only a checkpoint makes it durable.
+    pub has_new_folder: bool,
     /// Files that got or lost a name, other than with their creation.
     pub renamed: BTreeSet<FileId>,
     /// Which files the drive lists, and which of them it cannot.
@@ -33,6 +39,22 @@ impl SinceCheckpoint {
     /// Whether a file's inode differs from the index's in more than times.
     pub fn is_changed(&self, id: FileId) -> bool {
         self.changed.contains(&id) || self.resized.contains(&id)
+    }
+
+    /// Whether all that happened to names is that files other than folders were created, and a folder differs from the
+    /// index's in its size and times alone.
+    pub fn are_names_new(&self, folder: FileId) -> bool {
+        !self.is_name_lost
+            && !self.has_new_folder
+            && self.renamed.is_empty()
+            && !self.changed.contains(&folder)
+    }
+
+    /// A file was created.
+    pub fn created(&mut self, id: FileId, is_folder: bool) {
+        self.new.insert(id);
+        self.unnamed.push(id);
+        self.has_new_folder |= is_folder;
     }
 
     /// Forgets a file: its inode is the index's, or gone.

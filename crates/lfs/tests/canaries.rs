@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use common::cuts::{
     every_cut_of_a_large_checkpoint, every_cut_while_a_list_becomes_void, lists_over_several_segments,
 };
-use common::holes::{a_mount_that_fills_holes_is_cut, holes_are_filled_until_power_goes};
+use common::holes::{every_cut_of_a_mount_that_needs_room, holes_are_filled_until_power_goes};
 use common::run::{Plan, Run};
 use common::{KINDS, SOUND};
 use tantalum::canary::{Guard, take_out};
@@ -33,10 +33,14 @@ const FULL: Plan = Plan { capacity_mib: 8, cache_bytes: 0, cut_within: None, lef
 fn first_failure(guard: Guard, seeds: u64, work: impl Fn(u64)) {
     std::panic::set_hook(Box::new(|_| {}));
     take_out(Some(guard));
-    let fails = |seed: &u64| catch_unwind(AssertUnwindSafe(|| work(*seed))).is_err();
-    let found = (0..seeds).find(fails);
+    let failure = |seed: u64| {
+        let panic = catch_unwind(AssertUnwindSafe(|| work(seed))).err()?;
+        let why = panic.downcast::<String>().map_or_else(|_| "a panic".into(), |why| *why);
+        Some(format!("seed {seed}, {}", why.lines().next().unwrap_or_default()))
+    };
+    let found = (0..seeds).find_map(failure);
     take_out(None);
-    println!("{guard:?}: {}", found.map_or("not noticed".to_owned(), |seed| format!("seed {seed}")));
+    println!("{guard:?}: {}", found.as_deref().unwrap_or("not noticed"));
     assert!(found.is_some(), "nothing noticed within {seeds} seeds that {guard:?} was taken out");
 }
 
@@ -80,15 +84,15 @@ fn a_unit_that_is_appended_behind_its_overwrite_is_noticed() {
 
 #[test]
 fn a_hole_that_the_last_checkpoint_names_is_noticed() {
-    first_failure(Guard::HoleStillNamed, 40, |cut| {
+    first_failure(Guard::HoleStillNamed, 250, |cut| {
         holes_are_filled_until_power_goes(Cleaning::Copy, Indexing::Appended, cut + 1);
     });
 }
 
 #[test]
 fn a_mount_that_fills_holes_before_its_checkpoint_is_noticed() {
-    first_failure(Guard::HolesInRecovery, 40, |cut| {
-        a_mount_that_fills_holes_is_cut(cut + 1);
+    first_failure(Guard::HolesInRecovery, 40, |shift| {
+        every_cut_of_a_mount_that_needs_room(shift);
     });
 }
 

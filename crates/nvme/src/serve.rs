@@ -90,6 +90,9 @@ pub struct ServedReport {
     pub name: String,
     /// Bytes of a logical block.
     pub block_bytes: u32,
+    /// Units of the drive's flash, without spare areas.
+    #[serde(default)]
+    pub flash_units: u32,
     /// Controllers now.
     pub controllers: usize,
     /// Connections now.
@@ -329,11 +332,13 @@ impl Subject for Place {
         let device = subsystem.queue.drive().lock();
         let drive = DriveReport::of(&device, self.image.clone(), Some(self.pacing));
         let duplicates = device.duplicates();
+        let flash_units = device.profile().geometry().map_or(0, |geometry| geometry.units());
         drop(device);
         let served = ServedReport {
             address: self.server.address(),
             name: subsystem.settings.name.clone(),
             block_bytes: subsystem.settings.block_bytes,
+            flash_units,
             controllers: subsystem.controllers(),
             connections: self.server.connections(),
             connections_accepted: self.server.accepted(),

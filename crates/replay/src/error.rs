@@ -27,11 +27,11 @@ pub enum ReplayError {
         path: PathBuf,
     },
     /// The trace was changed meanwhile.
-    #[error("{}, line {line}: the trace has changed since it was first read; replay it when nothing writes to it", path.display())]
+    #[error(
+        "line {line}: the trace has changed since it was first read; replay it when nothing writes to it"
+    )]
     Changed {
-        /// The trace.
-        path: PathBuf,
-        /// Where that shows.
+        /// Where that shows; 0 at its end.
         line: u64,
     },
     /// A request goes beyond the drive's end, and nothing is scaled.

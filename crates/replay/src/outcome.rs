@@ -8,6 +8,7 @@ use tantalum_workloads::bench::Condition;
 use tantalum_workloads::binds::{self, Phase};
 
 use crate::error::ReplayError;
+use crate::load::Load;
 use crate::placement::Placement;
 use crate::run::{Pace, Settings};
 use crate::survey::Survey;
@@ -57,10 +58,10 @@ pub struct Outcome {
 /// The trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceAbout {
-    /// Its file.
+    /// Its file, or the pattern's name.
     pub path: String,
-    /// Its format.
-    pub format: Format,
+    /// Its format; none of a pattern.
+    pub format: Option<Format>,
     /// Its requests, of the volumes that are replayed.
     pub requests: u64,
     /// How many volumes these are.
@@ -240,7 +241,10 @@ fn early(error: &ReplayError, done: u64, requests: u64) -> String {
 fn trace_about(settings: &Settings, survey: &Survey) -> TraceAbout {
     let names = survey.volumes.iter().take(NAMED).map(|volume| volume.name.clone());
     TraceAbout {
-        path: settings.source.path.display().to_string(),
+        path: match &settings.load {
+            Load::Trace(source) => source.path.display().to_string(),
+            Load::Synthetic(synthetic) => synthetic.pattern.name().to_owned(),
+        },
         format: survey.format,
         requests: survey.requests,
         volumes: survey.volumes.len() as u64,

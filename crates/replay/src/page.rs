@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use tantalum_report::html::{escaped, legend, page, table};
+use tantalum_report::html::{escaped, page, switches, table};
 use tantalum_report::plots::bars::{self, Bar};
 use tantalum_report::plots::curves::{self, Curve};
 use tantalum_report::plots::{colours, steps};
@@ -79,11 +79,15 @@ fn latencies(outcome: &Outcome) -> Result<Plot, ReportError> {
         .latencies
         .iter()
         .enumerate()
-        .map(|(index, (_, latencies))| Curve { colour: colour(index), latencies })
+        .map(|(index, (kind, latencies))| Curve {
+            name: kind.name().to_owned(),
+            colour: colour(index),
+            latencies,
+        })
         .collect();
     let names = outcome.latencies.iter().enumerate();
     let names = names.map(|(index, (kind, _))| (kind.name().to_owned(), colours::css(colour(index))));
-    let plot = format!("{}{}", legend(names), curves::draw(&curves)?);
+    let plot = format!("{}{}", switches(names), curves::draw(&curves)?);
     Ok(("Latency", "of requests, from the time that the host asks", plot))
 }
 

@@ -222,7 +222,7 @@ mod tests {
             *end = (*end).max(offset + bytes);
         }
         let mut survey = Survey {
-            format: Format::Fio,
+            format: Some(Format::Fio),
             has_times: true,
             requests: 1,
             volumes,

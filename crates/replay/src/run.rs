@@ -7,11 +7,12 @@ use tantalum_workloads::binds::Beginning;
 
 use crate::error::ReplayError;
 use crate::host::{Host, Job};
+use crate::load::{Feed, Load};
 use crate::outcome::{Ended, Outcome, Replayed, outcome};
 use crate::placement::{Placement, Scale};
 use crate::survey::{Survey, survey};
 use crate::tally::Tally;
-use crate::trace::{Operation, Request, Source, Trace, TraceError};
+use crate::trace::{Operation, Request, Source, TraceError};
 
 /// Requests between two looks at the wish to stop.
 const REQUESTS_PER_STEP: u64 = 1024;
@@ -37,8 +38,8 @@ const WITHOUT_TIMES: Pace = Pace::Closed { queue_depth: 1 };
 /// What is replayed on what.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The trace.
-    pub source: Source,
+    /// What is done to the drive.
+    pub load: Load,
     /// The drive.
     pub profile: Profile,
     /// What is done to it before.
@@ -60,10 +61,13 @@ impl Settings {
             Some(Pace::Closed { queue_depth: 0 }) => {
                 Err(InvalidSetting::new("--queue-depth", 0, "it must be at least 1"))
             }
-            _ if self.source.most_requests == Some(0) => {
-                Err(InvalidSetting::new("--requests", 0, "it must be at least 1"))
-            }
-            _ => Ok(()),
+            _ => match &self.load {
+                Load::Trace(Source { most_requests: Some(0), .. }) => {
+                    Err(InvalidSetting::new("--requests", 0, "it must be at least 1"))
+                }
+                Load::Trace(_) => Ok(()),
+                Load::Synthetic(synthetic) => synthetic.validate(self.profile.capacity_bytes),
+            },
         }
     }
 
@@ -73,7 +77,7 @@ impl Settings {
             Some(Pace::Open { speed }) if !has_times => Err(InvalidSetting::new(
                 "--speed",
                 speed,
-                "fio's iologs of version 2 have no times; use --queue-depth",
+                "fio's iologs of version 2 and patterns have no times; use --queue-depth",
             )),
             Some(pace) => Ok(pace),
             None if has_times => Ok(Pace::Open { speed: 1.0 }),
@@ -85,7 +89,7 @@ impl Settings {
 /// Replays a trace. If the drive or the user ends that early, the outcome tells of what was done.
 pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayError> {
     settings.validate()?;
-    let mut survey = survey(&settings.source, monitor)?;
+    let mut survey = survey(&settings.load, settings.profile.capacity_bytes, monitor)?;
     let pace = settings.pace(survey.has_times)?;
     let placement = Placement::of(&mut survey, settings.scale, settings.profile.capacity_bytes);
     let (device, aged) = conditioned(&settings.profile, settings.condition, settings.seed, monitor)?;
@@ -123,10 +127,10 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all(&mut self, pace: Pace, start_ns: Nanoseconds, bar: &Bar) -> Result<(), ReplayError> {
-        let mut trace = Trace::open(&self.settings.source)?;
+        let mut feed = Feed::open(&self.settings.load, self.settings.profile.capacity_bytes)?;
         match pace {
-            Pace::Open { speed } => self.open_loop(&mut trace, speed, start_ns, bar)?,
-            Pace::Closed { queue_depth } => self.closed_loop(&mut trace, queue_depth, start_ns, bar)?,
+            Pace::Open { speed } => self.open_loop(&mut feed, speed, start_ns, bar)?,
+            Pace::Closed { queue_depth } => self.closed_loop(&mut feed, queue_depth, start_ns, bar)?,
         }
         while self.host.next_ns().is_some() {
             self.host.step()?;
@@ -137,12 +141,12 @@ impl Run<'_> {
     /// Each request at its time.
     fn open_loop(
         &mut self,
-        trace: &mut Trace,
+        feed: &mut Feed,
         speed: f64,
         start_ns: Nanoseconds,
         bar: &Bar,
     ) -> Result<(), ReplayError> {
-        while let Some(request) = self.next(trace, bar)? {
+        while let Some(request) = self.next(feed, bar)? {
             let since_ns = request.at_ns - self.survey.first_ns;
             let since_ns = if speed == 1.0 { since_ns } else { (since_ns as f64 / speed) as Nanoseconds };
             let at_ns = start_ns.saturating_add(since_ns);
@@ -159,13 +163,13 @@ impl Run<'_> {
     /// Each request when there is room for it. What a trace without times waits for, it waits for here as well.
     fn closed_loop(
         &mut self,
-        trace: &mut Trace,
+        feed: &mut Feed,
         queue_depth: u32,
         start_ns: Nanoseconds,
         bar: &Bar,
     ) -> Result<(), ReplayError> {
         let (mut free, mut now_ns) = (queue_depth, start_ns);
-        while let Some(request) = self.next(trace, bar)? {
+        while let Some(request) = self.next(feed, bar)? {
             if !self.survey.has_times {
                 now_ns = now_ns.max(start_ns.saturating_add(request.at_ns - self.survey.first_ns));
             }
@@ -181,22 +185,21 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn next(&mut self, trace: &mut Trace, bar: &Bar) -> Result<Option<Request>, ReplayError> {
+    fn next(&mut self, feed: &mut Feed, bar: &Bar) -> Result<Option<Request>, ReplayError> {
         if self.left == 0 {
             return Ok(None);
         }
-        let changed = |line| ReplayError::Changed { path: self.settings.source.path.clone(), line };
-        let next = trace.next().map_err(|error| match error {
-            TraceError::Line { line, .. } => changed(line),
-            error => error.into(),
+        let request = feed.next().map_err(|error| match error {
+            ReplayError::Trace(TraceError::Line { line, .. }) => ReplayError::Changed { line },
+            error => error,
         })?;
-        let Some(request) = next else { return Err(changed(0)) };
+        let request = request.ok_or(ReplayError::Changed { line: 0 })?;
         let known = request.volume < self.survey.volumes.len() as u32;
         if !known || request.at_ns < self.survey.first_ns {
-            return Err(changed(request.line));
+            return Err(ReplayError::Changed { line: request.line });
         }
         self.left -= 1;
-        if (self.survey.requests - self.left) % REQUESTS_PER_STEP == 0 {
+        if (self.survey.requests - self.left).is_multiple_of(REQUESTS_PER_STEP) {
             bar.advance(REQUESTS_PER_STEP)?;
         }
         Ok(Some(request))

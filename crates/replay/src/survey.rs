@@ -3,6 +3,7 @@
 use tantalum_report::Monitor;
 
 use crate::error::ReplayError;
+use crate::load::Load;
 use crate::touched::Touches;
 use crate::trace::{Format, Operation, Source, Trace};
 
@@ -12,7 +13,8 @@ const REQUESTS_PER_STEP: u64 = 4096;
 /// What a trace has.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    pub format: Format,
+    /// None of a pattern.
+    pub format: Option<Format>,
     pub has_times: bool,
     pub requests: u64,
     pub volumes: Vec<Volume>,
@@ -31,11 +33,27 @@ pub(crate) struct Volume {
     pub end_bytes: u64,
 }
 
-/// Reads all of it.
-pub(crate) fn survey(source: &Source, monitor: &Monitor) -> Result<Survey, ReplayError> {
+/// Reads all of a trace. Of a pattern everything is known.
+pub(crate) fn survey(load: &Load, capacity_bytes: u64, monitor: &Monitor) -> Result<Survey, ReplayError> {
+    match load {
+        Load::Trace(source) => of_trace(source, monitor),
+        Load::Synthetic(synthetic) => Ok(Survey {
+            format: None,
+            has_times: false,
+            requests: synthetic.requests,
+            volumes: vec![Volume { name: synthetic.pattern.name().to_owned(), end_bytes: capacity_bytes }],
+            first_ns: 0,
+            last_ns: 0,
+            late: (0, 0),
+            touches: Touches::default(),
+        }),
+    }
+}
+
+fn of_trace(source: &Source, monitor: &Monitor) -> Result<Survey, ReplayError> {
     let bar = monitor.bar("reading", source.bytes()?);
     let mut trace = Trace::open(source)?;
-    let (mut requests, mut first_ns, mut last_ns) = (0, None, 0);
+    let (mut requests, mut first_ns, mut last_ns) = (0u64, None, 0);
     let mut touches = Touches::default();
     let mut ends: Vec<u64> = Vec::new();
     while let Some(request) = trace.next()? {
@@ -50,7 +68,7 @@ pub(crate) fn survey(source: &Source, monitor: &Monitor) -> Result<Survey, Repla
             touches.note(request.volume, request.offset, request.bytes);
             ends[volume] = ends[volume].max(request.offset + request.bytes);
         }
-        if requests % REQUESTS_PER_STEP == 0 {
+        if requests.is_multiple_of(REQUESTS_PER_STEP) {
             bar.reach(trace.bytes_read())?;
         }
     }
@@ -59,7 +77,7 @@ pub(crate) fn survey(source: &Source, monitor: &Monitor) -> Result<Survey, Repla
     }
     let volumes = trace.volumes().into_iter().zip(ends).map(|(name, end_bytes)| Volume { name, end_bytes });
     Ok(Survey {
-        format: trace.format(),
+        format: Some(trace.format()),
         has_times: trace.has_times(),
         requests,
         volumes: volumes.collect(),

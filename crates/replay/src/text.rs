@@ -26,9 +26,9 @@ pub fn of(outcome: &Outcome) -> String {
 pub(crate) fn heading(outcome: &Outcome) -> String {
     let (trace, drive) = (&outcome.trace, &outcome.drive);
     let mut text = format!(
-        "{} ({}): {} requests, on {} of {}, {}",
+        "{}{}: {} requests, on {} of {}, {}",
         trace.path,
-        trace.format.name(),
+        trace.format.map(|format| format!(" ({})", format.name())).unwrap_or_default(),
         grouped(trace.requests),
         drive.profile,
         bytes(drive.capacity_bytes),

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use tantalum::{Profile, SplitMix64};
 use tantalum_replay::{
-    Kind, Outcome, Pace, ReplayError, Scale, Settings, Source, replay, text, write_report,
+    Kind, Load, Outcome, Pace, ReplayError, Scale, Settings, Source, replay, text, write_report,
 };
 use tantalum_report::Monitor;
 use tantalum_workloads::bench::Condition;
@@ -24,7 +24,7 @@ fn file(text: &str) -> NamedTempFile {
 fn settings(path: &Path) -> Settings {
     let profile = Profile { capacity_bytes: 64 * MIB, ..Profile::load("femu-2021").unwrap() };
     Settings {
-        source: Source::of(path),
+        load: Load::Trace(Source::of(path)),
         profile,
         condition: Condition::Fresh,
         pace: None,
@@ -132,7 +132,7 @@ fn version_2_of_fio_goes_one_after_the_other_and_waits() {
     assert_eq!((of(&outcome, Kind::Flush).count, of(&outcome, Kind::Flush).bytes), (1, 0));
     let error =
         run(trace, |settings| settings.pace = Some(Pace::Open { speed: 2.0 })).unwrap_err().to_string();
-    assert!(error.contains("--speed 2: fio's iologs of version 2 have no times"), "{error}");
+    assert!(error.contains("--speed 2: fio's iologs of version 2 and patterns have no times"), "{error}");
 }
 
 #[test]
@@ -230,10 +230,8 @@ fn ctrl_c_tells_what_there_is() {
     let file = file(&trace);
     let cancelled = Arc::new(AtomicBool::new(true));
     // the first look of the replay itself is after 1024 requests; reading looks after 4096
-    let settings = Settings {
-        source: Source { most_requests: Some(4000), ..Source::of(file.path()) },
-        ..settings(file.path())
-    };
+    let load = Load::Trace(Source { most_requests: Some(4000), ..Source::of(file.path()) });
+    let settings = Settings { load, ..settings(file.path()) };
     let outcome = replay(&settings, &Monitor::new(cancelled)).unwrap();
     assert!(matches!(outcome.ended_early(), Some(ReplayError::Interrupted(_))));
     let why = outcome.incomplete.as_deref().unwrap();
@@ -244,6 +242,10 @@ fn ctrl_c_tells_what_there_is() {
 #[test]
 fn bad_settings_and_traces_are_errors() {
     let trace = alibaba([(0, 'W', 0, 1)]);
+    fn no_requests(settings: &mut Settings) {
+        let Load::Trace(source) = &mut settings.load else { return };
+        source.most_requests = Some(0);
+    }
     let with = |change: fn(&mut Settings)| run(&trace, change).unwrap_err().to_string();
     assert!(
         with(|settings| settings.pace = Some(Pace::Open { speed: 0.0 }))
@@ -253,7 +255,7 @@ fn bad_settings_and_traces_are_errors() {
     assert!(
         with(|settings| settings.pace = Some(Pace::Closed { queue_depth: 0 })).contains("--queue-depth 0")
     );
-    assert!(with(|settings| settings.source.most_requests = Some(0)).contains("--requests 0"));
+    assert!(with(no_requests).contains("--requests 0"));
     let none = run("fio version 3 iolog\n0 f add\n", |_| {}).unwrap_err();
     assert!(matches!(none, ReplayError::NoRequests { .. }), "{none}");
     let line = run("0,W,0,4096,1\n0,W,0,4096\n", |_| {}).unwrap_err().to_string();

@@ -12,7 +12,7 @@ pub struct Interrupted;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{option} {value}: {expected}")]
 pub struct InvalidSetting {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub option: &'static str,
     /// What was given.
     pub value: String,
@@ -48,7 +48,7 @@ pub enum ReportError {
     },
 }
 
-/// The system's error, without the name of a temporary file that the user has not heard of.
+/// The system's error, without the name of a temporary file.
 fn of_system(error: io::Error) -> io::Error {
     let inner = error
         .get_ref()

@@ -47,7 +47,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// One without tables yet. Who runs the experiment fills in its name, scale and seed.
+    /// An outcome without tables yet. Whoever runs the experiment fills in name, scale and seed.
     pub fn new(title: &'static str, source: &'static str, time: Time, setup: Vec<String>) -> Outcome {
         Outcome {
             experiment: "",
@@ -73,7 +73,7 @@ pub enum Quantity {
     Percent,
 }
 
-/// From the least to the most of several figures. Read as one figure, or as the list of the least and the most.
+/// The range of several figures. Read as one figure, or as a list of the least and the most.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Span {
@@ -120,7 +120,7 @@ impl Span {
         Span { low: factors().fold(f64::MAX, f64::min), high: factors().fold(f64::MIN, f64::max) }
     }
 
-    /// What holds both.
+    /// The span that covers both.
     pub fn and(self, other: Span) -> Span {
         Span { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
@@ -132,12 +132,12 @@ impl Span {
     }
 }
 
-/// A sentence of the paper, and what it is here.
+/// A claim of the paper, and our figure for it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
     /// What is compared.
     pub what: String,
-    /// In which terms.
+    /// How it is expressed.
     pub quantity: Quantity,
     /// What the paper says.
     pub paper: Span,

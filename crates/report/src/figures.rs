@@ -5,9 +5,9 @@ use serde::Serialize;
 /// One table: a figure for each row and column.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// What the table is of.
+    /// The table's subject.
     pub title: String,
-    /// What is counted.
+    /// The unit of its figures.
     pub unit: &'static str,
     /// What the columns differ in.
     pub columns: Vec<String>,
@@ -16,7 +16,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// How busy the machine's processors were: where they are busy all the time, the figures are theirs.
+    /// How busy the machine's processors were: if they were saturated, they bound the figures.
     pub fn of_processors(columns: &[String], rows: impl IntoIterator<Item = (String, Vec<f64>)>) -> Figures {
         let row = |(name, ours)| Row { name, ours, paper: None };
         Figures {

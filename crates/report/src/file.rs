@@ -30,12 +30,12 @@ fn beside(path: &Path) -> Result<NamedTempFile, ReportError> {
         _ => Path::new("."),
     };
     let mut error = None;
-    // as any new file is: for whom the process says, which the temporary files of others are not
+    // with the permissions of any new file: temporary files are otherwise private
     let made = Builder::new().prefix(".tantalum-report-").make_in(folder, |path| {
         let opened = File::options().read(true).write(true).create_new(true).open(path);
         opened.inspect_err(|opening| error = opening.raw_os_error())
     });
-    // `tempfile` adds the temporary name to the error, which nobody asked for
+    // `tempfile` adds the temporary name to the error
     made.map_err(|made| ReportError::file(path)(error.map_or(made, io::Error::from_raw_os_error)))
 }
 

@@ -37,7 +37,7 @@ impl LatencyUs {
 pub struct LatencyMs([f64; 6]);
 
 impl LatencyMs {
-    /// What the columns are called.
+    /// The titles of the columns.
     pub const COLUMNS: [&str; 6] = ["mean", "P25", "P50", "P75", "P99", "max"];
 
     /// The figures of a histogram of nanoseconds; all 0 of an empty one.
@@ -53,15 +53,15 @@ impl LatencyMs {
     }
 }
 
-/// Microseconds with three digits after the point: a histogram knows no more.
+/// Microseconds with three decimals: a histogram is no more precise.
 fn microseconds(nanoseconds: f64) -> f64 {
     nanoseconds.round() / 1000.0
 }
 
-/// The longest latency that is distinguished: an hour.
+/// The longest latency recorded: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// A histogram of nanoseconds that is right to 0.1 %.
+/// A histogram of nanoseconds, accurate to 0.1 %.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST_NS, 3).expect("three digits are possible")
 }

@@ -15,8 +15,8 @@ use crate::error::Interrupted;
 /// Where there is no terminal, a line is printed this often.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// Shows how far an experiment is, on standard error, and tells it when to stop: bars if that is a terminal, else a line
-/// now and then. Clones are the same monitor.
+/// Shows an experiment's progress on standard error, and tells it when to stop: bars on a terminal, otherwise a line now
+/// and then. Clones share one monitor.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     bars: MultiProgress,
@@ -59,7 +59,7 @@ impl Monitor {
     }
 }
 
-/// How long it will take at the pace so far; nothing before the first step.
+/// The time left at the pace so far; empty before the first step.
 fn left(state: &ProgressState, text: &mut dyn Write) {
     if state.pos() > 0 {
         let _ = write!(text, "{} left ", HumanDuration(state.eta()));
@@ -95,7 +95,7 @@ impl Bar {
         check(&self.cancelled)
     }
 
-    /// What stands beside the bar.
+    /// The text beside the bar.
     pub fn say(&self, message: String) {
         self.bar.set_message(message);
     }
@@ -116,7 +116,7 @@ impl Lines {
         Lines(Mutex::new(Instant::now()))
     }
 
-    /// Whether it is time for a line, which is printed then. A thread that would wait for another does not ask.
+    /// Whether a line is due. A thread that would have to wait for another does not ask.
     fn are_due(&self, now: Instant) -> bool {
         let Ok(mut last) = self.0.try_lock() else { return false };
         let are_due = now.duration_since(*last) >= LINE_EVERY;
@@ -127,7 +127,7 @@ impl Lines {
     }
 }
 
-/// The same as the bar, in words.
+/// The bar as a line of text.
 fn line(bar: &ProgressBar) -> String {
     let percent = (100 * bar.position()).checked_div(bar.length().unwrap_or(0)).unwrap_or(0);
     let left = match bar.position() {

@@ -42,6 +42,11 @@ impl Table {
         self.columns.iter().map(|(title, _)| title.clone()).collect()
     }
 
+    /// How the columns are set.
+    pub fn alignments(&self) -> impl Iterator<Item = Align> {
+        self.columns.iter().map(|(_, align)| *align)
+    }
+
     /// The rows so far.
     pub fn rows(&self) -> &[Vec<String>] {
         &self.rows

@@ -65,7 +65,7 @@ pub fn span_text(span: Span, quantity: Quantity) -> String {
     if low == high { format!("{low}{unit}") } else { format!("{low} to {high}{unit}") }
 }
 
-/// A figure with at least three digits, and no more than say something.
+/// A figure with three significant digits, or all of its digits before the point.
 pub fn figure_text(figure: f64) -> String {
     match figure.abs() {
         size if size >= 1000.0 => {

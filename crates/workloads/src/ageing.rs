@@ -24,7 +24,7 @@ const LEAST_FREE_UNITS: u64 = 8192;
 /// Units in one command that fills the file.
 const FILL_UNITS: usize = 256;
 
-/// Commands between two looks at the wish to stop.
+/// Commands between two checks for an interruption.
 const COMMANDS_PER_STEP: u64 = 1024;
 
 const OTHER_DATA: &str = "other-data";
@@ -49,22 +49,27 @@ pub fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, 
     age_leaving(volume, free, seed, monitor)
 }
 
-/// The same with this many units left free.
+/// Fills the volume with other data in order, and leaves this many units free. Returns the bytes of other data.
+pub fn fill_leaving(
+    volume: &mut Volume,
+    free: u64,
+    seed: u64,
+    monitor: &Monitor,
+) -> Result<u64, WorkloadError> {
+    let units = units_of_other_data(volume, free)?;
+    let bar = monitor.bar("filling", units);
+    fill(volume, units, &mut Xoshiro256PlusPlus::seed_from_u64(seed), &bar)?;
+    Ok(units * UNIT_BYTES as u64)
+}
+
+/// The same as [`age`] with this many units left free.
 pub fn age_leaving(
     volume: &mut Volume,
     free: u64,
     seed: u64,
     monitor: &Monitor,
 ) -> Result<Ageing, WorkloadError> {
-    let capacity_units = volume.device().limits().capacity_units;
-    let units = volume.free_units().saturating_sub(free);
-    if units == 0 {
-        let what = format!(
-            "{} units are free beside the database, but its log and the file system need {free}",
-            volume.free_units()
-        );
-        return Err(TooSmall { capacity_bytes: capacity_units * UNIT_BYTES as u64, what }.into());
-    }
+    let units = units_of_other_data(volume, free)?;
     let window_units = (units / WINDOWS_PER_CAPACITY).max(1);
     let bar = monitor.bar("ageing", units + MOST_WINDOWS * window_units);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -82,6 +87,16 @@ pub fn age_leaving(
         write_amplification: state.write_amplification(),
         steady: state.is_steady(),
     })
+}
+
+fn units_of_other_data(volume: &Volume, free: u64) -> Result<u64, WorkloadError> {
+    let units = volume.free_units().saturating_sub(free);
+    if units > 0 {
+        return Ok(units);
+    }
+    let what = format!("{} units are free, and {free} are to stay free", volume.free_units());
+    let capacity_units = volume.device().limits().capacity_units;
+    Err(TooSmall { capacity_bytes: capacity_units * UNIT_BYTES as u64, what }.into())
 }
 
 /// Writes the file of other data in order. Returns the places of its units.

@@ -209,7 +209,7 @@ mod tests {
         assert!(run(100).is_err());
     }
 
-    // Clients of TPC-C that waited for one row looked at the wish to stop after 16 operations: half a minute.
+    // Clients of TPC-C that waited for one row checked for an interruption every 16 operations: half a minute.
     #[test]
     fn clients_that_wait_for_the_server_are_stopped_with_it() {
         let cancelled = Arc::new(AtomicBool::new(false));

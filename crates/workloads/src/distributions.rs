@@ -50,7 +50,7 @@ fn zeta(n: u64, exponent: f64) -> f64 {
     summed + integral(n as f64 + 0.5) - integral(SUMMED as f64 + 0.5)
 }
 
-/// Sends 1 to `n` to 1 to `n`, each number to another, so that neighbours are far apart.
+/// Permutes the numbers 1 to `n` so that neighbours end up far apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Shuffle {
     n: u64,
@@ -78,7 +78,7 @@ impl Shuffle {
     }
 }
 
-/// How often something has to be tried until it succeeds, with that probability: 1, 2, and so on.
+/// The number of trials up to the first success, each with that probability: 1, 2, and so on.
 pub fn geometric(random: &mut impl Rng, probability: f64, most: u64) -> u64 {
     let share: f64 = random.random();
     (1 + ((1.0 - share).ln() / (1.0 - probability).ln()) as u64).min(most)
@@ -99,7 +99,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Kinds with these weights, which need not add up to anything.
+    /// Kinds with these weights, which need not add up to 1.
     pub fn new(weights: impl IntoIterator<Item = f64>) -> Mix {
         let sums = weights.into_iter().scan(0.0, |sum, weight| {
             *sum += weight;

@@ -13,7 +13,7 @@ use tantalum_report::Bar;
 
 use crate::error::WorkloadError;
 
-/// Operations between two looks at the wish to stop.
+/// Operations between two checks for an interruption.
 const OPERATIONS_PER_STEP: u64 = 1024;
 
 /// What each job does.
@@ -55,7 +55,7 @@ pub struct FsyncWrites {
     pub jobs: u32,
     /// Operations of all jobs together.
     pub operations: u64,
-    /// What a job does between one command's end and the next.
+    /// The time between the end of a job's command and its next one.
     pub host_ns: Nanoseconds,
 }
 

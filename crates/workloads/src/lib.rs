@@ -20,6 +20,7 @@ mod life;
 pub mod linkbench;
 mod mariadb_retry;
 pub mod memory;
+pub mod open_loop;
 mod processors;
 pub mod queue;
 pub mod steady;

@@ -1,8 +1,8 @@
-//! Use of the machine's processors, as Linux counts it.
+//! The machine's processor time, as Linux counts it.
 
 use std::fs;
 
-/// Where it counts (proc(5)).
+/// The file with the counts (proc(5)).
 const STAT: &str = "/proc/stat";
 
 /// Ticks since the machine was started, of all processors together.

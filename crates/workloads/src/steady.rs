@@ -6,7 +6,7 @@
 
 use tantalum::Counters;
 
-/// Windows into which one overwriting of the capacity is cut.
+/// Windows in which the capacity is overwritten once.
 pub const WINDOWS_PER_CAPACITY: u64 = 8;
 
 /// Successive windows that have to agree. They span one overwriting of the capacity, so that a slow drift shows.

@@ -62,14 +62,16 @@ const dump = async folder => {
 // A request is the folder and then words, the last of which names the store's folder; each has a zero at its end. The answer
 // ends with the exit code in one byte.
 const serve = async place => {
-  const server = net.createServer({ allowHalfOpen: true }, async client => {
-    client.on('error', () => {}) // the check was given up
+  const server = net.createServer({ allowHalfOpen: true }, client => {
     let request = ''
-    for await (const part of client) request += part
-    const words = request.split('\0').slice(0, -1)
-    const folder = path.resolve(words[0], words[words.length - 1])
-    const [code, text] = await dump(folder).then(pairs => [0, pairs], error => [1, `${meaning(error)}\n`])
-    client.end(Buffer.concat([Buffer.from(text), Buffer.from([code])]))
+    client.on('error', () => {}) // the check was given up
+    client.on('data', part => { request += part })
+    client.on('end', async () => {
+      const words = request.split('\0').slice(0, -1)
+      const folder = path.resolve(words[0], words[words.length - 1])
+      const [code, text] = await dump(folder).then(pairs => [0, pairs], error => [1, `${meaning(error)}\n`])
+      client.end(Buffer.concat([Buffer.from(text), Buffer.from([code])]))
+    })
   })
   server.listen(place, () => console.log('ready'))
 }

@@ -264,7 +264,7 @@ fn dearer(workloads: &[Workload], columns: &Columns) -> Vec<String> {
     for (ours, theirs) in PAIRS {
         let (Some(our_rows), Some(their_rows)) = (of(ours), of(theirs)) else { continue };
         for ((workload, our), their) in workloads.iter().zip(our_rows).zip(their_rows) {
-            // F2FS fills holes of segments when few are free; lfs-nat cleans, and writes more.
+            // How much a checkpoint writes, and how often one is due to get at holes, differs between them.
             if workload.is_full {
                 continue;
             }

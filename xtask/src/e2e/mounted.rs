@@ -14,6 +14,8 @@ pub struct Mounted<'a> {
     pub image: PathBuf,
     pub folder: PathBuf,
     is_mounted: bool,
+    /// The process that has it mounted, by its number.
+    pub process: String,
 }
 
 impl<'a> Mounted<'a> {
@@ -27,7 +29,8 @@ impl<'a> Mounted<'a> {
         let image = folder.join("drive.tant");
         let mounted_on = folder.join("mnt");
         std::fs::create_dir_all(&mounted_on)?;
-        let mut mounted = Mounted { context, image, folder: mounted_on, is_mounted: false };
+        let mut mounted =
+            Mounted { context, image, folder: mounted_on, is_mounted: false, process: String::new() };
         let all: Vec<&str> = ["--create", "--capacity", capacity].iter().chain(options).copied().collect();
         mounted.mount(&all)?;
         Ok(mounted)
@@ -35,12 +38,14 @@ impl<'a> Mounted<'a> {
 
     /// Mounts it, in the background.
     pub fn mount(&mut self, options: &[&str]) -> Result<(), Failure> {
-        Shell::new(&self.context.tantalum)
+        let said = Shell::new(&self.context.tantalum)
             .args(["mount"])
             .args([&self.image, &self.folder])
             .args(["--background"])
             .args(options)
             .run()?;
+        let process = said.split(" process ").nth(1).and_then(|rest| rest.split_whitespace().next());
+        self.process = process.unwrap_or_default().trim_end_matches(',').to_owned();
         self.is_mounted = true;
         Ok(())
     }

@@ -17,6 +17,8 @@ pub struct Package {
 pub const ACL: Package = Package { name: "acl", program: "setfacl" };
 pub const BUSYBOX: Package = Package { name: "busybox-static", program: "busybox" };
 pub const BTRFS: Package = Package { name: "btrfs-progs", program: "mkfs.btrfs" };
+pub const CHROMEDRIVER: Package = Package { name: "chromium-driver", program: "chromedriver" };
+pub const CHROMIUM: Package = Package { name: "chromium", program: "chromium" };
 pub const CPIO: Package = Package { name: "cpio", program: "cpio" };
 pub const E2FSPROGS: Package = Package { name: "e2fsprogs", program: "mkfs.ext4" };
 pub const F2FS: Package = Package { name: "f2fs-tools", program: "mkfs.f2fs" };

@@ -13,7 +13,7 @@ use crate::error::CrashError;
 use crate::program::drive::{profile, volume};
 use crate::program::{Broken, Life, Place, Program, RunEnd, live_steps};
 
-/// The store, in one of its ways.
+/// The store, with one way of updating.
 #[derive(Clone, Copy)]
 pub(super) struct Documents {
     pub way: Way,

@@ -1,10 +1,10 @@
-//! `tantalum crash couch`: a document store works on a drive, power is cut at flash operations, and what is there
-//! afterwards is held against what the store promised (C1 to C5 at the head of `tantalum-couch`).
+//! `tantalum crash couch`: a document store works on a drive, power is cut at flash operations, and what is left
+//! is checked against what the store promised (C1 to C5 at the head of `tantalum-couch`).
 //!
 //! Batches make, update and delete documents, snapshots are held open, the file is compacted step by step, and other data
 //! are overwritten so that garbage is collected. After each cut the drive recovers, the volume is mounted, the store is
 //! opened, and all documents and all changes are compared with a copy in host memory. Everything follows from a seed, so
-//! every violation has a command line that shows it again.
+//! every violation has a command line that reproduces it.
 
 mod contents;
 mod documents;
@@ -19,7 +19,7 @@ use crate::CrashOutcome;
 use crate::error::CrashError;
 use crate::program::{Plan, torture};
 
-/// Tortures the store. Broken promises are in the outcome; they are not errors.
+/// Runs the torture test of the store. Broken promises are results, not errors.
 pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, CrashError> {
     let plan = Plan {
         programs: settings.ways.iter().map(|&way| Documents { way }).collect(),

@@ -1,4 +1,4 @@
-//! The host while power is on: commits, snapshots, a compaction beside them.
+//! The host while power is on: commits, snapshots, and compaction alongside.
 
 use std::io::ErrorKind;
 
@@ -16,10 +16,10 @@ pub(super) const OTHER_UNITS: u64 = 2000;
 /// The store's file.
 const NAME: &str = "app.couch";
 
-/// Snapshots that are open at most.
+/// The most snapshots open at once.
 const SNAPSHOTS: usize = 2;
 
-/// The file size from which it is always compacted: the volume has room for a few such files.
+/// The file is always compacted once it is this large: the volume has room for a few such files.
 const MOST_FILE_BYTES: u64 = 500 * UNIT_BYTES as u64;
 
 /// Units of other data that one step overwrites.
@@ -30,12 +30,12 @@ const OTHER_UNITS_WRITTEN: usize = 12;
 pub(super) struct Expected {
     /// What was committed.
     pub contents: Contents,
-    /// What a commit under way leads to.
+    /// The result of the commit in flight.
     pub under_way: Option<Contents>,
 }
 
 impl Expected {
-    /// Holds what was found after a cut against what is allowed.
+    /// Compares what was found after a cut with what is allowed.
     pub fn check(&self, found: &Contents) -> Result<(), Broken> {
         if let Some(next) = &self.under_way
             && next.difference(found).is_none()

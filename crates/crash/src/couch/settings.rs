@@ -1,10 +1,10 @@
-//! What is tortured, and how long.
+//! What to test, and for how long.
 
 use tantalum_couch::Way;
 
 use crate::program::Cuts;
 
-/// What a way is called on the command line.
+/// The name of a way of updating on the command line.
 pub fn way_name(way: Way) -> &'static str {
     match way {
         Way::Share => "share",
@@ -12,7 +12,7 @@ pub fn way_name(way: Way) -> &'static str {
     }
 }
 
-/// What is tortured, and how long.
+/// What to test, and for how long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// How the store updates.
@@ -23,8 +23,8 @@ pub struct Settings {
     pub seeds: u64,
     /// When power is cut.
     pub cuts: Cuts,
-    /// Commits before a random cut, at most; or in the workload of which every flash operation is cut.
+    /// The most commits before a random cut, or the commits of the run that is cut at every flash operation.
     pub commits: u64,
-    /// Takes fresh seeds for this long, instead of `seeds`.
+    /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What the random host's commands were to change, and what their answers mean for the oracle.
+//! What the random host's commands should change, and what their answers mean for the oracle.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl Run {
         lpns.into_iter().map(|lpn| (lpn, self.stamp())).collect()
     }
 
-    /// Handles a command's answer. A refused command has changed nothing.
+    /// Handles a command's answer. A refused command must have changed nothing.
     pub fn answered(
         &mut self,
         order: Order,
@@ -39,7 +39,7 @@ impl Run {
             Err(Status::PowerLost) => Err(Stop::PowerLost),
             Err(status) => {
                 self.oracle.refuse(order);
-                // commands that free flash never lack it
+                // commands that free flash are never short of it
                 let frees = new.values().all(|stamp| *stamp == 0);
                 self.may_refuse(&status, frees)?;
                 new.keys().try_for_each(|lpn| self.check_running(*lpn))?;

@@ -20,7 +20,7 @@ struct Batch {
 pub(super) struct Batches(Vec<Batch>);
 
 impl Batches {
-    /// One is submitted, with its order among the commands on units and that among those on records.
+    /// A batch is submitted, with its order among the commands on units and among those on records.
     pub fn issue(
         &mut self,
         units: (Order, impl Iterator<Item = Lpn>),
@@ -58,7 +58,7 @@ impl Batches {
         self.0.len() as u64
     }
 
-    /// One of which a part was done, by what was found.
+    /// A batch that was only partly done, judging by what was found.
     pub fn torn(&self, units: &Findings, records: &Orders) -> Option<String> {
         let torn = self.0.iter().find(|batch| {
             let of_units = batch.units.shown(|lpn| units.of(*lpn));

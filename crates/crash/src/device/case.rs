@@ -129,7 +129,7 @@ impl Case {
                 case.plan.cuts = Cuts::At(CutPoint::clone(point));
                 case.plan.second_cut = false;
             }
-            // without a cut: only the command at which it shows has cuts
+            // only the command at which it shows needs cuts
             (_, None) => {
                 case.plan.age = found.command;
                 case.plan.commands = 1;

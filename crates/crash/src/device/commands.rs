@@ -21,8 +21,7 @@ use super::tide::Tide;
 use super::weights::Kind;
 
 impl Run {
-    /// Command number `index` of the seed. What it does depends on the number and on what is open, not on how that came
-    /// about.
+    /// Runs command number `index` of the seed. Its effect depends on the number and on what is open, not on the history.
     pub fn command(&mut self, index: u64) -> Result<(), Stop> {
         let mut rng = generator(&[self.seed, index]);
         self.tally.reached.commands += 1;
@@ -71,7 +70,7 @@ impl Run {
                 self.log.flushed(given_ns, flushed.done_ns);
                 Ok(())
             }
-            // a capacitor has made everything durable already
+            // with a capacitor everything is durable already
             Ok(_) => Ok(()),
             Err(status) => self.may_refuse(&status, false),
         }
@@ -107,7 +106,7 @@ impl Run {
     fn bulk(&mut self, rng: &mut Generator, tide: Tide) -> Result<(), Stop> {
         let all = if self.bulk.is_empty() { DIRECT } else { self.bulk.clone() };
         if tide == Tide::Records && !self.bulk.is_empty() {
-            // records fill what is unmapped now, and it is missing when it is written again
+            // records may take the room that this frees, so that it is missing when the units are written again
             return self.unmap_range(all, false);
         }
         if rng.random_ratio(1, 8) {
@@ -219,7 +218,7 @@ impl Run {
         self.answered(order, new, answer, true)
     }
 
-    /// Checks that the running drive also reads correctly.
+    /// Checks that the running drive reads correctly as well.
     fn spot_check(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         if !self.host.has_power() {
             return Err(Stop::PowerLost);
@@ -254,7 +253,7 @@ impl Run {
         Ok(())
     }
 
-    /// A clean shutdown, which loses nothing, and after reopening a mark on the drive, like a file system's.
+    /// Shuts down cleanly, which loses nothing, reopens the drive, and writes a mark as a file system does.
     pub fn reopen(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         // from here on the drive may be found shut down, until the mark is on flash
         self.worked = false;
@@ -265,7 +264,7 @@ impl Run {
                 return Err(Stop::broken("D5", "recovery finds that a drive was not shut down that was"));
             }
             Err(status) => {
-                // this much of the shutdown was done
+                // the shutdown got this far
                 for (tx, _) in std::mem::take(&mut self.transactions) {
                     let _ = self.host.submit(Command::Abort { tx });
                 }

@@ -1,7 +1,7 @@
 //! Power is cut at every operation of every command, in every variant, each time on a copy of the drive.
 //!
 //! The run itself continues without a cut. A copy made before a command repeats it and finds no power at one of its
-//! operations. Each operation in flight at that moment may have not started, be torn or be complete (M2 to M4). Every
+//! operations. Each operation in flight at that moment may not have started, or be torn, or be complete (M2 to M4). Every
 //! variant recovers, is compared, continues to work, and is compared again.
 
 use rand::{Rng, RngExt};
@@ -19,7 +19,7 @@ use super::tally::{Reached, Tally};
 /// Combinations of complete and not complete that are tried at one cut; if there are more, this many are drawn.
 const COMBINATIONS: usize = 32;
 
-/// Commands that a drive has to execute after a recovery.
+/// Commands that a drive executes after a recovery.
 const GO_ON: u64 = 24;
 
 /// Selects the random numbers of a cut.
@@ -38,7 +38,7 @@ pub(super) fn every_cut(case: &Case, progress: &Progress<'_>) -> Report {
     Report { tally: cutter.tally, found: found.err() }
 }
 
-/// The cuts of only one command, to see whether a failure is still there.
+/// The cuts of a single command, to see whether a failure is still there.
 pub(super) fn cuts_of_command(case: &Case, command: u64) -> Option<Found> {
     let mut cutter = Cutter { case, tally: Tally::default(), cuts: 0 };
     let mut run = match cutter.aged(command, &Progress::unseen()) {
@@ -190,7 +190,7 @@ impl Cutter<'_> {
         PowerLoss::listed(&point.fates, seed)
     }
 
-    /// Some commands, a flush, and one more way to lose what is not where it should be.
+    /// Some commands, a flush, and sometimes a shutdown or another power cut: one more chance to notice what was lost.
     fn go_on(&self, run: &mut Run, point: &CutPoint) -> Result<(), Stop> {
         for index in (point.command + 1..).take(GO_ON as usize) {
             if !self.case.plan.skip.contains(index) {

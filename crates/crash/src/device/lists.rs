@@ -1,8 +1,8 @@
 //! Files' lists: what `fs_write` appended, and what the lists may be after a cut.
 //!
-//! The memory does one thing after the other. So after a cut the lists are as after some of the commands, in the order of
-//! submission, and after all that were done. Of the next command, units that were in a list may have left it already. What
-//! took effect has its data on flash.
+//! The memory executes stores in order. So after a cut the lists reflect a prefix of the commands in the order of submission,
+//! which includes all that were completed. The next command may already have removed units from a list. What took effect has
+//! its data on flash.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -57,7 +57,7 @@ impl What {
         }
     }
 
-    /// Whether `found` may be what this, on its way, made of `lists`: units have left them that are to be appended.
+    /// Whether `found` may be a half-done state of this command on `lists`: units that it appends have left their old lists.
     fn is_under_way(&self, found: &Lists, lists: &Lists) -> bool {
         let What::Append { units, .. } = self else { return false };
         let mut left = found.clone();
@@ -100,12 +100,12 @@ impl ListHost {
         }
     }
 
-    /// A host that found these lists after a cut.
+    /// The state of a host that found these lists after a cut.
     pub fn found(settled: Lists) -> ListHost {
         ListHost { settled, changes: VecDeque::new() }
     }
 
-    /// What the lists of the running drive are.
+    /// The lists of the running drive.
     pub fn now(&self) -> Lists {
         let mut lists = self.settled.clone();
         self.changes.iter().for_each(|change| change.what.apply(&mut lists));

@@ -1,5 +1,5 @@
-//! The drive and the volume of the test: so small that garbage is collected, checkpoints are taken and every limit is
-//! reached within a short life.
+//! The drive and the volume of the test: small enough that a short life includes garbage collection, checkpoints and every
+//! limit.
 
 use rand::{Rng, SeedableRng};
 use tantalum::{

@@ -20,11 +20,11 @@ pub(crate) struct Life {
     /// Decides what it does.
     pub seed: u64,
     pub(super) cut: Option<CutPoint>,
-    /// Acknowledged work after which it is over.
+    /// The life ends after this much acknowledged work.
     pub(super) most: Option<u64>,
 }
 
-/// Does the steps of a life until power goes, or until it is over. A step returns how much work has been acknowledged.
+/// Runs the steps of a life until power goes or the life is over. A step returns how much work has been acknowledged.
 pub(crate) fn live_steps(
     life: &Life,
     place: &impl Place,

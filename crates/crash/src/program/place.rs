@@ -19,7 +19,7 @@ pub(crate) trait Place {
         self.volume().device().has_power()
     }
 
-    /// Cuts power after that many flash operations; or no longer.
+    /// Arms a cut after that many flash operations, or disarms it.
     fn cut_after(&self, operations: Option<u64>) {
         self.volume().device().cut_after(operations);
     }

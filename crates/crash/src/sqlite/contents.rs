@@ -13,7 +13,7 @@ use rusqlite::{Connection, Row, params};
 
 pub(super) type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A table and what its rows are like.
+/// A table and the shape of its rows.
 struct Table {
     name: &'static str,
     keys: i64,
@@ -103,7 +103,7 @@ impl Change {
         }
     }
 
-    /// Makes the change to the database.
+    /// Applies the change to the database.
     pub fn execute(&self, connection: &Connection) -> rusqlite::Result<()> {
         match self {
             Change::Put { table, key, tag, blob } => {

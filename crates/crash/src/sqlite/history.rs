@@ -49,12 +49,12 @@ impl History {
         self.states.last().expect("a history begins with a state")
     }
 
-    /// A transaction has begun that leads to `next`.
+    /// A transaction that leads to `next` has begun.
     pub fn begun(&mut self, next: Contents) {
         self.under_way = Some(next);
     }
 
-    /// The transaction under way was acknowledged.
+    /// The current transaction was acknowledged.
     pub fn acknowledged(&mut self) {
         self.states.extend(self.under_way.take());
     }

@@ -18,10 +18,10 @@ pub(super) const DATABASE: &str = "app.db";
 /// Units of [`OTHER_DATA`], of the volume's 4096.
 pub(super) const OTHER_UNITS: u64 = 2200;
 
-/// SQLite's page cache, in pages: so few that transactions spill.
+/// SQLite's page cache, in pages: small enough that transactions spill.
 const SMALL_CACHE_PAGES: u32 = 5;
 
-/// Enough that none does: only then SQLite writes atomic batches.
+/// Large enough that none does: only then does SQLite write atomic batches.
 const LARGE_CACHE_PAGES: u32 = 500;
 
 /// Frames in the log at which SQLite checkpoints automatically.
@@ -78,7 +78,7 @@ fn set_cache(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
 }
 
 impl<'a> Session<'a> {
-    /// Goes on with a connection that has checked the database.
+    /// Continues with a connection that has checked the database.
     pub fn new(
         drive: &'a Drive,
         synchronous: Synchronous,

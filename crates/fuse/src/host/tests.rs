@@ -158,3 +158,18 @@ fn a_flush_follows_each_write_only_if_that_is_wanted() {
         assert_eq!(flushes(&host) - before, expected, "sync_writes {sync_writes}");
     }
 }
+
+/// As overlayfs does; a file system that has no whiteouts says so, and a flag that nobody knows is refused.
+#[test]
+fn a_rename_may_leave_a_whiteout_if_the_file_system_has_them() {
+    use fuser::RenameFlags;
+    let (from, to) = ((ROOT, &b"file"[..]), (ROOT, &b"new"[..]));
+    let mut plain = host();
+    make(&mut plain, ROOT, b"file", FileKind::File);
+    let refused = plain.rename(USER, from, to, RenameFlags::RENAME_WHITEOUT).unwrap_err();
+    assert_eq!(refused, Refusal(Errno::EINVAL));
+    plain.lookup(ROOT, b"file").unwrap();
+    let both = RenameFlags::RENAME_WHITEOUT | RenameFlags::RENAME_EXCHANGE;
+    assert_eq!(plain.rename(USER, from, to, both).unwrap_err(), Refusal(Errno::EINVAL));
+    plain.rename(USER, from, to, RenameFlags::empty()).unwrap();
+}

@@ -80,7 +80,7 @@ impl LogFs {
         let inode = Inode::new(new, folder, name);
         let file = self.index.new_file(&mut self.log, &inode)?;
         self.files.insert(file, File::new(inode));
-        self.since.new.insert(file);
+        self.since.created(file, new.kind == FileKind::Folder);
         if let Err(error) = self.add_entry(folder, name, file, new.kind) {
             self.forget(file)?;
             return Err(error);
@@ -314,7 +314,7 @@ impl LogFs {
         let unit = self.folder(id)?.units();
         self.change_block(id, unit)?;
         self.folder(id)?.add_unit();
-        self.change_inode(id)?.metadata.size += tantalum::UNIT_BYTES as u64;
+        self.change_space(id)?.size += tantalum::UNIT_BYTES as u64;
         Ok(unit)
     }
 

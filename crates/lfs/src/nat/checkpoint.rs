@@ -56,6 +56,7 @@ impl Nat {
         self.segment_table.checkpointed();
         self.lost_nodes.clear();
         self.freed.clear();
+        self.chained = 0;
         self.is_recovering = false;
         Ok(())
     }

@@ -3,14 +3,13 @@
 use std::ops::Range;
 
 use tantalum::Lpn;
-use tantalum::canary::{Guard, out};
 use tantalum_filesystem::FileId;
 
 use super::filling::{LEAST_FREE, is_short};
 use super::node::{Level, Node, pointer_of, pointer_to, slot_of};
 use super::nodes::NEW;
 use super::summary::NODE;
-use super::{COLD_DATA, COLD_NODES, FILE_DATA, FILE_NODES, FOLDER_DATA, Nat};
+use super::{COLD_DATA, COLD_NODES, FILE_DATA, FOLDER_DATA, Nat};
 use crate::bytes::Page;
 use crate::check::Finding;
 use crate::error::{LfsError, Result};
@@ -96,32 +95,12 @@ impl Index for Nat {
         Ok(self.next_used_unit(log, file, u64::from(from))?.map(|unit| unit as u32))
     }
 
-    /// Writes the changed nodes that the chain needs: the inode first, so that recovery has it before what it reaches.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced> {
-        if self.lost_nodes.contains(&file) || self.freed.contains(&file.0) {
-            return Ok(Synced::NeedsCheckpoint);
-        }
-        let mut chained = Vec::new();
-        for number in self.changed_of(file) {
-            match self.node(log, number)?.level() {
-                Level::Inode => chained.insert(0, number),
-                Level::Direct => chained.push(number),
-                // Recovery makes them anew from the direct nodes.
-                Level::Indirect | Level::DoubleIndirect => {}
-            }
-        }
-        if out(Guard::NodeBeforeData) && !chained.is_empty() {
-            log.wait()?;
-        } else {
-            log.flush_contents(file)?;
-        }
-        let Some((last, others)) = chained.split_last() else { return Ok(Synced::Yes) };
-        for number in others {
-            self.append_node(log, *number, false)?;
-        }
-        self.append_node(log, *last, true)?;
-        log.write_buffer_durably(FILE_NODES)?;
-        Ok(Synced::Yes)
+        self.chain(log, &[file])
+    }
+
+    fn sync_new_files(&mut self, log: &mut Log, files: &[FileId]) -> Result<Synced> {
+        self.chain(log, files)
     }
 
     fn checkpoints(&self) -> u64 {
@@ -143,7 +122,7 @@ impl Index for Nat {
     }
 
     fn is_checkpoint_due(&self, log: &Log) -> bool {
-        self.changed_units() > log.segments.may_wait(LEAST_FREE, MOST_WAITING)
+        self.changed_units() > log.segments.may_wait(LEAST_FREE, MOST_WAITING) || self.is_chain_long(log)
     }
 
     fn least_free_segments(&self) -> u32 {

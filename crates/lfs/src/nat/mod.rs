@@ -10,6 +10,7 @@
 //! - **N3** What the last pack or the chain behind it names is not overwritten before the next pack is durable, but for
 //!   contents that their own file writes in place (P2 of `in_place.rs`).
 
+mod chain;
 mod checkpoint;
 mod filling;
 mod index;
@@ -68,6 +69,8 @@ pub(crate) struct Nat {
     lost_nodes: BTreeSet<FileId>,
     /// Numbers given up since the last checkpoint: the pack still knows what had them.
     freed: BTreeSet<u32>,
+    /// Nodes that were chained since the last checkpoint.
+    chained: u64,
     /// Space that something durable has is not refused.
     is_recovering: bool,
 }
@@ -86,6 +89,7 @@ impl Nat {
             files: 0,
             lost_nodes: BTreeSet::new(),
             freed: BTreeSet::new(),
+            chained: 0,
             is_recovering: false,
         }
     }

@@ -55,6 +55,19 @@ impl Tree {
         Ok(own)
     }
 
+    /// A file without contents, of a number that is not in use.
+    pub(super) fn add_file(&mut self, log: &mut Log, file: FileId) -> Result<()> {
+        let files = self.own_files_root(log)?;
+        let root = self.new_node(log, file, 0, true)?;
+        if let Err(error) = self.put(log, files, file.0, root.0, 0) {
+            self.free_node(log, root)?;
+            return Err(error);
+        }
+        self.remember_root(file, root);
+        (self.last_file, self.files) = (file.0, self.files + 1);
+        Ok(())
+    }
+
     fn no_file(&self, file: FileId) -> LfsError {
         let damage = Damage::NoUnit { number: file.0 };
         LfsError::Damaged { lpn: tantalum::Lpn(self.table.branches()[0]), damage }

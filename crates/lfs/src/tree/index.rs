@@ -7,13 +7,12 @@ use tantalum_filesystem::{Errno, FileId, Timestamp};
 
 use super::Tree;
 use super::node::RESERVED;
-use super::summary::What;
 use super::translation::Number;
-use crate::bytes::{Page, zeros};
+use crate::bytes::Page;
 use crate::check::Finding;
 use crate::error::{LfsError, Result, refuse};
 use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Snapshot, Synced};
-use crate::inode::{INODE_BYTES, Inode};
+use crate::inode::Inode;
 use crate::segments::Log;
 
 /// Free segments that are kept, besides those that the table may take.
@@ -24,6 +23,9 @@ const MOST_WAITING: u32 = 8;
 
 /// Segments of log behind an anchor that a mount may have to read.
 const MOST_SEGMENTS_BEHIND: u32 = 16;
+
+/// New files of which each gets a summary of its own; for more, a checkpoint writes less.
+const MOST_AT_ONCE: usize = 4;
 
 /// The last number of a file: the drive's lists use the highest bit for something else.
 const LAST_FILE: u32 = u32::MAX >> 1;
@@ -57,14 +59,7 @@ impl Index for Tree {
         if log.segments.available() == 0 {
             return refuse(Errno::ENOSPC);
         }
-        let root = self.new_node(log, file, 0, true)?;
-        if let Err(error) = self.put(log, files, number, root.0, 0) {
-            self.free_node(log, root)?;
-            return Err(error);
-        }
-        self.remember_root(file, root);
-        (self.last_file, self.files) = (number, self.files + 1);
-        self.since.untold.insert(file);
+        self.add_file(log, file)?;
         self.set_inode(log, file, inode)?;
         Ok(file)
     }
@@ -119,23 +114,24 @@ impl Index for Tree {
         }
     }
 
-    /// Ends the partial segment that has the file's data, with its inode and no nodes: a mount makes these anew.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced> {
-        let reserved = (file, 0)..=(file, u32::MAX);
-        if self.since.untold.contains(&file) || self.since.reserved.range(reserved).next().is_some() {
+        if !self.can_tell(file) {
             return Ok(Synced::NeedsCheckpoint);
         }
-        let (is_set, has_data) = (self.since.inodes.remove(&file), self.since.appended.remove(&file));
-        if !is_set && !has_data {
+        if !self.since.inodes.contains(&file) && !self.since.appended.contains(&file) {
             log.flush()?;
             return Ok(Synced::Yes);
         }
-        if let Some(root) = self.root_of(log, file)?.filter(|_| is_set) {
-            let mut page = zeros();
-            page[..INODE_BYTES].copy_from_slice(&self.node(log, root)?.page[..INODE_BYTES]);
-            self.partial.append(log, What::Inode(file), &page)?;
+        self.append_sync(log, file)?;
+        self.partial.write_durably(log)?;
+        Ok(Synced::Yes)
+    }
+
+    fn sync_new_files(&mut self, log: &mut Log, files: &[FileId]) -> Result<Synced> {
+        if files.len() > MOST_AT_ONCE || !files.iter().all(|file| self.can_tell(*file)) {
+            return Ok(Synced::NeedsCheckpoint);
         }
-        self.partial.seal(log, Some(file))?;
+        files.iter().try_for_each(|file| self.append_sync(log, *file))?;
         self.partial.write_durably(log)?;
         Ok(Synced::Yes)
     }

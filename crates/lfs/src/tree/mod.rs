@@ -32,6 +32,7 @@ mod residents;
 mod snapshots;
 mod summary;
 mod super_root;
+mod sync;
 mod table;
 mod translation;
 
@@ -61,7 +62,7 @@ const HEAD: usize = 0;
 /// What a sync must know of what happened since the last checkpoint.
 #[derive(Debug, Default)]
 struct SinceCheckpoint {
-    /// Files that are new or gave units up: what a sync appends cannot tell.
+    /// Files that gave units up: what a sync appends cannot tell.
     untold: BTreeSet<FileId>,
     /// Units that got space and no contents.
     reserved: BTreeSet<(FileId, u32)>,

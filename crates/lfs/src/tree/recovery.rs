@@ -10,6 +10,7 @@ use tantalum::{Lpn, UNIT_BYTES, checksum_with};
 use tantalum_drive::Client;
 use tantalum_filesystem::FileId;
 
+use super::files::FILES;
 use super::layout::{ANCHORS, Layout};
 use super::lists::Behind;
 use super::partial::Partial;
@@ -52,14 +53,14 @@ impl Tree {
         let orphans = read_orphans(&mut log, &found.root)?;
         tree.load_super_root(&mut log, found.root)?;
         found.segments.iter().for_each(|segment| log.segments.hold(*segment));
-        tree.roll_forward(&mut log, &found.behind)?;
+        let nameless = tree.roll_forward(&mut log, &found.behind)?;
         let (previous, next) = found.end;
         tree.partial = Partial::after(previous, found.segments.len() as u32 - 1);
         let segment = log.segments.find(next).ok_or(LfsError::Damaged { lpn: next, damage: NO_SUMMARY })?;
         let used = next.0 - log.segments.first_lpn(segment).0;
         log.continue_head(HEAD, Some(segment), used, None);
         tree.behind = Behind::new(&found.behind, next);
-        Ok(Opened { log, index: Box::new(tree), orphans, nameless: Vec::new() })
+        Ok(Opened { log, index: Box::new(tree), orphans, nameless })
     }
 
     /// The index as a snapshot has it, to be read only.
@@ -106,8 +107,8 @@ impl Tree {
         Ok(found)
     }
 
-    /// Applies what was synced behind the super root.
-    fn roll_forward(&mut self, log: &mut Log, behind: &[Summary]) -> Result<()> {
+    /// Applies what was synced behind the super root. Returns the files that the super root does not have.
+    fn roll_forward(&mut self, log: &mut Log, behind: &[Summary]) -> Result<Vec<FileId>> {
         self.is_recovering = true;
         let mut last_syncs = BTreeMap::new();
         for (index, summary) in behind.iter().enumerate() {
@@ -128,7 +129,19 @@ impl Tree {
                 }
             }
         }
-        applied.into_iter().try_for_each(|(what, lpn)| self.apply(log, what, lpn))
+        // Files come first: their inodes are behind their contents.
+        let mut nameless = Vec::new();
+        for (what, _) in &applied {
+            if let What::Inode(file) = *what
+                && file != FILES
+                && self.root_of(log, file)?.is_none()
+            {
+                self.add_file(log, file)?;
+                nameless.push(file);
+            }
+        }
+        applied.into_iter().try_for_each(|(what, lpn)| self.apply(log, what, lpn))?;
+        Ok(nameless)
     }
 
     fn apply(&mut self, log: &mut Log, what: What, lpn: Lpn) -> Result<()> {

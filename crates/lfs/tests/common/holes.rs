@@ -1,5 +1,6 @@
 //! Nearly full drives whose holes are filled.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tantalum::PowerLoss;
@@ -27,7 +28,7 @@ pub fn filled(
     for number in 0..FILES {
         let file = fs.create_in(ROOT, format!("{number}").as_bytes(), &new(FileKind::File)).unwrap();
         for unit in 0..units {
-            fs.write(file, unit * UNIT as u64, &[0; UNIT]).unwrap();
+            fs.write(file, unit * UNIT as u64, &page(unit, 0)).unwrap();
         }
         files.push(file);
     }
@@ -43,25 +44,41 @@ pub fn numbers(end: u64) -> impl Iterator<Item = u64> {
         .map(move |number| number % end)
 }
 
+/// Contents of a unit, which are those of no other one.
+fn page(unit: u64, value: u8) -> [u8; UNIT] {
+    let mut page = [value; UNIT];
+    page[..8].copy_from_slice(&unit.to_le_bytes());
+    page
+}
+
+fn pages(units: Range<u64>, value: u8) -> Vec<u8> {
+    units.flat_map(|unit| page(unit, value)).collect()
+}
+
 /// Overwrites `at_once` units of a file and syncs them.
 pub fn overwrite(fs: &mut LogFs, file: FileId, unit: u64, at_once: u64, value: u8) -> Outcome<()> {
-    fs.write(file, unit * UNIT as u64, &vec![value; at_once as usize * UNIT])?;
+    fs.write(file, unit * UNIT as u64, &pages(unit..unit + at_once, value))?;
     fs.sync(file)
 }
 
-/// What was being written when power went: a file, units of it, and their value.
-pub type Written = (usize, Range<u64>, u8);
+/// What was written to a file since its last sync, by unit.
+type Later = BTreeMap<u64, Vec<u8>>;
 
 /// Each unit has the value that it had when it was synced, or one that was written since.
-pub fn compare(fs: &mut LogFs, files: &[FileId], contents: &[Vec<u8>], written: Option<&Written>) {
+pub fn compare(fs: &mut LogFs, files: &[FileId], contents: &[Vec<u8>], later: &[Later]) {
     for (number, (file, units)) in files.iter().zip(contents).enumerate() {
-        for (unit, value) in units.iter().enumerate() {
+        for (unit, value) in (0..).zip(units) {
             let mut data = [0xee; UNIT];
-            fs.read(*file, (unit * UNIT) as u64, &mut data, None).unwrap();
-            let may_be = written.filter(|written| written.0 == number && written.1.contains(&(unit as u64)));
-            let is_right = |value: u8| data == [value; UNIT];
-            let is_known = is_right(*value) || may_be.is_some_and(|written| is_right(written.2));
-            assert!(is_known, "unit {unit} of file {number} has {} instead of {value}", data[0]);
+            fs.read(*file, unit * UNIT as u64, &mut data, None).unwrap();
+            let mut may_be =
+                later.get(number).and_then(|later| later.get(&unit)).into_iter().flatten().chain([value]);
+            let found = u64::from_le_bytes(data[..8].try_into().expect("eight bytes"));
+            let is_known = may_be.any(|value| data == page(unit, *value));
+            assert!(
+                is_known,
+                "unit {unit} of file {number} has {} of unit {found} instead of {value}",
+                data[8]
+            );
         }
     }
 }
@@ -71,10 +88,11 @@ pub fn compare(fs: &mut LogFs, files: &[FileId], contents: &[Vec<u8>], written: 
 pub fn holes_are_filled_until_power_goes(cleaning: Cleaning, indexing: Indexing, operations: u64) -> bool {
     let (drive, mut fs, files, units) = filled(8, 93, cleaning, indexing);
     let mut contents = vec![vec![0; units as usize]; FILES as usize];
+    let mut later = vec![Later::new(); FILES as usize];
     let mut numbers = numbers(units - 12);
-    let mut written = None;
     for write in 0..325 {
         let (file, unit) = ((numbers.next().unwrap() % FILES) as usize, numbers.next().unwrap());
+        let (other, early) = ((numbers.next().unwrap() % FILES) as usize, numbers.next().unwrap());
         // A few units are overwritten in place, if anything is; many are appended.
         let at_once = if write % 3 == 0 { 12 } else { 1 };
         let value = (write % 251) as u8 + 1;
@@ -82,12 +100,19 @@ pub fn holes_are_filled_until_power_goes(cleaning: Cleaning, indexing: Indexing,
             assert!(fs.cleaner().filled_units > 100, "{:?}", fs.cleaner());
             drive.lock().cut_after(Some(operations));
         }
+        // Gives up a place that the last checkpoint may name, and no sync tells of the new one.
+        later[other].entry(early).or_default().push(value);
+        if fs.write_direct(files[other], early * UNIT as u64, &page(early, value), None).is_err() {
+            break;
+        }
         let range = unit..unit + at_once;
-        written = Some((file, range.clone(), value));
+        range.clone().for_each(|unit| later[file].entry(unit).or_default().push(value));
         if overwrite(&mut fs, files[file], unit, at_once, value).is_err() {
             break;
         }
-        contents[file][range.start as usize..range.end as usize].fill(value);
+        for (unit, values) in std::mem::take(&mut later[file]) {
+            contents[file][unit as usize] = *values.last().expect("something was written");
+        }
     }
     if drive.lock().has_power() {
         return false;
@@ -106,21 +131,21 @@ pub fn holes_are_filled_until_power_goes(cleaning: Cleaning, indexing: Indexing,
         drive.lock().cut_after(None);
         let mut fs = mounted.expect("it mounts");
         sound(&mut fs);
-        compare(&mut fs, &files, &contents, written.as_ref());
+        compare(&mut fs, &files, &contents, &later);
     }
     true
 }
 
-/// A new file is synced again and again, and the host crashes; a mount gives it its name again, and power goes at the flash
-/// operation of that number. False if power did not go.
-pub fn a_mount_that_fills_holes_is_cut(operations: u64) -> bool {
+/// New files are synced again and again, and the host crashes; a mount gives them their names again, and power goes at each flash
+/// operation of it. `shift` moves the chain in its first segment. Returns how many cuts there were.
+pub fn every_cut_of_a_mount_that_needs_room(shift: u64) -> u64 {
     let (drive, mut fs, files, units) = filled(8, 93, Cleaning::Copy, Indexing::Appended);
     let mut numbers = numbers(units);
-    while fs.cleaner().filled_units < 200 {
+    while fs.cleaner().filled_units < 200 + shift {
         let (file, unit) = ((numbers.next().unwrap() % FILES) as usize, numbers.next().unwrap());
         overwrite(&mut fs, files[file], unit, 1, 1).unwrap();
     }
-    fs.sync_folder(ROOT).unwrap();
+    fs.write_back().unwrap();
     let file = fs.create_in(ROOT, b"new", &new(FileKind::File)).unwrap();
     // What the chain has of them is older each time, and nothing but the chain needs it.
     for value in 1..30 {
@@ -128,22 +153,25 @@ pub fn a_mount_that_fills_holes_is_cut(operations: u64) -> bool {
         overwrite(&mut fs, files[0], 0, 1, value).unwrap();
     }
     drop(fs);
-    drive.lock().cut_after(Some(operations));
-    drop(LogFs::mount(drive.client(), LARGE_CACHE));
-    if drive.lock().has_power() {
-        return false;
-    }
-    for seed in 0..4 {
+    for operations in 1.. {
         let drive = drive.try_clone().expect("a drive in memory can be copied");
-        drive.lock().power_on(&mut PowerLoss::seeded(seed)).unwrap();
-        let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
-        sound(&mut fs);
-        assert_eq!(fs.lookup(ROOT, b"new"), Ok(file));
-        for file in [file, files[0]] {
-            let mut data = [0xee; UNIT];
-            fs.read(file, 0, &mut data, None).unwrap();
-            assert_eq!(data, [29; UNIT], "file {file}");
+        drive.lock().cut_after(Some(operations));
+        drop(LogFs::mount(drive.client(), LARGE_CACHE));
+        if drive.lock().has_power() {
+            return operations - 1;
+        }
+        for seed in 0..4 {
+            let drive = drive.try_clone().expect("a drive in memory can be copied");
+            drive.lock().power_on(&mut PowerLoss::seeded(seed)).unwrap();
+            let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).expect("it mounts");
+            sound(&mut fs);
+            assert_eq!(fs.lookup(ROOT, b"new"), Ok(file));
+            for file in [file, files[0]] {
+                let mut data = [0xee; UNIT];
+                fs.read(file, 0, &mut data, None).unwrap();
+                assert_eq!(data, page(0, 29), "file {file}");
+            }
         }
     }
-    true
+    unreachable!("a mount ends")
 }

@@ -4,11 +4,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use tantalum::{Profile, UNIT_BYTES};
-use tantalum_report::html::{escaped, legend, page};
+use tantalum_report::html::{escaped, legend, page, switches};
 use tantalum_report::plots::bars::{self, Bar, short};
 use tantalum_report::plots::colours::css;
 use tantalum_report::plots::curves::{self, Curve};
 use tantalum_report::{ReportError, save};
+use tantalum_sqlite::Mode;
 
 use super::configuration::configuration;
 use super::outcome::{Comparison, Run};
@@ -30,8 +31,19 @@ fn render(comparison: &Comparison) -> Result<String, ReportError> {
     );
     let name = &comparison.profile.name;
     let lead = escaped(&summary::circumstances(comparison)).replace('\n', "<br>\n");
+    let contents = match headline(&comparison.runs) {
+        Some(headline) => format!("<p class=\"headline\">{}</p>\n{contents}", escaped(&headline)),
+        None => contents,
+    };
     Ok(page(&format!("tantalum compare sqlite: {name}"), &format!("SQLite on {name}"), &lead, &contents))
 }
+
+/// The load for which a life in years is told, on a drive of [`STATED_BYTES`].
+const STATED_RATE: f64 = 100.0;
+
+const STATED_BYTES: u64 = 1 << 40;
+
+const SECONDS_PER_YEAR: f64 = 365.0 * 24.0 * 3600.0;
 
 const METHOD: &str = "<p>The same workload ran in each mode on its own copy of one drive, which had been filled \
 and overwritten at random until garbage collection was steady. Time is the drive's, computed from the \
@@ -65,15 +77,15 @@ fn figures(comparison: &Comparison) -> Result<String, ReportError> {
             "tall",
             "Latency",
             "Latency that a given percentage of the transactions did not exceed. Lower is better.",
-            &modes_legend(runs),
+            &mode_switches(runs),
             latencies(runs)?,
         ),
         figure("", "Erases", "Blocks erased in the run. Shorter is better.", "", erases(runs)?),
         figure(
             "",
-            "Projected lifetime",
-            "Transactions until the flash reaches its rated erase cycles, if all blocks wear \
-             equally. Longer is better.",
+            "Lifetime",
+            "Years until the flash reaches its rated erase cycles, at 100 transactions per second day and night on 1 TiB \
+             of such a drive, if all blocks wear equally. Longer is better.",
             "",
             lifetime(comparison)?,
         ),
@@ -95,7 +107,10 @@ fn throughput(runs: &[Run]) -> Result<String, ReportError> {
 fn latencies(runs: &[Run]) -> Result<String, ReportError> {
     let curves: Vec<Curve<'_>> = runs
         .iter()
-        .map(|run| Curve { colour: colours::of_mode(run.mode), latencies: &run.latencies })
+        .map(|run| {
+            let (name, colour) = (run.mode.to_string(), colours::of_mode(run.mode));
+            Curve { name, colour, latencies: &run.latencies }
+        })
         .collect();
     curves::draw(&curves)
 }
@@ -108,16 +123,40 @@ fn lifetime(comparison: &Comparison) -> Result<String, ReportError> {
     let programs = rated_programs(&comparison.profile);
     let bars = bars_of(&comparison.runs, |run| match run.flash_units_per_transaction() {
         0.0 => 0.0,
-        units => programs / units,
+        units => programs / units / STATED_RATE / SECONDS_PER_YEAR,
     });
-    bars::draw("lifetime", "transactions", &bars)
+    bars::draw("lifetime", "years", &bars)
 }
 
-/// Units that can be programmed before all blocks have had their rated cycles.
+/// Units that can be programmed before all blocks of 1 TiB of such a drive have had their rated cycles.
 fn rated_programs(profile: &Profile) -> f64 {
     let flash_units =
-        profile.capacity_bytes as f64 / UNIT_BYTES as f64 * (1.0 + profile.over_provisioning_percent / 100.0);
+        STATED_BYTES as f64 / UNIT_BYTES as f64 * (1.0 + profile.over_provisioning_percent / 100.0);
     flash_units * f64::from(profile.flash.endurance_cycles)
+}
+
+/// What the comparison says first: the fastest mode, and the one under which the drive lasts longest. None if there is
+/// nothing to compare.
+fn headline(runs: &[Run]) -> Option<String> {
+    let wal = runs.iter().find(|run| run.mode == Mode::Wal && run.transactions_per_second > 0.0)?;
+    let others = || runs.iter().filter(|run| run.mode != Mode::Wal);
+    let fastest = others().max_by(|a, b| a.transactions_per_second.total_cmp(&b.transactions_per_second))?;
+    let life = |run: &Run| run.lifetime_ratio.unwrap_or(0.0);
+    let longest = others().max_by(|a, b| life(a).total_cmp(&life(b)))?;
+    let percent = (fastest.transactions_per_second / wal.transactions_per_second - 1.0) * 100.0;
+    let speed = match percent.round() {
+        0.0 => format!("No mode is faster than wal; {} is as fast", fastest.mode),
+        percent if percent < 0.0 => {
+            format!("No mode is faster than wal; {} comes closest, {:.0} % slower", fastest.mode, -percent)
+        }
+        percent => format!("{} is {percent:.0} % faster than wal", fastest.mode),
+    };
+    let ratio = life(longest);
+    Some(match (longest.mode == fastest.mode, ratio > 1.0) {
+        (true, true) => format!("{speed}, and the drive lives {ratio:.2} times as long."),
+        (false, true) => format!("{speed}; with {} the drive lives {ratio:.2} times as long.", longest.mode),
+        (_, false) => format!("{speed}; none makes the drive live longer."),
+    })
 }
 
 fn bars_of(runs: &[Run], figure: impl Fn(&Run) -> f64) -> Vec<Bar> {
@@ -145,7 +184,8 @@ fn flash_writes(runs: &[Run]) -> Result<String, ReportError> {
         }
     };
     let bars: Vec<Bar> = runs.iter().map(bar).collect();
-    bars::draw("flash writes", "units per transaction", &bars)
+    let names = colours::of_causes(&tantalum::FlashUnits::default()).map(|(name, _, _)| name);
+    bars::draw_stacked("flash writes", "units per transaction", &names, &bars)
 }
 
 /// The causes that occur.
@@ -164,8 +204,8 @@ fn causes_legend(runs: &[Run]) -> String {
     legend(occurring.map(|(name, colour, _)| (name.to_owned(), css(colour))))
 }
 
-fn modes_legend(runs: &[Run]) -> String {
-    legend(runs.iter().map(|run| (run.mode.to_string(), css(colours::of_mode(run.mode)))))
+fn mode_switches(runs: &[Run]) -> String {
+    switches(runs.iter().map(|run| (run.mode.to_string(), css(colours::of_mode(run.mode)))))
 }
 
 fn table(runs: &[Run]) -> String {
@@ -207,6 +247,30 @@ mod tests {
     #[test]
     fn lifetime_follows_from_endurance() {
         let profile = Profile { capacity_bytes: 1 << 30, ..Profile::load("femu-2021").unwrap() };
-        assert_eq!(rated_programs(&profile), 262_144.0 * 1.125 * 3000.0);
+        assert_eq!(rated_programs(&profile), 1024.0 * 262_144.0 * 1.125 * 3000.0);
+    }
+
+    #[test]
+    fn the_headline_names_the_fastest_mode_and_the_longest_life() {
+        let mut runs = comparison().runs;
+        for (run, (rate, ratio)) in runs.iter_mut().zip([
+            (50.0, 0.7),
+            (100.0, 1.0),
+            (80.0, 1.4),
+            (111.0, 1.6),
+            (121.0, 1.3),
+            (95.0, 1.3),
+        ]) {
+            (run.transactions_per_second, run.lifetime_ratio) = (rate, Some(ratio));
+        }
+        let expected = "share is 21 % faster than wal; with atomic the drive lives 1.60 times as long.";
+        assert_eq!(headline(&runs).unwrap(), expected);
+        runs[4].lifetime_ratio = Some(2.0);
+        let expected = "share is 21 % faster than wal, and the drive lives 2.00 times as long.";
+        assert_eq!(headline(&runs).unwrap(), expected);
+        let two = [runs[1].clone(), runs[0].clone()];
+        let expected = "No mode is faster than wal; rollback comes closest, 50 % slower; none makes the drive live longer.";
+        assert_eq!(headline(&two).unwrap(), expected);
+        assert_eq!(headline(&runs[1..2]), None);
     }
 }

@@ -30,6 +30,7 @@ pub fn of_comparison(comparison: &Comparison) -> String {
 
 const LEGEND: &str = "\
 flash/tx: units of 4 KiB programmed per transaction, for any reason; lifetime: wal's over this
+speed, writes: tx/s and flash/tx beside wal's
 check: after a power cut, all of the database against what was written to it
 ";
 
@@ -107,7 +108,7 @@ const COLUMNS: usize = 11;
 /// The titles and, for each run, the cells of the table.
 pub(crate) fn comparison_cells(runs: &[Run]) -> ([&'static str; COLUMNS], Vec<[String; COLUMNS]>) {
     let titles = [
-        "mode", "tx/s", "vs wal", "flash/tx", "vs wal", "WAF", "erases", "p50 us", "p99 us", "lifetime",
+        "mode", "tx/s", "speed", "flash/tx", "writes", "WAF", "erases", "p50 us", "p99 us", "lifetime",
         "check",
     ];
     let baseline = runs.iter().find(|run| run.mode == Mode::Wal);
@@ -134,7 +135,10 @@ fn cells(run: &Run, baseline: Option<&Run>) -> [String; COLUMNS] {
 /// The difference of a figure from the baseline's; empty without one.
 fn change(figure: f64, baseline: Option<f64>) -> String {
     match baseline {
-        Some(baseline) if baseline > 0.0 => format!("{:+.0} %", (figure / baseline - 1.0) * 100.0),
+        Some(baseline) if baseline > 0.0 => match ((figure / baseline - 1.0) * 100.0).round() {
+            0.0 => "0 %".to_owned(),
+            percent => format!("{percent:+.0} %"),
+        },
         _ => String::new(),
     }
 }
@@ -162,6 +166,13 @@ mod tests {
         let text = of_comparison(&comparison());
         let line = text.lines().find(|line| line.starts_with("x-ftl")).unwrap();
         assert!(line.contains("+17 %") && line.contains("0.86x"), "{line}");
+    }
+
+    #[test]
+    fn no_difference_has_no_sign() {
+        assert_eq!(change(100.0, Some(100.0)), "0 %");
+        assert_eq!((change(99.7, Some(100.0)), change(100.4, Some(100.0))), ("0 %".into(), "0 %".into()));
+        assert_eq!((change(99.4, Some(100.0)), change(101.0, Some(100.0))), ("-1 %".into(), "+1 %".into()));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use super::experiment::{Experiment, Run, Settings, processors};
 use super::kaml_rocks;
 use super::{
     calibrate_openssd, couch, durassd_device, durassd_server, kaml_conflicts, kaml_device, kaml_scale,
-    kaml_store, pebble, pebble_fs, pgbench, share, share_ext4, swwal, tpcc, willow_programs, willow_rpc,
-    willow_store, ycsb,
+    kaml_store, pebble, pebble_fs, pgbench, share, share_ext4, suspension, swwal, tpcc, willow_programs,
+    willow_rpc, willow_store, ycsb,
 };
 use crate::error::ExperimentError;
 
@@ -37,6 +37,14 @@ pub const ALL: &[Experiment] = &[
         scale: 1.0,
         processors: None,
         run: kaml_device::calibrate,
+    },
+    Experiment {
+        name: "suspend-wuhe",
+        about: "read and write latency by scheduling and load (Wu and He, FAST 2012)",
+        needs: "",
+        scale: 1.0,
+        processors: None,
+        run: suspension::run,
     },
     Experiment {
         name: "swwal-fig7",

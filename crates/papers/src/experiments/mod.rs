@@ -30,6 +30,7 @@ mod printed;
 mod rig;
 mod share;
 mod share_ext4;
+mod suspension;
 mod swwal;
 mod tpcc;
 mod willow_meter;

@@ -118,7 +118,6 @@ impl Trace {
     }
 
     /// The next request; none at the end.
-    #[expect(clippy::should_implement_trait, reason = "it may fail, and then there is no next one")]
     pub fn next(&mut self) -> Result<Option<Request>, TraceError> {
         // the first line may tell whether there are times
         while !self.at_end && self.sorted.len() < if self.parser.has_times() { SORTED } else { 1 } {

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{escaped, legend, page};
+use super::{escaped, page, switches};
 use crate::error::ReportError;
 use crate::experiment::{Claim, Outcome, Time};
 use crate::figures::Figures;
@@ -71,7 +71,7 @@ fn tables_and_plots(all: &[Figures]) -> Result<(String, String), ReportError> {
             plots,
             "<figure>\n<h2>{}</h2>\n{}{}</figure>\n",
             escaped(&figures.title),
-            legend(names.zip(colours)),
+            switches(names.zip(colours)),
             grouped::draw(figures)?
         )
         .expect("writing to a String cannot fail");

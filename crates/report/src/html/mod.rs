@@ -2,18 +2,19 @@
 
 pub(crate) mod experiments;
 
-use crate::table::Table;
+use crate::plots::marks::SERIES_WITH_SWITCH;
+use crate::table::{Align, Table};
 
-/// What every page looks like, light and dark.
+/// The style of every page, light and dark.
 const STYLE: &str = include_str!("page.css");
 
 /// A whole page. All but `title` and `heading` is HTML as it is.
 pub fn page(title: &str, heading: &str, lead: &str, contents: &str) -> String {
-    let (title, heading) = (escaped(title), escaped(heading));
+    let (title, heading, switches) = (escaped(title), escaped(heading), switch_rules());
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <title>{title}</title>\n<style>\n{STYLE}{switches}</style>\n</head>\n<body>\n<main>\n\
          <h1>{heading}</h1>\n<p class=\"lead\">{lead}</p>\n{contents}</main>\n</body>\n</html>\n"
     )
 }
@@ -26,10 +27,35 @@ pub fn legend(entries: impl Iterator<Item = (String, String)>) -> String {
     format!("<ul class=\"legend\">{items}</ul>\n")
 }
 
+/// The same with a box for each entry, which hides the marks of the series of its number in the plot below when it is
+/// unticked.
+pub fn switches(entries: impl Iterator<Item = (String, String)>) -> String {
+    let item = |(number, (name, colour)): (usize, (String, String))| match number {
+        number if number < SERIES_WITH_SWITCH => format!(
+            "<li><label><input type=\"checkbox\" class=\"s{number}\" checked>\
+             <i style=\"background:{colour}\"></i>{name}</label></li>"
+        ),
+        _ => format!("<li><i style=\"background:{colour}\"></i>{name}</li>"),
+    };
+    let items: String = entries.enumerate().map(item).collect();
+    format!("<ul class=\"legend\">{items}</ul>\n")
+}
+
+/// What hides the marks whose box is unticked, in the same figure.
+fn switch_rules() -> String {
+    let rule = |number| format!("figure:has(.s{number}:not(:checked)) .k{number} {{ display: none; }}\n");
+    (0..SERIES_WITH_SWITCH).map(rule).collect()
+}
+
 /// A table, as on a terminal.
 pub fn table(table: &Table) -> String {
+    let words: Vec<bool> = table.alignments().map(|align| align == Align::Left).collect();
     let cells = |cells: &[String], tag: &str| -> String {
-        cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell))).collect()
+        let cell = |(cell, is_words): (&String, &bool)| {
+            let class = if *is_words { " class=\"words\"" } else { "" };
+            format!("<{tag}{class}>{}</{tag}>", escaped(cell))
+        };
+        cells.iter().zip(&words).map(cell).collect()
     };
     let rows: String = table.rows().iter().map(|row| format!("<tr>{}</tr>\n", cells(row, "td"))).collect();
     format!(
@@ -38,7 +64,7 @@ pub fn table(table: &Table) -> String {
     )
 }
 
-/// Text as it may stand in HTML.
+/// Text, escaped for HTML.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -4,6 +4,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::colours::INK;
+use super::marks::Marks;
 use crate::error::ReportError;
 
 const WIDTH: u32 = 460;
@@ -11,31 +12,46 @@ const ROW_HEIGHT: u32 = 34;
 const AXIS_HEIGHT: u32 = 56;
 const FONT: (&str, i32) = ("sans-serif", 15);
 
-/// Room on the left, and about what a character of a label takes of it.
+/// The least room on the left, and roughly the width of a character.
 const LEAST_LABEL_WIDTH: u32 = 80;
 const CHARACTER_WIDTH: u32 = 8;
 
-/// Room on the right for what stands at a bar's end, as a share of the longest bar.
+/// Room on the right for the text at a bar's end, relative to the longest bar.
 const END_ROOM: f64 = 1.22;
 
 /// One bar.
 pub struct Bar {
-    /// What stands before it.
+    /// The label before it.
     pub label: String,
     /// Its pieces from the left.
     pub pieces: Vec<(RGBColor, f64)>,
-    /// What stands at its end.
+    /// The text at its end.
     pub end: String,
 }
 
 /// Draws the bars, the first on top, as SVG.
 pub fn draw(plot: &'static str, axis: &str, bars: &[Bar]) -> Result<String, ReportError> {
-    let mut svg = String::new();
-    draw_into(&mut svg, axis, bars).map_err(ReportError::plot(plot))?;
-    Ok(svg)
+    draw_stacked(plot, axis, &[], bars)
 }
 
-fn draw_into(svg: &mut String, axis: &str, bars: &[Bar]) -> Result<(), Box<dyn std::error::Error>> {
+/// The same for bars in several pieces, which have these names.
+pub fn draw_stacked(
+    plot: &'static str,
+    axis: &str,
+    names: &[&str],
+    bars: &[Bar],
+) -> Result<String, ReportError> {
+    let mut svg = String::new();
+    let marks = draw_into(&mut svg, axis, names, bars).map_err(ReportError::plot(plot))?;
+    Ok(marks.added_to(svg))
+}
+
+fn draw_into(
+    svg: &mut String,
+    axis: &str,
+    names: &[&str],
+    bars: &[Bar],
+) -> Result<Marks, Box<dyn std::error::Error>> {
     let height = ROW_HEIGHT * bars.len() as u32 + AXIS_HEIGHT;
     let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
     let longest = bars.iter().map(length).fold(f64::MIN_POSITIVE, f64::max);
@@ -56,12 +72,18 @@ fn draw_into(svg: &mut String, axis: &str, bars: &[Bar]) -> Result<(), Box<dyn s
         .bold_line_style(INK.mix(0.25))
         .light_line_style(TRANSPARENT)
         .draw()?;
+    let mut marks = Marks::default();
     for (index, bar) in bars.iter().enumerate() {
         let middle = index as f64 + 0.5;
         let mut from = 0.0;
-        for &(colour, value) in &bar.pieces {
+        for (number, &(colour, value)) in bar.pieces.iter().enumerate() {
             let corners = [(from, middle - 0.32), (from + value, middle + 0.32)];
-            chart.draw_series([Rectangle::new(corners, colour.filled())])?;
+            let corners = corners.map(|corner| chart.plotting_area().map_coordinate(&corner));
+            let title = match names.get(number) {
+                Some(name) => format!("{}, {name}: {} of {} {axis}", bar.label, short(value), bar.end),
+                None => format!("{}: {} {axis}", bar.label, bar.end),
+            };
+            marks.bar(None, colour, corners, &title);
             from += value;
         }
         let text = |horizontal| FONT.into_font().color(&INK).pos(Pos::new(horizontal, VPos::Center));
@@ -72,7 +94,7 @@ fn draw_into(svg: &mut String, axis: &str, bars: &[Bar]) -> Result<(), Box<dyn s
         area.draw(&(EmptyElement::at((from, middle)) + end))?;
     }
     area.present()?;
-    Ok(())
+    Ok(marks)
 }
 
 /// Room on the left for the longest label.
@@ -96,7 +118,9 @@ pub fn short(value: f64) -> String {
     let digits = match amount.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,
-        _ => 2,
+        size if size >= 1.0 => 2,
+        size if size >= 0.1 => 3,
+        _ => 5,
     };
     let text = format!("{amount:.digits$}");
     let text = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
@@ -109,8 +133,15 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let expected =
-            [(0.0, "0"), (0.25, "0.25"), (12.34, "12.3"), (999.0, "999"), (1500.0, "1.5k"), (2e7, "20M")];
+        let expected = [
+            (0.0, "0"),
+            (0.005, "0.005"),
+            (0.25, "0.25"),
+            (12.34, "12.3"),
+            (999.0, "999"),
+            (1500.0, "1.5k"),
+            (2e7, "20M"),
+        ];
         for (value, text) in expected {
             assert_eq!(short(value), text);
         }

@@ -8,9 +8,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::bars::short;
 use super::colours::{INK, SERIES};
+use super::marks::Marks;
 use crate::error::ReportError;
 use crate::figures::Figures;
 use crate::file::save;
+use crate::text::figure_text;
 
 const SIZE: (u32, u32) = (460, 300);
 const FONT: (&str, i32) = ("sans-serif", 13);
@@ -22,10 +24,10 @@ const LEGEND_WIDTH: i32 = 110;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// How wide a group is; the rest is the gap to the next.
+/// The width of a group; the rest is the gap to the next.
 const GROUP_WIDTH: f64 = 0.8;
 
-/// With figures further apart than this, the axis is logarithmic.
+/// The axis is logarithmic if figures differ by more than this factor.
 const LINEAR_UP_TO: f64 = 40.0;
 
 /// The colour of the row of that number.
@@ -35,7 +37,7 @@ pub(crate) fn colour(row: usize) -> RGBColor {
 
 /// Draws our figures as SVG.
 pub(crate) fn draw(figures: &Figures) -> Result<String, ReportError> {
-    draw_with(SIZE, |area| draw_into(area, figures, false))
+    draw_with(SIZE, |area, marks| draw_into(area, marks, figures, false))
 }
 
 /// Writes the plots of tables that have the same rows, `across` beside each other.
@@ -48,21 +50,24 @@ fn draw_all(figures: &[Figures], across: usize) -> Result<String, ReportError> {
     let across = across.clamp(1, figures.len().max(1));
     let down = figures.len().div_ceil(across);
     let size = (SIZE.0 * across as u32, SIZE.1 * down as u32 + LEGEND_HEIGHT);
-    draw_with(size, |area| {
+    draw_with(size, |area, marks| {
         let (top, rest) = area.split_vertically(LEGEND_HEIGHT);
         figures.first().map_or(Ok(()), |first| legend(&top, first))?;
         let panels = rest.split_evenly((down.max(1), across));
-        panels.iter().zip(figures).try_for_each(|(panel, figures)| draw_into(panel, figures, true))
+        panels.iter().zip(figures).try_for_each(|(panel, figures)| draw_into(panel, marks, figures, true))
     })
 }
 
-fn draw_with(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, ReportError> {
-    let mut svg = String::new();
+fn draw_with(
+    size: (u32, u32),
+    draw: impl FnOnce(&Area<'_>, &mut Marks) -> Drawn,
+) -> Result<String, ReportError> {
+    let (mut svg, mut marks) = (String::new(), Marks::default());
     let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    let drawn = draw(&area).and_then(|()| Ok(area.present()?));
+    let drawn = draw(&area, &mut marks).and_then(|()| Ok(area.present()?));
     drop(area);
     drawn.map_err(ReportError::plot("an experiment"))?;
-    Ok(svg)
+    Ok(marks.added_to(svg))
 }
 
 /// A square and a name for each row.
@@ -86,7 +91,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// One for all figures; logarithmic if they are far apart.
+    /// The scale of all figures; logarithmic if they are far apart.
     fn of(figures: &Figures) -> Scale {
         let shown = || figures.rows.iter().flat_map(|row| &row.ours).copied().filter(|figure| *figure > 0.0);
         let highest = shown().fold(f64::MIN_POSITIVE, f64::max);
@@ -114,7 +119,7 @@ impl Scale {
     }
 }
 
-fn draw_into(area: &Area<'_>, figures: &Figures, titled: bool) -> Drawn {
+fn draw_into(area: &Area<'_>, marks: &mut Marks, figures: &Figures, titled: bool) -> Drawn {
     let scale = Scale::of(figures);
     let mut builder = ChartBuilder::on(area);
     if titled {
@@ -139,9 +144,12 @@ fn draw_into(area: &Area<'_>, figures: &Figures, titled: bool) -> Drawn {
         .light_line_style(TRANSPARENT)
         .draw()?;
     for (number, row) in figures.rows.iter().enumerate() {
-        let corners = |column, figure: &f64| scale.bar(column, number, figures.rows.len(), *figure);
-        let bar = |(column, figure)| Rectangle::new(corners(column, figure), colour(number).filled());
-        chart.draw_series(row.ours.iter().enumerate().map(bar))?;
+        for (column, (&figure, title)) in row.ours.iter().zip(&figures.columns).enumerate() {
+            let corners = scale.bar(column, number, figures.rows.len(), figure);
+            let corners = corners.map(|corner| chart.plotting_area().map_coordinate(&corner));
+            let title = format!("{}, {title}: {} {}", row.name, figure_text(figure), figures.unit);
+            marks.bar(Some(number), colour(number), corners, &title);
+        }
     }
     let style = FONT.into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
     for (number, column) in figures.columns.iter().enumerate() {

@@ -4,4 +4,5 @@ pub mod bars;
 pub mod colours;
 pub mod curves;
 pub mod grouped;
+pub(crate) mod marks;
 pub mod steps;

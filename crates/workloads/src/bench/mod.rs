@@ -31,7 +31,7 @@ pub use summary::of_bench;
 /// Reads in a hundred operations of [`Pattern::Mixed`].
 const MIXED_READ_PERCENT: u32 = 70;
 
-/// Operations between two looks at the wish to stop.
+/// Operations between two checks for an interruption.
 const OPERATIONS_PER_STEP: u64 = 4096;
 
 /// Turns that the drive and the copies take.
@@ -205,7 +205,18 @@ pub fn aged(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Resu
     aged_on(Device::in_memory(profile)?, units, seed, monitor)
 }
 
-/// The same on a new drive.
+/// A drive whose first `units` are written once.
+pub fn filled(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, WorkloadError> {
+    memory::require(flash_bytes(profile))?;
+    let mut host = Host::new(Device::in_memory(profile)?, seed);
+    host.units = units;
+    host.run(Pattern::SeqWrite, units.into(), &monitor.bar("filling", units.into()))?;
+    let drained_ns = host.queue.drained_ns();
+    host.device.submit(Command::Flush, drained_ns)?;
+    Ok(host.device)
+}
+
+/// The same as [`aged`] on a new drive.
 pub fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, WorkloadError> {
     let mut host = Host::new(device, seed);
     host.units = units;

@@ -11,10 +11,10 @@ use crate::error::WorkloadError;
 /// Shape of the gamma distribution of sizes: filebench's default.
 const GAMMA_SHAPE: f64 = 1.5;
 
-/// Folders of a folder of folders.
+/// Folders within a folder of folders.
 const FOLDERS: usize = 20;
 
-/// What a set is made of.
+/// The shape of a set.
 pub(super) struct SetShape {
     pub mean_bytes: u64,
     /// Files of a folder.
@@ -73,7 +73,7 @@ impl FileSet {
         self.entries[entry].file.expect("the file exists")
     }
 
-    /// How long a new file becomes.
+    /// The size of a new file.
     pub fn bytes(&self, entry: usize) -> u64 {
         self.entries[entry].bytes
     }
@@ -100,7 +100,7 @@ impl FileSet {
         Some(entry)
     }
 
-    /// Somebody is done with a file.
+    /// A thread is done with a file.
     pub fn release(&mut self, entry: usize) {
         self.entries[entry].users -= 1;
     }

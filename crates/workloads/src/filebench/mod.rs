@@ -28,7 +28,7 @@ use thread::{Step, Thread};
 /// Virtual time between two write-backs, as a mount has them.
 const WRITE_BACK_NS: Nanoseconds = 5_000_000_000;
 
-/// Operations between two looks at the wish to stop.
+/// Operations between two checks for an interruption.
 const OPERATIONS_PER_STEP: u64 = 256;
 
 /// One of Filebench's workloads.

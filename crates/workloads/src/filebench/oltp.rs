@@ -1,7 +1,7 @@
 //! OLTP: readers, database writers that write after a number of reads, and a log writer.
 //!
 //! Readers post for each read to the log writer and to every database writer, which wait for a number of posts before
-//! they write again. Posts may run ahead of them by so much, and no more.
+//! they write again. Posts may run ahead of them by a limited number.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -8,7 +8,7 @@ use super::file_set::FileSet;
 use super::files::{IO_BYTES, write};
 use crate::closed_loop::Turn;
 
-/// Bytes that an append adds at most: `meanappendsize`, up to which filebench draws evenly.
+/// The most bytes that an append adds: `meanappendsize`, up to which filebench draws evenly.
 const APPEND_BYTES: usize = 16 << 10;
 
 /// An operation, as filebench counts them. Those on one file use what the thread has open.
@@ -46,7 +46,7 @@ pub(super) struct Thread {
     next: usize,
     random: Xoshiro256PlusPlus,
     open: Option<usize>,
-    /// The file was sent to the drive, and is to be synced in the next turn.
+    /// The file was sent to the drive and is synced in the next turn.
     is_sent: bool,
 }
 

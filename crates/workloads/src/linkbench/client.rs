@@ -12,7 +12,7 @@ use crate::clients::Client;
 use crate::error::WorkloadError;
 use crate::mariadb_retry::until_no_deadlock;
 
-/// Links in a list at most (LinkBench's `rangeLimit`).
+/// The most links in a list (LinkBench's `rangeLimit`).
 const LIST_LIMIT: u32 = 10_000;
 
 /// A client with its connection.

@@ -32,7 +32,7 @@ const LINKS: [(f64, f64); 15] = [
 const LINK_DATA_BYTES: f64 = 8.0;
 const NODE_DATA_BYTES: f64 = 128.0;
 
-/// The most that a link's column takes, and what a node's data are cut at.
+/// The most bytes of a link's column, and the limit of a node's data.
 const LINK_DATA_LIMIT: usize = 255;
 const NODE_DATA_LIMIT: usize = 4000;
 
@@ -50,7 +50,7 @@ impl Graph {
         Graph { nodes, shuffle: Shuffle::new(nodes) }
     }
 
-    /// Links that the node was loaded with: the most has node 1, and so on.
+    /// The number of links that the node was loaded with; node 1 has the most.
     pub(super) fn links(&self, node: u64) -> u64 {
         let percent = 100.0 * (1.0 - (node as f64 - 0.5) / self.nodes as f64);
         let after = LINKS.partition_point(|(up_to, _)| *up_to < percent);
@@ -72,7 +72,7 @@ impl Graph {
         LINK_TYPES[(number % 2) as usize]
     }
 
-    /// A node that has nothing to do with the rank but its number.
+    /// A node for a rank: the same each time, and otherwise unrelated.
     pub(super) fn unrelated(&self, rank: u64) -> u64 {
         self.shuffle.of(rank)
     }

@@ -19,7 +19,7 @@ const SHARES: [(&str, f64); 10] = [
     ("Update_Link", 8.012_212_5),
 ];
 
-/// What they are called.
+/// Their names.
 pub const NAMES: [&str; 10] = {
     let mut names = [""; 10];
     let mut number = 0;
@@ -40,7 +40,7 @@ const WRITE_LINKS: f64 = 0.741;
 const READ_NODES: f64 = 0.625;
 const UPDATE_NODES: f64 = 0.606;
 
-/// Links that are asked for at once.
+/// Links requested at once.
 const MULTIGET_PROBABILITY: f64 = 0.382;
 const MULTIGET_LIMIT: u64 = 128;
 

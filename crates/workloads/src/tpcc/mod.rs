@@ -2,7 +2,7 @@
 //!
 //! There are no keying and think times, as usual when looking for a server's limit; a client works for one warehouse.
 //! Warehouses may have fewer rows than the standard's; the skewed draws are then equally skewed for their number. Names
-//! that nothing is looked up by have fewer columns than the standard's, padded to its row sizes.
+//! that are never looked up have fewer columns than the standard's, padded to its row sizes.
 
 mod client;
 mod draw;
@@ -40,7 +40,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// This many warehouses, each with a fraction of the standard's rows, from 0 to 1.
+    /// A database of this many warehouses, each with a fraction of the standard's rows, from 0 to 1.
     pub fn new(warehouses: u64, share: f64) -> Tables {
         let rows = |full: u64, least: u64| ((full as f64 * share) as u64).clamp(least, full);
         Tables { warehouses, customers: rows(CUSTOMERS, 30), items: rows(ITEMS, 100) }

@@ -27,7 +27,7 @@ struct Line {
 }
 
 impl Terminal {
-    /// 2.4: a new order of 5 to 15 items; one of a hundred is taken back because an item does not exist.
+    /// 2.4: a new order of 5 to 15 items; one in a hundred is rolled back because an item does not exist.
     pub(super) fn new_order(&mut self) -> Done {
         let (warehouse, tables, random) = (self.warehouse, self.tables, &mut self.random);
         let district = random.random_range(1..=DISTRICTS);
@@ -60,7 +60,7 @@ impl Terminal {
         tx.commit()
     }
 
-    /// 2.5: a customer pays; one of seven at another warehouse.
+    /// 2.5: a customer pays; one in seven at another warehouse.
     pub(super) fn payment(&mut self) -> Done {
         let (warehouse, tables, random) = (self.warehouse, self.tables, &mut self.random);
         let district = random.random_range(1..=DISTRICTS);
@@ -95,7 +95,7 @@ impl Terminal {
         tx.commit()
     }
 
-    /// 2.6: what became of a customer's last order.
+    /// 2.6: the status of a customer's last order.
     pub(super) fn order_status(&mut self) -> Done {
         let district = self.random.random_range(1..=DISTRICTS);
         let asked = Asked::draw(&mut self.random, &self.tables);
@@ -133,7 +133,7 @@ impl Terminal {
         tx.commit()
     }
 
-    /// 2.8: how many of the items of the last 20 orders are short.
+    /// 2.8: how many items of the last 20 orders are low in stock.
     pub(super) fn stock_level(&mut self) -> Done {
         let district = self.random.random_range(1..=DISTRICTS);
         let threshold: u64 = self.random.random_range(10..=20);
@@ -167,7 +167,7 @@ impl Asked {
         }
     }
 
-    /// Of several of that name the one in the middle.
+    /// The middle one of several customers with that name.
     fn find(&self, tx: &mut Transaction<'_>, (warehouse, district): (u64, u64)) -> Result<u64, mysql::Error> {
         match self {
             Asked::ByNumber(customer) => Ok(*customer),
@@ -183,7 +183,7 @@ impl Asked {
     }
 }
 
-/// The lines of a new order: mostly of the own warehouse, and one order of a hundred with an item that does not exist.
+/// The lines of a new order: mostly from the home warehouse, and in one order of a hundred with an item that does not exist.
 fn order_lines(random: &mut Xoshiro256PlusPlus, warehouse: u64, tables: &Tables) -> Vec<Line> {
     let mut lines = Vec::new();
     for _ in 0..random.random_range(5..=15) {
@@ -270,7 +270,7 @@ fn another(random: &mut impl Rng, warehouse: u64, warehouses: u64) -> u64 {
     if other >= warehouse { other + 1 } else { other }
 }
 
-/// The only column of a row that has to be there.
+/// The only column of a row that must exist.
 fn first<T: mysql::prelude::FromValue>(
     tx: &mut Transaction<'_>,
     query: &str,

@@ -1,0 +1,42 @@
+//! The counters of an image at the last `tantalum stat --reset`, beside it: `IMAGE.stat`.
+//!
+//! A drive's counters start when it is made and never go back, as SMART's do. So a reset keeps a report, and later ones
+//! show what has changed since. `tantalum create --aged` resets: what ageing wrote is then not counted as a program's.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tantalum_report::ReportError;
+
+/// The file beside an image.
+pub fn baseline_path(image: &Path) -> PathBuf {
+    let mut name = OsString::from(image);
+    name.push(".stat");
+    PathBuf::from(name)
+}
+
+/// Keeps a report.
+pub fn keep(image: &Path, report: &impl Serialize) -> Result<(), ReportError> {
+    let text = serde_json::to_string_pretty(report).expect("reports are plain data");
+    tantalum_report::save(&text, &baseline_path(image))
+}
+
+/// Forgets what was kept of an image that was there before.
+pub fn forget(image: &Path) {
+    let _ = fs::remove_file(baseline_path(image));
+}
+
+/// The report that was kept; none if there is none, and the reason if it cannot be read.
+pub fn kept<T: DeserializeOwned>(image: &Path) -> Result<Option<T>, String> {
+    let path = baseline_path(image);
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|error| format!("{}: {error}", path.display()))?,
+    };
+    let report = serde_json::from_str(&text);
+    report.map(Some).map_err(|error| format!("{} is no report: {error}", path.display()))
+}

@@ -1,0 +1,144 @@
+//! The report of an image for `tantalum stat`, and what has changed since an earlier one.
+
+use std::fs;
+use std::path::Path;
+
+use tantalum::{Smart, UNIT_BYTES};
+use tantalum_drive::report::DriveReport;
+use tantalum_ftl::Counters;
+use tantalum_fuse::report::Report as Mounted;
+use tantalum_nvme::serve::Report as Served;
+use tantalum_report::InvalidSetting;
+
+use crate::baseline;
+use crate::failure::Failure;
+use crate::life::{Life, LoadOptions, endurance};
+use crate::output;
+
+/// The report of an image, by how it is used.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub enum Report {
+    /// As NVMe namespaces.
+    Served(Box<Served>),
+    /// As a volume, mounted or only inspected.
+    Mounted(Box<Mounted>),
+}
+
+impl Report {
+    /// The drive's part.
+    pub fn drive(&self) -> &DriveReport {
+        match self {
+            Report::Served(report) => &report.drive,
+            Report::Mounted(report) => &report.drive,
+        }
+    }
+
+    fn flash_units(&self) -> u32 {
+        match self {
+            Report::Served(report) => report.served.flash_units,
+            Report::Mounted(report) => report.flash_units,
+        }
+    }
+
+    /// The life at a write amplification.
+    pub fn life(&self, write_amplification: f64, load: &LoadOptions) -> Life {
+        let drive = self.drive();
+        let erases = drive.smart.erase_count_mean;
+        let endurance = endurance(self.flash_units(), drive.capacity_units, drive.endurance_cycles, erases);
+        Life::of(&endurance, write_amplification, load)
+    }
+}
+
+/// An earlier report, and what the time since then is called.
+pub struct Before {
+    pub report: Report,
+    pub since: &'static str,
+}
+
+/// Units that have to be written before their write amplification says anything: a mount alone writes a few.
+const LEAST_UNITS: u64 = 1000;
+
+impl Before {
+    /// The write amplification since then; none if too little was written to tell.
+    pub fn write_amplification(&self, now: &Report) -> Option<f64> {
+        let change = self.change(now);
+        let records = change.counters.record_bytes_put / UNIT_BYTES as u64;
+        (change.counters.host_units_written + records >= LEAST_UNITS).then(|| change.write_amplification())
+    }
+
+    /// The drive's counters since then.
+    pub fn change(&self, now: &Report) -> Smart {
+        let counters = now.drive().smart.counters.since(&self.report.drive().smart.counters);
+        Smart { counters, ..now.drive().smart }
+    }
+}
+
+/// What is printed as JSON.
+#[derive(serde::Serialize)]
+pub struct Shown<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    life: Life,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<Change>,
+}
+
+/// What has changed since an earlier report.
+#[derive(serde::Serialize)]
+struct Change {
+    since: &'static str,
+    /// None if too little was written to tell, as is the life that follows from it.
+    write_amplification: Option<f64>,
+    counters: Counters,
+    life: Option<Life>,
+}
+
+/// The report in a file that the caller names.
+pub fn since(earlier: &Path, report: &Report) -> Result<Before, Failure> {
+    let before = read(earlier)?;
+    let (then, now) = (&before.drive().image, &report.drive().image);
+    if then != now {
+        let expected = format!("a report of {}; this one is of {}", now.display(), then.display());
+        return Err(InvalidSetting::new("--since", earlier.display(), expected).into());
+    }
+    Ok(Before { report: before, since: "since then" })
+}
+
+/// The report of the last reset, unless the image was made anew since.
+pub fn since_reset(image: &Path, report: &Report) -> Option<Before> {
+    match baseline::kept::<Report>(image) {
+        Ok(before) => {
+            let written = |report: &Report| report.drive().smart.counters.flash_units.total();
+            let report = before.filter(|before| written(before) <= written(report))?;
+            Some(Before { report, since: "since reset" })
+        }
+        Err(why) => {
+            output::complain(&format!("{why}; `tantalum stat --reset` makes it anew"));
+            None
+        }
+    }
+}
+
+/// What is printed as JSON.
+pub fn shown<'a>(report: &'a Report, before: Option<&Before>, load: &LoadOptions) -> Shown<'a> {
+    let change = before.map(|before| {
+        let write_amplification = before.write_amplification(report);
+        Change {
+            since: before.since,
+            write_amplification,
+            counters: before.change(report).counters,
+            life: write_amplification.map(|amplification| report.life(amplification, load)),
+        }
+    });
+    Shown { report, life: report.life(report.drive().write_amplification, load), change }
+}
+
+/// An earlier report.
+fn read(path: &Path) -> Result<Report, Failure> {
+    let refused = |why: String| InvalidSetting::new("--since", path.display(), why);
+    let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| {
+        refused(format!("the output of `tantalum stat --json`, which it is not: {error}")).into()
+    })
+}

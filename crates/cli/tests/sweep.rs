@@ -1,0 +1,120 @@
+//! `tantalum lab sweep` and `tantalum replay` as their users run them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+const GRID: &str = r#"
+seeds = 3
+[run]
+profile = "femu-2021"
+capacity = "64M"
+condition = "aged"
+requests = 20000
+[axes]
+workload = ["randwrite", "mixed"]
+queue_depth = [1, 8]
+"#;
+
+fn tantalum(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.current_dir(folder);
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    tantalum(folder).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn complete(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder.join("runs")) else { return 0 };
+    let is_run = |path: &Path| path.extension().is_some_and(|ending| ending == "json");
+    entries.filter(|entry| is_run(&entry.as_ref().unwrap().path())).count()
+}
+
+#[test]
+fn kill_9_loses_the_runs_under_way_and_no_others() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("grid.toml"), GRID).unwrap();
+    let output = dir.path().join("grid.sweep");
+    let mut before = 0;
+    for least in [1, 4] {
+        let sweep = ["lab", "sweep", "grid.toml", "--threads", "2"];
+        let mut child =
+            tantalum(dir.path()).args(sweep).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while complete(&output) < least {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it could be killed");
+            thread::sleep(Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        before = complete(&output);
+    }
+    assert!((4..12).contains(&before), "{before}");
+    let resumed = run(dir.path(), &["lab", "sweep", "grid.toml"]);
+    let said = text(&resumed.stdout);
+    assert!(
+        said.starts_with(&format!(
+            "12 runs: {} done now, {before} kept from before, 0 failed\n",
+            12 - before
+        )),
+        "{said}"
+    );
+    assert!(run(dir.path(), &["lab", "sweep", "grid.toml", "--output", "whole"]).status.success());
+    for name in ["table.csv", "table.parquet"] {
+        let (resumed, whole) = (output.join(name), dir.path().join("whole").join(name));
+        assert!(fs::read(resumed).unwrap() == fs::read(whole).unwrap(), "{name} differs");
+    }
+}
+
+#[test]
+fn runs_can_be_done_one_by_one_elsewhere() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("grid.toml"), GRID.replace("seeds = 3", "seeds = 1")).unwrap();
+    let listed = run(dir.path(), &["lab", "sweep", "grid.toml", "--list"]);
+    let runs = dir.path().join("grid.sweep/runs");
+    fs::create_dir_all(&runs).unwrap();
+    for line in text(&listed.stdout).lines() {
+        let id = line.split('"').nth(3).unwrap();
+        let file = fs::File::create(dir.path().join("one.json")).unwrap();
+        fs::write(dir.path().join("run.json"), line).unwrap();
+        let given = fs::File::open(dir.path().join("run.json")).unwrap();
+        let done =
+            tantalum(dir.path()).args(["lab", "sweep", "--one"]).stdin(given).stdout(file).status().unwrap();
+        assert!(done.success());
+        fs::rename(dir.path().join("one.json"), runs.join(format!("{id}.json"))).unwrap();
+    }
+    let said = text(&run(dir.path(), &["lab", "sweep", "grid.toml"]).stdout);
+    assert!(said.starts_with("4 runs: 0 done now, 4 kept from before, 0 failed\n"), "{said}");
+    let wrong = run(dir.path(), &["lab", "sweep", "--one"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("it is not a run as --list prints it"), "{}", text(&wrong.stderr));
+}
+
+#[test]
+fn a_trace_is_replayed_or_refused_with_its_line() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("trace.log"), "fio version 3 iolog\n0 f write 0 512\n9 f datasync 0 0\n")
+        .unwrap();
+    let replayed = run(dir.path(), &["replay", "trace.log", "--capacity", "64M", "--report", "page.html"]);
+    let said = text(&replayed.stdout);
+    assert!(
+        replayed.status.success() && said.contains("0 reads, 1 writes, for which 1 units were read first"),
+        "{said}"
+    );
+    assert!(fs::read_to_string(dir.path().join("page.html")).unwrap().contains("trace.log"));
+    fs::write(dir.path().join("trace.log"), "fio version 3 iolog\n0 f write 0\n").unwrap();
+    let refused = run(dir.path(), &["replay", "trace.log"]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("trace.log, line 2: expected"), "{said}");
+    let both = run(dir.path(), &["replay", "trace.log", "--speed", "2", "--queue-depth", "3"]);
+    assert_eq!(both.status.code(), Some(2));
+}

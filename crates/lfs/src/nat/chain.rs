@@ -1,0 +1,58 @@
+//! The chain: nodes of files that were synced since the last checkpoint, each of which says where the next one is. A mount
+//! rolls forward along it ([`super::roll_forward`]).
+
+use tantalum::canary::{Guard, out};
+use tantalum_filesystem::FileId;
+
+use super::node::Level;
+use super::{FILE_NODES, Nat};
+use crate::error::Result;
+use crate::index::Synced;
+use crate::segments::Log;
+
+/// Segments of chained nodes that a mount may have to read.
+const MOST_SEGMENTS: u64 = 16;
+
+impl Nat {
+    /// Writes the changed nodes of files that the chain needs, in the order of the files; of each file the inode first, so that
+    /// recovery has it before what it reaches.
+    pub(super) fn chain(&mut self, log: &mut Log, files: &[FileId]) -> Result<Synced> {
+        if files.iter().any(|file| self.lost_nodes.contains(file) || self.freed.contains(&file.0)) {
+            return Ok(Synced::NeedsCheckpoint);
+        }
+        let mut chained = Vec::new();
+        for file in files {
+            let first = chained.len();
+            for number in self.changed_of(*file) {
+                match self.node(log, number)?.level() {
+                    Level::Inode => chained.insert(first, (number, false)),
+                    Level::Direct => chained.push((number, false)),
+                    // Recovery makes them anew from the direct nodes.
+                    Level::Indirect | Level::DoubleIndirect => {}
+                }
+            }
+            if let Some((_, is_synced)) = chained[first..].last_mut() {
+                *is_synced = true;
+            }
+        }
+        if out(Guard::NodeBeforeData) && !chained.is_empty() {
+            log.wait()?;
+        } else {
+            files.iter().try_for_each(|file| log.flush_contents(*file))?;
+        }
+        if chained.is_empty() {
+            return Ok(Synced::Yes);
+        }
+        self.chained += chained.len() as u64;
+        for (number, is_synced) in chained {
+            self.append_node(log, number, is_synced)?;
+        }
+        log.write_buffer_durably(FILE_NODES)?;
+        Ok(Synced::Yes)
+    }
+
+    /// Whether a mount would have to read more than it should.
+    pub(super) fn is_chain_long(&self, log: &Log) -> bool {
+        self.chained > MOST_SEGMENTS * u64::from(log.segments.units())
+    }
+}

@@ -1,0 +1,103 @@
+//! Errors of a sweep.
+
+use std::io;
+use std::path::PathBuf;
+
+use tantalum::ProfileError;
+use tantalum_replay::ReplayError;
+use tantalum_report::{Interrupted, InvalidSetting, ReportError};
+
+/// Why a sweep, or a run of it, was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// It was interrupted. Runs that are complete are kept.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// An option that cannot be used.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// A file cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The grid is not TOML, or has something else than a grid.
+    #[error("{origin}: {reason}")]
+    Grid {
+        /// The grid's file.
+        origin: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A setting has a value that it cannot have.
+    #[error("{origin}: {key} = {value}: {expected}")]
+    Value {
+        /// The grid's file.
+        origin: String,
+        /// The setting.
+        key: String,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// Settings make no drive.
+    #[error("{origin}: with {values}: {error}")]
+    Profile {
+        /// The grid's file.
+        origin: String,
+        /// The run's values.
+        values: String,
+        /// Why.
+        error: ProfileError,
+    },
+    /// The grid has too many runs.
+    #[error("{origin}: the grid has more than {most} runs")]
+    TooMany {
+        /// The grid's file.
+        origin: String,
+        /// The limit.
+        most: u64,
+    },
+    /// What is kept of a run is not what a sweep writes.
+    #[error("{}: {reason}; remove the file, and the run is done again", path.display())]
+    Kept {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A run failed.
+    #[error(transparent)]
+    Run(ReplayError),
+    /// A table cannot be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// A Parquet table cannot be written.
+    #[error("{}: {error}", path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// The library's error.
+        error: parquet::errors::ParquetError,
+    },
+}
+
+impl SweepError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> SweepError {
+        let path = path.into();
+        move |error| SweepError::File { path, error }
+    }
+}
+
+impl From<ReplayError> for SweepError {
+    fn from(error: ReplayError) -> SweepError {
+        match error {
+            ReplayError::Interrupted(interrupted) => interrupted.into(),
+            error => SweepError::Run(error),
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! A grid in TOML: what all runs have in common, axes, and seeds.
+//!
+//! A setting that is none of those below is a field of the profile, by its name in the profile's file.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use tantalum::{Profile, Size};
+use tantalum_replay::{Format, Scale};
+use tantalum_workloads::bench::{Condition, Pattern};
+use toml::Value as Toml;
+
+use crate::error::SweepError;
+use crate::run::{Load, Run, Value};
+
+/// Runs of one grid: more are a mistake, and would fill memory.
+const MOST_RUNS: u64 = 1 << 20;
+
+/// Requests of a pattern, unless the grid says otherwise.
+const REQUESTS: u64 = 100_000;
+
+const UNIT_BYTES: u64 = 4096;
+
+/// A grid whose runs are all checked.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    /// Its runs. Axes are in alphabetical order, of which the last changes fastest; seeds change faster still.
+    pub runs: Vec<Run>,
+}
+
+/// The file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    seeds: Option<Seeds>,
+    #[serde(default)]
+    run: toml::Table,
+    #[serde(default)]
+    axes: toml::Table,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Seeds {
+    Count(u64),
+    Listed(Vec<u64>),
+}
+
+impl Grid {
+    /// Reads a grid. Paths of traces and profiles in it are relative to its folder.
+    pub fn load(path: &Path) -> Result<Grid, SweepError> {
+        let text = fs::read_to_string(path).map_err(SweepError::file(path))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Grid::from_toml(&text, &path.display().to_string(), folder)
+    }
+
+    /// The same of a text.
+    pub fn from_toml(text: &str, origin: &str, folder: &Path) -> Result<Grid, SweepError> {
+        let reason = |reason: String| SweepError::Grid { origin: origin.to_owned(), reason };
+        let written: Written = toml::from_str(text).map_err(|error| {
+            let line = 1 + text[..error.span().map_or(0, |span| span.start)].matches('\n').count();
+            reason(format!("line {line}: {}", error.message().replace('\n', ", ")))
+        })?;
+        let seeds = match written.seeds {
+            None => vec![1],
+            Some(Seeds::Count(count)) if count <= MOST_RUNS => (1..=count).collect(),
+            Some(Seeds::Count(_)) => return Err(too_many(origin)),
+            Some(Seeds::Listed(seeds)) => seeds,
+        };
+        if seeds.is_empty() {
+            return Err(reason("seeds is empty: give a number of them, or a list".to_owned()));
+        }
+        let mut axes = Vec::new();
+        let mut runs = seeds.len() as u64;
+        for (key, values) in &written.axes {
+            let values = values.as_array().filter(|values| !values.is_empty());
+            let values = values.ok_or_else(|| reason(format!("axes.{key} is not a list of values")))?;
+            if written.run.contains_key(key) {
+                return Err(reason(format!("{key} is both in [run] and in [axes]")));
+            }
+            runs = runs
+                .checked_mul(values.len() as u64)
+                .filter(|runs| *runs <= MOST_RUNS)
+                .ok_or_else(|| too_many(origin))?;
+            axes.push((key.clone(), values.clone()));
+        }
+        let mut builder = Builder { origin, folder, contents: HashMap::new() };
+        let mut grid = Grid { runs: Vec::with_capacity(runs as usize) };
+        for combination in 0..runs / seeds.len() as u64 {
+            let chosen = chosen(&axes, combination);
+            let first = builder.run(&written.run, &chosen)?;
+            for seed in &seeds {
+                grid.runs.push(Run { number: grid.runs.len() as u64, seed: *seed, ..first.clone() });
+            }
+        }
+        Ok(grid)
+    }
+}
+
+fn too_many(origin: &str) -> SweepError {
+    SweepError::TooMany { origin: origin.to_owned(), most: MOST_RUNS }
+}
+
+/// The values of a combination; the last axis changes fastest.
+fn chosen(axes: &[(String, Vec<Toml>)], mut combination: u64) -> Vec<(String, Toml)> {
+    let mut chosen = Vec::with_capacity(axes.len());
+    for (key, values) in axes.iter().rev() {
+        let index = combination % values.len() as u64;
+        combination /= values.len() as u64;
+        chosen.push((key.clone(), values[index as usize].clone()));
+    }
+    chosen.reverse();
+    chosen
+}
+
+/// Makes runs of settings.
+struct Builder<'a> {
+    origin: &'a str,
+    folder: &'a Path,
+    /// What is in each trace, which is read once.
+    contents: HashMap<PathBuf, String>,
+}
+
+impl Builder<'_> {
+    /// The run with these settings, of seed 0.
+    fn run(&mut self, common: &toml::Table, chosen: &[(String, Toml)]) -> Result<Run, SweepError> {
+        let mut settings = common.clone();
+        settings.extend(chosen.iter().cloned());
+        let mut taken = Taken { origin: self.origin, settings };
+        let profile = taken.text("profile")?.unwrap_or_else(|| "tlc-nvme".to_owned());
+        let capacity = taken.parsed::<Size>("capacity")?;
+        let condition = taken.text("condition")?.unwrap_or_else(|| Condition::Fresh.name().to_owned());
+        taken.check::<Condition>("condition", &condition)?;
+        let scale = taken.text("scale")?.unwrap_or_else(|| "fit".to_owned());
+        taken.check::<Scale>("scale", &scale)?;
+        let queue_depth = taken.number("queue_depth", 1, u32::MAX.into())?.map(|depth| depth as u32);
+        let speed = taken.positive("speed")?;
+        let load = self.load(&mut taken)?;
+        let is_pattern = matches!(load, Load::Pattern { .. });
+        if is_pattern && speed.is_some() || queue_depth.is_some() && speed.is_some() {
+            let reason = "speed is for a trace without queue_depth".to_owned();
+            return Err(SweepError::Grid { origin: self.origin.to_owned(), reason });
+        }
+        let value = |value: &Toml| match value {
+            Toml::Integer(number) => Value::Integer(*number),
+            Toml::Float(number) => Value::Number(*number),
+            Toml::String(text) => Value::Text(text.clone()),
+            other => Value::Text(other.to_string()),
+        };
+        let axes: BTreeMap<String, Value> = chosen.iter().map(|(key, of)| (key.clone(), value(of))).collect();
+        let mut run = Run {
+            number: 0,
+            axes,
+            seed: 0,
+            profile: String::new(),
+            condition,
+            load,
+            queue_depth: queue_depth.or(is_pattern.then_some(1)),
+            speed,
+            scale,
+        };
+        run.profile = self.profile(&profile, capacity, taken.settings, &run)?;
+        Ok(run)
+    }
+
+    fn load(&mut self, taken: &mut Taken<'_>) -> Result<Load, SweepError> {
+        let (pattern, trace) = (taken.text("workload")?, taken.text("trace")?);
+        let requests = taken.number("requests", 1, u64::MAX)?;
+        match (pattern, trace) {
+            (Some(pattern), None) => {
+                taken.check::<Pattern>("workload", &pattern)?;
+                let request_bytes = taken.number("request_bytes", 1, 1 << 32)?.unwrap_or(UNIT_BYTES);
+                Ok(Load::Pattern { pattern, requests: requests.unwrap_or(REQUESTS), request_bytes })
+            }
+            (None, Some(trace)) => {
+                let path = self.folder.join(trace);
+                let format = taken.text("format")?;
+                if let Some(format) = &format {
+                    taken.check::<Format>("format", format)?;
+                }
+                let volumes = taken.texts("volumes")?;
+                let contents = self.contents(&path)?;
+                Ok(Load::Trace { path: path.display().to_string(), contents, format, volumes, requests })
+            }
+            _ => {
+                let reason = "a run has either a workload (seqwrite, randwrite, randread, mixed) or a trace"
+                    .to_owned();
+                Err(SweepError::Grid { origin: self.origin.to_owned(), reason })
+            }
+        }
+    }
+
+    /// A file's length and checksum.
+    fn contents(&mut self, path: &Path) -> Result<String, SweepError> {
+        if let Some(known) = self.contents.get(path) {
+            return Ok(known.clone());
+        }
+        let mut file = File::open(path).map_err(SweepError::file(path))?;
+        let (mut hash, mut buffer, mut bytes) = (Sha256::new(), vec![0; 1 << 20], 0u64);
+        loop {
+            match file.read(&mut buffer).map_err(SweepError::file(path))? {
+                0 => break,
+                read => {
+                    hash.update(&buffer[..read]);
+                    bytes += read as u64;
+                }
+            }
+        }
+        let hash: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let contents = format!("{bytes} bytes, {hash}");
+        self.contents.insert(path.to_owned(), contents.clone());
+        Ok(contents)
+    }
+
+    /// The profile with the fields that the grid changes, as TOML.
+    fn profile(
+        &self,
+        name: &str,
+        capacity: Option<Size>,
+        fields: toml::Table,
+        run: &Run,
+    ) -> Result<String, SweepError> {
+        let wrong =
+            |error| SweepError::Profile { origin: self.origin.to_owned(), values: run.about(), error };
+        let beside = self.folder.join(name);
+        let is_file = name.ends_with(".toml") && beside.is_file();
+        let name = if is_file { beside.display().to_string() } else { name.to_owned() };
+        let profile = Profile::load(&name).map_err(wrong)?;
+        let mut table: toml::Table = toml::from_str(&profile.to_toml()).expect("a profile is TOML");
+        if let Some(Size(bytes)) = capacity {
+            table.insert("capacity_bytes".to_owned(), Toml::Integer(bytes.try_into().unwrap_or(i64::MAX)));
+        }
+        for (key, value) in fields {
+            self.set(&mut table, &key, value)?;
+        }
+        let text = toml::to_string(&table).expect("a table is TOML");
+        Profile::from_toml(&text, &format!("{name}, changed by the grid"))
+            .map(|profile| profile.to_toml())
+            .map_err(wrong)
+    }
+
+    /// Changes a field such as `flash.read_ns`. Whether the profile has it is told by the profile.
+    fn set(&self, table: &mut toml::Table, key: &str, value: Toml) -> Result<(), SweepError> {
+        let Some((section, field)) = key.split_once('.') else {
+            // a whole number is fine where the profile has another
+            let is_float = table.get(key).is_some_and(Toml::is_float);
+            let value =
+                value.as_integer().filter(|_| is_float).map_or(value, |whole| Toml::Float(whole as f64));
+            table.insert(key.to_owned(), value);
+            return Ok(());
+        };
+        let section_of = table.entry(section).or_insert_with(|| Toml::Table(toml::Table::new()));
+        match section_of {
+            Toml::Table(inner) => self.set(inner, field, value),
+            _ => Err(SweepError::Grid {
+                origin: self.origin.to_owned(),
+                reason: format!("{section} is not a section of a profile, so {key} cannot be set"),
+            }),
+        }
+    }
+}
+
+/// Settings of which some have been taken; the rest are fields of the profile.
+struct Taken<'a> {
+    origin: &'a str,
+    settings: toml::Table,
+}
+
+impl Taken<'_> {
+    fn wrong(&self, key: &str, value: impl ToString, expected: impl Into<String>) -> SweepError {
+        let (origin, key) = (self.origin.to_owned(), key.to_owned());
+        SweepError::Value { origin, key, value: value.to_string(), expected: expected.into() }
+    }
+
+    fn text(&mut self, key: &str) -> Result<Option<String>, SweepError> {
+        match self.settings.remove(key) {
+            None => Ok(None),
+            Some(Toml::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.wrong(key, other, "it must be a text in quotes")),
+        }
+    }
+
+    fn texts(&mut self, key: &str) -> Result<Vec<String>, SweepError> {
+        let Some(value) = self.settings.remove(key) else { return Ok(Vec::new()) };
+        value.clone().try_into().map_err(|_| self.wrong(key, value, "it must be a list of texts in quotes"))
+    }
+
+    fn parsed<T: std::str::FromStr<Err: ToString>>(&mut self, key: &str) -> Result<Option<T>, SweepError> {
+        let Some(value) = self.settings.remove(key) else { return Ok(None) };
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        text.parse().map(Some).map_err(|error: T::Err| self.wrong(key, value, error.to_string()))
+    }
+
+    fn check<T: std::str::FromStr<Err = String>>(&self, key: &str, value: &str) -> Result<(), SweepError> {
+        value.parse::<T>().map(drop).map_err(|expected| self.wrong(key, value, expected))
+    }
+
+    fn number(&mut self, key: &str, least: u64, most: u64) -> Result<Option<u64>, SweepError> {
+        let Some(value) = self.settings.remove(key) else { return Ok(None) };
+        let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+        let number = number.filter(|number| (least..=most).contains(number));
+        number.map(Some).ok_or_else(|| {
+            self.wrong(key, value, format!("it must be a whole number from {least} to {most}"))
+        })
+    }
+
+    fn positive(&mut self, key: &str) -> Result<Option<f64>, SweepError> {
+        let Some(value) = self.settings.remove(key) else { return Ok(None) };
+        let number = value.as_float().or(value.as_integer().map(|whole| whole as f64));
+        let number = number.filter(|number| number.is_finite() && *number > 0.0);
+        number.map(Some).ok_or_else(|| self.wrong(key, value, "it must be a number above 0"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(text: &str) -> Result<Grid, SweepError> {
+        Grid::from_toml(text, "grid.toml", Path::new(""))
+    }
+
+    const RUN: &str = "[run]\nworkload = \"randwrite\"\ncapacity = \"64M\"\n";
+
+    #[test]
+    fn every_combination_is_a_run_and_has_its_own_name() {
+        let text = format!(
+            "seeds = 2\n{RUN}[axes]\nover_provisioning_percent = [7, 28.5]\nprofile = [\"femu-2021\", \"durassd\"]\n\"ftl.victim_policy\" = [\"greedy\", \"cost-benefit\"]\n"
+        );
+        let runs = grid(&text).unwrap().runs;
+        assert_eq!(runs.len(), 16);
+        let ids: std::collections::BTreeSet<String> = runs.iter().map(Run::id).collect();
+        assert_eq!(ids.len(), 16);
+        let profile = Profile::from_toml(&runs[15].profile, "").unwrap();
+        assert_eq!((profile.over_provisioning_percent, &profile.name[..]), (28.5, "durassd"));
+        assert_eq!(profile.capacity_bytes, 64 << 20);
+        assert!(runs[0].profile.contains("cost-benefit") != runs[15].profile.contains("cost-benefit"));
+        assert_eq!((runs[0].seed, runs[1].seed, runs[1].number), (1, 2, 1));
+    }
+
+    #[test]
+    fn a_run_keeps_its_name_wherever_it_stands() {
+        let alone = grid(&format!("seeds = [2]\n{RUN}")).unwrap().runs.remove(0);
+        let axis = "[axes]\nrequests = [5, 100_000]\n";
+        let among = grid(&format!("seeds = [2]\n{RUN}{axis}")).unwrap().runs.remove(1);
+        assert_eq!(alone.id(), among.id());
+        assert_ne!(alone.id(), Run { seed: 3, ..alone.clone() }.id());
+    }
+
+    #[test]
+    fn wrong_grids_say_what_is_wrong() {
+        let cases = [
+            ("", "either a workload"),
+            ("[run]\nworkload = \"sideways\"", "workload = sideways: use one of seqwrite"),
+            ("[run]\nworkload = \"mixed\"\ntrace = \"t\"", "either a workload"),
+            ("[run]\ntrace = \"no/such/trace\"", "no/such/trace: No such file"),
+            ("seeds = []", "seeds is empty"),
+            ("seeds = 99999999999", "more than 1048576 runs"),
+            ("[axes]\ncapacity = 5", "axes.capacity is not a list"),
+            ("\n[axes\n", "line 2"),
+            ("what = 1", "unknown field `what`"),
+            ("[run]\nworkload = \"mixed\"\nchannels = 5", "unknown field `channels`"),
+            ("[run]\nworkload = \"mixed\"\n\"flash.page_bytes\" = 5000", "it must be 4096, 8192 or 16384"),
+            ("[run]\nworkload = \"mixed\"\n\"name.what\" = 1", "name is not a section"),
+            (
+                "[run]\nworkload = \"mixed\"\nqueue_depth = 0",
+                "queue_depth = 0: it must be a whole number from 1",
+            ),
+            ("[run]\nworkload = \"mixed\"\nspeed = 2", "speed is for a trace"),
+            ("[run]\nworkload = \"mixed\"\ncapacity = \"5X\"", "capacity = \"5X\": a size is"),
+            ("[run]\nworkload = \"mixed\"\nprofile = \"nothing\"", "no profile named \"nothing\""),
+            ("[run]\nworkload = \"mixed\"\n[axes]\nworkload = [\"mixed\"]", "both in [run] and in [axes]"),
+        ];
+        for (text, expected) in cases {
+            let error = grid(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let wide = (0..6).map(|axis| format!("a{axis} = [{}]\n", "1,".repeat(20))).collect::<String>();
+        assert!(matches!(grid(&format!("[axes]\n{wide}")), Err(SweepError::TooMany { .. })));
+    }
+}

@@ -1,0 +1,208 @@
+//! One run of a sweep: what it is, and what comes of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tantalum::Profile;
+use tantalum_replay::{Outcome, Pace, Scale, Settings, Source, Synthetic, replay};
+use tantalum_report::Monitor;
+use tantalum_workloads::bench::{Condition, Pattern};
+
+use crate::error::SweepError;
+
+/// A value in a table.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Number(f64),
+    /// Words.
+    Text(String),
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Integer(number) => number.fmt(formatter),
+            Value::Number(number) => number.fmt(formatter),
+            Value::Text(text) => text.fmt(formatter),
+        }
+    }
+}
+
+/// A run, with everything that it needs but the bytes of its trace.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Its place in the grid.
+    pub number: u64,
+    /// What the axes have here.
+    pub axes: BTreeMap<String, Value>,
+    /// The seed.
+    pub seed: u64,
+    /// The drive, as TOML.
+    pub profile: String,
+    /// Before the load: fresh, filled or aged.
+    pub condition: String,
+    /// What is done to the drive.
+    pub load: Load,
+    /// Requests under way; none for the times of the trace.
+    pub queue_depth: Option<u32>,
+    /// How much faster than the trace; none for 1, or with a queue depth.
+    pub speed: Option<f64>,
+    /// What is done with addresses: fit, wrap or none.
+    pub scale: String,
+}
+
+/// What is done to a drive.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Load {
+    /// A pattern of `tantalum bench`.
+    Pattern {
+        /// Its name.
+        pattern: String,
+        /// How many requests.
+        requests: u64,
+        /// Bytes of each.
+        request_bytes: u64,
+    },
+    /// A trace.
+    Trace {
+        /// Its file.
+        path: String,
+        /// Its length and the checksum of its bytes.
+        contents: String,
+        /// Its format; none to find it out.
+        format: Option<String>,
+        /// Which volumes; all if there are none.
+        volumes: Vec<String>,
+        /// At most so many requests.
+        requests: Option<u64>,
+    },
+}
+
+/// What came of a run: figures by name, in the order of the table's columns.
+pub type Row = Vec<(String, Option<Value>)>;
+
+impl Run {
+    /// What its figures follow from, as a name.
+    pub fn id(&self) -> String {
+        // its number is where it stands in a grid, and not what it is
+        let what = Run { number: 0, axes: BTreeMap::new(), ..self.clone() };
+        let what = serde_json::to_string(&what).expect("it has string keys only");
+        let hash = Sha256::digest(format!("{} {what}", env!("CARGO_PKG_VERSION")));
+        hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Its axes and seed, in words.
+    pub fn about(&self) -> String {
+        let axes: String = self.axes.iter().map(|(key, value)| format!("{key} {value}, ")).collect();
+        format!("{axes}seed {}", self.seed)
+    }
+
+    /// Does it. Its figures are the same wherever and whenever that is.
+    pub fn run(&self, monitor: &Monitor) -> Result<Row, SweepError> {
+        let outcome = replay(&self.settings()?, monitor)?;
+        match outcome.ended_early() {
+            Some(tantalum_replay::ReplayError::Interrupted(interrupted)) => Err((*interrupted).into()),
+            _ => Ok(figures(&outcome)),
+        }
+    }
+
+    fn settings(&self) -> Result<Settings, SweepError> {
+        let wrong = |key: &str, value: &str, expected: String| SweepError::Value {
+            origin: "run".to_owned(),
+            key: key.to_owned(),
+            value: value.to_owned(),
+            expected,
+        };
+        let profile = Profile::from_toml(&self.profile, "the run's profile")
+            .map_err(|error| SweepError::Profile { origin: "run".to_owned(), values: self.about(), error })?;
+        let condition: Condition =
+            self.condition.parse().map_err(|expected| wrong("condition", &self.condition, expected))?;
+        let scale: Scale = self.scale.parse().map_err(|expected| wrong("scale", &self.scale, expected))?;
+        let load = match &self.load {
+            Load::Pattern { pattern, requests, request_bytes } => {
+                let known: Pattern =
+                    pattern.parse().map_err(|expected| wrong("workload", pattern, expected))?;
+                let (requests, request_bytes, seed) = (*requests, *request_bytes, self.seed);
+                tantalum_replay::Load::Synthetic(Synthetic { pattern: known, requests, request_bytes, seed })
+            }
+            Load::Trace { path, format, volumes, requests, .. } => {
+                let parsed = format.as_ref().map(|name| name.parse());
+                let format = parsed
+                    .transpose()
+                    .map_err(|expected| wrong("format", format.as_deref().unwrap_or_default(), expected))?;
+                let (volumes, most_requests) = (volumes.clone(), *requests);
+                tantalum_replay::Load::Trace(Source {
+                    format,
+                    volumes,
+                    most_requests,
+                    ..Source::of(path.as_ref())
+                })
+            }
+        };
+        let pace = match (self.queue_depth, self.speed) {
+            (Some(queue_depth), _) => Some(Pace::Closed { queue_depth }),
+            (None, Some(speed)) => Some(Pace::Open { speed }),
+            (None, None) => None,
+        };
+        Ok(Settings { load, profile, condition, pace, scale, seed: self.seed })
+    }
+}
+
+/// A replay's figures, flat.
+fn figures(outcome: &Outcome) -> Row {
+    let mut row: Row = Vec::new();
+    let mut put = |name: String, value: Option<Value>| row.push((name, value));
+    let integer = |number: u64| Some(Value::Integer(number.try_into().unwrap_or(i64::MAX)));
+    let number = |number: f64| Some(Value::Number(number));
+    let requests: u64 = outcome.requests.iter().map(|kind| kind.count).sum();
+    put("requests".to_owned(), integer(requests));
+    put("seconds".to_owned(), number(outcome.seconds));
+    put("requests_per_second".to_owned(), number(requests as f64 / outcome.seconds.max(f64::MIN_POSITIVE)));
+    put("write_amplification".to_owned(), outcome.amplification.map(Value::Number));
+    put("host_units_written".to_owned(), integer(outcome.counters.host_units_written));
+    for (name, units) in outcome.counters.flash_units.each() {
+        put(format!("flash_units_{}", name.replace(' ', "_")), integer(units));
+    }
+    put("blocks_erased".to_owned(), integer(outcome.counters.blocks_erased));
+    put("erases_mean_before".to_owned(), number(outcome.wear.mean_before));
+    put("erases_mean_after".to_owned(), number(outcome.wear.mean_after));
+    put("erases_most_after".to_owned(), integer(outcome.wear.most_after.into()));
+    put("life_days".to_owned(), outcome.life.days.map(Value::Number));
+    put("drive_writes_per_day".to_owned(), number(outcome.life.drive_writes_per_day));
+    put(
+        "drive_writes_per_day_allowed".to_owned(),
+        outcome.life.allowed_drive_writes_per_day.map(Value::Number),
+    );
+    for kind in tantalum_replay::Kind::ALL {
+        let done = outcome.requests.iter().find(|requests| requests.kind == kind);
+        let name = kind.name();
+        put(format!("{name}_requests"), integer(done.map_or(0, |done| done.count)));
+        put(format!("{name}_bytes"), integer(done.map_or(0, |done| done.bytes)));
+        let latency = |of: fn(&tantalum_replay::Requests) -> f64| done.map(|done| Value::Number(of(done)));
+        put(format!("{name}_mean_us"), latency(|done| done.latency_us.mean));
+        put(format!("{name}_p50_us"), latency(|done| done.latency_us.p50));
+        put(format!("{name}_p95_us"), latency(|done| done.latency_us.p95));
+        put(format!("{name}_p99_us"), latency(|done| done.latency_us.p99));
+        put(format!("{name}_p999_us"), latency(|done| done.p999_us));
+        put(format!("{name}_max_us"), latency(|done| done.latency_us.max));
+    }
+    put("unaligned_reads".to_owned(), integer(outcome.unaligned.reads));
+    put("unaligned_writes".to_owned(), integer(outcome.unaligned.writes));
+    for (prefix, figures) in ["busy_percent", "under_way"].into_iter().zip(&outcome.binds) {
+        let ours = figures.rows.first().map_or(&[][..], |row| &row.ours);
+        for (name, figure) in figures.columns.iter().zip(ours) {
+            put(format!("{prefix}_{}", name.replace(' ', "_")), number(*figure));
+        }
+    }
+    put("aged_amplification".to_owned(), outcome.drive.aged_amplification.map(Value::Number));
+    put("steady".to_owned(), outcome.drive.steady.map(|steady| Value::Integer(steady.into())));
+    put("addresses".to_owned(), Some(Value::Text(outcome.replay.addresses.clone())));
+    put("incomplete".to_owned(), outcome.incomplete.clone().map(Value::Text));
+    row
+}

@@ -1,0 +1,113 @@
+//! Runs on all processors, one drive a thread.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tantalum_report::{InvalidSetting, Monitor, save};
+
+use crate::error::SweepError;
+use crate::folder::Folder;
+use crate::grid::Grid;
+use crate::run::{Row, Run};
+use crate::table::Table;
+use crate::table_parquet;
+
+/// What has come of a sweep.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Swept {
+    /// Runs of the grid.
+    pub runs: usize,
+    /// Of these, done now.
+    pub done: usize,
+    /// Of these, kept from an earlier time.
+    pub kept: usize,
+    /// Why runs failed, with their values.
+    pub failed: Vec<(String, String)>,
+    /// Whether it was interrupted before all were done.
+    pub interrupted: bool,
+    /// The table in each format; of the runs that are complete or failed.
+    pub tables: Vec<PathBuf>,
+}
+
+/// Does all runs of a grid that are not in the folder, on so many threads (all processors without a number), and writes the
+/// table. A run that fails does not end the others.
+pub fn sweep(
+    grid: &Grid,
+    folder: &Folder,
+    threads: Option<usize>,
+    monitor: &Monitor,
+) -> Result<Swept, SweepError> {
+    let threads = match threads {
+        Some(0) => return Err(InvalidSetting::new("--threads", 0, "it must be at least 1").into()),
+        Some(threads) => threads,
+        None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
+    };
+    let bar = monitor.bar("sweep", grid.runs.len() as u64);
+    let mut left = Vec::new();
+    for run in &grid.runs {
+        match folder.row(run)? {
+            Some(_) => bar.advance(1)?,
+            None => left.push(run),
+        }
+    }
+    let kept = grid.runs.len() - left.len();
+    let next = AtomicUsize::new(0);
+    let failed: Mutex<Vec<(&Run, String)>> = Mutex::default();
+    let fatal: Mutex<Option<SweepError>> = Mutex::default();
+    let work = || {
+        while let Some(run) = left.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match run.run(&monitor.quiet()).and_then(|row| folder.keep(run, &row)) {
+                Ok(()) => {}
+                Err(SweepError::Interrupted(_)) => return,
+                Err(SweepError::Run(error)) => {
+                    failed.lock().expect("nothing panics with it").push((run, error.to_string()));
+                }
+                Err(error) => {
+                    // such as a full disk: nobody should go on
+                    next.store(left.len(), Ordering::Relaxed);
+                    fatal.lock().expect("nothing panics with it").get_or_insert(error);
+                    return;
+                }
+            }
+            if bar.advance(1).is_err() {
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| (0..threads.min(left.len())).for_each(|_| drop(scope.spawn(work))));
+    if let Some(error) = fatal.into_inner().expect("nothing panics with it") {
+        return Err(error);
+    }
+    let mut failed = failed.into_inner().expect("nothing panics with it");
+    failed.sort_by_key(|(run, _)| run.number);
+    let mut swept = collect(grid, folder, &failed)?;
+    swept.interrupted = swept.done + failed.len() < grid.runs.len();
+    swept.kept = kept;
+    swept.done -= kept;
+    Ok(swept)
+}
+
+/// Writes the table of the runs that are in the folder, and of those that failed.
+pub fn collect(grid: &Grid, folder: &Folder, failed: &[(&Run, String)]) -> Result<Swept, SweepError> {
+    let mut done: Vec<(&Run, Row)> = Vec::new();
+    for run in &grid.runs {
+        if let Some(row) = folder.row(run)? {
+            done.push((run, row));
+        }
+    }
+    let table = Table::of(&done, failed);
+    let tables = vec![folder.table("csv"), folder.table("parquet")];
+    save(&table.csv(), &tables[0])?;
+    table_parquet::write(&table, &tables[1])?;
+    Ok(Swept {
+        runs: grid.runs.len(),
+        done: done.len(),
+        kept: 0,
+        failed: failed.iter().map(|(run, why)| (run.about(), why.clone())).collect(),
+        interrupted: false,
+        tables,
+    })
+}

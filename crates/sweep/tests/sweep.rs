@@ -1,0 +1,118 @@
+//! Small sweeps, interrupted and resumed.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tantalum_report::Monitor;
+use tantalum_sweep::{Folder, Grid, SweepError, sweep};
+use tempfile::TempDir;
+
+const GRID: &str = r#"
+seeds = 2
+
+[run]
+profile = "femu-2021"
+capacity = "64M"
+condition = "aged"
+requests = 3000
+
+[axes]
+workload = ["randwrite", "mixed"]
+over_provisioning_percent = [10, 28]
+queue_depth = [1, 16]
+"#;
+
+fn grid(text: &str) -> Grid {
+    Grid::from_toml(text, "grid.toml", Path::new("")).unwrap()
+}
+
+fn tables(folder: &Path) -> [Vec<u8>; 2] {
+    ["csv", "parquet"].map(|ending| fs::read(folder.join(format!("table.{ending}"))).unwrap())
+}
+
+fn cell<'a>(csv: &'a str, row: usize, name: &str) -> &'a str {
+    let mut lines = csv.lines();
+    let place = lines.next().unwrap().split(',').position(|title| title == name).unwrap();
+    lines.nth(row).unwrap().split(',').nth(place).unwrap()
+}
+
+#[test]
+fn the_table_is_the_same_for_any_number_of_threads_and_after_an_interruption() {
+    let grid = grid(GRID);
+    let (alone, among) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let swept = sweep(&grid, &Folder::open(alone.path()).unwrap(), Some(1), &Monitor::silent()).unwrap();
+    assert_eq!((swept.runs, swept.done, swept.kept, swept.interrupted), (16, 16, 0, false));
+    // interrupted as soon as a run is complete
+    let folder = Folder::open(among.path()).unwrap();
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let runs = among.path().join("runs");
+    let count = || {
+        fs::read_dir(&runs)
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "json"))
+            .count()
+    };
+    let first = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while count() == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            cancelled.store(true, Ordering::Relaxed);
+        });
+        sweep(&grid, &folder, Some(3), &Monitor::new(Arc::clone(&cancelled))).unwrap()
+    });
+    assert!(first.interrupted && first.done >= 1 && first.done < 16, "{first:?}");
+    assert_eq!(first.done, count());
+    let second = sweep(&grid, &folder, Some(3), &Monitor::silent()).unwrap();
+    assert_eq!((second.kept, second.done, second.interrupted), (first.done, 16 - first.done, false));
+    assert_eq!(tables(alone.path()), tables(among.path()));
+    let csv = String::from_utf8(tables(alone.path())[0].clone()).unwrap();
+    assert_eq!(csv.lines().count(), 17);
+    assert_eq!((cell(&csv, 0, "workload"), cell(&csv, 15, "workload")), ("randwrite", "mixed"));
+    assert_eq!(cell(&csv, 3, "seed"), "2");
+    let amplification = |row| cell(&csv, row, "write_amplification").parse::<f64>().unwrap();
+    let narrow = (0..16).find(|row| cell(&csv, *row, "over_provisioning_percent") == "10").unwrap();
+    let wide = (0..16).find(|row| cell(&csv, *row, "over_provisioning_percent") == "28").unwrap();
+    assert!(amplification(narrow) > amplification(wide), "{csv}");
+}
+
+#[test]
+fn what_is_kept_is_of_the_run_and_damage_is_told() {
+    let grid =
+        grid("[run]\nprofile = \"femu-2021\"\ncapacity = \"64M\"\nworkload = \"seqwrite\"\nrequests = 100\n");
+    let output = TempDir::new().unwrap();
+    let folder = Folder::open(output.path()).unwrap();
+    sweep(&grid, &folder, None, &Monitor::silent()).unwrap();
+    let file = output.path().join("runs").join(format!("{}.json", grid.runs[0].id()));
+    let whole = fs::read_to_string(&file).unwrap();
+    // a file that is half there can only come from somebody else: runs appear in one step
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let error = sweep(&grid, &folder, None, &Monitor::silent()).unwrap_err();
+    assert!(
+        matches!(error, SweepError::Kept { .. }) && error.to_string().contains("remove the file"),
+        "{error}"
+    );
+    fs::write(&file, whole.replace("\"requests\": 100", "\"requests\": 101")).unwrap();
+    let error = sweep(&grid, &folder, None, &Monitor::silent()).unwrap_err().to_string();
+    assert!(error.contains("it is of another run"), "{error}");
+}
+
+#[test]
+fn a_run_that_fails_is_a_row_and_ends_no_other() {
+    let output = TempDir::new().unwrap();
+    fs::write(output.path().join("trace.csv"), format!("0,W,0,4096,1\n0,W,{},4096,2\n", 1u64 << 40)).unwrap();
+    let text = "[run]\nprofile = \"femu-2021\"\ncapacity = \"64M\"\ntrace = \"trace.csv\"\n[axes]\nscale = [\"none\", \"wrap\"]\n";
+    let grid = Grid::from_toml(text, "grid.toml", output.path()).unwrap();
+    let swept = sweep(&grid, &Folder::open(output.path()).unwrap(), None, &Monitor::silent()).unwrap();
+    assert_eq!((swept.done, swept.failed.len(), swept.interrupted), (1, 1, false));
+    let csv = fs::read_to_string(output.path().join("table.csv")).unwrap();
+    assert_eq!((cell(&csv, 1, "requests"), cell(&csv, 1, "write_amplification").is_empty()), ("2", false));
+    assert!(csv.lines().nth(1).unwrap().contains("line 2: the request ends at byte"), "{csv}");
+    // a changed trace is another run
+    let id = grid.runs[1].id();
+    fs::write(output.path().join("trace.csv"), "0,W,0,4096,1\n").unwrap();
+    assert_ne!(Grid::from_toml(text, "grid.toml", output.path()).unwrap().runs[1].id(), id);
+}

@@ -1,0 +1,188 @@
+//! What happened between two looks: a point of each line.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tantalum::{Counters, FlashUnits, UNIT_BYTES};
+use tantalum_drive::look::Look;
+
+/// A moment of every line; where nothing can be said there is none.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Point {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Bytes that hosts wrote each second.
+    pub written: Option<f64>,
+    /// Bytes that they read each second.
+    pub read: Option<f64>,
+    /// Units programmed for each unit that a host wrote.
+    pub amplification: Option<Amplification>,
+    /// Latencies of reads.
+    pub reads: Option<Percentiles>,
+    /// Of writes.
+    pub writes: Option<Percentiles>,
+    /// Of flushes.
+    pub flushes: Option<Percentiles>,
+}
+
+/// Write amplification by cause.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Amplification {
+    /// Units of hosts, and records.
+    pub host: f64,
+    /// Moved by garbage collection and wear levelling.
+    pub collection: f64,
+    /// The journal.
+    pub journal: f64,
+    /// Checkpoints.
+    pub checkpoint: f64,
+    /// The empty rest of pages.
+    pub padding: f64,
+    /// All of them, and what a capacitor dumped.
+    pub all: f64,
+}
+
+/// Latencies in nanoseconds of the drive's time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Percentiles {
+    /// The median.
+    pub p50: u64,
+    /// The 99th percentile.
+    pub p99: u64,
+    /// The 99.9th percentile.
+    pub p999: u64,
+}
+
+/// Two looks, and the time between them.
+#[derive(Clone, Copy)]
+pub struct Between<'a> {
+    /// The earlier one.
+    pub before: &'a Look,
+    /// The later one.
+    pub now: &'a Look,
+    /// On this machine's clock.
+    pub passed: Duration,
+}
+
+impl Between<'_> {
+    /// What the counters counted.
+    pub fn counted(&self) -> Counters {
+        self.now.counters.since(&self.before.counters)
+    }
+
+    /// Seconds for rates: this machine's where programs use the drive, the drive's own in an experiment.
+    pub fn seconds(&self) -> f64 {
+        match self.now.time {
+            Some(_) => self.passed.as_secs_f64(),
+            None => self.device_seconds(),
+        }
+    }
+
+    /// Seconds of the drive's time.
+    pub fn device_seconds(&self) -> f64 {
+        self.now.device_ns.saturating_sub(self.before.device_ns) as f64 / 1e9
+    }
+
+    /// The point of this time.
+    pub fn point(&self, at_ms: u64) -> Point {
+        let counters = self.counted();
+        let (latency, earlier) = (&self.now.latency, &self.before.latency);
+        let rate = |units: u64| {
+            let seconds = self.seconds();
+            (seconds > 0.0).then(|| (units * UNIT_BYTES as u64) as f64 / seconds)
+        };
+        Point {
+            at_ms,
+            written: rate(counters.host_units_written),
+            read: rate(counters.host_units_read),
+            amplification: amplification(&counters),
+            reads: percentiles(&earlier.read, &latency.read),
+            writes: percentiles(&earlier.write, &latency.write),
+            flushes: percentiles(&earlier.flush, &latency.flush),
+        }
+    }
+}
+
+/// A point of which only the time is known.
+pub fn nothing(at_ms: u64) -> Point {
+    let none = None;
+    Point { at_ms, written: None, read: None, amplification: None, reads: none, writes: none, flushes: none }
+}
+
+/// None if no host wrote.
+pub fn amplification(counters: &Counters) -> Option<Amplification> {
+    let written = counters.host_units_written as f64 + counters.record_bytes_put as f64 / UNIT_BYTES as f64;
+    let of = |units: u64| units as f64 / written;
+    let flash: &FlashUnits = &counters.flash_units;
+    (written > 0.0).then(|| Amplification {
+        host: of(flash.host + flash.key_value),
+        collection: of(flash.copyback + flash.key_value_copyback),
+        journal: of(flash.journal),
+        checkpoint: of(flash.checkpoint),
+        padding: of(flash.padding),
+        all: of(flash.total()),
+    })
+}
+
+/// The percentiles of what was counted in between; none if nothing was. Counts that have gone back, as another drive's,
+/// count from nothing.
+fn percentiles(before: &[(u64, u64)], now: &[(u64, u64)]) -> Option<Percentiles> {
+    let mut earlier = before.iter().peekable();
+    let new: Vec<(u64, u64)> = now
+        .iter()
+        .map(|(ns, count)| {
+            while earlier.next_if(|(other, _)| other < ns).is_some() {}
+            let was = earlier.peek().filter(|(other, _)| other == ns).map_or(0, |(_, count)| *count);
+            (*ns, count.checked_sub(was).unwrap_or(*count))
+        })
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    let total: u64 = new.iter().map(|(_, count)| count).sum();
+    let at = |permille: u64| {
+        let rank = (total * permille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        let found = new.iter().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        found.map(|(ns, _)| *ns)
+    };
+    Some(Percentiles { p50: at(500)?, p99: at(990)?, p999: at(999)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_time_between() {
+        let before = [(10, 1000), (30, 5)];
+        let now = [(10, 1000), (20, 900), (30, 95), (40, 9), (50, 1)];
+        // 900 of 20 ns, 90 of 30, 9 of 40, 1 of 50
+        assert_eq!(percentiles(&before, &now), Some(Percentiles { p50: 20, p99: 30, p999: 40 }));
+        assert_eq!(percentiles(&now, &now), None);
+        assert_eq!(percentiles(&[], &[(7, 1)]), Some(Percentiles { p50: 7, p99: 7, p999: 7 }));
+        assert_eq!(percentiles(&[(7, 9)], &[(7, 2)]), Some(Percentiles { p50: 7, p99: 7, p999: 7 }));
+    }
+
+    #[test]
+    fn amplification_is_by_cause_and_adds_up() {
+        let flash_units = FlashUnits {
+            host: 100,
+            copyback: 50,
+            journal: 5,
+            padding: 20,
+            dump: 25,
+            ..FlashUnits::default()
+        };
+        let counters = Counters { flash_units, host_units_written: 100, ..Counters::default() };
+        let amplification = amplification(&counters).unwrap();
+        assert_eq!((amplification.host, amplification.collection), (1.0, 0.5));
+        assert_eq!(
+            (amplification.journal, amplification.checkpoint, amplification.padding),
+            (0.05, 0.0, 0.2)
+        );
+        assert_eq!(amplification.all, 2.0);
+        assert_eq!(super::amplification(&Counters { host_units_written: 0, ..counters }), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! A mounted volume as the upper layer of overlayfs: the kernel asks it for whiteouts and for extended attributes of its own.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use nix::unistd::geteuid;
+
+use super::failure::ensure;
+use super::mounted::Mounted;
+use super::shell::Shell;
+use super::{Context, Done, Outcome};
+
+pub fn run(context: &Context, folder: &Path) -> Outcome {
+    if !geteuid().is_root() {
+        return Ok(Done::LeftOut("only root can mount overlays".to_owned()));
+    }
+    if !fs::read_to_string("/proc/filesystems")?.lines().any(|line| line.ends_with("\toverlay")) {
+        return Ok(Done::LeftOut("this kernel has no overlayfs".to_owned()));
+    }
+    let lower = folder.join("lower");
+    fs::create_dir_all(lower.join("folder"))?;
+    for name in ["kept", "changed", "removed", "moved", "folder/inner"] {
+        fs::write(lower.join(name), name)?;
+    }
+    let mut mounted = Mounted::create(context, folder, "256M", &["--time", "none"])?;
+    for name in ["upper", "work"] {
+        fs::create_dir(mounted.path(name))?;
+    }
+    let merged = folder.join("merged");
+    fs::create_dir(&merged)?;
+    overlay(&lower, &mounted, &merged)?;
+    let changed = change(&merged);
+    let unmounted = Shell::new("umount").args([&merged]).run();
+    changed?;
+    unmounted?;
+    check_upper(&mounted)?;
+    mounted.remount(&["--time", "none"])?;
+    overlay(&lower, &mounted, &merged)?;
+    let found = check_merged(&merged);
+    Shell::new("umount").args([&merged]).run()?;
+    found?;
+    ensure(fs::read_to_string(lower.join("changed"))? == "changed", || "the lower layer changed".to_owned())?;
+    mounted.unmount()?;
+    Ok(Done::Passed)
+}
+
+fn overlay(lower: &Path, mounted: &Mounted<'_>, merged: &Path) -> Result<String, super::failure::Failure> {
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lower.display(),
+        mounted.path("upper").display(),
+        mounted.path("work").display()
+    );
+    Shell::new("mount").args(["-t", "overlay", "overlay", "-o", &options]).args([merged]).run()
+}
+
+/// Changes, removes and renames what the lower layer has.
+fn change(merged: &Path) -> Result<(), super::failure::Failure> {
+    fs::write(merged.join("changed"), "new")?;
+    fs::remove_file(merged.join("removed"))?;
+    fs::rename(merged.join("moved"), merged.join("elsewhere"))?;
+    fs::remove_dir_all(merged.join("folder"))?;
+    fs::create_dir(merged.join("folder"))?;
+    Ok(())
+}
+
+/// What the kernel keeps of that on the volume.
+fn check_upper(mounted: &Mounted<'_>) -> Result<(), super::failure::Failure> {
+    for name in ["removed", "moved"] {
+        let whiteout = fs::symlink_metadata(mounted.path("upper").join(name))?;
+        ensure(whiteout.file_type().is_char_device() && whiteout.rdev() == 0, || {
+            format!("upper/{name} is no whiteout: {whiteout:?}")
+        })?;
+    }
+    Ok(())
+}
+
+fn check_merged(merged: &Path) -> Result<(), super::failure::Failure> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(merged)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    ensure(names == ["changed", "elsewhere", "folder", "kept"], || format!("the layers show {names:?}"))?;
+    let contents = |name: &str| fs::read_to_string(merged.join(name));
+    ensure(contents("changed")? == "new" && contents("elsewhere")? == "moved", || {
+        "a file has other contents".to_owned()
+    })?;
+    ensure(fs::read_dir(merged.join("folder"))?.next().is_none(), || {
+        "what a removed folder held is back".to_owned()
+    })
+}
