@@ -15,9 +15,14 @@ fn raised(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::Deadlock => DeadlockError::new_err(text),
-        Error::Key(_) | Error::ValueTooLarge { .. } | Error::Name { .. } | Error::Option { .. } => {
-            PyValueError::new_err(text)
-        }
+        Error::Key { .. }
+        | Error::ValueTooLarge { .. }
+        | Error::Name { .. }
+        | Error::Option { .. }
+        | Error::OtherOrder { .. }
+        | Error::NotOrdered
+        | Error::NotListed
+        | Error::Capacity { .. } => PyValueError::new_err(text),
         _ => TantalumError::new_err(text),
     }
 }

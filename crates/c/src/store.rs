@@ -26,16 +26,27 @@ impl From<Error> for Refusal {
             Error::NoSuchNamespace => TANTALUM_NO_NAMESPACE,
             Error::Forked { .. } => TANTALUM_FORKED,
             Error::Stopped { .. } => TANTALUM_STOPPED,
-            Error::Key(_)
+            Error::Key { .. }
             | Error::ValueTooLarge { .. }
-            | Error::TransactionTooLarge { .. }
+            | Error::OtherOrder { .. }
+            | Error::NotOrdered
+            | Error::NotListed
+            | Error::Capacity { .. }
+            | Error::Exists { .. }
             | Error::KeyExists { .. }
             | Error::NotOfType { .. }
             | Error::NotEncodable { .. }
             | Error::Name { .. }
             | Error::Option { .. }
             | Error::Profile(_) => TANTALUM_INVALID,
-            Error::Catalog | Error::Drive(_) | Error::Device(_) | Error::Io { .. } => TANTALUM_REFUSED,
+            Error::SnapshotLost { .. }
+            | Error::Catalog
+            | Error::Tree { .. }
+            | Error::Redo
+            | Error::Backup { .. }
+            | Error::Drive(_)
+            | Error::Device(_)
+            | Error::Io { .. } => TANTALUM_REFUSED,
         };
         Refusal(number, error.to_string())
     }

@@ -1,4 +1,5 @@
-//! The names of namespaces. The drive numbers namespaces; the first one holds a record that maps numbers to names.
+//! The names of namespaces, and which are ordered. The drive numbers namespaces; the first one holds a record that maps
+//! numbers to names.
 //!
 //! A namespace is created first and named afterwards. One without a name was never used, and is deleted when the store
 //! is opened.
@@ -8,15 +9,20 @@ use std::collections::BTreeMap;
 use tantalum::{Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Status};
 
 use crate::error::Error;
+use crate::record::Order;
+use crate::redo::Redo;
 
 /// The maximum length of a name.
 const NAME_BYTES: usize = 255;
 
+/// By name: numbers and kinds.
+pub(crate) type Names = BTreeMap<String, (NamespaceId, Order)>;
+
 /// Maps numbers to names.
 #[derive(Debug)]
 pub(crate) struct Catalog {
-    first: NamespaceId,
-    pub names: BTreeMap<String, NamespaceId>,
+    pub first: NamespaceId,
+    pub names: Names,
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
@@ -43,6 +49,7 @@ impl Catalog {
             let first = create(device)?;
             return Ok(Catalog { first, names: BTreeMap::new() });
         };
+        Redo::new(first).recover(device)?;
         let mut value = Vec::new();
         let names = match submit(device, Command::KvGet { namespace: first, key: key(), value: &mut value }) {
             Ok(_) => decode(&value).ok_or(Error::Catalog)?,
@@ -51,7 +58,7 @@ impl Catalog {
         };
         let catalog = Catalog { first, names };
         for namespace in present {
-            if namespace != first && !catalog.names.values().any(|named| *named == namespace) {
+            if namespace != first && !catalog.names.values().any(|(named, _)| *named == namespace) {
                 submit(device, Command::DeleteNamespace { namespace })?;
             }
         }
@@ -59,9 +66,9 @@ impl Catalog {
     }
 
     /// Creates a namespace of that name.
-    pub fn create(&mut self, device: &mut Device, name: &str) -> Result<NamespaceId, Status> {
+    pub fn create(&mut self, device: &mut Device, name: &str, order: Order) -> Result<NamespaceId, Status> {
         let namespace = create(device)?;
-        self.names.insert(name.to_owned(), namespace);
+        self.names.insert(name.to_owned(), (namespace, order));
         if let Err(status) = self.store(device) {
             self.names.remove(name);
             return Err(status);
@@ -71,9 +78,9 @@ impl Catalog {
 
     /// Deletes a namespace; its name goes first.
     pub fn delete(&mut self, device: &mut Device, name: &str, namespace: NamespaceId) -> Result<(), Status> {
-        self.names.remove(name);
+        let removed = self.names.remove(name);
         if let Err(status) = self.store(device) {
-            self.names.insert(name.to_owned(), namespace);
+            self.names.extend(removed.map(|entry| (name.to_owned(), entry)));
             return Err(status);
         }
         submit(device, Command::DeleteNamespace { namespace }).map(drop)
@@ -92,24 +99,48 @@ fn create(device: &mut Device) -> Result<NamespaceId, Status> {
     Ok(made.expect("the command names what it made"))
 }
 
-/// For each: number (4 bytes, little-endian), length of the name (1 byte), name.
-fn encode(names: &BTreeMap<String, NamespaceId>) -> Vec<u8> {
-    let mut value = Vec::new();
-    for (name, namespace) in names {
+/// Begins a record in which each entry has a kind. Versions of the store without ordered namespaces take it for a name
+/// that is not UTF-8, and refuse the image instead of losing what they do not know.
+const WITH_KINDS: [u8; 6] = [0xff, 0xff, 0xff, 0xff, 1, 0xff];
+
+/// For each: number (4 bytes, little-endian), length of the name (1 byte), name. If some are ordered, the record begins
+/// with `WITH_KINDS`, and a byte follows each name: 1 if it is ordered.
+fn encode(names: &Names) -> Vec<u8> {
+    let with_kinds = names.values().any(|(_, order)| *order == Order::Ordered);
+    let mut value = if with_kinds { WITH_KINDS.to_vec() } else { Vec::new() };
+    for (name, (namespace, order)) in names {
         value.extend_from_slice(&namespace.0.to_le_bytes());
         value.push(name.len() as u8);
         value.extend_from_slice(name.as_bytes());
+        if with_kinds {
+            value.push(u8::from(*order == Order::Ordered));
+        }
     }
     value
 }
 
-fn decode(mut value: &[u8]) -> Option<BTreeMap<String, NamespaceId>> {
-    let mut names = BTreeMap::new();
+fn decode(value: &[u8]) -> Option<Names> {
+    let mut names = Names::new();
+    let (with_kinds, mut value) = match value.strip_prefix(&WITH_KINDS) {
+        Some(rest) => (true, rest),
+        None => (false, value),
+    };
     while !value.is_empty() {
         let (number, rest) = value.split_first_chunk()?;
         let (length, rest) = rest.split_first()?;
-        let (name, rest) = rest.split_at_checked(usize::from(*length))?;
-        names.insert(std::str::from_utf8(name).ok()?.to_owned(), NamespaceId(u32::from_le_bytes(*number)));
+        let (name, mut rest) = rest.split_at_checked(usize::from(*length))?;
+        let mut order = Order::Hashed;
+        if with_kinds {
+            let (kind, after) = rest.split_first()?;
+            rest = after;
+            order = match kind {
+                0 => Order::Hashed,
+                1 => Order::Ordered,
+                _ => return None,
+            };
+        }
+        let number = NamespaceId(u32::from_le_bytes(*number));
+        names.insert(std::str::from_utf8(name).ok()?.to_owned(), (number, order));
         value = rest;
     }
     Some(names)
@@ -121,10 +152,23 @@ mod tests {
 
     #[test]
     fn the_record_round_trips_and_what_is_cut_off_is_refused() {
-        let names = [("a", 1), ("accounts", 70_000)].map(|(name, id)| (name.to_owned(), NamespaceId(id)));
-        let names = BTreeMap::from(names);
+        for order in [Order::Hashed, Order::Ordered] {
+            let names = [("a", 1, Order::Hashed), ("accounts", 70_000, order)];
+            let names =
+                Names::from(names.map(|(name, id, order)| (name.to_owned(), (NamespaceId(id), order))));
+            let value = encode(&names);
+            assert_eq!(decode(&value), Some(names));
+            assert_eq!(decode(&value[..value.len() - 1]), None);
+        }
+    }
+
+    /// What versions without ordered namespaces read is the first name; it must not be one.
+    #[test]
+    fn versions_without_ordered_namespaces_refuse_a_record_that_has_some() {
+        let names = Names::from([("a".to_owned(), (NamespaceId(1), Order::Ordered))]);
         let value = encode(&names);
-        assert_eq!(decode(&value), Some(names));
-        assert_eq!(decode(&value[..value.len() - 1]), None);
+        assert!(std::str::from_utf8(&value[5..5 + usize::from(value[4])]).is_err());
+        let names = Names::from([("a".to_owned(), (NamespaceId(1), Order::Hashed))]);
+        assert_eq!(encode(&names), [1, 0, 0, 0, 1, b'a'], "others are as they were");
     }
 }

@@ -2,225 +2,249 @@
 //! page otherwise.
 //!
 //! The first thread does the work of all in the queue; the others find their result when it is their turn. Waiting
-//! commits hold exclusive locks on all that they change, so no record is in a `put` twice.
+//! commits hold exclusive locks on all that they change, so no record is in a `put` twice. What a commit means for the
+//! trees of ordered namespaces is computed when it is its turn: only the thread that does the work changes them.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tantalum::{Command, Device, KvRecord, Nanoseconds, Status};
+use rustc_hash::FxHashMap;
+use tantalum::{Device, NamespaceId, Nanoseconds, Status};
 
-use crate::error::Error;
-use crate::record::{Name, Value};
+use crate::drive::{Drive, Records, kv_records};
+use crate::failure::Failure;
+use crate::record::OrderedChanges;
+use crate::redo::{PutLimits, Redo};
+use crate::tree::{Numbers, change};
 
-/// Records of one transaction, and the result of its commit.
-pub(crate) struct Pending {
-    records: Vec<(Name, Option<Value>)>,
-    bytes: usize,
+/// What a transaction changes.
+#[derive(Default)]
+pub(crate) struct Work {
+    pub records: Records,
+    pub ordered: Vec<(NamespaceId, OrderedChanges)>,
     /// When its client commits, if it lives in the drive's time.
-    at_ns: Option<Nanoseconds>,
+    pub at_ns: Option<Nanoseconds>,
+}
+
+/// Work of one transaction, and the result of its commit.
+struct Pending {
+    work: Work,
+    bytes: usize,
     ended: Mutex<Option<Ended>>,
 }
 
 /// When a commit was done, or why it failed.
 type Ended = Result<Nanoseconds, Failure>;
 
-/// Why a commit failed.
-#[derive(Clone, Debug)]
-pub(crate) enum Failure {
-    Drive(Status),
-    Sync(String),
-}
+impl Pending {
+    fn new(work: Work) -> Pending {
+        let bytes = work.records.iter().map(|(_, value)| value.as_ref().map_or(0, |value| value.len())).sum();
+        Pending { work, bytes, ended: Mutex::new(None) }
+    }
 
-impl Failure {
-    /// Whether it is unknown what is on the drive.
-    pub fn stops(&self) -> Option<String> {
-        match self {
-            Failure::Drive(status) => status.leaves_doubt().then(|| status.to_string()),
-            Failure::Sync(reason) => Some(reason.clone()),
-        }
+    /// Whether its records are known, and fit in one `put`.
+    fn is_plain(&self, limits: PutLimits) -> bool {
+        self.work.ordered.is_empty()
+            && self.work.records.len() <= limits.records
+            && self.bytes <= limits.bytes
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        match failure {
-            Failure::Drive(Status::NoSuchNamespace { .. }) => Error::NoSuchNamespace,
-            Failure::Drive(status) => Error::Drive(status),
-            Failure::Sync(reason) => Error::Stopped { reason },
-        }
-    }
+/// What the thread that does the work knows.
+struct Leader {
+    /// Numbers for records of ordered namespaces.
+    numbers: FxHashMap<NamespaceId, Numbers>,
+    redo: Redo,
 }
 
 /// The queue.
-#[derive(Default)]
 pub(crate) struct Commits {
     queue: Mutex<Vec<Arc<Pending>>>,
     /// Held by the thread that does the work, and by anyone else who changes the drive.
-    leader: Mutex<()>,
-}
-
-/// The most records and bytes of values of one `put`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PutLimits {
-    pub records: usize,
-    pub bytes: usize,
+    leader: Mutex<Leader>,
+    limits: PutLimits,
 }
 
 impl Commits {
-    /// Puts a transaction's records; returns when they are as durable as requested.
-    pub fn commit(
-        &self,
-        device: &Mutex<Device>,
-        limits: PutLimits,
-        records: Vec<(Name, Option<Value>)>,
-        at_ns: Option<Nanoseconds>,
-    ) -> Ended {
-        let bytes = records.iter().map(|(_, value)| value.as_ref().map_or(0, |value| value.len())).sum();
-        let pending = Arc::new(Pending { records, bytes, at_ns, ended: Mutex::new(None) });
+    pub fn new(limits: PutLimits, redo: Redo) -> Commits {
+        let leader = Leader { numbers: FxHashMap::default(), redo };
+        Commits { queue: Mutex::default(), leader: Mutex::new(leader), limits }
+    }
+
+    /// Does a transaction's work; returns when it is as durable as requested.
+    pub fn commit(&self, drive: &Drive, work: Work) -> Ended {
+        let pending = Arc::new(Pending::new(work));
         self.queue.lock().push(pending.clone());
-        let _leader = self.leader.lock();
+        let mut leader = self.leader.lock();
         loop {
             if let Some(ended) = pending.ended.lock().take() {
                 return ended;
             }
-            let together = self.take(limits);
-            lead(device, &together);
+            let together = self.take();
+            leader.lead(drive, self.limits, &together);
         }
     }
 
     /// Makes another change to the drive, durably.
     pub fn alone<T>(
         &self,
-        device: &Mutex<Device>,
+        drive: &Drive,
         work: impl FnOnce(&mut Device) -> Result<T, Status>,
     ) -> Result<T, Failure> {
         let _leader = self.leader.lock();
-        let done = work(&mut device.lock()).map_err(Failure::Drive)?;
-        sync(device)?;
+        let done = work(&mut drive.device().lock()).map_err(Failure::Drive)?;
+        drive.sync()?;
         Ok(done)
     }
 
-    /// Those at the head of the queue that fit in one `put`.
-    fn take(&self, limits: PutLimits) -> Vec<Arc<Pending>> {
+    /// Does something while all that was put is as durable as requested, and nothing is put.
+    pub fn at_rest<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _leader = self.leader.lock();
+        work()
+    }
+
+    /// Those at the head of the queue that fit in one `put`, or the first.
+    fn take(&self) -> Vec<Arc<Pending>> {
         let mut queue = self.queue.lock();
         let (mut records, mut bytes) = (0, 0);
         let fitting = queue.iter().take_while(|pending| {
-            records += pending.records.len();
+            records += pending.work.records.len();
             bytes += pending.bytes;
-            records <= limits.records && bytes <= limits.bytes
+            records <= self.limits.records && bytes <= self.limits.bytes
         });
-        let count = fitting.count();
+        let count = fitting.count().max(1).min(queue.len());
         queue.drain(..count).collect()
     }
 }
 
-/// Does the work of all, and gives each its result.
-fn lead(device: &Mutex<Device>, together: &[Arc<Pending>]) {
-    let mut results = put_all(&mut device.lock(), together);
-    if let Err(failure) = sync(device) {
-        let done = results.iter_mut().filter(|(_, ended)| ended.is_ok());
-        done.for_each(|(_, ended)| *ended = Err(failure.clone()));
+impl Leader {
+    /// Does the work of all, and gives each its result.
+    fn lead(&mut self, drive: &Drive, limits: PutLimits, together: &[Arc<Pending>]) {
+        let mut results = self.put_all(drive, limits, together);
+        if let Err(failure) = drive.sync() {
+            let done = results.iter_mut().filter(|(_, ended)| ended.is_ok());
+            done.for_each(|(_, ended)| *ended = Err(failure.clone()));
+        }
+        for (pending, ended) in results {
+            *pending.ended.lock() = Some(ended);
+        }
     }
-    for (pending, ended) in results {
-        *pending.ended.lock() = Some(ended);
-    }
-}
 
-/// Small transactions are put separately where that takes no page of the drive, because they then fill units better
-/// than records that must stay together. The others go into one `put`.
-fn put_all<'a>(device: &mut Device, together: &'a [Arc<Pending>]) -> Vec<(&'a Pending, Ended)> {
-    let pending = together.iter().map(|pending| &**pending);
-    let (alone, shared): (Vec<&Pending>, Vec<&Pending>) =
-        pending.partition(|pending| together.len() == 1 || device.put_waits(&records_of(&[pending])));
-    let ended = if shared.is_empty() { Vec::new() } else { put_together(device, &shared) };
-    let mut results: Vec<_> = shared.into_iter().zip(ended).collect();
-    results.extend(alone.into_iter().map(|pending| (pending, put(device, &[pending]))));
-    results
+    /// Small transactions are put separately where that takes no page of the drive, because they then fill units better
+    /// than records that must stay together. The others go into one `put`. Those whose records are not known yet, or
+    /// are too many, follow one by one.
+    fn put_all<'a>(
+        &mut self,
+        drive: &Drive,
+        limits: PutLimits,
+        together: &'a [Arc<Pending>],
+    ) -> Vec<(&'a Pending, Ended)> {
+        let pending = together.iter().map(|pending| &**pending);
+        let (plain, others): (Vec<&Pending>, Vec<&Pending>) =
+            pending.partition(|pending| pending.is_plain(limits));
+        let waits = |pending: &&Pending| drive.device().lock().put_waits(&kv_records(&pending.work.records));
+        let is_alone = plain.len() == 1;
+        let (alone, shared): (Vec<&Pending>, Vec<&Pending>) =
+            plain.into_iter().partition(|pending| is_alone || waits(pending));
+        let ended = if shared.is_empty() { Vec::new() } else { put_together(drive, &shared) };
+        let mut results: Vec<_> = shared.into_iter().zip(ended).collect();
+        results.extend(alone.into_iter().map(|pending| (pending, put(drive, &[pending]))));
+        results
+            .extend(others.into_iter().map(|pending| (pending, self.put_computed(drive, limits, pending))));
+        results
+    }
+
+    /// Computes the records of a transaction and puts them.
+    fn put_computed(&mut self, drive: &Drive, limits: PutLimits, pending: &Pending) -> Ended {
+        let mut records = pending.work.records.clone();
+        let mut left = Vec::with_capacity(pending.work.ordered.len());
+        for (namespace, changes) in &pending.work.ordered {
+            let numbers = match self.numbers.get(namespace) {
+                Some(numbers) => *numbers,
+                None => Numbers::read(drive, *namespace)?,
+            };
+            let changed = change(drive, *namespace, changes, numbers)?;
+            records.extend(changed.records);
+            left.push((*namespace, changed.numbers));
+        }
+        let done_ns = match limits.hold(&records) {
+            true => drive.put(&records, pending.work.at_ns)?,
+            false => self.redo.put(drive, limits, &records)?,
+        };
+        self.numbers.extend(left);
+        Ok(done_ns)
+    }
 }
 
 /// One `put`; if the drive refuses it, one for each, so that only those fail that must.
-fn put_together(device: &mut Device, together: &[&Pending]) -> Vec<Ended> {
-    match put(device, together) {
+fn put_together(drive: &Drive, together: &[&Pending]) -> Vec<Ended> {
+    match put(drive, together) {
         Ok(done_ns) => vec![Ok(done_ns); together.len()],
         Err(failure) if together.len() == 1 || failure.stops().is_some() => {
             vec![Err(failure); together.len()]
         }
-        Err(_) => together.iter().map(|pending| put(device, &[pending])).collect(),
+        Err(_) => together.iter().map(|pending| put(drive, &[pending])).collect(),
     }
 }
 
-fn put(device: &mut Device, together: &[&Pending]) -> Ended {
-    let records = records_of(together);
-    let at_ns = together.iter().filter_map(|pending| pending.at_ns).max().unwrap_or(device.time_ns());
-    let done = device.submit(Command::KvPut { records: &records }, at_ns);
-    done.map(|done| done.done_ns).map_err(Failure::Drive)
-}
-
-fn records_of<'a>(together: &[&'a Pending]) -> Vec<KvRecord<'a>> {
-    let all = together.iter().flat_map(|pending| &pending.records);
-    all.map(|((namespace, key), value)| KvRecord {
-        namespace: *namespace,
-        key: *key,
-        value: value.as_deref(),
-    })
-    .collect()
-}
-
-/// Makes the work durable on the host's disk, if the image is synced. Others may read meanwhile.
-fn sync(device: &Mutex<Device>) -> Result<(), Failure> {
-    let begun = device.lock().sync_begin().map_err(Failure::Drive)?;
-    let Some(begun) = begun else { return Ok(()) };
-    begun.run().map_err(|error| Failure::Sync(format!("the image could not be synced: {error}")))?;
-    device.lock().sync_end().map_err(Failure::Drive)
+fn put(drive: &Drive, together: &[&Pending]) -> Ended {
+    let at_ns = together.iter().filter_map(|pending| pending.work.at_ns).max();
+    match together {
+        [one] => drive.put(&one.work.records, at_ns),
+        all => {
+            let records = all.iter().flat_map(|pending| pending.work.records.iter().cloned());
+            drive.put(&records.collect(), at_ns)
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use tantalum::{Access, Key, NamespaceAttributes};
+    use tantalum::{Access, Command, Key, NamespaceAttributes};
 
     use super::*;
     use crate::options::{Options, Sync};
+    use crate::record::Name;
 
     const LIMITS: PutLimits = PutLimits { records: 100, bytes: 1 << 20 };
 
     /// A new drive in an image, with a namespace.
-    fn drive(folder: &std::path::Path) -> (Mutex<Device>, tantalum::NamespaceId) {
+    fn drive(folder: &std::path::Path) -> (Drive, NamespaceId) {
         let path = folder.join("app.tant");
         drop(Options::default().capacity_bytes(64 << 20).sync(Sync::None).open_drive(&path).unwrap());
         let mut device = Device::open_as(&path, Access::Ordered).unwrap();
         let attributes = NamespaceAttributes::default();
         let now_ns = device.time_ns();
         let created = device.submit(Command::CreateNamespace { attributes }, now_ns).unwrap();
-        (Mutex::new(device), created.namespace.unwrap())
+        (Drive::new(device, 1 << 20, 1 << 20), created.namespace.unwrap())
     }
 
-    fn pending(name: Name, bytes: usize) -> Pending {
-        let records = vec![(name, Some(vec![1; bytes].into()))];
-        Pending { records, bytes, at_ns: None, ended: Mutex::new(None) }
+    fn work(name: Name, bytes: usize) -> Work {
+        Work { records: vec![(name, Some(vec![1; bytes].into()))], ..Work::default() }
     }
 
     #[test]
     fn what_was_committed_needs_no_sync_any_more() {
         let folder = tempfile::tempdir().unwrap();
-        let (device, namespace) = drive(folder.path());
-        let commits = Commits::default();
-        let records = vec![((namespace, Key::new(b"a").unwrap()), Some(vec![1; 100].into()))];
-        assert!(commits.commit(&device, LIMITS, records, None).is_ok());
-        assert!(device.lock().sync_begin().unwrap().is_none(), "the disk has it");
+        let (drive, namespace) = drive(folder.path());
+        let commits = Commits::new(LIMITS, Redo::new(namespace));
+        let name = (namespace, Key::new(b"a").unwrap());
+        assert!(commits.commit(&drive, work(name, 100)).is_ok());
+        assert!(drive.device().lock().sync_begin().unwrap().is_none(), "the disk has it");
     }
 
     #[test]
     fn of_transactions_that_go_together_only_those_fail_that_must() {
         let folder = tempfile::tempdir().unwrap();
-        let (device, namespace) = drive(folder.path());
+        let (drive, namespace) = drive(folder.path());
         let name = |key: &[u8]| (namespace, Key::new(key).unwrap());
-        let missing = (tantalum::NamespaceId(namespace.0 + 1), Key::new(b"b").unwrap());
-        let all = [pending(name(b"a"), 100), pending(missing, 100), pending(name(b"c"), 100)];
-        let ended = put_together(&mut device.lock(), &all.iter().collect::<Vec<_>>());
+        let missing = (NamespaceId(namespace.0 + 1), Key::new(b"b").unwrap());
+        let all = [name(b"a"), missing, name(b"c")].map(|name| Pending::new(work(name, 100)));
+        let ended = put_together(&drive, &all.iter().collect::<Vec<_>>());
         assert_eq!(ended.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
-        let now_ns = device.lock().time_ns();
-        let exists = |key| Command::KvExists { namespace, key: Key::new(key).unwrap() };
-        device.lock().submit(exists(b"a"), now_ns).unwrap();
-        device.lock().submit(exists(b"c"), now_ns).unwrap();
+        for key in [b"a", b"c"] {
+            drive.cache.remove(&name(key));
+            assert!(drive.read(name(key), &mut None).unwrap().is_some());
+        }
     }
 }

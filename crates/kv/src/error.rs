@@ -3,54 +3,103 @@
 use std::io;
 use std::path::PathBuf;
 
-use tantalum::{DeviceError, Key, KeyError, ProfileError, Status};
+use tantalum::{DeviceError, ProfileError, Status};
+
+use crate::record::Order;
 
 /// Why an operation failed. Nothing was changed, unless the variant says so.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A key with no bytes, or with more than 16.
-    #[error(transparent)]
-    Key(#[from] KeyError),
+    /// A key with no bytes, or with more than the namespace takes.
+    #[error("the key has {bytes} bytes; in {} it must have 1 to {limit}", kind_of(*order))]
+    Key {
+        /// Bytes of the key.
+        bytes: usize,
+        /// The kind of the namespace.
+        order: Order,
+        /// The limit.
+        limit: usize,
+    },
     /// A value longer than the drive takes.
-    #[error("the value of key {key} has {bytes} bytes; the limit is {limit}")]
+    #[error("the value of key \"{}\" has {bytes} bytes; the limit is {limit}", key.escape_ascii())]
     ValueTooLarge {
         /// The key.
-        key: Key,
+        key: Box<[u8]>,
         /// Bytes of the value.
         bytes: u64,
         /// The limit.
         limit: u64,
     },
-    /// More than one `put` of the drive takes. The transaction goes on without this change.
-    #[error("{what} of a transaction: {asked} with this change, but the limit is {limit}; commit in parts")]
-    TransactionTooLarge {
-        /// What is limited.
-        what: &'static str,
-        /// What this change would make it.
-        asked: u64,
-        /// The limit.
-        limit: u64,
-    },
     /// `insert` of a key that already exists.
-    #[error("key {key} already exists")]
+    #[error("key \"{}\" already exists", key.escape_ascii())]
     KeyExists {
         /// The key.
-        key: Key,
+        key: Box<[u8]>,
     },
     /// `update` of a key that does not exist.
-    #[error("key {key} does not exist")]
+    #[error("key \"{}\" does not exist", key.escape_ascii())]
     NoSuchKey {
         /// The key.
-        key: Key,
+        key: Box<[u8]>,
     },
     /// A namespace that was deleted, or belongs to another store.
     #[error("no such namespace: it was deleted, or belongs to another store")]
     NoSuchNamespace,
+    /// A namespace exists, but is of the other kind.
+    #[error("namespace {name:?} is {}; open it with `{}`", kind_of(*order), opener_of(*order))]
+    OtherOrder {
+        /// Its name.
+        name: String,
+        /// Its kind.
+        order: Order,
+    },
+    /// A range of a hashed namespace.
+    #[error("only ordered namespaces have ranges; `list` gives the keys of a hashed one")]
+    NotOrdered,
+    /// `list` of an ordered namespace.
+    #[error("the keys of an ordered namespace are given by `range`, not by `list`")]
+    NotListed,
+    /// More was overwritten since a snapshot was opened than the store keeps for snapshots. Nothing else is affected.
+    #[error(
+        "more than {budget_bytes} bytes were overwritten while the snapshot was open; open a new one, or give the store \
+         more memory for snapshots"
+    )]
+    SnapshotLost {
+        /// The memory for snapshots.
+        budget_bytes: u64,
+    },
+    /// The image exists and has another capacity than the options ask for.
+    #[error(
+        "{} has a capacity of {has} bytes, but {asked} are asked for; copy it into an image of that capacity with \
+         `Options::rebuild`", path.display()
+    )]
+    Capacity {
+        /// The image.
+        path: PathBuf,
+        /// Its capacity in bytes.
+        has: u64,
+        /// The capacity in the options.
+        asked: u64,
+    },
+    /// A file that must not exist.
+    #[error("{} exists; it is not overwritten", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A backup that is damaged, or none.
+    #[error("{} is not a whole backup: {what}", path.display())]
+    Backup {
+        /// The backup.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A record whose bytes are not of the requested type (feature `serde`). It is unchanged, and can be read as bytes.
-    #[error("the {bytes} bytes of key {key} are not a valid {type_name}: {reason}")]
+    #[error("the {bytes} bytes of key \"{}\" are not a valid {type_name}: {reason}", key.escape_ascii())]
     NotOfType {
         /// The key.
-        key: Key,
+        key: Box<[u8]>,
         /// Bytes of the record.
         bytes: u64,
         /// The requested type.
@@ -102,6 +151,17 @@ pub enum Error {
     /// The record that names the namespaces is damaged.
     #[error("the list of namespaces is damaged; run `tantalum check` for details")]
     Catalog,
+    /// A node of an ordered namespace is damaged.
+    #[error("node {node} of namespace {namespace} is damaged; run `tantalum check` for details")]
+    Tree {
+        /// The number of the namespace.
+        namespace: u32,
+        /// The number of the node.
+        node: u64,
+    },
+    /// What was written of a commit that was interrupted is damaged.
+    #[error("a commit that was interrupted is damaged; run `tantalum check` for details")]
+    Redo,
     /// The drive refused a command.
     #[error(transparent)]
     Drive(#[from] Status),
@@ -121,4 +181,18 @@ pub enum Error {
         /// The host's error.
         source: io::Error,
     },
+}
+
+fn kind_of(order: Order) -> &'static str {
+    match order {
+        Order::Hashed => "a hashed namespace",
+        Order::Ordered => "an ordered namespace",
+    }
+}
+
+fn opener_of(order: Order) -> &'static str {
+    match order {
+        Order::Hashed => "Store::namespace",
+        Order::Ordered => "Store::ordered",
+    }
 }

@@ -2,13 +2,16 @@
 //!
 //! The drive makes a `put` of many records atomic and durable, so a transaction's commit is one `put`, and nothing is
 //! logged in addition. Promises:
-//! - **K1** Transactions are serializable: locks are shared or exclusive, held until the end (strong strict two-phase
-//!   locking), and a transaction's changes are private until it commits.
+//! - **K1** Transactions are serializable: locks on keys and on ranges of keys are shared or exclusive, held until the
+//!   end (strong strict two-phase locking), and a transaction's changes are private until it commits. A scan sees no
+//!   phantoms.
 //! - **K2** A commit is all or nothing. Once it returns it survives the end of the process, and with [`Sync::Host`]
 //!   also the loss of the machine.
 //! - **K3** Deadlocks are detected when they form, and the youngest transaction in the cycle gives way. The oldest
 //!   never does, so work always progresses; [`Store::transact`] retries at the same age.
 //! - **K4** A failed operation changes nothing. If it is unknown whether a commit took effect, the store stops.
+//! - **K5** A snapshot sees what was committed and durable when it was opened, all of it and nothing else, or gives an
+//!   error. It blocks no transaction, and waits for none.
 //!
 //! ```
 //! # fn main() -> Result<(), tantalum_kv::Error> {
@@ -26,22 +29,40 @@
 //! # }
 //! ```
 
+mod age;
+mod backup;
 mod cache;
 mod catalog;
 mod commit;
+mod copy;
+mod drive;
 mod error;
+mod failure;
+mod files;
+mod keys;
 mod locks;
 mod options;
+mod range;
+mod rebuild;
 mod record;
+mod redo;
 mod shared;
+mod snapshot;
+mod spans;
 mod store;
 mod transaction;
+mod tree;
 #[cfg(feature = "serde")]
 mod typed;
+mod versions;
 
+pub use copy::Copied;
 pub use error::Error;
+pub use keys::prefix_range;
 pub use options::{Options, Sync};
-pub use record::{Namespace, Value};
+pub use range::{Keys, Range};
+pub use record::{Bytes, Namespace, ORDERED_KEY_BYTES, Order, Value};
+pub use snapshot::Snapshot;
 pub use store::{Counters, Store};
-pub use tantalum::{Key, KeyError};
+pub use tantalum::Key;
 pub use transaction::Transaction;

@@ -1,4 +1,4 @@
-//! Locks on records, shared and exclusive, and deadlocks.
+//! Locks on records and on ranges of keys, shared and exclusive, and deadlocks.
 //!
 //! A transaction waits for those that hold a lock in a conflicting mode, and for those that wait before it: locks are
 //! granted in the order of the requests, except that a holder of a shared lock that wants it exclusively goes first. If
@@ -6,15 +6,16 @@
 //! it is the oldest one eventually.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tantalum::{Key, NamespaceId};
 
-/// When a transaction first began; greater is younger. No two open transactions have the same age.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Age(pub u64);
+use crate::age::{Age, Mode, conflict};
+use crate::record::Bytes;
+use crate::spans::{Extent, Spans};
 
 /// What is locked: a record, or records with consecutive numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -33,16 +34,6 @@ impl LockId {
         let number = last.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
         LockId::Range(namespace, number / u64::from(records_per_lock))
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Mode {
-    Shared,
-    Exclusive,
-}
-
-fn conflict(a: Mode, b: Mode) -> bool {
-    a == Mode::Exclusive || b == Mode::Exclusive
 }
 
 /// The transaction must give way.
@@ -77,6 +68,18 @@ impl Lock {
         self.holders.iter().all(|holder| holder.0 == age || !conflict(holder.1, mode))
     }
 
+    /// Those that a waiting transaction waits for.
+    fn blockers_of(&self, age: Age) -> Vec<Age> {
+        let Some(at) = self.queue.iter().position(|waiter| waiter.age == age) else { return Vec::new() };
+        let mode = self.queue[at].mode;
+        let before = self.queue.iter().take(at).map(|waiter| (waiter.age, waiter.mode));
+        let conflicting = self.holders.iter().copied().chain(before);
+        conflicting
+            .filter(|(other, held)| *other != age && conflict(mode, *held))
+            .map(|(other, _)| other)
+            .collect()
+    }
+
     fn grant(&mut self, age: Age, mode: Mode) {
         match self.holders.iter_mut().find(|holder| holder.0 == age) {
             Some(holder) => holder.1 = mode,
@@ -85,11 +88,20 @@ impl Lock {
     }
 }
 
+/// Where a transaction waits.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Lock(LockId),
+    Span(NamespaceId),
+}
+
 #[derive(Default)]
 struct Table {
     locks: FxHashMap<LockId, Lock>,
-    /// The lock that each waiting transaction asked for, and what it is told.
-    waits: FxHashMap<Age, (LockId, Verdict)>,
+    /// Locks in ordered namespaces.
+    spans: FxHashMap<NamespaceId, Spans>,
+    /// Where each waiting transaction waits, and what it is told.
+    waits: FxHashMap<Age, (Place, Verdict)>,
     /// Lists of holders and queues, for reuse.
     spare: Vec<Lock>,
     conflicts: u64,
@@ -121,6 +133,43 @@ impl Locks {
         let has = table.try_acquire(age, id, mode);
         table.conflicts += u64::from(!has);
         has
+    }
+
+    /// Takes or upgrades a lock in an ordered namespace; waits as long as others have it.
+    pub fn acquire_span(
+        &self,
+        age: Age,
+        namespace: NamespaceId,
+        extent: Extent,
+        mode: Mode,
+    ) -> Result<(), GiveWay> {
+        let mut table = self.table.lock();
+        let spans = table.spans.entry(namespace).or_default();
+        if spans.try_acquire(age, &extent, mode) {
+            return Ok(());
+        }
+        let wake = spans.enqueue(age, extent, mode);
+        table.conflicts += 1;
+        table.waits.insert(age, (Place::Span(namespace), Verdict::Waits));
+        table.break_circles(age);
+        self.wait(table, age, &wake)
+    }
+
+    /// Takes or upgrades a lock in an ordered namespace, if that needs no waiting; returns whether it did.
+    pub fn try_acquire_span(&self, age: Age, namespace: NamespaceId, extent: &Extent, mode: Mode) -> bool {
+        let mut table = self.table.lock();
+        let has = table.spans.entry(namespace).or_default().try_acquire(age, extent, mode);
+        table.conflicts += u64::from(!has);
+        has
+    }
+
+    /// Releases what a transaction holds in an ordered namespace: these keys, and all ranges.
+    pub fn release_spans<'a>(&self, age: Age, namespace: NamespaceId, keys: impl Iterator<Item = &'a Bytes>) {
+        let mut table = self.table.lock();
+        if let Some(spans) = table.spans.get_mut(&namespace) {
+            spans.release(age, keys);
+            table.promote_spans(namespace);
+        }
     }
 
     fn wait(&self, mut table: MutexGuard<'_, Table>, age: Age, wake: &Condvar) -> Result<(), GiveWay> {
@@ -177,7 +226,7 @@ impl Table {
             Some(_) => lock.queue.push_front(waiter),
             None => lock.queue.push_back(waiter),
         }
-        self.waits.insert(age, (id, Verdict::Waits));
+        self.waits.insert(age, (Place::Lock(id), Verdict::Waits));
         wake
     }
 
@@ -186,16 +235,27 @@ impl Table {
         while let Some(circle) = self.circle(age) {
             self.deadlocks += 1;
             let youngest = *circle.iter().max().expect("a circle has members");
-            let (id, verdict) = self.waits.get_mut(&youngest).expect("all in a circle wait");
+            let (place, verdict) = self.waits.get_mut(&youngest).expect("all in a circle wait");
             *verdict = Verdict::GivesWay;
-            let id = *id;
-            let lock = self.locks.get_mut(&id).expect("it waits for it");
-            if let Some(at) = lock.queue.iter().position(|waiter| waiter.age == youngest) {
-                let waiter = lock.queue.remove(at).expect("it was found there");
-                waiter.wake.notify_one();
+            match *place {
+                Place::Lock(id) => self.give_up(youngest, id),
+                Place::Span(namespace) => {
+                    let spans = self.spans.get_mut(&namespace).expect("it waits there");
+                    spans.give_up(youngest).expect("it waits there").wake.notify_one();
+                    self.promote_spans(namespace);
+                }
             }
-            self.promote(id);
         }
+    }
+
+    /// Takes a transaction that gives way out of the queue.
+    fn give_up(&mut self, age: Age, id: LockId) {
+        let lock = self.locks.get_mut(&id).expect("it waits for it");
+        if let Some(at) = lock.queue.iter().position(|waiter| waiter.age == age) {
+            let waiter = lock.queue.remove(at).expect("it was found there");
+            waiter.wake.notify_one();
+        }
+        self.promote(id);
     }
 
     /// A cycle of waits through `age`, if there is one.
@@ -206,14 +266,12 @@ impl Table {
     }
 
     fn reaches(&self, from: Age, goal: Age, path: &mut Vec<Age>, seen: &mut Vec<Age>) -> bool {
-        let Some((id, Verdict::Waits)) = self.waits.get(&from) else { return false };
-        let lock = &self.locks[id];
-        let Some(at) = lock.queue.iter().position(|waiter| waiter.age == from) else { return false };
-        let mode = lock.queue[at].mode;
-        let before = lock.queue.iter().take(at).map(|waiter| (waiter.age, waiter.mode));
-        let conflicting = lock.holders.iter().copied().chain(before);
-        let conflicting = conflicting.filter(|(age, held)| *age != from && conflict(mode, *held));
-        for (next, _) in conflicting {
+        let blockers = match self.waits.get(&from) {
+            Some((Place::Lock(id), Verdict::Waits)) => self.locks[id].blockers_of(from),
+            Some((Place::Span(namespace), Verdict::Waits)) => self.spans[namespace].blockers_of(from),
+            _ => return false,
+        };
+        for next in blockers {
             if next == goal {
                 return true;
             }
@@ -253,8 +311,20 @@ impl Table {
         {
             let waiter = lock.queue.pop_front().expect("it was just there");
             lock.grant(waiter.age, waiter.mode);
-            self.waits.insert(waiter.age, (id, Verdict::Has));
+            self.waits.insert(waiter.age, (Place::Lock(id), Verdict::Has));
             waiter.wake.notify_one();
+        }
+    }
+
+    /// The same in an ordered namespace.
+    fn promote_spans(&mut self, namespace: NamespaceId) {
+        let Entry::Occupied(mut spans) = self.spans.entry(namespace) else { return };
+        for waiter in spans.get_mut().promote() {
+            self.waits.insert(waiter.age, (Place::Span(namespace), Verdict::Has));
+            waiter.wake.notify_one();
+        }
+        if spans.get().is_unused() {
+            spans.remove();
         }
     }
 }
@@ -371,5 +441,25 @@ mod tests {
         locks.release(Age(1), [id(1)].into_iter());
         assert_eq!((writer.join().unwrap(), reader.join().unwrap()), (0, 1));
         assert!(locks.table.lock().locks.is_empty() && locks.table.lock().waits.is_empty());
+    }
+
+    /// One waits for a record of a hashed namespace, the other for a range of an ordered one.
+    #[test]
+    fn a_circle_through_both_kinds_of_namespaces_is_a_deadlock() {
+        let locks = Arc::new(Locks::default());
+        let namespace = NamespaceId(7);
+        let all = Extent::Range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        locks.acquire(Age(1), id(1), Mode::Exclusive).unwrap();
+        locks.acquire_span(Age(2), namespace, Extent::Point(b"k"[..].into()), Mode::Exclusive).unwrap();
+        let other = locks.clone();
+        let older = std::thread::spawn(move || other.acquire_span(Age(1), namespace, all, Mode::Shared));
+        while locks.counters().0 < 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(locks.acquire(Age(2), id(1), Mode::Shared), Err(GiveWay));
+        locks.release_spans(Age(2), namespace, [b"k"[..].into()].iter());
+        assert_eq!(older.join().unwrap(), Ok(()));
+        locks.release_spans(Age(1), namespace, [].iter());
+        assert!(locks.table.lock().spans.is_empty());
     }
 }

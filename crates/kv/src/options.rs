@@ -1,11 +1,11 @@
 //! Options for opening a store.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tantalum::{Access, Device, Profile};
 
 use crate::error::Error;
+use crate::files::make_new;
 
 /// What a commit survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +24,7 @@ pub struct Options {
     pub(crate) cache_bytes: usize,
     pub(crate) sync: Sync,
     pub(crate) records_per_lock: u32,
+    pub(crate) snapshot_bytes: usize,
 }
 
 impl Default for Options {
@@ -34,6 +35,7 @@ impl Default for Options {
             cache_bytes: 64 << 20,
             sync: Sync::Host,
             records_per_lock: 1,
+            snapshot_bytes: 64 << 20,
         }
     }
 }
@@ -49,7 +51,8 @@ impl Options {
         self
     }
 
-    /// The size of the drive to create if there is no image, at least 15 MiB; the file is sparse. Default: 1 GiB.
+    /// The size of the drive to create if there is no image, at least 15 MiB; the file is sparse. Default: 1 GiB. If there
+    /// is an image of another capacity, opening it gives [`Error::Capacity`].
     pub fn capacity_bytes(mut self, bytes: u64) -> Options {
         self.capacity_bytes = Some(bytes);
         self
@@ -58,6 +61,13 @@ impl Options {
     /// Bytes of records kept in memory. Default: 64 MiB.
     pub fn cache_bytes(mut self, bytes: usize) -> Options {
         self.cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory for what commits overwrite while snapshots are open, with 128 for each record. Beyond that the
+    /// oldest snapshot is lost ([`Error::SnapshotLost`]). Default: 64 MiB.
+    pub fn snapshot_bytes(mut self, bytes: usize) -> Options {
+        self.snapshot_bytes = bytes;
         self
     }
 
@@ -80,11 +90,21 @@ impl Options {
         if !path.exists() {
             self.create(path)?;
         }
+        self.open_existing(path)
+    }
+
+    /// Opens the drive of a store that exists.
+    pub(crate) fn open_existing(&self, path: &Path) -> Result<Device, Error> {
         let access = match self.sync {
             Sync::Host => Access::Ordered,
             Sync::None => Access::Write,
         };
-        Ok(Device::open_as(path, access)?)
+        let device = Device::open_as(path, access)?;
+        let has = device.profile().capacity_bytes;
+        match self.capacity_bytes {
+            Some(asked) if asked != has => Err(Error::Capacity { path: path.to_owned(), has, asked }),
+            _ => Ok(device),
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -94,45 +114,26 @@ impl Options {
         }
     }
 
-    /// Creates an image under a temporary name and renames it when it is complete, so that the path never has half an
-    /// image.
-    fn create(&self, path: &Path) -> Result<(), Error> {
+    /// The drive to create.
+    pub(crate) fn new_profile(&self) -> Result<Profile, Error> {
         let mut profile = match &self.profile {
             Some(name) => Profile::load(name)?,
             None => Profile::from_toml(EMBEDDED, "embedded")?,
         };
         profile.capacity_bytes = self.capacity_bytes.unwrap_or(profile.capacity_bytes);
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.new", std::process::id()));
-        let unfinished = path.with_file_name(name);
-        let made = make(&unfinished, &profile).and_then(|()| publish(&unfinished, path));
-        // it has its name now, or is of no use
-        let _ = std::fs::remove_file(&unfinished);
-        made
+        Ok(profile)
     }
-}
 
-fn make(path: &Path, profile: &Profile) -> Result<(), Error> {
-    let device = Device::create(path, profile)?;
-    let now_ns = device.time_ns();
-    device.shutdown(now_ns)?;
-    let file = File::open(path).map_err(io_error(path, "open the image"))?;
-    file.sync_all().map_err(io_error(path, "sync the image"))
-}
-
-/// Gives a file its name, unless the name is taken: then somebody else created that file meanwhile, and it is as good.
-fn publish(unfinished: &Path, path: &Path) -> Result<(), Error> {
-    match std::fs::hard_link(unfinished, path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
-        linked => linked.map_err(io_error(path, "name the image"))?,
+    /// Creates an image, so that the path never has half of one. If somebody else created it meanwhile, that is as good.
+    fn create(&self, path: &Path) -> Result<(), Error> {
+        let profile = self.new_profile()?;
+        make_new(path, |unfinished| {
+            let device = Device::create(unfinished, &profile)?;
+            let now_ns = device.time_ns();
+            Ok(device.shutdown(now_ns)?)
+        })
+        .map(drop)
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder_file = File::open(folder).map_err(io_error(folder, "open the folder"))?;
-    folder_file.sync_all().map_err(io_error(folder, "sync the folder"))
-}
-
-fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error + 'a {
-    move |source| Error::Io { path: PathBuf::from(path), action, source }
 }
 
 #[cfg(test)]
@@ -145,20 +146,5 @@ mod tests {
             Options::default().records_per_lock(7).cache_bytes(5).capacity_bytes(9).sync(Sync::None);
         assert_eq!((options.records_per_lock, options.cache_bytes), (7, 5));
         assert_eq!((options.capacity_bytes, options.sync), (Some(9), Sync::None));
-    }
-
-    #[test]
-    fn an_image_that_somebody_else_created_meanwhile_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let [taken, unfinished] = ["app.tant", "app.tant.new"].map(|name| folder.path().join(name));
-        std::fs::write(&taken, "theirs").unwrap();
-        std::fs::write(&unfinished, "ours").unwrap();
-        publish(&unfinished, &taken).unwrap();
-        assert_eq!(std::fs::read(&taken).unwrap(), b"theirs");
-        let elsewhere = folder.path().join("missing").join("app.tant");
-        assert!(
-            matches!(publish(&unfinished, &elsewhere), Err(Error::Io { .. })),
-            "no other failure is taken for it"
-        );
     }
 }

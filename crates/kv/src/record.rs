@@ -1,5 +1,6 @@
 //! How a record is named, and what it holds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tantalum::{Key, NamespaceId};
@@ -25,3 +26,21 @@ pub(crate) type Name = (NamespaceId, Key);
 
 /// A record's value.
 pub type Value = Arc<[u8]>;
+
+/// The bytes of a key of an ordered namespace.
+pub type Bytes = Arc<[u8]>;
+
+/// The maximum length of a key of an ordered namespace.
+pub const ORDERED_KEY_BYTES: usize = 1024;
+
+/// Changes of an ordered namespace: values of keys, none for keys that are deleted.
+pub(crate) type OrderedChanges = BTreeMap<Bytes, Option<Value>>;
+
+/// How a namespace finds its records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// By a hash of the key, which has at most 16 bytes ([`crate::Store::namespace`]).
+    Hashed,
+    /// In the order of the keys, which have at most 1,024 bytes ([`crate::Store::ordered`]).
+    Ordered,
+}

@@ -1,32 +1,34 @@
 //! What the clones of a store and its transactions share: the drive, the names, the cache, the locks, and whether the store
 //! has stopped.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use tantalum::{Command, Device, KeyValueLimits, NamespaceId, Nanoseconds, Status};
+use tantalum::{Device, KeyValueLimits, NamespaceId, Nanoseconds, Status};
 
-use crate::cache::Cache;
-use crate::catalog::Catalog;
-use crate::commit::{Commits, Failure, PutLimits};
+use crate::age::Age;
+use crate::catalog::{Catalog, Names};
+use crate::commit::{Commits, Work};
+use crate::drive::Drive;
 use crate::error::Error;
-use crate::locks::{Age, Locks};
+use crate::failure::Failure;
+use crate::locks::Locks;
 use crate::options::Options;
-use crate::record::{Name, Value};
+use crate::record::{Name, Order, Value};
+use crate::redo::{PutLimits, Redo};
+use crate::versions::AsOf;
 
 /// What the clones of a store and its transactions have in common. The drive is shut down when it is dropped.
 pub(crate) struct Shared {
-    /// Taken out when the store is closed.
-    device: Option<Mutex<Device>>,
+    pub drive: Drive,
     pub options: Options,
     pub limits: KeyValueLimits,
-    pub cache: Cache,
     pub locks: Locks,
     commits: Commits,
     pub catalog: Mutex<Catalog>,
     /// The existing namespaces: the cache may have records of a deleted one.
-    pub live: RwLock<BTreeSet<NamespaceId>>,
+    live: RwLock<BTreeMap<NamespaceId, Order>>,
     next_age: AtomicU64,
     /// The process that opened it.
     process: u32,
@@ -38,13 +40,14 @@ pub(crate) struct Shared {
 impl Shared {
     /// Takes over a drive whose catalog was read.
     pub fn open(device: Device, catalog: Catalog, options: Options) -> Result<Shared, Error> {
+        let limits = device.limits().key_value;
+        let put_limits = PutLimits { records: limits.put_records as usize, bytes: limits.put_bytes as usize };
         let shared = Shared {
-            limits: device.limits().key_value,
-            device: Some(Mutex::new(device)),
-            cache: Cache::new(options.cache_bytes),
+            limits,
+            drive: Drive::new(device, options.cache_bytes, options.snapshot_bytes),
             options,
             locks: Locks::default(),
-            commits: Commits::default(),
+            commits: Commits::new(put_limits, Redo::new(catalog.first)),
             live: RwLock::new(catalog.names.values().copied().collect()),
             catalog: Mutex::new(catalog),
             next_age: AtomicU64::new(0),
@@ -52,18 +55,8 @@ impl Shared {
             stopped: Mutex::new(None),
             is_stopped: false.into(),
         };
-        shared.commits.alone(shared.device(), |_| Ok(()))?;
+        shared.commits.alone(&shared.drive, |_| Ok(()))?;
         Ok(shared)
-    }
-
-    /// The drive.
-    pub fn device(&self) -> &Mutex<Device> {
-        self.device.as_ref().expect("the drive is there until the store is gone")
-    }
-
-    /// Takes the drive out: there is nothing left to shut down.
-    pub fn take_device(&mut self) -> Option<Device> {
-        self.device.take().map(Mutex::into_inner)
     }
 
     /// The age of a new transaction.
@@ -89,63 +82,71 @@ impl Shared {
         Ok(())
     }
 
-    /// Fails as [`Shared::check`] does, and if there is no such namespace.
-    pub fn check_namespace(&self, namespace: NamespaceId) -> Result<(), Error> {
+    /// The kind of a namespace. Fails as [`Shared::check`] does, and if there is no such namespace.
+    pub fn order_of(&self, namespace: NamespaceId) -> Result<Order, Error> {
         self.check()?;
-        if self.live.read().contains(&namespace) { Ok(()) } else { Err(Error::NoSuchNamespace) }
+        self.live.read().get(&namespace).copied().ok_or(Error::NoSuchNamespace)
     }
 
-    /// Executes a command at the time when all commands so far are done.
-    pub fn submit(&self, command: Command<'_>) -> Result<(), Error> {
-        let mut device = self.device().lock();
-        let at_ns = device.time_ns();
-        match device.submit(command, at_ns) {
-            Ok(_) => Ok(()),
-            Err(status) => Err(self.failed(Failure::Drive(status))),
+    /// Fails if there is no such namespace, or if it is of the other kind.
+    pub fn expect_order(&self, namespace: NamespaceId, order: Order) -> Result<(), Error> {
+        match (self.order_of(namespace)?, order) {
+            (Order::Hashed, Order::Ordered) => Err(Error::NotOrdered),
+            (Order::Ordered, Order::Hashed) => Err(Error::NotListed),
+            _ => Ok(()),
         }
     }
 
-    /// The drive's contents of a record.
-    pub fn get(
-        &self,
-        (namespace, key): Name,
-        now_ns: &mut Option<Nanoseconds>,
-    ) -> Result<Option<Value>, Error> {
-        let mut value = Vec::new();
-        let mut device = self.device().lock();
-        let at_ns = now_ns.unwrap_or(device.time_ns());
-        match device.submit(Command::KvGet { namespace, key, value: &mut value }, at_ns) {
-            Ok(done) => {
-                *now_ns = now_ns.map(|_| done.done_ns);
-                Ok(Some(value.into()))
-            }
-            Err(Status::NoSuchKey { .. }) => Ok(None),
-            Err(status) => Err(self.failed(Failure::Drive(status))),
+    /// The namespace of that name, which is created if it does not exist.
+    pub fn open_namespace(&self, name: &str, order: Order) -> Result<NamespaceId, Error> {
+        let mut catalog = self.catalog.lock();
+        match catalog.names.get(name) {
+            Some((namespace, found)) if *found == order => return Ok(*namespace),
+            Some((_, found)) => return Err(Error::OtherOrder { name: name.to_owned(), order: *found }),
+            None => {}
         }
+        let namespace = self.alone(|device| catalog.create(device, name, order))?;
+        self.live.write().insert(namespace, order);
+        Ok(namespace)
     }
 
-    /// Puts a transaction's records.
-    pub fn put(
-        &self,
-        records: Vec<(Name, Option<Value>)>,
-        at_ns: Option<Nanoseconds>,
-    ) -> Result<Nanoseconds, Error> {
-        let limits = self.put_limits();
-        self.commits.commit(self.device(), limits, records, at_ns).map_err(|failure| self.failed(failure))
+    /// Deletes a namespace with all its records.
+    pub fn delete_namespace(&self, name: &str) -> Result<(), Error> {
+        let mut catalog = self.catalog.lock();
+        let (namespace, _) = *catalog.names.get(name).ok_or(Error::NoSuchNamespace)?;
+        self.live.write().remove(&namespace);
+        self.alone(|device| catalog.delete(device, name, namespace))
     }
 
-    /// What one `put` may hold.
-    pub fn put_limits(&self) -> PutLimits {
-        PutLimits { records: self.limits.put_records as usize, bytes: self.limits.put_bytes as usize }
+    /// A record that nobody changes meanwhile.
+    pub fn read(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Value>, Error> {
+        self.drive.read(name, now_ns).map_err(|failure| self.failed(failure))
+    }
+
+    /// Does the work of a transaction; returns when that is done.
+    pub fn commit(&self, work: Work) -> Result<Nanoseconds, Error> {
+        self.commits.commit(&self.drive, work).map_err(|failure| self.failed(failure))
     }
 
     /// Makes another change to the drive, durably.
-    pub fn alone<T>(&self, work: impl FnOnce(&mut Device) -> Result<T, Status>) -> Result<T, Error> {
-        self.commits.alone(self.device(), work).map_err(|failure| self.failed(failure))
+    fn alone<T>(&self, work: impl FnOnce(&mut Device) -> Result<T, Status>) -> Result<T, Error> {
+        self.commits.alone(&self.drive, work).map_err(|failure| self.failed(failure))
+    }
+
+    /// Opens a snapshot of all that is committed, and of the names.
+    pub fn open_snapshot(&self) -> Result<(AsOf, Names), Error> {
+        let catalog = self.catalog.lock();
+        let at = self.commits.at_rest(|| self.drive.open_snapshot());
+        // a commit that failed and stopped the store may be there
+        if let Err(error) = self.check() {
+            self.drive.close_snapshot(at);
+            return Err(error);
+        }
+        Ok((at, catalog.names.clone()))
     }
 
     /// Stops the store if it is unknown what is on the drive (K4).
-    fn failed(&self, failure: Failure) -> Error {
+    pub fn failed(&self, failure: Failure) -> Error {
         if let Some(reason) = failure.stops() {
             self.stopped.lock().get_or_insert(reason);
             self.is_stopped.store(true, Ordering::Release);
@@ -155,7 +156,7 @@ impl Shared {
 
     /// Shuts the drive down, if it is still there.
     pub fn shut_down(&mut self) -> Result<(), Error> {
-        let Some(device) = self.take_device() else { return Ok(()) };
+        let Some(device) = self.drive.take_device() else { return Ok(()) };
         let now_ns = device.time_ns();
         Ok(device.shutdown(now_ns)?)
     }
@@ -165,7 +166,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if self.check_process().is_err() {
             // the image is the parent's; nothing of it may be written or unlocked here
-            std::mem::forget(self.device.take());
+            std::mem::forget(self.drive.take_device());
             return;
         }
         if self.check().is_ok() {

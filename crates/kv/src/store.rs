@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tantalum::{Command, Device, Key, Nanoseconds};
+use tantalum::{Device, Key, Nanoseconds};
 
 use crate::catalog::{Catalog, check_name};
 use crate::error::Error;
-use crate::locks::Age;
+use crate::keys::hashed_key;
 use crate::options::Options;
-use crate::record::Namespace;
+use crate::record::{Namespace, Order};
 use crate::shared::Shared;
+use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 
 /// Counters of a store.
@@ -22,6 +23,8 @@ pub struct Counters {
     pub deadlocks: u64,
     /// Bytes of records in the cache.
     pub cached_bytes: u64,
+    /// Bytes of memory for what snapshots see and was overwritten.
+    pub snapshot_bytes: u64,
 }
 
 /// A store. Clones are the same store; the drive is shut down when the last clone and its transactions are gone.
@@ -67,17 +70,26 @@ impl Store {
         }
     }
 
-    /// The namespace of that name, which is created if it does not exist.
+    /// The hashed namespace of that name, which is created if it does not exist. Its keys have 1 to 16 bytes.
     pub fn namespace(&self, name: &str) -> Result<Namespace, Error> {
+        self.open_namespace(name, Order::Hashed)
+    }
+
+    /// The ordered namespace of that name, which is created if it does not exist. Its keys have 1 to 1,024 bytes, and
+    /// transactions and snapshots scan them in their order ([`Transaction::range`]).
+    pub fn ordered(&self, name: &str) -> Result<Namespace, Error> {
+        self.open_namespace(name, Order::Ordered)
+    }
+
+    fn open_namespace(&self, name: &str, order: Order) -> Result<Namespace, Error> {
         self.shared.check()?;
         check_name(name)?;
-        let mut catalog = self.shared.catalog.lock();
-        if let Some(&namespace) = catalog.names.get(name) {
-            return Ok(Namespace(namespace));
-        }
-        let namespace = self.shared.alone(|device| catalog.create(device, name))?;
-        self.shared.live.write().insert(namespace);
-        Ok(Namespace(namespace))
+        Ok(Namespace(self.shared.open_namespace(name, order)?))
+    }
+
+    /// The kind of a namespace.
+    pub fn order_of(&self, namespace: Namespace) -> Result<Order, Error> {
+        self.shared.order_of(namespace.0)
     }
 
     /// The names of all namespaces.
@@ -89,25 +101,29 @@ impl Store {
     /// Deletes a namespace with all its records. Transactions that use it fail with [`Error::NoSuchNamespace`].
     pub fn delete_namespace(&self, name: &str) -> Result<(), Error> {
         self.shared.check()?;
-        let mut catalog = self.shared.catalog.lock();
-        let namespace = *catalog.names.get(name).ok_or(Error::NoSuchNamespace)?;
-        self.shared.live.write().remove(&namespace);
-        self.shared.alone(|device| catalog.delete(device, name, namespace))
+        self.shared.delete_namespace(name)
     }
 
-    /// At most `limit` keys of a namespace, in an order of the drive that is stable while other keys come and go: from
-    /// `from` on, or from the key that would follow it. Not part of any transaction: these are committed keys.
+    /// At most `limit` keys of a hashed namespace, in an order of the drive that is stable while other keys come and go:
+    /// from `from` on, or from the key that would follow it. Not part of any transaction: these are committed keys.
     pub fn list(&self, namespace: Namespace, from: Option<&[u8]>, limit: usize) -> Result<Vec<Key>, Error> {
-        self.shared.check_namespace(namespace.0)?;
-        let (from, mut keys) = (from.map(Key::new).transpose()?, Vec::new());
-        let command = Command::KvList { namespace: namespace.0, from: from.as_ref(), keys: &mut keys, limit };
-        self.shared.submit(command)?;
-        Ok(keys)
+        self.shared.expect_order(namespace.0, Order::Hashed)?;
+        let from = from.map(hashed_key).transpose()?;
+        let listed = self.shared.drive.list(namespace.0, from.as_ref(), limit);
+        listed.map_err(|failure| self.shared.failed(failure))
+    }
+
+    /// A snapshot of all that is committed now. It waits for the commit that is being synced, if there is one, and for
+    /// no transaction; nobody waits for it.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        self.shared.check()?;
+        Snapshot::open(self.shared.clone())
     }
 
     /// Begins a transaction. Dropping it aborts it.
     pub fn begin(&self) -> Result<Transaction, Error> {
-        self.begin_at(self.shared.new_age())
+        self.shared.check()?;
+        Ok(Transaction::new(self.shared.clone(), self.shared.new_age()))
     }
 
     /// Begins a transaction of a client that lives in the drive's time, as in an experiment: its commands are issued at
@@ -118,23 +134,17 @@ impl Store {
         Ok(tx)
     }
 
-    fn begin_at(&self, age: Age) -> Result<Transaction, Error> {
-        self.shared.check()?;
-        Ok(Transaction::new(self.shared.clone(), age))
-    }
-
     /// Runs a transaction and commits it, and retries as long as it has to give way to others. If `work` fails, the
     /// transaction is aborted.
     pub fn transact<T, E: From<Error>>(
         &self,
         mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        let age = self.shared.new_age();
+        let mut tx = self.begin()?;
         loop {
-            let mut tx = self.begin_at(age)?;
             let done = work(&mut tx);
             if tx.gave_way() {
-                tx.abort();
+                tx = tx.restart()?;
                 std::thread::yield_now();
                 continue;
             }
@@ -147,18 +157,20 @@ impl Store {
     /// The store's counters.
     pub fn counters(&self) -> Counters {
         let (conflicts, deadlocks) = self.shared.locks.counters();
-        Counters { conflicts, deadlocks, cached_bytes: self.shared.cache.bytes() as u64 }
+        let drive = &self.shared.drive;
+        let (cached_bytes, snapshot_bytes) = (drive.cache.bytes() as u64, drive.snapshot_bytes() as u64);
+        Counters { conflicts, deadlocks, cached_bytes, snapshot_bytes }
     }
 
     /// Accesses the drive below, or cuts its power. The caller is responsible for changes that it makes there.
     pub fn with_drive<T>(&self, look: impl FnOnce(&mut Device) -> T) -> Result<T, Error> {
         self.shared.check_process()?;
-        Ok(look(&mut self.shared.device().lock()))
+        Ok(look(&mut self.shared.drive.device().lock()))
     }
 
     /// Returns the drive as it is; none if there are other clones or open transactions.
     pub fn into_drive(self) -> Option<Device> {
         let mut shared = Arc::into_inner(self.shared).filter(|shared| shared.check_process().is_ok())?;
-        shared.take_device()
+        shared.drive.take_device()
     }
 }

@@ -8,7 +8,6 @@ use std::any::type_name;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tantalum::Key;
 
 use crate::error::Error;
 use crate::record::Namespace;
@@ -77,7 +76,7 @@ impl Transaction {
 
 fn decode<T: DeserializeOwned>(key: &[u8], bytes: &[u8]) -> Result<T, Error> {
     let not_a = |reason| Error::NotOfType {
-        key: Key::new(key).expect("it was read by this key"),
+        key: key.into(),
         bytes: bytes.len() as u64,
         type_name: type_name::<T>(),
         reason,
@@ -150,7 +149,7 @@ mod tests {
                 let Error::NotOfType { key, bytes: length, type_name, .. } = &error else {
                     panic!("{error}")
                 };
-                assert_eq!((key.as_bytes(), *length), (&b"key"[..], bytes.len() as u64));
+                assert_eq!((&key[..], *length), (&b"key"[..], bytes.len() as u64));
                 assert!(type_name.ends_with("Event") && error.to_string().contains("Event"), "{error}");
                 assert!(matches!(
                     tx.read_for_update_as::<Event>(namespace, b"key"),

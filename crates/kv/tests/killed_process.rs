@@ -31,13 +31,18 @@ fn value(number: u64) -> Vec<u8> {
     value
 }
 
+/// The key of a thread's number in the ordered namespace, where it has one key at a time.
+fn ordered_key(thread: u64, number: u64) -> Vec<u8> {
+    format!("{}{thread} {number:08}", "long ".repeat((number % 50) as usize)).into_bytes()
+}
+
 /// What the process to be killed does: each thread counts in records of its own, and says how far it came.
 #[test]
 fn victim() {
     let Ok(what) = std::env::var(VICTIM) else { return };
     let (sync, path) = what.split_once(' ').unwrap();
     let store = open(Path::new(path), sync_of(sync));
-    let namespace = store.namespace("a").unwrap();
+    let (namespace, ordered) = (store.namespace("a").unwrap(), store.ordered("o").unwrap());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let store = &store;
@@ -50,6 +55,8 @@ fn victim() {
                         for record in 0..RECORDS {
                             tx.put(namespace, key(thread, record), value(number))?;
                         }
+                        tx.put(ordered, ordered_key(thread, number), value(number))?;
+                        tx.delete(ordered, ordered_key(thread, number - 1))?;
                         Ok(number)
                     });
                     let line = format!("\ncommitted {thread} {}\n", committed.unwrap());
@@ -102,8 +109,9 @@ fn what_was_acknowledged_before_a_kill_is_there_and_nothing_is_halved() {
         for seed in seeds.clone() {
             let said = kill_one(sync, &path, Duration::from_millis(seed * 61 % 300));
             let store = open(&path, sync_of(sync));
-            let namespace = store.namespace("a").unwrap();
+            let (namespace, ordered) = (store.namespace("a").unwrap(), store.ordered("o").unwrap());
             store.with_drive(|drive| drive.audit()).unwrap();
+            let mut numbers = Vec::new();
             for thread in 0..THREADS {
                 let mut tx = store.begin().unwrap();
                 let found = tx.scan(namespace, (0..RECORDS).map(|record| key(thread, record))).unwrap();
@@ -117,7 +125,16 @@ fn what_was_acknowledged_before_a_kill_is_there_and_nothing_is_halved() {
                     "{sync}, seed {seed}: half of a commit"
                 );
                 before[thread as usize] = number;
+                if number > 0 {
+                    numbers.push((ordered_key(thread, number), value(number)));
+                }
             }
+            let mut tx = store.begin().unwrap();
+            let all = tx.all(ordered).unwrap().map(|entry| entry.unwrap());
+            let found: Vec<_> = all.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+            numbers.sort();
+            assert!(found == numbers, "{sync}, seed {seed}: {} keys in the ordered namespace", found.len());
+            drop(tx);
             if seed % 2 == 0 {
                 store.close().unwrap();
             }

@@ -48,6 +48,26 @@ fn value(number: u64, record: u8) -> Vec<u8> {
     value
 }
 
+/// The keys of a thread in the ordered namespace: the last few numbers, so that leaves are filled and emptied.
+fn ordered_key(thread: usize, number: u64) -> String {
+    format!("{}{thread} {number:08}", "long ".repeat((number % 50) as usize))
+}
+
+/// How many numbers a thread keeps there.
+const KEPT: u64 = 40;
+
+/// Transactions with such a number are larger than a `put` of the drive.
+fn is_large(number: u64) -> bool {
+    number % 31 == 30
+}
+
+fn large_key(thread: usize, record: u64) -> String {
+    format!("{thread} {record}")
+}
+
+/// Records that a large transaction writes beside the others, each in a key of its own.
+const LARGE_RECORDS: u64 = 1100;
+
 fn number(value: Option<&[u8]>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value[..8].try_into().unwrap()))
 }
@@ -60,13 +80,13 @@ fn victim() {
     let commits: u64 = commits.parse().unwrap();
     let sync = if sync == "host" { Sync::Host } else { Sync::None };
     let store = Store::options().sync(sync).open(path).unwrap();
-    let namespace = store.namespace("a").unwrap();
+    let namespaces = (store.namespace("a").unwrap(), store.ordered("o").unwrap());
     let marks =
         OpenOptions::new().create(true).append(false).write(true).open(format!("{path}.mark")).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (store, marks) = (&store, &marks);
-            scope.spawn(move || (0..commits).for_each(|_| count_on(store, namespace, thread, marks)));
+            scope.spawn(move || (0..commits).for_each(|_| count_on(store, namespaces, thread, marks)));
         }
     });
     if closes == "close" {
@@ -75,11 +95,19 @@ fn victim() {
     std::process::exit(0);
 }
 
-fn count_on(store: &Store, namespace: Namespace, thread: usize, marks: &File) {
+fn count_on(store: &Store, (namespace, ordered): (Namespace, Namespace), thread: usize, marks: &File) {
     let committed = store.transact::<_, Error>(|tx| {
         let number = number(tx.read_for_update(namespace, key(thread, 0))?.as_deref()) + 1;
         for record in 0..RECORDS {
             tx.put(namespace, key(thread, record), value(number, record))?;
+        }
+        tx.put(ordered, ordered_key(thread, number), number.to_le_bytes())?;
+        if number > KEPT {
+            tx.delete(ordered, ordered_key(thread, number - KEPT))?;
+        }
+        if is_large(number) {
+            (0..LARGE_RECORDS)
+                .try_for_each(|record| tx.put(namespace, large_key(thread, record), number.to_le_bytes()))?;
         }
         Ok(number)
     });
@@ -130,7 +158,8 @@ fn counts(image: &Path) -> Result<Counts, String> {
     let audit = || store.with_drive(|drive| drive.audit()).unwrap();
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(audit)).map_err(|_| "maps and flash disagree")?;
     let mut tx = store.begin().map_err(|error| said(&error))?;
-    let mut counts = [0; THREADS];
+    let ordered = store.ordered("o").map_err(|error| said(&error))?;
+    let (mut counts, mut expected) = ([0; THREADS], Vec::new());
     for (thread, count) in counts.iter_mut().enumerate() {
         let keys = (0..RECORDS).map(|record| key(thread, record));
         let found = tx.scan(namespace, keys).map_err(|error| said(&error))?;
@@ -140,6 +169,21 @@ fn counts(image: &Path) -> Result<Counts, String> {
                 return Err(format!("thread {thread}: half of a commit, {count} in record 0"));
             }
         }
+        let kept = (*count).saturating_sub(KEPT - 1).max(1)..=*count;
+        expected.extend(kept.map(|number| (ordered_key(thread, number).into_bytes(), number)));
+        let large = (1..=*count).rev().find(|number| is_large(*number)).unwrap_or(0);
+        for record in (0..LARGE_RECORDS).step_by(7) {
+            let found = tx.read(namespace, large_key(thread, record)).map_err(|error| said(&error))?;
+            if number(found.as_deref()) != large {
+                return Err(format!("thread {thread}: half of a large commit, {large} and {found:?}"));
+            }
+        }
+    }
+    expected.sort();
+    let found: Result<Vec<_>, Error> = tx.all(ordered).map_err(|error| said(&error))?.collect();
+    let found = found.map_err(|error| said(&error))?.into_iter();
+    if !found.map(|(key, value)| (key.to_vec(), number(Some(&value)))).eq(expected) {
+        return Err(format!("the ordered namespace does not fit {counts:?}"));
     }
     Ok(counts)
 }
@@ -287,6 +331,7 @@ fn make_used(image: &Path, has_capacitor: bool) {
     let options = if has_capacitor { options } else { options.profile("femu-2021") };
     let store = options.open(image).unwrap();
     let [_, other] = ["a", "other"].map(|name| store.namespace(name).unwrap());
+    store.ordered("o").unwrap();
     for number in 0..6000_u32 {
         let put = |tx: &mut Transaction| tx.put(other, (number % 1500).to_le_bytes(), [number as u8; 3000]);
         store.transact::<_, Error>(put).unwrap();

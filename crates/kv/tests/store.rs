@@ -67,24 +67,92 @@ fn values_of_every_size_come_back_and_too_large_ones_are_refused() {
         tx.put(blobs, b"a", vec![0; (2 << 20) + 1]),
         Err(Error::ValueTooLarge { bytes: 2_097_153, .. })
     ));
-    assert!(matches!(tx.put(blobs, b"", b""), Err(Error::Key(_))));
-    assert!(matches!(tx.put(blobs, [0; 17], b""), Err(Error::Key(_))));
-    tx.put(blobs, b"b", vec![0; 2 << 20]).unwrap();
-    let refused = tx.put(blobs, b"c", b"1");
-    assert!(matches!(refused, Err(Error::TransactionTooLarge { limit: 2_097_152, .. })), "{refused:?}");
-    tx.put(blobs, b"b", b"small").unwrap();
-    tx.commit().unwrap();
-    assert_eq!(value(&store, blobs, b"b").as_deref(), Some(&b"small"[..]));
-    let mut tx = store.begin().unwrap();
-    for number in 0..1024_u32 {
-        tx.put(blobs, number.to_be_bytes(), b"x").unwrap();
+    assert!(matches!(tx.put(blobs, b"", b""), Err(Error::Key { .. })));
+    assert!(matches!(tx.put(blobs, [0; 17], b""), Err(Error::Key { .. })));
+}
+
+/// Several times what one `put` of the drive takes, in records and in bytes, over both kinds of namespaces.
+#[test]
+fn a_transaction_may_be_larger_than_a_put_of_the_drive() {
+    let folder = folder();
+    let store = open(&folder, Sync::Host);
+    let (blobs, keys) = (store.namespace("blobs").unwrap(), store.ordered("keys").unwrap());
+    let number = |number: u32| number.to_be_bytes();
+    for round in 0..2_u8 {
+        let mut tx = store.begin().unwrap();
+        for record in 0..3000_u32 {
+            tx.put(blobs, number(record), [round; 100]).unwrap();
+            tx.put(keys, number(record), [round; 10]).unwrap();
+        }
+        for record in 3000..3004 {
+            tx.put(blobs, number(record), vec![round; 2 << 20]).unwrap();
+        }
+        tx.commit().unwrap();
+        let mut tx = store.begin().unwrap();
+        assert_eq!(tx.read(blobs, number(2999)).unwrap().as_deref(), Some(&[round; 100][..]));
+        assert_eq!(tx.read(blobs, number(3003)).unwrap().map(|value| value.len()), Some(2 << 20));
+        assert_eq!(
+            tx.all(keys).unwrap().filter(|entry| entry.as_ref().unwrap().1[..] == [round; 10]).count(),
+            3000
+        );
     }
-    let refused = tx.put(blobs, b"one more", b"x");
-    assert!(
-        matches!(refused, Err(Error::TransactionTooLarge { asked: 1025, limit: 1024, .. })),
-        "{refused:?}"
-    );
-    tx.commit().unwrap();
+    // the first namespace has the names, and nothing of the transactions is left there
+    let first = store.with_drive(|drive| drive.namespaces()).unwrap()[0];
+    assert_eq!(first.records, 1);
+    store.close().unwrap();
+    let store = open(&folder, Sync::Host);
+    let keys = store.ordered("keys").unwrap();
+    assert_eq!(store.begin().unwrap().all(keys).unwrap().count(), 3000);
+}
+
+#[test]
+fn a_transaction_for_which_there_is_no_room_changes_nothing() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let (blobs, keys) = (store.namespace("blobs").unwrap(), store.ordered("keys").unwrap());
+    store.transact::<_, Error>(|tx| tx.put(keys, b"k", b"1")).unwrap();
+    let large = |megabytes: u32| {
+        let mut tx = store.begin().unwrap();
+        for record in 0..megabytes {
+            tx.put(blobs, record.to_be_bytes(), vec![1; 1 << 20]).unwrap();
+            tx.put(keys, record.to_be_bytes(), b"2").unwrap();
+        }
+        tx.delete(keys, b"k").unwrap();
+        tx.commit()
+    };
+    for megabytes in [40, 70, 40] {
+        let refused = large(megabytes);
+        assert!(matches!(refused, Err(Error::Drive(tantalum::Status::CapacityExceeded))), "{refused:?}");
+        assert_eq!(store.list(blobs, None, 10).unwrap().len(), 0);
+        assert_eq!(store.begin().unwrap().all(keys).unwrap().count(), 1);
+        assert_eq!(store.with_drive(|drive| drive.namespaces()).unwrap()[0].records, 1, "nothing is left");
+    }
+    large(20).unwrap();
+    assert_eq!(store.begin().unwrap().all(keys).unwrap().count(), 20);
+}
+
+#[test]
+fn a_transaction_of_any_size_in_a_namespace_that_was_deleted_changes_nothing() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let (a, b) = (store.namespace("a").unwrap(), store.namespace("b").unwrap());
+    let mut tx = store.begin().unwrap();
+    for record in 0..3000_u32 {
+        tx.put([a, b][record as usize % 2], record.to_be_bytes(), b"1").unwrap();
+    }
+    store.delete_namespace("b").unwrap();
+    assert!(matches!(tx.commit(), Err(Error::NoSuchNamespace)));
+    assert_eq!(store.list(a, None, 10).unwrap().len(), 0);
+    store.transact::<_, Error>(|tx| tx.put(a, b"k", b"1")).unwrap();
+}
+
+#[test]
+fn an_image_of_another_capacity_is_said_to_be_one() {
+    let folder = folder();
+    open(&folder, Sync::None).close().unwrap();
+    let larger = Store::options().capacity_bytes(128 << 20).open(folder.path().join("app.tant"));
+    assert!(matches!(larger, Err(Error::Capacity { has: 67_108_864, asked: 134_217_728, .. })));
+    assert!(Store::open(folder.path().join("app.tant")).is_ok(), "who asks for nothing takes what is there");
 }
 
 #[test]

@@ -1,0 +1,243 @@
+//! The drive, with its records in memory and what they were before.
+//!
+//! Puts and those who read several records together, or as of a snapshot, exclude each other, for as long as that takes
+//! the drive and not its sync. Records that a transaction has locked do not change, so it reads them as it likes.
+
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Status};
+
+use crate::cache::Cache;
+use crate::failure::Failure;
+use crate::record::{Name, Value};
+use crate::versions::{AsOf, Versions};
+
+/// Records and what they are to be; none for those to be deleted.
+pub(crate) type Records = Vec<(Name, Option<Value>)>;
+
+pub(crate) struct Drive {
+    /// Taken out when the store is closed.
+    device: Option<Mutex<Device>>,
+    pub cache: Cache,
+    versions: RwLock<Versions>,
+}
+
+/// Reads records. What it reads together belongs together.
+pub(crate) trait Source {
+    fn record(&self, name: Name) -> Result<Option<Value>, Failure>;
+}
+
+impl Drive {
+    pub fn new(device: Device, cache_bytes: usize, snapshot_bytes: usize) -> Drive {
+        Drive {
+            device: Some(Mutex::new(device)),
+            cache: Cache::new(cache_bytes),
+            versions: RwLock::new(Versions::new(snapshot_bytes)),
+        }
+    }
+
+    pub fn device(&self) -> &Mutex<Device> {
+        self.device.as_ref().expect("the drive is there until the store is gone")
+    }
+
+    /// Takes the drive out: there is nothing left to shut down.
+    pub fn take_device(&mut self) -> Option<Device> {
+        self.device.take().map(Mutex::into_inner)
+    }
+
+    /// A record that nobody changes meanwhile.
+    pub fn read(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Value>, Failure> {
+        if let Some(value) = self.cache.get(&name) {
+            return Ok(Some(value));
+        }
+        let found = self.get(name, now_ns)?;
+        if let Some(value) = &found {
+            self.cache.put(name, value.clone());
+        }
+        Ok(found)
+    }
+
+    /// The drive's contents of a record.
+    fn get(
+        &self,
+        (namespace, key): Name,
+        now_ns: &mut Option<Nanoseconds>,
+    ) -> Result<Option<Value>, Failure> {
+        let mut value = Vec::new();
+        let mut device = self.device().lock();
+        let at_ns = now_ns.unwrap_or(device.time_ns());
+        match device.submit(Command::KvGet { namespace, key, value: &mut value }, at_ns) {
+            Ok(done) => {
+                *now_ns = now_ns.map(|_| done.done_ns);
+                Ok(Some(value.into()))
+            }
+            Err(Status::NoSuchKey { .. }) => Ok(None),
+            Err(status) => Err(status.into()),
+        }
+    }
+
+    /// Keys as the drive lists them.
+    pub fn list(
+        &self,
+        namespace: NamespaceId,
+        from: Option<&Key>,
+        limit: usize,
+    ) -> Result<Vec<Key>, Failure> {
+        let mut keys = Vec::new();
+        let mut device = self.device().lock();
+        let at_ns = device.time_ns();
+        device.submit(Command::KvList { namespace, from, keys: &mut keys, limit }, at_ns)?;
+        Ok(keys)
+    }
+
+    /// Nothing is put while this is held. Not to be asked for by one who has it.
+    pub fn stable(&self) -> Stable<'_> {
+        Stable { drive: self, versions: self.versions.read() }
+    }
+
+    /// Puts records, all or nothing. One thread at a time.
+    pub fn put(&self, records: &Records, at_ns: Option<Nanoseconds>) -> Result<Nanoseconds, Failure> {
+        self.put_parts(std::slice::from_ref(records), at_ns).map_err(|(_, failure)| failure)
+    }
+
+    /// Puts the parts one after the other, and nobody sees some of them without the others. If one fails, says how many
+    /// were put.
+    pub fn put_parts(
+        &self,
+        parts: &[Records],
+        at_ns: Option<Nanoseconds>,
+    ) -> Result<Nanoseconds, (usize, Failure)> {
+        let mut versions = self.versions.write();
+        let wanted = parts.iter().flatten().map(|(name, _)| *name).filter(|name| versions.wants(*name));
+        let old: Result<Records, Failure> =
+            wanted.map(|name| Ok((name, self.read(name, &mut None)?))).collect();
+        versions.replaced(old.map_err(|failure| (0, failure))?);
+        let mut done_ns = 0;
+        for (number, records) in parts.iter().enumerate() {
+            done_ns = self.submit_put(records, at_ns).map_err(|status| (number, status.into()))?;
+            for (name, value) in records {
+                match value {
+                    Some(value) => self.cache.put(*name, value.clone()),
+                    None => self.cache.remove(name),
+                }
+            }
+        }
+        Ok(done_ns)
+    }
+
+    /// Puts records that are read by nobody, not even by a snapshot.
+    pub fn put_unseen(&self, records: &Records) -> Result<(), Failure> {
+        self.submit_put(records, None)?;
+        Ok(())
+    }
+
+    fn submit_put(&self, records: &Records, at_ns: Option<Nanoseconds>) -> Result<Nanoseconds, Status> {
+        let mut device = self.device().lock();
+        let at_ns = at_ns.unwrap_or(device.time_ns());
+        Ok(device.submit(Command::KvPut { records: &kv_records(records) }, at_ns)?.done_ns)
+    }
+
+    /// Whether the drive has room for values of these sizes beside all that is there.
+    pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
+        self.device().lock().has_room(value_bytes)
+    }
+
+    /// Makes the work durable on the host's disk, if the image is synced. Others may read meanwhile.
+    pub fn sync(&self) -> Result<(), Failure> {
+        let begun = self.device().lock().sync_begin().map_err(Failure::Drive)?;
+        let Some(begun) = begun else { return Ok(()) };
+        begun.run().map_err(|error| Failure::Stops(format!("the image could not be synced: {error}")))?;
+        self.device().lock().sync_end().map_err(Failure::Drive)
+    }
+
+    /// Opens a snapshot. No put may be under way.
+    pub fn open_snapshot(&self) -> AsOf {
+        self.versions.write().open()
+    }
+
+    pub fn close_snapshot(&self, at: AsOf) {
+        self.versions.write().close(at);
+    }
+
+    /// Bytes that are kept for snapshots.
+    pub fn snapshot_bytes(&self) -> usize {
+        self.versions.read().bytes()
+    }
+}
+
+/// Whoever puts is alone, and sees the records as they are.
+impl Source for Drive {
+    fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
+        self.read(name, &mut None)
+    }
+}
+
+/// The records for the drive.
+pub(crate) fn kv_records(records: &Records) -> Vec<KvRecord<'_>> {
+    let all = records.iter();
+    all.map(|(name, value)| KvRecord { namespace: name.0, key: name.1, value: value.as_deref() }).collect()
+}
+
+/// The records while none of them changes.
+pub(crate) struct Stable<'a> {
+    drive: &'a Drive,
+    versions: RwLockReadGuard<'a, Versions>,
+}
+
+impl Source for Stable<'_> {
+    fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
+        self.drive.read(name, &mut None)
+    }
+}
+
+impl<'a> Stable<'a> {
+    /// How much has been put: if that is the same later, nothing has changed.
+    pub fn puts(&self) -> u64 {
+        self.versions.puts()
+    }
+
+    /// The records as they were for a snapshot.
+    pub fn past(self, at: AsOf) -> Result<Past<'a>, Failure> {
+        match self.versions.is_lost(at) {
+            true => Err(Failure::SnapshotLost { budget_bytes: self.versions.budget_bytes() }),
+            false => Ok(Past { stable: self, at }),
+        }
+    }
+}
+
+/// The records as they were for a snapshot.
+pub(crate) struct Past<'a> {
+    stable: Stable<'a>,
+    at: AsOf,
+}
+
+impl Source for Past<'_> {
+    fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
+        match self.stable.versions.of(name, self.at) {
+            Some(value) => Ok(value.clone()),
+            None => self.stable.record(name),
+        }
+    }
+}
+
+impl Past<'_> {
+    /// Some keys of a namespace, from a key on, as the drive lists them; and the last key that was looked at, if there
+    /// may be more.
+    pub fn list(
+        &self,
+        namespace: NamespaceId,
+        from: Option<&Key>,
+        limit: usize,
+    ) -> Result<(Vec<Key>, Option<Key>), Failure> {
+        let now = self.stable.drive.list(namespace, from, limit)?;
+        let last = now.last().filter(|_| now.len() == limit).copied();
+        let versions = &self.stable.versions;
+        let changed = versions.listed_from(namespace, from, self.at);
+        let changed = changed
+            .take_while(|(key, _)| last.is_none_or(|last| key.listing_order() <= last.listing_order()));
+        let mut keys: Vec<Key> =
+            now.into_iter().filter(|key| versions.of((namespace, *key), self.at).is_none()).collect();
+        keys.extend(changed.filter(|(_, existed)| *existed).map(|(key, _)| key));
+        keys.sort_unstable_by_key(Key::listing_order);
+        Ok((keys, last))
+    }
+}

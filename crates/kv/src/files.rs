@@ -1,0 +1,101 @@
+//! Files that are there when they are complete, and not before.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// A name beside a file's, for as long as it is not complete.
+pub(crate) fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// Makes a file under another name, and gives it its own if that is not taken; says whether it was not.
+pub(crate) fn make_new(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<bool, Error> {
+    let unfinished = unfinished(path);
+    let made = make(&unfinished).and_then(|()| publish(&unfinished, path));
+    // it has its name now, or is of no use
+    let _ = std::fs::remove_file(&unfinished);
+    made
+}
+
+/// The same, taking the place of a file.
+pub(crate) fn replace(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    let unfinished = unfinished(path);
+    let made = make(&unfinished).and_then(|()| {
+        sync_file(&unfinished)?;
+        std::fs::rename(&unfinished, path).map_err(io_error(path, "replace the image"))?;
+        sync_folder_of(path)
+    });
+    if made.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    made
+}
+
+fn publish(unfinished: &Path, path: &Path) -> Result<bool, Error> {
+    sync_file(unfinished)?;
+    match std::fs::hard_link(unfinished, path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
+        linked => linked.map_err(io_error(path, "name the file"))?,
+    }
+    sync_folder_of(path)?;
+    Ok(true)
+}
+
+fn sync_file(path: &Path) -> Result<(), Error> {
+    let file = File::open(path).map_err(io_error(path, "open the file"))?;
+    file.sync_all().map_err(io_error(path, "sync the file"))
+}
+
+fn sync_folder_of(path: &Path) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder_file = File::open(folder).map_err(io_error(folder, "open the folder"))?;
+    folder_file.sync_all().map_err(io_error(folder, "sync the folder"))
+}
+
+pub(crate) fn io_error<'a>(
+    path: &'a Path,
+    action: &'static str,
+) -> impl FnOnce(std::io::Error) -> Error + 'a {
+    move |source| Error::Io { path: PathBuf::from(path), action, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_somebody_else_made_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = folder.path().join("app.tant");
+        let make = |path: &Path| {
+            std::fs::write(&taken, "theirs").unwrap();
+            std::fs::write(path, "ours").map_err(io_error(path, "write"))
+        };
+        assert!(!make_new(&taken, make).unwrap());
+        assert_eq!(std::fs::read(&taken).unwrap(), b"theirs");
+        let elsewhere = folder.path().join("missing").join("app.tant");
+        let made = make_new(&elsewhere, |path| std::fs::write(path, "ours").map_err(io_error(path, "write")));
+        assert!(matches!(made, Err(Error::Io { .. })), "no other failure is taken for it");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left");
+    }
+
+    #[test]
+    fn a_file_is_replaced_by_a_complete_one_or_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app.tant");
+        std::fs::write(&path, "old").unwrap();
+        let fails = |path: &Path| {
+            std::fs::write(path, "half").unwrap();
+            Err(Error::Catalog)
+        };
+        assert!(replace(&path, fails).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        replace(&path, |path| std::fs::write(path, "new").map_err(io_error(path, "write"))).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,175 @@
+//! The records of a range, in the order of their keys, from both ends.
+
+use std::collections::VecDeque;
+
+use tantalum::NamespaceId;
+
+use crate::age::Mode;
+use crate::error::Error;
+use crate::keys::KeyRange;
+use crate::record::{Bytes, Value};
+use crate::spans::begins_within;
+
+/// Keys that are looked for first, and at most at once.
+const FIRST_KEYS: usize = 4;
+const MOST_KEYS: usize = 256;
+
+/// Where the value of a key is.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// A change of the transaction.
+    Own(Value),
+    /// The record of this number.
+    Number(u64),
+}
+
+/// Keys from one end of a range.
+pub(crate) struct Batch {
+    /// In the order of the keys, or backwards.
+    pub entries: Vec<(Bytes, Found)>,
+    /// What is left of the range.
+    pub rest: Option<KeyRange>,
+}
+
+/// Those who read ranges: transactions and snapshots.
+pub(crate) trait Scan {
+    /// About `limit` keys from one end of a range.
+    fn batch(
+        &mut self,
+        namespace: NamespaceId,
+        range: KeyRange,
+        backwards: bool,
+        limit: usize,
+        mode: Mode,
+    ) -> Result<Batch, Error>;
+
+    /// The value of a key that was found.
+    fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Option<Value>, Error>;
+}
+
+impl<T: Scan + ?Sized> Scan for &mut T {
+    fn batch(
+        &mut self,
+        namespace: NamespaceId,
+        range: KeyRange,
+        backwards: bool,
+        limit: usize,
+        mode: Mode,
+    ) -> Result<Batch, Error> {
+        (**self).batch(namespace, range, backwards, limit, mode)
+    }
+
+    fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Option<Value>, Error> {
+        (**self).value(namespace, number)
+    }
+}
+
+/// The keys and values of a range; [`Iterator::rev`] gives them backwards. A transaction locks what was iterated over,
+/// and at most 255 keys beyond. After an error there is nothing more.
+pub struct Range<'a> {
+    scan: Box<dyn Scan + 'a>,
+    namespace: NamespaceId,
+    /// What was not looked at.
+    rest: Option<KeyRange>,
+    front: VecDeque<(Bytes, Found)>,
+    /// From the end of the range, backwards.
+    back: VecDeque<(Bytes, Found)>,
+    limit: usize,
+    mode: Mode,
+}
+
+impl<'a> Range<'a> {
+    pub(crate) fn new(scan: impl Scan + 'a, namespace: NamespaceId, range: KeyRange) -> Range<'a> {
+        let rest = begins_within(&range.0, &range.1).then_some(range);
+        let (front, back) = (VecDeque::new(), VecDeque::new());
+        Range { scan: Box::new(scan), namespace, rest, front, back, limit: FIRST_KEYS, mode: Mode::Shared }
+    }
+
+    /// Locks what is iterated over exclusively: two transactions that are about to change it wait for each other here,
+    /// instead of giving way when they do. A snapshot has no locks, and ignores this.
+    pub fn for_update(mut self) -> Range<'a> {
+        self.mode = Mode::Exclusive;
+        self
+    }
+
+    /// The keys alone; values are not read.
+    pub fn keys(self) -> Keys<'a> {
+        Keys { range: self }
+    }
+
+    fn step(&mut self, backwards: bool) -> Result<Option<(Bytes, Found)>, Error> {
+        loop {
+            let (near, far) = match backwards {
+                false => (&mut self.front, &mut self.back),
+                true => (&mut self.back, &mut self.front),
+            };
+            if let Some(entry) = near.pop_front() {
+                return Ok(Some(entry));
+            }
+            let Some(range) = self.rest.take() else { return Ok(far.pop_back()) };
+            let batch = self.scan.batch(self.namespace, range, backwards, self.limit, self.mode)?;
+            self.limit = (self.limit * 4).min(MOST_KEYS);
+            self.rest = batch.rest.filter(|(from, to)| begins_within(from, to));
+            near.extend(batch.entries);
+        }
+    }
+
+    fn entry(&mut self, backwards: bool) -> Result<Option<(Bytes, Value)>, Error> {
+        let Some((key, found)) = self.step(backwards)? else { return Ok(None) };
+        let value = match found {
+            Found::Own(value) => value,
+            Found::Number(number) => match self.scan.value(self.namespace, number)? {
+                Some(value) => value,
+                None => return Err(Error::Tree { namespace: self.namespace.0, node: number }),
+            },
+        };
+        Ok(Some((key, value)))
+    }
+
+    /// Ends after an error.
+    fn or_end<T>(&mut self, entry: Result<Option<T>, Error>) -> Option<Result<T, Error>> {
+        if entry.is_err() {
+            self.rest = None;
+            self.front.clear();
+            self.back.clear();
+        }
+        entry.transpose()
+    }
+}
+
+impl Iterator for Range<'_> {
+    type Item = Result<(Bytes, Value), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.entry(false);
+        self.or_end(entry)
+    }
+}
+
+impl DoubleEndedIterator for Range<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let entry = self.entry(true);
+        self.or_end(entry)
+    }
+}
+
+/// The keys of a range.
+pub struct Keys<'a> {
+    range: Range<'a>,
+}
+
+impl Iterator for Keys<'_> {
+    type Item = Result<Bytes, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.range.step(false);
+        self.range.or_end(entry.map(|entry| entry.map(|(key, _)| key)))
+    }
+}
+
+impl DoubleEndedIterator for Keys<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let entry = self.range.step(true);
+        self.range.or_end(entry.map(|entry| entry.map(|(key, _)| key)))
+    }
+}

@@ -1,0 +1,139 @@
+//! A snapshot: all that was committed at one time. It reads without locks, so it blocks no writer and is blocked by none.
+//!
+//! What commits overwrite while it is open is kept in memory ([`crate::Options::snapshot_bytes`]).
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use tantalum::{Key, NamespaceId};
+
+use crate::age::Mode;
+use crate::catalog::Names;
+use crate::drive::{Past, Source};
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::keys::{KeyRange, borrowed, hashed_key, ordered_key, prefix_range, range_of};
+use crate::range::{Batch, Found, Range, Scan};
+use crate::record::{Namespace, Order, Value};
+use crate::shared::Shared;
+use crate::tree::{find, page, value_name};
+use crate::versions::AsOf;
+
+/// A snapshot of a store ([`crate::Store::snapshot`]). It keeps the store open. A namespace that is deleted is gone for
+/// its snapshots too.
+pub struct Snapshot {
+    shared: Arc<Shared>,
+    at: AsOf,
+    names: Names,
+}
+
+impl Snapshot {
+    pub(crate) fn open(shared: Arc<Shared>) -> Result<Snapshot, Error> {
+        let (at, names) = shared.open_snapshot()?;
+        Ok(Snapshot { shared, at, names })
+    }
+
+    /// The names of all namespaces, with what they are.
+    pub fn namespaces(&self) -> impl Iterator<Item = (&str, Namespace, Order)> {
+        self.names.iter().map(|(name, (namespace, order))| (&name[..], Namespace(*namespace), *order))
+    }
+
+    /// Reads a record; none if it did not exist.
+    pub fn read(&self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
+        match self.shared.order_of(namespace.0)? {
+            Order::Hashed => {
+                let name = (namespace.0, hashed_key(key.as_ref())?);
+                self.past(|past| past.record(name))
+            }
+            Order::Ordered => {
+                let key = ordered_key(key.as_ref())?;
+                self.past(|past| match find(past, namespace.0, &key)? {
+                    Some(number) => past.record(value_name(namespace.0, number)),
+                    None => Ok(None),
+                })
+            }
+        }
+    }
+
+    /// At most `limit` keys of a hashed namespace, as [`crate::Store::list`] gives them.
+    pub fn list(&self, namespace: Namespace, from: Option<&[u8]>, limit: usize) -> Result<Vec<Key>, Error> {
+        self.shared.expect_order(namespace.0, Order::Hashed)?;
+        let mut from = from.map(hashed_key).transpose()?;
+        let mut keys: Vec<Key> = Vec::new();
+        while keys.len() < limit {
+            // the first one may be the last of those before
+            let at_once = (limit - keys.len()).saturating_add(1);
+            let (found, last) = self.past(|past| past.list(namespace.0, from.as_ref(), at_once))?;
+            let before = keys.last().copied();
+            keys.extend(found.into_iter().filter(|key| Some(*key) != before));
+            match last {
+                Some(last) => from = Some(last),
+                None => break,
+            }
+        }
+        keys.truncate(limit);
+        Ok(keys)
+    }
+
+    /// The records of a range of an ordered namespace.
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        namespace: Namespace,
+        range: impl RangeBounds<K>,
+    ) -> Result<Range<'_>, Error> {
+        self.range_in(namespace, range_of(&range))
+    }
+
+    /// The records of an ordered namespace whose keys begin with these bytes.
+    pub fn prefix(&self, namespace: Namespace, prefix: impl AsRef<[u8]>) -> Result<Range<'_>, Error> {
+        self.range_in(namespace, prefix_range(prefix.as_ref()))
+    }
+
+    /// All records of an ordered namespace.
+    pub fn all(&self, namespace: Namespace) -> Result<Range<'_>, Error> {
+        self.range_in(namespace, (Bound::Unbounded, Bound::Unbounded))
+    }
+
+    fn range_in(&self, namespace: Namespace, range: KeyRange) -> Result<Range<'_>, Error> {
+        self.shared.expect_order(namespace.0, Order::Ordered)?;
+        Ok(Range::new(self, namespace.0, range))
+    }
+
+    /// Reads what was there.
+    fn past<T>(&self, work: impl FnOnce(&Past<'_>) -> Result<T, Failure>) -> Result<T, Error> {
+        self.shared.check()?;
+        let found = self.shared.drive.stable().past(self.at).and_then(|past| work(&past));
+        found.map_err(|failure| self.shared.failed(failure))
+    }
+}
+
+impl Scan for &Snapshot {
+    fn batch(
+        &mut self,
+        namespace: NamespaceId,
+        range: KeyRange,
+        backwards: bool,
+        limit: usize,
+        _mode: Mode,
+    ) -> Result<Batch, Error> {
+        let found = self.past(|past| page(past, namespace, borrowed(&range), backwards, limit))?;
+        let last =
+            found.entries.last().filter(|_| !found.is_all).map(|(key, _)| Bound::Excluded(key.clone()));
+        let rest = last.map(|last| if backwards { (range.0, last) } else { (last, range.1) });
+        let entries = found.entries.into_iter().map(|(key, number)| (key, Found::Number(number)));
+        Ok(Batch { entries: entries.collect(), rest })
+    }
+
+    fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Option<Value>, Error> {
+        self.past(|past| past.record(value_name(namespace, number)))
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        // a forked process has no part in the parent's snapshots
+        if self.shared.check_process().is_ok() {
+            self.shared.drive.close_snapshot(self.at);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Locks in an ordered namespace: on keys, and on ranges of keys whether or not they exist. A range that is locked
+//! gains and loses no key, so that scans see no phantoms.
+//!
+//! Requests are granted in their order where they conflict. A transaction that already holds a lock that overlaps its
+//! request does not wait for those in the queue, who may wait for it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::Condvar;
+
+use crate::age::{Age, Mode, conflict};
+use crate::record::Bytes;
+
+/// What is locked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Extent {
+    Point(Bytes),
+    /// Never empty: `from` is not behind `to`.
+    Range(Bound<Bytes>, Bound<Bytes>),
+}
+
+impl Extent {
+    fn overlaps(&self, other: &Extent) -> bool {
+        match (self, other) {
+            (Extent::Point(a), Extent::Point(b)) => a == b,
+            (Extent::Point(key), Extent::Range(from, to)) | (Extent::Range(from, to), Extent::Point(key)) => {
+                is_within(key, from, to)
+            }
+            (Extent::Range(from, to), Extent::Range(other_from, other_to)) => {
+                begins_within(from, other_to) && begins_within(other_from, to)
+            }
+        }
+    }
+}
+
+fn is_within(key: &[u8], from: &Bound<Bytes>, to: &Bound<Bytes>) -> bool {
+    let after = match from {
+        Bound::Included(from) => key >= &from[..],
+        Bound::Excluded(from) => key > &from[..],
+        Bound::Unbounded => true,
+    };
+    let before = match to {
+        Bound::Included(to) => key <= &to[..],
+        Bound::Excluded(to) => key < &to[..],
+        Bound::Unbounded => true,
+    };
+    after && before
+}
+
+/// Whether what begins at `from` begins before the end of what ends at `to`.
+pub(crate) fn begins_within(from: &Bound<Bytes>, to: &Bound<Bytes>) -> bool {
+    match (from, to) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
+        (Bound::Included(from), Bound::Included(to)) => from <= to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => {
+            from < to
+        }
+    }
+}
+
+struct Held {
+    age: Age,
+    mode: Mode,
+    extent: Extent,
+}
+
+pub(crate) struct SpanWaiter {
+    pub age: Age,
+    pub wake: Arc<Condvar>,
+    mode: Mode,
+    extent: Extent,
+}
+
+/// The locks of one namespace.
+#[derive(Default)]
+pub(crate) struct Spans {
+    points: BTreeMap<Bytes, Vec<(Age, Mode)>>,
+    ranges: Vec<Held>,
+    queue: Vec<SpanWaiter>,
+}
+
+impl Spans {
+    pub fn is_unused(&self) -> bool {
+        self.points.is_empty() && self.ranges.is_empty() && self.queue.is_empty()
+    }
+
+    /// Those that hold a lock overlapping this extent.
+    fn holders(&self, extent: &Extent) -> Vec<(Age, Mode)> {
+        let mut holders = Vec::new();
+        match extent {
+            Extent::Point(key) => holders.extend(self.points.get(key).into_iter().flatten()),
+            Extent::Range(from, to) => {
+                let bounds = (from.as_ref().map(|key| &key[..]), to.as_ref().map(|key| &key[..]));
+                holders.extend(self.points.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders));
+            }
+        }
+        let ranges = self.ranges.iter().filter(|held| held.extent.overlaps(extent));
+        holders.extend(ranges.map(|held| (held.age, held.mode)));
+        holders
+    }
+
+    /// Those that a request waits for, with the first `ahead` of the queue before it.
+    fn blockers(&self, age: Age, extent: &Extent, mode: Mode, ahead: usize) -> Vec<Age> {
+        let holders = self.holders(extent);
+        let mut blockers: Vec<Age> = holders
+            .iter()
+            .filter(|(holder, held)| *holder != age && conflict(*held, mode))
+            .map(|(holder, _)| *holder)
+            .collect();
+        if !holders.iter().any(|(holder, _)| *holder == age) {
+            let before = self.queue[..ahead].iter();
+            let before =
+                before.filter(|waiter| conflict(waiter.mode, mode) && waiter.extent.overlaps(extent));
+            blockers.extend(before.map(|waiter| waiter.age));
+        }
+        blockers
+    }
+
+    /// Those that a waiting transaction waits for.
+    pub fn blockers_of(&self, age: Age) -> Vec<Age> {
+        let Some(at) = self.queue.iter().position(|waiter| waiter.age == age) else { return Vec::new() };
+        let SpanWaiter { mode, extent, .. } = &self.queue[at];
+        self.blockers(age, extent, *mode, at)
+    }
+
+    /// Takes a lock if that needs no waiting; returns whether it did.
+    pub fn try_acquire(&mut self, age: Age, extent: &Extent, mode: Mode) -> bool {
+        let may = self.blockers(age, extent, mode, self.queue.len()).is_empty();
+        if may {
+            self.grant(age, extent.clone(), mode);
+        }
+        may
+    }
+
+    fn grant(&mut self, age: Age, extent: Extent, mode: Mode) {
+        match extent {
+            Extent::Point(key) => {
+                let holders = self.points.entry(key).or_default();
+                match holders.iter_mut().find(|holder| holder.0 == age) {
+                    Some(holder) => holder.1 = holder.1.max(mode),
+                    None => holders.push((age, mode)),
+                }
+            }
+            Extent::Range(from, to) => {
+                if !self.extend(age, mode, &from, &to) {
+                    self.ranges.push(Held { age, mode, extent: Extent::Range(from, to) });
+                }
+            }
+        }
+    }
+
+    /// Extends a range that ends where this one begins, or the other way round, as the steps of one scan do.
+    fn extend(&mut self, age: Age, mode: Mode, from: &Bound<Bytes>, to: &Bound<Bytes>) -> bool {
+        for held in self.ranges.iter_mut().rev().filter(|held| (held.age, held.mode) == (age, mode)) {
+            let Extent::Range(held_from, held_to) = &mut held.extent else { continue };
+            match (&*held_to, from) {
+                (Bound::Included(end), Bound::Excluded(begin)) if end == begin => {
+                    *held_to = to.clone();
+                    return true;
+                }
+                _ => {}
+            }
+            match (to, &*held_from) {
+                (Bound::Excluded(end), Bound::Included(begin)) if end == begin => {
+                    *held_from = from.clone();
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    pub fn enqueue(&mut self, age: Age, extent: Extent, mode: Mode) -> Arc<Condvar> {
+        let wake = Arc::new(Condvar::new());
+        self.queue.push(SpanWaiter { age, wake: wake.clone(), mode, extent });
+        wake
+    }
+
+    /// Takes a transaction that gives way out of the queue.
+    pub fn give_up(&mut self, age: Age) -> Option<SpanWaiter> {
+        let at = self.queue.iter().position(|waiter| waiter.age == age)?;
+        Some(self.queue.remove(at))
+    }
+
+    /// Releases what a transaction holds: these keys, and all its ranges.
+    pub fn release<'a>(&mut self, age: Age, keys: impl Iterator<Item = &'a Bytes>) {
+        for key in keys {
+            let Some(holders) = self.points.get_mut(key) else { continue };
+            holders.retain(|holder| holder.0 != age);
+            if holders.is_empty() {
+                self.points.remove(key);
+            }
+        }
+        self.ranges.retain(|held| held.age != age);
+    }
+
+    /// Grants locks to those waiting that may have them, in order; they have left the queue.
+    pub fn promote(&mut self) -> Vec<SpanWaiter> {
+        let (mut granted, mut at) = (Vec::new(), 0);
+        while at < self.queue.len() {
+            let SpanWaiter { age, mode, extent, .. } = &self.queue[at];
+            if self.blockers(*age, extent, *mode, at).is_empty() {
+                let waiter = self.queue.remove(at);
+                self.grant(waiter.age, waiter.extent.clone(), waiter.mode);
+                granted.push(waiter);
+            } else {
+                at += 1;
+            }
+        }
+        granted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(key: &str) -> Extent {
+        Extent::Point(key.as_bytes().into())
+    }
+
+    fn range(from: Bound<&str>, to: Bound<&str>) -> Extent {
+        let owned = |bound: Bound<&str>| bound.map(|key| Bytes::from(key.as_bytes()));
+        Extent::Range(owned(from), owned(to))
+    }
+
+    #[test]
+    fn extents_overlap_where_they_have_a_key_in_common() {
+        use Bound::{Excluded, Included, Unbounded};
+        let b_to_d = range(Included("b"), Excluded("d"));
+        for (other, overlaps) in [
+            (point("b"), true),
+            (point("cz"), true),
+            (point("d"), false),
+            (point("az"), false),
+            (range(Unbounded, Excluded("b")), false),
+            (range(Unbounded, Included("b")), true),
+            (range(Excluded("c"), Unbounded), true),
+            (range(Included("d"), Unbounded), false),
+            (range(Unbounded, Unbounded), true),
+        ] {
+            assert_eq!(b_to_d.overlaps(&other), overlaps, "{other:?}");
+            assert_eq!(other.overlaps(&b_to_d), overlaps, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_that_is_read_keeps_out_new_keys_and_lets_readers_in() {
+        let mut spans = Spans::default();
+        let all = range(Bound::Included("b"), Bound::Included("d"));
+        assert!(spans.try_acquire(Age(1), &all, Mode::Shared));
+        assert!(spans.try_acquire(Age(2), &all, Mode::Shared));
+        assert!(!spans.try_acquire(Age(3), &point("c"), Mode::Exclusive));
+        assert!(spans.try_acquire(Age(3), &point("e"), Mode::Exclusive));
+        assert!(!spans.try_acquire(Age(1), &range(Bound::Excluded("d"), Bound::Unbounded), Mode::Shared));
+        spans.release(Age(1), [].iter());
+        assert!(!spans.try_acquire(Age(3), &point("c"), Mode::Exclusive), "the second still reads");
+        spans.release(Age(2), [].iter());
+        assert!(spans.try_acquire(Age(3), &point("c"), Mode::Exclusive));
+        let keys = ["c", "e"].map(|key| Bytes::from(key.as_bytes()));
+        spans.release(Age(3), keys.iter());
+        assert!(spans.is_unused());
+    }
+
+    #[test]
+    fn those_who_wait_are_granted_in_order_where_they_conflict() {
+        let mut spans = Spans::default();
+        assert!(spans.try_acquire(Age(1), &point("c"), Mode::Shared));
+        spans.enqueue(Age(2), point("c"), Mode::Exclusive);
+        assert!(!spans.try_acquire(Age(3), &point("c"), Mode::Shared), "a writer waits");
+        spans.enqueue(Age(3), point("c"), Mode::Shared);
+        assert!(spans.try_acquire(Age(4), &point("d"), Mode::Exclusive), "that is another key");
+        assert_eq!((spans.blockers_of(Age(2)), spans.blockers_of(Age(3))), (vec![Age(1)], vec![Age(2)]));
+        assert!(spans.promote().is_empty());
+        spans.release(Age(1), [Bytes::from(&b"c"[..])].iter());
+        let granted: Vec<Age> = spans.promote().iter().map(|waiter| waiter.age).collect();
+        assert_eq!(granted, [Age(2)]);
+    }
+
+    #[test]
+    fn the_steps_of_a_scan_are_one_range() {
+        let mut spans = Spans::default();
+        let mut from = Bound::Included("a");
+        for key in ["c", "e", "g"] {
+            assert!(spans.try_acquire(Age(1), &range(from, Bound::Included(key)), Mode::Shared));
+            from = Bound::Excluded(key);
+        }
+        assert!(spans.try_acquire(Age(1), &range(Bound::Unbounded, Bound::Excluded("a")), Mode::Shared));
+        assert_eq!(spans.ranges.len(), 1);
+        assert_eq!(spans.ranges[0].extent, range(Bound::Unbounded, Bound::Included("g")));
+    }
+}

@@ -1,0 +1,327 @@
+//! A transaction: locks, and changes that are private until it commits.
+
+mod scan;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tantalum::{NamespaceId, Nanoseconds};
+
+use crate::age::{Age, Mode};
+use crate::commit::Work;
+use crate::error::Error;
+use crate::keys::{hashed_key, ordered_key};
+use crate::locks::LockId;
+use crate::record::{Bytes, Name, Namespace, Order, OrderedChanges, Value};
+use crate::shared::Shared;
+use crate::spans::Extent;
+use crate::tree::{find, value_name};
+
+/// A transaction. Dropping it without [`Transaction::commit`] aborts it.
+pub struct Transaction {
+    shared: Arc<Shared>,
+    age: Age,
+    locks: FxHashMap<LockId, Mode>,
+    /// The keys that it has locked in ordered namespaces. One that is here may have ranges that it has locked.
+    spans: FxHashMap<NamespaceId, FxHashMap<Bytes, Mode>>,
+    changes: FxHashMap<Name, Option<Value>>,
+    ordered: BTreeMap<NamespaceId, OrderedChanges>,
+    gave_way: bool,
+    /// The client's time, if it lives in the drive's.
+    now_ns: Option<Nanoseconds>,
+}
+
+/// A record, and what is locked for it.
+enum Target {
+    Hashed(Name, LockId),
+    Ordered(NamespaceId, Bytes),
+}
+
+impl Target {
+    fn key(&self) -> Box<[u8]> {
+        match self {
+            Target::Hashed((_, key), _) => key.as_bytes().into(),
+            Target::Ordered(_, key) => key[..].into(),
+        }
+    }
+}
+
+impl Transaction {
+    pub(crate) fn new(shared: Arc<Shared>, age: Age) -> Transaction {
+        Transaction {
+            shared,
+            age,
+            locks: FxHashMap::default(),
+            spans: FxHashMap::default(),
+            changes: FxHashMap::default(),
+            ordered: BTreeMap::new(),
+            gave_way: false,
+            now_ns: None,
+        }
+    }
+
+    /// From now on the client lives in the drive's time, or has waited until `now_ns`.
+    pub fn wait_until(&mut self, now_ns: Nanoseconds) {
+        self.now_ns = Some(now_ns);
+    }
+
+    /// The client's time, if it lives in the drive's ([`crate::Store::begin_in_time`]).
+    pub fn now_ns(&self) -> Option<Nanoseconds> {
+        self.now_ns
+    }
+
+    /// Reads a record; none if it does not exist.
+    pub fn read(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
+        let target = self.lock(namespace, key.as_ref(), Mode::Shared)?;
+        self.current(&target)
+    }
+
+    /// Reads a record that is about to be changed: two transactions that do so wait for each other here, instead of
+    /// giving way when they change it.
+    pub fn read_for_update(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Value>, Error> {
+        let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        self.current(&target)
+    }
+
+    /// Locks a record that is to be changed, if that needs no waiting; returns whether it is locked. If it is not,
+    /// nothing has changed, and this transaction goes on as if it had not asked.
+    pub fn try_lock(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        match self.target(namespace, key.as_ref())? {
+            Target::Hashed(_, id) => {
+                if self.locks.get(&id) == Some(&Mode::Exclusive) {
+                    return Ok(true);
+                }
+                let has = self.shared.locks.try_acquire(self.age, id, Mode::Exclusive);
+                if has {
+                    self.locks.insert(id, Mode::Exclusive);
+                }
+                Ok(has)
+            }
+            Target::Ordered(namespace, key) => {
+                let held = self.spans.entry(namespace).or_default();
+                if held.get(&key) == Some(&Mode::Exclusive) {
+                    return Ok(true);
+                }
+                let extent = Extent::Point(key.clone());
+                let has = self.shared.locks.try_acquire_span(self.age, namespace, &extent, Mode::Exclusive);
+                if has {
+                    held.insert(key, Mode::Exclusive);
+                }
+                Ok(has)
+            }
+        }
+    }
+
+    /// Reads the records of these keys, in that order.
+    pub fn scan<K: AsRef<[u8]>>(
+        &mut self,
+        namespace: Namespace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>, Error> {
+        keys.into_iter().map(|key| self.read(namespace, key)).collect()
+    }
+
+    /// Changes or creates a record.
+    pub fn put(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        self.change(target, Some(value.as_ref()))
+    }
+
+    /// Creates a record; [`Error::KeyExists`] if it already exists.
+    pub fn insert(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        match self.current(&target)? {
+            Some(_) => Err(Error::KeyExists { key: target.key() }),
+            None => self.change(target, Some(value.as_ref())),
+        }
+    }
+
+    /// Changes a record; [`Error::NoSuchKey`] if it does not exist.
+    pub fn update(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        match self.current(&target)? {
+            Some(_) => self.change(target, Some(value.as_ref())),
+            None => Err(Error::NoSuchKey { key: target.key() }),
+        }
+    }
+
+    /// Deletes a record; returns whether it existed.
+    pub fn delete(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
+        let was_there = self.current(&target)?.is_some();
+        if was_there {
+            self.change(target, None)?;
+        }
+        Ok(was_there)
+    }
+
+    /// Makes the changes visible and durable, all or nothing.
+    pub fn commit(self) -> Result<(), Error> {
+        self.commit_in_time().map(drop)
+    }
+
+    /// The same; returns when that is done, if the client lives in the drive's time.
+    pub fn commit_in_time(mut self) -> Result<Option<Nanoseconds>, Error> {
+        self.finish()
+    }
+
+    /// The same for a client that lives in the drive's time as it passes: `wait` is called with the time that it must
+    /// wait for. Others do not get its locks before that.
+    pub fn commit_then_wait(mut self, wait: impl FnOnce(Nanoseconds)) -> Result<(), Error> {
+        if let Some(done_ns) = self.finish()? {
+            wait(done_ns);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Option<Nanoseconds>, Error> {
+        self.shared.check()?;
+        if self.gave_way {
+            return Err(Error::Deadlock);
+        }
+        let records: Vec<_> = self.changes.drain().collect();
+        let ordered: Vec<_> = std::mem::take(&mut self.ordered).into_iter().collect();
+        if records.is_empty() && ordered.is_empty() {
+            return Ok(self.now_ns);
+        }
+        let done_ns = self.shared.commit(Work { records, ordered, at_ns: self.now_ns })?;
+        Ok(self.now_ns.map(|_| done_ns))
+    }
+
+    /// Discards the changes.
+    pub fn abort(self) {}
+
+    /// Aborts this transaction and begins another one of the same age: one that gives way and does so is the oldest
+    /// eventually, and then no longer gives way. [`crate::Store::transact`] does this for its callers.
+    pub fn restart(self) -> Result<Transaction, Error> {
+        let (shared, age) = (self.shared.clone(), self.age);
+        self.abort();
+        shared.check()?;
+        Ok(Transaction::new(shared, age))
+    }
+
+    /// Whether it had to give way: then all it does fails with [`Error::Deadlock`].
+    pub fn gave_way(&self) -> bool {
+        self.gave_way
+    }
+
+    /// Locks a record.
+    fn lock(&mut self, namespace: Namespace, key: &[u8], mode: Mode) -> Result<Target, Error> {
+        let target = self.target(namespace, key)?;
+        let acquired = match &target {
+            Target::Hashed(_, id) if self.locks.get(id).is_some_and(|held| *held >= mode) => Ok(()),
+            Target::Hashed(_, id) => {
+                let acquired = self.shared.locks.acquire(self.age, *id, mode);
+                acquired.inspect(|()| {
+                    self.locks.insert(*id, mode);
+                })
+            }
+            Target::Ordered(namespace, key) => {
+                let held = self.spans.entry(*namespace).or_default();
+                if held.get(key).is_some_and(|held| *held >= mode) {
+                    return Ok(target);
+                }
+                let extent = Extent::Point(key.clone());
+                let acquired = self.shared.locks.acquire_span(self.age, *namespace, extent, mode);
+                acquired.inspect(|()| {
+                    held.insert(key.clone(), mode);
+                })
+            }
+        };
+        acquired.map_err(|_| self.give_way())?;
+        Ok(target)
+    }
+
+    /// This transaction is in a deadlock, and the one to give way.
+    fn give_way(&mut self) -> Error {
+        self.gave_way = true;
+        Error::Deadlock
+    }
+
+    /// Fails if the transaction can do nothing more, or not there.
+    fn check_open(&self, namespace: NamespaceId) -> Result<Order, Error> {
+        let order = self.shared.order_of(namespace)?;
+        if self.gave_way { Err(Error::Deadlock) } else { Ok(order) }
+    }
+
+    /// A record, and what is locked for it.
+    fn target(&self, namespace: Namespace, key: &[u8]) -> Result<Target, Error> {
+        match self.check_open(namespace.0)? {
+            Order::Hashed => {
+                let key = hashed_key(key)?;
+                let id = LockId::of(namespace.0, key, self.shared.options.records_per_lock);
+                Ok(Target::Hashed((namespace.0, key), id))
+            }
+            Order::Ordered => Ok(Target::Ordered(namespace.0, ordered_key(key)?)),
+        }
+    }
+
+    /// The record as this transaction, which has locked it, sees it.
+    fn current(&mut self, target: &Target) -> Result<Option<Value>, Error> {
+        let name = match target {
+            Target::Hashed(name, _) => match self.changes.get(name) {
+                Some(changed) => return Ok(changed.clone()),
+                None => *name,
+            },
+            Target::Ordered(namespace, key) => {
+                let own = self.ordered.get(namespace).and_then(|changes| changes.get(key));
+                if let Some(changed) = own {
+                    return Ok(changed.clone());
+                }
+                let found = find(&self.shared.drive.stable(), *namespace, key);
+                match found.map_err(|failure| self.shared.failed(failure))? {
+                    Some(number) => value_name(*namespace, number),
+                    None => return Ok(None),
+                }
+            }
+        };
+        self.shared.read(name, &mut self.now_ns)
+    }
+
+    fn change(&mut self, target: Target, value: Option<&[u8]>) -> Result<(), Error> {
+        let (bytes, limit) = (value.map_or(0, <[u8]>::len) as u64, self.shared.limits.value_bytes);
+        if bytes > limit {
+            return Err(Error::ValueTooLarge { key: target.key(), bytes, limit });
+        }
+        let value = value.map(Value::from);
+        match target {
+            Target::Hashed(name, _) => drop(self.changes.insert(name, value)),
+            Target::Ordered(namespace, key) => {
+                self.ordered.entry(namespace).or_default().insert(key, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // a forked process has no part in the parent's locks
+        if !matches!(self.shared.check(), Err(Error::Forked { .. })) {
+            self.shared.locks.release(self.age, self.locks.drain().map(|(id, _)| id));
+            for (namespace, keys) in self.spans.drain() {
+                self.shared.locks.release_spans(self.age, namespace, keys.keys());
+            }
+        }
+    }
+}

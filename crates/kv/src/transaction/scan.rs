@@ -1,0 +1,141 @@
+//! Ranges of ordered namespaces as a transaction sees them: what is committed, with its own changes.
+//!
+//! A range is locked up to the last key that was found before that key is used, and looked at again if somebody has
+//! committed meanwhile. So what a scan returns is all there is in the range, until the transaction ends.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, RangeBounds};
+
+use tantalum::NamespaceId;
+
+use super::Transaction;
+use crate::age::Mode;
+use crate::error::Error;
+use crate::keys::{KeyRange, borrowed, prefix_range, range_of};
+use crate::range::{Batch, Found, Range, Scan};
+use crate::record::{Bytes, Namespace, Order, Value};
+use crate::spans::Extent;
+use crate::tree::{Page, page, value_name};
+
+impl Transaction {
+    /// The records of a range of an ordered namespace.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tantalum_kv::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("app.tant");
+    /// let store = tantalum_kv::Store::open(&path)?;
+    /// let events = store.ordered("events")?;
+    /// store.transact(|tx| ["may", "june", "july"].iter().try_for_each(|key| tx.put(events, key, b"1")))?;
+    /// let mut tx = store.begin()?;
+    /// let keys: Result<Vec<_>, _> = tx.range(events, "july".."k")?.keys().collect();
+    /// assert_eq!(keys?, [(*b"july").into()]);
+    /// let last = tx.all(events)?.next_back().transpose()?;
+    /// assert_eq!(&last.unwrap().0[..], b"may");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(
+        &mut self,
+        namespace: Namespace,
+        range: impl RangeBounds<K>,
+    ) -> Result<Range<'_>, Error> {
+        self.range_in(namespace, range_of(&range))
+    }
+
+    /// The records of an ordered namespace whose keys begin with these bytes.
+    pub fn prefix(&mut self, namespace: Namespace, prefix: impl AsRef<[u8]>) -> Result<Range<'_>, Error> {
+        self.range_in(namespace, prefix_range(prefix.as_ref()))
+    }
+
+    /// All records of an ordered namespace.
+    pub fn all(&mut self, namespace: Namespace) -> Result<Range<'_>, Error> {
+        self.range_in(namespace, (Bound::Unbounded, Bound::Unbounded))
+    }
+
+    fn range_in(&mut self, namespace: Namespace, range: KeyRange) -> Result<Range<'_>, Error> {
+        self.shared.expect_order(namespace.0, Order::Ordered)?;
+        Ok(Range::new(self, namespace.0, range))
+    }
+
+    /// What is committed in a range, and how much had been put then.
+    fn committed(
+        &self,
+        namespace: NamespaceId,
+        range: &KeyRange,
+        backwards: bool,
+        limit: usize,
+    ) -> Result<(Page, u64), Error> {
+        let stable = self.shared.drive.stable();
+        let puts = stable.puts();
+        let found = page(&stable, namespace, borrowed(range), backwards, limit);
+        drop(stable);
+        Ok((found.map_err(|failure| self.shared.failed(failure))?, puts))
+    }
+
+    fn lock_range(&mut self, namespace: NamespaceId, range: &KeyRange, mode: Mode) -> Result<(), Error> {
+        let extent = Extent::Range(range.0.clone(), range.1.clone());
+        self.spans.entry(namespace).or_default();
+        self.shared.locks.acquire_span(self.age, namespace, extent, mode).map_err(|_| self.give_way())
+    }
+
+    /// Adds this transaction's changes to what is committed in a range.
+    fn with_own(
+        &self,
+        namespace: NamespaceId,
+        range: &KeyRange,
+        backwards: bool,
+        committed: Vec<(Bytes, u64)>,
+    ) -> Vec<(Bytes, Found)> {
+        let committed = committed.into_iter().map(|(key, number)| (key, Found::Number(number)));
+        let Some(own) = self.ordered.get(&namespace) else { return committed.collect() };
+        let mut all: BTreeMap<Bytes, Found> = committed.collect();
+        for (key, value) in own.range::<[u8], _>(borrowed(range)) {
+            match value {
+                Some(value) => drop(all.insert(key.clone(), Found::Own(value.clone()))),
+                None => drop(all.remove(key)),
+            }
+        }
+        if backwards { all.into_iter().rev().collect() } else { all.into_iter().collect() }
+    }
+}
+
+/// Divides a range behind a key.
+fn divide(range: KeyRange, backwards: bool, at: &Bytes) -> (KeyRange, KeyRange) {
+    let (from, to) = range;
+    let (key, beyond) = (Bound::Included(at.clone()), Bound::Excluded(at.clone()));
+    match backwards {
+        false => ((from, key), (beyond, to)),
+        true => ((key, to), (from, beyond)),
+    }
+}
+
+impl Scan for Transaction {
+    fn batch(
+        &mut self,
+        namespace: NamespaceId,
+        range: KeyRange,
+        backwards: bool,
+        limit: usize,
+        mode: Mode,
+    ) -> Result<Batch, Error> {
+        self.check_open(namespace)?;
+        let (mut found, puts) = self.committed(namespace, &range, backwards, limit)?;
+        let (range, rest) = match found.entries.last().filter(|_| !found.is_all) {
+            Some((last, _)) => {
+                let (range, rest) = divide(range, backwards, last);
+                (range, Some(rest))
+            }
+            None => (range, None),
+        };
+        self.lock_range(namespace, &range, mode)?;
+        if self.shared.drive.stable().puts() != puts {
+            found = self.committed(namespace, &range, backwards, usize::MAX)?.0;
+        }
+        Ok(Batch { entries: self.with_own(namespace, &range, backwards, found.entries), rest })
+    }
+
+    fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Option<Value>, Error> {
+        self.shared.read(value_name(namespace, number), &mut self.now_ns)
+    }
+}

@@ -1,0 +1,289 @@
+//! Applies a transaction's changes to a tree: the records to put for them.
+//!
+//! Each node on the way is read once and written once, however many of its keys change. A node that grows too large is
+//! cut, one that becomes small is merged with a neighbour, one that becomes empty goes.
+
+use std::collections::BTreeMap;
+
+use tantalum::NamespaceId;
+
+use super::find::node_at;
+use super::node::{Entry, FULL_BYTES, Node, bytes_of, cut, encode, separator};
+use super::{Kind, Numbers, ROOT, name, value_name};
+use crate::drive::{Records, Source};
+use crate::failure::Failure;
+use crate::record::{Bytes, OrderedChanges, Value};
+
+/// What to put for the changes, and the numbers that are left when it was put.
+pub(crate) struct Changed {
+    pub records: Records,
+    pub numbers: Numbers,
+}
+
+/// Computes what to put.
+pub(crate) fn change(
+    source: &impl Source,
+    namespace: NamespaceId,
+    changes: &OrderedChanges,
+    numbers: Numbers,
+) -> Result<Changed, Failure> {
+    let nodes = BTreeMap::new();
+    let mut work = Work { source, namespace, numbers, nodes, records: Records::with_capacity(changes.len()) };
+    let changes: Vec<Change<'_>> = changes.iter().collect();
+    work.root(&changes)?;
+    let Work { numbers: left, nodes, mut records, .. } = work;
+    left.store(numbers, namespace, &mut records);
+    for (number, node) in nodes {
+        let value = node.map(|(level, entries)| encode(level, &entries).into());
+        records.push((name(namespace, Kind::Node, number), value));
+    }
+    Ok(Changed { records, numbers: left })
+}
+
+type Change<'a> = (&'a Bytes, &'a Option<Value>);
+
+/// A child as its parent will have it.
+struct Child {
+    low: Bytes,
+    number: u64,
+    /// Its entries, if they are not those that are stored.
+    changed: Option<Vec<Entry>>,
+}
+
+struct Work<'a, S> {
+    source: &'a S,
+    namespace: NamespaceId,
+    numbers: Numbers,
+    /// Nodes to be written, with their levels; none for those that go.
+    nodes: BTreeMap<u64, Option<(u8, Vec<Entry>)>>,
+    records: Records,
+}
+
+fn no_key() -> Bytes {
+    Bytes::from(&[][..])
+}
+
+impl<S: Source> Work<'_, S> {
+    fn damaged(&self, node: u64) -> Failure {
+        Failure::Node { namespace: self.namespace, node }
+    }
+
+    fn root(&mut self, changes: &[Change<'_>]) -> Result<(), Failure> {
+        let (mut level, children) = match node_at(self.source, self.namespace, ROOT)? {
+            Some(bytes) => {
+                let level = Node::parse(&bytes).ok_or(self.damaged(ROOT))?.level();
+                (level, self.subtree(ROOT, level, no_key(), changes)?)
+            }
+            None => {
+                let entries = self.merged(Vec::new(), changes);
+                (0, self.pieces(ROOT, no_key(), 0, entries, true))
+            }
+        };
+        let mut children = children;
+        if let [Child { number: ROOT, changed, .. }] = &mut children[..] {
+            return match changed.take() {
+                Some(entries) => self.store_root(level, entries),
+                None => Ok(()),
+            };
+        }
+        while children.len() > 1 {
+            let entries = self.store_children(level, children);
+            level = level.checked_add(1).ok_or(self.damaged(ROOT))?;
+            let nodes = cut(entries, true);
+            children = nodes.into_iter().map(|entries| self.new_child(entries)).collect();
+        }
+        match children.pop().and_then(|child| child.changed) {
+            Some(entries) => self.store_root(level, entries),
+            None => Ok(()),
+        }
+    }
+
+    fn new_child(&mut self, entries: Vec<Entry>) -> Child {
+        // the root, if there are no others: then this number is not used
+        Child { low: entries[0].key.clone(), number: ROOT, changed: Some(entries) }
+    }
+
+    /// Writes the root; one with a single child takes the place of that.
+    fn store_root(&mut self, mut level: u8, mut entries: Vec<Entry>) -> Result<(), Failure> {
+        while level > 0 && entries.len() == 1 {
+            let only = entries[0].number;
+            (level, entries) = self.load(only, level, &no_key())?;
+            self.nodes.insert(only, None);
+        }
+        self.nodes.insert(ROOT, Some((level, entries)));
+        Ok(())
+    }
+
+    /// The entries of a node, as it is stored or will be.
+    fn load(&self, number: u64, above: u8, low: &Bytes) -> Result<(u8, Vec<Entry>), Failure> {
+        if let Some(Some(node)) = self.nodes.get(&number) {
+            return Ok(node.clone());
+        }
+        let bytes = node_at(self.source, self.namespace, number)?.ok_or(self.damaged(number))?;
+        let node = Node::parse(&bytes).filter(|node| node.level() < above);
+        let node = node.ok_or(self.damaged(number))?;
+        Ok((node.level(), node.entries(low).ok_or(self.damaged(number))?))
+    }
+
+    /// Changes what is below a node. Returns what its parent is to have for it.
+    fn subtree(
+        &mut self,
+        number: u64,
+        level: u8,
+        low: Bytes,
+        changes: &[Change<'_>],
+    ) -> Result<Vec<Child>, Failure> {
+        let bytes = node_at(self.source, self.namespace, number)?.ok_or(self.damaged(number))?;
+        let node = Node::parse(&bytes).filter(|node| node.level() == level).ok_or(self.damaged(number))?;
+        let damaged = self.damaged(number);
+        let (before, after) = if level == 0 {
+            if self.changes_values_alone(node, changes).ok_or(damaged.clone())? {
+                return Ok(vec![Child { low, number, changed: None }]);
+            }
+            let before = node.entries(&low).ok_or(damaged)?;
+            (before.clone(), self.merged(before, changes))
+        } else {
+            let before = node.entries(&low).ok_or(damaged)?;
+            let children = self.children(level, &before, changes)?;
+            let after = self.store_children(level - 1, children);
+            if after == before {
+                return Ok(vec![Child { low, number, changed: None }]);
+            }
+            (before, after)
+        };
+        let appended = after.starts_with(&before);
+        Ok(self.pieces(number, low, level, after, appended))
+    }
+
+    /// Whether a leaf keeps its keys; then the values are put.
+    fn changes_values_alone(&mut self, leaf: Node<'_>, changes: &[Change<'_>]) -> Option<bool> {
+        let found: Option<Vec<Option<u64>>> = changes.iter().map(|(key, _)| leaf.find(key)).collect();
+        let found = found?;
+        if changes.iter().zip(&found).any(|((_, value), found)| value.is_some() != found.is_some()) {
+            return Some(false);
+        }
+        for ((_, value), number) in changes.iter().zip(found) {
+            if let Some(number) = number {
+                self.records.push((value_name(self.namespace, number), (*value).clone()));
+            }
+        }
+        Some(true)
+    }
+
+    /// A leaf's entries with the changes, whose values are put.
+    fn merged(&mut self, before: Vec<Entry>, changes: &[Change<'_>]) -> Vec<Entry> {
+        let mut after = Vec::with_capacity(before.len() + changes.len());
+        let mut before = before.into_iter().peekable();
+        for (key, value) in changes {
+            while let Some(entry) = before.next_if(|entry| entry.key < **key) {
+                after.push(entry);
+            }
+            let old = before.next_if(|entry| entry.key == **key);
+            let number = match (&old, value) {
+                (Some(old), _) => old.number,
+                (None, Some(_)) => self.numbers.take(),
+                (None, None) => continue,
+            };
+            self.records.push((value_name(self.namespace, number), (*value).clone()));
+            if value.is_some() {
+                after.push(old.unwrap_or_else(|| Entry { key: (*key).clone(), number }));
+            }
+        }
+        after.extend(before);
+        after
+    }
+
+    /// Changes what is below an inner node. Returns the children that it is to have.
+    fn children(
+        &mut self,
+        level: u8,
+        entries: &[Entry],
+        mut changes: &[Change<'_>],
+    ) -> Result<Vec<Child>, Failure> {
+        let mut children = Vec::with_capacity(entries.len());
+        for (at, Entry { key, number }) in entries.iter().enumerate() {
+            let next = entries.get(at + 1).map(|next| &next.key);
+            let here = changes.partition_point(|(key, _)| next.is_none_or(|next| *key < next));
+            let (here, rest) = changes.split_at(here);
+            changes = rest;
+            if here.is_empty() {
+                children.push(Child { low: key.clone(), number: *number, changed: None });
+            } else {
+                children.extend(self.subtree(*number, level - 1, key.clone(), here)?);
+            }
+        }
+        self.merge_small(level - 1, children)
+    }
+
+    /// Merges changed children that have become small with a neighbour.
+    fn merge_small(&mut self, level: u8, children: Vec<Child>) -> Result<Vec<Child>, Failure> {
+        let is_small =
+            |child: &Child| child.changed.as_ref().is_some_and(|entries| bytes_of(entries) < FULL_BYTES / 4);
+        let mut merged: Vec<Child> = Vec::with_capacity(children.len());
+        for child in children {
+            match merged.pop() {
+                Some(left) if is_small(&left) || is_small(&child) => {
+                    let mut entries = self.entries_of(&left, level)?;
+                    entries.extend(self.entries_of(&child, level)?);
+                    if bytes_of(&entries) > FULL_BYTES * 3 / 4 {
+                        merged.extend([left, child]);
+                        continue;
+                    }
+                    self.nodes.insert(child.number, None);
+                    merged.push(Child { changed: Some(entries), ..left });
+                }
+                left => merged.extend(left.into_iter().chain([child])),
+            }
+        }
+        Ok(merged)
+    }
+
+    fn entries_of(&self, child: &Child, level: u8) -> Result<Vec<Entry>, Failure> {
+        match &child.changed {
+            Some(entries) => Ok(entries.clone()),
+            None => match self.load(child.number, level + 1, &child.low)? {
+                (found, entries) if found == level => Ok(entries),
+                _ => Err(self.damaged(child.number)),
+            },
+        }
+    }
+
+    /// Writes the children that changed. Returns the entries of their parent.
+    fn store_children(&mut self, level: u8, children: Vec<Child>) -> Vec<Entry> {
+        let mut entries = Vec::with_capacity(children.len());
+        for Child { low, number, changed } in children {
+            // the root's entries move to a node of their own when it gets neighbours
+            let number = if number == ROOT { self.numbers.take() } else { number };
+            if let Some(changed) = changed {
+                self.nodes.insert(number, Some((level, changed)));
+            }
+            entries.push(Entry { key: low, number });
+        }
+        entries
+    }
+
+    /// The nodes that a node becomes; none if it is empty.
+    fn pieces(
+        &mut self,
+        number: u64,
+        low: Bytes,
+        level: u8,
+        entries: Vec<Entry>,
+        appended: bool,
+    ) -> Vec<Child> {
+        if entries.is_empty() {
+            self.nodes.insert(number, None);
+            return Vec::new();
+        }
+        let mut children: Vec<Child> = Vec::new();
+        for entries in cut(entries, appended) {
+            let (low, number) = match children.last().and_then(|before| before.changed.as_ref()?.last()) {
+                None => (low.clone(), number),
+                Some(last) if level == 0 => (separator(&last.key, &entries[0].key), self.numbers.take()),
+                Some(_) => (entries[0].key.clone(), self.numbers.take()),
+            };
+            children.push(Child { low, number, changed: Some(entries) });
+        }
+        children
+    }
+}

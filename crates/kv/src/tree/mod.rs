@@ -1,0 +1,41 @@
+//! The order of an ordered namespace: a B+tree whose nodes are records of the drive, beside those of the values.
+//!
+//! A leaf has keys, each with the number of its value's record, so that changing a value changes no node. Nodes have
+//! no neighbours' numbers: scans go down from the root, which always has number 0. Only the thread that commits
+//! changes a tree, and a change of several nodes is one `put` of the drive with the values, so that a tree is whole
+//! after any loss. Numbers are never used twice.
+
+mod change;
+mod find;
+mod node;
+mod numbers;
+
+use tantalum::{Key, NamespaceId};
+
+use crate::record::Name;
+
+pub(crate) use change::change;
+pub(crate) use find::{Page, find, page};
+pub(crate) use numbers::Numbers;
+
+/// The number of the root. A namespace without keys has none.
+const ROOT: u64 = 0;
+
+/// What a record of an ordered namespace is. The kind is the first byte of the drive's key, the number the other seven.
+#[derive(Clone, Copy)]
+enum Kind {
+    Node = 1,
+    Value = 2,
+    Numbers = 3,
+}
+
+fn name(namespace: NamespaceId, kind: Kind, number: u64) -> Name {
+    let mut bytes = number.to_be_bytes();
+    bytes[0] = kind as u8;
+    (namespace, Key::new(&bytes).expect("it has eight bytes"))
+}
+
+/// The record of a value.
+pub(crate) fn value_name(namespace: NamespaceId, number: u64) -> Name {
+    name(namespace, Kind::Value, number)
+}

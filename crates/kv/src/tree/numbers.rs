@@ -1,0 +1,48 @@
+//! Numbers for the nodes and values of a namespace. A record says which were given out; it is written once for many,
+//! with the change that uses the first of them, so that after a loss some are skipped and none is used twice.
+
+use tantalum::NamespaceId;
+
+use super::{Kind, ROOT, name};
+use crate::drive::{Records, Source};
+use crate::failure::Failure;
+
+/// Numbers that one write of the record gives out.
+const AT_ONCE: u64 = 1024;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Numbers {
+    next: u64,
+    /// Below this they are given out, by the record.
+    end: u64,
+}
+
+impl Numbers {
+    /// Those of a namespace when its store is opened.
+    pub fn read(source: &impl Source, namespace: NamespaceId) -> Result<Numbers, Failure> {
+        let Some(value) = source.record(name(namespace, Kind::Numbers, 0))? else {
+            return Ok(Numbers { next: ROOT + 1, end: ROOT + 1 });
+        };
+        match <[u8; 8]>::try_from(&value[..]).map(u64::from_le_bytes) {
+            Ok(end) if end > ROOT => Ok(Numbers { next: end, end }),
+            _ => Err(Failure::Node { namespace, node: ROOT }),
+        }
+    }
+
+    pub(super) fn take(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        if self.next > self.end {
+            self.end += AT_ONCE;
+        }
+        number
+    }
+
+    /// Adds the record, if these are more than `before`.
+    pub(super) fn store(self, before: Numbers, namespace: NamespaceId, records: &mut Records) {
+        if self.end != before.end {
+            let value = self.end.to_le_bytes();
+            records.push((name(namespace, Kind::Numbers, 0), Some(value[..].into())));
+        }
+    }
+}
