@@ -4,7 +4,9 @@
 mod crash;
 mod documents;
 mod programs;
+mod ranges;
 mod store;
+mod store_snapshot;
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -23,6 +25,11 @@ create_exception!(
 fn tantalum(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::PyStore>()?;
     module.add_class::<store::PyTransaction>()?;
+    module.add_class::<store_snapshot::PyStoreSnapshot>()?;
+    module.add_class::<ranges::PyRange>()?;
+    module.add_function(wrap_pyfunction!(store::restore, module)?)?;
+    module.add_function(wrap_pyfunction!(store::rebuild, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<documents::Documents>()?;
     module.add_class::<documents::PySnapshot>()?;
     #[cfg(target_os = "linux")]

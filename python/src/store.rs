@@ -4,14 +4,17 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tantalum_kv::{Error, Namespace, Store, Sync, Transaction};
+use tantalum_kv::{Error, Namespace, Options, Store, Sync, Transaction, prefix_range};
+
+use crate::ranges::{PyRange, bounds};
+use crate::store_snapshot::PyStoreSnapshot;
 
 use crate::{DeadlockError, TantalumError};
 
-fn raised(error: Error) -> PyErr {
+pub(crate) fn raised(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::Deadlock => DeadlockError::new_err(text),
@@ -22,7 +25,9 @@ fn raised(error: Error) -> PyErr {
         | Error::OtherOrder { .. }
         | Error::NotOrdered
         | Error::NotListed
-        | Error::Capacity { .. } => PyValueError::new_err(text),
+        | Error::Capacity { .. }
+        | Error::Exists { .. } => PyValueError::new_err(text),
+        Error::KeyExists { .. } | Error::NoSuchKey { .. } => PyKeyError::new_err(text),
         _ => TantalumError::new_err(text),
     }
 }
@@ -68,6 +73,58 @@ impl PyStore {
         py.detach(|| store.namespace(name)).map(Namespace::number).map_err(raised)
     }
 
+    /// The ordered namespace of that name, created if it does not exist: keys of 1 to 1,024 bytes, with ranges.
+    fn ordered(&self, py: Python<'_>, name: &str) -> PyResult<u32> {
+        let store = self.get()?;
+        py.detach(|| store.ordered(name)).map(Namespace::number).map_err(raised)
+    }
+
+    /// At most `limit` committed keys of a hashed namespace, in an order of the drive, from a key on.
+    #[pyo3(signature = (namespace, start = None, limit = 1000))]
+    fn list<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: u32,
+        start: Option<&[u8]>,
+        limit: usize,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let store = self.get()?;
+        let keys = py.detach(|| store.list(Namespace::from_number(namespace), start, limit)).map_err(raised)?;
+        Ok(keys.iter().map(|key| PyBytes::new(py, key.as_bytes())).collect())
+    }
+
+    /// Calls a function with a transaction, and commits it; aborts it if the function raises. If the transaction has
+    /// to give way to others, the function is called again. Returns what the function returns.
+    fn transact(&self, py: Python<'_>, work: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let mut tx = self.get()?.begin().map_err(raised)?;
+        loop {
+            let given = Py::new(py, PyTransaction { tx: std::sync::Mutex::new(Some(tx)) })?;
+            let done = work.call1((given.clone_ref(py),));
+            let ended = || TantalumError::new_err("the transaction has ended");
+            let left = given.get().tx.lock().expect("nothing panics with it").take().ok_or_else(ended);
+            if left.as_ref().is_ok_and(Transaction::gave_way) {
+                tx = left?.restart().map_err(raised)?;
+                py.check_signals()?;
+                continue;
+            }
+            let (done, left) = (done?, left?);
+            py.detach(|| left.commit()).map_err(raised)?;
+            return Ok(done.unbind());
+        }
+    }
+
+    /// A snapshot of all that is committed: it blocks no transaction and waits for none.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<PyStoreSnapshot> {
+        let store = self.get()?;
+        py.detach(|| store.snapshot()).map(PyStoreSnapshot::new).map_err(raised)
+    }
+
+    /// Writes what is committed to a file, which must not exist, while others go on. Returns the number of records.
+    fn back_up(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        let store = self.get()?;
+        py.detach(|| store.back_up(path)).map(|copied| copied.records).map_err(raised)
+    }
+
     /// Deletes a namespace with all its records.
     fn delete_namespace(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         let store = self.get()?;
@@ -109,7 +166,7 @@ pub struct PyTransaction {
 
 impl PyTransaction {
     /// Uses the transaction while other threads of Python run: it may wait for a lock.
-    fn with<T: Send>(
+    pub(crate) fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Transaction) -> Result<T, Error> + Send,
@@ -134,6 +191,46 @@ impl PyTransaction {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let found = self.with(py, |tx| tx.read(Namespace::from_number(namespace), key))?;
         Ok(found.map(|value| PyBytes::new(py, &value)))
+    }
+
+    /// The value of a key that is about to be changed, or None: others that do so wait here, instead of giving way.
+    fn read_for_update<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: u32,
+        key: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let found = self.with(py, |tx| tx.read_for_update(Namespace::from_number(namespace), key))?;
+        Ok(found.map(|value| PyBytes::new(py, &value)))
+    }
+
+    /// Creates a record; KeyError if it already exists.
+    fn insert(&self, py: Python<'_>, namespace: u32, key: &[u8], value: &[u8]) -> PyResult<()> {
+        self.with(py, |tx| tx.insert(Namespace::from_number(namespace), key, value))
+    }
+
+    /// Changes a record; KeyError if it does not exist.
+    fn update(&self, py: Python<'_>, namespace: u32, key: &[u8], value: &[u8]) -> PyResult<()> {
+        self.with(py, |tx| tx.update(Namespace::from_number(namespace), key, value))
+    }
+
+    /// The records of an ordered namespace from `start` on, up to and without `end`.
+    #[pyo3(signature = (namespace, start = None, end = None, *, reverse = false, for_update = false))]
+    fn range(
+        this: Py<Self>,
+        namespace: u32,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+        reverse: bool,
+        for_update: bool,
+    ) -> PyRange {
+        PyRange::of_transaction(this, namespace, bounds(start, end), reverse, for_update)
+    }
+
+    /// The records of an ordered namespace whose keys begin with these bytes.
+    #[pyo3(signature = (namespace, prefix, *, reverse = false, for_update = false))]
+    fn prefix(this: Py<Self>, namespace: u32, prefix: &[u8], reverse: bool, for_update: bool) -> PyRange {
+        PyRange::of_transaction(this, namespace, prefix_range(prefix), reverse, for_update)
     }
 
     /// Changes or creates a record.
@@ -164,4 +261,28 @@ impl PyTransaction {
         }
         Ok(false)
     }
+}
+
+fn with_capacity(capacity_bytes: Option<u64>) -> Options {
+    match capacity_bytes {
+        Some(bytes) => Store::options().capacity_bytes(bytes),
+        None => Store::options(),
+    }
+}
+
+/// Makes the store of a backup, in an image that must not exist. Returns the number of records.
+#[pyfunction]
+#[pyo3(signature = (backup, image, *, capacity_bytes = None))]
+pub fn restore(py: Python<'_>, backup: PathBuf, image: PathBuf, capacity_bytes: Option<u64>) -> PyResult<u64> {
+    py.detach(|| with_capacity(capacity_bytes).restore(backup, image))
+        .map(|copied| copied.records)
+        .map_err(raised)
+}
+
+/// Copies a store that is not open into a new image, which takes the place of the old one: with another capacity, or to
+/// give the space of deleted records back. Returns the number of records.
+#[pyfunction]
+#[pyo3(signature = (image, *, capacity_bytes = None))]
+pub fn rebuild(py: Python<'_>, image: PathBuf, capacity_bytes: Option<u64>) -> PyResult<u64> {
+    py.detach(|| with_capacity(capacity_bytes).rebuild(image)).map(|copied| copied.records).map_err(raised)
 }

@@ -166,7 +166,7 @@ class StubTest(unittest.TestCase):
             elif isinstance(node, ast.ClassDef):
                 told[node.name] = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
                 told[node.name].discard("__init__")
-        special = {"__enter__", "__exit__", "__iter__", "__len__"}
+        special = {"__enter__", "__exit__", "__iter__", "__len__", "__next__"}
         there = {}
         for name, value in vars(tantalum.tantalum).items():
             if isinstance(value, type) and issubclass(value, Exception):

@@ -8,6 +8,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+// A transaction.
+typedef struct tantalum_tx tantalum_tx;
+
 // Success.
 #define TANTALUM_OK 0
 
@@ -40,6 +43,15 @@
 
 // The drive has no power.
 #define TANTALUM_POWER_LOST 10
+
+// The key already exists.
+#define TANTALUM_EXISTS 11
+
+// From the end of the range to its beginning.
+#define TANTALUM_BACKWARDS 1
+
+// What is visited is about to be changed: it is locked exclusively.
+#define TANTALUM_FOR_UPDATE 2
 
 // The process of the host's kernel, which has all rights.
 #define TANTALUM_SSD_KERNEL 0
@@ -86,8 +98,8 @@ typedef struct tantalum_ssd tantalum_ssd;
 // A store.
 typedef struct tantalum_store tantalum_store;
 
-// A transaction.
-typedef struct tantalum_tx tantalum_tx;
+// A snapshot of a key-value store.
+typedef struct tantalum_store_snapshot tantalum_store_snapshot;
 
 // A walk over documents or changes of a snapshot.
 typedef struct tantalum_walk tantalum_walk;
@@ -173,6 +185,15 @@ int32_t tantalum_namespace(const struct tantalum_store *store,
                            const char *name,
                            uint32_t *namespace_number);
 
+// The ordered namespace of that name, which is created if it does not exist. Its keys have 1 to 1,024 bytes, and
+// `tantalum_range` visits them in their order.
+//
+// # Safety
+// `store` is open; `name` ends with a zero; `namespace_number` can be written.
+int32_t tantalum_ordered(const struct tantalum_store *store,
+                         const char *name,
+                         uint32_t *namespace_number);
+
 // Deletes a namespace with all its records.
 //
 // # Safety
@@ -183,14 +204,14 @@ int32_t tantalum_delete_namespace(const struct tantalum_store *store, const char
 //
 // # Safety
 // `store` is open; `tx` can be written.
-int32_t tantalum_begin(const struct tantalum_store *store, struct tantalum_tx **tx);
+int32_t tantalum_begin(const struct tantalum_store *store, tantalum_tx **tx);
 
 // Reads a record into `value`, which has room for `capacity` bytes, and stores its length. With
 // `TANTALUM_SHORT_BUFFER` only the length is stored.
 //
 // # Safety
 // `tx` is open; `key` has `key_bytes` bytes, `value` room for `capacity`; `value_bytes` can be written.
-int32_t tantalum_read(struct tantalum_tx *tx,
+int32_t tantalum_read(tantalum_tx *tx,
                       uint32_t namespace_number,
                       const uint8_t *key,
                       uintptr_t key_bytes,
@@ -198,22 +219,46 @@ int32_t tantalum_read(struct tantalum_tx *tx,
                       uintptr_t capacity,
                       uintptr_t *value_bytes);
 
+// Reads a record that is about to be changed, as `tantalum_read` does: two transactions that do so wait for each other
+// here, instead of one giving way when both change it.
+//
+// # Safety
+// `tx` is open; `key` has `key_bytes` bytes, `value` room for `capacity`; `value_bytes` can be written.
+int32_t tantalum_read_for_update(tantalum_tx *tx,
+                                 uint32_t namespace_number,
+                                 const uint8_t *key,
+                                 uintptr_t key_bytes,
+                                 uint8_t *value,
+                                 uintptr_t capacity,
+                                 uintptr_t *value_bytes);
+
 // Changes or creates a record.
 //
 // # Safety
 // `tx` is open; `key` has `key_bytes` bytes and `value` has `value_bytes`.
-int32_t tantalum_put(struct tantalum_tx *tx,
+int32_t tantalum_put(tantalum_tx *tx,
                      uint32_t namespace_number,
                      const uint8_t *key,
                      uintptr_t key_bytes,
                      const uint8_t *value,
                      uintptr_t value_bytes);
 
+// Creates a record; `TANTALUM_EXISTS` if its key already exists.
+//
+// # Safety
+// `tx` is open; `key` has `key_bytes` bytes and `value` has `value_bytes`.
+int32_t tantalum_insert(tantalum_tx *tx,
+                        uint32_t namespace_number,
+                        const uint8_t *key,
+                        uintptr_t key_bytes,
+                        const uint8_t *value,
+                        uintptr_t value_bytes);
+
 // Deletes a record; `TANTALUM_NOT_FOUND` if it does not exist.
 //
 // # Safety
 // `tx` is open; `key` has `key_bytes` bytes.
-int32_t tantalum_delete(struct tantalum_tx *tx,
+int32_t tantalum_delete(tantalum_tx *tx,
                         uint32_t namespace_number,
                         const uint8_t *key,
                         uintptr_t key_bytes);
@@ -222,13 +267,138 @@ int32_t tantalum_delete(struct tantalum_tx *tx,
 //
 // # Safety
 // `tx` is open, and is not used again.
-int32_t tantalum_commit(struct tantalum_tx *tx);
+int32_t tantalum_commit(tantalum_tx *tx);
 
 // Discards a transaction's changes; null is allowed. The transaction is gone.
 //
 // # Safety
 // `tx` is open, and is not used again.
-int32_t tantalum_abort(struct tantalum_tx *tx);
+int32_t tantalum_abort(tantalum_tx *tx);
+
+// Visits the records of a range of an ordered namespace in the order of their keys: from `from` on, up to and without
+// `to`; null stands for no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`.
+//
+// # Safety
+// `tx` is open; `from` and `to` are null or have that many bytes; `visit` may be called with `context`.
+int32_t tantalum_range(tantalum_tx *tx,
+                       uint32_t namespace_number,
+                       const uint8_t *from,
+                       uintptr_t from_bytes,
+                       const uint8_t *to,
+                       uintptr_t to_bytes,
+                       uint32_t flags,
+                       bool (*visit)(const uint8_t *key,
+                                     uintptr_t key_bytes,
+                                     const uint8_t *value,
+                                     uintptr_t value_bytes,
+                                     void *context),
+                       void *context);
+
+// Visits the records of an ordered namespace whose keys begin with these bytes, as `tantalum_range` does.
+//
+// # Safety
+// `tx` is open; `prefix` has `prefix_bytes` bytes; `visit` may be called with `context`.
+int32_t tantalum_prefix(tantalum_tx *tx,
+                        uint32_t namespace_number,
+                        const uint8_t *prefix,
+                        uintptr_t prefix_bytes,
+                        uint32_t flags,
+                        bool (*visit)(const uint8_t *key,
+                                      uintptr_t key_bytes,
+                                      const uint8_t *value,
+                                      uintptr_t value_bytes,
+                                      void *context),
+                        void *context);
+
+// Visits at most `limit` committed keys of a hashed namespace, in an order of the drive: from `from` on, or from the
+// key that would follow it; null stands for the first. The visited value is null.
+//
+// # Safety
+// `store` is open; `from` is null or has `from_bytes` bytes; `visit` may be called with `context`.
+int32_t tantalum_list(const struct tantalum_store *store,
+                      uint32_t namespace_number,
+                      const uint8_t *from,
+                      uintptr_t from_bytes,
+                      uintptr_t limit,
+                      bool (*visit)(const uint8_t *key,
+                                    uintptr_t key_bytes,
+                                    const uint8_t *value,
+                                    uintptr_t value_bytes,
+                                    void *context),
+                      void *context);
+
+// Runs `work` in a transaction, and commits if it returns `TANTALUM_OK`. If the transaction has to give way to an older
+// one, it is aborted and `work` runs again, as often as need be. If `work` returns anything else, the transaction is
+// aborted and that is returned. `work` may not end the transaction.
+//
+// # Safety
+// `store` is open; `work` may be called with `context`.
+int32_t tantalum_transact(const struct tantalum_store *store,
+                          int32_t (*work)(tantalum_tx *tx, void *context),
+                          void *context);
+
+// Opens a snapshot of all that is committed. It reads without locks: it blocks nobody and waits for nobody.
+//
+// # Safety
+// `store` is open; `snapshot` can be written.
+int32_t tantalum_store_snapshot_open(const struct tantalum_store *store,
+                                     struct tantalum_store_snapshot **snapshot);
+
+// Reads a record of a snapshot, as `tantalum_read` does.
+//
+// # Safety
+// `snapshot` is open; `key` has `key_bytes` bytes, `value` room for `capacity`; `value_bytes` can be written.
+int32_t tantalum_store_snapshot_read(const struct tantalum_store_snapshot *snapshot,
+                                     uint32_t namespace_number,
+                                     const uint8_t *key,
+                                     uintptr_t key_bytes,
+                                     uint8_t *value,
+                                     uintptr_t capacity,
+                                     uintptr_t *value_bytes);
+
+// Visits the records of a range of a snapshot, as `tantalum_range` does.
+//
+// # Safety
+// `snapshot` is open; `from` and `to` are null or have that many bytes; `visit` may be called with `context`.
+int32_t tantalum_store_snapshot_range(const struct tantalum_store_snapshot *snapshot,
+                                      uint32_t namespace_number,
+                                      const uint8_t *from,
+                                      uintptr_t from_bytes,
+                                      const uint8_t *to,
+                                      uintptr_t to_bytes,
+                                      uint32_t flags,
+                                      bool (*visit)(const uint8_t *key,
+                                                    uintptr_t key_bytes,
+                                                    const uint8_t *value,
+                                                    uintptr_t value_bytes,
+                                                    void *context),
+                                      void *context);
+
+// Closes a snapshot; null is allowed.
+//
+// # Safety
+// `snapshot` is from `tantalum_store_snapshot_open`, and is not used again.
+int32_t tantalum_store_snapshot_close(struct tantalum_store_snapshot *snapshot);
+
+// Writes what is committed to a file, which must not exist, while others read and write.
+//
+// # Safety
+// `store` is open; `path` ends with a zero.
+int32_t tantalum_back_up(const struct tantalum_store *store, const char *path);
+
+// Makes the store of a backup, in an image that must not exist. `capacity_bytes`: 0 for 1 GiB.
+//
+// # Safety
+// `backup` and `image` end with a zero.
+int32_t tantalum_restore(const char *backup, const char *image, uint64_t capacity_bytes);
+
+// Copies a store that is not open into a new image, which takes the place of the old one: with another capacity, or, if
+// `capacity_bytes` is 0, to give the space of deleted records back.
+//
+// # Safety
+// `image` ends with a zero.
+int32_t tantalum_rebuild(const char *image,
+                         uint64_t capacity_bytes);
 
 // Opens a document store: a file of that name in a folder, which is created if it does not exist. `share`: updates are
 // shared where the file system lets them. `cache_bytes`: memory for the index; 0 for the default.

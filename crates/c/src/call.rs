@@ -27,6 +27,9 @@ pub const TANTALUM_BUG: i32 = 9;
 /// The drive has no power.
 pub const TANTALUM_POWER_LOST: i32 = 10;
 
+/// The key already exists.
+pub const TANTALUM_EXISTS: i32 = 11;
+
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }

@@ -6,5 +6,6 @@
 pub mod call;
 pub mod documents;
 pub mod programs;
+pub mod scans;
 pub mod snapshots;
 pub mod store;

@@ -3,25 +3,27 @@
 
 use std::ffi::c_char;
 
-use tantalum_kv::{Error, Namespace, Store, Sync, Transaction};
+use tantalum_kv::{Error, Namespace, Store, Sync, Transaction, Value};
 
 use crate::call::{
-    Refusal, TANTALUM_DEADLOCK, TANTALUM_FORKED, TANTALUM_INVALID, TANTALUM_NO_NAMESPACE, TANTALUM_NOT_FOUND,
-    TANTALUM_REFUSED, TANTALUM_STOPPED, bytes_of, copy_out, null, run, text_of,
+    Refusal, TANTALUM_DEADLOCK, TANTALUM_EXISTS, TANTALUM_FORKED, TANTALUM_INVALID, TANTALUM_NO_NAMESPACE,
+    TANTALUM_NOT_FOUND, TANTALUM_REFUSED, TANTALUM_STOPPED, bytes_of, copy_out, null, run, text_of,
 };
 
 /// A store.
 #[allow(non_camel_case_types)]
-pub struct tantalum_store(Store);
+pub struct tantalum_store(pub(crate) Store);
 
 /// A transaction.
 #[allow(non_camel_case_types)]
-pub struct tantalum_tx(Transaction);
+#[repr(transparent)]
+pub struct tantalum_tx(pub(crate) Transaction);
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         let number = match &error {
             Error::NoSuchKey { .. } => TANTALUM_NOT_FOUND,
+            Error::KeyExists { .. } => TANTALUM_EXISTS,
             Error::Deadlock => TANTALUM_DEADLOCK,
             Error::NoSuchNamespace => TANTALUM_NO_NAMESPACE,
             Error::Forked { .. } => TANTALUM_FORKED,
@@ -33,7 +35,6 @@ impl From<Error> for Refusal {
             | Error::NotListed
             | Error::Capacity { .. }
             | Error::Exists { .. }
-            | Error::KeyExists { .. }
             | Error::NotOfType { .. }
             | Error::NotEncodable { .. }
             | Error::Name { .. }
@@ -114,6 +115,31 @@ pub unsafe extern "C" fn tantalum_namespace(
     })
 }
 
+/// The ordered namespace of that name, which is created if it does not exist. Its keys have 1 to 1,024 bytes, and
+/// `tantalum_range` visits them in their order.
+///
+/// # Safety
+/// `store` is open; `name` ends with a zero; `namespace_number` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_ordered(
+    store: *const tantalum_store,
+    name: *const c_char,
+    namespace_number: *mut u32,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (store, name, number) = unsafe {
+            (
+                store.as_ref().ok_or(null("store"))?,
+                text_of(name, "name")?,
+                namespace_number.as_mut().ok_or(null("namespace_number"))?,
+            )
+        };
+        *number = store.0.ordered(name)?.number();
+        Ok(())
+    })
+}
+
 /// Deletes a namespace with all its records.
 ///
 /// # Safety
@@ -157,20 +183,56 @@ pub unsafe extern "C" fn tantalum_read(
     capacity: usize,
     value_bytes: *mut usize,
 ) -> i32 {
-    run(|| {
-        // SAFETY: the caller's promises are those of this function.
-        let (tx, key, value_bytes) = unsafe {
-            (
-                tx.as_mut().ok_or(null("tx"))?,
-                bytes_of(key, key_bytes, "key")?,
-                value_bytes.as_mut().ok_or(null("value_bytes"))?,
-            )
-        };
-        let found = tx.0.read(Namespace::from_number(namespace_number), key)?;
-        let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned()))?;
-        // SAFETY: the caller's promises are those of this function.
-        unsafe { copy_out(&found, value, capacity, value_bytes) }
+    // SAFETY: the caller's promises are those of this function.
+    run(|| unsafe {
+        let (tx, key) = (tx.as_mut().ok_or(null("tx"))?, bytes_of(key, key_bytes, "key")?);
+        read_with(|namespace| tx.0.read(namespace, key), namespace_number, (value, capacity), value_bytes)
     })
+}
+
+/// Reads a record that is about to be changed, as `tantalum_read` does: two transactions that do so wait for each other
+/// here, instead of one giving way when both change it.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes, `value` room for `capacity`; `value_bytes` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_read_for_update(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    value: *mut u8,
+    capacity: usize,
+    value_bytes: *mut usize,
+) -> i32 {
+    // SAFETY: the caller's promises are those of this function.
+    run(|| unsafe {
+        let (tx, key) = (tx.as_mut().ok_or(null("tx"))?, bytes_of(key, key_bytes, "key")?);
+        read_with(
+            |namespace| tx.0.read_for_update(namespace, key),
+            namespace_number,
+            (value, capacity),
+            value_bytes,
+        )
+    })
+}
+
+/// Reads a record to where the caller wants it.
+///
+/// # Safety
+/// If `value` is not null, it has room for `capacity` bytes; `value_bytes` is null or can be written.
+pub(crate) unsafe fn read_with(
+    read: impl FnOnce(Namespace) -> Result<Option<Value>, Error>,
+    namespace_number: u32,
+    (value, capacity): (*mut u8, usize),
+    value_bytes: *mut usize,
+) -> Result<(), Refusal> {
+    // SAFETY: the caller's promises are those of this function.
+    let value_bytes = unsafe { value_bytes.as_mut().ok_or(null("value_bytes"))? };
+    let found = read(Namespace::from_number(namespace_number))?;
+    let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned()))?;
+    // SAFETY: the caller's promises are those of this function.
+    unsafe { copy_out(&found, value, capacity, value_bytes) }
 }
 
 /// Changes or creates a record.
@@ -193,6 +255,29 @@ pub unsafe extern "C" fn tantalum_put(
             (tx, bytes_of(key, key_bytes, "key")?, bytes_of(value, value_bytes, "value")?)
         };
         Ok(tx.0.put(Namespace::from_number(namespace_number), key, value)?)
+    })
+}
+
+/// Creates a record; `TANTALUM_EXISTS` if its key already exists.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes and `value` has `value_bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_insert(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    value: *const u8,
+    value_bytes: usize,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (tx, key, value) = unsafe {
+            let tx = tx.as_mut().ok_or(null("tx"))?;
+            (tx, bytes_of(key, key_bytes, "key")?, bytes_of(value, value_bytes, "value")?)
+        };
+        Ok(tx.0.insert(Namespace::from_number(namespace_number), key, value)?)
     })
 }
 

@@ -10,7 +10,7 @@ fn the_header_is_the_generated_one() {
     let mut header = Vec::new();
     let parts = ["drive", "processes", "install", "requests", "events", "data"];
     let programs = parts.map(|part| format!("programs/{part}"));
-    let stores = ["call", "store", "documents", "snapshots"].map(str::to_owned);
+    let stores = ["call", "store", "scans", "documents", "snapshots"].map(str::to_owned);
     let mut builder = cbindgen::Builder::new().with_config(config);
     for part in stores.into_iter().chain(programs) {
         builder = builder.with_src(folder.join(format!("src/{part}.rs")));
@@ -54,6 +54,17 @@ fn example(name: &str, argument: &Path) -> String {
 fn the_example_of_the_key_value_store_runs() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(example("transfer", &folder.path().join("app.tant")), "alice has 70\n");
+}
+
+#[test]
+fn the_example_of_an_ordered_namespace_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(
+        example("ordered", &folder.path().join("app.tant")),
+        "event 07=7\nevent 08=8\nevent 09=9\nevent 03=3 event 02=2 \n\
+         20 events, and 21 now; 3 times 1000 make 3000\n\
+         restored: 21 events\n"
+    );
 }
 
 #[test]

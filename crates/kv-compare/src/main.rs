@@ -28,7 +28,7 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', default_values_t = usual().map(str::to_owned))]
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
     stores: Vec<String>,
-    /// Workloads: a, b, c, f (YCSB); t: a transaction changes four records of 100 bytes; u: a commit updates as many
+    /// Workloads: a, b, c, e, f (YCSB); t: a transaction changes four records of 100 bytes; u: a commit updates as many
     /// records as --batch says
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = USUAL_WORKLOADS)]
     workloads: Vec<Workload>,

@@ -88,7 +88,8 @@ impl Plan {
         let records =
             (self.records * (KEY_BYTES + self.value_bytes as u64) / record_bytes).max(LEAST_RECORDS);
         let data_bytes = records * record_bytes;
-        let setting = Setting { synced: case.synced, cache: case.cache, data_bytes };
+        let scans = case.workload == Workload::E;
+        let setting = Setting { synced: case.synced, cache: case.cache, data_bytes, scans };
         let load = Load { records, value_bytes, seed: self.seed.wrapping_add(round << 32) };
         let engine = open(store, folder.path(), setting)?;
         load.fill(&*engine, stop)?;
@@ -143,12 +144,13 @@ impl Load {
         end: Instant,
         stop: &AtomicBool,
     ) -> Result<(Histogram<u64>, u64), Failure> {
-        let (written, draws) = (AtomicU64::new(0), case.workload.draws(self.records));
+        let (written, present) = (AtomicU64::new(0), AtomicU64::new(self.records));
+        let draws = case.workload.draws(self.records);
         let latencies = std::thread::scope(|scope| {
             let run = |thread| {
                 let random = Xoshiro256PlusPlus::seed_from_u64(self.seed << 8 | (thread + 1));
-                let (draws, written, batch) = (draws.as_ref(), &written, case.batch);
-                let Load { records, value_bytes, .. } = *self;
+                let (draws, batch, value_bytes) = (draws.as_ref(), case.batch, self.value_bytes);
+                let (written, records) = (&written, &present);
                 let worker = Worker { engine, records, draws, batch, value_bytes, random, written };
                 scope.spawn(move || worker.work(end, stop))
             };

@@ -1,4 +1,4 @@
-//! The workloads: YCSB's A, B, C and F, transfers that change four records in a transaction, as in TPC-B, and commits that
+//! The workloads: YCSB's A, B, C, E and F, transfers that change four records in a transaction, as in TPC-B, and commits that
 //! update several records.
 
 use std::collections::BTreeSet;
@@ -30,6 +30,8 @@ pub enum Workload {
     B,
     /// Reads.
     C,
+    /// 95 % scans of 1 to 100 records, 5 % new records.
+    E,
     /// Half reads, half records that are read and written anew.
     F,
     /// Four records of 100 bytes are read and written anew.
@@ -39,7 +41,11 @@ pub enum Workload {
 }
 
 /// The workloads that are measured unless others are named.
-pub const USUAL_WORKLOADS: [Workload; 5] = [Workload::A, Workload::B, Workload::C, Workload::F, Workload::T];
+pub const USUAL_WORKLOADS: [Workload; 6] =
+    [Workload::A, Workload::B, Workload::C, Workload::E, Workload::F, Workload::T];
+
+/// The longest scan; all lengths are equally likely (YCSB's workload E).
+const MOST_SCANNED: usize = 100;
 
 impl Workload {
     /// What it is called.
@@ -48,6 +54,7 @@ impl Workload {
             Workload::A => "a",
             Workload::B => "b",
             Workload::C => "c",
+            Workload::E => "e",
             Workload::F => "f",
             Workload::T => "t",
             Workload::U => "u",
@@ -65,6 +72,7 @@ impl Workload {
             Workload::A => Some(ycsb::Workload::A),
             Workload::B => Some(ycsb::Workload::B),
             Workload::C => Some(ycsb::Workload::C),
+            Workload::E => Some(ycsb::Workload::E),
             Workload::F | Workload::U => Some(ycsb::Workload::F),
             Workload::T => None,
         }
@@ -95,8 +103,8 @@ pub fn check(stop: &AtomicBool) -> Result<(), Failure> {
 pub struct Worker<'a> {
     /// The store.
     pub engine: &'a dyn Engine,
-    /// Records that are there.
-    pub records: u64,
+    /// Records that are there, with those that threads are inserting.
+    pub records: &'a AtomicU64,
     /// What it does of YCSB; transfers if none.
     pub draws: Option<&'a Draws>,
     /// If it does nothing but update records: how many in one commit.
@@ -133,14 +141,19 @@ impl Worker<'_> {
             (Some(draws), Some(batch)) => self.update(draws, batch),
             (Some(draws), None) => {
                 let operation = draws.operation(&mut self.random);
-                let key = draws.record(self.records, &mut self.random);
+                let key = draws.record(self.present(), &mut self.random);
                 self.ycsb(operation, key)
             }
         }
     }
 
+    fn present(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
     fn transfer(&mut self) -> Result<(), Failure> {
-        self.engine.change(&four(self.records, &mut self.random), &add_one)?;
+        let keys = four(self.present(), &mut self.random);
+        self.engine.change(&keys, &add_one)?;
         self.has_written(4);
         Ok(())
     }
@@ -148,8 +161,9 @@ impl Worker<'_> {
     /// Different records, as a commit would write one of them once however often it was updated.
     fn update(&mut self, draws: &Draws, batch: u64) -> Result<(), Failure> {
         let mut keys = BTreeSet::new();
-        while (keys.len() as u64) < batch.min(self.records) {
-            keys.insert(draws.record(self.records, &mut self.random));
+        let records = self.present();
+        while (keys.len() as u64) < batch.min(records) {
+            keys.insert(draws.record(records, &mut self.random));
         }
         let fresh = |key| (key, value(&mut self.random, self.value_bytes));
         let records: Vec<_> = keys.into_iter().map(fresh).collect();
@@ -174,7 +188,17 @@ impl Worker<'_> {
                 let fresh = value(&mut self.random, self.value_bytes);
                 self.engine.change(&[key], &|_| fresh.clone())?;
             }
-            Operation::Insert | Operation::Scan => unreachable!("A, B, C and F have no {operation:?}"),
+            Operation::Insert => {
+                let key = self.records.fetch_add(1, Ordering::Relaxed);
+                self.engine.write(&[(key, value(&mut self.random, self.value_bytes))])?;
+            }
+            Operation::Scan => {
+                let count = self.random.random_range(1..=MOST_SCANNED);
+                if self.engine.scan(key, count)? == 0 {
+                    return Err(format!("no record from {key} on").into());
+                }
+                return Ok(());
+            }
         }
         self.has_written(1);
         Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 pub use rocksdb::Error;
 use rocksdb::{
-    BlockBasedOptions, Cache, DBCompressionType, ErrorKind, IteratorMode, Options, Transaction,
+    BlockBasedOptions, Cache, DBCompressionType, Direction, ErrorKind, IteratorMode, Options, Transaction,
     TransactionDB, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
@@ -94,6 +94,13 @@ impl Rocks {
     /// Syncs the log.
     pub fn sync_log(&self) -> Result<(), Error> {
         self.database.flush_wal(true)
+    }
+
+    /// Reads at most so many records from a key on; says how many there were.
+    pub fn scan(&self, from: impl AsRef<[u8]>, count: usize) -> Result<usize, Error> {
+        let from = IteratorMode::From(from.as_ref(), Direction::Forward);
+        let mut records = self.database.iterator(from).take(count);
+        records.try_fold(0, |found, record| record.map(|(_, value)| found + usize::from(!value.is_empty())))
     }
 
     /// Reads all records, so that the cache holds what it can; says how many there are.

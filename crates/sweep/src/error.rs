@@ -52,7 +52,7 @@ pub enum SweepError {
         /// The run's values.
         values: String,
         /// Why.
-        error: ProfileError,
+        error: Box<ProfileError>,
     },
     /// The grid has too many runs.
     #[error("{origin}: the grid has more than {most} runs")]
@@ -72,7 +72,7 @@ pub enum SweepError {
     },
     /// A run failed.
     #[error(transparent)]
-    Run(ReplayError),
+    Run(Box<ReplayError>),
     /// A table cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -97,7 +97,7 @@ impl From<ReplayError> for SweepError {
     fn from(error: ReplayError) -> SweepError {
         match error {
             ReplayError::Interrupted(interrupted) => interrupted.into(),
-            error => SweepError::Run(error),
+            error => SweepError::Run(Box::new(error)),
         }
     }
 }

@@ -225,8 +225,11 @@ impl Builder<'_> {
         fields: toml::Table,
         run: &Run,
     ) -> Result<String, SweepError> {
-        let wrong =
-            |error| SweepError::Profile { origin: self.origin.to_owned(), values: run.about(), error };
+        let wrong = |error| SweepError::Profile {
+            origin: self.origin.to_owned(),
+            values: run.about(),
+            error: Box::new(error),
+        };
         let beside = self.folder.join(name);
         let is_file = name.ends_with(".toml") && beside.is_file();
         let name = if is_file { beside.display().to_string() } else { name.to_owned() };

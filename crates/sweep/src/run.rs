@@ -119,8 +119,9 @@ impl Run {
             value: value.to_owned(),
             expected,
         };
-        let profile = Profile::from_toml(&self.profile, "the run's profile")
-            .map_err(|error| SweepError::Profile { origin: "run".to_owned(), values: self.about(), error })?;
+        let profile = Profile::from_toml(&self.profile, "the run's profile").map_err(|error| {
+            SweepError::Profile { origin: "run".to_owned(), values: self.about(), error: Box::new(error) }
+        })?;
         let condition: Condition =
             self.condition.parse().map_err(|expected| wrong("condition", &self.condition, expected))?;
         let scale: Scale = self.scale.parse().map_err(|expected| wrong("scale", &self.scale, expected))?;

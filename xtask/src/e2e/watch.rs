@@ -191,6 +191,9 @@ fn picture(browser: &Browser, name: &str) -> Result<(), Failure> {
     ensure(ended.success(), || format!("base64 ended with {ended}"))
 }
 
+/// Headers of a request: names and values.
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 /// Requests that a page from elsewhere, or another machine's name, could lead to. `cut` is what a right request to cut
 /// power gets.
 fn refuses_others(url: &str, cut: u16) -> Result<(), Failure> {
@@ -203,7 +206,7 @@ fn refuses_others(url: &str, cut: u16) -> Result<(), Failure> {
     let (evil, ours) = (format!("evil.example:{port}"), format!("http://{host}"));
     let action = ("X-Tantalum-Action", "cut");
     let right = [("Host", host), action, ("Origin", &ours)];
-    let cases: [(&str, &str, &[(&str, &str)], u16); 8] = [
+    let cases: [(&str, &str, Headers<'_>, u16); 8] = [
         ("GET", &page, &[("Host", host)], 200),
         ("GET", &page, &[("Host", &evil)], 421),
         ("GET", "/", &[("Host", host)], 404),

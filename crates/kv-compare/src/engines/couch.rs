@@ -39,6 +39,16 @@ impl Engine for Couch {
         Ok(self.store.get(&key.to_be_bytes())?.ok_or("not there")?.value().len())
     }
 
+    fn scan(&self, from: u64, count: usize) -> Result<usize, Failure> {
+        let from = from.to_be_bytes().to_vec();
+        let snapshot = self.store.snapshot();
+        let mut found = 0;
+        for document in snapshot.range::<Vec<u8>, _>(from..)?.take(count) {
+            found += usize::from(!document?.value().is_empty());
+        }
+        Ok(found)
+    }
+
     fn write(&self, records: &[(u64, Vec<u8>)]) -> Result<(), Failure> {
         let mut batch = Batch::new();
         for (key, value) in records {

@@ -55,6 +55,14 @@ impl Engine for Fjall {
         Ok(tx.commit()?)
     }
 
+    fn scan(&self, from: u64, count: usize) -> Result<usize, Failure> {
+        let mut found = 0;
+        for entry in self.records.inner().range(from.to_be_bytes()..).take(count) {
+            found += usize::from(!entry.value()?.is_empty());
+        }
+        Ok(found)
+    }
+
     fn loaded(&self) -> Result<(), Failure> {
         if self.tables_are_bounded {
             self.records.inner().rotate_memtable_and_wait()?;

@@ -1,5 +1,6 @@
 //! LMDB: a copy-on-write tree in a mapped file, one writer at a time. Its only cache is the system's.
 
+use std::ops::Bound;
 use std::path::Path;
 
 use heed::types::Bytes;
@@ -60,6 +61,16 @@ impl Engine for Lmdb {
             self.records.put(&mut tx, &key.to_be_bytes(), &new)?;
         }
         Ok(tx.commit()?)
+    }
+
+    fn scan(&self, from: u64, count: usize) -> Result<usize, Failure> {
+        let (tx, from) = (self.env.read_txn()?, from.to_be_bytes());
+        let range = (Bound::Included(&from[..]), Bound::Unbounded);
+        let mut found = 0;
+        for entry in self.records.range(&tx, &range)?.take(count) {
+            found += usize::from(!entry?.1.is_empty());
+        }
+        Ok(found)
     }
 
     fn settle(&self) -> Result<(), Failure> {

@@ -35,6 +35,9 @@ pub trait Engine: Sync + Send {
     fn write(&self, records: &[(u64, Vec<u8>)]) -> Result<(), Failure>;
     /// Reads records and writes each anew.
     fn change(&self, keys: &[u64], make: Make<'_>) -> Result<(), Failure>;
+    /// Reads at most so many records from a key on, in the order of keys; says how many there were. A store without
+    /// order fails.
+    fn scan(&self, from: u64, count: usize) -> Result<usize, Failure>;
     /// The records are loaded: with a cache that does not hold them, none are left in buffers for writing.
     fn loaded(&self) -> Result<(), Failure> {
         Ok(())
@@ -74,6 +77,8 @@ pub struct Setting {
     pub cache: CacheSize,
     /// Bytes of all records.
     pub data_bytes: u64,
+    /// Records are scanned in the order of their keys.
+    pub scans: bool,
 }
 
 impl Setting {
@@ -141,10 +146,10 @@ mod tests {
     const ABORTED: i32 = 6;
 
     const SETTINGS: [Setting; 4] = [
-        Setting { synced: true, cache: CacheSize::Fits, data_bytes: DATA_BYTES },
-        Setting { synced: true, cache: CacheSize::Quarter, data_bytes: DATA_BYTES },
-        Setting { synced: false, cache: CacheSize::Fits, data_bytes: DATA_BYTES },
-        Setting { synced: false, cache: CacheSize::Quarter, data_bytes: DATA_BYTES },
+        Setting { synced: true, cache: CacheSize::Fits, data_bytes: DATA_BYTES, scans: false },
+        Setting { synced: true, cache: CacheSize::Quarter, data_bytes: DATA_BYTES, scans: false },
+        Setting { synced: false, cache: CacheSize::Fits, data_bytes: DATA_BYTES, scans: false },
+        Setting { synced: false, cache: CacheSize::Quarter, data_bytes: DATA_BYTES, scans: false },
     ];
 
     const RECORDS: u64 = 4000;
@@ -171,6 +176,20 @@ mod tests {
                 assert_eq!(lengths, [1000, 1001, 1001, 10], "{name}, {setting:?}");
                 engine.settle().unwrap();
             }
+        }
+    }
+
+    #[test]
+    fn every_store_scans_in_the_order_of_keys() {
+        for name in NAMES {
+            let folder = tempfile::tempdir().unwrap();
+            let setting = Setting { scans: true, ..SETTINGS[2] };
+            let engine = open(name, folder.path(), setting).unwrap();
+            load(&*engine);
+            engine.write(&[(RECORDS + 10, vec![0; 10])]).unwrap();
+            let counts = [(0, 7), (RECORDS - 3, 100), (RECORDS + 1, 5), (RECORDS + 11, 5)];
+            let found = counts.map(|(from, count)| engine.scan(from, count).unwrap());
+            assert_eq!(found, [7, 4, 1, 0], "{name}");
         }
     }
 

@@ -57,6 +57,15 @@ impl Engine for Redb {
         Ok(tx.commit()?)
     }
 
+    fn scan(&self, from: u64, count: usize) -> Result<usize, Failure> {
+        let table = self.database.begin_read()?.open_table(TABLE)?;
+        let mut found = 0;
+        for entry in table.range(from..)?.take(count) {
+            found += usize::from(!entry?.1.value().is_empty());
+        }
+        Ok(found)
+    }
+
     fn settle(&self) -> Result<(), Failure> {
         Ok(self.begin(true)?.commit()?)
     }

@@ -40,6 +40,10 @@ impl Engine for RocksDb {
         Ok(tx.commit()?)
     }
 
+    fn scan(&self, from: u64, count: usize) -> Result<usize, Failure> {
+        Ok(self.store.scan(from.to_be_bytes(), count)?)
+    }
+
     fn loaded(&self) -> Result<(), Failure> {
         if self.tables_are_bounded {
             self.store.flush_tables()?;

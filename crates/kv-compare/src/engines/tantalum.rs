@@ -27,7 +27,7 @@ impl Tantalum {
             .cache_bytes(setting.cache_bytes() as usize)
             .sync(sync);
         let store = options.open(folder.join("app.tant"))?;
-        let namespace = store.namespace("records")?;
+        let namespace = if setting.scans { store.ordered("records")? } else { store.namespace("records")? };
         Ok(Tantalum { store, namespace })
     }
 }
@@ -46,6 +46,16 @@ impl Engine for Tantalum {
                 tx.put(self.namespace, key.to_be_bytes(), value)?;
             }
             Ok(())
+        })
+    }
+
+    fn scan(&self, from: u64, count: usize) -> Result<usize, Failure> {
+        self.store.transact(|tx| {
+            let mut found = 0;
+            for entry in tx.range(self.namespace, from.to_be_bytes()..)?.take(count) {
+                found += usize::from(!entry?.1.is_empty());
+            }
+            Ok(found)
         })
     }
 

@@ -1,0 +1,89 @@
+//! Snapshots of the key-value store.
+
+use std::sync::{Arc, Mutex};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tantalum_kv::{Namespace, Snapshot, prefix_range};
+
+use crate::TantalumError;
+use crate::ranges::{PyRange, bounds};
+use crate::store::raised;
+
+/// What was committed at one time. It keeps its store open until it is closed.
+#[pyclass(name = "StoreSnapshot", frozen)]
+pub struct PyStoreSnapshot {
+    snapshot: Mutex<Option<Arc<Snapshot>>>,
+}
+
+impl PyStoreSnapshot {
+    pub fn new(snapshot: Snapshot) -> PyStoreSnapshot {
+        PyStoreSnapshot { snapshot: Mutex::new(Some(Arc::new(snapshot))) }
+    }
+
+    pub fn get(&self) -> PyResult<Arc<Snapshot>> {
+        let snapshot = self.snapshot.lock().expect("nothing panics with it").clone();
+        snapshot.ok_or_else(|| TantalumError::new_err("the snapshot is closed"))
+    }
+}
+
+#[pymethods]
+impl PyStoreSnapshot {
+    /// The value of a key, or None.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: u32,
+        key: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let snapshot = self.get()?;
+        let found = py.detach(|| snapshot.read(Namespace::from_number(namespace), key)).map_err(raised)?;
+        Ok(found.map(|value| PyBytes::new(py, &value)))
+    }
+
+    /// At most `limit` keys of a hashed namespace, in an order of the drive, from a key on.
+    #[pyo3(signature = (namespace, start = None, limit = 1000))]
+    fn list<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: u32,
+        start: Option<&[u8]>,
+        limit: usize,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let snapshot = self.get()?;
+        let keys = py.detach(|| snapshot.list(Namespace::from_number(namespace), start, limit));
+        Ok(keys.map_err(raised)?.iter().map(|key| PyBytes::new(py, key.as_bytes())).collect())
+    }
+
+    /// The records of an ordered namespace from `start` on, up to and without `end`.
+    #[pyo3(signature = (namespace, start = None, end = None, *, reverse = false))]
+    fn range(
+        this: Py<Self>,
+        namespace: u32,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+        reverse: bool,
+    ) -> PyRange {
+        PyRange::of_snapshot(this, namespace, bounds(start, end), reverse)
+    }
+
+    /// The records of an ordered namespace whose keys begin with these bytes.
+    #[pyo3(signature = (namespace, prefix, *, reverse = false))]
+    fn prefix(this: Py<Self>, namespace: u32, prefix: &[u8], reverse: bool) -> PyRange {
+        PyRange::of_snapshot(this, namespace, prefix_range(prefix), reverse)
+    }
+
+    /// Gives up what it sees.
+    fn close(&self) {
+        self.snapshot.lock().expect("nothing panics with it").take();
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __exit__(&self, _type: Py<PyAny>, _value: Py<PyAny>, _trace: Py<PyAny>) -> bool {
+        self.close();
+        false
+    }
+}
