@@ -28,7 +28,7 @@ impl Transaction {
     /// let events = store.ordered("events")?;
     /// store.transact(|tx| ["may", "june", "july"].iter().try_for_each(|key| tx.put(events, key, b"1")))?;
     /// let mut tx = store.begin()?;
-    /// let keys: Result<Vec<_>, _> = tx.range(events, "july".."k")?.keys().collect();
+    /// let keys: Result<Vec<_>, _> = tx.range(events, "july".."june")?.keys().collect();
     /// assert_eq!(keys?, [(*b"july").into()]);
     /// let last = tx.all(events)?.next_back().transpose()?;
     /// assert_eq!(&last.unwrap().0[..], b"may");
