@@ -91,7 +91,7 @@ fn a_hole_that_the_last_checkpoint_names_is_noticed() {
 
 #[test]
 fn a_mount_that_fills_holes_before_its_checkpoint_is_noticed() {
-    first_failure(Guard::HolesInRecovery, 40, |shift| {
+    first_failure(Guard::HolesInRecovery, 300, |shift| {
         every_cut_of_a_mount_that_needs_room(shift);
     });
 }
