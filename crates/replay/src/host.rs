@@ -13,6 +13,7 @@ use tantalum::{Command, Device, Lpn, Nanoseconds, Status, UNIT_BYTES};
 use tantalum_workloads::WrongData;
 
 use crate::error::ReplayError;
+use crate::job::Job;
 use crate::placement::Piece;
 use crate::tally::{Kind, Tally};
 use crate::trace::Operation;
@@ -24,19 +25,6 @@ const UNIT: u64 = UNIT_BYTES as u64;
 
 /// Requests that may wait for a command of their own. Beyond, a trace that the drive cannot keep up with would fill memory.
 const MOST_WAITING: usize = 1 << 20;
-
-/// A request on its way.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Job {
-    pub line: u64,
-    pub operation: Operation,
-    /// When the host asked for it.
-    pub asked_ns: Nanoseconds,
-    /// Bytes asked for.
-    pub bytes: u64,
-    /// Where they lie.
-    pub pieces: Vec<Piece>,
-}
 
 /// What happens at a time. Of one time, the one that was scheduled first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -265,11 +253,6 @@ fn parts_of(pieces: &[Piece]) -> Vec<Lpn> {
         }
     }
     parts
-}
-
-/// Whether a request begins and ends at units.
-pub(crate) fn is_aligned(pieces: &[Piece]) -> bool {
-    pieces.iter().all(|piece| piece.offset.is_multiple_of(UNIT) && piece.bytes.is_multiple_of(UNIT))
 }
 
 #[cfg(test)]

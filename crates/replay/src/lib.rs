@@ -6,11 +6,13 @@
 
 mod error;
 mod host;
+mod job;
 mod load;
 mod outcome;
 mod page;
 mod placement;
 mod run;
+mod settings;
 mod survey;
 mod tally;
 pub mod text;
@@ -22,6 +24,7 @@ pub use load::{Load, Synthetic};
 pub use outcome::{DriveAbout, Outcome, ReplayAbout, Requests, TraceAbout, Unaligned, Wear};
 pub use page::write_report;
 pub use placement::Scale;
-pub use run::{Pace, Settings, replay};
+pub use run::replay;
+pub use settings::{Pace, Settings};
 pub use tally::Kind;
 pub use trace::{Action, Format, Source, TraceError};

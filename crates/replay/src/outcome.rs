@@ -10,7 +10,7 @@ use tantalum_workloads::binds::{self, Phase};
 use crate::error::ReplayError;
 use crate::load::Load;
 use crate::placement::Placement;
-use crate::run::{Pace, Settings};
+use crate::settings::{Pace, Settings};
 use crate::survey::Survey;
 use crate::tally::{Done, Kind, Tally};
 use crate::trace::Format;

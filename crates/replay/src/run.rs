@@ -1,90 +1,23 @@
 //! One replay, from a trace and a drive to what came of it.
 
-use tantalum::{Command, Device, Nanoseconds, Profile, Smart};
-use tantalum_report::{Bar, InvalidSetting, Monitor};
-use tantalum_workloads::bench::{Condition, conditioned};
+use tantalum::{Command, Device, Nanoseconds, Smart};
+use tantalum_report::{Bar, Monitor};
+use tantalum_workloads::bench::conditioned;
 use tantalum_workloads::binds::Beginning;
 
 use crate::error::ReplayError;
-use crate::host::{Host, Job};
-use crate::load::{Feed, Load};
+use crate::host::Host;
+use crate::job::Job;
+use crate::load::Feed;
 use crate::outcome::{Ended, Outcome, Replayed, outcome};
-use crate::placement::{Placement, Scale};
+use crate::placement::Placement;
+use crate::settings::{Pace, Settings};
 use crate::survey::{Survey, survey};
 use crate::tally::Tally;
-use crate::trace::{Operation, Request, Source, TraceError};
+use crate::trace::{Operation, Request, TraceError};
 
 /// Requests between two looks at the wish to stop.
 const REQUESTS_PER_STEP: u64 = 1024;
-
-/// When requests are issued.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Pace {
-    /// When the trace says, so many times faster.
-    Open {
-        /// 1 is as it was.
-        speed: f64,
-    },
-    /// When fewer than so many are under way, whatever the trace says.
-    Closed {
-        /// At least 1.
-        queue_depth: u32,
-    },
-}
-
-/// The pace of a trace without times for which none is chosen: what fio does by default.
-const WITHOUT_TIMES: Pace = Pace::Closed { queue_depth: 1 };
-
-/// What is replayed on what.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What is done to the drive.
-    pub load: Load,
-    /// The drive.
-    pub profile: Profile,
-    /// What is done to it before.
-    pub condition: Condition,
-    /// When requests are issued; none for the trace's times, or one after the other if it has none.
-    pub pace: Option<Pace>,
-    /// What is done with addresses that the drive does not have.
-    pub scale: Scale,
-    /// Seed of the drive's age.
-    pub seed: u64,
-}
-
-impl Settings {
-    fn validate(&self) -> Result<(), InvalidSetting> {
-        match self.pace {
-            Some(Pace::Open { speed }) if !(speed.is_finite() && speed > 0.0) => {
-                Err(InvalidSetting::new("--speed", speed, "it must be above 0"))
-            }
-            Some(Pace::Closed { queue_depth: 0 }) => {
-                Err(InvalidSetting::new("--queue-depth", 0, "it must be at least 1"))
-            }
-            _ => match &self.load {
-                Load::Trace(Source { most_requests: Some(0), .. }) => {
-                    Err(InvalidSetting::new("--requests", 0, "it must be at least 1"))
-                }
-                Load::Trace(_) => Ok(()),
-                Load::Synthetic(synthetic) => synthetic.validate(self.profile.capacity_bytes),
-            },
-        }
-    }
-
-    /// The pace, now that it is known whether the trace has times.
-    fn pace(&self, has_times: bool) -> Result<Pace, InvalidSetting> {
-        match self.pace {
-            Some(Pace::Open { speed }) if !has_times => Err(InvalidSetting::new(
-                "--speed",
-                speed,
-                "fio's iologs of version 2 and patterns have no times; use --queue-depth",
-            )),
-            Some(pace) => Ok(pace),
-            None if has_times => Ok(Pace::Open { speed: 1.0 }),
-            None => Ok(WITHOUT_TIMES),
-        }
-    }
-}
 
 /// Replays a trace. If the drive or the user ends that early, the outcome tells of what was done.
 pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayError> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use tantalum::Nanoseconds;
 use tantalum_report::histogram;
 
-use crate::host::{Job, is_aligned};
+use crate::job::{Job, is_aligned};
 use crate::trace::Operation;
 
 /// Points of the plot over time.

@@ -6,16 +6,14 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
 
 use crate::api::{ApiRoutines, ResultText};
 use crate::ffi;
 use crate::registration::Registration;
-
-/// The name of the function and of the pragma.
-pub(crate) const ERROR_NAME: &CStr = c"tantalum_error";
+use crate::vfs::ERROR_NAME;
 
 /// Makes SQLite copy a text.
 const TRANSIENT: isize = -1;

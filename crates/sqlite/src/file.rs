@@ -9,14 +9,13 @@ use std::sync::atomic::{Ordering, fence};
 
 use tantalum::UNIT_BYTES;
 
-use crate::error_function::ERROR_NAME;
 use crate::fault::Fault;
 use crate::ffi;
 use crate::handle::Handle;
 use crate::lock::LockLevel;
 use crate::mode::Mode;
 use crate::temporary::TemporaryFile;
-use crate::vfs::{Vfs, guard};
+use crate::vfs::{ERROR_NAME, Vfs, guard};
 
 /// What SQLite allocates for a file.
 #[repr(C)]

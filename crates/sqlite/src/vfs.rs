@@ -21,6 +21,9 @@ use crate::ffi;
 use crate::hosts::Hosts;
 use crate::libraries::Libraries;
 
+/// The name of the SQL function and of the pragma that tell the last error.
+pub(crate) const ERROR_NAME: &CStr = c"tantalum_error";
+
 /// A VFS and what belongs to it.
 pub(crate) struct Vfs {
     pub api: Api,
