@@ -70,6 +70,7 @@ impl Ftl {
             Ok(units) => units,
             Err(error) => return Err((Box::new(nand), error.into())),
         };
+        let operations = nand.operations();
         let reader = Reader::new(nand, config.logical_units, at_ns);
         let mut scan = Scan::new(reader, config, nvm);
         let found = match scan.find() {
@@ -77,6 +78,7 @@ impl Ftl {
             Err(error) => return Err((Box::new(scan.reader.nand), error.into())),
         };
         let (Reader { nand, done_ns, newest, .. }, mut report) = scan.into_parts(at_ns);
+        assert_eq!(nand.operations(), operations, "recovery changed the flash while it read it");
         report.units_restored = units_restored;
         let space = Space::new(&nand, layout, false);
         let mut ftl = Ftl::assemble(nand, config, space, nvm);
@@ -129,6 +131,7 @@ impl Ftl {
         mut report: RecoveryReport,
         at_ns: Nanoseconds,
     ) -> Result<RecoveryReport, FtlError> {
+        let operations = self.nand.operations();
         let at_ns = self.read_file_lists(at_ns)?;
         self.counters = found.facts.counters;
         self.space.exhausted = found.facts.exhausted;
@@ -152,6 +155,7 @@ impl Ftl {
             self.metadata.found(found.step, journal, checkpoint, found.checkpoint_pages);
             self.counters.unsafe_shutdowns += 1;
         }
+        assert_eq!(self.nand.operations(), operations, "recovery changed the flash before its checkpoint");
         let before = self.counters.flash_units.checkpoint;
         let rebased = match found.clean {
             true => Ok(()),
