@@ -19,7 +19,7 @@ use std::path::Path;
 
 use tantalum_couch::Way;
 
-pub use engine::{CacheSize, Engine, Failure, Make, Setting};
+pub use engine::{CacheSize, Engine, Failure, Setting};
 
 /// The names of all stores in this build.
 pub const NAMES: &[&str] = &[

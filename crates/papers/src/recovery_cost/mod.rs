@@ -20,7 +20,6 @@ use crate::error::ExperimentError;
 
 pub use outcome::{Growth, Interval, Outcome, Recovery, Settings};
 pub use plot::write_plots;
-pub(crate) use summary::interval_name;
 pub use summary::of_recovery_cost;
 
 /// Measures both.
@@ -45,6 +44,8 @@ pub fn run(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Experiment
 #[cfg(test)]
 pub(crate) mod tests {
     use std::sync::LazyLock;
+
+    use tantalum::Profile;
 
     use super::*;
 
