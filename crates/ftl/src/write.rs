@@ -8,7 +8,7 @@ use crate::host_unit::HostUnit;
 use crate::map::TxPage;
 use crate::metadata::Record;
 use crate::page_image::PageImage;
-use crate::space::{BlockUse, Target};
+use crate::space::Target;
 use crate::spare::{Kind, Spare};
 use crate::types::{Lpn, Seq, TxId};
 
@@ -56,11 +56,6 @@ impl Ftl {
                 return Err(FtlError::CapacityExceeded);
             };
             let block = self.geometry.block_of(place);
-            debug_assert_eq!(
-                self.space.blocks.block_use(block),
-                BlockUse::Open,
-                "block {block} is programmed"
-            );
             match program(&mut self.nand, place) {
                 Ok(done_ns) => {
                     self.space.blocks.programmed(block, step, marked);
