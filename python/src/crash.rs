@@ -13,7 +13,7 @@ use tantalum_crash_run::operation::Recording;
 use tantalum_crash_run::{CheckFunction, CrashTest, Outcome, Profile, RunError, Said, Sector, summary};
 use tantalum_report::Monitor;
 
-use crate::TantalumError;
+use crate::errors::TantalumError;
 
 /// How often a waiting interpreter looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);

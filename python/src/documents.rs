@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tantalum_couch::{Batch, Document, Error, Folder, Options, Snapshot, Store, Way};
 
-use crate::TantalumError;
+use crate::errors::TantalumError;
 
 /// Documents that an iterator reads ahead.
 const AHEAD: usize = 64;

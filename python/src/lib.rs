@@ -3,23 +3,15 @@
 #[cfg(target_os = "linux")]
 mod crash;
 mod documents;
+mod errors;
 mod programs;
 mod ranges;
 mod store;
 mod store_snapshot;
 
-use pyo3::create_exception;
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-create_exception!(tantalum, TantalumError, PyException, "The store or the drive refused.");
-create_exception!(tantalum, PowerLostError, TantalumError, "The drive has no power.");
-create_exception!(
-    tantalum,
-    DeadlockError,
-    TantalumError,
-    "The transaction gave way to an older one: try again."
-);
+use errors::{DeadlockError, PowerLostError, TantalumError};
 
 #[pymodule]
 fn tantalum(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -6,17 +6,17 @@ use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tantalum_kv::{Bytes, Error, Namespace, Range, Value};
+use tantalum_kv::{Bytes, Error, Range, Value};
 
-use crate::store::{PyTransaction, raised};
-use crate::store_snapshot::PyStoreSnapshot;
-
-/// Records that are read before they are asked for.
+/// Records that are read at once.
 const AHEAD: usize = 64;
 
 pub type Bounds = (Bound<Bytes>, Bound<Bytes>);
 
-type Record = (Bytes, Value);
+/// Reads records of a range.
+type Read = Box<dyn Fn(Python<'_>, Bounds) -> PyResult<Vec<Record>> + Send + Sync>;
+
+pub type Record = (Bytes, Value);
 
 /// From a key on, up to and without another.
 pub fn bounds(start: Option<&[u8]>, end: Option<&[u8]>) -> Bounds {
@@ -27,68 +27,34 @@ pub fn bounds(start: Option<&[u8]>, end: Option<&[u8]>) -> Bounds {
     )
 }
 
-enum Source {
-    Transaction(Py<PyTransaction>),
-    Snapshot(Py<PyStoreSnapshot>),
-}
-
 struct State {
     /// None: nothing is left.
     bounds: Option<Bounds>,
     ahead: VecDeque<Record>,
 }
 
+/// The next records of a range, from its end if it is reversed.
+pub fn ahead(range: Range<'_>, reverse: bool) -> Result<Vec<Record>, Error> {
+    if reverse { range.rev().take(AHEAD).collect() } else { range.take(AHEAD).collect() }
+}
+
 /// An iterator over keys and values.
 #[pyclass(name = "Range", frozen)]
 pub struct PyRange {
-    source: Source,
-    namespace: Namespace,
+    read: Read,
     reverse: bool,
-    for_update: bool,
     state: Mutex<State>,
 }
 
 impl PyRange {
-    pub fn of_transaction(
-        tx: Py<PyTransaction>,
-        namespace: u32,
+    /// The records within these bounds, which `read` reads with [`ahead`].
+    pub fn new(
         bounds: Bounds,
         reverse: bool,
-        for_update: bool,
+        read: impl Fn(Python<'_>, Bounds) -> PyResult<Vec<Record>> + Send + Sync + 'static,
     ) -> PyRange {
-        PyRange::new(Source::Transaction(tx), namespace, bounds, reverse, for_update)
-    }
-
-    pub fn of_snapshot(
-        snapshot: Py<PyStoreSnapshot>,
-        namespace: u32,
-        bounds: Bounds,
-        reverse: bool,
-    ) -> PyRange {
-        PyRange::new(Source::Snapshot(snapshot), namespace, bounds, reverse, false)
-    }
-
-    fn new(source: Source, namespace: u32, bounds: Bounds, reverse: bool, for_update: bool) -> PyRange {
         let state = Mutex::new(State { bounds: Some(bounds), ahead: VecDeque::new() });
-        PyRange { source, namespace: Namespace::from_number(namespace), reverse, for_update, state }
-    }
-
-    fn some(&self, range: Range<'_>) -> Result<Vec<Record>, Error> {
-        let range = if self.for_update { range.for_update() } else { range };
-        if self.reverse { range.rev().take(AHEAD).collect() } else { range.take(AHEAD).collect() }
-    }
-
-    fn read(&self, py: Python<'_>, bounds: Bounds) -> PyResult<Vec<Record>> {
-        match &self.source {
-            Source::Transaction(tx) => {
-                tx.get().with(py, |tx| tx.range(self.namespace, bounds).and_then(|range| self.some(range)))
-            }
-            Source::Snapshot(snapshot) => {
-                let snapshot = snapshot.get().get()?;
-                let read = || snapshot.range(self.namespace, bounds).and_then(|range| self.some(range));
-                py.detach(read).map_err(raised)
-            }
-        }
+        PyRange { read: Box::new(read), reverse, state }
     }
 }
 
@@ -107,7 +73,7 @@ impl PyRange {
             }
         };
         let Some((from, to)) = taken else { return Ok(None) };
-        let records = self.read(py, (from.clone(), to.clone()))?;
+        let records = (self.read)(py, (from.clone(), to.clone()))?;
         let mut state = self.state.lock().expect("nothing panics with it");
         if let Some((last, _)) = records.last().filter(|_| records.len() == AHEAD) {
             let rest = Bound::Excluded(last.clone());

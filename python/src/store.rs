@@ -4,33 +4,13 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tantalum_kv::{Error, Namespace, Options, Store, Sync, Transaction, prefix_range};
 
-use crate::ranges::{PyRange, bounds};
+use crate::errors::{TantalumError, raised};
+use crate::ranges::{Bounds, PyRange, ahead, bounds};
 use crate::store_snapshot::PyStoreSnapshot;
-
-use crate::{DeadlockError, TantalumError};
-
-pub(crate) fn raised(error: Error) -> PyErr {
-    let text = error.to_string();
-    match error {
-        Error::Deadlock => DeadlockError::new_err(text),
-        Error::Key { .. }
-        | Error::ValueTooLarge { .. }
-        | Error::Name { .. }
-        | Error::Option { .. }
-        | Error::OtherOrder { .. }
-        | Error::NotOrdered
-        | Error::NotListed
-        | Error::Capacity { .. }
-        | Error::Exists { .. } => PyValueError::new_err(text),
-        Error::KeyExists { .. } | Error::NoSuchKey { .. } => PyKeyError::new_err(text),
-        _ => TantalumError::new_err(text),
-    }
-}
 
 /// A store in an image, which is created if it does not exist.
 #[pyclass(name = "Store", frozen)]
@@ -89,7 +69,8 @@ impl PyStore {
         limit: usize,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let store = self.get()?;
-        let keys = py.detach(|| store.list(Namespace::from_number(namespace), start, limit)).map_err(raised)?;
+        let keys =
+            py.detach(|| store.list(Namespace::from_number(namespace), start, limit)).map_err(raised)?;
         Ok(keys.iter().map(|key| PyBytes::new(py, key.as_bytes())).collect())
     }
 
@@ -166,7 +147,7 @@ pub struct PyTransaction {
 
 impl PyTransaction {
     /// Uses the transaction while other threads of Python run: it may wait for a lock.
-    pub(crate) fn with<T: Send>(
+    fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Transaction) -> Result<T, Error> + Send,
@@ -224,13 +205,13 @@ impl PyTransaction {
         reverse: bool,
         for_update: bool,
     ) -> PyRange {
-        PyRange::of_transaction(this, namespace, bounds(start, end), reverse, for_update)
+        range_of(this, namespace, bounds(start, end), reverse, for_update)
     }
 
     /// The records of an ordered namespace whose keys begin with these bytes.
     #[pyo3(signature = (namespace, prefix, *, reverse = false, for_update = false))]
     fn prefix(this: Py<Self>, namespace: u32, prefix: &[u8], reverse: bool, for_update: bool) -> PyRange {
-        PyRange::of_transaction(this, namespace, prefix_range(prefix), reverse, for_update)
+        range_of(this, namespace, prefix_range(prefix), reverse, for_update)
     }
 
     /// Changes or creates a record.
@@ -263,6 +244,22 @@ impl PyTransaction {
     }
 }
 
+fn range_of(
+    tx: Py<PyTransaction>,
+    namespace: u32,
+    bounds: Bounds,
+    reverse: bool,
+    for_update: bool,
+) -> PyRange {
+    let namespace = Namespace::from_number(namespace);
+    PyRange::new(bounds, reverse, move |py, bounds| {
+        tx.get().with(py, |tx| {
+            let range = tx.range(namespace, bounds)?;
+            ahead(if for_update { range.for_update() } else { range }, reverse)
+        })
+    })
+}
+
 fn with_capacity(capacity_bytes: Option<u64>) -> Options {
     match capacity_bytes {
         Some(bytes) => Store::options().capacity_bytes(bytes),
@@ -273,7 +270,12 @@ fn with_capacity(capacity_bytes: Option<u64>) -> Options {
 /// Makes the store of a backup, in an image that must not exist. Returns the number of records.
 #[pyfunction]
 #[pyo3(signature = (backup, image, *, capacity_bytes = None))]
-pub fn restore(py: Python<'_>, backup: PathBuf, image: PathBuf, capacity_bytes: Option<u64>) -> PyResult<u64> {
+pub fn restore(
+    py: Python<'_>,
+    backup: PathBuf,
+    image: PathBuf,
+    capacity_bytes: Option<u64>,
+) -> PyResult<u64> {
     py.detach(|| with_capacity(capacity_bytes).restore(backup, image))
         .map(|copied| copied.records)
         .map_err(raised)

@@ -6,9 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tantalum_kv::{Namespace, Snapshot, prefix_range};
 
-use crate::TantalumError;
-use crate::ranges::{PyRange, bounds};
-use crate::store::raised;
+use crate::errors::{TantalumError, raised};
+use crate::ranges::{Bounds, PyRange, ahead, bounds};
 
 /// What was committed at one time. It keeps its store open until it is closed.
 #[pyclass(name = "StoreSnapshot", frozen)]
@@ -64,13 +63,13 @@ impl PyStoreSnapshot {
         end: Option<&[u8]>,
         reverse: bool,
     ) -> PyRange {
-        PyRange::of_snapshot(this, namespace, bounds(start, end), reverse)
+        range_of(this, namespace, bounds(start, end), reverse)
     }
 
     /// The records of an ordered namespace whose keys begin with these bytes.
     #[pyo3(signature = (namespace, prefix, *, reverse = false))]
     fn prefix(this: Py<Self>, namespace: u32, prefix: &[u8], reverse: bool) -> PyRange {
-        PyRange::of_snapshot(this, namespace, prefix_range(prefix), reverse)
+        range_of(this, namespace, prefix_range(prefix), reverse)
     }
 
     /// Gives up what it sees.
@@ -86,4 +85,12 @@ impl PyStoreSnapshot {
         self.close();
         false
     }
+}
+
+fn range_of(snapshot: Py<PyStoreSnapshot>, namespace: u32, bounds: Bounds, reverse: bool) -> PyRange {
+    let namespace = Namespace::from_number(namespace);
+    PyRange::new(bounds, reverse, move |py, bounds| {
+        let snapshot = snapshot.get().get()?;
+        py.detach(|| ahead(snapshot.range(namespace, bounds)?, reverse)).map_err(raised)
+    })
 }

@@ -5,6 +5,7 @@
 
 mod baselines;
 mod browser;
+mod context;
 mod copies;
 mod couch;
 mod crash_run;
@@ -36,10 +37,9 @@ use std::time::Instant;
 
 use clap::Args;
 
+use context::{Context, Done, FUSE, Outcome};
 use failure::Failure;
 use shell::Shell;
-
-const FUSE: &str = "/dev/fuse";
 
 /// `cargo xtask e2e`.
 #[derive(Args, Debug)]
@@ -51,27 +51,6 @@ pub struct Options {
     /// Say which steps there are
     #[arg(long)]
     list: bool,
-}
-
-/// How a step that did not fail ended.
-enum Done {
-    Passed,
-    /// With a line to print.
-    Said(String),
-    /// Why this machine cannot do it.
-    LeftOut(String),
-}
-
-type Outcome = Result<Done, Failure>;
-
-/// What all steps share.
-struct Context {
-    /// The program under test.
-    tantalum: PathBuf,
-    /// The repository.
-    root: PathBuf,
-    /// Where built programs are.
-    target: PathBuf,
 }
 
 /// One test.

@@ -65,7 +65,7 @@ typedef struct tantalum_tx tantalum_tx;
 // Counters of a program.
 #define TANTALUM_SSD_COUNTERS 8
 
-// Nothing is under way any more.
+// Nothing is in flight any more.
 #define TANTALUM_SSD_NOTHING 0
 
 // A program sends a request.
@@ -77,10 +77,10 @@ typedef struct tantalum_tx tantalum_tx;
 // A program of the endpoint's process was ended; the body says why, and in which function.
 #define TANTALUM_SSD_ENDED 3
 
-// The answer to what `tantalum_ssd_send` sent.
+// The answer to a request of `tantalum_ssd_send`.
 #define TANTALUM_SSD_ANSWER 4
 
-// The drive lost power: nothing is installed, and nothing under way is answered.
+// The drive lost power: no program is installed, and requests in flight get no answer.
 #define TANTALUM_SSD_POWER_LOST 5
 
 // Changes of documents, for one commit.
@@ -104,7 +104,7 @@ typedef struct tantalum_store_snapshot tantalum_store_snapshot;
 // A walk over documents or changes of a snapshot.
 typedef struct tantalum_walk tantalum_walk;
 
-// What a drive is and has done.
+// Facts about a drive, and its counters.
 typedef struct tantalum_ssd_facts {
   // Storage processors.
   uint32_t processors;
@@ -120,7 +120,7 @@ typedef struct tantalum_ssd_facts {
   uint64_t link_bytes_to_host;
 } tantalum_ssd_facts;
 
-// What an endpoint is told.
+// An event of an endpoint.
 typedef struct tantalum_ssd_event {
   // One of `TANTALUM_SSD_NOTHING` to `TANTALUM_SSD_POWER_LOST`.
   uint32_t kind;
@@ -171,7 +171,7 @@ int32_t tantalum_open(const char *path,
                       uintptr_t cache_bytes,
                       struct tantalum_store **store);
 
-// Closes a store; null is allowed. It is shut down when its transactions are gone as well.
+// Closes a store; null is allowed. It is shut down once its transactions have ended, too.
 //
 // # Safety
 // `store` is from `tantalum_open`, and is not used again.
@@ -337,7 +337,7 @@ int32_t tantalum_transact(const struct tantalum_store *store,
                           int32_t (*work)(tantalum_tx *tx, void *context),
                           void *context);
 
-// Opens a snapshot of all that is committed. It reads without locks: it blocks nobody and waits for nobody.
+// Opens a snapshot of all committed records. It reads without locks: it blocks no transaction and waits for none.
 //
 // # Safety
 // `store` is open; `snapshot` can be written.
@@ -429,7 +429,7 @@ int32_t tantalum_documents_get(const struct tantalum_documents *documents,
                                uintptr_t capacity,
                                uintptr_t *value_bytes);
 
-// Writes an index and documents that live to a new file, and removes the old one. Others can read and write meanwhile.
+// Writes the index and the live documents to a new file, and removes the old one. Others can read and write meanwhile.
 //
 // # Safety
 // `documents` is open.
@@ -480,7 +480,7 @@ int32_t tantalum_documents_commit(const struct tantalum_documents *documents,
                                   struct tantalum_batch *batch,
                                   uint64_t *number);
 
-// Opens a snapshot of what is there now. While it is open, the first update of each document takes more writes.
+// Opens a snapshot of the current documents. While it is open, the first update of each document takes more writes.
 //
 // # Safety
 // `documents` is open; `snapshot` can be written.
@@ -552,25 +552,25 @@ int32_t tantalum_ssd_open(const char *profile,
                           uint64_t capacity_bytes,
                           struct tantalum_ssd **ssd);
 
-// Shuts a drive down; null is allowed. What was written is in its image, if it has one.
+// Shuts a drive down; null is allowed. Written data are in its image, if it has one.
 //
 // # Safety
 // `ssd` is from `tantalum_ssd_open`, and is not used again.
 int32_t tantalum_ssd_close(struct tantalum_ssd *ssd);
 
-// Reads what a drive is and has done.
+// Reads the facts about a drive, and its counters.
 //
 // # Safety
 // `ssd` is open; `facts` can be written.
 int32_t tantalum_ssd_read_facts(const struct tantalum_ssd *ssd, struct tantalum_ssd_facts *facts);
 
-// Cuts the drive's power now. Nothing is installed any more, and what was not durable may be lost.
+// Cuts the drive's power now. All programs are removed, and data that are not durable may be lost.
 //
 // # Safety
 // `ssd` is open.
 int32_t tantalum_ssd_cut_power(const struct tantalum_ssd *ssd);
 
-// Gives the drive power again, and recovers. `seed` decides how operations that were under way ended.
+// Turns the power on again, and recovers. `seed` decides the outcome of operations that were in flight.
 //
 // # Safety
 // `ssd` is open.
@@ -699,7 +699,7 @@ int32_t tantalum_ssd_receive(const struct tantalum_ssd *ssd,
                              uintptr_t capacity);
 
 // Waits for the next event as `tantalum_ssd_receive` does, and if it is a request, calls the handler of its number. A request
-// for which there is no handler goes to nobody.
+// for which there is no handler is dropped.
 //
 // # Safety
 // As `tantalum_ssd_receive`; `handlers` has `count` handlers, and `context` is what they expect.
@@ -734,7 +734,7 @@ int32_t tantalum_ssd_write(const struct tantalum_ssd *ssd,
                            const uint8_t *from,
                            uintptr_t bytes);
 
-// Makes durable what was written.
+// Makes everything written durable.
 //
 // # Safety
 // `ssd` is open.

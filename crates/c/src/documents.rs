@@ -96,7 +96,7 @@ pub unsafe extern "C" fn tantalum_documents_get(
     })
 }
 
-/// Writes an index and documents that live to a new file, and removes the old one. Others can read and write meanwhile.
+/// Writes the index and the live documents to a new file, and removes the old one. Others can read and write meanwhile.
 ///
 /// # Safety
 /// `documents` is open.

@@ -243,7 +243,7 @@ pub unsafe extern "C" fn tantalum_transact(
     if done == TANTALUM_OK { code } else { done }
 }
 
-/// Opens a snapshot of all that is committed. It reads without locks: it blocks nobody and waits for nobody.
+/// Opens a snapshot of all committed records. It reads without locks: it blocks no transaction and waits for none.
 ///
 /// # Safety
 /// `store` is open; `snapshot` can be written.

@@ -64,7 +64,7 @@ impl tantalum_walk {
     }
 }
 
-/// Opens a snapshot of what is there now. While it is open, the first update of each document takes more writes.
+/// Opens a snapshot of the current documents. While it is open, the first update of each document takes more writes.
 ///
 /// # Safety
 /// `documents` is open; `snapshot` can be written.

@@ -78,7 +78,7 @@ pub unsafe extern "C" fn tantalum_open(
     })
 }
 
-/// Closes a store; null is allowed. It is shut down when its transactions are gone as well.
+/// Closes a store; null is allowed. It is shut down once its transactions have ended, too.
 ///
 /// # Safety
 /// `store` is from `tantalum_open`, and is not used again.

@@ -37,7 +37,7 @@ use crate::watch::WatchOptions;
 #[derive(Parser, Debug)]
 #[command(name = "tantalum", version, max_term_width = 100)]
 pub struct Arguments {
-    /// None to be told what to try first.
+    /// None prints what to try first.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -56,22 +56,22 @@ pub enum Command {
     Info(InfoOptions),
     /// Check the consistency of a drive in an image file, without changing it
     Check(CheckOptions),
-    /// Run a program on a new drive, or watch a mount, and tell what was written, down to the flash
+    /// Run a program on a new drive, or watch a mount, and report what was written, down to the flash
     ///
     /// The program gets the drive's folder as {} in its arguments, as $TANTALUM_DIR, and as its working directory.
     /// The exit code is the program's.
     Measure(MeasureOptions),
     /// Replay a block trace on a new drive: fio's iologs, blkparse, MSR Cambridge, Alibaba
     ///
-    /// Time is the drive's own, so figures do not depend on this machine. A line that is not understood is an error.
+    /// Time is virtual, so figures do not depend on this machine. A line that cannot be parsed is an error.
     Replay(ReplayOptions),
     /// Mount a drive's volume on a folder, for any program to use
     ///
-    /// Without --background it runs until the volume is unmounted, or until Ctrl-C or SIGTERM, which unmount it.
+    /// Without --background the command runs until the volume is unmounted. Ctrl-C and SIGTERM unmount it.
     Mount(MountOptions),
-    /// List, make or delete snapshots of a file system of the kind lfs-tree that is not mounted
+    /// List, create or delete snapshots of an lfs-tree file system that is not mounted
     ///
-    /// `tantalum mount --snapshot N` mounts one, to be read only.
+    /// `tantalum mount --snapshot N` mounts a snapshot read-only.
     Snapshot {
         #[command(subcommand)]
         action: SnapshotAction,
@@ -80,19 +80,19 @@ pub enum Command {
     Unmount(UnmountOptions),
     /// Show the counters of a drive and its volume, even while it is mounted or served
     Stat(StatOptions),
-    /// Serve a page on which a mounted or served drive is watched at work
+    /// Serve a web page that shows a mounted or served drive at work
     ///
-    /// The page shows dies and blocks, throughput, write amplification by cause, latencies, what collection and recovery do, and
-    /// writes by file. Only this machine can open it, by the address that is printed. It only looks, unless --control is given.
+    /// The page shows dies and blocks, throughput, write amplification by cause, latencies, garbage collection, recovery, and
+    /// writes by file. Only this machine can open it, at the address that is printed. It changes nothing unless --control is given.
     Watch(WatchOptions),
     /// Cut the power of a mounted or served drive
     ///
-    /// From then on every request on a mount fails. To recover, unmount it and mount it again. A served drive drops its
-    /// connections and recovers, and hosts attach again.
+    /// From then on every request to a mount fails; to recover, unmount it and mount it again. A served drive drops its
+    /// connections and recovers, and hosts can attach again.
     Cut(CutOptions),
     /// Serve a drive over NVMe/TCP, so that Linux can attach it with `nvme connect` as a block device
     ///
-    /// Without --background it runs until Ctrl-C, SIGTERM or `tantalum stop`, and then shuts the drive down.
+    /// Without --background the command runs until Ctrl-C, SIGTERM or `tantalum stop`, and then shuts the drive down.
     Serve(ServeOptions),
     /// Stop serving a drive, and wait until its image is closed
     Stop(StopOptions),
@@ -100,22 +100,22 @@ pub enum Command {
     Bench(BenchOptions),
     /// Measure recovery time after a power cut, and the cost of keeping it short
     ///
-    /// Time is the drive's own, so figures do not depend on this machine, except the column host s.
+    /// Time is virtual, so figures do not depend on this machine, except those in the column "host s".
     RecoveryCost(RecoveryCostOptions),
     /// Run experiments from papers and compare their figures with those measured here
     ///
-    /// Experiments on the device alone use the drive's own time. Experiments with a database server start a private one
-    /// from Debian's packages on a temporary mount, touch no system service, and remove everything afterwards.
+    /// Experiments on the device alone run in virtual time. Experiments with a database server start a private server
+    /// from Debian's packages on a temporary mount. They touch no system service and remove everything afterwards.
     Lab {
         #[command(subcommand)]
         action: LabAction,
     },
-    /// Programs in the drive: list those that come with it, describe a module, run one on a drive
+    /// List the programs that come with the drive, describe a module, or run one in a drive
     Program {
         #[command(subcommand)]
         action: ProgramAction,
     },
-    /// Cut power while a drive is in use, and check what is left against what was promised
+    /// Cut power while a drive is in use, and check what survives against the promises
     Crash {
         #[command(subcommand)]
         target: CrashTarget,
@@ -126,31 +126,31 @@ pub enum Command {
     Man(ManOptions),
 }
 
-/// What runs on the drive when power goes.
+/// What runs on the drive when power is lost.
 #[derive(Subcommand, Debug)]
 pub enum CrashTarget {
-    /// A random mix of all commands of the drive
+    /// Run a random mix of all commands of the drive
     ///
-    /// The drives are so small that garbage collection, wear levelling, journal and checkpoints happen all the time.
-    /// Every seed runs on each selected kind of drive. A broken promise ends its run; it is minimised, and printed with
-    /// the command line that reproduces it. The exit code is then 1.
+    /// The drives are so small that they collect garbage, level wear, flush the journal and take checkpoints all the time.
+    /// Every seed runs on each selected kind of drive. A broken promise ends its run. It is minimised, and printed with
+    /// the command line that reproduces it, and the exit code is 1.
     Device(CrashDeviceOptions),
-    /// SQLite on a small drive
+    /// Run SQLite on a small drive
     ///
-    /// Everything follows from the seed: a violation is printed with the command line that reproduces it.
+    /// The seed determines everything: a violation is printed with the command line that reproduces it.
     Sqlite(CrashSqliteOptions),
-    /// A document store on a small drive, in its original way and sharing
+    /// Run a document store on a small drive, in its original form and with sharing
     ///
-    /// Everything follows from the seed: a violation is printed with the command line that reproduces it.
+    /// The seed determines everything: a violation is printed with the command line that reproduces it.
     Couch(CrashCouchOptions),
-    /// Any program: does it survive power loss?
+    /// Test whether a program survives power loss
     ///
-    /// The program runs once, in a folder on a mounted drive, and everything that it does there is recorded. Then power is
-    /// cut after each of its operations, in every way that can make a difference, and --check runs on what is left. It exits
-    /// with 0 if the files are intact. Lines `ack ...` that the program prints or writes to $TANTALUM_ACK up to the cut are
-    /// in the file $TANTALUM_ACKS of the check. The exit code is 1 if a check failed.
+    /// The program runs once, in a folder on a mounted drive, and its file operations are recorded. Then power is cut after
+    /// each operation, in every way that can make a difference, and --check runs on the files that are left. It must exit with
+    /// 0 if they are intact. The lines `ack ...` that the program had printed, or written to $TANTALUM_ACK, before the cut are
+    /// given to the check in the file $TANTALUM_ACKS. The exit code is 1 if a check failed.
     Run(CrashRunOptions),
-    /// A finding of `crash run` again: its check, or its files mounted to be looked at
+    /// Check a finding of `crash run` again, or mount its files for inspection
     ///
     /// Without DIR the check runs on a copy of the files, and the exit code is 1 if it fails again.
     Replay(CrashReplayOptions),
@@ -161,8 +161,8 @@ pub enum CrashTarget {
 pub enum CompareTarget {
     /// SQLite's transactions
     ///
-    /// Each mode gets a copy of the same aged drive. Time is the drive's own, so figures do not depend on this
-    /// machine: the same seed gives the same figures anywhere.
+    /// Each mode gets a copy of the same aged drive. Time is virtual, so the same seed gives the same figures on any
+    /// machine.
     Sqlite(CompareOptions),
 }
 
@@ -238,8 +238,8 @@ pub struct CreateOptions {
     #[arg(long, value_name = "SIZE")]
     pub index_dram: Option<Size>,
 
-    /// Age the drive: put a volume with a file of other data on it, and overwrite that at random until garbage collection is
-    /// steady. A new drive has no garbage to collect, and flatters whoever writes much
+    /// Age the drive: create a volume with a file of other data, and overwrite it at random until garbage collection is
+    /// steady. A new drive has no garbage to collect, which flatters write-heavy programs
     #[arg(long)]
     pub aged: bool,
 
@@ -247,7 +247,7 @@ pub struct CreateOptions {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=95))]
     pub fill: Option<u8>,
 
-    /// Seed of what is written by --aged or --fill
+    /// Seed of the data written by --aged or --fill
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
@@ -274,7 +274,7 @@ pub struct CheckOptions {
     /// The image file
     pub image: PathBuf,
 
-    /// Repair what can be repaired without inventing data; if anything else is wrong, refuse and change nothing
+    /// Repair the image without inventing data; refuse, and change nothing, if anything cannot be repaired
     #[arg(long)]
     pub repair: bool,
 
@@ -290,11 +290,11 @@ pub struct BenchOptions {
     #[arg(long, value_name = "PATTERN", required_unless_present = "nvme", conflicts_with = "nvme")]
     pub pattern: Option<bench::Pattern>,
 
-    /// Measure the drive as `tantalum serve` serves it, beside the same server without a drive
+    /// Measure the drive as `tantalum serve` serves it, compared with the same server without a drive
     #[arg(long)]
     pub nvme: bool,
 
-    /// With --nvme: measure the drive in this file as well, which must not exist and is removed afterwards
+    /// With --nvme: also measure a drive in this file, which must not exist and is removed afterwards
     #[arg(long, value_name = "FILE", requires = "nvme")]
     pub image: Option<PathBuf>,
 
@@ -302,7 +302,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "real|none", requires = "nvme")]
     pub time: Option<Pacing>,
 
-    /// With --nvme: the seconds that a case is measured, in turns with its limit
+    /// With --nvme: seconds to measure each case, in turns with its limit
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
 

@@ -20,8 +20,8 @@ pub struct CrashCouchOptions {
     #[command(flatten)]
     pub seeds: SeedOptions,
 
-    /// N power cuts in the life of a store; all: one at every flash operation of a short workload; @N: only at
-    /// operation N of it
+    /// N: this many power cuts in the life of a store; all: one at every flash operation of a short workload; @N: only
+    /// at operation N of that workload
     #[arg(long, value_name = "N", default_value = "40")]
     pub cuts: Cuts,
 
@@ -38,7 +38,7 @@ pub struct CrashCouchOptions {
     pub json: bool,
 }
 
-/// Ways that were asked for together.
+/// The selected ways.
 #[derive(Clone, Debug)]
 pub struct Ways(Vec<Way>);
 
@@ -51,7 +51,7 @@ fn parse_ways(text: &str) -> Result<Ways, String> {
     way.map(|way| Ways(vec![way])).ok_or_else(|| "known are share, original, both".to_owned())
 }
 
-/// Tortures and prints the outcome. A broken promise is a failure after that.
+/// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashCouchOptions) -> Result<(), Failure> {
     let commits = match options.cuts {
         Cuts::Random(_) => 60,

@@ -27,7 +27,7 @@ pub struct CrashDeviceOptions {
     #[arg(long)]
     pub second_cut: bool,
 
-    /// What happens to the drive's DRAM when power goes
+    /// What happens to the drive's DRAM when power is lost
     #[arg(long, value_enum, default_value = "all")]
     pub plp: PlpChoice,
 
@@ -52,19 +52,19 @@ pub struct CrashDeviceOptions {
     #[arg(long, value_enum)]
     pub host: Option<HostKind>,
 
-    /// Whether the host asks for more space than there is [default: the seed chooses]
+    /// Whether the host exceeds the drive's capacity [default: the seed chooses]
     #[arg(long, value_enum)]
     pub room: Option<Room>,
 
-    /// Whether flash programs, erases and reads fail [default: sound]
+    /// Whether flash programs, erases and reads may fail [default: sound]
     #[arg(long, value_enum)]
     pub flash: Option<FlashKind>,
 
-    /// Where the drive is: in memory with power cuts, or in an image whose process is killed instead [default: memory]
+    /// In memory, with power cuts, or in an image whose process is killed instead [default: memory]
     #[arg(long, value_enum)]
     pub medium: Option<MediumKind>,
 
-    /// How the flash's operations follow each other [default: the seed chooses]
+    /// How flash operations are scheduled [default: the seed chooses]
     #[arg(long, value_enum)]
     pub scheduling: Option<SchedulingKind>,
 
@@ -72,7 +72,7 @@ pub struct CrashDeviceOptions {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub age: u64,
 
-    /// Number of commands in which power is cut, with --cuts all
+    /// Number of commands during which power is cut, with --cuts all
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub commands: u64,
 
@@ -132,7 +132,7 @@ pub enum PlpChoice {
     None,
     /// A capacitor dumps it to flash
     Capacitor,
-    /// It is lost; journal and checkpoints are in non-volatile memory
+    /// It is lost; the journal and checkpoints are in non-volatile memory
     Nvm,
     /// The first two, on separate drives
     All,
@@ -183,7 +183,7 @@ pub enum HostKind {
 pub enum Room {
     /// There is room for everything
     Ample,
-    /// The drive becomes full again and again
+    /// The drive becomes full repeatedly
     Full,
 }
 
@@ -212,7 +212,7 @@ pub enum MediumKind {
 pub enum SchedulingKind {
     /// First come, first served
     Fifo,
-    /// Reads go ahead of what has not begun, and the host's programs of garbage collection's
+    /// Reads go ahead of operations that have not begun, and the host's programs ahead of garbage collection's
     ReadFirst,
     /// Reads also interrupt programs and erases
     Suspend,

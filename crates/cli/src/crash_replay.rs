@@ -15,7 +15,7 @@ pub struct CrashReplayOptions {
     #[arg(value_name = "FINDING")]
     pub finding: PathBuf,
 
-    /// Mount the files on this empty folder, instead of running the check again. Changes are gone with the mount
+    /// Mount the files on this empty folder instead of running the check. Changes are discarded at unmount
     #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
 

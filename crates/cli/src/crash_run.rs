@@ -14,31 +14,31 @@ use crate::{interrupt, output};
 /// `tantalum crash run`.
 #[derive(Args, Debug)]
 pub struct CrashRunOptions {
-    /// A program, or a shell command, that exits with 0 if the files in its working directory ($TANTALUM_DIR) are intact
+    /// A program or shell command that exits with 0 if the files in its working directory ($TANTALUM_DIR) are intact
     #[arg(long, value_name = "COMMAND")]
     pub check: String,
 
-    /// A shell command that prepares the folder before the program runs; what it leaves is durable
+    /// A shell command that prepares the folder before the program runs; its files are durable
     #[arg(long, value_name = "COMMAND")]
     pub setup: Option<String>,
 
-    /// Lose as much as POSIX allows: any part of what was not synced, torn into sectors. This is the default
+    /// Lose as much as POSIX allows: any part of the data not synced, torn at sectors. This is the default
     #[arg(long, conflicts_with = "drive")]
     pub adversary: bool,
 
-    /// Size of these sectors: what the disk writes as a whole
+    /// Size of these sectors, which the disk writes atomically
     #[arg(long, value_name = "512|4KiB", default_value = "512", conflicts_with = "drive", value_parser = parse_sector)]
     pub sector: Sector,
 
-    /// Lose what this drive loses: a profile's name, or a TOML file. Power is cut at its flash operations
+    /// Lose what this drive would lose: a profile's name, or a TOML file. Power is cut at its flash operations
     #[arg(long, value_name = "NAME|FILE")]
     pub drive: Option<String>,
 
-    /// Number of places at which power is cut, spread over the run, or all
+    /// Number of points at which power is cut, spread over the run, or all
     #[arg(long, value_name = "N|all", default_value = "all", value_parser = parse_cuts)]
     pub cuts: Cuts,
 
-    /// Begin no further cut after this many minutes. The first cuts are spread over the run, later ones lie between them
+    /// Start no new cut after this many minutes. The first cuts are spread over the run, later ones fall between them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub minutes: Option<u64>,
 
@@ -46,7 +46,7 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
-    /// Seconds after which a running check counts as failed
+    /// Timeout of a check in seconds; a check that exceeds it has failed
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub check_seconds: u64,
 
@@ -54,11 +54,11 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub capacity: Size,
 
-    /// Save each finding in a new folder of its own in this folder, for `tantalum crash replay`
+    /// Save each finding in a new folder within this folder, for `tantalum crash replay`
     #[arg(long, value_name = "FOLDER")]
     pub save: Option<PathBuf>,
 
-    /// Write a page about what was found (HTML)
+    /// Write the findings as an HTML page
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
@@ -91,7 +91,7 @@ fn parse_sector(text: &str) -> Result<Sector, String> {
     }
 }
 
-/// Records the program, checks what it may find, and prints that. A failed check is a failure after that.
+/// Records the program, checks the outcomes and prints the findings. Then a failed check is a failure.
 pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     let losses = match &options.drive {
         Some(name) => {

@@ -25,8 +25,8 @@ pub struct CrashSqliteOptions {
     #[command(flatten)]
     pub seeds: SeedOptions,
 
-    /// N power cuts in the life of a database; all: one at every flash operation of a short workload; @N: only at
-    /// operation N of it
+    /// N: this many power cuts in the life of a database; all: one at every flash operation of a short workload; @N: only
+    /// at operation N of that workload
     #[arg(long, value_name = "N", default_value = "40")]
     pub cuts: Cuts,
 

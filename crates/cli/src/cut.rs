@@ -16,7 +16,7 @@ pub struct CutOptions {
     /// The folder on which the volume is mounted, or an image that is served
     pub target: PathBuf,
 
-    /// Cut at the Nth flash program or erase from now on, instead of at once
+    /// Cut at the Nth flash program or erase from now on, instead of immediately
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub after_flash_ops: Option<u64>,
 

@@ -28,7 +28,7 @@ use tantalum_workloads::WorkloadError;
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// A database has wrong contents. The results have been printed.
-    #[error("a database does not hold what was written to it; see the results above")]
+    #[error("a database lost what was written to it; see the results above")]
     Mismatch,
     /// An image is damaged. The findings have been printed.
     #[error("{}: {findings} found; see above", path.display())]
@@ -48,7 +48,7 @@ pub enum Failure {
     #[error("a program faulted; see the results above")]
     ProgramFaulted,
     /// A module cannot be read.
-    #[error("{}: {error}; `tantalum program list` names those that come with the drive", path.display())]
+    #[error("{}: {error}; `tantalum program list` lists those that come with the drive", path.display())]
     Module {
         /// The file.
         path: PathBuf,
@@ -313,7 +313,7 @@ pub enum Failure {
         log: Option<PathBuf>,
     },
     /// A volume was unmounted, but its image could not be closed.
-    #[error("image {} is unmounted, but {message}; what was not synced is lost; mount it again to recover the rest{}",
+    #[error("image {} is unmounted, but {message}; data that were not synced are lost; mount it again to recover the rest{}",
         image.display(), named(log.as_ref()))]
     NotClosed {
         /// The image.
@@ -342,60 +342,6 @@ pub enum Failure {
     },
 }
 
-impl From<ExperimentError> for Failure {
-    fn from(error: ExperimentError) -> Failure {
-        match error {
-            ExperimentError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Experiment(error),
-        }
-    }
-}
-
-impl From<RunError> for Failure {
-    fn from(error: RunError) -> Failure {
-        match error {
-            RunError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Run(error),
-        }
-    }
-}
-
-impl From<ReplayError> for Failure {
-    fn from(error: ReplayError) -> Failure {
-        match error {
-            ReplayError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Replay(error),
-        }
-    }
-}
-
-impl From<SweepError> for Failure {
-    fn from(error: SweepError) -> Failure {
-        match error {
-            SweepError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Sweep(error),
-        }
-    }
-}
-
-impl From<CrashError> for Failure {
-    fn from(error: CrashError) -> Failure {
-        match error {
-            CrashError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Crash(error),
-        }
-    }
-}
-
-impl From<WorkloadError> for Failure {
-    fn from(error: WorkloadError) -> Failure {
-        match error {
-            WorkloadError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Bench(error),
-        }
-    }
-}
-
 /// What is wrong with an image, with its path once: many errors begin with it.
 fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
     let (path, error) = (path.display().to_string(), error.to_string());
@@ -403,7 +349,7 @@ fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
 }
 
 fn capacity_for(enough: Option<u64>) -> String {
-    enough.map_or_else(String::new, |bytes| format!("; --capacity {}M would do", bytes >> 20))
+    enough.map_or_else(String::new, |bytes| format!("; use --capacity {}M or more", bytes >> 20))
 }
 
 fn named(log: Option<&PathBuf>) -> String {

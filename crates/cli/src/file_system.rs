@@ -16,34 +16,34 @@ use crate::failure::Failure;
 /// A file system, as the command line names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum FileSystemKind {
-    /// Files by extents; metadata change in atomic batches of the drive
+    /// Files in extents; metadata change in atomic batches of the drive
     #[default]
     Volume,
-    /// A log-structured file system of F2FS's kind
+    /// A log-structured file system like F2FS
     LfsNat,
-    /// A log-structured file system of NILFS2's kind, with snapshots
+    /// A log-structured file system like NILFS2, with snapshots
     LfsTree,
 }
 
-/// How the cleaner of a log-structured file system moves what lives.
+/// How the cleaner of a log-structured file system moves live data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum CleaningKind {
-    /// Read and write it
+    /// Read and write them
     #[default]
     Copy,
-    /// Let the drive map it elsewhere, without programming flash
+    /// Let the drive remap them, without programming flash
     Remap,
 }
 
 /// What a sync of a file on a log-structured file system writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum IndexKind {
-    /// Contents, and what changed of the file's part of the index; lfs-nat overwrites in place, as F2FS does
+    /// Contents, and the changed part of the file's index; lfs-nat overwrites in place, as F2FS does
     #[default]
     Conventional,
-    /// The same, and nothing is overwritten in place
+    /// The same, without overwriting in place
     Append,
-    /// Contents alone; the drive lists them in memory that survives
+    /// Contents only; the drive lists them in non-volatile memory
     Nvm,
 }
 
@@ -75,12 +75,12 @@ pub struct FileSystemOptions {
     #[arg(long, value_enum)]
     pub file_system: Option<FileSystemKind>,
 
-    /// How the cleaner of a log-structured file system moves what lives, chosen when it is created [default: copy]
+    /// How the cleaner of a log-structured file system moves live data, chosen at creation [default: copy]
     #[arg(long, value_enum)]
     pub cleaning: Option<CleaningKind>,
 
-    /// What a sync on a log-structured file system writes, chosen when it is created [default: conventional]; nvm needs a
-    /// drive with lists of files, such as --profile pebblessd
+    /// What a sync on a log-structured file system writes, chosen at creation [default: conventional]; nvm needs a drive
+    /// with lists of files, such as --profile pebblessd
     #[arg(long, value_enum)]
     pub index: Option<IndexKind>,
 }

@@ -112,10 +112,10 @@ pub const TRY_FIRST: &str = "\
 Tantalum is a solid-state drive that runs as a program. Try first:
 
   tantalum compare sqlite
-      what each of SQLite's transactions costs, down to the flash, in six ways (about 15 s)
+      the cost of SQLite's transactions, down to the flash, in six modes (about 15 s)
   tantalum mount drive.tant mnt --create --capacity 8G --background
-      a folder on a drive, for any program; `tantalum stat mnt` shows what it wrote, and
-      `tantalum cut mnt` cuts the power while it works
+      a folder on a drive, for any program; `tantalum stat mnt` shows what was written, and
+      `tantalum cut mnt` cuts the power while programs run
   tantalum crash run --check ./verify.sh -- ./my-program
       does your own program survive power loss?
   tantalum serve drive.tant --create --capacity 8G

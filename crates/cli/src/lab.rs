@@ -18,28 +18,28 @@ use crate::{interrupt, output};
 pub enum LabAction {
     /// List the experiments
     List,
-    /// Run experiments, one after the other
+    /// Run experiments one after another
     Run(RunOptions),
     /// Run a grid of drives, loads and seeds on all processors, into one table
     ///
-    /// GRID.toml has [run], what all runs have in common; [axes], whose combinations are the runs; and seeds. A run that is
-    /// complete is kept in the output folder, so the same command goes on after an interruption.
+    /// In GRID.toml, [run] holds the settings of all runs, and each combination of [axes] and seeds is a run. Completed runs
+    /// are kept in the output folder, so the same command resumes after an interruption.
     Sweep(SweepOptions),
 }
 
 /// `tantalum lab run`.
 #[derive(Args, Debug)]
 pub struct RunOptions {
-    /// Experiments to run, by the names of `tantalum lab list`
+    /// Names of experiments, as `tantalum lab list` prints them
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
 
-    /// Size, as a fraction of the full set-up [default: each experiment's]
+    /// Scale, as a fraction of the full set-up [default: each experiment's]
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub scale: Option<f64>,
 
-    /// Make the drive N times slower, so that this machine's processors weigh less, and divide times by N; for
-    /// experiments in real time [default: the paper's number of processors over this machine's]
+    /// For experiments in real time: make the drive N times slower, so that this machine's processors matter less, and
+    /// divide times by N [default: the paper's number of processors over this machine's]
     #[arg(long, value_name = "N")]
     pub slower: Option<u32>,
 

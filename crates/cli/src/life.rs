@@ -6,18 +6,18 @@ use tantalum::{Size, UNIT_BYTES};
 use tantalum_report::table::{bytes, grouped};
 use tantalum_report::{Endurance, Lifetime, WARRANTY_YEARS, figure_text};
 
-/// Beyond this many years the number says nothing.
+/// Beyond this many years the exact number is meaningless.
 const MOST_YEARS: f64 = 1000.0;
 
-/// The load for which a life is told.
+/// The load for which a lifetime is computed.
 #[derive(Args, Debug)]
 pub struct LoadOptions {
-    /// Say how many years the drive lasts if this much is written to it each day [default: its capacity]
+    /// Report how many years the drive lasts if this much is written to it each day [default: its capacity]
     #[arg(long, value_name = "SIZE")]
     pub load: Option<Size>,
 }
 
-/// How much of a drive's life is used, and how long the rest lasts.
+/// How much of a drive's life is used, and how long the rest will last.
 #[derive(Serialize)]
 pub struct Life {
     percentage_used: f64,
@@ -27,7 +27,7 @@ pub struct Life {
     years_left: Option<f64>,
 }
 
-/// What a drive's flash is rated for, from the figures of a report.
+/// The endurance of a drive's flash, from the figures of a report.
 pub fn endurance(flash_units: u32, capacity_units: u64, cycles: u32, erases: f64) -> Endurance {
     let unit = UNIT_BYTES as u64;
     Endurance {

@@ -27,6 +27,7 @@ mod help;
 mod info;
 mod info_nvm;
 mod interrupt;
+mod interrupted;
 mod lab;
 mod life;
 mod log;

@@ -28,18 +28,18 @@ const CAPACITY: Size = Size(1 << 30);
 /// `tantalum measure`.
 #[derive(Args, Debug)]
 pub struct MeasureOptions {
-    /// Watch what is mounted on this folder, until Ctrl-C, instead of running a program on a new drive
+    /// Watch the mount on this folder until Ctrl-C, instead of running a program on a new drive
     #[arg(long, value_name = "DIR", conflicts_with_all = ["program", "setup", "aged", "keep", "atomic_writes", "time", "profile", "capacity"])]
     pub attach: Option<PathBuf>,
 
-    /// With --attach: watch for this long
+    /// With --attach: watch for this many seconds
     #[arg(long, value_name = "N", requires = "attach", value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: Option<u64>,
 
     #[command(flatten)]
     pub drive: ProfileOptions,
 
-    /// Fill the drive with other data first, and overwrite these until garbage collection is steady
+    /// First fill the drive with other data, and overwrite them until garbage collection is steady
     #[arg(long)]
     pub aged: bool,
 
@@ -55,23 +55,23 @@ pub struct MeasureOptions {
     #[arg(long, value_name = "real|none")]
     pub time: Option<Pacing>,
 
-    /// Make each write of whole 4 KiB blocks all or nothing, for a program whose guard against torn pages is off
+    /// Make each write of whole 4 KiB blocks atomic, for a program whose protection against torn pages is off
     #[arg(long)]
     pub atomic_writes: bool,
 
-    /// Keep the drive in this image file, which must not exist; otherwise it is in memory, and gone afterwards
+    /// Keep the drive in this image file, which must not exist; otherwise it is in memory and discarded
     #[arg(long, value_name = "FILE")]
     pub keep: Option<PathBuf>,
 
-    /// Do not do the recording again: tell neither which file the drive's units belong to nor what other drives would save
+    /// Do not replay the recording: report neither the writes to flash by file nor what other drives would save
     #[arg(long)]
     pub no_replay: bool,
 
-    /// Write a page with plots (HTML)
+    /// Write an HTML page with plots
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
-    /// Print one JSON object; what the program prints goes to standard error
+    /// Print one JSON object; the program's output goes to standard error
     #[arg(long)]
     pub json: bool,
 

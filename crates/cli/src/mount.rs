@@ -41,7 +41,7 @@ pub struct MountOptions {
     #[arg(long, value_name = "real|none", default_value = "real")]
     pub time: Pacing,
 
-    /// Create an empty volume, or file system, on the drive; everything on the drive is lost
+    /// Create an empty volume or other file system on the drive; everything on the drive is lost
     #[arg(long)]
     pub format: bool,
 
@@ -51,21 +51,21 @@ pub struct MountOptions {
     #[command(flatten)]
     pub kind: FileSystemOptions,
 
-    /// Mount a snapshot of an lfs-tree file system, to be read only (`tantalum snapshot list` shows their numbers)
+    /// Mount a snapshot of an lfs-tree file system, read-only (`tantalum snapshot list` shows the numbers)
     #[arg(long, value_name = "N", conflicts_with_all = ["create", "format"])]
     pub snapshot: Option<u32>,
 
-    /// Write a block even if the same bytes were written shortly before, instead of sharing it
+    /// Write a block even if the same bytes were written shortly before, instead of sharing the earlier copy
     #[arg(long)]
     pub no_remap_duplicates: bool,
 
-    /// Make each write of whole 4 KiB blocks all or nothing after a power cut, so that databases need not guard against
-    /// torn pages
+    /// Make each write of whole 4 KiB blocks atomic under power loss, so that databases need no protection against torn
+    /// pages
     #[arg(long)]
     pub atomic_writes: bool,
 
-    /// Follow each write with a flush, as if every file were opened with O_SYNC: what a database does that asks for a
-    /// barrier with each page
+    /// Flush after each write, as if every file were opened with O_SYNC, like a database that issues a barrier with each
+    /// page
     #[arg(long)]
     pub sync_writes: bool,
 
@@ -73,7 +73,7 @@ pub struct MountOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
 
-    /// Said to the process in the background
+    /// Passed to the background process
     #[arg(long, hide = true)]
     pub detached: bool,
 }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// An option of commands that run experiments.
 #[derive(Args, Debug)]
 pub struct OfferOptions {
-    /// Let `tantalum watch NAME` look at the drives of this run while it goes on; the socket NAME.sock is made for that
+    /// Let `tantalum watch NAME` show the drives of this run while it is in progress, through the socket NAME.sock
     #[arg(long, value_name = "NAME")]
     pub watch: Option<PathBuf>,
 }

@@ -16,12 +16,12 @@ use crate::program_run::{self, RunProgramOptions};
 pub enum ProgramAction {
     /// List the programs that come with the drive
     List(ListProgramsOptions),
-    /// Check a module, and show its handlers and what it needs of a processor
+    /// Check a module, and show its handlers and the memory that it needs
     Describe(DescribeOptions),
-    /// Install a program on the drive of an image, send it messages, and show what comes of them
+    /// Install a program on the drive of an image, send it messages, and show the answers
     ///
-    /// Messages are sent one after the other: each when the one before was answered. The program is not in the drive any more
-    /// when this ends; what it stored there is. Time is the drive's own. Exits with 1 if the program faulted.
+    /// Each message is sent when the previous one was answered. When the command ends, the program is removed from the drive;
+    /// the data that it stored remain. Time is virtual. The exit code is 1 if the program faulted.
     Run(RunProgramOptions),
 }
 

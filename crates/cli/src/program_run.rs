@@ -26,7 +26,7 @@ pub struct RunProgramOptions {
     /// The module: a file, or a name of `tantalum program list`
     pub module: String,
 
-    /// A message: processor, handler, and the body in hexadecimal, such as 3:0:07000000; give it once for each message
+    /// A message: processor, handler and body in hexadecimal, such as 3:0:07000000; may be repeated
     #[arg(long = "send", value_name = "SPU:HANDLER[:HEX]", required = true)]
     pub messages: Vec<Message>,
 
@@ -34,11 +34,11 @@ pub struct RunProgramOptions {
     #[arg(long = "grant", value_name = "START..END")]
     pub grants: Vec<Bytes>,
 
-    /// Install and send as the host's kernel, which may read and write everything
+    /// Act as the host's kernel, which may read and write everything
     #[arg(long, conflicts_with = "grants")]
     pub kernel: bool,
 
-    /// Give the program these bytes for its own, whole rows of stripes; needs --kernel
+    /// Give the program these bytes as its own region, in whole rows of stripes; needs --kernel
     #[arg(long, value_name = "START..END", requires = "kernel")]
     pub region: Option<Bytes>,
 

@@ -14,11 +14,11 @@ use crate::{interrupt, output};
 /// `tantalum recovery-cost`.
 #[derive(Args, Debug)]
 pub struct RecoveryCostOptions {
-    /// Capacities of the drives to recover, separated by commas
+    /// Capacities of the drives, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1GiB,16GiB,128GiB,1TiB")]
     pub capacities: Vec<Size>,
 
-    /// Amounts written at random on each of them since the last checkpoint, separated by commas
+    /// Amounts written to each drive at random since the last checkpoint, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,64MiB,256MiB,1GiB")]
     pub written: Vec<Size>,
 

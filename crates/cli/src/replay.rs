@@ -23,15 +23,15 @@ pub struct ReplayOptions {
     /// The trace: an iolog of fio (version 2 or 3), text of blkparse, or CSV of MSR Cambridge or Alibaba
     pub trace: PathBuf,
 
-    /// Its format: fio, blkparse, msr or alibaba [default: as its first line says]
+    /// The trace's format: fio, blkparse, msr or alibaba [default: recognised from its first line]
     #[arg(long, value_name = "NAME")]
     pub format: Option<Format>,
 
-    /// Of blkparse, which events: Q (queued), D (issued to the device) or C (completed)
+    /// Events of a blkparse trace to replay: Q (queued), D (issued to the device) or C (completed)
     #[arg(long, value_name = "LETTER", default_value = "D")]
     pub action: Action,
 
-    /// Replay only this volume, as the trace names it: a file, MAJOR,MINOR, HOST,DISK or a number; may be given again
+    /// Replay only this volume, as the trace names it: a file, MAJOR,MINOR, HOST,DISK or a number; may be repeated
     #[arg(long = "volume", value_name = "NAME")]
     pub volumes: Vec<String>,
 
@@ -39,15 +39,16 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "N")]
     pub requests: Option<u64>,
 
-    /// Issue each request at its time, N times as fast as in the trace [default: 1, if the trace has times]
+    /// Issue each request at its time in the trace, N times as fast [default: 1, if the trace has times]
     #[arg(long, value_name = "N", conflicts_with = "queue_depth", allow_negative_numbers = true)]
     pub speed: Option<f64>,
 
-    /// Keep N requests under way, whatever the trace's times [default: 1, if the trace has no times]
+    /// Keep N requests in flight, and ignore the trace's times [default: 1, if the trace has no times]
     #[arg(long, value_name = "N")]
     pub queue_depth: Option<u32>,
 
-    /// Addresses beyond the drive: fit leaves out what the trace never touches, wrap goes on at the beginning, none refuses
+    /// Addresses beyond the drive: fit drops the space that the trace never touches, wrap continues at the beginning, none
+    /// refuses them
     #[arg(long, value_name = "fit|wrap|none", default_value = "fit")]
     pub scale: Scale,
 
@@ -58,19 +59,19 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub over_provisioning_percent: Option<f64>,
 
-    /// Write every unit of the drive once before
+    /// First write every unit of the drive once
     #[arg(long, conflicts_with = "aged")]
     pub fill: bool,
 
-    /// Fill the drive before, and overwrite it at random until garbage collection is steady
+    /// First fill the drive, and overwrite it at random until garbage collection is steady
     #[arg(long)]
     pub aged: bool,
 
-    /// Seed of the drive's age
+    /// Seed of the data with which the drive is aged
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Write a page with plots (HTML)
+    /// Write an HTML page with plots
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
@@ -79,7 +80,7 @@ pub struct ReplayOptions {
     pub json: bool,
 }
 
-/// Replays, and tells what came of it.
+/// Replays the trace and prints the outcome.
 pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     options.report.as_deref().map_or(Ok(()), check_place)?;
     let outcome = replay(&settings(options)?, &interrupt::monitor())?;

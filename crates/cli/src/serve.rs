@@ -24,7 +24,7 @@ pub struct ServeOptions {
     /// The image file of the drive
     pub image: PathBuf,
 
-    /// Address and port to listen on; an address that other machines reach needs hosts with secrets
+    /// Address and port to listen on; an address that other machines can reach requires --host-secrets
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420")]
     pub listen: SocketAddr,
 
@@ -32,12 +32,12 @@ pub struct ServeOptions {
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
     pub allow_host: Vec<String>,
 
-    /// File of secrets that hosts must prove to know: a line for each host with its NQN, its secret as `nvme
-    /// gen-dhchap-key` prints it, and optionally the subsystem's secret. The file must not be readable by others
+    /// File with the hosts' secrets (DH-HMAC-CHAP). Each line has a host's NQN, its secret as `nvme gen-dhchap-key` prints
+    /// it, and optionally the subsystem's secret. The file must not be readable by others
     #[arg(long, value_name = "FILE", requires = "allow_host")]
     pub host_secrets: Option<PathBuf>,
 
-    /// Let hosts with these names open endpoints of the kernel: they may grant rights to processes and give programs a region
+    /// Let hosts with these names open kernel endpoints, which may grant rights to processes and give regions to programs
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
     pub kernel_host: Vec<String>,
 
@@ -49,11 +49,11 @@ pub struct ServeOptions {
     #[arg(long, value_name = "N", default_value = "4096", value_parser = block_bytes)]
     pub block_size: u32,
 
-    /// Create key-value namespaces until the drive has N; hosts see them as namespaces 2 to N + 1
+    /// Create key-value namespaces until the drive has N. Hosts see them as namespaces 2 to N + 1
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub key_value: u16,
 
-    /// Share a block that repeats one written shortly before, instead of writing it: for file systems and databases that
+    /// Share a block that repeats one written shortly before instead of writing it, for file systems and databases that
     /// write blocks twice
     #[arg(long)]
     pub remap_duplicates: bool,
@@ -69,7 +69,7 @@ pub struct ServeOptions {
     #[arg(long)]
     pub background: bool,
 
-    /// Said to the process in the background
+    /// Passed to the background process
     #[arg(long, hide = true)]
     pub detached: bool,
 }

@@ -1,4 +1,4 @@
-//! `tantalum completions` and `tantalum man`: what a shell and `man` want to know of the command line.
+//! `tantalum completions` and `tantalum man`: completions for shells, and man pages.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct CompletionsOptions {
 /// `tantalum man`.
 #[derive(Args, Debug)]
 pub struct ManOptions {
-    /// The folder for the pages, one for each command; it is created. Without it the page of `tantalum` is printed
+    /// The folder for the pages, one for each command; it is created if needed. Without it, print the page of `tantalum`
     pub folder: Option<PathBuf>,
 }
 

@@ -23,9 +23,9 @@ const CACHE_BYTES: u64 = 16 << 20;
 pub enum SnapshotAction {
     /// List the snapshots
     List(SnapshotOptions),
-    /// Keep the file system as it is now
+    /// Create a snapshot of the file system
     Create(SnapshotOptions),
-    /// Delete a snapshot; the space that only it needed comes back
+    /// Delete a snapshot and free the space that only it used
     Delete {
         #[command(flatten)]
         options: SnapshotOptions,

@@ -37,16 +37,17 @@ pub struct StatOptions {
     /// The folder on which a volume is mounted, or an image file, served or not
     pub target: PathBuf,
 
-    /// Refresh every second, with the changes of that second, until Ctrl-C. With --json, print an object on a line each second
+    /// Refresh every second until Ctrl-C, and show the changes in that second. With --json, print one object a second, each on
+    /// its line
     #[arg(long)]
     pub watch: bool,
 
-    /// Also show what has changed since an earlier `tantalum stat --json`, whose output is in this file, instead of since
-    /// the last reset
+    /// Also show changes since an earlier `tantalum stat --json`, whose output is in this file, instead of since the last
+    /// reset
     #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub since: Option<PathBuf>,
 
-    /// Count from now on: later calls also show what has changed since. Kept in IMAGE.stat; the drive's own counters go on
+    /// Start counting changes from now on, for later calls. The state is kept in IMAGE.stat; the drive's own counters continue
     #[arg(long, conflicts_with_all = ["watch", "since", "json"])]
     pub reset: bool,
 

@@ -24,7 +24,7 @@ pub struct UnmountOptions {
     /// The folder on which the volume is mounted
     pub folder: PathBuf,
 
-    /// How long to wait for programs that have files open there, before giving up
+    /// Seconds to wait for programs that have files open there before giving up
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub wait: u32,
 }

@@ -18,11 +18,11 @@ pub struct WatchOptions {
     /// The folder on which a volume is mounted, an image that is served, or the NAME of `compare --watch` or `lab run --watch`
     pub target: PathBuf,
 
-    /// Where the page is served, on this machine only: 127.0.0.1 or [::1] with a port. Port 0 is any free port
+    /// Address and port of the page, on this machine only: 127.0.0.1 or [::1]. Port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
 
-    /// Give the page a button that cuts the power and shows what recovery finds
+    /// Add a button to the page that cuts the power and shows what recovery finds
     #[arg(long)]
     pub control: bool,
 }

@@ -122,8 +122,8 @@ fn a_capacity_that_is_too_small_is_refused_with_one_that_would_do() {
         tantalum(dir.path(), &["create", "d.tant", "--profile", "tlc-nvme-plp", "--capacity", capacity])
     };
     let message = refused(dir.path(), &["create", "d.tant", "--profile", "tlc-nvme-plp", "--capacity", "8M"]);
-    let (_, would_do) = message.split_once("; --capacity ").expect(&message);
-    let would_do = would_do.strip_suffix("M would do\n").expect(&message).parse::<u64>().unwrap();
+    let (_, would_do) = message.split_once("; use --capacity ").expect(&message);
+    let would_do = would_do.strip_suffix("M or more\n").expect(&message).parse::<u64>().unwrap();
     assert!(message.contains("good flash blocks are too few") && !dir.path().join("d.tant").exists());
     assert_eq!(create(&format!("{}M", would_do - 1)).status.code(), Some(2), "the smallest is named");
     printed(create(&format!("{would_do}M")));

@@ -14,7 +14,7 @@ pub enum Error {
         limit: usize,
     },
     /// A value that is too long.
-    #[error("the value has {bytes} bytes, {limit} is the most")]
+    #[error("the value has {bytes} bytes; the limit is {limit}")]
     ValueTooLarge {
         /// Its length in bytes.
         bytes: usize,
@@ -22,7 +22,7 @@ pub enum Error {
         limit: usize,
     },
     /// A file without any whole header.
-    #[error("{name} is not a document store: it has no whole header; restore it or remove it")]
+    #[error("{name} is not a document store: it has no complete header; restore it or remove it")]
     NotAStore {
         /// The file.
         name: String,
@@ -51,7 +51,7 @@ pub enum Error {
     #[error("a commit failed, and whether it is there is not known: open the store again")]
     Stopped,
     /// Another compaction is in progress.
-    #[error("the store is being compacted already")]
+    #[error("the store is already being compacted")]
     CompactionUnderWay,
     /// The file system refused. If a commit returns this, the store stops ([`Error::Stopped`]), unless
     /// it was full.

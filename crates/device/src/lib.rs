@@ -8,6 +8,7 @@ pub mod check;
 mod command;
 mod controller;
 mod engine;
+mod inspect;
 mod latency;
 mod lifecycle;
 mod limits;

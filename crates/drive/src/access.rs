@@ -5,7 +5,9 @@
 
 use tantalum::{Command, Completion, Fetches, Fills, Lpn, Status, UNIT_BYTES};
 
-use crate::drive::{Drive, Locked, When};
+use crate::drive::Drive;
+use crate::locked::Locked;
+use crate::when::When;
 
 /// Commands whose misses of the processor's cache overlap: as many as [`tantalum::Device::prefetch`] takes.
 const PREFETCHED: usize = 16;

@@ -8,45 +8,19 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use serde::{Deserialize, Serialize};
 use tantalum::Nanoseconds;
 
 use crate::clock::Clock;
-use crate::drive::{Drive, WeakDrive, When};
-
-/// When answers are delivered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pacing {
-    /// Answers are held back until the drive's completion time.
-    Real,
-    /// Answers are delivered at once; the drive's time passes as a single client would see it.
-    None,
-}
-
-/// A text that names no pacing.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("must be \"real\" or \"none\"")]
-pub struct UnknownPacing;
-
-impl FromStr for Pacing {
-    type Err = UnknownPacing;
-
-    fn from_str(text: &str) -> Result<Pacing, UnknownPacing> {
-        match text {
-            "real" => Ok(Pacing::Real),
-            "none" => Ok(Pacing::None),
-            _ => Err(UnknownPacing),
-        }
-    }
-}
+use crate::drive::Drive;
+use crate::locked::WeakDrive;
+use crate::pacing::Pacing;
+use crate::when::When;
 
 /// How the wait of an answer ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -349,12 +323,5 @@ mod tests {
         });
         let times: Vec<_> = std::iter::from_fn(|| answers.deliver_next()).collect();
         assert_eq!((times, receiver.try_iter().collect::<Vec<_>>()), (vec![10, 20, 50], vec![10, 20, 50]));
-    }
-
-    #[test]
-    fn pacings_have_names() {
-        assert_eq!("real".parse(), Ok(Pacing::Real));
-        assert_eq!("none".parse(), Ok(Pacing::None));
-        assert_eq!("fast".parse::<Pacing>(), Err(UnknownPacing));
     }
 }

@@ -3,7 +3,8 @@
 use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
 use crate::clock::Clock;
-use crate::drive::{Drive, Locked};
+use crate::drive::Drive;
+use crate::locked::Locked;
 use crate::way::{Issued, Way};
 
 /// One of a drive's clients, or the only one: the block device below a file system or a store. Its clock never goes back,

@@ -9,9 +9,8 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tantalum::{BlockId, BlockState, BlockUse, Counters, Kind, RecoveryReport, Usage};
 
-use crate::answers::Pacing;
-use crate::drive::Locked;
-use crate::observer::Observer;
+use crate::locked::{Locked, WeakDrive};
+use crate::pacing::Pacing;
 
 /// Blocks that are looked at without letting others have the drive.
 pub const PIECE: usize = 4096;
@@ -97,13 +96,13 @@ pub struct LatencyCounts {
 
 /// Looks at a drive, and knows for how long it was held.
 struct Glance<'a> {
-    observer: &'a Observer,
+    drive: &'a WeakDrive,
     longest_hold_ns: u64,
 }
 
 impl Look {
-    pub(crate) fn at(observer: &Observer, image: PathBuf, time: Option<Pacing>) -> Option<Look> {
-        let mut glance = Glance { observer, longest_hold_ns: 0 };
+    pub(crate) fn at(drive: &WeakDrive, image: PathBuf, time: Option<Pacing>) -> Option<Look> {
+        let mut glance = Glance { drive, longest_hold_ns: 0 };
         let mut look = glance.hold(|device| without_blocks(device, image, time))?;
         let units_per_block = look.shape.units_per_block;
         look.blocks.reserve(BLOCK_CHARACTERS * (look.shape.blocks() as usize));
@@ -134,7 +133,7 @@ impl Shape {
 
 impl Glance<'_> {
     fn hold<T>(&mut self, look: impl FnOnce(&Locked<'_>) -> T) -> Option<T> {
-        self.observer.with(|device| {
+        self.drive.with(|device| {
             let begun = Instant::now();
             let seen = look(device);
             self.longest_hold_ns = self.longest_hold_ns.max(begun.elapsed().as_nanos() as u64);
@@ -275,8 +274,8 @@ mod tests {
         let drive = Drive::new(Device::in_memory(&profile).unwrap());
         let blocks = look(&drive).shape.blocks() as usize;
         assert!(blocks > 2 * PIECE, "{blocks} blocks are too few to test this");
-        let (observer, mut sizes) = (drive.observer(), Vec::new());
-        let mut glance = Glance { observer: &observer, longest_hold_ns: 0 };
+        let (weak, mut sizes) = (drive.downgrade(), Vec::new());
+        let mut glance = Glance { drive: &weak, longest_hold_ns: 0 };
         glance.each_piece(|states| sizes.push(drive.lock().has_power().then_some(states.len()))).unwrap();
         assert_eq!(sizes.iter().flatten().sum::<usize>(), blocks);
         assert!(sizes.iter().flatten().all(|size| *size <= PIECE), "{sizes:?}");

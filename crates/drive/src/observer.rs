@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-use crate::answers::Pacing;
-use crate::drive::{Drive, Locked, WeakDrive};
+use crate::locked::WeakDrive;
 use crate::look::Look;
+use crate::pacing::Pacing;
 
 /// Looks at a drive, for as long as somebody else has it.
 pub struct Observer(WeakDrive);
@@ -36,13 +36,13 @@ pub fn new_drives() -> NewDrives {
 }
 
 /// A drive was made.
-pub(crate) fn note_new(drive: &Drive) {
+pub(crate) fn note_new(drive: WeakDrive) {
     if let Some(made) = MADE.get() {
         let mut made = made.lock();
         made.drives.retain(|(_, drive)| drive.is_there());
         made.count += 1;
         let number = made.count;
-        made.drives.push((number, drive.downgrade()));
+        made.drives.push((number, drive));
     }
 }
 
@@ -55,21 +55,14 @@ impl NewDrives {
     }
 }
 
-impl Drive {
-    /// Lets somebody look at the drive who must not keep it.
-    pub fn observer(&self) -> Observer {
-        Observer(self.downgrade())
-    }
-}
-
 impl Observer {
     /// The drive at a glance; the caller supplies `image` and how it is used. None if nobody has it any more.
     pub fn look(&self, image: PathBuf, time: Option<Pacing>) -> Option<Look> {
-        Look::at(self, image, time)
+        Look::at(&self.0, image, time)
     }
 
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Locked<'_>) -> T) -> Option<T> {
-        self.0.with(look)
+    pub(crate) fn of(drive: WeakDrive) -> Observer {
+        Observer(drive)
     }
 }
 
@@ -90,6 +83,7 @@ mod tests {
     use tantalum::{Device, Profile};
 
     use super::*;
+    use crate::drive::Drive;
 
     fn drive() -> Drive {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("openssd-barefoot").unwrap() };

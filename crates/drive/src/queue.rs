@@ -3,8 +3,9 @@
 use tantalum::{Nanoseconds, Status};
 
 use crate::answers::{Answers, Delivery};
-use crate::drive::{Drive, When};
+use crate::drive::Drive;
 use crate::request::{Reply, Request};
+use crate::when::When;
 
 /// One way into a drive, like one of NVMe's queue pairs. A clone is the same queue.
 #[derive(Clone)]

@@ -2,8 +2,10 @@
 
 use tantalum::{Command, Completion, Status, UNIT_BYTES};
 
-use crate::drive::{Drive, Locked, State, When};
+use crate::drive::Drive;
 use crate::duplicates::{DuplicateCounts, Duplicates, Write, write_command};
+use crate::locked::{Locked, State};
+use crate::when::When;
 
 impl Drive {
     /// Whether writes that repeat a recent one become shares: those of [`Locked::issue_or_share`],

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tantalum::{Device, Kind, Smart, Usage};
 
-use crate::answers::Pacing;
+use crate::pacing::Pacing;
 
 /// The drive's part of a report.
 #[derive(Clone, Debug, Serialize, Deserialize)]

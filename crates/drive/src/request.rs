@@ -5,7 +5,8 @@ use tantalum::{
     NamespaceId, ShareRange, Status, TxId, UNIT_BYTES,
 };
 
-use crate::drive::{Drive, When};
+use crate::drive::Drive;
+use crate::when::When;
 
 /// A record that owns its value; one without a value is deleted.
 pub type OwnedRecord = (NamespaceId, Key, Option<Vec<u8>>);

@@ -293,7 +293,7 @@ fn what_was_told_at_once_is_not_undone_by_another_clients_power_cut() {
 }
 
 #[test]
-#[should_panic(expected = "this thread asks for a device that it has")]
+#[should_panic(expected = "this thread already holds the device")]
 fn a_thread_that_would_wait_for_itself_is_told() {
     let drive = drive();
     let _device = drive.lock();

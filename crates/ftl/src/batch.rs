@@ -8,40 +8,16 @@ use std::ops::Range;
 
 use tantalum_nand::{NandError, Nanoseconds, Ppn, Source};
 
+use crate::batch_marks::Marks;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::page_image::PageImage;
 use crate::space::Target;
-use crate::spare::{BatchMark, Kind, Mark, Spare};
+use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::records::{KvRecord, Plan, ProgrammedUnits};
 use crate::types::{Lpn, Seq};
-
-/// The marks of a batch's members of one kind.
-#[derive(Clone, Copy)]
-pub(crate) struct Marks {
-    id: Seq,
-    /// The number of the first of them.
-    first: u32,
-    /// Members of the batch.
-    count: u32,
-    /// Whether members are marked at all.
-    are_needed: bool,
-}
-
-impl Marks {
-    /// The mark of one of them.
-    pub fn of(&self, index: usize) -> Option<BatchMark> {
-        let Marks { id, first, count, are_needed } = *self;
-        are_needed.then_some(BatchMark { id, index: first + index as u32, count })
-    }
-
-    /// Whether members are marked.
-    pub fn are_needed(&self) -> bool {
-        self.are_needed
-    }
-}
 
 /// A batch on its way to flash. Its members have no owner yet.
 pub(crate) struct ProgrammedBatch {
@@ -190,7 +166,7 @@ impl Ftl {
         for chunk in units.chunks(per_page) {
             let (step, first) = (self.next_seq(), batch.places.len());
             let mut page = PageImage::new();
-            page.marked = marks.are_needed();
+            page.marked = marks.are_needed;
             for (index, unit) in (first..).zip(chunk) {
                 let mut spare = Spare::with_owner(Kind::Data, step, unit.lpn, batch.versions[index]);
                 spare.metadata = unit.metadata;
@@ -281,7 +257,7 @@ mod tests {
         let format = |config| Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), config).unwrap();
         let marks = |ftl: &mut Ftl, units, records, pages| {
             let (of_units, of_records) = ftl.marks(Seq(9), units, records, pages);
-            assert_eq!(of_units.are_needed(), of_records.are_needed());
+            assert_eq!(of_units.are_needed, of_records.are_needed);
             [of_units, of_records].map(|marks| marks.of(1).map(|mark| (mark.id.0, mark.index, mark.count)))
         };
         let mut ftl = format(CONFIG);

@@ -69,7 +69,12 @@ impl Ftl {
 
     /// Takes a checkpoint and frees what it makes obsolete.
     pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
+        debug_assert!(!self.metadata.is_in_step(), "a checkpoint is taken in the middle of a step");
         self.flush_before_checkpoint(at_ns)?;
+        debug_assert!(
+            self.metadata.nothing_waits() || self.metadata.nvm().is_some(),
+            "records wait for a page while a checkpoint is taken"
+        );
         self.counters.checkpoints += 1;
         let (bytes, read_ns) = self.checkpoint_bytes(clean, at_ns)?;
         if self.metadata.nvm().is_some() {
@@ -222,6 +227,11 @@ impl Ftl {
         step: Seq,
         done_ns: Nanoseconds,
     ) {
+        debug_assert!(
+            step >= self.metadata.checkpoint.step,
+            "the checkpoint of step {step} is older than the one of step {}",
+            self.metadata.checkpoint.step
+        );
         let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
         self.metadata.checkpoint.done_ns = done_ns;
         for block in self.metadata.stands(step, blocks, pages, host_units) {

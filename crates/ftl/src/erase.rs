@@ -31,6 +31,7 @@ impl Ftl {
             !self.metadata.is_in_step(),
             "block {block} is erased while a step is only partly recorded"
         );
+        debug_assert_eq!(self.map.valid(block), 0, "block {block} is erased with places in use");
         if self.space.blocks.is_marked(block) {
             self.journal_memberships(block, at_ns)?;
         }
@@ -38,6 +39,10 @@ impl Ftl {
             true => 0,
             false => self.flush_journal(at_ns)?.max(self.metadata.checkpoint.done_ns),
         };
+        debug_assert!(
+            self.metadata.nothing_waits() || canary::out(Guard::EraseBeforeJournal),
+            "block {block} is erased while records wait"
+        );
         self.space.blocks.clear_marks(block);
         let done_ns = match canary::out(Guard::EraseBeforeCopies) {
             true => 0,

@@ -10,6 +10,7 @@
 mod allocate;
 mod audit;
 mod batch;
+mod batch_marks;
 mod batches;
 mod block_states;
 mod budget;

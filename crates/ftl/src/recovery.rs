@@ -70,6 +70,7 @@ impl Ftl {
             Ok(units) => units,
             Err(error) => return Err((Box::new(nand), error.into())),
         };
+        let operations = nand.operations();
         let reader = Reader::new(nand, config.logical_units, at_ns);
         let mut scan = Scan::new(reader, config, nvm);
         let found = match scan.find() {
@@ -77,6 +78,7 @@ impl Ftl {
             Err(error) => return Err((Box::new(scan.reader.nand), error.into())),
         };
         let (Reader { nand, done_ns, newest, .. }, mut report) = scan.into_parts(at_ns);
+        assert_eq!(nand.operations(), operations, "recovery changed the flash while it read it");
         report.units_restored = units_restored;
         let space = Space::new(&nand, layout, false);
         let mut ftl = Ftl::assemble(nand, config, space, nvm);

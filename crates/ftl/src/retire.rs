@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_loss_asks_for_a_checkpoint_only_if_none_covers_the_block() {
         let mut ftl = ftl();
-        let block = BlockId(3);
+        let block = ftl.space.blocks.take(tantalum_nand::PlaneId(0), BlockUse::Closed, &ftl.nand).unwrap();
         ftl.space.blocks.programmed(block, ftl.metadata.checkpoint.step, false);
         ftl.note_loss_in(block);
         assert!(!ftl.metadata.checkpoint.wanted);

@@ -485,6 +485,7 @@ fn move_and_erase_block_of(ftl: &mut Ftl, lpn: u32) {
     let block = GEOMETRY.block_of_unit(ftl.map().lookup(Lpn(lpn)).unwrap());
     move_block_of(ftl, lpn);
     let now_ns = settle(ftl);
+    ftl.space.blocks.take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
     assert!(ftl.erase(block, now_ns).unwrap());
     settle(ftl);
 }

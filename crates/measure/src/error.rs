@@ -22,7 +22,7 @@ pub enum MeasureError {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// The drive could not be made.
-    #[error("{}the drive cannot be made: {error}", image.as_ref().map_or(String::new(), |path| format!("{}: ", path.display())))]
+    #[error("{}the drive cannot be created: {error}", image.as_ref().map_or(String::new(), |path| format!("{}: ", path.display())))]
     Device {
         /// Its image, if it has one.
         image: Option<PathBuf>,
@@ -64,7 +64,7 @@ pub enum MeasureError {
     #[error(transparent)]
     Spool(#[from] SpoolError),
     /// The recording could not be done again.
-    #[error("operation {operation} of the recording failed when it was done again: {errno}")]
+    #[error("operation {operation} of the recording failed when it was replayed: {errno}")]
     Replay {
         /// Which, from 0.
         operation: u64,

@@ -3,6 +3,7 @@
 //! The image stores what it is told and enforces no rules; [`crate::Nand`] does. A page's record says what the page
 //! holds and is valid only if it carries the erase count of its block, so one small write erases a block.
 
+mod examination;
 mod file;
 #[cfg(test)]
 mod file_tests;
@@ -26,10 +27,10 @@ mod spare_buffers;
 mod store;
 mod tally;
 
+pub use examination::{Examination, ImageFinding};
 pub(crate) use file::FileImage;
 pub use life::Life;
 pub(crate) use load::{Contents, Damage};
-pub use load::{Examination, ImageFinding};
 pub(crate) use mapped_file::MappedFile;
 pub(crate) use memory::MemoryImage;
 pub use redo_file::HostSync;

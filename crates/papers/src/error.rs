@@ -85,7 +85,7 @@ pub enum ExperimentError {
         what: String,
     },
     /// Files differ from what was synced.
-    #[error("after a power cut: {what}: what was synced is not there, or the file system is damaged")]
+    #[error("after a power cut: {what}: synced data are missing, or the file system is damaged")]
     WrongFiles {
         /// What is wrong.
         what: String,

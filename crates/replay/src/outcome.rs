@@ -206,27 +206,35 @@ pub(crate) fn outcome(
         incomplete: ended.as_ref().map(|error| early(error, tally.requests(), survey.requests)),
         seconds,
         requests: kinds.iter().map(|kind| requests(*kind, &tally.kinds[*kind as usize])).collect(),
-        unaligned: Unaligned {
-            reads: tally.unaligned[0],
-            writes: tally.unaligned[1],
-            units_read_to_write: tally.units_read_to_write,
-            trims: tally.unaligned_trims,
-            empty: tally.empty,
-        },
+        unaligned: unaligned(&tally),
         amplification: (counters.host_units_written > 0)
             .then(|| counters.flash_units.total() as f64 / counters.host_units_written as f64),
-        wear: Wear {
-            mean_before: before.erase_count_mean,
-            mean_after: after.erase_count_mean,
-            least_after: after.erase_count_min,
-            most_after: after.erase_count_max,
-        },
+        wear: wear(&before, &after),
         life: Life::of(profile, before.erase_count_mean, &counters, seconds),
         binds: binds::figures(profile, &[("replay".to_owned(), phase)]),
         over_time: tally.over_time.iter().map(|(ns, bytes)| (*ns as f64 / 1e9, *bytes)).collect(),
         latencies: kinds.iter().map(|kind| (*kind, tally.kinds[*kind as usize].latencies.clone())).collect(),
         counters,
         ended,
+    }
+}
+
+fn unaligned(tally: &Tally) -> Unaligned {
+    Unaligned {
+        reads: tally.unaligned[0],
+        writes: tally.unaligned[1],
+        units_read_to_write: tally.units_read_to_write,
+        trims: tally.unaligned_trims,
+        empty: tally.empty,
+    }
+}
+
+fn wear(before: &Smart, after: &Smart) -> Wear {
+    Wear {
+        mean_before: before.erase_count_mean,
+        mean_after: after.erase_count_mean,
+        least_after: after.erase_count_min,
+        most_after: after.erase_count_max,
     }
 }
 

@@ -157,14 +157,7 @@ impl Placement {
                 push(pieces, place.offset + offset.min(end), end.saturating_sub(offset));
             }
             Way::Wrapped { bases } => {
-                let mut left = bytes.min(self.capacity_bytes);
-                let mut from = (bases[volume as usize] % self.capacity_bytes + offset % self.capacity_bytes)
-                    % self.capacity_bytes;
-                while left > 0 {
-                    let length = left.min(self.capacity_bytes - from);
-                    push(pieces, from, length);
-                    (from, left) = (0, left - length);
-                }
+                push_wrapped(pieces, bases[volume as usize], offset, bytes, self.capacity_bytes);
             }
             Way::Chunks { touched, chunks, places } => {
                 let (mut at, end) = (offset, offset + bytes);
@@ -188,6 +181,17 @@ impl Placement {
 /// Where the touched chunk of this rank lies.
 fn place_of(rank: u64, chunks: u64, places: u64) -> u64 {
     if chunks <= places { rank } else { (u128::from(rank) * u128::from(places) / u128::from(chunks)) as u64 }
+}
+
+/// Bytes at an offset from `base`, on a drive whose end is followed by its beginning.
+fn push_wrapped(pieces: &mut Vec<Piece>, base: u64, offset: u64, bytes: u64, capacity_bytes: u64) {
+    let mut left = bytes.min(capacity_bytes);
+    let mut from = (base % capacity_bytes + offset % capacity_bytes) % capacity_bytes;
+    while left > 0 {
+        let length = left.min(capacity_bytes - from);
+        push(pieces, from, length);
+        (from, left) = (0, left - length);
+    }
 }
 
 fn push(pieces: &mut Vec<Piece>, offset: u64, bytes: u64) {

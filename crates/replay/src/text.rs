@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tantalum_report::table::{Align, Table, bytes, grouped};
 use tantalum_report::{Figures, figure_text};
 
-use crate::outcome::{Outcome, unit_bytes};
+use crate::outcome::{Outcome, Unaligned, unit_bytes};
 
 const DAYS_PER_YEAR: f64 = 365.25;
 
@@ -108,16 +108,7 @@ fn in_short(outcome: &Outcome) -> Table {
     let ratio = outcome.amplification.map_or_else(|| "-".to_owned(), figure_text);
     row("write amplification", format!("{ratio} (to flash / to the drive)"));
     if unaligned.reads + unaligned.writes + unaligned.trims > 0 {
-        row(
-            "not of whole 4 KiB units",
-            format!(
-                "{} reads, {} writes, for which {} units were read first, {} trims",
-                grouped(unaligned.reads),
-                grouped(unaligned.writes),
-                grouped(unaligned.units_read_to_write),
-                grouped(unaligned.trims)
-            ),
-        );
+        row("not of whole 4 KiB units", unaligned_in_short(unaligned));
     }
     if unaligned.empty > 0 {
         row("requests for nothing", grouped(unaligned.empty));
@@ -134,6 +125,12 @@ fn in_short(outcome: &Outcome) -> Table {
         row("allowed for five years", figure_text(allowed));
     }
     table
+}
+
+fn unaligned_in_short(unaligned: &Unaligned) -> String {
+    let Unaligned { reads, writes, units_read_to_write, trims, .. } = *unaligned;
+    let [reads, writes, units, trims] = [reads, writes, units_read_to_write, trims].map(grouped);
+    format!("{reads} reads, {writes} writes, for which {units} units were read first, {trims} trims")
 }
 
 /// Days, or years where they are many.

@@ -1,9 +1,9 @@
-//! What can stop any long run, and what can fail when a report is written.
+//! Interruption of long runs, and errors of writing a report.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Somebody asked to stop.
+/// The user asked to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;

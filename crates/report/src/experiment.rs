@@ -8,13 +8,13 @@ use crate::figures::Figures;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Time {
-    /// The drive's own: the same on any machine.
+    /// Virtual time: the same on any machine.
     Virtual,
-    /// The machine's: compare within one run only.
+    /// The machine's time: compare within one run only.
     Real,
 }
 
-/// All that one `tantalum lab run` found.
+/// The results of one `tantalum lab run`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcomes {
     /// `"lab run"`.
@@ -47,7 +47,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// An outcome without tables yet. Whoever runs the experiment fills in name, scale and seed.
+    /// An outcome without tables yet. The caller that runs the experiment fills in name, scale and seed.
     pub fn new(title: &'static str, source: &'static str, time: Time, setup: Vec<String>) -> Outcome {
         Outcome {
             experiment: "",

@@ -11,7 +11,7 @@ pub struct Figures {
     pub unit: &'static str,
     /// What the columns differ in.
     pub columns: Vec<String>,
-    /// One line, or two with the paper's, for each.
+    /// The rows, each one line, or two with the paper's figures.
     pub rows: Vec<Row>,
 }
 
@@ -41,7 +41,7 @@ pub struct Row {
     pub name: String,
     /// What was measured.
     pub ours: Vec<f64>,
-    /// What the paper prints; none where it has only a plot.
+    /// The paper's figures; none if it has only a plot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<Vec<f64>>,
 }

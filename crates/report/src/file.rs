@@ -8,7 +8,7 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::error::ReportError;
 
-/// Checks that a report could be written there, before anything is measured for it.
+/// Checks that a report can be written there, before anything is measured for it.
 pub fn check_place(path: &Path) -> Result<(), ReportError> {
     beside(path).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Latencies, as people and programs read them.
+//! Latencies for people and for programs.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;

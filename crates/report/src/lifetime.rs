@@ -1,8 +1,8 @@
-//! How much of a drive's life is used, and how long the rest lasts.
+//! How much of a drive's life is used, and how long the rest will last.
 //!
-//! Flash is rated in erases of each block. So all of it may be programmed that many times, and hosts may write that much
-//! divided by the write amplification that they cause. These are estimates as manufacturers print them: they suppose that
-//! all blocks wear equally.
+//! Flash is rated in erases of each block. So the whole flash can be programmed that many times, and hosts can write that
+//! amount divided by the write amplification. These are estimates like those of manufacturers: they assume that all blocks
+//! wear equally.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ impl Endurance {
         self.erases * 100.0 / f64::from(self.cycles.max(1))
     }
 
-    /// The life at a write amplification. None if it is not above 0: nothing was written that tells.
+    /// The life at a write amplification. None if that is not above 0, because nothing was written.
     pub fn lifetime(&self, write_amplification: f64) -> Option<Lifetime> {
         if write_amplification.is_nan() || write_amplification <= 0.0 {
             return None;
@@ -59,7 +59,7 @@ impl Endurance {
 }
 
 impl Lifetime {
-    /// The years that the rest lasts if hosts write this much a day. None if they write nothing.
+    /// The remaining lifetime in years if hosts write this much a day. None if they write nothing.
     pub fn years_at(&self, host_bytes_per_day: f64) -> Option<f64> {
         (host_bytes_per_day > 0.0).then(|| self.host_bytes_left / host_bytes_per_day / DAYS_PER_YEAR)
     }

@@ -15,8 +15,8 @@ use crate::error::Interrupted;
 /// Where there is no terminal, a line is printed this often.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// Shows an experiment's progress on standard error, and tells it when to stop: bars on a terminal, otherwise a line now
-/// and then. Clones share one monitor.
+/// Shows an experiment's progress on standard error, and tells it when to stop: bars on a terminal, otherwise an occasional
+/// line. Clones share one monitor.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     bars: MultiProgress,
@@ -36,7 +36,7 @@ impl Monitor {
         Monitor { bars, prints_lines: false, cancelled: Arc::default() }
     }
 
-    /// One that shows nothing, and stops when this one does: for parts of a work whose progress is shown as a whole.
+    /// A monitor that shows nothing and stops when this one does, for parts of a task whose progress is shown as a whole.
     pub fn quiet(&self) -> Monitor {
         Monitor { cancelled: Arc::clone(&self.cancelled), ..Monitor::silent() }
     }
@@ -107,7 +107,7 @@ impl Drop for Bar {
     }
 }
 
-/// When the last line was printed; at first, when the work began.
+/// When the last line was printed; initially, when the work began.
 #[derive(Debug)]
 struct Lines(Mutex<Instant>);
 
@@ -116,7 +116,7 @@ impl Lines {
         Lines(Mutex::new(Instant::now()))
     }
 
-    /// Whether a line is due. A thread that would have to wait for another does not ask.
+    /// Whether a line is due. A thread that would have to wait for another skips the check.
     fn are_due(&self, now: Instant) -> bool {
         let Ok(mut last) = self.0.try_lock() else { return false };
         let are_due = now.duration_since(*last) >= LINE_EVERY;

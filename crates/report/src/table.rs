@@ -1,6 +1,6 @@
 //! Tables of text for a terminal.
 
-/// How a column is set.
+/// How a column is aligned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
     /// Words.
@@ -42,7 +42,7 @@ impl Table {
         self.columns.iter().map(|(title, _)| title.clone()).collect()
     }
 
-    /// How the columns are set.
+    /// How the columns are aligned.
     pub fn alignments(&self) -> impl Iterator<Item = Align> {
         self.columns.iter().map(|(_, align)| *align)
     }
@@ -74,7 +74,7 @@ impl Table {
     }
 }
 
-/// A whole number with its thousands set apart by commas.
+/// A whole number with commas between the thousands.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

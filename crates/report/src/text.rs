@@ -1,4 +1,4 @@
-//! An experiment's outcome for a terminal.
+//! An experiment's outcome as text for a terminal.
 
 use std::fmt::Write;
 

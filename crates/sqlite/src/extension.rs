@@ -134,8 +134,8 @@ mod tests {
         refused(&misspelt, creating, "unknown parameter \"interfase\"; this VFS has image, profile,");
         refused(&uri(&path, "app.db", "&interface=fast"), creating, "fast");
         refused(&uri(&path, "app.db", "").replace("64M", "1K"), creating, "capacity");
-        refused(&uri(&path, "app.db", ""), existing, "without leave to create it");
-        refused(&uri(&path, "app.db", "&mode=ro"), creating, "without leave to create it");
+        refused(&uri(&path, "app.db", ""), existing, "without permission to create it");
+        refused(&uri(&path, "app.db", "&mode=ro"), creating, "without permission to create it");
         // The image is made before the volume refuses the name.
         refused(&uri(&path, "sub/app.db", ""), creating, "no slash");
 

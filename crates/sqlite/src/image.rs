@@ -92,6 +92,33 @@ struct Open {
     new: HashSet<PathBuf>,
 }
 
+impl Open {
+    /// Opens an image; makes it if there is none and it may be created.
+    fn image(
+        &mut self,
+        path: &Path,
+        parameters: &Parameters,
+        mode: Option<Mode>,
+        creates: bool,
+    ) -> Result<HostRef, ImageError> {
+        let in_real_time = parameters.in_real_time()?;
+        let is_new = !path.exists();
+        if is_new && !creates {
+            return Err(ImageError::NoImage { path: path.to_owned() });
+        }
+        let mut volume = open_volume(path, parameters)?;
+        if is_new {
+            self.new.insert(path.to_owned());
+        }
+        if in_real_time {
+            volume.run_in_real_time();
+        }
+        let host = HostRef::new(volume, mode.unwrap_or(Mode::Share));
+        self.images.insert(path.to_owned(), host.clone());
+        Ok(host)
+    }
+}
+
 /// All open images.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
@@ -123,23 +150,7 @@ impl Images {
                 }
                 host.clone()
             }
-            None => {
-                let in_real_time = parameters.in_real_time()?;
-                let is_new = !path.exists();
-                if is_new && !creates {
-                    return Err(ImageError::NoImage { path });
-                }
-                let mut volume = open_volume(&path, parameters)?;
-                if is_new {
-                    open.new.insert(path.clone());
-                }
-                if in_real_time {
-                    volume.run_in_real_time();
-                }
-                let host = HostRef::new(volume, mode.unwrap_or(Mode::Share));
-                open.images.insert(path.clone(), host.clone());
-                host
-            }
+            None => open.image(&path, parameters, mode, creates)?,
         };
         open.databases.insert(name.to_owned(), path);
         Ok(host)

@@ -38,7 +38,7 @@ pub(crate) enum ImageError {
     #[error("the URI has an unknown parameter {name:?}; this VFS has {known}", known = known.join(", "))]
     Parameter { name: String, known: &'static [&'static str] },
     /// There is no image, and the database may not be created.
-    #[error("there is no image {path}, and the database was opened without leave to create it (mode=rwc)", path = path.display())]
+    #[error("there is no image {path}, and the database was opened without permission to create it (mode=rwc)", path = path.display())]
     NoImage { path: PathBuf },
     /// The name is taken.
     #[error("{name:?} is open from image {path}; close it first, or use another name", path = path.display())]

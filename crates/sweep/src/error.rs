@@ -63,7 +63,7 @@ pub enum SweepError {
         most: u64,
     },
     /// What is kept of a run is not what a sweep writes.
-    #[error("{}: {reason}; remove the file, and the run is done again", path.display())]
+    #[error("{}: {reason}; remove the file to repeat the run", path.display())]
     Kept {
         /// The file.
         path: PathBuf,

@@ -113,19 +113,22 @@ impl Run {
     }
 
     fn settings(&self) -> Result<Settings, SweepError> {
-        let wrong = |key: &str, value: &str, expected: String| SweepError::Value {
-            origin: "run".to_owned(),
-            key: key.to_owned(),
-            value: value.to_owned(),
-            expected,
-        };
         let profile = Profile::from_toml(&self.profile, "the run's profile").map_err(|error| {
             SweepError::Profile { origin: "run".to_owned(), values: self.about(), error: Box::new(error) }
         })?;
         let condition: Condition =
             self.condition.parse().map_err(|expected| wrong("condition", &self.condition, expected))?;
         let scale: Scale = self.scale.parse().map_err(|expected| wrong("scale", &self.scale, expected))?;
-        let load = match &self.load {
+        let pace = match (self.queue_depth, self.speed) {
+            (Some(queue_depth), _) => Some(Pace::Closed { queue_depth }),
+            (None, Some(speed)) => Some(Pace::Open { speed }),
+            (None, None) => None,
+        };
+        Ok(Settings { load: self.load()?, profile, condition, pace, scale, seed: self.seed })
+    }
+
+    fn load(&self) -> Result<tantalum_replay::Load, SweepError> {
+        Ok(match &self.load {
             Load::Pattern { pattern, requests, request_bytes } => {
                 let known: Pattern =
                     pattern.parse().map_err(|expected| wrong("workload", pattern, expected))?;
@@ -145,22 +148,36 @@ impl Run {
                     ..Source::of(path.as_ref())
                 })
             }
-        };
-        let pace = match (self.queue_depth, self.speed) {
-            (Some(queue_depth), _) => Some(Pace::Closed { queue_depth }),
-            (None, Some(speed)) => Some(Pace::Open { speed }),
-            (None, None) => None,
-        };
-        Ok(Settings { load, profile, condition, pace, scale, seed: self.seed })
+        })
     }
+}
+
+/// The error for a value of a run that cannot be used.
+fn wrong(key: &str, value: &str, expected: String) -> SweepError {
+    let (key, value) = (key.to_owned(), value.to_owned());
+    SweepError::Value { origin: "run".to_owned(), key, value, expected }
 }
 
 /// A replay's figures, flat.
 fn figures(outcome: &Outcome) -> Row {
     let mut row: Row = Vec::new();
+    put_totals(&mut row, outcome);
+    put_kinds(&mut row, outcome);
+    put_drive(&mut row, outcome);
+    row
+}
+
+fn integer(number: u64) -> Option<Value> {
+    Some(Value::Integer(number.try_into().unwrap_or(i64::MAX)))
+}
+
+fn number(number: f64) -> Option<Value> {
+    Some(Value::Number(number))
+}
+
+/// Requests, writes, wear and life.
+fn put_totals(row: &mut Row, outcome: &Outcome) {
     let mut put = |name: String, value: Option<Value>| row.push((name, value));
-    let integer = |number: u64| Some(Value::Integer(number.try_into().unwrap_or(i64::MAX)));
-    let number = |number: f64| Some(Value::Number(number));
     let requests: u64 = outcome.requests.iter().map(|kind| kind.count).sum();
     put("requests".to_owned(), integer(requests));
     put("seconds".to_owned(), number(outcome.seconds));
@@ -180,6 +197,11 @@ fn figures(outcome: &Outcome) -> Row {
         "drive_writes_per_day_allowed".to_owned(),
         outcome.life.allowed_drive_writes_per_day.map(Value::Number),
     );
+}
+
+/// The requests of each kind, and their latencies.
+fn put_kinds(row: &mut Row, outcome: &Outcome) {
+    let mut put = |name: String, value: Option<Value>| row.push((name, value));
     for kind in tantalum_replay::Kind::ALL {
         let done = outcome.requests.iter().find(|requests| requests.kind == kind);
         let name = kind.name();
@@ -193,6 +215,11 @@ fn figures(outcome: &Outcome) -> Row {
         put(format!("{name}_p999_us"), latency(|done| done.p999_us));
         put(format!("{name}_max_us"), latency(|done| done.latency_us.max));
     }
+}
+
+/// Unaligned requests, how busy the drive was, and its state before.
+fn put_drive(row: &mut Row, outcome: &Outcome) {
+    let mut put = |name: String, value: Option<Value>| row.push((name, value));
     put("unaligned_reads".to_owned(), integer(outcome.unaligned.reads));
     put("unaligned_writes".to_owned(), integer(outcome.unaligned.writes));
     for (prefix, figures) in ["busy_percent", "under_way"].into_iter().zip(&outcome.binds) {
@@ -205,5 +232,4 @@ fn figures(outcome: &Outcome) -> Row {
     put("steady".to_owned(), outcome.drive.steady.map(|steady| Value::Integer(steady.into())));
     put("addresses".to_owned(), Some(Value::Text(outcome.replay.addresses.clone())));
     put("incomplete".to_owned(), outcome.incomplete.clone().map(Value::Text));
-    row
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use tantalum_report::{InvalidSetting, Monitor, save};
+use tantalum_report::{Bar, InvalidSetting, Monitor, save};
 
 use crate::error::SweepError;
 use crate::folder::Folder;
@@ -54,6 +54,22 @@ pub fn sweep(
         }
     }
     let kept = grid.runs.len() - left.len();
+    let failed = run_all(&left, folder, threads.min(left.len()), &bar, monitor)?;
+    let mut swept = collect(grid, folder, &failed)?;
+    swept.interrupted = swept.done + failed.len() < grid.runs.len();
+    swept.kept = kept;
+    swept.done -= kept;
+    Ok(swept)
+}
+
+/// Does these runs, and keeps their rows in the folder. Returns those that failed, with the reason.
+fn run_all<'a>(
+    left: &[&'a Run],
+    folder: &Folder,
+    threads: usize,
+    bar: &Bar,
+    monitor: &Monitor,
+) -> Result<Vec<(&'a Run, String)>, SweepError> {
     let next = AtomicUsize::new(0);
     let failed: Mutex<Vec<(&Run, String)>> = Mutex::default();
     let fatal: Mutex<Option<SweepError>> = Mutex::default();
@@ -66,7 +82,7 @@ pub fn sweep(
                     failed.lock().expect("nothing panics with it").push((run, error.to_string()));
                 }
                 Err(error) => {
-                    // such as a full disk: nobody should go on
+                    // such as a full disk: all threads stop
                     next.store(left.len(), Ordering::Relaxed);
                     fatal.lock().expect("nothing panics with it").get_or_insert(error);
                     return;
@@ -77,17 +93,13 @@ pub fn sweep(
             }
         }
     };
-    thread::scope(|scope| (0..threads.min(left.len())).for_each(|_| drop(scope.spawn(work))));
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     if let Some(error) = fatal.into_inner().expect("nothing panics with it") {
         return Err(error);
     }
     let mut failed = failed.into_inner().expect("nothing panics with it");
     failed.sort_by_key(|(run, _)| run.number);
-    let mut swept = collect(grid, folder, &failed)?;
-    swept.interrupted = swept.done + failed.len() < grid.runs.len();
-    swept.kept = kept;
-    swept.done -= kept;
-    Ok(swept)
+    Ok(failed)
 }
 
 /// Writes the table of the runs that are in the folder, and of those that failed.

@@ -1,8 +1,8 @@
 //! A drive after long use: nearly full, with steady garbage collection.
 //!
-//! One file of other data takes what the workload's database does not, up to a share of free space, as on a disk that
-//! is mostly full of other things. That file is then overwritten at random, unit by unit, until write amplification is
-//! steady. A fresh drive has no garbage to collect and would flatter whoever writes more (hazard 13).
+//! A file of other data fills the space that the workload's database does not use, except for a share that stays free. It
+//! is then overwritten at random, unit by unit, until write amplification is steady. A fresh drive has no garbage to
+//! collect, which would flatter modes that write more (hazard 13).
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -49,7 +49,7 @@ pub fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, 
     age_leaving(volume, free, seed, monitor)
 }
 
-/// Fills the volume with other data in order, and leaves this many units free. Returns the bytes of other data.
+/// Fills the volume with other data in order, and leaves this many units free. Returns the number of bytes written.
 pub fn fill_leaving(
     volume: &mut Volume,
     free: u64,

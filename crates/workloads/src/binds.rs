@@ -1,7 +1,7 @@
-//! What binds: how busy the drive's parts were, and how many commands were where, from the drive's own sums.
+//! The bottleneck: how busy the drive's parts were, and how many commands were in each, from the drive's own sums.
 //!
-//! A command's time summed up over all, divided by the time that passed, is how many of them were under way on average
-//! (Little's law). Whatever is near 100 % binds; if nothing is, clients wait for something else than the drive.
+//! The sum of the commands' times, divided by the time that passed, is how many of them were in flight on average
+//! (Little's law). A part that is nearly 100 % busy is the bottleneck; if there is none, clients do not wait for the drive.
 
 use tantalum::{Device, Nanoseconds, Profile, Usage};
 use tantalum_report::{Figures, Row};
@@ -42,7 +42,7 @@ impl Beginning {
     }
 }
 
-/// What is counted of a usage, and how many of it there are at once.
+/// A sum of a usage, and how many of its parts work at once.
 type Part = (&'static str, fn(&Usage) -> Nanoseconds, u32);
 
 /// Two tables, with a row for each phase: how busy, in percent; how many commands.

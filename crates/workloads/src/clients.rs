@@ -1,4 +1,4 @@
-//! Several clients of one server, each doing one operation after another as fast as it is answered.
+//! Several clients of one server, each of which issues its next operation as soon as the previous one is answered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -42,7 +42,7 @@ impl Measured {
         self.latencies.iter().map(Histogram::len).sum()
     }
 
-    /// The same in a time that passes slower by this factor.
+    /// The same, in a time that passes more slowly by this factor.
     pub fn divided_by(self, times: u32) -> Measured {
         let divided = |latencies: &Histogram<u64>| {
             let mut divided = histogram();
@@ -65,8 +65,8 @@ impl Measured {
     }
 }
 
-/// Lets each client do this many operations of `kinds` kinds, all clients at once. An operation may wait many seconds for
-/// the drive or for others: when the experiment should stop, `kill` ends the server, and with it all that wait for it.
+/// Has each client do this many operations of `kinds` kinds, all clients at once. An operation may wait many seconds for
+/// the drive or for others. If the experiment should stop, `kill` ends the server and with it all waits.
 pub fn drive<E: From<Interrupted> + Send>(
     clients: &mut [Box<dyn Client<Error = E> + '_>],
     operations_each: u64,
@@ -88,7 +88,7 @@ pub fn drive<E: From<Interrupted> + Send>(
     Ok(Measured { seconds, latencies, busy_percent })
 }
 
-/// Runs each client on a thread of its own, until all have ended. Calls `kill` when the user interrupts.
+/// Runs each client on its own thread, until all have ended. Calls `kill` when the user interrupts.
 fn drive_all<E: From<Interrupted> + Send>(
     clients: &mut [Box<dyn Client<Error = E> + '_>],
     operations_each: u64,

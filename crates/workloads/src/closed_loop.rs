@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use tantalum::Nanoseconds;
 use tantalum_report::{Bar, Interrupted};
 
-/// Requests between two looks at the wish to stop.
+/// Requests between two checks for an interruption.
 const REQUESTS_PER_STEP: u64 = 256;
 
 /// What clients have had.
@@ -27,8 +27,8 @@ pub enum Turn {
     Done(Nanoseconds),
 }
 
-/// Does `requests` requests of `clients` clients from `start_ns` on. `turn` does what a client can do at a time: its whole
-/// request, or the part up to the next command that depends on the answer to one before. Turns are in the order of time.
+/// Executes `requests` requests of `clients` clients from `start_ns` on. `turn` executes a client's request, or the part up
+/// to the next command that depends on an earlier answer. Turns are in the order of time.
 pub fn serve<E: From<Interrupted>>(
     clients: u32,
     requests: u64,

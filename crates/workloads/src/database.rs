@@ -5,7 +5,7 @@ use mysql::prelude::Queryable;
 
 use crate::error::WorkloadError;
 
-/// Makes a database with these tables (all that follows `CREATE TABLE`), and uses it.
+/// Creates a database with these tables (the text after `CREATE TABLE`), and uses it.
 pub fn create_database<'a>(
     connection: &mut Conn,
     name: &str,

@@ -1,4 +1,4 @@
-//! Random numbers as the benchmarks draw them.
+//! Random distributions of the benchmarks.
 
 use rand::{Rng, RngExt};
 
@@ -116,7 +116,7 @@ impl Mix {
     }
 }
 
-/// Printable bytes without quotes or backslashes: they can stand in a statement.
+/// Printable bytes without quotes or backslashes, which can be part of a statement.
 pub fn text(random: &mut impl Rng, bytes: usize) -> String {
     const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     (0..bytes).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())])).collect()

@@ -31,7 +31,7 @@ pub enum WorkloadError {
     /// This machine is too small for the workload.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// A read gave other data than were written.
+    /// A read returned data that were not written.
     #[error(transparent)]
     WrongData(#[from] WrongData),
     /// MariaDB refused something.

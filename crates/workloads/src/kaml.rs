@@ -186,7 +186,7 @@ impl Drawer {
         };
         self.inserted -= u64::from(access != Access::Insert);
         let records = self.units * 1000 + self.inserted;
-        // an insert draws a record too, so that a seed stands for the same accesses in all loads
+        // an insert draws a record too, so that a seed means the same accesses in all loads
         let drawn = draws.record(records, random);
         let key = if access == Access::Insert { records - 1 } else { drawn };
         Step { table: 0, key, access }

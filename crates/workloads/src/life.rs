@@ -1,4 +1,4 @@
-//! How long a drive lives at the rate at which it was written.
+//! How long a drive lasts at the rate at which it was written.
 
 use serde::Serialize;
 use tantalum::{Counters, Profile, UNIT_BYTES};
@@ -11,18 +11,18 @@ const YEARS: f64 = 5.0;
 /// How long the drive lives.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Life {
-    /// Days until its rated erases are used up, if it goes on at this rate; none if nothing went to flash.
+    /// Days until its rated erases are used up at this rate; none if nothing was written to flash.
     pub days: Option<f64>,
-    /// Drive writes per day: the drive's capacity, so often each day, at this rate.
+    /// Drive writes per day: how often the drive's capacity is written each day at this rate.
     pub drive_writes_per_day: f64,
-    /// How often a day its capacity may be written like this for five years; none if nothing went to flash.
+    /// How often a day its capacity may be written like this for five years; none if nothing was written to flash.
     pub allowed_drive_writes_per_day: Option<f64>,
     /// Bytes that can still go to its flash.
     pub flash_bytes_left: f64,
 }
 
 impl Life {
-    /// At the rate of these counters in these seconds, of a drive whose blocks have been erased so often.
+    /// At the rate of these counters in this many seconds, for a drive with this mean erase count.
     pub fn of(profile: &Profile, erased: f64, counters: &Counters, seconds: f64) -> Life {
         let physical_units = profile.geometry().map_or(0, |geometry| u64::from(geometry.units()));
         let cycles = (f64::from(profile.flash.endurance_cycles) - erased).max(0.0);

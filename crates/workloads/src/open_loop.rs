@@ -1,4 +1,4 @@
-//! Reads and writes that come when they come, whether or not earlier ones are done: an open loop.
+//! An open loop: reads and writes arrive whether or not earlier ones are done.
 //!
 //! Arrivals are a Poisson process. Unlike a closed loop, whose clients wait, it keeps a drive at a stated load, so
 //! latencies of two drives compare.
@@ -10,7 +10,7 @@ use tantalum_report::Bar;
 
 use crate::error::WorkloadError;
 
-/// Operations between two looks at the wish to stop.
+/// Operations between two checks for an interruption.
 const OPERATIONS_PER_STEP: u64 = 1024;
 
 /// Operations of one unit each, anywhere in the first units of a drive.
@@ -22,11 +22,11 @@ pub struct OpenLoop {
     pub read_percent: u32,
     /// How many there are.
     pub operations: u64,
-    /// How many come in a second, on average.
+    /// How many arrive in a second, on average.
     pub per_second: u64,
 }
 
-/// What operations of one kind took, from when they came to when they were done.
+/// The latencies of operations of one kind, from arrival to completion.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Waits {
     /// How many there were.

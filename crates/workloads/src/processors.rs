@@ -13,13 +13,13 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// The times until now; zeros where the system does not report them.
+    /// The times so far; zeros if the system does not report them.
     pub fn now() -> ProcessorTime {
         fs::read_to_string(STAT).map(|text| ProcessorTime::of(&text)).unwrap_or_default()
     }
 
     /// From the first line: user, nice, system, idle, iowait, irq, softirq, steal, and guests that user has already.
-    /// Programs at lower priority make way, so their time counts as idle.
+    /// Programs at lower priority yield to others, so their time counts as idle.
     fn of(text: &str) -> ProcessorTime {
         let ticks = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
         let ticks: Vec<u64> = ticks.filter_map(|number| number.parse().ok()).collect();

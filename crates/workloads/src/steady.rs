@@ -15,7 +15,7 @@ const AGREEING_WINDOWS: usize = WINDOWS_PER_CAPACITY as usize;
 /// How far apart the halves of these windows may be, relative to their mean.
 const TOLERANCE: f64 = 0.03;
 
-/// After this many windows no more are written: five times the capacity.
+/// The maximum number of windows: five times the capacity.
 pub const MOST_WINDOWS: u64 = 5 * WINDOWS_PER_CAPACITY;
 
 /// Watches the write amplification of windows.
@@ -42,7 +42,7 @@ impl SteadyState {
 
     /// Whether the last windows agree: their older and newer half have the same mean.
     pub fn is_steady(&self) -> bool {
-        // The first overwriting of the capacity uses up the over-provisioning; it says nothing.
+        // The first overwriting of the capacity uses up the over-provisioning, so it gives no information.
         if self.windows.len() < 2 * AGREEING_WINDOWS {
             return false;
         }

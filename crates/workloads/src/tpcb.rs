@@ -15,7 +15,7 @@ pub const TELLERS_PER_BRANCH: i64 = 10;
 /// Accounts of a branch.
 pub const ACCOUNTS_PER_BRANCH: i64 = 100_000;
 
-/// A change of a balance is at most this (TPC-B, 5.3.5; pgbench has 5000).
+/// The largest change of a balance (TPC-B, 5.3.5; pgbench has 5000).
 const LARGEST_DELTA: i64 = 5000;
 
 const TABLES: &str = "\
@@ -79,7 +79,7 @@ pub struct TpcbClient {
 }
 
 impl TpcbClient {
-    /// A client of tables that were loaded with this many branches.
+    /// A client of tables loaded with this many branches.
     pub fn new(mut connection: Connection, branches: i64, seed: u64) -> Result<TpcbClient, WorkloadError> {
         let mut prepare = |text| connection.prepare(text);
         let statements = [

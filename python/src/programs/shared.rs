@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tantalum_spu::{InstallError, IoError, SpuError, Ssd};
 
-use crate::{PowerLostError, TantalumError};
+use crate::errors::{PowerLostError, TantalumError};
 
 pub fn refused(error: impl std::fmt::Display) -> PyErr {
     TantalumError::new_err(error.to_string())

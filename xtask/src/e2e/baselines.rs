@@ -10,12 +10,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::guest::Guest;
 use super::mounted::Mounted;
 use super::served::Served;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 /// The drive of the experiments, as far as sizes go.
 const PROFILE: &str = "pebblessd";

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 const COPIED_UNITS: u64 = 1 << 18;
 

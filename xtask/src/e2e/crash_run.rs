@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 /// Keeps a number in a file in several ways, and says when it is durable.
 const PROGRAM: &str = r#"

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use nix::libc::{EIO, ENOTCONN, O_DIRECT};
 
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 const ROUNDS: u64 = 8;
 const FILES: u64 = 4;

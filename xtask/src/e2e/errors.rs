@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use nix::unistd::geteuid;
 
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 /// How long a file stays open while its volume is being unmounted.
 const HELD: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::Context;
+use super::context::Context;
 use super::failure::{Failure, ensure};
 use super::shell::Shell;
 

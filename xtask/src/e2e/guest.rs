@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::Context;
+use super::context::Context;
 use super::failure::{Failure, ensure};
 use super::shell::Shell;
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 pub fn c(context: &Context, folder: &Path) -> Outcome {
     Shell::new("cargo")

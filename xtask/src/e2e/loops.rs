@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::geteuid;
 
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 const DISK_BYTES: u64 = 512 << 20;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::Context;
+use super::context::Context;
 use super::failure::{Failure, ensure};
 use super::shell::Shell;
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::guest::Guest;
 use super::served::Served;
 use super::tap::Tap;
-use super::{Context, Done, Outcome};
 
 /// Power cuts for each file system; `TANTALUM_NVME_CUTS` asks for more, or fewer.
 const CUTS: u64 = 2;

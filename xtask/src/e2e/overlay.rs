@@ -6,10 +6,10 @@ use std::path::Path;
 
 use nix::unistd::geteuid;
 
+use super::context::{Context, Done, Outcome};
 use super::failure::ensure;
 use super::mounted::Mounted;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
     if !geteuid().is_root() {

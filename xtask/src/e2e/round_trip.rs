@@ -6,10 +6,10 @@ use std::path::Path;
 
 use nix::unistd::geteuid;
 
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 /// Entries of the large folder.
 const MANY: usize = 2000;

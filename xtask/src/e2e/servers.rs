@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use super::context::{Context, Done, Outcome};
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 /// Servers through power cuts; `TANTALUM_CUTS` and `TANTALUM_SEED` reach the test.
 pub fn run(context: &Context, _folder: &Path) -> Outcome {

@@ -10,11 +10,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::context::{Context, Done, Outcome};
 use super::example::Example;
 use super::failure::Failure;
 use super::mounted::Mounted;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 /// What is aimed at: this part of the other mount's speed. A shared machine is too noisy to demand it.
 const AIM: f64 = 0.7;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use nix::libc::EIO;
 use nix::unistd::geteuid;
 
+use super::context::{Context, Done, Outcome};
 use super::errors::{Disk, fill};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 /// How long something takes at most that takes a moment.
 const MOST_WAIT: Duration = Duration::from_secs(20);

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
+use super::context::{Context, Done, Outcome};
 use super::example::Example;
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
-use super::{Context, Done, Outcome};
 
 const FSX: (&str, &str) = ("fsx", "0.3.2");
 const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use super::Context;
+use super::context::Context;
 use super::failure::{Failure, ensure};
 
 /// A tap, which ends with its test.

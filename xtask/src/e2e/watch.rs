@@ -12,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::browser::{Browser, Process, http};
+use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
-use super::{Context, Done, Outcome};
 
 /// For how long the cost of looking is measured.
 const MEASURED: Duration = Duration::from_secs(10);

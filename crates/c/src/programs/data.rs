@@ -58,7 +58,7 @@ pub unsafe extern "C" fn tantalum_ssd_write(
     })
 }
 
-/// Makes durable what was written.
+/// Makes everything written durable.
 ///
 /// # Safety
 /// `ssd` is open.

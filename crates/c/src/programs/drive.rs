@@ -43,7 +43,7 @@ impl tantalum_ssd {
     }
 }
 
-/// What a drive is and has done.
+/// Facts about a drive, and its counters.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct tantalum_ssd_facts {
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn tantalum_ssd_open(
     })
 }
 
-/// Shuts a drive down; null is allowed. What was written is in its image, if it has one.
+/// Shuts a drive down; null is allowed. Written data are in its image, if it has one.
 ///
 /// # Safety
 /// `ssd` is from `tantalum_ssd_open`, and is not used again.
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn tantalum_ssd_close(ssd: *mut tantalum_ssd) -> i32 {
     })
 }
 
-/// Reads what a drive is and has done.
+/// Reads the facts about a drive, and its counters.
 ///
 /// # Safety
 /// `ssd` is open; `facts` can be written.
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn tantalum_ssd_read_facts(
     })
 }
 
-/// Cuts the drive's power now. Nothing is installed any more, and what was not durable may be lost.
+/// Cuts the drive's power now. All programs are removed, and data that are not durable may be lost.
 ///
 /// # Safety
 /// `ssd` is open.
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn tantalum_ssd_cut_power(ssd: *const tantalum_ssd) -> i32
     })
 }
 
-/// Gives the drive power again, and recovers. `seed` decides how operations that were under way ended.
+/// Turns the power on again, and recovers. `seed` decides the outcome of operations that were in flight.
 ///
 /// # Safety
 /// `ssd` is open.

@@ -7,7 +7,7 @@ use tantalum_spu::{EndpointId, Event};
 use super::drive::{drive_of, tantalum_ssd};
 use crate::call::{copy_out, null, run};
 
-/// Nothing is under way any more.
+/// Nothing is in flight any more.
 pub const TANTALUM_SSD_NOTHING: u32 = 0;
 /// A program sends a request.
 pub const TANTALUM_SSD_REQUEST: u32 = 1;
@@ -15,12 +15,12 @@ pub const TANTALUM_SSD_REQUEST: u32 = 1;
 pub const TANTALUM_SSD_PERMISSION: u32 = 2;
 /// A program of the endpoint's process was ended; the body says why, and in which function.
 pub const TANTALUM_SSD_ENDED: u32 = 3;
-/// The answer to what `tantalum_ssd_send` sent.
+/// The answer to a request of `tantalum_ssd_send`.
 pub const TANTALUM_SSD_ANSWER: u32 = 4;
-/// The drive lost power: nothing is installed, and nothing under way is answered.
+/// The drive lost power: no program is installed, and requests in flight get no answer.
 pub const TANTALUM_SSD_POWER_LOST: u32 = 5;
 
-/// What an endpoint is told.
+/// An event of an endpoint.
 #[repr(C)]
 #[derive(Default)]
 #[allow(non_camel_case_types)]
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn tantalum_ssd_receive(
 }
 
 /// Waits for the next event as `tantalum_ssd_receive` does, and if it is a request, calls the handler of its number. A request
-/// for which there is no handler goes to nobody.
+/// for which there is no handler is dropped.
 ///
 /// # Safety
 /// As `tantalum_ssd_receive`; `handlers` has `count` handlers, and `context` is what they expect.

@@ -1,4 +1,4 @@
-//! `tantalum crash couch`: a document store works on a drive, power is cut at flash operations, and what is left
+//! `tantalum crash couch`: a document store works on a drive, power is cut at flash operations, and the result
 //! is checked against what the store promised (C1 to C5 at the head of `tantalum-couch`).
 //!
 //! Batches make, update and delete documents, snapshots are held open, the file is compacted step by step, and other data

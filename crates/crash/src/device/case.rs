@@ -72,7 +72,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// From the error that stopped a run. Power lost where nobody cut it is a finding too.
+    /// From the error that stopped a run. A power loss without a cut is a finding too.
     pub fn new(stop: Stop, command: u64, cut: u64, point: Option<CutPoint>) -> Found {
         let broken = match stop {
             Stop::Broken(broken) => broken,

@@ -1,4 +1,4 @@
-//! The random host: it chooses the next command, and tells the oracle about it.
+//! The random host: it chooses the next command and records it in the oracle.
 
 mod batches;
 mod lists;

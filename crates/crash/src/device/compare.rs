@@ -76,7 +76,7 @@ impl Run {
         self.check_log()
     }
 
-    /// The log's host sees what it wrote.
+    /// Checks that the log's host reads what it wrote.
     pub fn check_log(&mut self) -> Result<(), Stop> {
         if self.has_log { self.log.check_running(&mut self.host) } else { Ok(()) }
     }

@@ -192,7 +192,7 @@ impl Drive {
 
     /// Memory that keeps the metadata log: little more than the least, so that the log fills and the drive takes
     /// checkpoints for it; on some seeds several times as much. On half of the seeds a store is as slow as some programs,
-    /// so that power goes in the middle of it at a given time, too.
+    /// so that power is lost in the middle of it at a given time, too.
     fn nvm(&self, seed: u64) -> Option<NvmProfile> {
         let bytes = if seed % 4 == 3 { NVM_BYTES * 4 } else { NVM_BYTES };
         let (latency_ns, bytes_per_second) =

@@ -1,6 +1,6 @@
 //! The promises of hinted logs, without reference to how the drive keeps them.
 //!
-//! A page of a hinted log is an ordinary unit. In addition it claims its home: when power goes, a page in the whole run
+//! A page of a hinted log is an ordinary unit. In addition it claims its home: when power is lost, a page in the whole run
 //! of its log comes home, unless its home was given something newer, or the page's own unit changed. So a claim is a
 //! version of its home, given when the page was written, that a running drive does not show.
 //!
@@ -63,7 +63,7 @@ pub(super) struct Hints {
 /// A transaction of a whole run, by the positions of its frames in the log.
 type Transaction = Vec<usize>;
 
-/// How certain it is that a claim holds when power goes.
+/// How certain it is that a claim holds when power is lost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Presence {
     Never,
@@ -87,7 +87,7 @@ impl Log {
         run
     }
 
-    /// Each transaction of the run, and whether it is certain to be whole when power goes.
+    /// Each transaction of the run, and whether it is certain to be whole when power is lost.
     fn certainty(&self, cut_ns: u64) -> Vec<(Transaction, bool)> {
         let mut certain = true;
         let mut run = self.run();
@@ -140,7 +140,7 @@ impl Hints {
         self.logs.get(&generation).is_some_and(|log| log.begun_ns <= at_ns)
     }
 
-    /// The logs of that time are over: power went, or came back.
+    /// The logs of that time are over: power was lost, or came back.
     pub fn clear(&mut self) {
         self.logs.clear();
     }
@@ -216,7 +216,7 @@ impl Hints {
         }
     }
 
-    /// The claims to each home that may hold if power goes at a given time.
+    /// The claims to each home that may hold if power is lost at a given time.
     pub fn claims(&self, cut_ns: u64) -> BTreeMap<Lpn, Vec<Candidate>> {
         let mut claims: BTreeMap<Lpn, Vec<Candidate>> = BTreeMap::new();
         for log in self.logs.values() {

@@ -1,4 +1,4 @@
-//! What one unit or record was given, command by command, and what it may hold after a cut.
+//! The values given to one unit or record, command by command, and those that it may hold after a cut.
 //!
 //! A host with a queue has several commands in flight. So a version is *known* from the time at which the host learnt
 //! that its command was done, and *durable* from a time that may come later, or never. After a cut a unit holds the
@@ -7,7 +7,7 @@
 /// The place of a command in the order of submission.
 pub(super) type Order = u64;
 
-/// A written value; 0 stands for nothing.
+/// A written value; 0 means nothing.
 pub(super) type Stamp = u64;
 
 /// The value of a unit or record that can no longer be read.
@@ -118,7 +118,7 @@ pub(super) struct Shown {
 }
 
 impl<K> Step<K> {
-    /// `matching` has the orders of the candidates that equal what was found; none if that says nothing.
+    /// `matching` has the orders of the candidates that equal the value found; none if it gives no information.
     pub fn shown<'a>(&self, matching: impl Fn(&K) -> Option<&'a [Order]>) -> Shown {
         let mut shown = Shown { done: true, undone: true };
         for (member, order) in &self.members {

@@ -58,9 +58,9 @@ pub(super) struct Host {
     pub trace: bool,
     /// When the commands in flight are done.
     under_way: Vec<u64>,
-    /// The operation at which power goes, counted since the drive was created.
+    /// The operation at which power is lost, counted since the drive was created.
     cut_operation: Option<u64>,
-    /// When power goes.
+    /// When power is lost.
     cut_ns: Option<u64>,
     /// Operations at which power could not go.
     spared: u64,
@@ -111,7 +111,7 @@ impl Host {
         self.device.has_power() && !self.is_killed()
     }
 
-    /// Whether power goes by killing the process.
+    /// Whether power is lost by killing the process.
     pub fn is_killed(&self) -> bool {
         self.image.as_ref().is_some_and(|image| image.life.is_over())
     }
@@ -222,7 +222,7 @@ impl Host {
         stamp_of(&unit, &format!("unit {lpn}"))
     }
 
-    /// Power goes at the Nth program or erase from now, even one of a clean shutdown or of the opening after it; or the
+    /// Power is lost at the Nth program or erase from now, even one of a clean shutdown or of the opening after it; or the
     /// process is killed after as many stores. None disarms.
     pub fn cut_after(&mut self, operations: Option<u64>) {
         if let Some(image) = &self.image {
@@ -250,7 +250,7 @@ impl Host {
         done
     }
 
-    /// Programs and erases so far at which power could have gone.
+    /// Programs and erases so far at which power could have been lost.
     pub fn operations(&self) -> u64 {
         self.device.flash_operations() - self.spared
     }
@@ -262,12 +262,12 @@ impl Host {
         self.cut_operation.map(|cut_at| cut_at.saturating_sub(self.device.flash_operations()).max(1))
     }
 
-    /// Power goes after this time, in the command then in flight. None disarms.
+    /// Power is lost after this time, in the command then in flight. None disarms.
     pub fn cut_at(&mut self, from_now_ns: Option<u64>) {
         self.cut_ns = from_now_ns.map(|from_now_ns| self.now_ns + from_now_ns);
     }
 
-    /// Whether a time at which power goes is set.
+    /// Whether a time at which power is lost is set.
     pub fn is_to_be_cut(&self) -> bool {
         self.cut_ns.is_some()
     }
@@ -303,7 +303,7 @@ impl Host {
         Ok(*self.device.recovery())
     }
 
-    /// When power went: nothing that was due later is certain. For a killed process, time means nothing.
+    /// When power was lost: nothing that was due later is certain. For a killed process, time means nothing.
     pub fn cut_ns(&self) -> u64 {
         match &self.image {
             Some(_) => self.under_way.iter().copied().max().unwrap_or(0).max(self.now_ns),

@@ -156,12 +156,12 @@ impl Oracle {
 }
 
 impl Findings {
-    /// The orders of the commands that a unit may show; none if it says nothing.
+    /// The orders of the commands whose result a unit may show; none if it gives no information.
     pub fn of(&self, lpn: Lpn) -> Option<&[Order]> {
         self.0.get(&lpn).map(Vec::as_slice)
     }
 
-    /// What was found, and what it may be. Lost units say nothing about steps.
+    /// What was found, and what it may be. Lost units give no information about steps.
     pub fn new(candidates: &[(Lpn, Vec<Candidate>)], found: &BTreeMap<Lpn, Stamp>) -> Findings {
         let told = candidates.iter().filter(|(lpn, _)| found[lpn] != LOST);
         let orders = told.map(|(lpn, candidates)| {

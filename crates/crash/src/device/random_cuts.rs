@@ -44,7 +44,7 @@ pub(super) fn random_cuts(case: &Case, count: u64, progress: &Progress<'_>) -> R
     Report { tally: run.tally, found }
 }
 
-/// Commands until power goes, recovery, comparison.
+/// Commands until power is lost, recovery, comparison.
 fn cycle(case: &Case, run: &mut Run, cut: u64, index: &mut u64) -> Result<(), Stop> {
     let mut rng = generator(&[case.seed, CUT, cut]);
     // one in eight is so far away that journal blocks and checkpoints come and go before it

@@ -46,7 +46,7 @@ struct Made {
     logs: u32,
 }
 
-/// The host, and what its namespaces hold.
+/// The host, and the contents of its namespaces.
 #[derive(Clone, Debug)]
 pub(super) struct RecordHost {
     logs: Vec<u32>,
@@ -157,7 +157,7 @@ impl RecordHost {
         })
     }
 
-    /// The value of a stamp: its bytes, repeated. 0 stands for no value.
+    /// The value of a stamp: its bytes, repeated. 0 means no value.
     fn value_of(&self, (_, number): Place, stamp: Stamp) -> Option<Vec<u8>> {
         if stamp == 0 {
             return None;

@@ -114,7 +114,8 @@ impl Records {
         orders
     }
 
-    /// The steps that, by what was found, are neither done nor undone. Anything gone with its namespace says nothing.
+    /// The steps that are neither done nor undone, judging by what was found. Contents of a deleted namespace give no
+    /// information.
     pub fn torn_steps(&self, found: &BTreeMap<Thing, Stamp>, cut_ns: u64, orders: &Orders) -> Vec<String> {
         let torn = self.steps.iter().filter(|(step, _)| {
             let shown = step.shown(|thing| orders.get(thing).map(Vec::as_slice));

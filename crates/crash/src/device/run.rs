@@ -44,7 +44,7 @@ pub(super) struct Run {
     pub transactions: Vec<(TxId, BTreeMap<Lpn, Stamp>)>,
     /// Logs that are written to.
     pub logs: Vec<Generation>,
-    /// A log from before power went.
+    /// A log from before power was lost.
     pub old_log: Option<Generation>,
     pub next_stamp: Stamp,
     /// Whether what is in DRAM survives.
@@ -61,7 +61,7 @@ pub(super) struct Run {
     /// Whether something has been made durable since the last clean shutdown began: then recovery must not find that
     /// the drive was shut down.
     pub worked: bool,
-    /// When power went last.
+    /// When power was lost last.
     pub cut_ns: u64,
     pub tally: Tally,
     units_per_page: u64,
@@ -158,7 +158,7 @@ impl Run {
         self.recover(loss)
     }
 
-    /// Power went in recovery, and comes back.
+    /// Power was lost in recovery, and comes back.
     pub fn power_on_again(&mut self, loss: &mut PowerLoss) -> Result<(), Stop> {
         self.tally.second_cuts += 1;
         self.recover(loss)
@@ -191,7 +191,7 @@ impl Run {
         Ok(())
     }
 
-    /// A log that had begun when power went.
+    /// A log that had begun when power was lost.
     pub fn log_begun(&self) -> Option<Generation> {
         self.logs.iter().copied().find(|log| self.oracle.hints.has_begun(*log, self.cut_ns))
     }

@@ -83,7 +83,7 @@ pub(super) fn answer(at_ns: u64, command: &str, answer: &Result<Completion, Stat
     }
 }
 
-/// Power goes.
+/// Power is lost.
 pub(super) fn cut(at_ns: u64, in_flight: &[InFlight]) {
     eprintln!("{at_ns:>12} POWER LOST; under way: {in_flight:?}");
 }

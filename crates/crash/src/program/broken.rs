@@ -21,7 +21,7 @@ impl Broken {
 
 /// Why a step of a program was not completed.
 pub(crate) enum Stop {
-    /// Power went.
+    /// Power was lost.
     PowerLost,
     /// A promise was broken.
     Broken(Broken),

@@ -1,4 +1,4 @@
-//! A life of a program: it works until power goes, or until its work is done.
+//! A life of a program: it works until power is lost, or until its work is done.
 
 use super::broken::{Broken, Stop};
 use super::place::Place;
@@ -6,7 +6,7 @@ use super::place::Place;
 /// Steps after which a life without a cut is abandoned, because nothing reaches flash any more.
 const MOST_STEPS: u64 = 100_000;
 
-/// When power goes.
+/// When power is lost.
 #[derive(Clone, Copy)]
 pub(super) struct CutPoint {
     /// After this much acknowledged work.
@@ -17,14 +17,14 @@ pub(super) struct CutPoint {
 
 /// A life of a program.
 pub(crate) struct Life {
-    /// Decides what it does.
+    /// Decides the steps.
     pub seed: u64,
     pub(super) cut: Option<CutPoint>,
     /// The life ends after this much acknowledged work.
     pub(super) most: Option<u64>,
 }
 
-/// Runs the steps of a life until power goes or the life is over. A step returns how much work has been acknowledged.
+/// Runs the steps of a life until power is lost or the life is over. A step returns how much work has been acknowledged.
 pub(crate) fn live_steps(
     life: &Life,
     place: &impl Place,

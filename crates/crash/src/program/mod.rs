@@ -1,7 +1,7 @@
 //! The torture of a program that works on a volume: power is cut at flash operations, the drive recovers, the volume is mounted,
 //! the program opens what it left there, and that is checked against what it promised.
 //!
-//! What all programs have in common is here: when power goes ([`Cuts`]), the lives of one run ([`run`]), recovery with second
+//! What all programs have in common is here: when power is lost ([`Cuts`]), the lives of one run ([`run`]), recovery with second
 //! cuts ([`recovery`]), seeds and the smallest command line that shows a finding ([`torture`]), and the drive ([`drive`]). What a
 //! program does, and what may be there after a cut, is a [`Program`].
 

@@ -20,7 +20,7 @@ pub(super) struct Recovery<'a, P> {
     pub program: P,
     /// Of what the program takes anew.
     pub seed: u64,
-    /// Decides the outcome of operations in flight, and when power goes again.
+    /// Decides the outcome of operations in flight, and when power is lost again.
     pub loss: &'a mut PowerLoss,
     pub outcome: &'a mut CrashOutcome,
 }

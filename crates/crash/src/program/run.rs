@@ -1,4 +1,4 @@
-//! One run of one seed: the program lives until power goes, what it left is recovered and checked, and may live on.
+//! One run of one seed: the program lives until power is lost, what it left is recovered and checked, and may live on.
 
 use tantalum::PowerLoss;
 use tantalum_report::Monitor;

@@ -40,7 +40,7 @@ pub(crate) trait Program: Copy {
     /// Opens and reads the program's files after a cut.
     fn open_again(&self, place: &Self::Place) -> Result<Self::Opened, Broken>;
 
-    /// Works until power goes or the life is over, and closes what is open. Returns what may be there, beside how many promises
+    /// Works until power is lost or the life is over, and closes what is open. Returns what may be there, beside how many promises
     /// were checked.
     fn live(
         &self,

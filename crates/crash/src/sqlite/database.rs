@@ -65,7 +65,7 @@ impl Program for Database {
         drive.into_volume().map_err(|(_, error)| Broken::new("files close", error.to_string()))
     }
 
-    /// The database in its mode, with what it holds before the first transaction.
+    /// The database in its mode, with its contents before the first transaction.
     fn open_first(&self, drive: &Drive) -> Result<Self::Opened, RunEnd> {
         let failed = CrashError::sqlite("opening the new database");
         let connection = session::open(drive, self.synchronous).map_err(failed)?;

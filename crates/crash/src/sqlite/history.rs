@@ -31,7 +31,7 @@ pub(super) struct History {
     promise: Promise,
     /// The state that was there when power came on, and those that followed.
     states: Vec<Contents>,
-    /// The state that is known to be durable, whatever was promised.
+    /// The state known to be durable, independent of promises.
     durable: usize,
     /// The state after the current transaction.
     under_way: Option<Contents>,

@@ -7,6 +7,7 @@
 mod batch;
 mod cache;
 mod file_lists;
+mod host_data;
 mod key_value;
 mod mapping;
 mod read;
@@ -17,8 +18,8 @@ use tantalum_ftl::{Ftl, FtlError, HostUnit, Lpn, TxId};
 use tantalum_nand::{LostProgram, Nand, Nanoseconds, Operation, Slot, UNIT_BYTES};
 
 use cache::Cache;
+use host_data::HostData;
 pub use key_value::{KeyValueLimits, LIMITS as KEY_VALUE_LIMITS};
-use write::HostData;
 
 use crate::command::{Command, Completion};
 use crate::profile::{CacheMode, Profile};

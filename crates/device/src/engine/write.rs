@@ -1,27 +1,12 @@
 //! Writes: into the cache and from there to flash a page at a time, or straight to flash.
 
 use tantalum_ftl::canary::{self, Guard};
-use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, Metadata, OPEN_LOGS};
+use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, OPEN_LOGS};
 use tantalum_nand::{Fills, NandError, Nanoseconds, Slot, UNIT_BYTES};
 
+use super::host_data::HostData;
 use super::{Engine, Port};
 use crate::status::Status;
-
-/// Units of the host from `lpn` on, with what belongs to them.
-#[derive(Clone, Copy)]
-pub(super) struct HostData<'a> {
-    pub lpn: Lpn,
-    pub data: &'a [u8],
-    pub metadata: Metadata,
-    pub hint: Option<Hint>,
-}
-
-impl<'a> HostData<'a> {
-    /// Units without anything else.
-    fn plain(lpn: Lpn, data: &'a [u8]) -> HostData<'a> {
-        HostData { lpn, data, metadata: [0; 24], hint: None }
-    }
-}
 
 impl Engine {
     pub(super) fn write(

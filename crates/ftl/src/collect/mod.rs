@@ -173,6 +173,8 @@ impl Ftl {
     }
 
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
+        // members of a batch under way have no owner and would be taken for garbage
+        debug_assert!(!self.batches.is_under_way(), "garbage is collected during a batch");
         // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
         let earliest_ns = at_ns.max(self.batches.done_ns());
         self.metadata.between_steps(at_ns);

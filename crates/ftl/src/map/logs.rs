@@ -209,6 +209,7 @@ impl Logs {
 
     /// The drive has a page that passed [`Logs::check`].
     pub fn accept(&mut self, hint: &Hint) {
+        debug_assert_eq!(self.check(hint), Ok(()), "a page was accepted that does not follow");
         let log = self.logs.get_mut(&hint.generation).expect("the page was checked");
         (log.attempt, log.start, log.next_slot) = (hint.attempt, hint.start, hint.slot + 1);
         if hint.end {

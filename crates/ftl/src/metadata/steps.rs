@@ -36,6 +36,7 @@ impl Steps {
         if recorded && self.older_done_ns <= now_ns {
             self.older.clear();
             std::mem::swap(&mut self.older, &mut self.newer);
+            debug_assert!(self.older_done_ns <= self.done_ns, "steps of the older generation are done last");
             self.older_done_ns = self.done_ns;
         }
     }

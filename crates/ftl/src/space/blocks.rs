@@ -174,6 +174,11 @@ impl Blocks {
     /// Notes what was programmed into a block.
     #[inline]
     pub fn programmed(&mut self, block: BlockId, step: Seq, marked: bool) {
+        debug_assert_ne!(
+            self.uses[block.index()],
+            BlockUse::Free,
+            "block {block} is programmed while it is free"
+        );
         self.last_step[block.index()] = step;
         if marked {
             self.marked[block.index()] = true;

@@ -135,7 +135,9 @@ impl Stream {
         let in_turn = self.open[turn..].iter().chain(&self.open[..turn]);
         let (plane, block) = first_idle(nand, at_ns, in_turn.map(|open| (open.0, Some(open.1), *open)))?;
         self.cursor = if plane.0 + 1 == self.planes { 0 } else { plane.0 + 1 };
-        Some((plane, geometry.page(block, nand.next_page(block))))
+        let next_page = nand.next_page(block);
+        debug_assert!(next_page < geometry.pages_per_block, "open block {block} is full");
+        Some((plane, geometry.page(block, next_page)))
     }
 
     /// Removes a plane's block, full or failed.

@@ -16,7 +16,7 @@ use crate::space::{FtlConfig, Target};
 use crate::spare::{BatchMark, Kind, Spare};
 use crate::types::Seq;
 
-/// One kind of contents of the flash. It has no state of its own; that is in [`super::Tenants`].
+/// One kind of contents of the flash. It has no state of its own; that is in `state.rs`.
 pub(crate) trait Tenant: Sync {
     /// Whether units of this kind belong to it.
     fn has(&self, kind: Kind) -> bool;

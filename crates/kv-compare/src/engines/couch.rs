@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use tantalum_couch::{Batch, Folder, Options, Store, Way};
 
-use super::{Engine, Failure, Make, Setting};
+use super::engine::{Engine, Failure, Make, Setting};
 
 /// The file is compacted once more of it is garbage.
 const MOST_GARBAGE_PERCENT: f64 = 50.0;

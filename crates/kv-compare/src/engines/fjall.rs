@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fjall::{KeyspaceCreateOptions, PersistMode, Readable, SingleWriterTxDatabase, SingleWriterTxKeyspace};
 
-use super::{Engine, Failure, Make, Setting};
+use super::engine::{Engine, Failure, Make, Setting};
 
 /// A store.
 pub struct Fjall {

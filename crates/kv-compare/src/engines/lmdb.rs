@@ -6,7 +6,7 @@ use std::path::Path;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions};
 
-use super::{Engine, Failure, Make, Setting};
+use super::engine::{Engine, Failure, Make, Setting};
 
 /// The file never grows beyond its map.
 const MAP_OVER_DATA: u64 = 8;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-use super::{Engine, Failure, Make, Setting};
+use super::engine::{Engine, Failure, Make, Setting};
 
 const TABLE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tantalum_papers::rocks::{Rocks, RocksOptions};
 
-use super::{Engine, Failure, Make, Setting};
+use super::engine::{Engine, Failure, Make, Setting};
 
 /// A store.
 pub struct RocksDb {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tantalum_kv::{Namespace, Store, Sync};
 
-use super::{Engine, Failure, Make, Setting};
+use super::engine::{Engine, Failure, Make, Setting};
 
 /// Small records take more of a drive than their bytes, and overwritten data stay until their block is erased.
 const CAPACITY_OVER_DATA: u64 = 4;

@@ -1,5 +1,5 @@
 //! The redo log in an image that survives the loss of the machine: its format, and its replay when the image is
-//! opened. [`super::ordered`] explains its purpose.
+//! opened. `ordered.rs` explains its purpose.
 //!
 //! It is a sequence of groups from the start of its area. A group counts only if it is whole, names the group before it
 //! by number and checksum, and, being the last, all the data that were written with it are there.

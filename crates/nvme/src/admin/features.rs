@@ -1,6 +1,6 @@
 //! Get Features and Set Features (Base, section 5.27.1).
 
-use super::Context;
+use super::context::Context;
 use crate::controller::{IO_QUEUES, Kind, State};
 use crate::events::CONFIGURABLE;
 use crate::failure::Failure;

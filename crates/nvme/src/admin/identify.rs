@@ -2,7 +2,7 @@
 
 use tantalum::{Device, UNIT_BYTES};
 
-use super::Context;
+use super::context::Context;
 use crate::controller::{Kind, QUEUE_ENTRIES, VERSION};
 use crate::errors::ERROR_ENTRIES;
 use crate::events::NAMESPACE_NOTICES;

@@ -7,7 +7,7 @@ use tantalum::UNIT_BYTES;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
-use super::Context;
+use super::context::Context;
 use super::features::FEATURES;
 use crate::controller::{Kind, QUEUE_ENTRIES};
 use crate::events::critical_warning;

@@ -1,28 +1,20 @@
 //! Admin commands. All but Abort and Asynchronous Event Request, which are about other commands of the session, are
 //! answered from what is known here.
 
+mod context;
 pub mod features;
 pub mod identify;
 pub mod log_page;
 
-use crate::controller::{Controller, Kind};
+pub use context::Context;
+
+use crate::controller::Kind;
 use crate::failure::Failure;
 use crate::io::Transfer;
 use crate::mailbox::Answer;
-use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::IDENTIFY_BYTES;
 use crate::wire::opcode::admin;
-
-/// Whose command it is: what the answer depends on.
-pub struct Context<'a> {
-    /// The subsystem.
-    pub subsystem: &'a Subsystem,
-    /// The controller.
-    pub controller: &'a Controller,
-    /// The address that the host reached, for the discovery log.
-    pub address: Option<std::net::SocketAddr>,
-}
 
 /// The data that an admin command moves.
 pub fn transfer(command: &Submission, kind: Kind) -> Result<Transfer, Failure> {

@@ -79,7 +79,7 @@ pub enum HostsError {
         line: usize,
     },
     /// A host that was named before.
-    #[error("{}, line {line}: {host} has a secret already", file.display())]
+    #[error("{}, line {line}: {host} already has a secret", file.display())]
     Twice {
         /// The file.
         file: PathBuf,

@@ -9,7 +9,7 @@ use nix::sys::time::TimeValLike;
 use serde::Serialize;
 use tantalum::UNIT_BYTES;
 
-use super::Case;
+use super::case::Case;
 use crate::client::{Client, block_command};
 use crate::wire::opcode::nvm;
 

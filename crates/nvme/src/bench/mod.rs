@@ -3,6 +3,7 @@
 //!
 //! Machine time is noisy, so drive and limit are measured in turns, and the middle of the rounds counts.
 
+mod case;
 mod load;
 
 use std::io;
@@ -18,6 +19,7 @@ use tantalum_drive::{Answers, Drive, Pacing, Queue};
 use crate::client::{Client, Names, Options};
 use crate::server::Server;
 use crate::subsystem::{Settings as Naming, Subsystem};
+pub use case::{CASES, Case};
 use load::Load;
 pub use load::Measured;
 
@@ -37,43 +39,6 @@ pub struct Settings {
     /// Rounds of each case.
     pub rounds: usize,
 }
-
-/// Commands that are measured.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Case {
-    /// What it is called.
-    pub name: &'static str,
-    /// Whether it writes.
-    pub is_write: bool,
-    /// Whether places follow each other.
-    pub is_sequential: bool,
-    /// Units of a command.
-    pub units: u32,
-    /// Connections, each with an I/O queue.
-    pub connections: u16,
-    /// Commands under way on each.
-    pub depth: usize,
-}
-
-const fn random(name: &'static str, is_write: bool, connections: u16, depth: usize) -> Case {
-    Case { name, is_write, is_sequential: false, units: 1, connections, depth }
-}
-
-const fn sequential(name: &'static str, is_write: bool) -> Case {
-    Case { name, is_write, is_sequential: true, units: 32, connections: 1, depth: 8 }
-}
-
-/// All cases.
-pub const CASES: [Case; 8] = [
-    random("4 KiB reads, 1", false, 1, 1),
-    random("4 KiB reads, 32", false, 1, 32),
-    random("4 KiB reads, 4 x 32", false, 4, 32),
-    random("4 KiB writes, 1", true, 1, 1),
-    random("4 KiB writes, 32", true, 1, 32),
-    random("4 KiB writes, 4 x 32", true, 4, 32),
-    sequential("128 KiB reads, 8", false),
-    sequential("128 KiB writes, 8", true),
-];
 
 /// A case on a drive, and its limit.
 #[derive(Clone, Debug, Serialize)]
@@ -103,7 +68,7 @@ pub struct Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The drive could not be made.
-    #[error("the drive could not be made: {0}")]
+    #[error("the drive could not be created: {0}")]
     Device(#[from] DeviceError),
     /// The drive failed.
     #[error("the drive failed: {0}")]

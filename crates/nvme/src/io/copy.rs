@@ -6,8 +6,9 @@ use tantalum_drive::{Drive, Request, When};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use super::read;
+use super::work::{Force, Worked};
 use super::write::{flush_if, write};
-use super::{Force, IoCommand, Worked, read};
 use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::wire::command::Submission;
@@ -30,8 +31,8 @@ struct Range {
     protection: [u8; 12],
 }
 
-/// Reads the command's fields.
-pub fn decode(command: &Submission, force: Force) -> Result<IoCommand, Failure> {
+/// Reads the command's fields: the first block that is written, and the number of ranges.
+pub fn decode(command: &Submission) -> Result<(u64, u32), Failure> {
     let (ranges, format) = ((command.dword(12) & 0xff) + 1, command.dword(12) >> 8 & 0xf);
     if format != 0 {
         return Err(Failure::INVALID_FIELD);
@@ -39,7 +40,7 @@ pub fn decode(command: &Submission, force: Force) -> Result<IoCommand, Failure> 
     if ranges > COPY_RANGES {
         return Err(Failure::SIZE_LIMIT);
     }
-    Ok(IoCommand::Copy(command.first_block(), ranges, force))
+    Ok((command.first_block(), ranges))
 }
 
 /// Copies ranges, one after the other, to `to` and behind. If one fails, the completion tells how many were copied.

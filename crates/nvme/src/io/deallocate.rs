@@ -4,8 +4,8 @@ use tantalum_drive::{Drive, Request, When};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use super::work::{Force, Worked};
 use super::write::flush_if;
-use super::{Force, Worked};
 use crate::blocks::{BlockSpace, Blocks};
 use crate::failure::Failure;
 

@@ -6,7 +6,8 @@ use tantalum_drive::{Drive, OwnedRecord, Request, When};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{TRANSFER_BYTES, Transfer, Worked};
+use super::transfer::{TRANSFER_BYTES, Transfer};
+use super::work::Worked;
 use crate::failure::Failure;
 use crate::mailbox::Answer;
 use crate::namespaces::namespace_of;

@@ -9,15 +9,18 @@ pub mod key_value;
 mod partial;
 pub mod program;
 mod read;
+mod transfer;
 pub mod vendor;
+mod work;
 mod write;
 
 use std::sync::atomic::Ordering;
 
-use tantalum::Nanoseconds;
 use tantalum_drive::When;
 
 pub use copy::{COPY_BLOCKS_BYTES, COPY_RANGES};
+pub use transfer::{TRANSFER_BYTES, TRANSFER_LIMIT_LOG2, Transfer};
+pub use work::{Force, Worked};
 
 use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
@@ -28,22 +31,6 @@ use crate::wire::command::Submission;
 use crate::wire::opcode::nvm;
 use key_value::KeyValueCommand;
 use vendor::VendorCommand;
-
-/// The largest transfer of a command, as a power of two of 4 KiB (`MDTS`).
-pub const TRANSFER_LIMIT_LOG2: u8 = 7;
-/// The same in bytes.
-pub const TRANSFER_BYTES: u32 = 4096 << TRANSFER_LIMIT_LOG2;
-
-/// Data that a command moves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transfer {
-    /// None.
-    None,
-    /// From the host; the number of bytes.
-    FromHost(u32),
-    /// To the host; the number of bytes.
-    ToHost(u32),
-}
 
 /// An I/O command whose fields have been checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,10 +57,6 @@ pub enum IoCommand {
     Vendor(VendorCommand),
 }
 
-/// Whether a write is on flash before it is done (`FUA`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Force(pub bool);
-
 /// Which way the data of a read or write go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
@@ -82,9 +65,6 @@ pub enum Direction {
     /// From the host.
     FromHost(Force),
 }
-
-/// What the work of a command comes to: its answer, and when the drive is done.
-pub type Worked = Result<(Answer, Nanoseconds), Failure>;
 
 /// Bits of dword 12.
 mod bit {
@@ -127,7 +107,10 @@ impl IoCommand {
             nvm::DATASET_MANAGEMENT => {
                 IoCommand::Deallocate((command.dword(10) & 0xff) + 1, command.bit(11, 2))
             }
-            nvm::COPY => copy::decode(command, force)?,
+            nvm::COPY => {
+                let (first, ranges) = copy::decode(command)?;
+                IoCommand::Copy(first, ranges, force)
+            }
             0x80..=0xff => IoCommand::Vendor(VendorCommand::decode(command)?),
             _ => return Err(Failure::INVALID_OPCODE),
         };

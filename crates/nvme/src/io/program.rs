@@ -12,7 +12,7 @@ use tantalum_spu::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{TRANSFER_BYTES, Transfer};
+use super::transfer::{TRANSFER_BYTES, Transfer};
 use crate::controller::Controller;
 use crate::failure::Failure;
 use crate::mailbox::{Answer, Mailbox, Message};

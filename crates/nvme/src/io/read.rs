@@ -3,7 +3,7 @@
 use tantalum::UNIT_BYTES;
 use tantalum_drive::{Drive, Request, When};
 
-use super::Worked;
+use super::work::Worked;
 use crate::blocks::{BlockSpace, Blocks};
 use crate::failure::Failure;
 use crate::mailbox::Answer;

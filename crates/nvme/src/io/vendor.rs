@@ -8,7 +8,8 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::key_value::records_of;
-use super::{TRANSFER_BYTES, Transfer, Worked};
+use super::transfer::{TRANSFER_BYTES, Transfer};
+use super::work::Worked;
 use crate::failure::Failure;
 use crate::mailbox::Answer;
 use crate::wire::command::Submission;

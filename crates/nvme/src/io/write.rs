@@ -4,7 +4,7 @@ use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
 use tantalum_drive::{Drive, Locked, Request, When};
 
 use super::partial::surround;
-use super::{Force, Worked};
+use super::work::{Force, Worked};
 use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::mailbox::Answer;

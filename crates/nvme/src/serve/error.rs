@@ -57,6 +57,6 @@ pub enum ServeError {
     #[error("the drive did not recover: {0}")]
     Recovery(DeviceError),
     /// Connections did not end.
-    #[error("connections did not end, so the image was left as by a killed process")]
+    #[error("connections did not end, so the image was left as if the process had been killed")]
     Stuck,
 }

@@ -1,31 +1,17 @@
 //! Authentication Send and Authentication Receive: a queue that requires authentication accepts no other command before.
 
-use zerocopy::FromBytes;
-
 use super::{Phase, Queue, Session};
 use crate::authentication::Exchange;
 use crate::failure::Failure;
 use crate::mailbox::Answer;
-use crate::wire::authentication::{PROTOCOL, Transport};
 use crate::wire::command::Submission;
 use crate::wire::opcode::{FABRICS, fabrics};
-
-/// Bytes that a message may have: the largest has less than 700.
-const MESSAGE_BYTES: u32 = 4096;
 
 /// Whether a command is part of an authentication.
 fn is_authentication(command: &Submission) -> bool {
     let kind = command.namespace.get() as u8;
     command.opcode == FABRICS
         && matches!(kind, fabrics::AUTHENTICATION_SEND | fabrics::AUTHENTICATION_RECEIVE)
-}
-
-/// Bytes of the message, or of the room for it.
-pub fn message_bytes(command: &Submission) -> Result<u32, Failure> {
-    let fields = Transport::read_from_bytes(command.tail()).expect("they are as long");
-    let bytes = fields.bytes.get();
-    let is_sound = fields.protocol == PROTOCOL && fields.specific == [1, 1];
-    if is_sound && (1..=MESSAGE_BYTES).contains(&bytes) { Ok(bytes) } else { Err(Failure::INVALID_FIELD) }
 }
 
 impl Queue {

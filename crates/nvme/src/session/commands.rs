@@ -3,7 +3,8 @@
 //! A command whose data are not in its capsule waits until the connection's budget has room for them. Then the data are
 //! requested from the host, or read from the drive. Commands without data do not wait.
 
-use super::connect::FabricsCommand;
+use super::fabrics_command::FabricsCommand;
+use super::pending::{Pending, Work};
 use super::{CAPSULE_BYTES, Phase, Session};
 use crate::admin::{self, Context};
 use crate::failure::Failure;
@@ -15,99 +16,8 @@ use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
 use crate::wire::opcode::{FABRICS, admin as opcode};
 use crate::wire::pdu::Fatal;
 
-/// What a command asks for.
-#[derive(Clone, Copy, Debug)]
-pub enum Work {
-    /// About connections.
-    Fabrics(FabricsCommand),
-    /// About the controller.
-    Admin,
-    /// About blocks.
-    Io(IoCommand),
-    /// About programs in the drive.
-    Program(Addressed),
-}
-
-/// A command under way.
-#[derive(Debug)]
-pub struct Pending {
-    command: Submission,
-    work: Work,
-    transfer: Transfer,
-    /// Bytes that it needs of those that come from the host.
-    needed: usize,
-    /// Bytes of the budget that it holds.
-    pub(super) held: usize,
-}
-
 /// What [`Session::check`] finds.
 type Checked = (Work, usize, Transfer, Option<(usize, usize)>);
-
-/// Data that are coming from the host.
-#[derive(Debug)]
-pub struct Incoming {
-    /// The command.
-    pub command: u16,
-    /// The data that have arrived.
-    pub data: Vec<u8>,
-    /// How many bytes have arrived.
-    pub received: usize,
-    /// Whether some did not match their digest.
-    is_damaged: bool,
-    /// Bytes of the budget that are free when the data of an aborted command have come.
-    drains: Option<usize>,
-}
-
-/// Transfers that the host was asked for, by their tags.
-#[derive(Debug, Default)]
-pub struct Transfers(Vec<Option<Incoming>>);
-
-impl Transfers {
-    /// A transfer.
-    pub fn get(&self, tag: u16) -> Option<&Incoming> {
-        self.0.get(usize::from(tag))?.as_ref()
-    }
-
-    /// The data of a transfer, to be changed.
-    pub fn data(&mut self, tag: u16) -> Option<&mut [u8]> {
-        let incoming = self.0.get_mut(usize::from(tag))?.as_mut()?;
-        Some(&mut incoming.data)
-    }
-
-    /// The data of a transfer.
-    pub fn peek(&self, tag: u16) -> Option<&[u8]> {
-        self.get(tag).map(|incoming| &incoming.data[..])
-    }
-
-    /// Opens one for data that come to a buffer.
-    fn open(&mut self, command: u16, data: Vec<u8>) -> u16 {
-        let incoming = Incoming { command, data, received: 0, is_damaged: false, drains: None };
-        let free = self.0.iter().position(Option::is_none);
-        let tag = free.unwrap_or_else(|| {
-            self.0.push(None);
-            self.0.len() - 1
-        });
-        self.0[tag] = Some(incoming);
-        tag as u16
-    }
-
-    /// Discards the data of this command when they arrive. False if none are expected.
-    pub(super) fn drain(&mut self, command: u16) -> bool {
-        let is_its = |incoming: &&mut Incoming| incoming.command == command && incoming.drains.is_none();
-        let Some(incoming) = self.0.iter_mut().flatten().find(is_its) else { return false };
-        incoming.drains = Some(incoming.data.len());
-        true
-    }
-
-    /// Transfers whose data are discarded.
-    pub(super) fn drained(&self) -> usize {
-        self.0.iter().flatten().filter(|incoming| incoming.drains.is_some()).count()
-    }
-
-    fn close(&mut self, tag: u16) -> Option<Incoming> {
-        self.0.get_mut(usize::from(tag))?.take()
-    }
-}
 
 impl Session {
     /// Takes a command, with the data that were in its capsule.
@@ -255,7 +165,7 @@ impl Session {
 
     /// Data of a transfer have arrived, up to `end`.
     pub(super) fn received(&mut self, tag: u16, end: usize, is_damaged: bool) {
-        let Some(Some(incoming)) = self.transfers.0.get_mut(usize::from(tag)) else { return };
+        let Some(incoming) = self.transfers.get_mut(tag) else { return };
         incoming.received = end;
         incoming.is_damaged |= is_damaged;
         if end < incoming.data.len() {

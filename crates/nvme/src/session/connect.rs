@@ -5,19 +5,15 @@ use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
-use super::authenticate::message_bytes;
+use super::fabrics_command::FabricsCommand;
 use super::{Queue, Session};
 use crate::authentication::proof::Parties;
 use crate::authentication::{Admission, Exchange};
 use crate::controller::{Change, Controller, Kind, QUEUE_ENTRIES, QueueRefusal};
 use crate::failure::Failure;
-use crate::io::{Transfer, durable};
+use crate::io::durable;
 use crate::mailbox::Answer;
-use crate::wire::command::Submission;
-use crate::wire::fabrics::{
-    ANY_CONTROLLER, CONNECT_DATA_BYTES, Connect, ConnectData, DISCOVERY_NQN, Property, property,
-};
-use crate::wire::opcode::fabrics as kind;
+use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, property};
 use crate::wire::text_of;
 
 /// Where the fields of Connect are in a command.
@@ -25,83 +21,6 @@ const FIELDS: u16 = 40;
 
 /// The bit in the answer of Connect that asks for an authentication (`ATR`).
 const AUTHENTICATE: u32 = 17;
-
-/// A Fabrics command whose fields have been checked as far as they stand alone.
-#[derive(Clone, Copy, Debug)]
-pub enum FabricsCommand {
-    /// The connection becomes a queue.
-    Connect(Connect),
-    /// A property is read.
-    Get {
-        /// Which.
-        offset: u32,
-        /// Whether it has eight bytes.
-        is_long: bool,
-    },
-    /// A property is set.
-    Set {
-        /// Which.
-        offset: u32,
-        /// To what.
-        value: u64,
-    },
-    /// The host disconnects the queue.
-    Disconnect,
-    /// The host sends a message of an authentication; its length in bytes.
-    Send(u32),
-    /// The host receives one; its maximum length in bytes.
-    Receive(u32),
-}
-
-impl FabricsCommand {
-    /// Reads a command's fields. `queue` is what the connection is by now.
-    pub fn decode(command: &Submission, queue: Option<u16>) -> Result<FabricsCommand, Failure> {
-        // the type is where other commands have their namespace
-        let (decoded, belongs) = match command.namespace.get() as u8 {
-            kind::CONNECT => {
-                let fields = Connect::read_from_bytes(command.tail()).expect("they are as long");
-                (FabricsCommand::Connect(fields), queue.is_none())
-            }
-            kind::PROPERTY_GET => {
-                let fields = property_of(command);
-                let (offset, is_long) = (fields.offset.get(), fields.attributes & 7 == 1);
-                if fields.attributes & 7 > 1 {
-                    return Err(Failure::INVALID_FIELD);
-                }
-                (FabricsCommand::Get { offset, is_long }, queue == Some(0))
-            }
-            kind::PROPERTY_SET => {
-                let fields = property_of(command);
-                if fields.attributes & 7 != 0 {
-                    return Err(Failure::INVALID_FIELD);
-                }
-                let (offset, value) = (fields.offset.get(), fields.value.get());
-                (FabricsCommand::Set { offset, value }, queue == Some(0))
-            }
-            kind::DISCONNECT => (FabricsCommand::Disconnect, queue.is_some_and(|queue| queue != 0)),
-            kind::AUTHENTICATION_SEND => (FabricsCommand::Send(message_bytes(command)?), queue.is_some()),
-            kind::AUTHENTICATION_RECEIVE => {
-                (FabricsCommand::Receive(message_bytes(command)?), queue.is_some())
-            }
-            _ => return Err(Failure::INVALID_OPCODE),
-        };
-        if belongs { Ok(decoded) } else { Err(Failure::SEQUENCE) }
-    }
-
-    /// The data that it moves.
-    pub fn transfer(&self) -> Transfer {
-        match self {
-            FabricsCommand::Connect(_) => Transfer::FromHost(CONNECT_DATA_BYTES as u32),
-            FabricsCommand::Send(bytes) => Transfer::FromHost(*bytes),
-            FabricsCommand::Receive(bytes) => Transfer::ToHost(*bytes),
-            _ => Transfer::None,
-        }
-    }
-}
-
-fn property_of(command: &Submission) -> Property {
-    Property::read_from_bytes(command.tail()).expect("they are as long")
-}
 
 /// Refuses a Connect for a field of the command.
 fn bad_field(offset: usize) -> Failure {

@@ -7,94 +7,19 @@
 //! [`Drive::access`]: tantalum_drive::Drive::access
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use tantalum::{Nanoseconds, Status};
+use tantalum::Status;
 use tantalum_drive::{Access, Delivery, Ticket};
 
 use super::Session;
-use crate::blocks::Units;
+use super::in_drive::{Given, Held, What};
 use crate::failure::Failure;
-use crate::io::{Direction, IoCommand, Worked};
-use crate::mailbox::Answer;
+use crate::io::{IoCommand, Worked};
 
 /// Bytes that are issued together. In between, other clients have the drive, and data are sent while the processor's cache has
 /// them.
 const TOGETHER_BYTES: usize = 128 << 10;
-
-/// A command that was not issued yet.
-#[derive(Debug)]
-struct Given {
-    id: u16,
-    what: What,
-    /// What came from the host, or for Read a buffer of as many bytes.
-    data: Vec<u8>,
-}
-
-#[derive(Debug)]
-enum What {
-    /// A read, or a write of whole units.
-    Access(Units, Direction),
-    Other(IoCommand),
-}
-
-/// An answer that is not due yet.
-#[derive(Debug)]
-struct Held {
-    due_ns: Nanoseconds,
-    /// Of two answers due at the same time, the earlier one goes first.
-    number: u64,
-    id: u16,
-    ticket: Ticket,
-    ended: Result<Answer, Failure>,
-}
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
-        (self.due_ns, self.number) == (other.due_ns, other.number)
-    }
-}
-
-impl Eq for Held {}
-
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Held {
-    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
-        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
-    }
-}
-
-/// What of a connection is with the drive.
-#[derive(Debug, Default)]
-pub struct InDrive {
-    given: VecDeque<Given>,
-    /// Bytes of the reads and writes among them.
-    bytes: usize,
-    /// Whether commands are being issued: their answers may bring further ones.
-    is_issuing: bool,
-    /// A list that was issued, to be used again.
-    spare: Vec<Given>,
-    held: BinaryHeap<Reverse<Held>>,
-    next_number: u64,
-}
-
-impl InDrive {
-    /// The next command, if it is a read or write.
-    fn take_access(&mut self) -> Option<Given> {
-        if !matches!(self.given.front()?.what, What::Access(..)) {
-            return None;
-        }
-        let given = self.given.pop_front()?;
-        self.bytes -= given.bytes();
-        Some(given)
-    }
-}
 
 impl Session {
     /// Takes a command, with the data that came from the host, or for Read a buffer of as many bytes.
@@ -202,39 +127,5 @@ impl Session {
     pub fn due_in(&self) -> Option<Duration> {
         let Reverse(first) = self.in_drive.held.peek()?;
         Some(self.subsystem.queue.answers().wait(first.due_ns))
-    }
-}
-
-impl Given {
-    /// Bytes of a read or a write.
-    fn bytes(&self) -> usize {
-        match &self.what {
-            What::Access(units, _) => units.bytes(),
-            What::Other(_) => 0,
-        }
-    }
-
-    fn access(&mut self) -> Option<Access<'_>> {
-        let What::Access(units, direction) = self.what else { return None };
-        Some(match direction {
-            Direction::ToHost => {
-                self.data.resize(units.bytes(), 0);
-                Access::read(units.first, &mut self.data)
-            }
-            Direction::FromHost(fua) => Access::write(units.first, &self.data, fua.0),
-        })
-    }
-
-    /// The answer to a read or a write that succeeded.
-    fn answer(self) -> Answer {
-        let mut data = self.data;
-        match self.what {
-            What::Access(units, Direction::ToHost) => {
-                data.truncate(data.len() - units.after);
-                data.drain(..units.before);
-                Answer::data(data)
-            }
-            _ => Answer::spare(data),
-        }
     }
 }

@@ -1,10 +1,11 @@
 //! The protocol of one connection, without its socket: bytes go in ([`Session::feed`]), and wait to be sent in
 //! [`Session::outbox`].
 //!
-//! - `receive.rs` parses PDUs; an invalid one ends the connection with a termination request.
-//! - `commands.rs` checks commands, requests their data (R2T) within the budget, and executes them.
-//! - `connect.rs` executes the Fabrics commands, `authenticate.rs` those of an authentication.
-//! - `drive.rs` gives I/O commands to the drive, and holds their answers back until they are due.
+//! - `receive.rs` parses PDUs (`receiver.rs`); an invalid one ends the connection with a termination request.
+//! - `commands.rs` checks commands (`pending.rs`), requests their data (R2T, `transfers.rs`) within the budget, and executes
+//!   them.
+//! - `connect.rs` executes the Fabrics commands (`fabrics_command.rs`), `authenticate.rs` those of an authentication.
+//! - `drive.rs` gives I/O commands to the drive, and holds their answers back until they are due (`in_drive.rs`).
 //! - `abort.rs` aborts commands that wait.
 //! - `send.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
 
@@ -13,9 +14,14 @@ mod authenticate;
 mod commands;
 mod connect;
 mod drive;
+mod fabrics_command;
+mod in_drive;
+mod pending;
 mod receive;
+mod receiver;
 mod send;
 mod spares;
+mod transfers;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -30,10 +36,11 @@ use crate::mailbox::{Mailbox, Message};
 use crate::outbox::Outbox;
 use crate::subsystem::Subsystem;
 
-use commands::{Pending, Transfers};
-use drive::InDrive;
-use receive::Receiver;
+use in_drive::InDrive;
+use pending::Pending;
+use receiver::Receiver;
 use spares::Spares;
+use transfers::Transfers;
 
 /// Bytes of data that a command capsule may carry.
 pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;

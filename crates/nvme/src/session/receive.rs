@@ -2,14 +2,11 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::receiver::{Stage, Target};
 use super::{CAPSULE_BYTES, DATA_BYTES, Phase, Session};
-use crate::wire::command::Submission;
 use crate::wire::pdu::{
     Common, DIGEST_BYTES, Data, FORMAT_VERSION, Fatal, Initialize, flag, host_header_bytes, kind,
 };
-
-/// Bytes of the largest header, with its digest.
-const HEADER_BYTES: usize = size_of::<Initialize>() + DIGEST_BYTES;
 
 /// If at least this many bytes of data are missing, they are read directly to where they belong; fewer go through the reader's
 /// buffer.
@@ -28,68 +25,6 @@ mod field {
     pub const PDU_BYTES: u32 = 4;
     pub const VERSION: u32 = 8;
     pub const TRANSFER: u32 = 10;
-}
-
-/// What of a PDU is being read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// The header and its digest.
-    Header,
-    /// Padding between header and data; its bytes.
-    Padding(usize),
-    /// Data; the bytes that are missing.
-    Data(usize),
-    /// The digest of the data; the bytes of it that have arrived.
-    Digest(usize),
-}
-
-/// Where data go.
-#[derive(Debug)]
-enum Target {
-    /// Into the capsule.
-    Capsule(Vec<u8>),
-    /// To a place in a transfer: which, and from where to where.
-    Transfer { tag: u16, from: usize, at: usize },
-}
-
-/// A PDU that is being read.
-#[derive(Debug)]
-pub struct Receiver {
-    stage: Stage,
-    header: [u8; HEADER_BYTES],
-    header_read: usize,
-    digest: [u8; DIGEST_BYTES],
-    target: Target,
-    data_bytes: usize,
-}
-
-impl Default for Receiver {
-    fn default() -> Receiver {
-        Receiver {
-            stage: Stage::Header,
-            header: [0; HEADER_BYTES],
-            header_read: 0,
-            digest: [0; DIGEST_BYTES],
-            target: Target::Capsule(Vec::new()),
-            data_bytes: 0,
-        }
-    }
-}
-
-impl Receiver {
-    fn common(&self) -> Common {
-        Common::read_from_prefix(&self.header).expect("a header is longer").0
-    }
-
-    fn capsule(&self) -> Submission {
-        Submission::read_from_prefix(&self.header[size_of::<Common>()..]).expect("a header is longer").0
-    }
-
-    /// What was read of the header.
-    pub fn header(&self) -> &[u8] {
-        let digest = self.header_read.min(self.common().header_bytes.into());
-        &self.header[..digest]
-    }
 }
 
 impl Session {

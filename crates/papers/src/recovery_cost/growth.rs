@@ -5,8 +5,8 @@ use tantalum_report::table::bytes;
 use tantalum_report::{InvalidSetting, Monitor};
 use tantalum_workloads::memory;
 
+use super::outcome::{Growth, Settings};
 use super::writer::Writer;
-use super::{Growth, Settings};
 use crate::error::ExperimentError;
 
 /// Units that one unit of a checkpoint maps: four bytes each.

@@ -5,8 +5,8 @@ use tantalum_report::{Bar, Monitor};
 use tantalum_workloads::memory;
 use tantalum_workloads::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
 
+use super::outcome::{Interval, Settings};
 use super::writer::Writer;
-use super::{Interval, Settings};
 use crate::error::ExperimentError;
 
 /// Fixed intervals: the pages of the logical capacity over these.

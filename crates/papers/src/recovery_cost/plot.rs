@@ -10,7 +10,8 @@ use tantalum_report::plots::colours::{INK, SERIES};
 use tantalum_report::table::bytes;
 use tantalum_report::{ReportError, save};
 
-use super::{Growth, Interval, Outcome, interval_name};
+use super::outcome::{Growth, Interval, Outcome};
+use super::summary::interval_name;
 
 const SIZE: (u32, u32) = (1000, 440);
 const FONT: (&str, i32) = ("sans-serif", 15);

@@ -2,7 +2,7 @@
 
 use tantalum_report::table::{Align, Table, bytes, grouped};
 
-use super::{Interval, Outcome, Recovery};
+use super::outcome::{Interval, Outcome, Recovery};
 
 /// Both tables, with what their columns mean.
 pub fn of_recovery_cost(outcome: &Outcome) -> String {

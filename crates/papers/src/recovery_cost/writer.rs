@@ -9,7 +9,7 @@ use tantalum_report::Bar;
 use tantalum_workloads::WrongData;
 use tantalum_workloads::queue::CommandQueue;
 
-use super::Recovery;
+use super::outcome::Recovery;
 use crate::error::ExperimentError;
 
 /// Commands between two looks at the wish to stop.

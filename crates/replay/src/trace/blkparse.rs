@@ -73,18 +73,25 @@ impl Blkparse {
     }
 }
 
+impl Blkparse {
+    /// A line that is not an event: one of the summary at the end, or an empty one.
+    fn skip<'a>(&mut self, word: &str) -> Result<Parsed<'a>, Expected> {
+        self.summary |= word.starts_with("CPU") || word == "Total";
+        match self.summary || word.is_empty() {
+            true => Ok(Parsed::Nothing),
+            false => Err(
+                "an event as blkparse prints it by default: major,minor cpu sequence seconds pid action RWBS sector + sectors",
+            ),
+        }
+    }
+}
+
 impl Parser for Blkparse {
     fn parse<'a>(&mut self, line: &'a str) -> Result<Parsed<'a>, Expected> {
         let mut fields = line.split_ascii_whitespace();
         let device = fields.next().unwrap_or_default();
         if !is_device(device) {
-            self.summary |= device.starts_with("CPU") || device == "Total";
-            return match self.summary || device.is_empty() {
-                true => Ok(Parsed::Nothing),
-                false => Err(
-                    "an event as blkparse prints it by default: major,minor cpu sequence seconds pid action RWBS sector + sectors",
-                ),
-            };
+            return self.skip(device);
         }
         number(fields.next(), "a processor's number in the second field")?;
         number(fields.next(), "a sequence number in the third field")?;

@@ -31,14 +31,19 @@ enum Version {
     Three,
 }
 
+/// The version in the first line of a log.
+fn version_of(line: &str) -> Result<Version, Expected> {
+    match line.trim() {
+        VERSION_2 => Ok(Version::Two),
+        VERSION_3 => Ok(Version::Three),
+        _ => Err(HEADER),
+    }
+}
+
 impl Parser for Fio {
     fn parse<'a>(&mut self, line: &'a str) -> Result<Parsed<'a>, Expected> {
         let Some(version) = self.version else {
-            self.version = Some(match line.trim() {
-                VERSION_2 => Version::Two,
-                VERSION_3 => Version::Three,
-                _ => return Err(HEADER),
-            });
+            self.version = Some(version_of(line)?);
             return Ok(Parsed::Nothing);
         };
         if line.trim() == VERSION_2 || line.trim() == VERSION_3 {

@@ -27,8 +27,7 @@ pub fn legend(entries: impl Iterator<Item = (String, String)>) -> String {
     format!("<ul class=\"legend\">{items}</ul>\n")
 }
 
-/// The same with a box for each entry, which hides the marks of the series of its number in the plot below when it is
-/// unticked.
+/// The same with a checkbox for each entry. Unticking it hides the marks of its series in the plot below.
 pub fn switches(entries: impl Iterator<Item = (String, String)>) -> String {
     let item = |(number, (name, colour)): (usize, (String, String))| match number {
         number if number < SERIES_WITH_SWITCH => format!(
@@ -41,7 +40,7 @@ pub fn switches(entries: impl Iterator<Item = (String, String)>) -> String {
     format!("<ul class=\"legend\">{items}</ul>\n")
 }
 
-/// What hides the marks whose box is unticked, in the same figure.
+/// The rule that hides the marks whose box is unticked, within a figure.
 fn switch_rules() -> String {
     let rule = |number| format!("figure:has(.s{number}:not(:checked)) .k{number} {{ display: none; }}\n");
     (0..SERIES_WITH_SWITCH).map(rule).collect()

@@ -1,5 +1,6 @@
 //! A plot of horizontal bars, one for each mode, each in one or more pieces.
 
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -73,28 +74,40 @@ fn draw_into(
         .light_line_style(TRANSPARENT)
         .draw()?;
     let mut marks = Marks::default();
+    let plane = chart.plotting_area();
     for (index, bar) in bars.iter().enumerate() {
-        let middle = index as f64 + 0.5;
-        let mut from = 0.0;
-        for (number, &(colour, value)) in bar.pieces.iter().enumerate() {
-            let corners = [(from, middle - 0.32), (from + value, middle + 0.32)];
-            let corners = corners.map(|corner| chart.plotting_area().map_coordinate(&corner));
-            let title = match names.get(number) {
-                Some(name) => format!("{}, {name}: {} of {} {axis}", bar.label, short(value), bar.end),
-                None => format!("{}: {} {axis}", bar.label, bar.end),
-            };
-            marks.bar(None, colour, corners, &title);
-            from += value;
-        }
-        let text = |horizontal| FONT.into_font().color(&INK).pos(Pos::new(horizontal, VPos::Center));
-        let area = chart.plotting_area();
-        let label = Text::new(bar.label.clone(), (-8, 0), text(HPos::Right));
-        area.draw(&(EmptyElement::at((0.0, middle)) + label))?;
-        let end = Text::new(bar.end.clone(), (6, 0), text(HPos::Left));
-        area.draw(&(EmptyElement::at((from, middle)) + end))?;
+        draw_bar(plane, &mut marks, bar, index as f64 + 0.5, axis, names)?;
     }
     area.present()?;
     Ok(marks)
+}
+
+/// Draws a bar around a height, with its label and the text at its end.
+fn draw_bar<B: DrawingBackend<ErrorType: 'static>>(
+    plane: &DrawingArea<B, Cartesian2d<RangedCoordf64, RangedCoordf64>>,
+    marks: &mut Marks,
+    bar: &Bar,
+    middle: f64,
+    axis: &str,
+    names: &[&str],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut from = 0.0;
+    for (number, &(colour, value)) in bar.pieces.iter().enumerate() {
+        let corners = [(from, middle - 0.32), (from + value, middle + 0.32)];
+        let corners = corners.map(|corner| plane.map_coordinate(&corner));
+        let title = match names.get(number) {
+            Some(name) => format!("{}, {name}: {} of {} {axis}", bar.label, short(value), bar.end),
+            None => format!("{}: {} {axis}", bar.label, bar.end),
+        };
+        marks.bar(None, colour, corners, &title);
+        from += value;
+    }
+    let text = |horizontal| FONT.into_font().color(&INK).pos(Pos::new(horizontal, VPos::Center));
+    let label = Text::new(bar.label.clone(), (-8, 0), text(HPos::Right));
+    plane.draw(&(EmptyElement::at((0.0, middle)) + label))?;
+    let end = Text::new(bar.end.clone(), (6, 0), text(HPos::Left));
+    plane.draw(&(EmptyElement::at((from, middle)) + end))?;
+    Ok(())
 }
 
 /// Room on the left for the longest label.

@@ -1,4 +1,4 @@
-//! Latency distributions: for each curve, how long the slowest operations take.
+//! A plot of latency distributions: for each curve, how long the slowest operations take.
 
 use hdrhistogram::Histogram;
 use plotters::prelude::*;
@@ -39,9 +39,7 @@ fn draw_into(svg: &mut String, curves: &[Curve<'_>]) -> Result<Marks, Box<dyn st
     let transactions = curves.iter().map(|curve| curve.latencies.len()).max().unwrap_or(0).max(10);
     let nines = (transactions as f64).log10().min(MOST_NINES);
     let points: Vec<Vec<(f64, f64)>> = curves.iter().map(|curve| points_of(curve.latencies, nines)).collect();
-    let latencies = || points.iter().flatten().map(|(_, latency)| *latency);
-    let lowest = latencies().fold(f64::MAX, f64::min).clamp(1.0, 1e9);
-    let highest = latencies().fold(lowest, f64::max);
+    let (lowest, highest) = bounds(&points);
     let mut chart = ChartBuilder::on(&area)
         .margin(6)
         .margin_right(30)
@@ -74,6 +72,13 @@ fn draw_into(svg: &mut String, curves: &[Curve<'_>]) -> Result<Marks, Box<dyn st
     }
     area.present()?;
     Ok(marks)
+}
+
+/// The lowest and the highest latency to draw.
+fn bounds(points: &[Vec<(f64, f64)>]) -> (f64, f64) {
+    let latencies = || points.iter().flatten().map(|(_, latency)| *latency);
+    let lowest = latencies().fold(f64::MAX, f64::min).clamp(1.0, 1e9);
+    (lowest, latencies().fold(lowest, f64::max))
 }
 
 /// The point of a distribution at that many nines: (nines, microseconds).

@@ -1,4 +1,4 @@
-//! Marks of a plot that say what they are when pointed at, and that a page can hide: neither needs a script.
+//! Marks of a plot that show a tooltip and that a page can hide; neither needs a script.
 //!
 //! plotters draws axes and text. Bars and curves are added to its SVG as elements with a title, which browsers show. Marks
 //! of one series have the class of its number (`k0`, `k1`, ...); the page's style hides a class when its box is unticked.

@@ -1,4 +1,4 @@
-//! A quantity over time, the same between two points: a line of steps.
+//! A plot of a quantity over time that is constant between two points: a line of steps.
 
 use plotters::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Filebench's personalities fileserver, varmail, webserver and OLTP, as its definitions of them (version 3.0) describe
-//! them: files, threads, and what each thread does again and again. Facts are taken from `fileserver.f`, `varmail.f`,
+//! Filebench's personalities fileserver, varmail, webserver and OLTP, as its definitions (version 3.0) describe them:
+//! files, threads, and the operations that each thread repeats. Facts are taken from `fileserver.f`, `varmail.f`,
 //! `webserver.f` and `oltp.f` of filebench; sizes of files have its default gamma distribution, of shape 1.5.
 //!
 //! Threads live in virtual time, each with one operation in flight. They take no time of their own, but for OLTP's

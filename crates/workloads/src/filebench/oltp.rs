@@ -85,7 +85,7 @@ impl Oltp {
         Ok(Oltp { data, file_bytes, log, writers, posts: 0, random: random.clone() })
     }
 
-    /// What a thread does next. Times are added to when the file system is done.
+    /// A thread's next operation. Host times are added to the time at which the file system is done.
     pub fn turn(&mut self, fs: &mut dyn FileSystem, thread: usize) -> Outcome<Turn> {
         if thread <= WRITERS { self.write(fs, thread) } else { self.read(fs, thread) }
     }

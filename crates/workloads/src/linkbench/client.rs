@@ -95,7 +95,7 @@ impl LinkBenchClient {
         self.connection.query::<Row, _>(query).map(drop)
     }
 
-    /// Adds the link or shows it again, and counts it if it was not there; or gives it new data.
+    /// Adds the link or makes it visible again, and counts it if it was not visible; otherwise updates its data.
     fn put_link(&mut self, node: u64, link: u64) -> Result<(), mysql::Error> {
         let (kind, target, clock) = (Graph::link_type(link), self.graph.target(node, link), self.clock);
         let data = link_data(&mut self.random);
@@ -105,7 +105,7 @@ impl LinkBenchClient {
              VALUES (:node, :target, :kind, 1, '', 0, 0) ON DUPLICATE KEY UPDATE visibility = 1",
             params! { node, target, kind },
         )?;
-        // 0: it was there; 1: it is new; 2: it was hidden
+        // 0: it existed; 1: it is new; 2: it was hidden
         if transaction.affected_rows() > 0 {
             transaction.exec_drop(
                 "INSERT INTO counttable (id, link_type, count, time, version) VALUES (:node, :kind, 1, :clock, 0) \

@@ -126,7 +126,7 @@ impl Operations {
             6 => Operation::DeleteNode { node: random.random_range(1..=graph.nodes) },
             7 => {
                 let node = self.writer(random);
-                // as likely there already as not
+                // as likely to exist as not
                 Operation::AddLink { node, link: random.random_range(0..=2 * graph.links(node)) }
             }
             8 => {

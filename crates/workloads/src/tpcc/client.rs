@@ -1,4 +1,4 @@
-//! A client: draws transactions for its warehouse and does them.
+//! A client: draws transactions for its warehouse and executes them.
 
 use mysql::Conn;
 use rand::SeedableRng;

@@ -4,7 +4,7 @@ use rand::{Rng, RngExt};
 
 use super::{CUSTOMERS, ITEMS, NAMES, Tables};
 
-/// The run's constants of the uneven distribution: any value will do (2.1.6.1).
+/// The run's constants of the uneven distribution: any value is allowed (2.1.6.1).
 const C_LAST: u64 = 157;
 const C_CUSTOMER: u64 = 412;
 const C_ITEM: u64 = 3849;
@@ -73,7 +73,7 @@ mod tests {
                 seen[item(&mut random, &tables) as usize] += 1;
             }
             assert_eq!(seen[0], 0);
-            // evenly, the most popular tenth would have a tenth
+            // with an even distribution, the most popular tenth would have a tenth
             seen.sort_unstable_by(|a, b| b.cmp(a));
             let popular: u32 = seen[..tables.items as usize / 10].iter().sum();
             assert!(popular > least, "{tables:?}: {popular}");

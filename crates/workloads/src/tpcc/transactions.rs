@@ -152,7 +152,7 @@ impl Terminal {
     }
 }
 
-/// A customer as a transaction asks for one: 60 of 100 by name (2.5.1.2).
+/// A customer as a transaction selects one: 60 of 100 by name (2.5.1.2).
 enum Asked {
     ByName(String),
     ByNumber(u64),
@@ -261,7 +261,7 @@ fn deliver(tx: &mut Transaction<'_>, (warehouse, district): (u64, u64), order: u
     )
 }
 
-/// Another warehouse, or the same if there is no other.
+/// A different warehouse, or the same one if there is no other.
 fn another(random: &mut impl Rng, warehouse: u64, warehouses: u64) -> u64 {
     if warehouses == 1 {
         return warehouse;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use crate::{Changes, Pairs, Result, Store};
+use crate::store::{Changes, Pairs, Result, Store};
 
 pub struct Fjall {
     database: Database,

@@ -6,31 +6,13 @@
 mod fjall_store;
 mod redb_store;
 mod sled_store;
+mod store;
 
-use std::collections::BTreeMap;
-use std::error::Error;
 use std::io::{BufRead, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// What changes in one commit: keys, and their new values.
-pub type Changes = BTreeMap<String, Option<String>>;
-
-/// What is there.
-pub type Pairs = BTreeMap<String, String>;
-
-pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
-/// A store that is open. What `commit` has returned for is durable.
-pub trait Store {
-    fn commit(&mut self, changes: &Changes) -> Result<()>;
-    fn pairs(&self) -> Result<Pairs>;
-
-    /// Gives room back, if the store can be asked for that.
-    fn compact(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
+use store::{Changes, Result, Store};
 
 fn open(store: &str, folder: &Path) -> Result<Box<dyn Store>> {
     match store {

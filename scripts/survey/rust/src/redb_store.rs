@@ -4,7 +4,7 @@ use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
-use crate::{Changes, Pairs, Result, Store};
+use crate::store::{Changes, Pairs, Result, Store};
 
 const TABLE: TableDefinition<&str, &str> = TableDefinition::new("ledger");
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::{Changes, Pairs, Result, Store};
+use crate::store::{Changes, Pairs, Result, Store};
 
 pub struct Sled {
     database: sled::Db,

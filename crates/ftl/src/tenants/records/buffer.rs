@@ -125,6 +125,11 @@ impl Ftl {
         let (place, done_ns) = programmed.inspect_err(|error| self.release_page(&page, error))?;
         let of_target = |unit: &mut WaitingUnit| unit.target == target;
         let units: Vec<WaitingUnit> = self.tenants.records.buffer.units.extract_if(.., of_target).collect();
+        debug_assert!(
+            units.len() <= self.geometry.units_per_page() as usize,
+            "{} units waited for one page",
+            units.len()
+        );
         self.counters.flash_units.key_value += units.len() as u64;
         for (index, unit) in units.iter().enumerate() {
             self.name_waiting(unit, self.geometry.unit(place, index as u32), at_ns)?;

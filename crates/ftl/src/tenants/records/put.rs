@@ -9,7 +9,7 @@ use super::plan::{Piece, Plan, continuations, segment_of};
 use super::record::RecordPlace;
 use super::record::{Header, SEGMENT_BYTES, TENANT, UnitImage, chunks_of, spare, weight};
 use super::{KeyValueError, KvRecord, VALUE_BYTES};
-use crate::batch::Marks;
+use crate::batch_marks::Marks;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
@@ -222,7 +222,7 @@ impl Ftl {
         for (target, units) in plan.pages(self.geometry.units_per_page() as usize) {
             let step = self.next_seq();
             let mut page = PageImage::new();
-            page.marked = marks.are_needed();
+            page.marked = marks.are_needed;
             for (index, pieces) in units.clone().zip(&mut pieces) {
                 image.clear();
                 fill(&mut image, records, pieces, version, &mut programmed.pieces);

@@ -1,0 +1,57 @@
+//! What a host may ask of a drive without a command: it takes no time and is not counted.
+
+use tantalum_ftl::{KvRecord, Lpn, NamespaceInfo};
+use tantalum_nand::UNIT_BYTES;
+
+use crate::controller::Device;
+
+impl Device {
+    /// Whether a unit is what a plain write of `data` leaves: mapped, reading as `data`, without metadata. It is not a
+    /// command: it takes no time and counts nowhere. It lets a host that remembers what it wrote do so without keeping
+    /// the bytes a second time.
+    pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
+        self.check_range(lpn, 1).is_ok() && self.engine().is_some_and(|engine| engine.holds(lpn, data))
+    }
+
+    /// Whether a unit is mapped or waits in the cache.
+    pub fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.engine().is_some_and(|engine| engine.is_mapped(lpn))
+    }
+
+    /// How many units are mapped, not counting those that wait in the cache for the first time; 0 without power.
+    pub fn mapped_units(&self) -> u64 {
+        self.ftl().map_or(0, |ftl| ftl.map().mapped_units().into())
+    }
+
+    /// The key-value namespaces, in order of creation; none without power.
+    pub fn namespaces(&self) -> Vec<NamespaceInfo> {
+        self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())
+    }
+
+    /// Files that may have a list of what `fs_write` wrote, files that have one, and entries of all lists; zeros without
+    /// power, and for a drive without lists.
+    pub fn file_list_counts(&self) -> (u32, usize, usize) {
+        self.ftl().map_or((0, 0, 0), |ftl| ftl.file_list_counts())
+    }
+
+    /// Whether a `put` of these records would wait for a full page in DRAM that a capacitor protects. Then it takes no
+    /// page of its own, and two of them take no more than one `put` of all their records.
+    pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
+        self.ftl().is_some_and(|ftl| ftl.put_waits(records))
+    }
+
+    /// Whether records with values of these sizes have room beside all that is there, also if they are put in parts. It
+    /// is not a command: it takes no time and counts nowhere.
+    pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
+        self.engine().is_some_and(|engine| engine.has_room(value_bytes))
+    }
+
+    /// Checks the invariants of the maps, and panics if one is broken.
+    pub fn audit(&self) {
+        if let Some(ftl) = self.ftl() {
+            let audit = ftl.audit_maps();
+            let findings: Vec<String> = audit.findings().map(ToString::to_string).collect();
+            assert!(findings.is_empty(), "the maps disagree: {}", findings.join("; "));
+        }
+    }
+}

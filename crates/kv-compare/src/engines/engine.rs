@@ -1,0 +1,86 @@
+//! What every store can do, and its options.
+
+use std::error::Error;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// An error of any of them.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// Computes a record's new value from the old one.
+pub type Make<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
+/// A store.
+pub trait Engine: Sync + Send {
+    /// Reads a record; says how many bytes it has.
+    fn read(&self, key: u64) -> Result<usize, Failure>;
+    /// Writes records, all or nothing.
+    fn write(&self, records: &[(u64, Vec<u8>)]) -> Result<(), Failure>;
+    /// Reads records and writes each anew.
+    fn change(&self, keys: &[u64], make: Make<'_>) -> Result<(), Failure>;
+    /// Reads at most so many records from a key on, in the order of keys; says how many there were. A store without
+    /// order fails.
+    fn scan(&self, from: u64, count: usize) -> Result<usize, Failure>;
+    /// The records are loaded: with a cache that does not hold them, none are left in buffers for writing.
+    fn loaded(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// Brings to the disk what commits have left to the system.
+    fn settle(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The size of a store's own memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheSize {
+    /// All data fit, with what the store keeps beside them.
+    Fits,
+    /// A quarter of the data.
+    Quarter,
+}
+
+impl CacheSize {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            CacheSize::Fits => "fits",
+            CacheSize::Quarter => "quarter",
+        }
+    }
+}
+
+/// Options for opening a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Every commit is synced.
+    pub synced: bool,
+    /// How much memory it has.
+    pub cache: CacheSize,
+    /// Bytes of all records.
+    pub data_bytes: u64,
+    /// Records are scanned in the order of their keys.
+    pub scans: bool,
+}
+
+impl Setting {
+    /// Bytes of cache of a store that has one memory for reading and writing.
+    pub fn cache_bytes(self) -> u64 {
+        match self.cache {
+            // small records take more than their bytes
+            CacheSize::Fits => 4 * self.data_bytes,
+            CacheSize::Quarter => self.data_bytes / 4,
+        }
+    }
+
+    /// Bytes of the cache for blocks, and of the tables in memory, of a store that merges sorted tables: half and half.
+    /// None leaves the latter as the store has them.
+    pub fn block_cache_and_tables_bytes(self) -> (u64, Option<u64>) {
+        match self.cache {
+            CacheSize::Fits => (self.cache_bytes(), None),
+            CacheSize::Quarter => (self.cache_bytes() / 2, Some(self.cache_bytes() / 2)),
+        }
+    }
+}

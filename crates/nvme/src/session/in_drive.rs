@@ -1,0 +1,120 @@
+//! What of a connection is with the drive: commands that wait to be issued, and answers that are not due yet.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use tantalum::Nanoseconds;
+use tantalum_drive::{Access, Ticket};
+
+use crate::blocks::Units;
+use crate::failure::Failure;
+use crate::io::{Direction, IoCommand};
+use crate::mailbox::Answer;
+
+/// A command that was not issued yet.
+#[derive(Debug)]
+pub struct Given {
+    pub id: u16,
+    pub what: What,
+    /// What came from the host, or for Read a buffer of as many bytes.
+    pub data: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub enum What {
+    /// A read, or a write of whole units.
+    Access(Units, Direction),
+    Other(IoCommand),
+}
+
+/// An answer that is not due yet.
+#[derive(Debug)]
+pub struct Held {
+    pub due_ns: Nanoseconds,
+    /// Of two answers due at the same time, the earlier one goes first.
+    pub number: u64,
+    pub id: u16,
+    pub ticket: Ticket,
+    pub ended: Result<Answer, Failure>,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        (self.due_ns, self.number) == (other.due_ns, other.number)
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
+        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
+    }
+}
+
+/// What of a connection is with the drive.
+#[derive(Debug, Default)]
+pub struct InDrive {
+    pub given: VecDeque<Given>,
+    /// Bytes of the reads and writes among them.
+    pub bytes: usize,
+    /// Whether commands are being issued: their answers may bring further ones.
+    pub is_issuing: bool,
+    /// A list that was issued, to be used again.
+    pub spare: Vec<Given>,
+    pub held: BinaryHeap<Reverse<Held>>,
+    pub next_number: u64,
+}
+
+impl InDrive {
+    /// The next command, if it is a read or write.
+    pub fn take_access(&mut self) -> Option<Given> {
+        if !matches!(self.given.front()?.what, What::Access(..)) {
+            return None;
+        }
+        let given = self.given.pop_front()?;
+        self.bytes -= given.bytes();
+        Some(given)
+    }
+}
+
+impl Given {
+    /// Bytes of a read or a write.
+    pub fn bytes(&self) -> usize {
+        match &self.what {
+            What::Access(units, _) => units.bytes(),
+            What::Other(_) => 0,
+        }
+    }
+
+    /// What of it the drive issues with others.
+    pub fn access(&mut self) -> Option<Access<'_>> {
+        let What::Access(units, direction) = self.what else { return None };
+        Some(match direction {
+            Direction::ToHost => {
+                self.data.resize(units.bytes(), 0);
+                Access::read(units.first, &mut self.data)
+            }
+            Direction::FromHost(fua) => Access::write(units.first, &self.data, fua.0),
+        })
+    }
+
+    /// The answer to a read or a write that succeeded.
+    pub fn answer(self) -> Answer {
+        let mut data = self.data;
+        match self.what {
+            What::Access(units, Direction::ToHost) => {
+                data.truncate(data.len() - units.after);
+                data.drain(..units.before);
+                Answer::data(data)
+            }
+            _ => Answer::spare(data),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! A command under way.
+
+use super::fabrics_command::FabricsCommand;
+use crate::io::program::Addressed;
+use crate::io::{IoCommand, Transfer};
+use crate::wire::command::Submission;
+
+/// What a command asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// About connections.
+    Fabrics(FabricsCommand),
+    /// About the controller.
+    Admin,
+    /// About blocks.
+    Io(IoCommand),
+    /// About programs in the drive.
+    Program(Addressed),
+}
+
+/// A command under way.
+#[derive(Debug)]
+pub struct Pending {
+    pub command: Submission,
+    pub work: Work,
+    pub transfer: Transfer,
+    /// Bytes that it needs of those that come from the host.
+    pub needed: usize,
+    /// Bytes of the budget that it holds.
+    pub held: usize,
+}

@@ -1,0 +1,29 @@
+//! What all steps share, and how each ends.
+
+use std::path::PathBuf;
+
+use super::failure::Failure;
+
+/// What a mount needs.
+pub const FUSE: &str = "/dev/fuse";
+
+/// How a step that did not fail ended.
+pub enum Done {
+    Passed,
+    /// With a line to print.
+    Said(String),
+    /// Why this machine cannot do it.
+    LeftOut(String),
+}
+
+pub type Outcome = Result<Done, Failure>;
+
+/// What all steps share.
+pub struct Context {
+    /// The program under test.
+    pub tantalum: PathBuf,
+    /// The repository.
+    pub root: PathBuf,
+    /// Where built programs are.
+    pub target: PathBuf,
+}
