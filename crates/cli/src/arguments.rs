@@ -12,6 +12,7 @@ use tantalum_workloads::bench;
 
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::CrashDeviceOptions;
+use crate::crash_kv::CrashKvOptions;
 use crate::crash_replay::CrashReplayOptions;
 use crate::crash_run::CrashRunOptions;
 use crate::crash_sqlite::CrashSqliteOptions;
@@ -143,6 +144,10 @@ pub enum CrashTarget {
     ///
     /// Everything follows from the seed: a violation is printed with the command line that reproduces it.
     Couch(CrashCouchOptions),
+    /// The key-value store on a small drive: ordered and hashed namespaces, ranges, snapshots, large transactions
+    ///
+    /// Everything follows from the seed: a violation is printed with the command line that reproduces it.
+    Kv(CrashKvOptions),
     /// Any program: does it survive power loss?
     ///
     /// The program runs once, in a folder on a mounted drive, and everything that it does there is recorded. Then power is
