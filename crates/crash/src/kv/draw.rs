@@ -43,7 +43,9 @@ impl Changes {
     /// More records than one `put` of the drive takes, in both namespaces; or all of them go.
     pub fn many(random: &mut Random, is_there: bool) -> Changes {
         let number = random.random::<u64>().to_le_bytes();
-        let value = |_| (!is_there).then(|| number.to_vec());
+        // of some KiB, or more than the room that a store keeps for deletes
+        let number = number.repeat([1, 1, 100][random.random_range(0..3)]);
+        let value = |_| (!is_there).then(|| number.clone());
         let all = (0..BULK).map(|record| Change {
             is_ordered: record % 5 > 0,
             key: bulk_key(record),
