@@ -5,9 +5,9 @@
 #[path = "concurrent/mod.rs"]
 mod concurrent;
 
-use concurrent::plan::Plan;
+use concurrent::plan::{Op, Plan};
 use concurrent::run::{Counts, run};
-use concurrent::shrink::shrink;
+use concurrent::shrink::{fails, shrink};
 
 #[test]
 fn threads_see_a_sorted_map_through_full_drives_and_power_losses() {
@@ -20,7 +20,7 @@ fn threads_see_a_sorted_map_through_full_drives_and_power_losses() {
     for seed in seeds {
         let plan = Plan::draw(seed);
         if let Err(wrong) = run(&plan, &mut counts) {
-            let (smallest, how) = shrink(plan, wrong.clone());
+            let (smallest, how) = shrink(plan, wrong.clone(), fails);
             panic!("seed {seed}: {wrong}\nsmaller: {how}\n{smallest:#?}");
         }
     }
@@ -30,4 +30,17 @@ fn threads_see_a_sorted_map_through_full_drives_and_power_losses() {
         assert!(counts.refused > 0 && counts.scanned > 500, "{counts:?}");
         assert!(counts.snapshots > 20 && counts.backups > 5, "{counts:?}");
     }
+}
+
+#[test]
+fn a_plan_that_fails_is_made_as_small_as_can_be() {
+    let of_interest = |plan: &Plan| {
+        let all = plan.lives.iter().flat_map(|life| &life.threads).flatten();
+        all.filter(|planned| planned.ops.iter().any(|op| matches!(op, Op::PutBulk))).count()
+    };
+    let plan = Plan::draw(0);
+    assert!(of_interest(&plan) > 2 && plan.transactions() > 900);
+    let fails = |plan: &Plan| (of_interest(plan) > 1).then(|| "two large transactions".to_owned());
+    let (smallest, _) = shrink(plan, String::new(), fails);
+    assert_eq!((smallest.transactions(), of_interest(&smallest)), (2, 2));
 }

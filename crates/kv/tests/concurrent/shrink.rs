@@ -21,12 +21,13 @@ pub fn failure(plan: &Plan) -> Option<String> {
     }
 }
 
-fn fails(plan: &Plan) -> Option<String> {
+/// What is wrong with one of several runs.
+pub fn fails(plan: &Plan) -> Option<String> {
     (0..TRIES).find_map(|_| failure(plan))
 }
 
 /// The smallest plan that was found to fail, and how it fails.
-pub fn shrink(mut plan: Plan, mut wrong: String) -> (Plan, String) {
+pub fn shrink(mut plan: Plan, mut wrong: String, fails: impl Fn(&Plan) -> Option<String>) -> (Plan, String) {
     let mut at_once = plan.transactions() / 2;
     while at_once > 0 {
         let mut first = 0;
