@@ -12,6 +12,7 @@ use tantalum_workloads::bench;
 
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::CrashDeviceOptions;
+use crate::crash_kv::CrashKvOptions;
 use crate::crash_replay::CrashReplayOptions;
 use crate::crash_run::CrashRunOptions;
 use crate::crash_sqlite::CrashSqliteOptions;
@@ -143,6 +144,10 @@ pub enum CrashTarget {
     ///
     /// The seed determines everything: a violation is printed with the command line that reproduces it.
     Couch(CrashCouchOptions),
+    /// Run the key-value store on a small drive: ordered and hashed namespaces, ranges, snapshots, large transactions
+    ///
+    /// The seed determines everything: a violation is printed with the command line that reproduces it.
+    Kv(CrashKvOptions),
     /// Test whether a program survives power loss
     ///
     /// The program runs once, in a folder on a mounted drive, and its file operations are recorded. Then power is cut after

@@ -95,6 +95,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("crash sqlite", &["tantalum crash sqlite --mode sw-wal --minutes 10"]),
     ("crash couch", &["tantalum crash couch --minutes 10"]),
+    ("crash kv", &["tantalum crash kv --minutes 10"]),
     ("crash run", &["tantalum crash run --check ./verify.sh -- ./my-program --data {}"]),
     (
         "crash replay",

@@ -14,6 +14,7 @@ mod check;
 mod compare;
 mod crash_couch;
 mod crash_device;
+mod crash_kv;
 mod crash_replay;
 mod crash_run;
 mod crash_sqlite;
@@ -97,6 +98,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Man(options) => shell::man(&options, help::command()),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
         Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
+        Command::Crash { target: CrashTarget::Kv(options) } => crash_kv::run(&options),
         Command::Crash { target: CrashTarget::Run(options) } => crash_run::run(&options),
         Command::Crash { target: CrashTarget::Replay(options) } => crash_replay::run(&options),
         Command::Crash { target: CrashTarget::Sqlite(options) } => crash_sqlite::run(&options),

@@ -23,6 +23,9 @@ pub enum CrashError {
     /// The drive could not be created or opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The key-value store failed before any cut.
+    #[error("the key-value store failed: {0}")]
+    Store(#[from] tantalum_kv::Error),
     /// The drive refused a command.
     #[error("the drive refused a command: {0}")]
     Status(#[from] Status),

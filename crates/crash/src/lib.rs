@@ -4,6 +4,7 @@
 pub mod couch;
 pub mod device;
 mod error;
+pub mod kv;
 mod outcome;
 mod program;
 mod small_flash;

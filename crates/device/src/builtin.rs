@@ -7,14 +7,14 @@ use crate::profile::{Profile, ProfileError};
 
 /// The drives of `profiles/`: name and TOML text, in display order.
 const BUILTIN: &[(&str, &str)] = &[
-    ("tlc-nvme", include_str!("../../../profiles/tlc-nvme.toml")),
-    ("tlc-nvme-plp", include_str!("../../../profiles/tlc-nvme-plp.toml")),
-    ("femu-2021", include_str!("../../../profiles/femu-2021.toml")),
-    ("openssd-barefoot", include_str!("../../../profiles/openssd-barefoot.toml")),
-    ("durassd", include_str!("../../../profiles/durassd.toml")),
-    ("kaml-board", include_str!("../../../profiles/kaml-board.toml")),
-    ("pebblessd", include_str!("../../../profiles/pebblessd.toml")),
-    ("willow", include_str!("../../../profiles/willow.toml")),
+    ("tlc-nvme", include_str!("../profiles/tlc-nvme.toml")),
+    ("tlc-nvme-plp", include_str!("../profiles/tlc-nvme-plp.toml")),
+    ("femu-2021", include_str!("../profiles/femu-2021.toml")),
+    ("openssd-barefoot", include_str!("../profiles/openssd-barefoot.toml")),
+    ("durassd", include_str!("../profiles/durassd.toml")),
+    ("kaml-board", include_str!("../profiles/kaml-board.toml")),
+    ("pebblessd", include_str!("../profiles/pebblessd.toml")),
+    ("willow", include_str!("../profiles/willow.toml")),
 ];
 
 /// The built-in drives: name and TOML text.
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn every_profile_in_the_folder_is_built_in() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
         for entry in fs::read_dir(folder).unwrap() {
             let file = entry.unwrap().file_name().into_string().unwrap();
             let name = file.strip_suffix(".toml").expect("only profiles are in profiles/");

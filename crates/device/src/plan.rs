@@ -1,9 +1,9 @@
 //! From a profile to a geometry: the number of blocks for capacity and over-provisioning.
 
-use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan, VictimPolicy as FtlPolicy};
+use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan};
 use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, NvmShape, Scheduling, Timing, UNIT_BYTES};
 
-use crate::profile::{FlashScheduling, Plp, Profile, VictimPolicy};
+use crate::profile::{FlashScheduling, Plp, Profile};
 
 /// Blocks are never smaller than this.
 const LEAST_PAGES_PER_BLOCK: u32 = 8;
@@ -97,10 +97,7 @@ impl Profile {
     pub(crate) fn ftl_config(&self) -> FtlConfig {
         FtlConfig {
             logical_units: self.capacity_units() as u32,
-            victim_policy: match self.ftl.victim_policy {
-                VictimPolicy::Greedy => FtlPolicy::Greedy,
-                VictimPolicy::CostBenefit => FtlPolicy::CostBenefit,
-            },
+            victim_policy: self.ftl.victim_policy,
             wear_spread: self.ftl.wear_spread,
             dump_units: match self.power.plp {
                 Plp::None | Plp::Nvm => 0,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use firmware::FirmwareProfile;
 pub use parse::ProfileError;
 pub use spu::{STRIPE_BYTES, SpuMemoryProfile, SpuProfile};
+pub use tantalum_ftl::VictimPolicy;
 pub use validate::InvalidField;
 
 /// Everything that makes one drive differ from another.
@@ -182,16 +183,6 @@ pub struct LimitsProfile {
     /// out to flash. Without it there is room for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_dram_bytes: Option<u64>,
-}
-
-/// How garbage collection chooses a victim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum VictimPolicy {
-    /// Fewest valid units.
-    Greedy,
-    /// Most space freed for the work, older blocks first.
-    CostBenefit,
 }
 
 /// The FTL's settings in a profile.

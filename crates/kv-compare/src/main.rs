@@ -28,7 +28,7 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', default_values_t = usual().map(str::to_owned))]
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
     stores: Vec<String>,
-    /// Workloads: a, b, c, e, f (YCSB); t: a transaction changes four records of 100 bytes; u: a commit updates as many
+    /// Workloads: a, b, c, d, e, f (YCSB); t: a transaction changes four records of 100 bytes; u: a commit updates as many
     /// records as --batch says
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = USUAL_WORKLOADS)]
     workloads: Vec<Workload>,
@@ -138,7 +138,7 @@ fn write_files(arguments: &Arguments, rows: &[Row]) -> Result<(), Failure> {
         let lead = [
             command(),
             "The same work on each store, on this machine's disk; compare only within one run.".to_owned(),
-            "a, b, c, f: YCSB. t: a transaction changes four records of 100 bytes. u16: a commit updates 16 records."
+            "a to f: YCSB. t: a transaction changes four records of 100 bytes. u16: a commit updates 16 records."
                 .to_owned(),
             "Cache fits: a store's own memory holds all data. Quarter: a quarter of them.".to_owned(),
         ];

@@ -144,14 +144,15 @@ impl Load {
         end: Instant,
         stop: &AtomicBool,
     ) -> Result<(Histogram<u64>, u64), Failure> {
-        let (written, present) = (AtomicU64::new(0), AtomicU64::new(self.records));
+        let written = AtomicU64::new(0);
+        let [present, begun] = [(); 2].map(|()| AtomicU64::new(self.records));
         let draws = case.workload.draws(self.records);
         let latencies = std::thread::scope(|scope| {
             let run = |thread| {
                 let random = Xoshiro256PlusPlus::seed_from_u64(self.seed << 8 | (thread + 1));
                 let (draws, batch, value_bytes) = (draws.as_ref(), case.batch, self.value_bytes);
-                let (written, records) = (&written, &present);
-                let worker = Worker { engine, records, draws, batch, value_bytes, random, written };
+                let (written, records, begun) = (&written, &present, &begun);
+                let worker = Worker { engine, records, begun, draws, batch, value_bytes, random, written };
                 scope.spawn(move || worker.work(end, stop))
             };
             let handles: Vec<_> = (0..case.threads).map(run).collect();

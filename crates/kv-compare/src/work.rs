@@ -1,4 +1,4 @@
-//! The workloads: YCSB's A, B, C, E and F, transfers that change four records in a transaction, as in TPC-B, and commits that
+//! The workloads: YCSB's A to F, transfers that change four records in a transaction, as in TPC-B, and commits that
 //! update several records.
 
 use std::collections::BTreeSet;
@@ -30,6 +30,8 @@ pub enum Workload {
     B,
     /// Reads.
     C,
+    /// 95 % reads of the latest records, 5 % new ones.
+    D,
     /// 95 % scans of 1 to 100 records, 5 % new records.
     E,
     /// Half reads, half records that are read and written anew.
@@ -41,8 +43,8 @@ pub enum Workload {
 }
 
 /// The workloads that are measured unless others are named.
-pub const USUAL_WORKLOADS: [Workload; 6] =
-    [Workload::A, Workload::B, Workload::C, Workload::E, Workload::F, Workload::T];
+pub const USUAL_WORKLOADS: [Workload; 7] =
+    [Workload::A, Workload::B, Workload::C, Workload::D, Workload::E, Workload::F, Workload::T];
 
 /// The longest scan; all lengths are equally likely (YCSB's workload E).
 const MOST_SCANNED: usize = 100;
@@ -54,6 +56,7 @@ impl Workload {
             Workload::A => "a",
             Workload::B => "b",
             Workload::C => "c",
+            Workload::D => "d",
             Workload::E => "e",
             Workload::F => "f",
             Workload::T => "t",
@@ -72,6 +75,7 @@ impl Workload {
             Workload::A => Some(ycsb::Workload::A),
             Workload::B => Some(ycsb::Workload::B),
             Workload::C => Some(ycsb::Workload::C),
+            Workload::D => Some(ycsb::Workload::D),
             Workload::E => Some(ycsb::Workload::E),
             Workload::F | Workload::U => Some(ycsb::Workload::F),
             Workload::T => None,
@@ -103,8 +107,10 @@ pub fn check(stop: &AtomicBool) -> Result<(), Failure> {
 pub struct Worker<'a> {
     /// The store.
     pub engine: &'a dyn Engine,
-    /// Records that are there, with those that threads are inserting.
+    /// Records that are there.
     pub records: &'a AtomicU64,
+    /// The same with those that threads are inserting.
+    pub begun: &'a AtomicU64,
     /// What it does of YCSB; transfers if none.
     pub draws: Option<&'a Draws>,
     /// If it does nothing but update records: how many in one commit.
@@ -124,7 +130,7 @@ impl Worker<'_> {
         let mut now = Instant::now();
         loop {
             check(stop)?;
-            self.operation()?;
+            self.operation(stop)?;
             let done = Instant::now();
             latencies.record((done - now).as_nanos() as u64)?;
             now = done;
@@ -135,14 +141,14 @@ impl Worker<'_> {
         }
     }
 
-    fn operation(&mut self) -> Result<(), Failure> {
+    fn operation(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
         match (self.draws, self.batch) {
             (None, _) => self.transfer(),
             (Some(draws), Some(batch)) => self.update(draws, batch),
             (Some(draws), None) => {
                 let operation = draws.operation(&mut self.random);
                 let key = draws.record(self.present(), &mut self.random);
-                self.ycsb(operation, key)
+                self.ycsb(operation, key, stop)
             }
         }
     }
@@ -172,7 +178,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn ycsb(&mut self, operation: Operation, key: u64) -> Result<(), Failure> {
+    fn ycsb(&mut self, operation: Operation, key: u64, stop: &AtomicBool) -> Result<(), Failure> {
         match operation {
             Operation::Read => {
                 let bytes = self.engine.read(key)?;
@@ -189,8 +195,11 @@ impl Worker<'_> {
                 self.engine.change(&[key], &|_| fresh.clone())?;
             }
             Operation::Insert => {
-                let key = self.records.fetch_add(1, Ordering::Relaxed);
-                self.engine.write(&[(key, value(&mut self.random, self.value_bytes))])?;
+                let key = self.begun.fetch_add(1, Ordering::Relaxed);
+                let written = self.engine.write(&[(key, value(&mut self.random, self.value_bytes))]);
+                // others wait for it even if that failed
+                self.is_inserted(key, stop)?;
+                written?;
             }
             Operation::Scan => {
                 let count = self.random.random_range(1..=MOST_SCANNED);
@@ -201,6 +210,16 @@ impl Worker<'_> {
             }
         }
         self.has_written(1);
+        Ok(())
+    }
+
+    /// Others may read a record, since all before it are there as well.
+    fn is_inserted(&self, key: u64, stop: &AtomicBool) -> Result<(), Failure> {
+        while self.present() < key {
+            check(stop)?;
+            std::thread::yield_now();
+        }
+        self.records.store(key + 1, Ordering::Relaxed);
         Ok(())
     }
 

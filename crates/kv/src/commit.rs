@@ -11,11 +11,16 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tantalum::{Device, NamespaceId, Nanoseconds, Status};
 
+use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
-use crate::record::OrderedChanges;
+use crate::record::{Name, OrderedChanges, Value};
 use crate::redo::{PutLimits, Redo};
-use crate::tree::{Numbers, change};
+use crate::tree::{Numbers, change, is_node};
+
+/// Room that only deletes may use: in an ordered namespace they write nodes, and a store that is full must be able to
+/// delete.
+const RESERVE_BYTES: usize = 512 << 10;
 
 /// What a transaction changes.
 #[derive(Default)]
@@ -40,6 +45,12 @@ impl Pending {
     fn new(work: Work) -> Pending {
         let bytes = work.records.iter().map(|(_, value)| value.as_ref().map_or(0, |value| value.len())).sum();
         Pending { work, bytes, ended: Mutex::new(None) }
+    }
+
+    /// Whether it does more than delete.
+    fn grows(&self) -> bool {
+        let mut ordered = self.work.ordered.iter().flat_map(|(_, changes)| changes.values());
+        ordered.any(Option::is_some) || self.work.records.iter().any(|(_, value)| value.is_some())
     }
 
     /// Whether its records are known, and fit in one `put`.
@@ -130,15 +141,40 @@ impl Leader {
         }
     }
 
+    /// Whether these records leave the room that deletes may need.
+    fn leaves_reserve<'a>(
+        &self,
+        drive: &Drive,
+        records: impl Iterator<Item = &'a (Name, Option<Value>)>,
+    ) -> bool {
+        let sizes = records.filter_map(|(_, value)| value.as_ref()).map(|value| value.len());
+        drive.has_room(sizes.chain([RESERVE_BYTES]))
+    }
+
+    /// The same, once what waits for a full page was programmed: until then what it replaces takes room.
+    fn leaves_reserve_at_last(&self, drive: &Drive, records: &Records) -> Result<bool, Failure> {
+        if self.leaves_reserve(drive, records.iter()) {
+            return Ok(true);
+        }
+        self.redo.settle(drive)?;
+        Ok(self.leaves_reserve(drive, records.iter()))
+    }
+
     /// Small transactions are put separately where that takes no page of the drive, because they then fill units better
     /// than records that must stay together. The others go into one `put`. Those whose records are not known yet, or
-    /// are too many, follow one by one.
+    /// are too many, follow one by one; and so do all when there is little room, so that only those fail that must.
     fn put_all<'a>(
         &mut self,
         drive: &Drive,
         limits: PutLimits,
         together: &'a [Arc<Pending>],
     ) -> Vec<(&'a Pending, Ended)> {
+        let all = together.iter().flat_map(|pending| &pending.work.records);
+        if !self.leaves_reserve(drive, all) {
+            let alone =
+                together.iter().map(|pending| (&**pending, self.put_computed(drive, limits, pending)));
+            return alone.collect();
+        }
         let pending = together.iter().map(|pending| &**pending);
         let (plain, others): (Vec<&Pending>, Vec<&Pending>) =
             pending.partition(|pending| pending.is_plain(limits));
@@ -167,8 +203,13 @@ impl Leader {
             records.extend(changed.records);
             left.push((*namespace, changed.numbers));
         }
+        if pending.grows() && !out(Guard::NoReserve) && !self.leaves_reserve_at_last(drive, &records)? {
+            return Err(Failure::Drive(Status::CapacityExceeded));
+        }
         let done_ns = match limits.hold(&records) {
+            true if out(Guard::NodesApart) => put_nodes_apart(drive, &records)?,
             true => drive.put(&records, pending.work.at_ns)?,
+            false if out(Guard::LargeInParts) => put_in_parts(drive, limits, &records)?,
             false => self.redo.put(drive, limits, &records)?,
         };
         self.numbers.extend(left);
@@ -198,13 +239,25 @@ fn put(drive: &Drive, together: &[&Pending]) -> Ended {
     }
 }
 
+/// What [`Guard::NodesApart`] is there against.
+fn put_nodes_apart(drive: &Drive, records: &Records) -> Ended {
+    let (nodes, others): (Records, Records) = records.iter().cloned().partition(|(name, _)| is_node(*name));
+    drive.put(&others, None)?;
+    drive.put(&nodes, None)
+}
+
+/// What [`Guard::LargeInParts`] is there against.
+fn put_in_parts(drive: &Drive, limits: PutLimits, records: &Records) -> Ended {
+    let parts: Vec<Records> = records.chunks(limits.records / 2).map(<[_]>::to_vec).collect();
+    drive.put_parts(&parts, None).map_err(|(_, failure)| failure)
+}
+
 #[cfg(test)]
 mod tests {
     use tantalum::{Access, Command, Key, NamespaceAttributes};
 
     use super::*;
     use crate::options::{Options, Sync};
-    use crate::record::Name;
 
     const LIMITS: PutLimits = PutLimits { records: 100, bytes: 1 << 20 };
 
@@ -231,6 +284,29 @@ mod tests {
         let name = (namespace, Key::new(b"a").unwrap());
         assert!(commits.commit(&drive, work(name, 100)).is_ok());
         assert!(drive.device().lock().sync_begin().unwrap().is_none(), "the disk has it");
+    }
+
+    /// Otherwise a snapshot, or a backup of it, may have a commit that the disk does not.
+    #[test]
+    fn nothing_is_at_rest_while_others_put_or_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let (drive, namespace) = drive(folder.path());
+        let commits = Commits::new(LIMITS, Redo::new(namespace));
+        let (begun, done) = (std::sync::Barrier::new(2), std::sync::atomic::AtomicBool::new(false));
+        let is_done = || done.load(std::sync::atomic::Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let put = commits.alone(&drive, |_| {
+                    begun.wait();
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    done.store(true, std::sync::atomic::Ordering::SeqCst);
+                    Ok(())
+                });
+                put.unwrap();
+            });
+            begun.wait();
+            assert!(commits.at_rest(is_done), "a snapshot was opened in the middle");
+        });
     }
 
     #[test]

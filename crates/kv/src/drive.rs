@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Status};
 
 use crate::cache::Cache;
+use crate::canary::{Guard, out};
 use crate::failure::Failure;
 use crate::record::{Name, Value};
 use crate::versions::{AsOf, Versions};
@@ -111,9 +112,13 @@ impl Drive {
         let old: Result<Records, Failure> =
             wanted.map(|name| Ok((name, self.read(name, &mut None)?))).collect();
         versions.replaced(old.map_err(|failure| (0, failure))?);
+        let _nobody_reads = (!out(Guard::PartsSeen)).then_some(versions);
         let mut done_ns = 0;
         for (number, records) in parts.iter().enumerate() {
             done_ns = self.submit_put(records, at_ns).map_err(|status| (number, status.into()))?;
+            if out(Guard::PartsSeen) {
+                std::thread::yield_now();
+            }
             for (name, value) in records {
                 match value {
                     Some(value) => self.cache.put(*name, value.clone()),
@@ -197,7 +202,7 @@ impl<'a> Stable<'a> {
 
     /// The records as they were for a snapshot.
     pub fn past(self, at: AsOf) -> Result<Past<'a>, Failure> {
-        match self.versions.is_lost(at) {
+        match self.versions.is_lost(at) && !out(Guard::LostSnapshotRead) {
             true => Err(Failure::SnapshotLost { budget_bytes: self.versions.budget_bytes() }),
             false => Ok(Past { stable: self, at }),
         }

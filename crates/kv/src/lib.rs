@@ -32,6 +32,10 @@
 mod age;
 mod backup;
 mod cache;
+#[cfg(feature = "canaries")]
+pub mod canary;
+#[cfg(not(feature = "canaries"))]
+mod canary;
 mod catalog;
 mod commit;
 mod copy;

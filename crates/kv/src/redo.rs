@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use tantalum::{Command, Device, Key, NamespaceId, Nanoseconds, Status};
 
+use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
 use crate::error::Error;
 use crate::failure::Failure;
@@ -45,7 +46,10 @@ const MARKER: &[u8] = b"redo";
 const FILLER: &[u8] = b"redo filler";
 const FILLER_BYTES: usize = 5000;
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+
+/// A group begins with the number of bytes that follow.
+const LENGTH_BYTES: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Redo {
@@ -79,6 +83,9 @@ impl Redo {
         let groups: Vec<Group> = groups_of(records, limits).map(Group::of).collect();
         let marker = [&[FORMAT][..], &(groups.len() as u32).to_le_bytes()].concat();
         let marker = vec![((self.namespace, key(MARKER)), Some(marker.into()))];
+        if out(Guard::MarkerBeforeGroups) {
+            drive.put_unseen(&marker)?;
+        }
         let written = self.write(drive, &groups, records).and_then(|()| drive.put_unseen(&marker));
         if let Err(failure) = written {
             if failure.stops().is_none() {
@@ -111,7 +118,7 @@ impl Redo {
         }
         let sizes = records.iter().filter_map(|(_, value)| value.as_ref()).map(|value| value.len());
         let sizes = sizes.chain([SPARE_BYTES]);
-        if !drive.has_room(sizes.clone()) {
+        if !drive.has_room(sizes.clone()) && !out(Guard::RoomNotChecked) {
             self.settle(drive)?;
             if !drive.has_room(sizes) {
                 return Err(Failure::Drive(Status::CapacityExceeded));
@@ -122,7 +129,7 @@ impl Redo {
 
     /// Lets the drive program the records that wait for a full page: until then what they replace takes room. It does so
     /// when one of them is replaced by a record that does not wait.
-    fn settle(&self, drive: &Drive) -> Result<(), Failure> {
+    pub fn settle(&self, drive: &Drive) -> Result<(), Failure> {
         let filler = |bytes: Option<usize>| bytes.map(|bytes| vec![0; bytes].into());
         [Some(1), Some(FILLER_BYTES), None]
             .into_iter()
@@ -167,11 +174,16 @@ impl Redo {
     fn recover_group(&self, device: &mut Device, group: u32, is_last: bool) -> Result<(), Error> {
         let mut bytes = Vec::new();
         let mut pieces = 0;
-        while let Some(piece) = get(device, self.namespace, piece_key(group, pieces))? {
-            bytes.extend_from_slice(&piece);
+        while !is_whole(&bytes) {
+            match get(device, self.namespace, piece_key(group, pieces))? {
+                Some(piece) => bytes.extend_from_slice(&piece),
+                None if pieces == 0 => break,
+                None => return Err(Error::Redo),
+            }
             pieces += 1;
         }
-        let mut records = if pieces == 0 { Records::new() } else { decode(&bytes).ok_or(Error::Redo)? };
+        let records = if pieces == 0 { &[][..] } else { &bytes[LENGTH_BYTES..] };
+        let mut records = decode(records).ok_or(Error::Redo)?;
         records.extend(self.deletes(group, pieces, is_last));
         put(device, &records)
     }
@@ -212,16 +224,22 @@ fn groups_of(records: &Records, limits: PutLimits) -> impl Iterator<Item = &[(Na
     })
 }
 
+/// Whether these bytes are all of a group. A piece of a commit that failed may follow them.
+fn is_whole(bytes: &[u8]) -> bool {
+    let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return false };
+    rest.len() >= u32::from_le_bytes(*length) as usize
+}
+
 /// Records as they are written.
 struct Group {
     bytes: Vec<u8>,
 }
 
 impl Group {
-    /// For each: namespace (4 bytes, little-endian), length of the key (1), key, 1 if there is a value (1), its length
-    /// (4), value.
+    /// The number of bytes that follow (4 bytes; all is little-endian). For each record: namespace (4), length of the key
+    /// (1), key, 1 if there is a value (1), its length (4), value.
     fn of(records: &[(Name, Option<Value>)]) -> Group {
-        let mut bytes = Vec::new();
+        let mut bytes = vec![0; LENGTH_BYTES];
         for ((namespace, key), value) in records {
             bytes.extend_from_slice(&namespace.0.to_le_bytes());
             bytes.push(key.as_bytes().len() as u8);
@@ -232,6 +250,8 @@ impl Group {
                 bytes.extend_from_slice(value);
             }
         }
+        let length = (bytes.len() - LENGTH_BYTES) as u32;
+        bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
         Group { bytes }
     }
 
@@ -272,10 +292,35 @@ mod tests {
         let records: Records = (0..20)
             .map(|number| (name(number), (number % 4 > 0).then(|| vec![7; number as usize].into())))
             .collect();
-        let bytes = Group::of(&records).bytes;
-        assert_eq!(decode(&bytes), Some(records));
+        let group = Group::of(&records).bytes;
+        let bytes = &group[LENGTH_BYTES..];
+        assert_eq!(decode(bytes), Some(records));
+        assert!(is_whole(&group) && !is_whole(&group[..group.len() - 1]));
         let whole = (0..bytes.len()).filter(|length| decode(&bytes[..*length]).is_some()).count();
         assert_eq!(whole, 20, "only at the end of a record");
+    }
+
+    /// A commit that failed could not delete all that it had written, and the next one writes a shorter group over it.
+    #[test]
+    fn a_piece_of_an_older_commit_is_no_part_of_a_group() {
+        let mut profile = tantalum::Profile::load("tlc-nvme").unwrap();
+        profile.capacity_bytes = 64 << 20;
+        let mut device = Device::in_memory(&profile).unwrap();
+        let attributes = tantalum::NamespaceAttributes::default();
+        let at_ns = device.time_ns();
+        let made = device.submit(Command::CreateNamespace { attributes }, at_ns).unwrap();
+        let namespace = made.namespace.unwrap();
+        let (redo, name) = (Redo::new(namespace), (namespace, key(b"a")));
+        let group = Group::of(&[(name, Some(vec![1].into()))]).bytes;
+        let marker = [&[FORMAT][..], &1_u32.to_le_bytes()].concat();
+        for (key, bytes) in
+            [(piece_key(0, 0), &group[..]), (piece_key(0, 1), b"stale"), (key(MARKER), &marker)]
+        {
+            put(&mut device, &vec![((namespace, key), Some(bytes.into()))]).unwrap();
+        }
+        redo.recover(&mut device).unwrap();
+        assert_eq!(get(&mut device, namespace, key(b"a")).unwrap(), Some(vec![1]));
+        assert_eq!(device.namespaces()[0].records, 1, "the stale piece and the marker are gone");
     }
 
     #[test]

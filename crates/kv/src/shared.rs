@@ -39,10 +39,10 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Takes over a drive whose catalog was read.
-    pub fn open(device: Device, catalog: Catalog, options: Options) -> Result<Shared, Error> {
+    pub fn over(device: Device, catalog: Catalog, options: Options) -> Shared {
         let limits = device.limits().key_value;
         let put_limits = PutLimits { records: limits.put_records as usize, bytes: limits.put_bytes as usize };
-        let shared = Shared {
+        Shared {
             limits,
             drive: Drive::new(device, options.cache_bytes, options.snapshot_bytes),
             options,
@@ -54,9 +54,12 @@ impl Shared {
             process: std::process::id(),
             stopped: Mutex::new(None),
             is_stopped: false.into(),
-        };
-        shared.commits.alone(&shared.drive, |_| Ok(()))?;
-        Ok(shared)
+        }
+    }
+
+    /// Makes durable what opening the store has changed.
+    pub fn begin(&self) -> Result<(), Error> {
+        self.alone(|_| Ok(()))
     }
 
     /// The age of a new transaction.

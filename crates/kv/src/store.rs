@@ -53,11 +53,25 @@ impl Store {
 
     /// A store on a drive that was created or opened elsewhere, such as one in memory. The drive must have no
     /// namespaces, or have been a store's; a namespace that no store created is deleted.
-    pub fn over(mut device: Device, options: Options) -> Result<Store, Error> {
-        options.check()?;
-        let catalog = Catalog::open(&mut device)?;
-        let shared = Shared::open(device, catalog, options)?;
-        Ok(Store { shared: Arc::new(shared) })
+    pub fn over(device: Device, options: Options) -> Result<Store, Error> {
+        Store::over_or_back(device, options).map_err(|(error, _)| error)
+    }
+
+    /// The same; returns the drive as it is if that fails.
+    pub fn over_or_back(mut device: Device, options: Options) -> Result<Store, (Error, Box<Device>)> {
+        let catalog = options.check().and_then(|()| Catalog::open(&mut device));
+        let catalog = match catalog {
+            Ok(catalog) => catalog,
+            Err(error) => return Err((error, Box::new(device))),
+        };
+        let mut shared = Shared::over(device, catalog, options);
+        match shared.begin() {
+            Ok(()) => Ok(Store { shared: Arc::new(shared) }),
+            Err(error) => {
+                let device = shared.drive.take_device().expect("nobody took it");
+                Err((error, Box::new(device)))
+            }
+        }
     }
 
     /// Shuts the drive down, and returns whether that succeeded. Nothing is lost if it did not, or if this is not

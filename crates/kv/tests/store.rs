@@ -439,3 +439,44 @@ fn only_a_client_in_the_drives_time_has_a_time() {
     assert_eq!(store.begin_in_time(now_ns).unwrap().now_ns(), Some(now_ns));
     assert_eq!(store.begin().unwrap().now_ns(), None);
 }
+
+/// A store that is filled, emptied and filled again holds as much each time, of records of any size and of either kind. One
+/// that is full can delete.
+#[test]
+fn the_room_of_what_was_deleted_is_used_again() {
+    let folder = folder();
+    let options = Store::options().capacity_bytes(16 << 20).sync(Sync::None);
+    let store = options.open(folder.path().join("app.tant")).unwrap();
+    let both = [store.namespace("h").unwrap(), store.ordered("o").unwrap()];
+    let fill = |bytes: usize| {
+        let put = |number: &u32| {
+            let put = store.transact::<_, Error>(|tx| {
+                both.iter().try_for_each(|namespace| tx.put(*namespace, number.to_be_bytes(), vec![1; bytes]))
+            });
+            match put {
+                Ok(()) => true,
+                Err(Error::Drive(tantalum::Status::CapacityExceeded)) => false,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        (0_u32..).take_while(put).count() as u32
+    };
+    let delete = |numbers: &[u32]| {
+        store.transact::<_, Error>(|tx| {
+            numbers.iter().try_for_each(|number| {
+                both.iter().try_for_each(|namespace| tx.delete(*namespace, number.to_be_bytes()).map(drop))
+            })
+        })
+    };
+    for bytes in [700, 30_000] {
+        let first = fill(bytes);
+        for turn in 0..4 {
+            // one by one at first, while there is no room at all
+            (0..5).for_each(|number| delete(&[number]).unwrap());
+            (5..first * 2).collect::<Vec<_>>().chunks(200).for_each(|numbers| delete(numbers).unwrap());
+            let again = fill(bytes);
+            assert!(again >= first * 9 / 10, "turn {turn}, {bytes} bytes: {first} pairs, then {again}");
+        }
+        (0..first * 2).collect::<Vec<_>>().chunks(200).for_each(|numbers| delete(numbers).unwrap());
+    }
+}

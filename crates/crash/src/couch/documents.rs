@@ -11,7 +11,7 @@ use super::session::{self, Expected, OTHER_UNITS, Session};
 use super::settings::way_name;
 use crate::error::CrashError;
 use crate::program::drive::{profile, volume};
-use crate::program::{Broken, Life, Place, Program, RunEnd, live_steps};
+use crate::program::{Broken, Life, Program, RunEnd, VolumePlace, live_steps};
 
 /// The store, with one way of updating.
 #[derive(Clone, Copy)]
@@ -19,13 +19,14 @@ pub(super) struct Documents {
     pub way: Way,
 }
 
-impl Place for VolumeStorage {
+impl VolumePlace for VolumeStorage {
     fn volume(&self) -> impl Deref<Target = Volume> {
         VolumeStorage::volume(self)
     }
 }
 
 impl Program for Documents {
+    type Ground = Volume;
     type Place = VolumeStorage;
     type Opened = (Store<VolumeStorage>, Contents);
     type Expected = Expected;

@@ -1,5 +1,5 @@
-//! The torture of a program that works on a volume: power is cut at flash operations, the drive recovers, the volume is mounted,
-//! the program opens what it left there, and that is checked against what it promised.
+//! The torture of a program that works on a drive, mostly on a volume there: power is cut at flash operations, the drive recovers,
+//! the volume is mounted, the program opens what it left there, and that is checked against what it promised.
 //!
 //! What all programs have in common is here: when power is lost ([`Cuts`]), the lives of one run ([`run`]), recovery with second
 //! cuts ([`recovery`]), seeds and the smallest command line that shows a finding ([`torture`]), and the drive ([`drive`]). What a
@@ -8,6 +8,7 @@
 mod broken;
 mod cuts;
 pub(crate) mod drive;
+mod ground;
 mod life;
 mod place;
 mod recovery;
@@ -18,6 +19,6 @@ mod under_test;
 pub(crate) use broken::{Broken, RunEnd, Stop};
 pub use cuts::Cuts;
 pub(crate) use life::{Life, live_steps};
-pub(crate) use place::Place;
+pub(crate) use place::{Place, VolumePlace};
 pub(crate) use torture::{Plan, torture};
 pub(crate) use under_test::Program;

@@ -1,25 +1,36 @@
-//! The volume in a program's hands.
+//! The drive in a program's hands, alone or below a volume.
 
 use std::ops::Deref;
 
 use tantalum_volume::Volume;
 
-/// The volume that a program works on.
+/// The drive that a program works on.
 pub(crate) trait Place {
+    /// Flash operations so far.
+    fn flash_operations(&self) -> u64;
+
+    /// Whether there is power.
+    fn has_power(&self) -> bool;
+
+    /// Arms a cut after that many flash operations, or disarms it.
+    fn cut_after(&self, operations: Option<u64>);
+}
+
+/// A place that is a volume.
+pub(crate) trait VolumePlace {
     /// The volume, locked.
     fn volume(&self) -> impl Deref<Target = Volume>;
+}
 
-    /// Flash operations so far.
+impl<P: VolumePlace> Place for P {
     fn flash_operations(&self) -> u64 {
         self.volume().device().flash_operations()
     }
 
-    /// Whether there is power.
     fn has_power(&self) -> bool {
         self.volume().device().has_power()
     }
 
-    /// Arms a cut after that many flash operations, or disarms it.
     fn cut_after(&self, operations: Option<u64>) {
         self.volume().device().cut_after(operations);
     }

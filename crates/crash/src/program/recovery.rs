@@ -2,9 +2,9 @@
 //! against the allowed states. Now and then power is cut again on the way.
 
 use tantalum::{Device, PowerLoss};
-use tantalum_volume::Volume;
 
 use super::broken::Broken;
+use super::ground::Ground;
 use super::place::Place;
 use super::under_test::Program;
 use crate::CrashOutcome;
@@ -64,15 +64,12 @@ impl<P: Program> Recovery<'_, P> {
 
     /// Turns power on and mounts the volume. The first recovery after a cut may be cut again, which is counted.
     fn power_on(&mut self, place: P::Place, first: bool) -> Result<P::Place, Broken> {
-        let volume = P::give_back(place)?;
-        let mut device = volume.into_client_without_sync().into_device().expect("nobody shares the drive");
+        let mut device = P::give_back(place)?.into_device();
         if first && self.loss.random().is_multiple_of(SECOND_CUT_ONE_IN) {
             device.cut_after(Some(1 + self.loss.random() % P::SECOND_CUT_OPERATIONS));
         }
         self.recover_drive(&mut device, first)?;
-        let volume = Volume::mount(device, P::CACHE_BYTES)
-            .map_err(|error| Broken::new("the volume mounts", error.to_string()))?;
-        Ok(self.program.take(volume, self.seed))
+        Ok(self.program.take(P::Ground::over(device, P::CACHE_BYTES)?, self.seed))
     }
 
     fn recover_drive(&mut self, device: &mut Device, counted: bool) -> Result<(), Broken> {

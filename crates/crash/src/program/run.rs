@@ -2,7 +2,6 @@
 
 use tantalum::PowerLoss;
 use tantalum_report::Monitor;
-use tantalum_volume::Volume;
 
 use super::broken::{Broken, Found, RunEnd};
 use super::life::{CutPoint, Life};
@@ -23,8 +22,13 @@ pub(super) struct Run<'a, P> {
 
 impl<P: Program> Run<'_, P> {
     /// One program lives through `cuts` random cuts.
-    pub fn random_cuts(&self, volume: Volume, cuts: u64, outcome: &mut CrashOutcome) -> Result<(), RunEnd> {
-        let (mut place, mut opened) = self.open_first(volume)?;
+    pub fn random_cuts(
+        &self,
+        ground: P::Ground,
+        cuts: u64,
+        outcome: &mut CrashOutcome,
+    ) -> Result<(), RunEnd> {
+        let (mut place, mut opened) = self.open_first(ground)?;
         for number in 0..cuts {
             self.monitor.check()?;
             let mut loss = PowerLoss::seeded(mix(self.seed, number, 1));
@@ -39,8 +43,8 @@ impl<P: Program> Run<'_, P> {
     }
 
     /// Flash operations of the workload, each of which will be cut.
-    pub fn count_operations(&self, volume: Volume) -> Result<u64, RunEnd> {
-        let (place, opened) = self.open_first(volume)?;
+    pub fn count_operations(&self, ground: P::Ground) -> Result<u64, RunEnd> {
+        let (place, opened) = self.open_first(ground)?;
         let before = place.flash_operations();
         let life = self.whole_life(None);
         self.live(&place, opened, &life, &mut CrashOutcome::default()).map_err(RunEnd::at_first)?;
@@ -48,10 +52,15 @@ impl<P: Program> Run<'_, P> {
     }
 
     /// That workload, cut at the flash operation of that number, from 1.
-    pub fn cut_at(&self, volume: Volume, operation: u64, outcome: &mut CrashOutcome) -> Result<(), RunEnd> {
+    pub fn cut_at(
+        &self,
+        ground: P::Ground,
+        operation: u64,
+        outcome: &mut CrashOutcome,
+    ) -> Result<(), RunEnd> {
         self.monitor.check()?;
         let found = |broken| RunEnd::Found(Found { cut: operation, broken });
-        let (place, opened) = self.open_first(volume)?;
+        let (place, opened) = self.open_first(ground)?;
         let life = self.whole_life(Some(CutPoint { done: 0, operation }));
         let expected = self.live(&place, opened, &life, outcome).map_err(found)?;
         if !place.has_power() {
@@ -66,8 +75,8 @@ impl<P: Program> Run<'_, P> {
         Life { seed: mix(self.seed, 0, 2), cut, most: Some(self.length) }
     }
 
-    fn open_first(&self, volume: Volume) -> Result<(P::Place, P::Opened), RunEnd> {
-        let place = self.program.take(volume, mix(self.seed, 0, 4));
+    fn open_first(&self, ground: P::Ground) -> Result<(P::Place, P::Opened), RunEnd> {
+        let place = self.program.take(ground, mix(self.seed, 0, 4));
         let opened = self.program.open_first(&place)?;
         Ok((place, opened))
     }

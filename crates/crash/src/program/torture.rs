@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use tantalum_report::{Bar, Interrupted, InvalidSetting, Monitor};
-use tantalum_volume::Volume;
 
 use super::broken::{Broken, Found, RunEnd};
 use super::cuts::Cuts;
+use super::ground::Ground;
 use super::run::Run;
 use super::under_test::Program;
 use crate::error::CrashError;
@@ -143,11 +143,11 @@ fn run_seed<P: Program>(
 fn one_run<P: Program>(
     run: &Run<'_, P>,
     cuts: Cuts,
-    prepared: &Volume,
+    prepared: &P::Ground,
     outcome: &mut CrashOutcome,
 ) -> Result<Option<Found>, CrashError> {
     let before = outcome.cuts;
-    let copy = || prepared.try_clone().expect("a drive in memory can be copied");
+    let copy = || prepared.copy();
     let result = catch_unwind(AssertUnwindSafe(|| -> Result<(), RunEnd> {
         match cuts {
             Cuts::Random(cuts) => run.random_cuts(copy(), cuts, outcome),
@@ -182,7 +182,7 @@ fn violation<P: Program>(
     run: &Run<'_, P>,
     cuts: Cuts,
     found: Found,
-    prepared: &Volume,
+    prepared: &P::Ground,
 ) -> Result<Violation, CrashError> {
     let replayed = |found: &Found| match cuts {
         Cuts::Random(_) => Cuts::Random(found.cut + 1),

@@ -1,15 +1,16 @@
 //! What the torture requires of a program.
 
-use tantalum_volume::Volume;
-
 use super::broken::{Broken, RunEnd};
+use super::ground::Ground;
 use super::life::Life;
 use super::place::Place;
 use crate::error::CrashError;
 
 /// A program under test, in one of its settings.
 pub(crate) trait Program: Copy {
-    /// The volume in the program's hands.
+    /// What it works on: a volume, or a drive.
+    type Ground: Ground;
+    /// That in the program's hands.
     type Place: Place;
     /// What the program has open, with its contents.
     type Opened;
@@ -25,14 +26,14 @@ pub(crate) trait Program: Copy {
     /// The host's page cache.
     const CACHE_BYTES: u64;
 
-    /// A volume prepared for the first life.
-    fn prepare(seed: u64) -> Result<Volume, CrashError>;
+    /// Prepared for the first life.
+    fn prepare(seed: u64) -> Result<Self::Ground, CrashError>;
 
-    /// Takes a volume. Everything random follows from the seed.
-    fn take(&self, volume: Volume, seed: u64) -> Self::Place;
+    /// Takes it. Everything random follows from the seed.
+    fn take(&self, ground: Self::Ground, seed: u64) -> Self::Place;
 
     /// Gives it back after a cut.
-    fn give_back(place: Self::Place) -> Result<Volume, Broken>;
+    fn give_back(place: Self::Place) -> Result<Self::Ground, Broken>;
 
     /// Opens the program's files for the first life.
     fn open_first(&self, place: &Self::Place) -> Result<Self::Opened, RunEnd>;

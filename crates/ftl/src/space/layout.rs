@@ -8,18 +8,10 @@ use tantalum_nand::{Geometry, UNIT_BYTES};
 
 use crate::error::LayoutError;
 use crate::file_lists::ListsPlan;
+use crate::space::victim_policy::VictimPolicy;
 
 /// Maximum number of open logs. Each takes a few bytes of every checkpoint.
 pub const OPEN_LOGS: usize = 256;
-
-/// How garbage collection chooses a victim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum VictimPolicy {
-    /// Fewest valid units.
-    Greedy,
-    /// Most space freed for the work, older blocks first.
-    CostBenefit,
-}
 
 /// When a checkpoint is due, given what recovery would have to read since the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

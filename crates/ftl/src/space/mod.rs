@@ -4,10 +4,10 @@ mod blocks;
 mod layout;
 mod part;
 mod stream;
+mod victim_policy;
 
 pub use blocks::BlockUse;
-pub use layout::{
-    CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, OPEN_LOGS, VictimPolicy, map_bytes,
-};
+pub use layout::{CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, OPEN_LOGS, map_bytes};
 pub use part::{Space, bad_blocks};
 pub use stream::{Stream, Target};
+pub use victim_policy::VictimPolicy;

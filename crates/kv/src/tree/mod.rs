@@ -35,6 +35,11 @@ fn name(namespace: NamespaceId, kind: Kind, number: u64) -> Name {
     (namespace, Key::new(&bytes).expect("it has eight bytes"))
 }
 
+/// Whether a record of an ordered namespace is a node.
+pub(crate) fn is_node((_, key): Name) -> bool {
+    key.as_bytes().first() == Some(&(Kind::Node as u8))
+}
+
 /// The record of a value.
 pub(crate) fn value_name(namespace: NamespaceId, number: u64) -> Name {
     name(namespace, Kind::Value, number)

@@ -48,7 +48,7 @@ pub fn device_with_lists(capacity_mib: u64, files: u32) -> Device {
 }
 
 fn device_with(capacity_mib: u64, files: u32, over_provisioning_percent: Option<f64>) -> Device {
-    let text = include_str!("../../../../profiles/tlc-nvme.toml");
+    let text = include_str!("../../../device/profiles/tlc-nvme.toml");
     let mut profile: Profile = toml::from_str(text).expect("the profile is valid");
     profile.capacity_bytes = capacity_mib << 20;
     profile.over_provisioning_percent =

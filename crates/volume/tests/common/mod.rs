@@ -14,7 +14,7 @@ pub const SMALL_CACHE: u64 = 0;
 pub const LARGE_CACHE: u64 = 16 << 20;
 
 pub fn device(capacity_mib: u64) -> Device {
-    let text = include_str!("../../../../profiles/tlc-nvme.toml");
+    let text = include_str!("../../../device/profiles/tlc-nvme.toml");
     let mut profile: Profile = toml::from_str(text).expect("the profile is valid");
     profile.capacity_bytes = capacity_mib << 20;
     Device::in_memory(&profile).expect("the profile is valid")

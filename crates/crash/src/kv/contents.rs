@@ -1,0 +1,105 @@
+//! The expected contents of the store and the actual ones.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use tantalum_kv::{Error, Namespace, Snapshot, Store};
+
+pub(super) type Random = rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Length and digest of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Digest(usize, u64);
+
+impl Digest {
+    pub fn of(value: &[u8]) -> Digest {
+        let mut hasher = DefaultHasher::new();
+        value.hash(&mut hasher);
+        Digest(value.len(), hasher.finish())
+    }
+}
+
+pub(super) type Map = BTreeMap<Arc<[u8]>, Digest>;
+
+/// The namespaces, by what they are.
+#[derive(Clone, Copy)]
+pub(super) struct Namespaces {
+    pub ordered: Namespace,
+    pub hashed: Namespace,
+    /// Records that are overwritten so that garbage is collected. Nobody reads them.
+    pub other: Namespace,
+}
+
+impl Namespaces {
+    pub fn open(store: &Store) -> Result<Namespaces, Error> {
+        let [hashed, other] = [store.namespace("hashed")?, store.namespace("other")?];
+        Ok(Namespaces { ordered: store.ordered("ordered")?, hashed, other })
+    }
+}
+
+/// All records of both namespaces.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Contents {
+    pub ordered: Map,
+    pub hashed: Map,
+}
+
+impl Contents {
+    /// Reads everything that a snapshot sees, or describes what is wrong with it.
+    pub fn read(snapshot: &Snapshot, namespaces: Namespaces) -> Result<Result<Contents, String>, Error> {
+        let (mut ordered, mut keys) = (Map::new(), Vec::new());
+        for entry in snapshot.all(namespaces.ordered)? {
+            let (key, value) = entry?;
+            keys.push(key.to_vec());
+            ordered.insert(key[..].into(), Digest::of(&value));
+        }
+        if !keys.is_sorted_by(|a, b| a < b) {
+            return Ok(Err("keys of the ordered namespace are not in their order".to_owned()));
+        }
+        let backwards: Result<Vec<_>, Error> = snapshot.all(namespaces.ordered)?.keys().rev().collect();
+        if !backwards?.iter().map(|key| &key[..]).eq(keys.iter().rev().map(|key| &key[..])) {
+            return Ok(Err("backwards there are other keys than forwards".to_owned()));
+        }
+        for key in &keys {
+            if snapshot.read(namespaces.ordered, key)?.is_none() {
+                return Ok(Err(format!("{} is in the range and cannot be found", shown(key))));
+            }
+        }
+        let mut hashed = Map::new();
+        for key in snapshot.list(namespaces.hashed, None, usize::MAX)? {
+            match snapshot.read(namespaces.hashed, key)? {
+                Some(value) => hashed.insert(key.as_bytes().into(), Digest::of(&value)),
+                None => return Ok(Err(format!("{} is listed and cannot be found", shown(key.as_bytes())))),
+            };
+        }
+        Ok(Ok(Contents { ordered, hashed }))
+    }
+
+    /// The first difference of `found`; none if there is none.
+    pub fn difference(&self, found: &Contents) -> Option<String> {
+        let ordered = map_difference(&self.ordered, &found.ordered).map(|what| format!("ordered: {what}"));
+        ordered.or_else(|| map_difference(&self.hashed, &found.hashed).map(|what| format!("hashed: {what}")))
+    }
+}
+
+fn map_difference(expected: &Map, found: &Map) -> Option<String> {
+    let mut keys = expected.keys().chain(found.keys());
+    let key = keys.find(|key| expected.get(*key) != found.get(*key))?;
+    let show = |digest: Option<&Digest>| match digest {
+        Some(Digest(bytes, digest)) => format!("{bytes} bytes, digest {digest:016x}"),
+        None => "nothing".to_owned(),
+    };
+    let (is, expected) = (show(found.get(key)), show(expected.get(key)));
+    Some(format!("{}: {is}, should be {expected}", shown(key)))
+}
+
+/// A key for people; long ones by their ends.
+pub(super) fn shown(key: &[u8]) -> String {
+    match key.len() {
+        0..60 => key.escape_ascii().to_string(),
+        bytes => {
+            format!("{}...{} ({bytes} bytes)", key[..20].escape_ascii(), key[bytes - 20..].escape_ascii())
+        }
+    }
+}

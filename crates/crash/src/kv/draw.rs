@@ -1,0 +1,92 @@
+//! What a transaction changes, drawn at random.
+
+use rand::{Rng, RngExt};
+use tantalum_kv::{Error, Transaction};
+
+use super::contents::{Contents, Digest, Namespaces, Random};
+use super::keys::{BULK, KEYS, bulk_key, key};
+
+/// One record in either namespace: in the hashed one a number stands for its key.
+struct Change {
+    is_ordered: bool,
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+/// The changes of a transaction.
+pub(super) struct Changes(Vec<Change>);
+
+impl Changes {
+    /// A few records, or some dozens, so that nodes are split and merged.
+    pub fn some(random: &mut Random) -> Changes {
+        let count = match random.random_range(0..4) {
+            0 => random.random_range(30..150),
+            _ => random.random_range(1..7),
+        };
+        // phases in which a tree grows, and in which it shrinks
+        let deletes = [10, 50, 95][random.random_range(0..3)];
+        // keys that are beside each other, or anywhere
+        let (first, span) = match random.random_range(0..3) {
+            0 => (random.random_range(0..KEYS), KEYS / 8),
+            _ => (0, KEYS),
+        };
+        let change = |_| {
+            let number = (first + random.random_range(0..span)) % KEYS;
+            let is_ordered = random.random_range(0..4) > 0;
+            let key = if is_ordered { key(number) } else { number.to_be_bytes().to_vec() };
+            let value = (random.random_range(0..100) >= deletes).then(|| value(random));
+            Change { is_ordered, key, value }
+        };
+        Changes((0..count).map(change).collect())
+    }
+
+    /// More records than one `put` of the drive takes, in both namespaces; or all of them go.
+    pub fn many(random: &mut Random, is_there: bool) -> Changes {
+        let number = random.random::<u64>().to_le_bytes();
+        // of some KiB, or more than the room that a store keeps for deletes
+        let number = number.repeat([1, 1, 100][random.random_range(0..3)]);
+        let value = |_| (!is_there).then(|| number.clone());
+        let all = (0..BULK).map(|record| Change {
+            is_ordered: record % 5 > 0,
+            key: bulk_key(record),
+            value: value(record),
+        });
+        let mut changes = Changes(all.collect());
+        changes.0.extend(Changes::some(random).0);
+        changes
+    }
+
+    /// Makes the changes. Returns the contents after them.
+    pub fn make(
+        &self,
+        tx: &mut Transaction,
+        namespaces: Namespaces,
+        before: &Contents,
+    ) -> Result<Contents, Error> {
+        let mut after = before.clone();
+        for Change { is_ordered, key, value } in &self.0 {
+            let (namespace, map) = match is_ordered {
+                true => (namespaces.ordered, &mut after.ordered),
+                false => (namespaces.hashed, &mut after.hashed),
+            };
+            match value {
+                Some(value) => {
+                    tx.put(namespace, key, value)?;
+                    map.insert(key[..].into(), Digest::of(value));
+                }
+                None => {
+                    tx.delete(namespace, key)?;
+                    map.remove(&key[..]);
+                }
+            }
+        }
+        Ok(after)
+    }
+}
+
+fn value(random: &mut Random) -> Vec<u8> {
+    let lengths = [0..20, 0..300, 0..300, 3000..6000][random.random_range(0..4)].clone();
+    let mut value = vec![0; random.random_range(lengths)];
+    random.fill_bytes(&mut value);
+    value
+}

@@ -1,0 +1,18 @@
+//! What to test, and for how long.
+
+use crate::program::Cuts;
+
+/// What to test, and for how long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The first seed.
+    pub first_seed: u64,
+    /// How many seeds, one after another.
+    pub seeds: u64,
+    /// When power is cut.
+    pub cuts: Cuts,
+    /// The most commits before a random cut, or the commits of the run that is cut at every flash operation.
+    pub commits: u64,
+    /// Continues with fresh seeds for this many minutes instead of `seeds`.
+    pub minutes: Option<u64>,
+}

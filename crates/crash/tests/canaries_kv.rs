@@ -1,0 +1,46 @@
+//! Guards of the key-value store, taken out one by one: each must be caught. Prints guard, seeds needed and the promise
+//! that was broken. Guards are taken out for the whole process, so one test does all.
+//!
+//! `cargo test --profile canary -p tantalum-crash --features canaries --test canaries_kv -- --nocapture`
+
+use tantalum_crash::Cuts;
+use tantalum_crash::kv::{Settings, run};
+use tantalum_kv::canary::{Guard, take_out};
+use tantalum_report::Monitor;
+
+/// Seeds within which the torture catches a guard that is missing.
+const MOST_SEEDS: u64 = 20;
+
+/// Tortures the store until a promise is broken.
+fn catch(guard: Guard) {
+    for seed in 0..MOST_SEEDS {
+        let settings =
+            Settings { first_seed: seed, seeds: 1, cuts: Cuts::Random(40), commits: 60, minutes: None };
+        take_out(Some(guard));
+        let outcome = run(&settings, &Monitor::silent());
+        take_out(None);
+        if let Some(violation) = outcome.unwrap().violations.first() {
+            println!("{guard:?}: {} seeds, {}", seed + 1, violation.promise);
+            let outcome = run(&settings, &Monitor::silent()).unwrap();
+            assert_eq!(outcome.violations, [], "{guard:?} is back, and seed {seed} still fails");
+            return;
+        }
+    }
+    panic!("{guard:?} was taken out, and {MOST_SEEDS} seeds did not notice");
+}
+
+#[test]
+fn each_missing_guard_is_caught() {
+    for guard in [
+        Guard::MarkerBeforeGroups,
+        Guard::LargeInParts,
+        Guard::RoomNotChecked,
+        Guard::NoReserve,
+        Guard::NodesApart,
+        Guard::NumbersTwice,
+        Guard::VersionsForgotten,
+        Guard::LostSnapshotRead,
+    ] {
+        catch(guard);
+    }
+}

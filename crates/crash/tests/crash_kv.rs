@@ -1,0 +1,24 @@
+//! A slice of `tantalum crash kv`.
+
+use tantalum_crash::Cuts;
+use tantalum_crash::kv::{Settings, run};
+use tantalum_report::Monitor;
+
+fn settings(cuts: Cuts, commits: u64, seeds: u64) -> Settings {
+    Settings { first_seed: 0, seeds, cuts, commits, minutes: None }
+}
+
+#[test]
+fn transactions_survive_cuts_at_random() {
+    let outcome = run(&settings(Cuts::Random(30), 60, 8), &Monitor::silent()).unwrap();
+    assert_eq!(outcome.violations, []);
+    assert_eq!(outcome.cuts, 8 * 30);
+    assert!(outcome.second_cuts > 20 && outcome.torn_pages_seen > 20, "{outcome:?}");
+}
+
+#[test]
+fn transactions_survive_a_cut_at_every_operation() {
+    let outcome = run(&settings(Cuts::All, 20, 3), &Monitor::silent()).unwrap();
+    assert_eq!(outcome.violations, []);
+    assert!(outcome.cuts > 200, "{outcome:?}");
+}

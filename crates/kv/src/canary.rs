@@ -1,0 +1,61 @@
+//! Canaries: guards of the store that a test can remove, to prove that tests notice (see `tantalum::canary`, which has
+//! those of the drive).
+//!
+//! With the feature `canaries`, [`take_out`] removes one guard in the whole process, since a store works in several
+//! threads. Without it [`out`] is `false` at compile time and the guards are simply there.
+
+#[cfg(all(feature = "canaries", not(debug_assertions)))]
+compile_error!("`canaries` is for tests: build with debug assertions, as `--profile canary` does");
+
+/// A guard, named for what happens without it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Guard {
+    /// A scan does not lock what it has looked at: others insert into it.
+    RangeNotLocked = 1,
+    /// A range is locked although others have locked keys in it.
+    RangeOverPoints,
+    /// A scan uses what it found before it had the lock.
+    NotReadAgain,
+    /// The marker of a large transaction is written before its groups.
+    MarkerBeforeGroups,
+    /// A large transaction is put group by group, without a marker.
+    LargeInParts,
+    /// A large transaction begins to be put in place although there is no room for all of it.
+    RoomNotChecked,
+    /// A store can be filled so that it cannot delete any more.
+    NoReserve,
+    /// Others read between the parts of a large transaction.
+    PartsSeen,
+    /// The nodes of a tree are put after the values, in a step of their own.
+    NodesApart,
+    /// The record of the numbers that were given out is not written.
+    NumbersTwice,
+    /// What a put replaces is not kept for snapshots.
+    VersionsForgotten,
+    /// A snapshot is read although what it saw is no longer kept.
+    LostSnapshotRead,
+}
+
+#[cfg(feature = "canaries")]
+static OUT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+
+/// Removes one guard in this process, or restores all.
+#[cfg(feature = "canaries")]
+pub fn take_out(guard: Option<Guard>) {
+    OUT.store(guard.map_or(0, |guard| guard as u8), std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Whether the guard is removed.
+#[cfg(feature = "canaries")]
+#[inline]
+pub(crate) fn out(guard: Guard) -> bool {
+    OUT.load(std::sync::atomic::Ordering::Relaxed) == guard as u8
+}
+
+/// Whether the guard is removed: never, in this build.
+#[cfg(not(feature = "canaries"))]
+#[inline]
+pub(crate) const fn out(_guard: Guard) -> bool {
+    false
+}
