@@ -6,6 +6,7 @@ mod list_writer;
 mod log;
 mod log_lists;
 mod table;
+mod to_fill;
 
 pub(crate) use list_writer::ListNumber;
 pub(crate) use log::Log;
