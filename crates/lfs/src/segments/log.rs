@@ -15,6 +15,7 @@ use super::head::{Filling, Head};
 use super::list_writer::{ListWriter, Listed};
 use super::table::Segments;
 use crate::bytes::Page;
+use crate::counters::WrittenCounters;
 use crate::error::{LfsError, Result, refuse};
 
 /// Units written in one command.
@@ -33,6 +34,8 @@ pub(crate) struct Allocated {
 pub(crate) struct Log {
     pub client: Client,
     pub segments: Segments,
+    /// Counted by whoever writes it.
+    pub written: WrittenCounters,
     /// The last one has no segment: its buffer gathers contents that are written where they lie.
     heads: Vec<Head>,
     /// When everything written so far is done.
@@ -58,6 +61,7 @@ impl Log {
         Log {
             client,
             segments,
+            written: WrittenCounters::default(),
             heads: vec![Head::default(); heads + 1],
             done_ns,
             is_unflushed: true,
@@ -202,6 +206,7 @@ impl Log {
         if !out(Guard::OverwriteNotFlushed) {
             self.unflushed.insert(file);
         }
+        self.written.contents += 1;
         self.put(self.heads.len() - 1, lpn, page, None)
     }
 
