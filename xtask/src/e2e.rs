@@ -243,7 +243,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "speed",
-        about: "fio against a mount that only passes through to memory",
+        about: "fio on a volume against a mount that only passes through to memory, and on log-structured file systems",
         packages: &[packages::FIO],
         run: speed::run,
     },

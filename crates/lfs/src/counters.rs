@@ -15,6 +15,28 @@ pub struct SyncCounters {
     pub units_in_place: u64,
 }
 
+/// Units sent to the drive, or about to be, since the mount: what they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WrittenCounters {
+    /// Contents of files, folders and symbolic links, also those that the cleaner copied.
+    pub contents: u64,
+    /// Nodes, and inodes of syncs.
+    pub nodes: u64,
+    /// What says of the units of a segment, or of a part of one, whose they are.
+    pub summaries: u64,
+    /// Tables: of nodes or virtual numbers, and of segments.
+    pub tables: u64,
+    /// What a mount starts from: superblocks, packs, super roots, anchors, lists of files without names.
+    pub roots: u64,
+}
+
+impl WrittenCounters {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.contents + self.nodes + self.summaries + self.tables + self.roots
+    }
+}
+
 /// What the cleaner has done since the mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CleanerCounters {

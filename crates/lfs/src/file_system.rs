@@ -186,15 +186,14 @@ impl Content for LogFs {
         Ok(self.write_bytes(file, offset, data)?)
     }
 
-    /// The log gathers units of several writes in one command, so that buffers filled before do not help.
     fn write_direct(
         &mut self,
         file: FileId,
         offset: u64,
         data: &[u8],
-        _fills: Option<&mut Fills>,
+        fills: Option<&mut Fills>,
     ) -> Outcome<()> {
-        Ok(self.write_units(file, offset, data)?)
+        Ok(self.write_units(file, offset, data, fills)?)
     }
 
     /// As the first part of [`Content::sync_data`].

@@ -8,7 +8,7 @@ use tantalum_drive::Client;
 use tantalum_filesystem::{Errno, FileId, FileKind, LogStatistics, Metadata, Timestamp};
 
 use crate::cleaner::job::Job;
-use crate::counters::{CleanerCounters, SyncCounters};
+use crate::counters::{CleanerCounters, SyncCounters, WrittenCounters};
 use crate::error::{Result, refuse};
 use crate::index::Index;
 use crate::inode::Inode;
@@ -87,6 +87,11 @@ impl LogFs {
     /// How files were made durable.
     pub fn syncs(&self) -> SyncCounters {
         self.synced
+    }
+
+    /// What was written since the mount, by what it is.
+    pub fn written(&self) -> WrittenCounters {
+        self.log.written
     }
 
     /// What was written since the mount.

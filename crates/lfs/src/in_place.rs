@@ -11,12 +11,13 @@
 //!   does not name it. So until its sync returns, an overwritten unit is the old one or the new one, both of this file.
 //! - **P3** A sync returns when what was overwritten is flushed, as it does for what was appended.
 
+use tantalum::{Fills, Lpn, UNIT_BYTES};
 use tantalum_filesystem::{FileId, FileKind};
 
-use crate::bytes::Page;
 use crate::error::Result;
 use crate::fs::LogFs;
 use crate::index::Slot;
+use crate::segments::BUFFER_UNITS;
 
 /// Dirty pages of a file up to which `fsync` writes in place: F2FS's `min_fsync_blocks`. More of them are appended in
 /// order, for the price of the nodes. `fdatasync` writes in place however many there are.
@@ -43,25 +44,38 @@ impl LogFs {
                 let page = self.pages.find((id, unit)).expect("a dirty page is in memory");
                 self.log.overwrite(id, lpn, page)?;
                 self.pages.mark_clean((id, unit));
-                self.count_overwritten();
+                self.count_overwritten(1);
             }
         }
         Ok(())
     }
 
-    /// Sends contents of a unit to its place. False if it has none, or everything is appended.
-    pub(crate) fn overwrite_unit(&mut self, id: FileId, unit: u32, page: &Page) -> Result<bool> {
+    /// Sends contents of units to their place, as far as that is one. Returns how many those are: none if the first has no
+    /// place, or everything is appended. The next of `fills` already hold `data`.
+    pub(crate) fn overwrite_run(
+        &mut self,
+        id: FileId,
+        first: u32,
+        data: &[u8],
+        fills: Option<&mut Fills>,
+    ) -> Result<u32> {
         if !self.superblock.overwrites() {
-            return Ok(false);
+            return Ok(0);
         }
-        let Slot::At(lpn) = self.index.slot(&mut self.log, id, unit)? else { return Ok(false) };
-        self.log.overwrite(id, lpn, page)?;
-        self.count_overwritten();
-        Ok(true)
+        let Slot::At(lpn) = self.index.slot(&mut self.log, id, first)? else { return Ok(0) };
+        let (most, mut units) = ((data.len() / UNIT_BYTES).min(BUFFER_UNITS) as u32, 1);
+        while units < most
+            && self.index.slot(&mut self.log, id, first + units)? == Slot::At(Lpn(lpn.0 + units))
+        {
+            units += 1;
+        }
+        self.log.overwrite_run(id, lpn, &data[..units as usize * UNIT_BYTES], fills)?;
+        self.count_overwritten(u64::from(units));
+        Ok(units)
     }
 
-    fn count_overwritten(&mut self) {
-        self.content_units += 1;
-        self.synced.units_in_place += 1;
+    fn count_overwritten(&mut self, units: u64) {
+        self.content_units += units;
+        self.synced.units_in_place += units;
     }
 }

@@ -45,7 +45,7 @@ mod superblock;
 mod tree;
 
 pub use check::Finding;
-pub use counters::{CleanerCounters, SyncCounters};
+pub use counters::{CleanerCounters, SyncCounters, WrittenCounters};
 pub use error::{Damage, LfsError};
 pub use fs::LogFs;
 pub use index::Snapshot;

@@ -55,6 +55,7 @@ impl LogFs {
         fs.write_checkpoint(false)?;
         for lpn in PLACES {
             fs.log.write(lpn, &superblock.encode()[..], true)?;
+            fs.log.written.roots += 1;
         }
         fs.log.flush()?;
         Ok(fs)

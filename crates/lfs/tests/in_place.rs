@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{LARGE_CACHE, LISTS, ROOT, device, device_with_lists, new, sound};
-use tantalum::{PowerLoss, UNIT_BYTES};
+use common::{LARGE_CACHE, LISTS, ROOT, device, device_with_lists, new, profile, sound};
+use tantalum::{Device, PowerLoss, UNIT_BYTES};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{
     Attributes, Content, FileId, FileKind, FileSystem, MetadataChange, Names, Ranges, Timestamp,
@@ -268,5 +268,35 @@ fn what_appends_or_leaves_the_index_to_lists_writes_nothing_in_place() {
         assert_eq!(in_place(&fs), 0, "{kind:?}, {indexing:?}");
         let mut fs = cut(&drive, fs);
         assert_eq!([read(&mut fs, file, 0), read(&mut fs, file, 1)], [3, 3]);
+    }
+}
+
+/// Buffers that a mount filled are used for what is written where it lies; those of what is appended are given back.
+#[test]
+fn filled_buffers_go_to_the_units_that_they_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, indexing) in [Indexing::Conventional, Indexing::Appended].into_iter().enumerate() {
+        let image = folder.path().join(format!("{number}"));
+        let drive = Drive::new(Device::create(&image, &profile(32)).unwrap());
+        let made = LogFs::format_indexed(drive.client(), Kind::Nat, Cleaning::Copy, indexing, LARGE_CACHE);
+        let mut fs = made.unwrap();
+        let file = fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
+        // Units 10 to 19 and from 30 on have no place; what is dirty in memory is void.
+        for first in [0, 20] {
+            fs.write_direct(file, first * UNIT, &[1; 10 * UNIT_BYTES], None).unwrap();
+        }
+        write(&mut fs, file, 5, 7);
+        let data: Vec<u8> = (2..42).flat_map(|value| [value; UNIT_BYTES]).collect();
+        let before = in_place(&fs);
+        let mut fills = fs.client().device().fills(40).unwrap().expect("the drive is in a file");
+        fills.fill(&data).unwrap();
+        fs.write_direct(file, 0, &data, Some(&mut fills)).unwrap();
+        assert!(fills.checksum(0).is_none(), "{indexing:?}: buffers are left");
+        assert_eq!(in_place(&fs) - before, if indexing == Indexing::Conventional { 20 } else { 0 });
+        fs.sync_data(file).unwrap();
+        let mut fs = cut(&drive, fs);
+        for unit in 0..40 {
+            assert_eq!(u64::from(read(&mut fs, file, unit)), unit + 2, "{indexing:?}, unit {unit}");
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! How fast a mounted volume is, beside a mount that only passes requests on to a file in memory.
+//! How fast a mounted volume is, beside a mount that only passes requests on to a file in memory; and the log-structured file
+//! systems, mounted the same way, beside the volume.
 //!
-//! Both run in turns, and the median of each counts: what else the machine does then disturbs neither more. As on any
+//! All run in turns, and the median of each counts: what else the machine does then disturbs none more. As on any
 //! drive, figures mean something once all of the flash has been written and the data lie as the measurement reads them:
 //! a drive in steady state, with sequential patterns before random ones. The image is in memory as the other mount's
 //! file is, and memory that is touched for the first time is no drive's speed.
@@ -16,11 +17,14 @@ use super::failure::Failure;
 use super::mounted::Mounted;
 use super::shell::Shell;
 
-/// What is aimed at: this part of the other mount's speed. A shared machine is too noisy to demand it.
+/// What is aimed at: this part of the other mount's speed, or of the volume's. A shared machine is too noisy to demand it.
 const AIM: f64 = 0.7;
 
+/// What is mounted, with the name beside which it stands.
+const SYSTEMS: [(&str, &str); 3] = [("volume", "passthrough"), ("lfs-nat", "volume"), ("lfs-tree", "volume")];
+
 const ROUNDS: usize = 5;
-const SECONDS: &str = "--runtime=3";
+const SECONDS: &str = "--runtime=2";
 const FILE_BYTES: &str = "--size=512M";
 
 /// The drive, and how often the file is written before anything is measured: more than all flash.
@@ -69,35 +73,51 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     let source = memory.path().join("source");
     fs::create_dir(&source)?;
     let passthrough = Example::start(context, "passthrough", &source, folder.join("passthrough"))?;
-    let mut mounted = Mounted::create(context, memory.path(), CAPACITY, &["--time", "none"])?;
-    let mut lines = Vec::new();
-    let places = [&passthrough.folder, &mounted.folder];
-    for place in [places; FILLS].as_flattened() {
+    let mut mounts = Vec::new();
+    for (system, _) in SYSTEMS {
+        let folder = memory.path().join(system);
+        fs::create_dir(&folder)?;
+        let options = ["--time", "none", "--file-system", system];
+        mounts.push(Mounted::create(context, &folder, CAPACITY, &options)?);
+    }
+    let mounted = SYSTEMS.iter().zip(&mounts).map(|((system, _), mount)| (*system, mount.folder.as_path()));
+    let places: Vec<(&str, &Path)> =
+        std::iter::once(("passthrough", passthrough.folder.as_path())).chain(mounted).collect();
+    for (_, place) in std::iter::repeat_n(&places, FILLS).flatten() {
         fio(place, &["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"])?;
     }
-    for pattern in &PATTERNS {
-        let mut figures = [Vec::new(), Vec::new()];
-        for _ in 0..ROUNDS {
-            for (figures, place) in figures.iter_mut().zip(places) {
-                figures.push(pattern.measure(place)?);
-            }
-        }
-        let [other, ours] = figures.map(median);
-        let ratio = ours / other;
-        let (unit, scale) = if pattern.counts_operations { ("IOPS", 1.0) } else { ("MB/s", 1e-6) };
-        lines.push(format!(
-            "               {:<26} {:>9.0} {unit}, passthrough {:>9.0}: {ratio:.2}, aim {AIM}",
-            pattern.name,
-            ours * scale,
-            other * scale
-        ));
-    }
-    mounted.unmount()?;
+    let lines: Result<Vec<String>, Failure> =
+        PATTERNS.iter().map(|pattern| pattern.beside_each_other(&places)).collect();
+    mounts.iter_mut().try_for_each(Mounted::unmount)?;
     drop(passthrough);
-    Ok(Done::Said(lines.join("\n")))
+    Ok(Done::Said(lines?.join("\n")))
 }
 
 impl Pattern {
+    /// A line for each of [`SYSTEMS`].
+    fn beside_each_other(&self, places: &[(&str, &Path)]) -> Result<String, Failure> {
+        let mut figures = vec![Vec::new(); places.len()];
+        for _ in 0..ROUNDS {
+            for (figures, (_, place)) in figures.iter_mut().zip(places) {
+                figures.push(self.measure(place)?);
+            }
+        }
+        let medians: Vec<f64> = figures.into_iter().map(median).collect();
+        let of = |wanted: &str| places.iter().zip(&medians).find(|((name, _), _)| *name == wanted);
+        let (unit, scale) = if self.counts_operations { ("IOPS", 1.0) } else { ("MB/s", 1e-6) };
+        let line = |(system, beside): (&str, &str)| {
+            let (Some((_, ours)), Some((_, other))) = (of(system), of(beside)) else { return String::new() };
+            format!(
+                "               {:<26} {system:<8} {:>9.0} {unit}, {beside} {:>9.0}: {:.2}, aim {AIM}",
+                self.name,
+                ours * scale,
+                other * scale,
+                ours / other
+            )
+        };
+        Ok(SYSTEMS.map(line).join("\n"))
+    }
+
     /// Operations or bytes in a second.
     fn measure(&self, place: &Path) -> Result<f64, Failure> {
         let mut arguments = self.arguments.to_vec();

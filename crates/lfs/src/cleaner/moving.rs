@@ -102,6 +102,10 @@ impl LogFs {
                 let mut page = zeros();
                 self.log.read(one.resident.lpn, &mut page[..])?;
                 self.log.fill(one.to.head, one.to.lpn, &page)?;
+                match one.resident.owner {
+                    Owner::Content { .. } => self.log.written.contents += 1,
+                    Owner::Index(_) => self.log.written.nodes += 1,
+                }
                 self.cleaned.copied_units += 1;
             }
             self.index.moved(&mut self.log, one.resident.owner, one.to.lpn)?;

@@ -1,6 +1,6 @@
 //! Reads and writes of whole units that bypass the page cache.
 
-use tantalum::{Fetches, Nanoseconds, UNIT_BYTES};
+use tantalum::{Fetches, Fills, Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::{Errno, FileId, is_whole_units};
 
 use super::UNIT;
@@ -10,8 +10,15 @@ use crate::fs::LogFs;
 use crate::index::Slot;
 
 impl LogFs {
-    /// Appends whole units to the log, or writes them where they lie, and waits for the drive.
-    pub(crate) fn write_units(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<()> {
+    /// Writes whole units where they lie, or appends them to the log, and waits for the drive. `fills` are buffers of the drive
+    /// that already hold `data`: they help units that lie together; the log gathers others, of several writes, in one command.
+    pub(crate) fn write_units(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: &[u8],
+        fills: Option<&mut Fills>,
+    ) -> Result<()> {
         self.settle()?;
         let size = self.content_file(file)?.inode.metadata.size;
         if data.is_empty() {
@@ -27,22 +34,41 @@ impl LogFs {
         }
         let is_listed = self.lists_tell(file, end / UNIT, |recovered, size| recovered <= size.max(end))?;
         self.log.begin_sending();
-        let (pages, _) = data.as_chunks::<UNIT_BYTES>();
-        let first = (offset / UNIT) as u32;
-        for (index, page) in pages.iter().enumerate() {
-            if index.is_multiple_of(self.log.segments.units() as usize) {
-                self.make_room(u64::from(self.log.segments.units()), 0)?;
-            }
-            let unit = first + index as u32;
-            if !self.overwrite_unit(file, unit, page)? {
+        self.send_units(file, (offset / UNIT) as u32, data, is_listed, fills)?;
+        self.log.wait_for_sent()?;
+        self.grow_to(file, end)
+    }
+
+    fn send_units(
+        &mut self,
+        file: FileId,
+        first: u32,
+        data: &[u8],
+        is_listed: bool,
+        mut fills: Option<&mut Fills>,
+    ) -> Result<()> {
+        let (mut rest, mut has_room_for) = (data, 0);
+        while let Some((page, others)) = rest.split_first_chunk::<UNIT_BYTES>() {
+            let unit = first + ((data.len() - rest.len()) / UNIT_BYTES) as u32;
+            let mut units = self.overwrite_run(file, unit, rest, fills.as_deref_mut())?;
+            rest = &rest[units as usize * UNIT_BYTES..];
+            if units == 0 {
+                if has_room_for == 0 {
+                    has_room_for = self.log.segments.units();
+                    self.make_room(u64::from(has_room_for), 0)?;
+                }
+                has_room_for -= 1;
                 let lists = &mut self.since.lists;
                 lists.append(&mut *self.index, &mut self.log, (file, unit), page, is_listed)?;
                 self.content_units += 1;
+                if let Some(fills) = fills.as_deref_mut() {
+                    self.log.client.device().skip_fills(fills, 1);
+                }
+                (rest, units) = (others, 1);
             }
-            self.pages.remove(file, u64::from(unit)..u64::from(unit) + 1);
+            self.pages.remove(file, u64::from(unit)..u64::from(unit) + u64::from(units));
         }
-        self.log.wait_for_sent()?;
-        self.grow_to(file, end)
+        Ok(())
     }
 
     /// Reads whole units, and returns how many bytes there were. With `fetches`, what is in the file of the drive's

@@ -1,5 +1,6 @@
 //! Checkpoints: making the whole index durable in one step.
 
+use tantalum::UNIT_BYTES;
 use tantalum::canary::{Guard, out};
 use tantalum_filesystem::FileId;
 
@@ -50,7 +51,9 @@ impl Nat {
         }
         let pack = self.pack(log, orphans, is_last);
         let version = if out(Guard::PackInPlace) { 0 } else { pack.version };
-        log.write(Pack::place(version, &self.layout), &pack.encode(), true)?;
+        let bytes = pack.encode();
+        log.write(Pack::place(version, &self.layout), &bytes, true)?;
+        log.written.roots += (bytes.len() / UNIT_BYTES) as u64;
         self.version = pack.version;
         self.places.checkpointed();
         self.segment_table.checkpointed();

@@ -83,6 +83,7 @@ impl Index for Nat {
         };
         let lpn = self.place_for_contents(log, head)?;
         log.fill(head, lpn, page)?;
+        log.written.contents += 1;
         log.note_contents(file);
         self.set_slot(log, file, unit, Slot::At(lpn))
     }
@@ -110,6 +111,7 @@ impl Index for Nat {
     fn append_listed(&mut self, log: &mut Log, file: FileId, unit: u32, page: &Page) -> Result<()> {
         let lpn = self.place_for_contents(log, FILE_DATA)?;
         log.fill_listed(FILE_DATA, lpn, page, (file, unit))?;
+        log.written.contents += 1;
         self.set_slot(log, file, unit, Slot::At(lpn))
     }
 

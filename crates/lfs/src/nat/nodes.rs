@@ -165,6 +165,7 @@ impl Nat {
         let node = self.node_mut(log, number)?;
         node.seal(version, place.next, is_synced);
         log.fill(head, place.lpn, &node.page)?;
+        log.written.nodes += 1;
         self.summaries.begin(log, place.lpn);
         self.summaries.set(log, place.lpn, (number, NODE))?;
         self.move_node(log, number, file, place.lpn)?;

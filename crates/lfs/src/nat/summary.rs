@@ -92,6 +92,7 @@ impl Summaries {
             put32(&mut summary.page[..], 4, *segment);
             seal(&mut summary.page[..]);
             log.write(Lpn(self.first.0 + segment), &summary.page[..], false)?;
+            log.written.summaries += 1;
             summary.is_changed = false;
         }
         let is_written =

@@ -128,6 +128,7 @@ impl PairedTable {
             put32(&mut page[..], 4, unit);
             seal(&mut page[..]);
             log.write(lpn, &page[..], false)?;
+            log.written.tables += 1;
             self.next[unit as usize] = second;
         }
         Ok(())

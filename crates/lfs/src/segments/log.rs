@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
-use tantalum::canary::{Guard, out};
 use tantalum::{Command, Fetches, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
 use tantalum_drive::Client;
 use tantalum_filesystem::{Errno, FileId};
@@ -15,10 +14,11 @@ use super::head::{Filling, Head};
 use super::list_writer::{ListWriter, Listed};
 use super::table::Segments;
 use crate::bytes::Page;
+use crate::counters::WrittenCounters;
 use crate::error::{LfsError, Result, refuse};
 
 /// Units written in one command.
-const BUFFER_UNITS: usize = 256;
+pub(crate) const BUFFER_UNITS: usize = 256;
 
 /// A place in the log that was given out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,14 +33,16 @@ pub(crate) struct Allocated {
 pub(crate) struct Log {
     pub client: Client,
     pub segments: Segments,
+    /// Counted by whoever writes it.
+    pub written: WrittenCounters,
     /// The last one has no segment: its buffer gathers contents that are written where they lie.
-    heads: Vec<Head>,
+    pub(super) heads: Vec<Head>,
     /// When everything written so far is done.
     done_ns: Nanoseconds,
     /// Something was sent since the last flush.
-    is_unflushed: bool,
+    pub(super) is_unflushed: bool,
     /// Files of which contents were appended since the last flush, and when that was done.
-    unflushed: FxHashSet<FileId>,
+    pub(super) unflushed: FxHashSet<FileId>,
     flushed_ns: Nanoseconds,
     /// When everything that was written durably is: of what is chained, one thing is worth nothing without those before.
     durable_ns: Nanoseconds,
@@ -58,6 +60,7 @@ impl Log {
         Log {
             client,
             segments,
+            written: WrittenCounters::default(),
             heads: vec![Head::default(); heads + 1],
             done_ns,
             is_unflushed: true,
@@ -180,7 +183,7 @@ impl Log {
         self.put(head, lpn, page, Some(listed))
     }
 
-    fn put(&mut self, head: usize, lpn: Lpn, page: &Page, listed: Option<Listed>) -> Result<()> {
+    pub(super) fn put(&mut self, head: usize, lpn: Lpn, page: &Page, listed: Option<Listed>) -> Result<()> {
         if !self.heads[head].continues(lpn, listed) {
             self.write_buffer(head, false)?;
             (self.heads[head].first, self.heads[head].listed) = (lpn.0, listed);
@@ -191,18 +194,6 @@ impl Log {
             true => self.write_buffer(head, false),
             false => Ok(()),
         }
-    }
-
-    /// Writes over contents of a file that are in the log: sent with the next buffer, durable with the next flush.
-    pub fn overwrite(&mut self, file: FileId, lpn: Lpn, page: &Page) -> Result<()> {
-        // What was appended there must not reach the drive later.
-        if !out(Guard::OverwriteBeforeAppend) {
-            self.write_overlapping(lpn, 1)?;
-        }
-        if !out(Guard::OverwriteNotFlushed) {
-            self.unflushed.insert(file);
-        }
-        self.put(self.heads.len() - 1, lpn, page, None)
     }
 
     /// Makes what a head appended durable, if everything before that is.
@@ -244,7 +235,7 @@ impl Log {
         Ok(())
     }
 
-    fn sent(&mut self, done_ns: Nanoseconds) {
+    pub(super) fn sent(&mut self, done_ns: Nanoseconds) {
         self.done_ns = self.done_ns.max(done_ns);
         self.sent_ns = self.sent_ns.max(done_ns);
     }
@@ -339,7 +330,7 @@ impl Log {
     }
 
     /// Sends the buffers that hold any of some units.
-    fn write_overlapping(&mut self, lpn: Lpn, units: u32) -> Result<()> {
+    pub(super) fn write_overlapping(&mut self, lpn: Lpn, units: u32) -> Result<()> {
         for head in 0..self.heads.len() {
             let entry = &self.heads[head];
             if entry.first < lpn.0 + units && lpn.0 < entry.first + entry.buffered() {

@@ -5,10 +5,12 @@ mod holes;
 mod list_writer;
 mod log;
 mod log_lists;
+mod overwriting;
 mod table;
+mod to_fill;
 
 pub(crate) use list_writer::ListNumber;
-pub(crate) use log::Log;
+pub(crate) use log::{BUFFER_UNITS, Log};
 
 /// Segments that a drive should have, so that heads and reserves are small against them.
 const ENOUGH_SEGMENTS: u64 = 128;

@@ -63,6 +63,7 @@ impl Tree {
         if is_anchored {
             let anchor = Anchor { number: self.number, summary };
             log.write(ANCHORS[(self.number % 2) as usize], &anchor.encode()[..], true)?;
+            log.written.roots += 1;
             self.partial.anchored();
         }
         self.quarantined = 0;

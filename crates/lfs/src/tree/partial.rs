@@ -82,6 +82,7 @@ impl Partial {
         let lpn = self.allocate(log, what, false)?;
         self.checksum = checksum_with(self.checksum, page);
         log.fill(HEAD, lpn, page)?;
+        *what.counter(&mut log.written) += 1;
         Ok(lpn)
     }
 
@@ -100,6 +101,7 @@ impl Partial {
         }
         self.checksum = checksum_with(self.checksum, page);
         log.fill_listed(HEAD, lpn, page, listed)?;
+        *what.counter(&mut log.written) += 1;
         Ok(lpn)
     }
 
@@ -133,6 +135,7 @@ impl Partial {
         };
         let (page, checksum) = summary.encode();
         log.fill(HEAD, place.lpn, &page)?;
+        log.written.summaries += 1;
         *self = Partial {
             previous: checksum,
             segments_begun: self.segments_begun,

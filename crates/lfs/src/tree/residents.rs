@@ -1,11 +1,11 @@
 //! What the cleaner moves: finding out from the summaries what a segment holds, and moving it.
 
-use tantalum::Lpn;
+use tantalum::{Lpn, UNIT_BYTES};
 
 use super::summary::{Summary, What};
 use super::translation::Number;
 use super::{HEAD, Tree};
-use crate::bytes::zeros;
+use crate::bytes::{Page, zeros};
 use crate::error::Result;
 use crate::index::{MovedPlace, Owner, Resident};
 use crate::segments::Log;
@@ -24,16 +24,50 @@ fn own(number: u32) -> Own {
     if number & TABLE != 0 { Own::Table(number & !TABLE) } else { Own::Unit(Number(number)) }
 }
 
+/// Units read at once where summaries are looked for: behind short syncs every second or third unit is one.
+const WINDOW_UNITS: u32 = 32;
+
+/// Units of a segment that were read together.
+#[derive(Default)]
+struct Window {
+    first: u32,
+    data: Vec<u8>,
+}
+
+impl Window {
+    /// A unit of a segment, which begins with `first`. If it has to be read, those before it are read as well.
+    fn unit(&mut self, log: &mut Log, first: u32, unit: u32) -> Result<&Page> {
+        let read_units = self.data.len() / UNIT_BYTES;
+        let index = match unit.checked_sub(self.first).filter(|index| (*index as usize) < read_units) {
+            Some(index) => index as usize,
+            None => self.read(log, first.max((unit + 1).saturating_sub(WINDOW_UNITS)), unit)?,
+        };
+        Ok(&self.data.as_chunks::<UNIT_BYTES>().0[index])
+    }
+
+    /// Reads units up to the last one. Returns its index.
+    fn read(&mut self, log: &mut Log, first: u32, last: u32) -> Result<usize> {
+        self.first = first;
+        self.data.resize((last + 1 - first) as usize * UNIT_BYTES, 0);
+        if log.read(Lpn(first), &mut self.data).is_err() {
+            // One that nobody asked for may be unreadable.
+            self.first = last;
+            self.data.truncate(UNIT_BYTES);
+            log.read(Lpn(last), &mut self.data)?;
+        }
+        Ok((last - self.first) as usize)
+    }
+}
+
 impl Tree {
     /// The summaries of a segment, back from its last unit; up to the first that is damaged.
     pub(super) fn summaries(&mut self, log: &mut Log, segment: u32) -> Result<Vec<Summary>> {
         let first = log.segments.first_lpn(segment).0;
         let mut end = first + log.segments.units();
-        let mut summaries = Vec::new();
+        let (mut summaries, mut window) = (Vec::new(), Window::default());
         while end > first {
-            let mut page = zeros();
-            log.read(Lpn(end - 1), &mut page[..])?;
-            let found = Summary::at(Lpn(end - 1), &page).filter(|(summary, _)| summary.start.0 >= first);
+            let page = window.unit(log, first, end - 1)?;
+            let found = Summary::at(Lpn(end - 1), page).filter(|(summary, _)| summary.start.0 >= first);
             let Some((summary, _)) = found else { break };
             end = summary.start.0;
             summaries.push(summary);

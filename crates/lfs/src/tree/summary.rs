@@ -12,6 +12,7 @@ use tantalum_filesystem::FileId;
 
 use super::translation::Number;
 use crate::bytes::{Page, get32, put32, seal, verify, zeros};
+use crate::counters::WrittenCounters;
 
 const MAGIC: [u8; 8] = *b"TANTPART";
 const ENTRIES_AT: usize = 40;
@@ -52,6 +53,16 @@ impl What {
             What::Orphans => (6, [0; 3]),
             What::SuperRoot => (7, [0; 3]),
             What::Nothing => (8, [0; 3]),
+        }
+    }
+
+    /// Where units of this kind are counted.
+    pub fn counter(self, written: &mut WrittenCounters) -> &mut u64 {
+        match self {
+            What::Content { .. } | What::Moved { .. } => &mut written.contents,
+            What::Unit(_) | What::Inode(_) => &mut written.nodes,
+            What::Table(_) => &mut written.tables,
+            What::Orphans | What::SuperRoot | What::Nothing => &mut written.roots,
         }
     }
 

@@ -48,6 +48,16 @@ pub fn device_with_lists(capacity_mib: u64, files: u32) -> Device {
 }
 
 fn device_with(capacity_mib: u64, files: u32, over_provisioning_percent: Option<f64>) -> Device {
+    Device::in_memory(&profile_with(capacity_mib, files, over_provisioning_percent))
+        .expect("the profile is valid")
+}
+
+/// Such a drive without lists.
+pub fn profile(capacity_mib: u64) -> Profile {
+    profile_with(capacity_mib, 0, None)
+}
+
+fn profile_with(capacity_mib: u64, files: u32, over_provisioning_percent: Option<f64>) -> Profile {
     let text = include_str!("../../../device/profiles/tlc-nvme.toml");
     let mut profile: Profile = toml::from_str(text).expect("the profile is valid");
     profile.capacity_bytes = capacity_mib << 20;
@@ -59,7 +69,7 @@ fn device_with(capacity_mib: u64, files: u32, over_provisioning_percent: Option<
         bytes_per_second: 3_000_000_000,
         files,
     });
-    Device::in_memory(&profile).expect("the profile is valid")
+    profile
 }
 
 /// Ways of indexing.

@@ -2,12 +2,15 @@
 
 use tantalum::Nanoseconds;
 use tantalum_filesystem::FileSystem;
-use tantalum_lfs::{LogFs, SyncCounters};
+use tantalum_lfs::{LogFs, SyncCounters, WrittenCounters};
 
 /// What a file system and its drive have done so far.
 #[derive(Clone, Copy)]
 pub struct Done {
     pub host_units: u64,
+    pub read_units: u64,
+    /// What they are that the file system wrote.
+    pub written: WrittenCounters,
     pub flash_units: u64,
     pub content_units: u64,
     pub syncs: SyncCounters,
@@ -22,6 +25,8 @@ impl Done {
         drop(device);
         Done {
             host_units: counters.host_units_written,
+            read_units: counters.host_units_read,
+            written: fs.written(),
             flash_units,
             content_units: fs.content_units_written(),
             syncs: fs.syncs(),
@@ -33,8 +38,10 @@ impl Done {
 /// What syncs cost between two moments, for the tables.
 pub struct Cost {
     pub amplification: f64,
-    /// Per unit of contents: units of the index, and units of flash programmed.
+    /// Per unit of contents: units of the index, of which nodes and summaries are some, and units of flash programmed.
     pub index: f64,
+    pub nodes: f64,
+    pub summaries: f64,
     pub flash: f64,
     /// In percent of all syncs: those that wrote contents alone.
     pub listed_percent: f64,
@@ -50,6 +57,8 @@ impl Cost {
         Cost {
             amplification,
             index: amplification - 1.0,
+            nodes: (after.written.nodes - before.written.nodes) as f64 / contents,
+            summaries: (after.written.summaries - before.written.summaries) as f64 / contents,
             flash: (after.flash_units - before.flash_units) as f64 / contents,
             listed_percent: 100.0 * listed / (listed + indexed).max(1.0),
             checkpoints: (after.syncs.checkpoints - before.syncs.checkpoints) as f64,

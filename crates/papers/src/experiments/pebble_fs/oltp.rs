@@ -68,6 +68,8 @@ pub fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.figures = vec![
         first,
         table("units of the index for each of contents", "x", &all, |one| one.cost.index),
+        table("of these, nodes", "x", &all, |one| one.cost.nodes),
+        table("of these, summaries", "x", &all, |one| one.cost.summaries),
         table("flash programmed over contents", "x", &all, |one| one.cost.flash),
         table("syncs that wrote contents alone", "%", &all, |one| one.cost.listed_percent),
         table("checkpoints", "", &all, |one| one.cost.checkpoints),

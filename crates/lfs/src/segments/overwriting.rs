@@ -1,0 +1,48 @@
+//! Writing over contents that are in the log, where they lie: with the buffer of other such units, or as a run of its own.
+
+use tantalum::canary::{Guard, out};
+use tantalum::{Command, Fills, Lpn, UNIT_BYTES};
+use tantalum_filesystem::FileId;
+
+use super::log::Log;
+use crate::bytes::Page;
+use crate::error::Result;
+
+impl Log {
+    /// Writes over contents of a file that are in the log: sent with the next buffer, durable with the next flush.
+    pub fn overwrite(&mut self, file: FileId, lpn: Lpn, page: &Page) -> Result<()> {
+        self.begin_overwriting(file, lpn, 1)?;
+        self.put(self.heads.len() - 1, lpn, page, None)
+    }
+
+    /// The same with adjacent units, `BUFFER_UNITS` at most, which are sent now. The next of `fills` already hold them.
+    pub fn overwrite_run(
+        &mut self,
+        file: FileId,
+        lpn: Lpn,
+        data: &[u8],
+        fills: Option<&mut Fills>,
+    ) -> Result<()> {
+        self.begin_overwriting(file, lpn, (data.len() / UNIT_BYTES) as u32)?;
+        let command = match fills {
+            Some(fills) => Command::WriteFilled { lpn, data, fills },
+            None => Command::Write { lpn, data, fua: false },
+        };
+        let done_ns = self.client.submit_queued(command)?.done_ns;
+        self.is_unflushed = true;
+        self.sent(done_ns);
+        Ok(())
+    }
+
+    fn begin_overwriting(&mut self, file: FileId, lpn: Lpn, units: u32) -> Result<()> {
+        // What was appended there must not reach the drive later.
+        if !out(Guard::OverwriteBeforeAppend) {
+            self.write_overlapping(lpn, units)?;
+        }
+        if !out(Guard::OverwriteNotFlushed) {
+            self.unflushed.insert(file);
+        }
+        self.written.contents += u64::from(units);
+        Ok(())
+    }
+}
