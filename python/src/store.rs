@@ -89,7 +89,8 @@ impl PyStore {
         limit: usize,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let store = self.get()?;
-        let keys = py.detach(|| store.list(Namespace::from_number(namespace), start, limit)).map_err(raised)?;
+        let keys =
+            py.detach(|| store.list(Namespace::from_number(namespace), start, limit)).map_err(raised)?;
         Ok(keys.iter().map(|key| PyBytes::new(py, key.as_bytes())).collect())
     }
 
@@ -273,7 +274,12 @@ fn with_capacity(capacity_bytes: Option<u64>) -> Options {
 /// Makes the store of a backup, in an image that must not exist. Returns the number of records.
 #[pyfunction]
 #[pyo3(signature = (backup, image, *, capacity_bytes = None))]
-pub fn restore(py: Python<'_>, backup: PathBuf, image: PathBuf, capacity_bytes: Option<u64>) -> PyResult<u64> {
+pub fn restore(
+    py: Python<'_>,
+    backup: PathBuf,
+    image: PathBuf,
+    capacity_bytes: Option<u64>,
+) -> PyResult<u64> {
     py.detach(|| with_capacity(capacity_bytes).restore(backup, image))
         .map(|copied| copied.records)
         .map_err(raised)
