@@ -52,7 +52,7 @@ fn is_seen(folder: &Path, arguments: &[&str]) {
     // the same drive has done more, or there is another one
     let goes_on = |look: &Look| look.image != first.image || look.counters != first.counters;
     let next = wait_for(&name, &what, goes_on);
-    assert_eq!((next.time, next.has_power || next.blocks.is_empty()), (None, true), "{what}");
+    assert_eq!(next.time, None, "{what}");
     let interrupted = Command::new("kill").args(["-INT", &run.0.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     let ended = run.0.wait().unwrap();
