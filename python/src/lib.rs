@@ -2,6 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod crash;
+mod device;
 mod documents;
 mod errors;
 mod programs;
@@ -30,7 +31,19 @@ fn tantalum(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<programs::endpoint::Endpoint>()?;
     module.add_class::<programs::event::PyEvent>()?;
     module.add_function(wrap_pyfunction!(programs::shipped_module, module)?)?;
-    module.add("PowerLostError", module.py().get_type::<PowerLostError>())?;
-    module.add("TantalumError", module.py().get_type::<TantalumError>())?;
-    module.add("DeadlockError", module.py().get_type::<DeadlockError>())
+    module.add_class::<device::PyDevice>()?;
+    module.add_class::<device::PyDeviceTransaction>()?;
+    module.add("UNIT_BYTES", tantalum_device::UNIT_BYTES)?;
+    module.add("METADATA_BYTES", tantalum_device::METADATA_BYTES)?;
+    let py = module.py();
+    module.add("LimitError", py.get_type::<device::LimitError>())?;
+    module.add("UnmappedError", py.get_type::<device::UnmappedError>())?;
+    module.add("CapacityError", py.get_type::<device::CapacityError>())?;
+    module.add("ReadOnlyError", py.get_type::<device::ReadOnlyError>())?;
+    module.add("UnreadableError", py.get_type::<device::UnreadableError>())?;
+    module.add("DamagedError", py.get_type::<device::DamagedError>())?;
+    module.add("HostError", py.get_type::<device::HostError>())?;
+    module.add("PowerLostError", py.get_type::<PowerLostError>())?;
+    module.add("TantalumError", py.get_type::<TantalumError>())?;
+    module.add("DeadlockError", py.get_type::<DeadlockError>())
 }

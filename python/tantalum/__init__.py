@@ -1,4 +1,4 @@
-"""Tantalum: stores that write once, and tests of what survives power loss."""
+"""Tantalum: drives, stores that write once, and tests of what survives power loss."""
 
 from .crash import CrashFinding as CrashFinding
 from .crash import CrashOutcome as CrashOutcome

@@ -1,14 +1,22 @@
-"""Tantalum: a transactional key-value store, a document store, and drives that run programs."""
+"""Tantalum: drives, a transactional key-value store, a document store, and programs in drives."""
 
 import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Literal, TypeVar, final
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, final
+
+from typing_extensions import Buffer
 
 _T = TypeVar("_T")
 
 __version__: str
+
+UNIT_BYTES: int
+"""Bytes of a unit of a drive: 4096."""
+
+METADATA_BYTES: int
+"""Bytes of metadata that can travel with a unit: 24."""
 
 class TantalumError(Exception):
     """The store or the drive refused."""
@@ -18,6 +26,195 @@ class DeadlockError(TantalumError):
 
 class PowerLostError(TantalumError):
     """The drive has no power."""
+
+class LimitError(TantalumError):
+    """More than the drive takes in one step, or at once."""
+
+class UnmappedError(TantalumError):
+    """A unit that is to be shared has no contents."""
+
+class CapacityError(TantalumError):
+    """No flash is left, even after garbage collection."""
+
+class ReadOnlyError(TantalumError):
+    """Too few good blocks are left for writes."""
+
+class UnreadableError(TantalumError):
+    """The flash page of a unit or record cannot be read."""
+
+class DamagedError(TantalumError):
+    """The drive's own data are damaged."""
+
+class HostError(TantalumError):
+    """The machine failed below the image. The drive takes no more changes until it is opened again."""
+
+class _Array(Protocol):
+    """An array of numpy, whose types say only since Python 3.12 that it is a buffer."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+_Data: TypeAlias = Buffer | _Array
+_Fate: TypeAlias = Literal["not started", "torn", "completed"]
+_Write: TypeAlias = tuple[int, _Data]
+_Record: TypeAlias = tuple[int, bytes, _Data | None]
+
+class Latency(TypedDict):
+    """How long commands of one kind took, in ns of the drive's time, to 1 %."""
+
+    count: int
+    mean_ns: float
+    min_ns: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+    p999_ns: int
+    max_ns: int
+
+@final
+class Device:
+    """A drive: flash, FTL and controller, in memory or in an image.
+
+    Its unit is 4,096 bytes, and `lpn` is the number of a unit, from 0. Data are bytes-like objects of whole units, read and
+    filled in place. Time is virtual, in nanoseconds: a command is issued at `now_ns`, which then moves to the time at which
+    it is done, unless it is queued. Commands return the time at which they are done, if they return nothing else.
+
+    PowerLostError without power, ReadOnlyError at the end of the drive's life, IndexError for units beyond the capacity,
+    ValueError for other wrong values. `help(tantalum.Device)` describes each method.
+    """
+
+    def __new__(
+        cls,
+        profile: str = "tlc-nvme",
+        *,
+        path: str | PathLike[str] | None = None,
+        capacity_bytes: int | None = None,
+        overrides: Mapping[str, int | float | str | bool | None] | None = None,
+    ) -> Device: ...
+    @staticmethod
+    def open(path: str | PathLike[str], *, overlay: bool = False) -> Device: ...
+    def clone(self) -> Device | None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Device: ...
+    def __exit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> bool: ...
+
+    # units
+    def read(self, lpn: int, units: int = 1) -> bytes: ...
+    def read_into(self, lpn: int, buffer: _Data, *, queued: bool = False) -> int: ...
+    def write(self, lpn: int, data: _Data, *, fua: bool = False, queued: bool = False) -> int: ...
+    def flush(self, *, queued: bool = False) -> int: ...
+    def trim(self, lpn: int, units: int = 1, *, queued: bool = False) -> int: ...
+    def write_zeroes(self, lpn: int, units: int = 1, *, queued: bool = False) -> int: ...
+    def is_mapped(self, lpn: int) -> bool: ...
+
+    # several units in one step
+    def share(
+        self, ranges: Sequence[tuple[int, int, int]], *, deferred: bool = False, queued: bool = False
+    ) -> int: ...
+    def remap(self, src: int, dst: int, units: int = 1, *, queued: bool = False) -> int: ...
+    def write_atomic(self, writes: Sequence[_Write], *, queued: bool = False) -> int: ...
+    def write_batch(
+        self, writes: Sequence[_Write], records: Sequence[_Record], *, queued: bool = False
+    ) -> int: ...
+    def begin(self) -> DeviceTransaction: ...
+
+    # units that say more
+    def read_with_metadata(self, lpn: int) -> tuple[bytes, bytes]: ...
+    def write_with_metadata(
+        self, lpn: int, data: _Data, metadata: bytes, *, fua: bool = False, queued: bool = False
+    ) -> int: ...
+    def begin_log(self) -> int: ...
+    def write_hinted(
+        self,
+        lpn: int,
+        data: _Data,
+        *,
+        generation: int,
+        slot: int,
+        first: int,
+        end: bool,
+        home: int | None = None,
+        attempt: int = 0,
+        start: int = 1,
+        metadata: bytes | None = None,
+        queued: bool = False,
+    ) -> int: ...
+    def fs_write(self, lpn: int, data: _Data, *, file: int, offset: int, queued: bool = False) -> int: ...
+    def read_file_list(self, file: int) -> list[tuple[int, int]]: ...
+    def list_files(self) -> list[int]: ...
+    def clear_file_lists(self, file: int | None = None) -> int: ...
+
+    # records
+    def create_namespace(
+        self, *, expected_records: int = 0, logs: int = 0, load_factor_percent: int = 75
+    ) -> int: ...
+    def delete_namespace(self, namespace: int) -> int: ...
+    def namespaces(self) -> list[int]: ...
+    def kv_put(self, records: Sequence[_Record], *, queued: bool = False) -> int: ...
+    def kv_get(self, namespace: int, key: bytes) -> bytes: ...
+    def kv_exists(self, namespace: int, key: bytes) -> bool: ...
+    def kv_delete(self, namespace: int, key: bytes) -> int: ...
+    def kv_list(self, namespace: int, start: bytes | None = None, limit: int = 1000) -> list[bytes]: ...
+
+    # power
+    @property
+    def has_power(self) -> bool: ...
+    @property
+    def flash_operations(self) -> int: ...
+    def cut_power(self, at_ns: int | None = None) -> None: ...
+    def cut_after(self, flash_operations: int | None) -> None: ...
+    def in_flight(self) -> list[tuple[Literal["program", "erase", "store"], int | None, int, int]]: ...
+    def power_on(self, seed: int = 0, *, fates: _Fate | Sequence[_Fate] | None = None) -> dict[str, int | bool]: ...
+    def set_faults(
+        self,
+        *,
+        seed: int = 0,
+        program_failure_ppm: int = 0,
+        erase_failure_ppm: int = 0,
+        read_failure_ppm: int = 0,
+        endurance_cycles: int | None = None,
+    ) -> None: ...
+
+    # figures
+    @property
+    def now_ns(self) -> int: ...
+    @property
+    def idle_ns(self) -> int: ...
+    def wait(self) -> int: ...
+    def advance(self, ns: int) -> int: ...
+    @property
+    def capacity_bytes(self) -> int: ...
+    @property
+    def capacity_units(self) -> int: ...
+    @property
+    def mapped_units(self) -> int: ...
+    @property
+    def profile(self) -> str: ...
+    def limits(self) -> dict[str, int]: ...
+    def counters(self) -> dict[str, Any]: ...
+    def write_amplification(self) -> float: ...
+    def usage(self) -> dict[str, int]: ...
+    def recovery(self) -> dict[str, int | bool]: ...
+    def latencies(self) -> dict[Literal["read", "write", "flush", "map", "put", "get"], Latency]: ...
+
+@final
+class DeviceTransaction:
+    """A transaction of a drive: others see nothing of what it writes until it commits. As a context manager it commits
+    when its block ends, and aborts when the block raises.
+    """
+
+    @property
+    def number(self) -> int: ...
+    def read(self, lpn: int) -> bytes: ...
+    def write(self, lpn: int, data: _Data, *, queued: bool = False) -> int: ...
+    def commit(self) -> int: ...
+    def abort(self) -> int: ...
+    def __enter__(self) -> DeviceTransaction: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> bool: ...
 
 @final
 class Store:

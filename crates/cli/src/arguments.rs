@@ -326,6 +326,9 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "nvme")]
     pub seed: u64,
 
+    #[command(flatten)]
+    pub offer: OfferOptions,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -8,6 +8,7 @@ use crate::{bench_nvme, interrupt, output};
 
 /// Measures and prints the outcome.
 pub fn run(options: &BenchOptions) -> Result<(), Failure> {
+    let _offer = options.offer.offer()?;
     let Some(pattern) = options.pattern else { return bench_nvme::run(options) };
     let settings = Settings {
         profile: options.drive.load(None, options.over_provisioning_percent)?,

@@ -7,6 +7,7 @@ use tantalum_crash::couch::{Settings, run as torture, way_name};
 use tantalum_crash::summary;
 
 use crate::failure::Failure;
+use crate::offered::OfferOptions;
 use crate::seeds::SeedOptions;
 use crate::{interrupt, output};
 
@@ -33,6 +34,9 @@ pub struct CrashCouchOptions {
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub minutes: Option<u64>,
 
+    #[command(flatten)]
+    pub offer: OfferOptions,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -53,6 +57,7 @@ fn parse_ways(text: &str) -> Result<Ways, String> {
 
 /// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashCouchOptions) -> Result<(), Failure> {
+    let _offer = options.offer.offer()?;
     let commits = match options.cuts {
         Cuts::Random(_) => 60,
         Cuts::All | Cuts::At(_) => 12,

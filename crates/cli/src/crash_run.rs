@@ -9,6 +9,7 @@ use tantalum_crash_run::{Check, Losses, Sector, Settings, Task, check, record, s
 use tantalum_report::check_place;
 
 use crate::failure::Failure;
+use crate::offered::OfferOptions;
 use crate::{interrupt, output};
 
 /// `tantalum crash run`.
@@ -62,6 +63,9 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub offer: OfferOptions,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -93,6 +97,7 @@ fn parse_sector(text: &str) -> Result<Sector, String> {
 
 /// Records the program, checks the outcomes and prints the findings. Then a failed check is a failure.
 pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
+    let _offer = options.offer.offer()?;
     let losses = match &options.drive {
         Some(name) => {
             let mut profile = Profile::load(name)?;

@@ -7,6 +7,7 @@ use tantalum_crash::summary;
 use tantalum_sqlite::{Mode, Synchronous};
 
 use crate::failure::Failure;
+use crate::offered::OfferOptions;
 use crate::seeds::SeedOptions;
 use crate::{interrupt, output};
 
@@ -37,6 +38,9 @@ pub struct CrashSqliteOptions {
     /// Continue with fresh seeds for N minutes
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub minutes: Option<u64>,
+
+    #[command(flatten)]
+    pub offer: OfferOptions,
 
     /// Print one JSON object
     #[arg(long)]
@@ -69,6 +73,7 @@ fn parse_synchronous(text: &str) -> Result<Synchronouses, String> {
 
 /// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashSqliteOptions) -> Result<(), Failure> {
+    let _offer = options.offer.offer()?;
     let transactions = match options.cuts {
         Cuts::Random(_) => 40,
         Cuts::All | Cuts::At(_) => 12,

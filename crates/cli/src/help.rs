@@ -4,7 +4,15 @@ use clap::{Command, CommandFactory};
 
 use crate::arguments::Arguments;
 
-/// Examples of each command, by the words that call it.
+/// Examples in the help of the whole.
+const FIRST_EXAMPLES: &[&str] = &[
+    "tantalum compare sqlite",
+    "tantalum mount drive.tant mnt --create --capacity 8G --background",
+    "tantalum crash run --check ./verify.sh -- ./my-program --data {}",
+    "tantalum replay trace.log --aged",
+];
+
+/// Examples of each command, by the words that call it. A group of commands shows the first of each.
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "compare sqlite",
@@ -31,6 +39,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "tantalum replay trace.log --aged",
             "tantalum replay web_2.csv --volume web,2 --speed 10 --report replay.html",
             "tantalum replay blkparse.txt --queue-depth 32 --capacity 8G --json",
+            "tantalum replay trace.log --aged --watch run",
         ],
     ),
     (
@@ -53,7 +62,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "tantalum stat drive.tant --since before.json",
         ],
     ),
-    ("watch", &["tantalum watch mnt", "tantalum watch drive.tant --control --listen 127.0.0.1:7733"]),
+    (
+        "watch",
+        &[
+            "tantalum watch mnt",
+            "tantalum watch drive.tant --control --listen 127.0.0.1:7733",
+            "tantalum watch run",
+        ],
+    ),
     ("cut", &["tantalum cut mnt", "tantalum cut mnt --after-flash-ops 100 --seed 7"]),
     (
         "serve",
@@ -129,17 +145,33 @@ Tantalum is a solid-state drive that runs as a program. Try first:
 
 /// The whole command line.
 pub fn command() -> Command {
-    let mut command = Arguments::command();
+    let mut command = Arguments::command().after_help(in_help(FIRST_EXAMPLES));
     for (words, examples) in EXAMPLES {
         command = with_examples(command, words, examples);
     }
+    let mut groups: Vec<&str> = EXAMPLES.iter().filter_map(|(words, _)| group_of(words)).collect();
+    groups.dedup();
+    for group in groups {
+        let of_group = EXAMPLES.iter().filter(|(words, _)| group_of(words) == Some(group));
+        let first: Vec<&str> = of_group.map(|(_, examples)| examples[0]).collect();
+        command = with_examples(command, group, &first);
+    }
     command
+}
+
+/// The command that such a command is one of; none if it stands alone.
+fn group_of(words: &'static str) -> Option<&'static str> {
+    words.split_once(' ').map(|(group, _)| group)
+}
+
+fn in_help(examples: &[&str]) -> String {
+    format!("Examples:\n  {}", examples.join("\n  "))
 }
 
 fn with_examples(command: Command, words: &str, examples: &[&str]) -> Command {
     let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
     command.mut_subcommand(first, |subcommand| match rest {
-        "" => subcommand.after_help(format!("Examples:\n  {}", examples.join("\n  "))),
+        "" => subcommand.after_help(in_help(examples)),
         rest => with_examples(subcommand, rest, examples),
     })
 }
@@ -175,6 +207,22 @@ mod tests {
                     assert_eq!(error.kind(), clap::error::ErrorKind::DisplayHelp, "{example}: {error}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_help_shows_examples() {
+        fn check(mut command: Command) {
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Examples:\n  tantalum "), "{}: {help}", command.get_name());
+            // clap adds `help`
+            command.get_subcommands().filter(|inner| inner.get_name() != "help").cloned().for_each(check);
+        }
+        check(command());
+        for example in FIRST_EXAMPLES {
+            command()
+                .try_get_matches_from(example.split(' '))
+                .unwrap_or_else(|error| panic!("{example}: {error}"));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Lets `tantalum watch` look at the drives of an experiment, which are in this process.
 //!
-//! An experiment makes drives as it needs them, often several at a time. The newest one is shown. Drives that no client
-//! shares, as of `tantalum bench`, cannot be seen.
+//! An experiment makes drives as it needs them, often several at a time. The newest one is shown. Only a drive in a
+//! [`tantalum_drive::Drive`] can be seen, not a device that an experiment has for itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

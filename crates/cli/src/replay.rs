@@ -12,6 +12,7 @@ use tantalum_workloads::bench::Condition;
 
 use crate::drive::ProfileOptions;
 use crate::failure::Failure;
+use crate::offered::OfferOptions;
 use crate::{interrupt, output};
 
 /// The drive's capacity, unless another one is named.
@@ -75,6 +76,9 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub offer: OfferOptions,
+
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub json: bool,
@@ -82,6 +86,7 @@ pub struct ReplayOptions {
 
 /// Replays the trace and prints the outcome.
 pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
+    let _offer = options.offer.offer()?;
     options.report.as_deref().map_or(Ok(()), check_place)?;
     let outcome = replay(&settings(options)?, &interrupt::monitor())?;
     if let Some(path) = &options.report {

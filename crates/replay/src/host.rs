@@ -44,9 +44,8 @@ enum What {
     Done,
 }
 
-/// The drive and what is on its way to it.
+/// What is on its way to the drive.
 pub(crate) struct Host {
-    pub device: Device,
     pub tally: Tally,
     events: BinaryHeap<Reverse<Event>>,
     /// Whether the end of a request is an event.
@@ -58,11 +57,10 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A host of a drive; `closed` if it waits for the end of requests.
-    pub(crate) fn new(device: Device, tally: Tally, closed: bool) -> Host {
+    /// A host of one drive; `closed` if it waits for the end of requests.
+    pub(crate) fn new(tally: Tally, closed: bool) -> Host {
         let buffer = || vec![0; MOST_UNITS as usize * UNIT_BYTES];
         Host {
-            device,
             tally,
             events: BinaryHeap::new(),
             closed,
@@ -79,53 +77,53 @@ impl Host {
     }
 
     /// Lets the next event happen. Returns whether it was the end of a request.
-    pub(crate) fn step(&mut self) -> Result<bool, ReplayError> {
+    pub(crate) fn step(&mut self, device: &mut Device) -> Result<bool, ReplayError> {
         let Some(Reverse(Event { at_ns, what, .. })) = self.events.pop() else { return Ok(false) };
         match what {
             What::Done => return Ok(true),
             What::Begin(job) => {
                 self.waiting -= 1;
-                self.begin(job, at_ns)?;
+                self.begin(device, job, at_ns)?;
             }
             What::Write(job) => {
                 self.waiting -= 1;
-                self.write(job, at_ns)?;
+                self.write(device, job, at_ns)?;
             }
         }
         Ok(false)
     }
 
     /// The host asks for something, at its `asked_ns`.
-    pub(crate) fn ask(&mut self, job: Job) -> Result<(), ReplayError> {
+    pub(crate) fn ask(&mut self, device: &mut Device, job: Job) -> Result<(), ReplayError> {
         let at_ns = job.asked_ns;
         self.tally.asked(&job);
         match job.operation {
             Operation::Write { preflush: true, .. } => {
-                let done_ns = self.submit(job.line, Command::Flush, at_ns)?;
+                let done_ns = submit(device, job.line, Command::Flush, at_ns)?;
                 self.wait(done_ns, What::Begin(job))
             }
-            _ => self.begin(job, at_ns),
+            _ => self.begin(device, job, at_ns),
         }
     }
 
-    fn begin(&mut self, job: Job, at_ns: Nanoseconds) -> Result<(), ReplayError> {
+    fn begin(&mut self, device: &mut Device, job: Job, at_ns: Nanoseconds) -> Result<(), ReplayError> {
         match job.operation {
-            Operation::Read => self.read(job, at_ns),
+            Operation::Read => self.read(device, job, at_ns),
             Operation::Flush => {
-                let done_ns = self.submit(job.line, Command::Flush, at_ns)?;
+                let done_ns = submit(device, job.line, Command::Flush, at_ns)?;
                 self.end(&job, done_ns);
                 Ok(())
             }
-            Operation::Trim => self.trim(job, at_ns),
+            Operation::Trim => self.trim(device, job, at_ns),
             Operation::Write { .. } => {
                 let parts = parts_of(&job.pieces);
                 if parts.is_empty() {
-                    return self.write(job, at_ns);
+                    return self.write(device, job, at_ns);
                 }
                 let mut done_ns = at_ns;
                 for lpn in parts {
                     let data = &mut self.target[..UNIT_BYTES];
-                    let read = self.device.submit_inside(Command::Read { lpn, data }, at_ns);
+                    let read = device.submit_inside(Command::Read { lpn, data }, at_ns);
                     done_ns = done_ns.max(read.map_err(refused(job.line))?.done_ns);
                     self.check(lpn, 1, job.line)?;
                     self.tally.units_read_to_write += 1;
@@ -135,11 +133,11 @@ impl Host {
         }
     }
 
-    fn read(&mut self, job: Job, at_ns: Nanoseconds) -> Result<(), ReplayError> {
+    fn read(&mut self, device: &mut Device, job: Job, at_ns: Nanoseconds) -> Result<(), ReplayError> {
         let mut done_ns = at_ns;
         for (lpn, units) in commands_of(&job.pieces) {
             let data = &mut self.target[..units as usize * UNIT_BYTES];
-            let read = self.device.submit(Command::Read { lpn, data }, at_ns);
+            let read = device.submit(Command::Read { lpn, data }, at_ns);
             done_ns = done_ns.max(read.map_err(refused(job.line))?.done_ns);
             self.check(lpn, units, job.line)?;
         }
@@ -147,7 +145,7 @@ impl Host {
         Ok(())
     }
 
-    fn write(&mut self, job: Job, at_ns: Nanoseconds) -> Result<(), ReplayError> {
+    fn write(&mut self, device: &mut Device, job: Job, at_ns: Nanoseconds) -> Result<(), ReplayError> {
         let fua = matches!(job.operation, Operation::Write { fua: true, .. });
         let mut done_ns = at_ns;
         for (lpn, units) in commands_of(&job.pieces) {
@@ -155,34 +153,25 @@ impl Host {
             for (unit, number) in data.chunks_mut(UNIT_BYTES).zip(u64::from(lpn.0)..) {
                 unit[..8].copy_from_slice(&number.to_le_bytes());
             }
-            let written = self.device.submit(Command::Write { lpn, data, fua }, at_ns);
+            let written = device.submit(Command::Write { lpn, data, fua }, at_ns);
             done_ns = done_ns.max(written.map_err(refused(job.line))?.done_ns);
         }
         self.end(&job, done_ns);
         Ok(())
     }
 
-    fn trim(&mut self, job: Job, at_ns: Nanoseconds) -> Result<(), ReplayError> {
+    fn trim(&mut self, device: &mut Device, job: Job, at_ns: Nanoseconds) -> Result<(), ReplayError> {
         let mut done_ns = at_ns;
         for piece in &job.pieces {
             let (from, to) = (piece.offset.div_ceil(UNIT), (piece.offset + piece.bytes) / UNIT);
             if from < to {
                 let (lpn, units) = (Lpn(from as u32), (to - from) as u32);
-                done_ns = done_ns.max(self.submit(job.line, Command::Trim { lpn, units }, at_ns)?);
+                done_ns = done_ns.max(submit(device, job.line, Command::Trim { lpn, units }, at_ns)?);
                 self.tally.units_trimmed += to - from;
             }
         }
         self.end(&job, done_ns);
         Ok(())
-    }
-
-    fn submit(
-        &mut self,
-        line: u64,
-        command: Command<'_>,
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, ReplayError> {
-        self.device.submit(command, at_ns).map(|completion| completion.done_ns).map_err(refused(line))
     }
 
     /// Units just read hold their own numbers, or nothing.
@@ -219,6 +208,15 @@ impl Host {
         self.scheduled += 1;
         self.events.push(Reverse(Event { at_ns, number: self.scheduled, what }));
     }
+}
+
+fn submit(
+    device: &mut Device,
+    line: u64,
+    command: Command<'_>,
+    at_ns: Nanoseconds,
+) -> Result<Nanoseconds, ReplayError> {
+    device.submit(command, at_ns).map(|completion| completion.done_ns).map_err(refused(line))
 }
 
 fn refused(line: u64) -> impl FnOnce(Status) -> ReplayError {

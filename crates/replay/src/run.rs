@@ -1,6 +1,7 @@
 //! One replay, from a trace and a drive to what came of it.
 
-use tantalum::{Command, Device, Nanoseconds, Smart};
+use tantalum::{Command, Nanoseconds, Smart};
+use tantalum_drive::Drive;
 use tantalum_report::{Bar, Monitor};
 use tantalum_workloads::bench::conditioned;
 use tantalum_workloads::binds::Beginning;
@@ -16,7 +17,7 @@ use crate::survey::{Survey, survey};
 use crate::tally::Tally;
 use crate::trace::{Operation, Request, TraceError};
 
-/// Requests between two looks at the wish to stop.
+/// Requests between two looks at the wish to stop, and between two moments at which others may look at the drive.
 const REQUESTS_PER_STEP: u64 = 1024;
 
 /// Replays a trace. If the drive or the user ends that early, the outcome tells of what was done.
@@ -31,7 +32,8 @@ pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayE
     let start_ns = device.time_ns();
     let tally = Tally::new(survey.requests, start_ns);
     let mut run = Run {
-        host: Host::new(device, tally, matches!(pace, Pace::Closed { .. })),
+        drive: Drive::new(device),
+        host: Host::new(tally, matches!(pace, Pace::Closed { .. })),
         settings,
         placement: &placement,
         survey: &survey,
@@ -43,13 +45,14 @@ pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayE
         Err(error) if error.ends_replay() => Ended::Early(error),
         Err(error) => return Err(error),
     };
-    let phase = beginning.until(&run.host.device);
+    let phase = beginning.until(&run.drive.lock());
     let (after, tally) = run.close(&ended)?;
     let replayed = Replayed { pace, aged, before, after, tally, phase, ended };
     Ok(outcome(settings, &survey, &placement, replayed))
 }
 
 struct Run<'a> {
+    drive: Drive,
     host: Host,
     settings: &'a Settings,
     placement: &'a Placement,
@@ -65,8 +68,9 @@ impl Run<'_> {
             Pace::Open { speed } => self.open_loop(&mut feed, speed, start_ns, bar)?,
             Pace::Closed { queue_depth } => self.closed_loop(&mut feed, queue_depth, start_ns, bar)?,
         }
+        let mut device = self.drive.lock();
         while self.host.next_ns().is_some() {
-            self.host.step()?;
+            self.host.step(&mut device)?;
         }
         Ok(())
     }
@@ -79,15 +83,21 @@ impl Run<'_> {
         start_ns: Nanoseconds,
         bar: &Bar,
     ) -> Result<(), ReplayError> {
+        let drive = self.drive.clone();
+        let mut device = drive.lock();
         while let Some(request) = self.next(feed, bar)? {
+            if self.is_between_steps() {
+                drop(device);
+                device = drive.lock();
+            }
             let since_ns = request.at_ns - self.survey.first_ns;
             let since_ns = if speed == 1.0 { since_ns } else { (since_ns as f64 / speed) as Nanoseconds };
             let at_ns = start_ns.saturating_add(since_ns);
             while self.host.next_ns().is_some_and(|next_ns| next_ns <= at_ns) {
-                self.host.step()?;
+                self.host.step(&mut device)?;
             }
             if let Some(job) = self.job(&request, at_ns)? {
-                self.host.ask(job)?;
+                self.host.ask(&mut device, job)?;
             }
         }
         Ok(())
@@ -102,17 +112,23 @@ impl Run<'_> {
         bar: &Bar,
     ) -> Result<(), ReplayError> {
         let (mut free, mut now_ns) = (queue_depth, start_ns);
+        let drive = self.drive.clone();
+        let mut device = drive.lock();
         while let Some(request) = self.next(feed, bar)? {
+            if self.is_between_steps() {
+                drop(device);
+                device = drive.lock();
+            }
             if !self.survey.has_times {
                 now_ns = now_ns.max(start_ns.saturating_add(request.at_ns - self.survey.first_ns));
             }
             while self.host.next_ns().is_some_and(|next_ns| free == 0 || next_ns <= now_ns) {
                 now_ns = now_ns.max(self.host.next_ns().unwrap_or(now_ns));
-                free += u32::from(self.host.step()?);
+                free += u32::from(self.host.step(&mut device)?);
             }
             if let Some(job) = self.job(&request, now_ns)? {
                 free -= 1;
-                self.host.ask(job)?;
+                self.host.ask(&mut device, job)?;
             }
         }
         Ok(())
@@ -132,10 +148,14 @@ impl Run<'_> {
             return Err(ReplayError::Changed { line: request.line });
         }
         self.left -= 1;
-        if (self.survey.requests - self.left).is_multiple_of(REQUESTS_PER_STEP) {
+        if self.is_between_steps() {
             bar.advance(REQUESTS_PER_STEP)?;
         }
         Ok(Some(request))
+    }
+
+    fn is_between_steps(&self) -> bool {
+        (self.survey.requests - self.left).is_multiple_of(REQUESTS_PER_STEP)
     }
 
     /// What the drive is asked; none if that is nothing.
@@ -156,8 +176,8 @@ impl Run<'_> {
     }
 
     /// Brings to flash what waits in the cache, so that it is counted. A drive that refused a command may refuse this.
-    fn close(mut self, ended: &Ended) -> Result<(Smart, Tally), ReplayError> {
-        let device: &mut Device = &mut self.host.device;
+    fn close(self, ended: &Ended) -> Result<(Smart, Tally), ReplayError> {
+        let mut device = self.drive.lock();
         let at_ns = device.time_ns().max(device.issued_ns());
         match device.submit(Command::Flush, at_ns) {
             Err(status) if matches!(ended, Ended::Complete) => Err(ReplayError::Refused { line: 0, status }),

@@ -42,6 +42,7 @@ pub fn python(context: &Context, _folder: &Path) -> Outcome {
     }
     Shell::new(context.root.join("python/test"))
         .variable("CARGO_TARGET_DIR", context.target.join("python"))
+        .variable("TANTALUM", &context.tantalum)
         .run()?;
     Ok(Done::Passed)
 }

@@ -1,5 +1,6 @@
 //! The page of `tantalum watch`, in a headless Chromium: it loads without complaints, its figures change while files are
-//! written, it can be used by keyboard, its button cuts power and shows what recovery found, and nobody else gets it.
+//! written, it can be used by keyboard, its button cuts power and shows what recovery found, and nobody else gets it. So
+//! are the drives of an experiment.
 //!
 //! With `TANTALUM_PICTURES=FOLDER` it leaves pictures of the page there, as PNG files.
 
@@ -56,27 +57,47 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     let complaints = browser.complaints()?;
     ensure(complaints.is_empty(), || format!("the page's console: {complaints:?}"))?;
     refuses_others(&url, 200)?;
-    drop(browser);
     mounted.unmount()?;
-    Ok(Done::Said(cost))
+    let of_experiment = experiment(context, folder, &browser)?;
+    Ok(Done::Said(format!("{cost}\n{of_experiment}")))
+}
+
+/// The drive of a command that has it in its own process. What looking cost, in words.
+fn experiment(context: &Context, folder: &Path, browser: &Browser) -> Result<String, Failure> {
+    let name = folder.join("run");
+    let mut bench = Command::new(&context.tantalum);
+    let endless = ["bench", "--pattern", "randwrite", "--capacity", "256M", "--operations", "100000000000"];
+    let bench = Process::start(bench.args(endless).arg("--watch").arg(&name))?;
+    let socket = folder.join("run.sock");
+    for _ in 0..600 {
+        if socket.exists() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    let mut watching = Process::start(Command::new(&context.tantalum).arg("watch").arg(&name))?;
+    browser.open(&watching.word("http://")?)?;
+    browser.wait_for("state", |state| state == "power on")?;
+    lines_change(browser)?;
+    cost("bench", &bench.number(), &watching.number())
 }
 
 /// While files are written. What looking cost, in words.
 fn see(browser: &Browser, mount: &str, watch: &str) -> Result<String, Failure> {
     figures_change(browser)?;
-    let cost = cost(mount, watch)?;
+    let cost = cost("the mount", mount, watch)?;
     keyboard(browser)?;
     pictures(browser)?;
     cut(browser)?;
     Ok(cost)
 }
 
-/// What looking costs the machine, by the kernel's account of processor time: of the mount's thread that answers at the
-/// control socket, and of the process that serves the page.
-fn cost(mount: &str, watch: &str) -> Result<String, Failure> {
+/// What looking costs the machine, by the kernel's account of processor time: of the thread that answers at the control
+/// socket, in the process that uses the drive, and of the process that serves the page.
+fn cost(what: &str, user: &str, watch: &str) -> Result<String, Failure> {
     let spent = || -> Result<[u64; 3], Failure> {
-        let answers = processor_ns(mount, |thread| thread == "control")?;
-        Ok([answers, processor_ns(watch, |_| true)?, processor_ns(mount, |_| true)?])
+        let answers = processor_ns(user, |thread| thread == "control")?;
+        Ok([answers, processor_ns(watch, |_| true)?, processor_ns(user, |_| true)?])
     };
     let before = spent()?;
     thread::sleep(MEASURED);
@@ -85,7 +106,7 @@ fn cost(mount: &str, watch: &str) -> Result<String, Failure> {
     let looking = answers + page;
     let seconds = MEASURED.as_secs();
     let said = format!(
-        "               in {seconds} s the mount took {all:.0} ms of processor time, {answers:.1} ms of that to be looked at, and the page {page:.1} ms"
+        "               in {seconds} s {what} took {all:.0} ms of processor time, {answers:.1} ms of that to be looked at, and the page {page:.1} ms"
     );
     ensure(looking < 0.02 * MEASURED.as_secs_f64() * 1000.0, || format!("looking is too dear: {said}"))?;
     Ok(said)
@@ -123,12 +144,18 @@ fn write_files(folder: &Path, goes_on: &AtomicBool) {
 }
 
 fn figures_change(browser: &Browser) -> Result<(), Failure> {
+    lines_change(browser)?;
+    browser.wait_for("files-rows", |said| said.contains("busy") && said.contains("calm"))?;
+    Ok(())
+}
+
+/// The lines and the map.
+fn lines_change(browser: &Browser) -> Result<(), Failure> {
     let is_rate = |text: &str| text.ends_with("/s") && !text.starts_with("0 ");
     let first = browser.wait_for("written", is_rate)?;
     browser.wait_for("written", |now| is_rate(now) && now != first)?;
     browser.wait_for("latency-legend", |said| said.contains("p99.9") && !said.contains('–'))?;
     browser.wait_for("causes-legend", |said| said.contains("all") && !said.contains("all –"))?;
-    browser.wait_for("files-rows", |said| said.contains("busy") && said.contains("calm"))?;
     browser.wait_for("collection", |said| said.contains("blocks are free"))?;
     let map = "return document.getElementById('map').toDataURL()";
     let before = browser.run(map)?;

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde::Serialize;
-use tantalum::{Command, Device, Profile};
+use tantalum::{Device, Profile};
 use tantalum_report::Monitor;
 
 use super::{Host, Pattern, flash_bytes};
@@ -53,13 +53,13 @@ pub fn conditioned(
     monitor: &Monitor,
 ) -> Result<(Device, Option<(f64, bool)>), WorkloadError> {
     memory::require(flash_bytes(profile))?;
-    let mut host = Host::new(Device::in_memory(profile)?, seed);
-    let overwritten = match condition {
-        Condition::Fresh => return Ok((host.device, None)),
-        Condition::Filled => host.precondition(Pattern::SeqWrite, monitor)?,
-        Condition::Aged => host.precondition(Pattern::RandWrite, monitor)?,
+    let device = Device::in_memory(profile)?;
+    let pattern = match condition {
+        Condition::Fresh => return Ok((device, None)),
+        Condition::Filled => Pattern::SeqWrite,
+        Condition::Aged => Pattern::RandWrite,
     };
-    let drained_ns = host.queue.drained_ns();
-    host.device.submit(Command::Flush, drained_ns)?;
-    Ok((host.device, overwritten.map(|state| (state.write_amplification(), state.is_steady()))))
+    let mut host = Host::new(device, seed);
+    let overwritten = host.precondition(pattern, monitor)?;
+    Ok((host.flushed()?, overwritten.map(|state| (state.write_amplification(), state.is_steady()))))
 }

@@ -12,7 +12,8 @@ use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
-use tantalum::{Command, Device, Kind, Lpn, Profile, UNIT_BYTES};
+use tantalum::{Command, Device, Kind, Lpn, Profile, Status, UNIT_BYTES};
+use tantalum_drive::Drive;
 use tantalum_report::{Bar, InvalidSetting, LatencyUs, Monitor};
 
 use self::memcpy::{Copies, SOURCE_UNITS};
@@ -34,8 +35,11 @@ const MIXED_READ_PERCENT: u32 = 70;
 /// Operations between two checks for an interruption.
 const OPERATIONS_PER_STEP: u64 = 4096;
 
-/// Turns that the drive and the copies take.
+/// Turns that the drive and the copies take, at least.
 const TURNS: u64 = 50;
+
+/// Operations in a turn, at most: the copies of a turn are not interrupted.
+const MOST_IN_TURN: u64 = 1 << 18;
 
 /// What is done to the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -149,14 +153,14 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
     let mut host = Host::new(Device::in_memory(profile)?, settings.seed);
     let overwritten = host.precondition(settings.pattern, monitor)?;
     let steady = overwritten.is_none_or(|state| state.is_steady());
-    let before = host.device.smart();
+    let before = host.drive.lock().smart();
     let start_ns = host.queue.drained_ns();
     let latencies_before = host.latencies();
     let wall_seconds = measure(&mut host, &mut copies, settings, monitor)?.as_secs_f64();
     let memcpy_units_per_second = copies.per_second();
     let mut latencies = host.latencies();
     latencies.subtract(latencies_before).expect("it was part of them");
-    let after = host.device.smart();
+    let after = host.drive.lock().smart();
     let counted = after.counters.since(&before.counters);
     let (written, programmed) = (counted.host_units_written, counted.flash_units.total());
     let operations_per_second = settings.operations as f64 / wall_seconds;
@@ -172,7 +176,7 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
         memcpy_units_per_second,
         memcpy_ratio: operations_per_second / memcpy_units_per_second,
         write_amplification: if written == 0 { 0.0 } else { programmed as f64 / written as f64 },
-        dram_bytes_per_unit: host.device.dram_bytes_per_unit(),
+        dram_bytes_per_unit: host.drive.lock().dram_bytes_per_unit(),
         virtual_seconds: (host.queue.drained_ns() - start_ns) as f64 / 1e9,
         latency_us: LatencyUs::of(&latencies),
         steady,
@@ -189,8 +193,11 @@ fn measure(
     let bar = monitor.bar("measuring", settings.operations);
     // by turns, so that whatever else the machine does falls on both
     let mut taken = Duration::ZERO;
-    for turn in 0..TURNS {
-        let operations = settings.operations * (turn + 1) / TURNS - settings.operations * turn / TURNS;
+    let turns = settings.operations.div_ceil(MOST_IN_TURN).max(TURNS);
+    let done_after =
+        |turn: u64| (u128::from(settings.operations) * u128::from(turn) / u128::from(turns)) as u64;
+    for turn in 0..turns {
+        let operations = done_after(turn + 1) - done_after(turn);
         copies.copy(operations);
         let start = Instant::now();
         host.run(settings.pattern, operations, &bar)?;
@@ -211,21 +218,17 @@ pub fn filled(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Re
     let mut host = Host::new(Device::in_memory(profile)?, seed);
     host.units = units;
     host.run(Pattern::SeqWrite, units.into(), &monitor.bar("filling", units.into()))?;
-    let drained_ns = host.queue.drained_ns();
-    host.device.submit(Command::Flush, drained_ns)?;
-    Ok(host.device)
+    Ok(host.flushed()?)
 }
 
 /// The same as [`aged`] on a new drive.
 pub fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, WorkloadError> {
     let mut host = Host::new(device, seed);
     host.units = units;
-    while host.device.smart().counters.blocks_erased == 0 {
+    while host.drive.lock().smart().counters.blocks_erased == 0 {
         host.precondition(Pattern::RandWrite, monitor)?;
     }
-    let drained_ns = host.queue.drained_ns();
-    host.device.submit(Command::Flush, drained_ns)?;
-    Ok(host.device)
+    Ok(host.flushed()?)
 }
 
 /// What the drive's flash takes in memory.
@@ -261,7 +264,8 @@ fn draw(pattern: Pattern, random: &mut Xoshiro256PlusPlus, units: u32, next: &mu
 
 /// A host that does nothing but drive the device.
 struct Host {
-    device: Device,
+    /// Others may only look at it, between two steps.
+    drive: Drive,
     units: u32,
     queue: CommandQueue,
     random: Xoshiro256PlusPlus,
@@ -279,7 +283,7 @@ impl Host {
         random.fill(&mut source[..]);
         Host {
             units: device.limits().capacity_units as u32,
-            device,
+            drive: Drive::new(device),
             queue: CommandQueue::new(0),
             random,
             next: 0,
@@ -302,22 +306,25 @@ impl Host {
         }
         let window = (units / WINDOWS_PER_CAPACITY).max(1);
         let bar = monitor.bar("ageing", MOST_WINDOWS * window);
-        let mut state = SteadyState::new(self.device.smart().counters);
+        let mut state = SteadyState::new(self.drive.lock().smart().counters);
         while !state.is_steady() && state.windows() < MOST_WINDOWS {
             self.run(Pattern::RandWrite, window, &bar)?;
-            let amplification = state.end_window(self.device.smart().counters);
+            let amplification = state.end_window(self.drive.lock().smart().counters);
             bar.say(format!("write amplification {amplification:.2}"));
         }
         Ok(Some(state))
     }
 
     fn run(&mut self, pattern: Pattern, operations: u64, bar: &Bar) -> Result<(), WorkloadError> {
+        let drive = self.drive.clone();
         let mut left = operations;
         while left > 0 {
             let step = left.min(OPERATIONS_PER_STEP);
+            let mut device = drive.lock();
             for first in (0..step).step_by(SOURCE_UNITS) {
-                self.batch(pattern, (step - first).min(SOURCE_UNITS as u64) as usize)?;
+                self.batch(&mut device, pattern, (step - first).min(SOURCE_UNITS as u64) as usize)?;
             }
+            drop(device);
             left -= step;
             bar.advance(step)?;
         }
@@ -326,7 +333,12 @@ impl Host {
 
     /// Executes this many operations, at most one for each buffer. All buffers are stamped first: a copy of what was just
     /// stored would wait until the processor is done with whatever was stored before it.
-    fn batch(&mut self, pattern: Pattern, operations: usize) -> Result<(), WorkloadError> {
+    fn batch(
+        &mut self,
+        device: &mut Device,
+        pattern: Pattern,
+        operations: usize,
+    ) -> Result<(), WorkloadError> {
         let mut drawn = [Operation::Read(Lpn(0)); SOURCE_UNITS];
         for (operation, buffer) in drawn[..operations].iter_mut().zip(self.source.chunks_mut(UNIT_BYTES)) {
             *operation = draw(pattern, &mut self.random, self.units, &mut self.next);
@@ -334,37 +346,45 @@ impl Host {
                 buffer[..8].copy_from_slice(&u64::from(lpn.0).to_le_bytes());
             }
         }
-        self.device.prefetch(drawn[..operations].iter().filter_map(|operation| match operation {
+        device.prefetch(drawn[..operations].iter().filter_map(|operation| match operation {
             Operation::Read(lpn) => Some(*lpn),
             Operation::Write(_) => None,
         }));
         for (index, operation) in drawn[..operations].iter().enumerate() {
             match *operation {
-                Operation::Read(lpn) => self.read(lpn)?,
-                Operation::Write(lpn) => self.write(lpn, index)?,
+                Operation::Read(lpn) => self.read(device, lpn)?,
+                Operation::Write(lpn) => self.write(device, lpn, index)?,
             }
         }
         Ok(())
     }
 
+    /// The device, with everything on flash.
+    fn flushed(self) -> Result<Device, Status> {
+        let mut device = self.drive.into_device().expect("nobody else uses the drive");
+        device.submit(Command::Flush, self.queue.drained_ns())?;
+        Ok(device)
+    }
+
     /// Of all reads and writes so far.
     fn latencies(&self) -> Histogram<u64> {
-        let mut all = self.device.latencies().of(Kind::Read).clone();
-        all.add(self.device.latencies().of(Kind::Write)).expect("they are of one kind");
+        let device = self.drive.lock();
+        let mut all = device.latencies().of(Kind::Read).clone();
+        all.add(device.latencies().of(Kind::Write)).expect("they are of one kind");
         all
     }
 
-    fn write(&mut self, lpn: Lpn, buffer: usize) -> Result<(), WorkloadError> {
+    fn write(&mut self, device: &mut Device, lpn: Lpn, buffer: usize) -> Result<(), WorkloadError> {
         let data = &self.source[buffer * UNIT_BYTES..][..UNIT_BYTES];
         let issue_ns = self.queue.issue_ns();
-        let completion = self.device.submit(Command::Write { lpn, data, fua: false }, issue_ns)?;
+        let completion = device.submit(Command::Write { lpn, data, fua: false }, issue_ns)?;
         self.queue.completes(completion.done_ns);
         Ok(())
     }
 
-    fn read(&mut self, lpn: Lpn) -> Result<(), WorkloadError> {
+    fn read(&mut self, device: &mut Device, lpn: Lpn) -> Result<(), WorkloadError> {
         let issue_ns = self.queue.issue_ns();
-        let completion = self.device.submit(Command::Read { lpn, data: &mut self.target }, issue_ns)?;
+        let completion = device.submit(Command::Read { lpn, data: &mut self.target }, issue_ns)?;
         self.queue.completes(completion.done_ns);
         let found = u64::from_le_bytes(self.target[..8].try_into().expect("eight bytes"));
         if found == u64::from(lpn.0) { Ok(()) } else { Err(WrongData { lpn, found }.into()) }

@@ -1,0 +1,96 @@
+//! Commands that make drives in their own process let others look at them while they run, if they are asked to.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tantalum_drive::control::Control;
+use tantalum_drive::look::Look;
+
+/// On a machine that does much else at the same time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Run(Child);
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(folder: &Path, arguments: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+    command.args(arguments).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    Run(command.spawn().unwrap())
+}
+
+/// Asks until the answer is right.
+fn wait_for(name: &Path, what: &str, is_right: impl Fn(&Look) -> bool) -> Look {
+    let begun = Instant::now();
+    let mut last = None;
+    while begun.elapsed() < PATIENCE {
+        let look = Control::connect(name).and_then(|mut control| control.look::<Look>());
+        match look {
+            Ok(look) if is_right(&look) => return look,
+            answer => last = Some(answer.map(|look| look.counters)),
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{what}: no such look, but at last {last:?}");
+}
+
+/// The run is seen at work, ends by Ctrl-C, and leaves no socket.
+fn is_seen(folder: &Path, arguments: &[&str]) {
+    let name = folder.join("run");
+    let arguments = [arguments, &["--watch", "run"]].concat();
+    let mut run = start(folder, &arguments);
+    let what = arguments.join(" ");
+    let first = wait_for(&name, &what, |look| look.counters.host_units_written > 0);
+    // the same drive has done more, or there is another one
+    let goes_on = |look: &Look| look.image != first.image || look.counters != first.counters;
+    let next = wait_for(&name, &what, goes_on);
+    assert_eq!(next.time, None, "{what}");
+    let interrupted = Command::new("kill").args(["-INT", &run.0.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let ended = run.0.wait().unwrap();
+    assert_eq!(ended.code(), Some(130), "{what}");
+    assert!(!folder.join("run.sock").exists(), "{what} left its socket");
+}
+
+#[test]
+fn a_bench_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let endless = ["bench", "--pattern", "randwrite", "--capacity", "64M", "--operations", "100000000000"];
+    is_seen(folder.path(), &endless);
+}
+
+#[test]
+fn a_replay_is_seen_also_while_the_trace_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    // writes to a fresh drive: whatever was written, the trace wrote
+    let lines = (0..1_500_000u64).map(|number| {
+        format!("{},host,0,Write,{},4096,0\n", 10_000_000 + number, number * 7919 % 8192 * 4096)
+    });
+    fs::write(folder.path().join("trace.csv"), lines.collect::<String>()).unwrap();
+    is_seen(folder.path(), &["replay", "trace.csv", "--capacity", "64M", "--queue-depth", "8"]);
+}
+
+#[test]
+fn power_cuts_of_sqlite_and_of_documents_are_seen() {
+    for kind in ["sqlite", "couch"] {
+        let folder = tempfile::tempdir().unwrap();
+        is_seen(folder.path(), &["crash", kind, "--minutes", "30"]);
+    }
+}
+
+#[test]
+fn a_run_that_nobody_watches_makes_no_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let few = ["bench", "--pattern", "seqwrite", "--capacity", "64M", "--operations", "1000"];
+    let mut run = start(folder.path(), &few);
+    assert!(run.0.wait().unwrap().success());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
