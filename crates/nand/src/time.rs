@@ -211,6 +211,12 @@ impl Resources {
         line.ready_ns(self.scheduling, Priority::Host, earliest_ns).max(done_ns)
     }
 
+    /// Whether what changes a block is done at a time, as far as reads need not wait for it in order of arrival.
+    #[inline]
+    pub fn is_block_done(&self, block: BlockId, at_ns: Nanoseconds) -> bool {
+        self.block_done_ns(block) <= at_ns
+    }
+
     /// When what was booked on a block is done; 0 if it is first come, first served.
     #[inline]
     fn block_done_ns(&self, block: BlockId) -> Nanoseconds {
