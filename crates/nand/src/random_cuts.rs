@@ -107,7 +107,8 @@ impl Model {
         assert_eq!(unit, data(tags[ppn.index() % UNITS].unwrap_or(0)), "unit {ppn}");
         let holds = |(index, held): &(usize, &Page)| match held {
             Page::Programmed(held, _) => {
-                *index == page.index() || tags[ppn.index() % UNITS].is_some_and(|tag| held.contains(&Some(tag)))
+                *index == page.index()
+                    || tags[ppn.index() % UNITS].is_some_and(|tag| held.contains(&Some(tag)))
             }
             _ => false,
         };

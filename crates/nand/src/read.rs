@@ -285,7 +285,11 @@ mod tests {
         assert_eq!(read(&mut nand, 48, 2_500), 2_510, "from there as well, in the register");
         assert_eq!(read(&mut nand, 48, 4_100), 4_210, "from page 13, which is done");
         assert_eq!(nand.erase(BlockId(0), 4_010).unwrap(), 14_010);
-        assert_eq!(read(&mut nand, 26, 3_100), 4_220, "what it came from is erased: not before its program is done");
+        assert_eq!(
+            read(&mut nand, 26, 3_100),
+            4_220,
+            "what it came from is erased: not before its program is done"
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@
 use crate::bus::Bus;
 use crate::error::MediumError;
 use crate::geometry::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
-use crate::schedule::{Interval, Kind, Line, Priority, Scheduling, Subject, When};
+use crate::line::Line;
+use crate::schedule::{Interval, Kind, Priority, Scheduling, Subject, When};
 
 /// Duration of each part of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -208,7 +209,7 @@ impl Resources {
     ) -> Nanoseconds {
         let line = &self.planes[plane.index()].line;
         let done_ns = block.map_or(0, |block| self.block_done_ns(block));
-        line.ready_ns(self.scheduling, Priority::Host, earliest_ns).max(done_ns)
+        line.ready_ns(self.scheduling, self.timing.program_ns, earliest_ns.max(done_ns))
     }
 
     /// Whether what changes a block is done at a time, as far as reads need not wait for it in order of arrival.
