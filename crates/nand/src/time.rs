@@ -190,6 +190,16 @@ impl Resources {
         }
     }
 
+    pub fn is_before_others(&self, then_ns: Nanoseconds) -> bool {
+        self.scheduling == Scheduling::Fifo || then_ns <= self.now_ns
+    }
+
+    pub fn hold(&mut self, block: BlockId, until_ns: Nanoseconds) {
+        if let Some(done_ns) = self.blocks_done_ns.get_mut(block.index()) {
+            *done_ns = until_ns.max(*done_ns);
+        }
+    }
+
     pub fn busy(&self) -> Busy {
         self.busy
     }
