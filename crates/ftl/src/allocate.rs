@@ -62,7 +62,14 @@ impl Ftl {
         self.space.layout.collect_width + 1 + self.space.streams.logs.len() as u32
     }
 
-    /// Takes a free block of a plane and erases it if necessary.
+    /// From when on the blocks that journal and checkpoints may still need are there even if power goes: until copies are on
+    /// flash, the blocks that they empty are free in name only. What needs that room may not be durable before.
+    pub(crate) fn system_blocks_ready_ns(&self) -> Nanoseconds {
+        self.space.blocks.ready_ns(self.system_blocks(), &self.nand)
+    }
+
+    /// Takes a free block of a plane and erases it if necessary. Nothing is programmed there before there is room for recovery
+    /// without it.
     pub(crate) fn open_block(
         &mut self,
         plane: tantalum_nand::PlaneId,
@@ -73,6 +80,7 @@ impl Ftl {
             let erased = if self.space.blocks.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
             match erased {
                 Ok(true) => {
+                    self.nand.hold(block, self.system_blocks_ready_ns());
                     self.space.blocks.set_erased(block, false);
                     self.space.opened(block);
                     return Ok(Some(block));
@@ -90,9 +98,12 @@ impl Ftl {
     /// Opens a block for a stream if one of its planes has a free one, or, with `elsewhere`, if any plane has.
     fn open_for(&mut self, target: Target, elsewhere: bool, at_ns: Nanoseconds) -> Result<bool, FtlError> {
         loop {
+            let has_ready = |plane| self.space.blocks.has_ready(plane, &self.nand);
             let has_free = |plane| self.space.blocks.free_in(plane) > 0;
             let stream = self.space.streams.of(target);
-            let mut plane = stream.plane_to_open(&self.nand, at_ns, has_free);
+            let mut plane = stream
+                .plane_to_open(&self.nand, at_ns, has_ready)
+                .or_else(|| stream.plane_to_open(&self.nand, at_ns, has_free));
             if plane.is_none() && elsewhere {
                 plane = stream.plane_elsewhere(&self.nand, at_ns, has_free);
             }
@@ -220,7 +231,7 @@ impl Ftl {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Geometry, Nand, NvmShape, PlaneId};
+    use tantalum_nand::{Geometry, Nand, NvmShape, PlaneId, Scheduling, Source, UNIT_SPARE_BYTES};
 
     use super::*;
     use crate::host_unit::HostUnit;
@@ -250,6 +261,51 @@ mod tests {
                 PlaneId((0..2).max_by_key(|plane| ftl.space.blocks.free_in(PlaneId(*plane))).unwrap());
             ftl.space.blocks.take(plane, BlockUse::Bad, &ftl.nand).unwrap();
         }
+    }
+
+    /// A drive on which a page is under way, whose plane 0 has two free blocks, of which the second was freed since. Neither
+    /// is erased. Plane 1 has one that was freed before.
+    fn with_freed_blocks(scheduling: Scheduling) -> (Ftl, [BlockId; 2]) {
+        let mut ftl = ftl();
+        ftl.nand.set_scheduling(scheduling);
+        let now_ns = ftl.nand.programs_done_ns();
+        ftl.nand.advance(now_ns);
+        let planes = [PlaneId(0), PlaneId(1)];
+        let [one, other] =
+            planes.map(|plane| ftl.space.blocks.take(plane, BlockUse::Open, &ftl.nand).unwrap());
+        let late = ftl.space.blocks.take(planes[0], BlockUse::Open, &ftl.nand).unwrap();
+        for (plane, block) in [(planes[0], one), (planes[1], other)] {
+            while ftl.space.blocks.take(plane, BlockUse::Bad, &ftl.nand).is_some() {}
+            ftl.space.blocks.release(plane, block, &ftl.nand);
+        }
+        let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
+        let sources = [Source::Staged(slot), Source::Padding];
+        let page = ftl.geometry.page(BlockId(ftl.geometry.blocks() - 1), 0);
+        ftl.nand.program_in_background(page, &sources, &[[0; UNIT_SPARE_BYTES]; 2], now_ns).unwrap();
+        ftl.space.blocks.release(planes[0], late, &ftl.nand);
+        (ftl, [one, late])
+    }
+
+    #[test]
+    fn a_block_that_need_not_wait_for_garbage_collection_is_opened_first() {
+        let take = |scheduling| {
+            let (mut ftl, blocks) = with_freed_blocks(scheduling);
+            let taken = ftl.space.blocks.take(PlaneId(0), BlockUse::Open, &ftl.nand).unwrap();
+            blocks.iter().position(|block| *block == taken)
+        };
+        assert_eq!([Scheduling::ReadFirst, Scheduling::Fifo].map(take), [Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn a_plane_with_such_a_block_comes_before_others() {
+        let open = |scheduling| {
+            let (mut ftl, [one, _]) = with_freed_blocks(scheduling);
+            ftl.space.blocks.take_block(PlaneId(0), one, BlockUse::Bad);
+            let now_ns = ftl.nand.now_ns();
+            assert!(ftl.open_for(Target::Host, false, now_ns).unwrap());
+            ftl.space.streams.host.blocks().map(|block| ftl.geometry.plane_of(block).0).collect::<Vec<_>>()
+        };
+        assert_eq!([Scheduling::ReadFirst, Scheduling::Fifo].map(open), [[1], [0]]);
     }
 
     #[test]

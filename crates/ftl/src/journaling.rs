@@ -154,7 +154,7 @@ impl Ftl {
         }
         let step = self.next_seq();
         let page = self.metadata.take_page(&mut self.nand, step)?;
-        let done_ns = match self.program_journal(&page, at_ns) {
+        let done_ns = match self.program_journal(&page, at_ns.max(self.system_blocks_ready_ns())) {
             Ok(done_ns) => done_ns,
             Err(error) => {
                 if matches!(error, FtlError::Nand(NandError::PowerLost)) {

@@ -5,27 +5,16 @@
 //! - A transfer that a gap is too short for crosses in pieces, as packets and frames do.
 //! - An end that was told stays told.
 
-use std::collections::VecDeque;
-
+use crate::gaps::{Gap, Gaps};
 use crate::geometry::Nanoseconds;
-
-/// The most gaps that are remembered. Then the earliest one is lost: data wait longer than they had to.
-const GAPS: usize = 1024;
-
-/// Time in which nothing crosses: from `start_ns` until just before `end_ns`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Gap {
-    start_ns: Nanoseconds,
-    end_ns: Nanoseconds,
-}
 
 /// A path, and what has been booked on it.
 #[derive(Clone, Default, Debug)]
 pub struct Bus {
     /// When the last transfer is over.
     free_ns: Nanoseconds,
-    /// Gaps before that, in the order of time, none of them empty.
-    gaps: VecDeque<Gap>,
+    /// Gaps before that.
+    gaps: Gaps,
 }
 
 impl Bus {
@@ -41,12 +30,7 @@ impl Bus {
         if ready_ns < self.free_ns {
             return self.carry_in_gaps(ready_ns, duration_ns, now_ns);
         }
-        self.forget(now_ns);
-        let gap = Gap { start_ns: self.free_ns.max(now_ns), end_ns: ready_ns };
-        if gap.start_ns < gap.end_ns {
-            self.make_room();
-            self.gaps.push_back(gap);
-        }
+        self.gaps.push(Gap { start_ns: self.free_ns.max(now_ns), end_ns: ready_ns }, now_ns);
         self.free_ns = ready_ns + duration_ns;
         self.free_ns
     }
@@ -60,63 +44,17 @@ impl Bus {
         if duration_ns == 0 {
             return ready_ns;
         }
-        self.forget(now_ns);
-        let mut index = self.gaps.partition_point(|gap| gap.end_ns <= ready_ns);
-        while let Some(gap) = self.gaps.get(index).copied() {
+        loop {
+            let Some(gap) = self.gaps.after(ready_ns).next() else { break };
             let start_ns = gap.start_ns.max(ready_ns);
             let end_ns = gap.end_ns.min(start_ns + duration_ns);
-            index = self.take(index, start_ns, end_ns);
-            duration_ns -= end_ns - start_ns;
+            duration_ns -= self.gaps.take(start_ns, end_ns, now_ns);
             if duration_ns == 0 {
                 return end_ns;
             }
         }
         self.free_ns += duration_ns;
         self.free_ns
-    }
-
-    /// Takes a part of a gap. Returns the index of the next one.
-    fn take(&mut self, index: usize, start_ns: Nanoseconds, end_ns: Nanoseconds) -> usize {
-        let gap = &mut self.gaps[index];
-        let after = Gap { start_ns: end_ns, end_ns: gap.end_ns };
-        match (gap.start_ns < start_ns, end_ns < gap.end_ns) {
-            (false, false) => {
-                self.gaps.remove(index);
-                index
-            }
-            (false, true) => {
-                gap.start_ns = end_ns;
-                index
-            }
-            (true, false) => {
-                gap.end_ns = start_ns;
-                index + 1
-            }
-            (true, true) => {
-                gap.end_ns = start_ns;
-                let next = index + 1 - self.make_room();
-                self.gaps.insert(next, after);
-                next
-            }
-        }
-    }
-
-    /// Forgets gaps that nobody can take any more.
-    #[inline]
-    fn forget(&mut self, now_ns: Nanoseconds) {
-        while self.gaps.front().is_some_and(|gap| gap.end_ns <= now_ns) {
-            self.gaps.pop_front();
-        }
-    }
-
-    /// Makes room for one more gap. Returns how many were lost.
-    #[inline]
-    fn make_room(&mut self) -> usize {
-        if self.gaps.len() < GAPS {
-            return 0;
-        }
-        self.gaps.pop_front();
-        1
     }
 
     /// Power came back at `at_ns`: nothing is under way.
@@ -169,22 +107,11 @@ mod tests {
         for number in 1..=10 {
             bus.carry(number * 1000, 10, number * 1000 - 5);
         }
-        assert_eq!(bus.gaps.make_contiguous(), [Gap { start_ns: 9995, end_ns: 10_000 }]);
+        let gaps = |bus: &Bus| bus.gaps.after(0).collect::<Vec<Gap>>();
+        assert_eq!(gaps(&bus), [Gap { start_ns: 9995, end_ns: 10_000 }]);
         bus.restart(5000);
         assert_eq!(bus.carry(5000, 10, 5000), 5010);
-        assert!(bus.gaps.is_empty());
-    }
-
-    #[test]
-    fn so_many_gaps_are_remembered_and_not_more() {
-        let mut bus = Bus::default();
-        for number in 1..=2 * GAPS as u64 {
-            bus.carry(number * 1000, 10, 0);
-            assert!(bus.gaps.len() <= GAPS);
-        }
-        assert_eq!(bus.carry(0, 5, 0), (GAPS as u64) * 1000 + 15, "the earlier half is lost");
-        bus.carry(2_000_500, 5, 0);
-        assert_eq!(bus.gaps.len(), GAPS);
+        assert_eq!(gaps(&bus), []);
     }
 
     /// Against a path that is booked nanosecond by nanosecond.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
+use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
 use crate::image::SavedRecords;
 use crate::nvm::Replaced;
 use crate::schedule::Interval;
@@ -134,6 +134,30 @@ impl Power {
     /// Whether power goes at the next operation.
     pub fn goes_next(&self) -> bool {
         self.armed == Some(1)
+    }
+
+    /// The program among the first `issued` operations that fills a unit, if it is a copy that is not done at a time: its
+    /// index, and where the unit is copied from.
+    pub fn copied_from(
+        &self,
+        geometry: &Geometry,
+        ppn: Ppn,
+        issued: usize,
+        at_ns: Nanoseconds,
+    ) -> Option<(usize, Ppn)> {
+        let of_page = geometry.page_of(ppn);
+        let mut operations = self.issued.range(..issued).enumerate().rev();
+        let (index, end_ns, origins) =
+            operations.find_map(|(index, Issued { interval, change })| match change {
+                Change::Program { page, origins } if *page == of_page => {
+                    Some((index, interval.end_ns, origins))
+                }
+                _ => None,
+            })?;
+        match origins[(ppn.0 - geometry.unit(of_page, 0).0) as usize] {
+            Origin::Moved(from) if end_ns > at_ns => Some((index, from)),
+            _ => None,
+        }
     }
 
     /// The state of the issued operation `index` at the cut.

@@ -290,6 +290,17 @@ impl Nand {
         self.time.released_ns(then_ns)
     }
 
+    /// Whether what waits for a time need not wait longer than anything else would: that is over, or all wait for all programs,
+    /// first come, first served.
+    pub fn is_before_others(&self, then_ns: Nanoseconds) -> bool {
+        self.time.is_before_others(then_ns)
+    }
+
+    /// No program of a block begins before a time. Where it is first come, first served, nothing overtakes what that waits for.
+    pub fn hold(&mut self, block: BlockId, until_ns: Nanoseconds) {
+        self.time.hold(block, until_ns);
+    }
+
     /// When a plane could begin what a host's command programs, from `earliest_ns` on; on a block of it, if that is named.
     #[inline]
     pub fn plane_ready_ns(

@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// A read tells what is there, and not before it is.
+    /// A read tells what is there, and not before it is there or in a place that it was copied from.
     fn read(&mut self, nand: &mut Nand, earliest_ns: u64) {
         let ppn = Ppn(self.random.below(u64::from(GEOMETRY.units())) as u32);
         let (page, current) = (GEOMETRY.page_of(ppn), self.current());
@@ -105,11 +105,22 @@ impl Model {
         let mut unit = data(0);
         let done_ns = nand.read(ppn, &mut unit, earliest_ns).unwrap();
         assert_eq!(unit, data(tags[ppn.index() % UNITS].unwrap_or(0)), "unit {ppn}");
-        let programmed = self.issued.iter().rfind(|issued| issued.operation == Operation::Program(page));
-        assert!(
-            programmed.is_none_or(|issued| issued.end_ns < done_ns),
-            "{page} was read before it was there"
-        );
+        let holds = |(index, held): &(usize, &Page)| match held {
+            Page::Programmed(held, _) => {
+                *index == page.index()
+                    || tags[ppn.index() % UNITS].is_some_and(|tag| held.contains(&Some(tag)))
+            }
+            _ => false,
+        };
+        let places = current.iter().enumerate().filter(holds);
+        let there_ns = places.map(|(index, _)| self.programmed_ns(PageId(index as u32))).min();
+        assert!(there_ns.is_some_and(|there_ns| there_ns < done_ns), "{page} was read before it was there");
+    }
+
+    /// When the last program of a page was done; 0 if that was before anything that can be undone.
+    fn programmed_ns(&self, page: PageId) -> u64 {
+        let program = self.issued.iter().rfind(|issued| issued.operation == Operation::Program(page));
+        program.map_or(0, |issued| issued.end_ns)
     }
 
     fn program(&mut self, nand: &mut Nand, block: BlockId, earliest_ns: u64) {

@@ -44,7 +44,7 @@ impl Nand {
         earliest_ns: Nanoseconds,
     ) -> Result<(Option<Slot>, Nanoseconds), NandError> {
         self.draw_read_failure(ppn)?;
-        let page = self.geometry.page_of(ppn);
+        let page = self.page_to_read(ppn, earliest_ns);
         let done_ns = self.charge(Priority::Read, page, UNIT_BYTES as u32, earliest_ns);
         let slot = self.slot_at(ppn);
         Ok((self.counting_lost(slot)?, done_ns))
@@ -94,7 +94,7 @@ impl Nand {
     ) -> Result<Nanoseconds, NandError> {
         assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
         self.powered()?;
-        let page = self.geometry.page_of(ppn);
+        let page = self.page_to_read(ppn, earliest_ns);
         let done_ns = self.charge(priority, page, UNIT_BYTES as u32, earliest_ns);
         let read = self.fetch(ppn, data);
         self.counting_lost(read)?;
@@ -200,6 +200,34 @@ impl Nand {
         self.charge(Priority::Background, page, bytes, earliest_ns)
     }
 
+    /// The page that a unit is read from. Garbage collection gives way to hosts, so a copy may be queued for long; until it
+    /// is on flash the unit is read where it was copied from, which is not erased before.
+    #[inline]
+    fn page_to_read(&self, ppn: Ppn, earliest_ns: Nanoseconds) -> PageId {
+        let page = self.geometry.page_of(ppn);
+        match self.time.is_block_done(self.geometry.block_of(page), earliest_ns) {
+            true => page,
+            false => self.geometry.page_of(self.original_of(ppn, earliest_ns)),
+        }
+    }
+
+    #[cold]
+    fn original_of(&self, mut ppn: Ppn, at_ns: Nanoseconds) -> Ppn {
+        let mut issued = self.power.issued.len();
+        while let Some((index, from)) = self.power.copied_from(&self.geometry, ppn, issued, at_ns)
+            && self.still_holds(from, ppn)
+        {
+            (issued, ppn) = (index, from);
+        }
+        ppn
+    }
+
+    /// Whether a place can be read and has not been erased since its bytes went to a copy.
+    fn still_holds(&self, from: Ppn, copy: Ppn) -> bool {
+        let slot = |ppn: Ppn| self.slot_of[ppn.index()] & !MOVED;
+        self.is_readable(from) && slot(from) == slot(copy)
+    }
+
     #[inline]
     fn charge(
         &mut self,
@@ -228,7 +256,41 @@ impl Nand {
 mod tests {
     use super::*;
     use crate::geometry::spare_ends;
-    use crate::test_support::{nand, program, spare};
+    use crate::operations::Source;
+    use crate::schedule::Scheduling;
+    use crate::test_support::{data, nand, program, spare};
+
+    /// Copies a unit to a page in the background, and returns when that is done.
+    fn copy(nand: &mut Nand, from: u32, page: u32, earliest_ns: Nanoseconds) -> Nanoseconds {
+        let sources = [Source::Copy(Ppn(from)), Source::Padding];
+        nand.program_in_background(PageId(page), &sources, &[spare(1), spare(0)], earliest_ns).unwrap()
+    }
+
+    #[test]
+    fn a_copy_that_is_not_done_is_read_where_it_came_from() {
+        let mut nand = nand();
+        nand.set_scheduling(Scheduling::ReadFirst);
+        assert_eq!(program(&mut nand, 0, [1, 2], 0), 1_020);
+        nand.advance(2_000);
+        // on plane 1, one after the other; then a copy of the second copy, on plane 2
+        assert_eq!([copy(&mut nand, 0, 12, 2_000), copy(&mut nand, 1, 13, 2_000)], [3_010, 4_010]);
+        assert_eq!(copy(&mut nand, 26, 24, 4_010), 5_020);
+        let read = |nand: &mut Nand, unit, at_ns| {
+            let mut bytes = data(0);
+            let done_ns = nand.read(Ppn(unit), &mut bytes, at_ns).unwrap();
+            assert_eq!(bytes, data(2));
+            done_ns
+        };
+        assert_eq!(read(&mut nand, 26, 2_000), 2_110, "from page 0, on plane 0");
+        assert_eq!(read(&mut nand, 48, 2_500), 2_510, "from there as well, in the register");
+        assert_eq!(read(&mut nand, 48, 4_100), 4_210, "from page 13, which is done");
+        assert_eq!(nand.erase(BlockId(0), 4_010).unwrap(), 14_010);
+        assert_eq!(
+            read(&mut nand, 26, 3_100),
+            4_220,
+            "what it came from is erased: not before its program is done"
+        );
+    }
 
     #[test]
     fn spare_areas_of_a_block_come_at_once_and_only_what_can_be_read() {

@@ -10,7 +10,8 @@
 use crate::bus::Bus;
 use crate::error::MediumError;
 use crate::geometry::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
-use crate::schedule::{Interval, Kind, Line, Priority, Scheduling, Subject, When};
+use crate::line::Line;
+use crate::schedule::{Interval, Kind, Priority, Scheduling, Subject, When};
 
 /// Duration of each part of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,6 +190,16 @@ impl Resources {
         }
     }
 
+    pub fn is_before_others(&self, then_ns: Nanoseconds) -> bool {
+        self.scheduling == Scheduling::Fifo || then_ns <= self.now_ns
+    }
+
+    pub fn hold(&mut self, block: BlockId, until_ns: Nanoseconds) {
+        if let Some(done_ns) = self.blocks_done_ns.get_mut(block.index()) {
+            *done_ns = until_ns.max(*done_ns);
+        }
+    }
+
     pub fn busy(&self) -> Busy {
         self.busy
     }
@@ -208,7 +219,13 @@ impl Resources {
     ) -> Nanoseconds {
         let line = &self.planes[plane.index()].line;
         let done_ns = block.map_or(0, |block| self.block_done_ns(block));
-        line.ready_ns(self.scheduling, Priority::Host, earliest_ns).max(done_ns)
+        line.ready_ns(self.scheduling, self.timing.program_ns, earliest_ns.max(done_ns))
+    }
+
+    /// Whether what changes a block is done at a time, as far as reads need not wait for it in order of arrival.
+    #[inline]
+    pub fn is_block_done(&self, block: BlockId, at_ns: Nanoseconds) -> bool {
+        self.block_done_ns(block) <= at_ns
     }
 
     /// When what was booked on a block is done; 0 if it is first come, first served.

@@ -103,16 +103,44 @@ impl Blocks {
         &self.free_of_plane[plane.index()]
     }
 
-    /// Takes the least-worn free block of a plane (dynamic wear levelling); among equals, erased ones first. Marked
-    /// ones go first, so that those that recovery may erase stay; in recovery they go last.
+    /// Whether a free block of a plane can be opened without waiting for garbage collection.
+    pub fn has_ready(&self, plane: PlaneId, nand: &Nand) -> bool {
+        self.free_list(plane).iter().any(|block| self.is_ready(*block, nand))
+    }
+
+    /// Whether the copies of what a free block held, and what replaced it, are on flash, as far as its erase must wait for them.
+    #[inline]
+    fn is_ready(&self, block: BlockId, nand: &Nand) -> bool {
+        self.erased[block.index()] || nand.is_before_others(self.released_ns[block.index()])
+    }
+
+    /// From when on this many free blocks can be opened without waiting for garbage collection; 0 if they can already.
+    pub fn ready_ns(&self, count: u32, nand: &Nand) -> Nanoseconds {
+        let (mut missing, mut later) = (count as usize, Vec::new());
+        for block in self.free_of_plane.iter().flatten() {
+            if missing == 0 {
+                return 0;
+            }
+            match self.is_ready(*block, nand) {
+                true => missing -= 1,
+                false => later.push(self.released_ns(*block)),
+            }
+        }
+        later.sort_unstable();
+        later.into_iter().take(missing).max().unwrap_or(0)
+    }
+
+    /// Takes the least-worn free block of a plane (dynamic wear levelling), if possible one that need not wait for garbage
+    /// collection; among equals, erased ones first. Marked ones go first, so that those that recovery may erase stay; in
+    /// recovery they go last.
     pub fn take(&mut self, plane: PlaneId, block_use: BlockUse, nand: &Nand) -> Option<BlockId> {
         let rank = |block: &BlockId| {
             let last = self.marked[block.index()] == self.recovering;
-            (last, nand.erase_count(*block), !self.erased[block.index()])
+            (last, !self.is_ready(*block, nand), nand.erase_count(*block), !self.erased[block.index()])
         };
         // none ranks before an erased block that was never erased before, and a drive that was never full has many
         let no_marks = self.free_marked == 0 && !self.recovering;
-        let first = (no_marks, 0, false);
+        let first = (no_marks, false, 0, false);
         let free = &self.free_of_plane[plane.index()];
         let (mut index, mut best) = (free.len(), None);
         for (other, block) in free.iter().enumerate().rev() {

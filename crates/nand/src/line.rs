@@ -1,0 +1,447 @@
+//! The operations of a plane or a channel whose ends were told, and when the next one can begin.
+//!
+//! An operation that cannot begin yet, because what it needs is not done, leaves a gap that others take which can.
+
+use std::collections::VecDeque;
+
+use crate::gaps::{Gap, Gaps};
+use crate::geometry::Nanoseconds;
+use crate::schedule::{Interval, Kind, PRIORITIES, Priority, Scheduling, Subject, When};
+
+/// An operation whose end was told.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    interval: Interval,
+    subject: Subject,
+    interrupted: u32,
+}
+
+impl Told {
+    /// What it costs to interrupt it for a read, if that is possible and gains time.
+    fn interruption_ns(
+        &self,
+        scheduling: Scheduling,
+        priority: Priority,
+        subject: Subject,
+        at_ns: Nanoseconds,
+    ) -> Option<Nanoseconds> {
+        let Scheduling::Suspend { cost_ns, times } = scheduling else { return None };
+        let is_read = priority == Priority::Read && subject.kind() != Kind::Transfer;
+        let gains = at_ns + cost_ns < self.interval.end_ns;
+        (is_read && gains && self.interrupted < times && !subject.needs(self.subject)).then_some(cost_ns)
+    }
+}
+
+/// Where an operation may have the plane.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    start_ns: Nanoseconds,
+    /// What is interrupted for it, if anything: the queue and the index, and what that costs before it starts.
+    interrupts: Option<(usize, usize, Nanoseconds)>,
+}
+
+/// Operations of one priority that may not be over, in the order of time. Most questions are answered by the intervals of the
+/// first and the last.
+#[derive(Clone, Default, Debug)]
+struct Queue {
+    told: VecDeque<Told>,
+    /// Over at 0 if there is none.
+    first: Interval,
+    last_end_ns: Nanoseconds,
+}
+
+impl Queue {
+    #[inline]
+    fn push(&mut self, told: Told) {
+        let Interval { start_ns, end_ns } = told.interval;
+        if self.told.is_empty() {
+            (self.first, self.last_end_ns) = (told.interval, end_ns);
+        }
+        if start_ns < self.last_end_ns && !self.told.is_empty() {
+            return self.insert(told);
+        }
+        self.last_end_ns = end_ns;
+        self.told.push_back(told);
+    }
+
+    /// Notes one that took a gap.
+    fn insert(&mut self, told: Told) {
+        let start_ns = told.interval.start_ns;
+        let index = self.told.partition_point(|other| other.interval.start_ns < start_ns);
+        self.told.insert(index, told);
+        self.first = self.told[0].interval;
+    }
+
+    /// Forgets what is over.
+    #[inline]
+    fn forget(&mut self, now_ns: Nanoseconds) {
+        while self.first.end_ns <= now_ns && !self.told.is_empty() {
+            self.told.pop_front();
+            self.first = self.told.front().map_or(Interval::default(), |told| told.interval);
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Queue::default();
+    }
+
+    /// The operation that has begun by a time and is not over.
+    #[inline]
+    fn index_under_way(&self, at_ns: Nanoseconds) -> Option<usize> {
+        if at_ns < self.first.end_ns {
+            return (self.first.start_ns < at_ns).then_some(0);
+        }
+        if self.last_end_ns <= at_ns {
+            return None;
+        }
+        let index = self.told.partition_point(|told| told.interval.end_ns <= at_ns);
+        (self.told.get(index)?.interval.start_ns < at_ns).then_some(index)
+    }
+}
+
+/// The operations of a plane or a channel.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Line {
+    /// By priority: when an operation can begin for all that has been booked and would not give way to it.
+    free_ns: [Nanoseconds; PRIORITIES],
+    /// By priority: when it can begin before that.
+    gaps: [Gaps; PRIORITIES],
+    /// Those that may not be over, by priority except reads, each in the order of time. Empty if it is first come, first
+    /// served.
+    queues: [Queue; Priority::YIELDING],
+}
+
+impl Line {
+    /// When all that was booked is over.
+    #[inline]
+    pub fn free_ns(&self) -> Nanoseconds {
+        self.free_ns[Priority::Background as usize]
+    }
+
+    /// When a host's program could begin.
+    #[inline]
+    pub fn ready_ns(
+        &self,
+        scheduling: Scheduling,
+        program_ns: Nanoseconds,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        let free_ns = self.free_ns();
+        match scheduling {
+            Scheduling::Fifo => earliest_ns.max(free_ns),
+            _ if free_ns <= earliest_ns => earliest_ns,
+            _ => self.slot(scheduling, Priority::Host, None, program_ns, earliest_ns).start_ns,
+        }
+    }
+
+    /// Books an operation.
+    #[inline]
+    pub fn book(
+        &mut self,
+        scheduling: Scheduling,
+        priority: Priority,
+        subject: Subject,
+        duration_ns: Nanoseconds,
+        when: When,
+    ) -> Interval {
+        if scheduling == Scheduling::Fifo {
+            let start_ns = when.earliest_ns.max(self.free_ns());
+            let end_ns = start_ns + duration_ns;
+            self.free_ns = [end_ns; PRIORITIES];
+            return Interval { start_ns, end_ns };
+        }
+        self.book_by_priority(scheduling, priority, subject, duration_ns, when)
+    }
+
+    fn book_by_priority(
+        &mut self,
+        scheduling: Scheduling,
+        priority: Priority,
+        subject: Subject,
+        duration_ns: Nanoseconds,
+        When { now_ns, earliest_ns, needed_ns }: When,
+    ) -> Interval {
+        self.queues.iter_mut().for_each(|queue| queue.forget(now_ns));
+        let ready_ns = earliest_ns.max(needed_ns);
+        let slot = match self.free_ns() <= ready_ns {
+            true => Slot { start_ns: ready_ns, interrupts: None },
+            false => self.slot(scheduling, priority, Some(subject), duration_ns, ready_ns),
+        };
+        let mut taken = Interval { start_ns: slot.start_ns, end_ns: slot.start_ns + duration_ns };
+        self.note(priority, taken, subject, slot.interrupts);
+        let interval = taken;
+        if let Some((_, _, cost_ns)) = slot.interrupts {
+            taken.start_ns -= cost_ns;
+        }
+        self.occupy(priority, taken, now_ns);
+        interval
+    }
+
+    /// Where an operation has the plane first: in a gap that is long enough, or after all that would not give way to it.
+    #[inline]
+    fn slot(
+        &self,
+        scheduling: Scheduling,
+        priority: Priority,
+        subject: Option<Subject>,
+        duration_ns: Nanoseconds,
+        ready_ns: Nanoseconds,
+    ) -> Slot {
+        let slot = |from_ns| self.slot_from(scheduling, priority, subject, from_ns, ready_ns);
+        let gaps = self.gaps[priority as usize].after(ready_ns);
+        let mut slots = gaps.map(|gap| (slot(gap.start_ns), gap.end_ns));
+        let in_gap = slots.find(|(slot, end_ns)| slot.start_ns + duration_ns <= *end_ns);
+        in_gap.map_or_else(|| slot(self.free_ns[priority as usize]), |(slot, _)| slot)
+    }
+
+    /// The same if nothing as urgent is going on from a time on.
+    #[inline]
+    fn slot_from(
+        &self,
+        scheduling: Scheduling,
+        priority: Priority,
+        subject: Option<Subject>,
+        from_ns: Nanoseconds,
+        ready_ns: Nanoseconds,
+    ) -> Slot {
+        // what began before something as urgent was displaced by that
+        if ready_ns < from_ns {
+            return Slot { start_ns: from_ns, interrupts: None };
+        }
+        let Some((queue, index)) = self.index_under_way(priority, ready_ns) else {
+            return Slot { start_ns: ready_ns, interrupts: None };
+        };
+        let told = &self.queues[queue].told[index];
+        let cost_ns =
+            subject.and_then(|subject| told.interruption_ns(scheduling, priority, subject, ready_ns));
+        match cost_ns {
+            Some(cost_ns) => Slot { start_ns: ready_ns + cost_ns, interrupts: Some((queue, index, cost_ns)) },
+            None => Slot { start_ns: told.interval.end_ns, interrupts: None },
+        }
+    }
+
+    /// When everything on a plane that an operation needs is done. It looks at all that has been booked, so ask only if
+    /// something on the operation's block is not done.
+    pub fn needed_ns(&self, subject: Subject) -> Nanoseconds {
+        let told = self.queues.iter().flat_map(|queue| &queue.told);
+        let needed = told.filter(|told| subject.needs(told.subject));
+        needed.map(|told| told.interval.end_ns).max().unwrap_or(0)
+    }
+
+    /// Power came back at `at_ns`: nothing is in flight.
+    pub fn restart(&mut self, at_ns: Nanoseconds) {
+        self.free_ns = [self.free_ns().min(at_ns); PRIORITIES];
+        self.queues.iter_mut().for_each(Queue::clear);
+        self.gaps.iter_mut().for_each(Gaps::clear);
+    }
+
+    /// Nothing goes ahead of reads, so they are not kept.
+    #[inline]
+    fn note(
+        &mut self,
+        priority: Priority,
+        interval: Interval,
+        subject: Subject,
+        interrupts: Option<(usize, usize, Nanoseconds)>,
+    ) {
+        if let Some((queue, index, _)) = interrupts {
+            self.queues[queue].told[index].interrupted += 1;
+        }
+        if let Some(queue) = priority.yielding() {
+            self.queues[queue].push(Told { interval, subject, interrupted: 0 });
+        }
+    }
+
+    /// The operation that has begun by a time, among those that would give way if it had not: the most urgent, as the others
+    /// were displaced by it. Ask only for a time at which nothing as urgent is going on.
+    fn index_under_way(&self, priority: Priority, at_ns: Nanoseconds) -> Option<(usize, usize)> {
+        // the queue of the next priority has this one's number
+        let mut queues = self.queues.iter().enumerate().skip(priority as usize);
+        queues.find_map(|(queue, told)| Some((queue, told.index_under_way(at_ns)?)))
+    }
+
+    /// Whatever is booked later and is not more urgent has the plane at other times. What is less urgent starts later by as
+    /// much as the plane was not idle. A gap in which this would not have fitted itself is not worth remembering.
+    #[inline]
+    fn occupy(&mut self, priority: Priority, taken: Interval, now_ns: Nanoseconds) {
+        let Interval { start_ns, end_ns } = taken;
+        let duration_ns = end_ns - start_ns;
+        let lines = self.free_ns.iter_mut().zip(&mut self.gaps);
+        for (free_ns, gaps) in lines.skip(priority as usize) {
+            if *free_ns <= start_ns {
+                let gap = Gap { start_ns: now_ns.max(*free_ns), end_ns: start_ns };
+                if gap.start_ns + duration_ns <= gap.end_ns {
+                    gaps.push(gap, now_ns);
+                }
+                *free_ns = end_ns;
+            } else {
+                let idle_ns = gaps.take(start_ns, end_ns, now_ns);
+                *free_ns = end_ns.max(*free_ns + duration_ns - idle_ns);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::{BlockId, PageId};
+    use crate::random::SplitMix64;
+
+    const SUSPEND: Scheduling = Scheduling::Suspend { cost_ns: 20, times: 2 };
+    const BLOCK: BlockId = BlockId(1);
+    const OTHER: BlockId = BlockId(2);
+
+    struct Plane {
+        line: Line,
+        scheduling: Scheduling,
+    }
+
+    impl Plane {
+        fn new(scheduling: Scheduling) -> Plane {
+            Plane { line: Line::default(), scheduling }
+        }
+
+        fn book(&mut self, priority: Priority, subject: Subject, duration_ns: u64, at_ns: u64) -> (u64, u64) {
+            let when = When { now_ns: 0, earliest_ns: at_ns, needed_ns: self.line.needed_ns(subject) };
+            let Interval { start_ns, end_ns } =
+                self.line.book(self.scheduling, priority, subject, duration_ns, when);
+            (start_ns, end_ns)
+        }
+
+        fn program(&mut self, page: u32, at_ns: u64) -> (u64, u64) {
+            self.book(Priority::Host, Subject::program(PageId(page), BLOCK), 1000, at_ns)
+        }
+
+        fn copy(&mut self, page: u32, at_ns: u64) -> (u64, u64) {
+            self.book(Priority::Background, Subject::program(PageId(page), OTHER), 1000, at_ns)
+        }
+
+        fn read(&mut self, page: u32, at_ns: u64) -> (u64, u64) {
+            self.book(Priority::Read, Subject::read(PageId(page), BlockId(9)), 100, at_ns)
+        }
+    }
+
+    #[test]
+    fn first_come_is_first_served() {
+        let mut plane = Plane::new(Scheduling::Fifo);
+        assert_eq!(plane.copy(0, 0), (0, 1000));
+        assert_eq!(plane.program(1, 10), (1000, 2000));
+        assert_eq!(plane.read(90, 20), (2000, 2100));
+    }
+
+    #[test]
+    fn a_read_goes_ahead_of_what_has_not_begun_and_later_programs_pay() {
+        let mut plane = Plane::new(Scheduling::ReadFirst);
+        assert_eq!(plane.program(1, 0), (0, 1000));
+        assert_eq!(plane.program(2, 0), (1000, 2000));
+        assert_eq!(plane.read(90, 500), (1000, 1100), "behind the one under way");
+        assert_eq!(plane.read(91, 500), (1100, 1200), "behind the read before it");
+        assert_eq!(plane.program(3, 500), (2200, 3200), "behind all, and what went ahead");
+        assert_eq!(plane.read(92, 5000), (5000, 5100), "an idle plane");
+        assert_eq!(plane.program(4, 0), (3200, 4200), "it was idle before that");
+    }
+
+    #[test]
+    fn a_hosts_program_goes_ahead_of_copies_that_have_not_begun() {
+        let mut plane = Plane::new(Scheduling::ReadFirst);
+        assert_eq!(
+            [plane.copy(1, 0), plane.copy(2, 0), plane.copy(3, 0)].map(|told| told.1),
+            [1000, 2000, 3000]
+        );
+        assert_eq!(plane.program(11, 100), (1000, 2000));
+        assert_eq!(plane.copy(4, 100), (4000, 5000), "copies pay");
+        assert_eq!(plane.line.ready_ns(plane.scheduling, 1000, 100), 2000);
+        assert_eq!(plane.line.free_ns(), 5000);
+    }
+
+    #[test]
+    fn nothing_goes_ahead_of_what_it_needs() {
+        let mut plane = Plane::new(SUSPEND);
+        assert_eq!(plane.copy(1, 0), (0, 1000));
+        let erased = plane.book(Priority::Background, Subject::erase(BLOCK), 5000, 0);
+        assert_eq!(erased, (1000, 6000));
+        assert_eq!(plane.program(1, 0), (6000, 7000), "the block's erase");
+        assert_eq!(plane.read(1, 0).0, 7000, "the page's program");
+        assert_eq!(plane.read(90, 7000).0, 7100, "reads follow each other");
+        assert_eq!(plane.read(91, 0).0, 0, "and do not wait for one that cannot begin");
+        let mut plane = Plane::new(SUSPEND);
+        plane.program(1, 0);
+        assert_eq!(plane.read(1, 500).0, 1000, "a program is not interrupted for what it programs");
+    }
+
+    #[test]
+    fn a_read_interrupts_what_is_under_way_so_many_times() {
+        let mut plane = Plane::new(SUSPEND);
+        assert_eq!(plane.program(1, 0), (0, 1000));
+        assert_eq!(plane.read(90, 100), (120, 220));
+        assert_eq!(plane.read(91, 300), (320, 420));
+        assert_eq!(plane.read(92, 500), (1000, 1100), "twice is enough");
+        assert_eq!(plane.program(2, 500), (1340, 2340), "three reads and two interruptions");
+        assert_eq!(plane.read(93, 2330), (2340, 2440), "it is nearly done");
+    }
+
+    /// An erase waits until the copies are done that made its block free. Until then the plane has time for others.
+    #[test]
+    fn what_cannot_begin_leaves_its_plane_to_others() {
+        let mut plane = Plane::new(Scheduling::ReadFirst);
+        let erased = plane.book(Priority::Host, Subject::erase(OTHER), 5000, 50_000);
+        assert_eq!(erased, (50_000, 55_000));
+        assert_eq!(plane.line.ready_ns(plane.scheduling, 1000, 10), 10);
+        assert_eq!(plane.program(1, 10), (10, 1010));
+        assert_eq!(plane.copy(2, 0), (55_000, 56_000), "on the block that is erased");
+        let copied = plane.book(Priority::Background, Subject::program(PageId(3), BlockId(3)), 1000, 0);
+        assert_eq!(copied, (1010, 2010), "behind the program");
+        assert_eq!(plane.program(4, 1500), (2010, 3010), "the copy is under way");
+        assert_eq!(plane.program(5, 49_500), (55_000, 56_000), "no room before the erase");
+        assert_eq!(plane.line.free_ns(), 57_000, "the copy behind the erase pays for the last program only");
+    }
+
+    /// Against a plane that is booked nanosecond by nanosecond.
+    #[test]
+    fn an_operation_takes_the_first_time_that_is_long_enough() {
+        for seed in 0..200 {
+            let mut random = SplitMix64(seed);
+            let mut plane = Plane::new(Scheduling::ReadFirst);
+            let (mut taken, mut now_ns) = (vec![false; 40_000], 0);
+            for step in 0..200 {
+                now_ns += random.below(20);
+                let ready_ns = now_ns + random.below(2) * random.below(3000);
+                let is_free = |start: &usize| taken[*start..*start + 30].iter().all(|taken| !taken);
+                let expected = (ready_ns as usize..).find(is_free).unwrap();
+                taken[expected..expected + 30].fill(true);
+                let when = When { now_ns, earliest_ns: ready_ns, needed_ns: 0 };
+                let subject = Subject::program(PageId(step), BLOCK);
+                let ready_ns = plane.line.ready_ns(plane.scheduling, 30, ready_ns);
+                let booked = plane.line.book(plane.scheduling, Priority::Host, subject, 30, when);
+                assert_eq!(booked.start_ns, expected as u64, "seed {seed}, operation {step}");
+                assert_eq!(ready_ns, booked.start_ns);
+            }
+        }
+    }
+
+    #[test]
+    fn the_plane_is_never_promised_more_time_than_there_is() {
+        let mut plane = Plane::new(SUSPEND);
+        let mut at_ns = 0;
+        let mut busy_ns = 0;
+        for round in 0..10_000_u32 {
+            at_ns += u64::from(round % 7) * 90;
+            busy_ns += match round % 3 {
+                0 => plane.read(1_000_000 + round, at_ns).1 - plane.read(2_000_000 + round, at_ns).0 + 200,
+                1 => plane.program(round, at_ns).1.min(1000),
+                _ => plane.copy(round, at_ns).1.min(1000),
+            };
+        }
+        assert!(plane.line.free_ns() >= busy_ns - 10_000, "{} {busy_ns}", plane.line.free_ns());
+    }
+
+    #[test]
+    fn after_a_restart_nothing_is_going_on() {
+        let mut plane = Plane::new(SUSPEND);
+        plane.program(1, 0);
+        plane.copy(2, 0);
+        plane.line.restart(500);
+        assert_eq!((plane.line.free_ns(), plane.read(1, 0)), (500, (500, 600)));
+    }
+}
