@@ -6,7 +6,7 @@ use tantalum_volume::Volume;
 
 /// The volume that a program works on.
 pub(crate) trait Place {
-    /// The volume, locked.
+    /// The volume, while nobody else uses it.
     fn volume(&self) -> impl Deref<Target = Volume>;
 
     /// Flash operations so far.
