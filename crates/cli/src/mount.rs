@@ -141,7 +141,9 @@ fn line_of(notice: &Notice<'_>) -> String {
             "unmounted: the drive had lost power; the next mount recovers".to_owned()
         }
         Notice::Ended(Err(error)) => {
-            format!("unmounted: {error}; what was not synced is lost, and the next mount recovers the rest")
+            format!(
+                "unmounted: {error}; data that were not synced are lost, and the next mount recovers the rest"
+            )
         }
     }
 }

@@ -151,7 +151,7 @@ pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
     ensure(synced.len() > 30, || format!("only {} MiB fit on a disk of 64 MiB", synced.len()))?;
     mounted.stat()?;
     let said = mounted.unmount_badly()?;
-    ensure(said.contains("what was not synced is lost"), || format!("unmount said {said:?}"))?;
+    ensure(said.contains("data that were not synced are lost"), || format!("unmount said {said:?}"))?;
     disk.mount("remount,size=256M")?;
     mounted.mount(&["--time", "none"])?;
     hold(&synced, &content)?;

@@ -18,7 +18,7 @@ pub(crate) trait Place {
 
 /// A place that is a volume.
 pub(crate) trait VolumePlace {
-    /// The volume, locked.
+    /// The volume, while nobody else uses it.
     fn volume(&self) -> impl Deref<Target = Volume>;
 }
 
