@@ -34,8 +34,6 @@ fn each_missing_guard_is_caught() {
     for guard in [
         Guard::MarkerBeforeGroups,
         Guard::LargeInParts,
-        Guard::RoomNotChecked,
-        Guard::NoReserve,
         Guard::NodesApart,
         Guard::NumbersTwice,
         Guard::VersionsForgotten,

@@ -21,10 +21,6 @@ pub enum Guard {
     MarkerBeforeGroups,
     /// A large transaction is put group by group, without a marker.
     LargeInParts,
-    /// A large transaction begins to be put in place although there is no room for all of it.
-    RoomNotChecked,
-    /// A store can be filled so that it cannot delete any more.
-    NoReserve,
     /// Others read between the parts of a large transaction.
     PartsSeen,
     /// The nodes of a tree are put after the values, in a step of their own.

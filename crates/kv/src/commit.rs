@@ -203,7 +203,7 @@ impl Leader {
             records.extend(changed.records);
             left.push((*namespace, changed.numbers));
         }
-        if pending.grows() && !out(Guard::NoReserve) && !self.leaves_reserve_at_last(drive, &records)? {
+        if pending.grows() && !self.leaves_reserve_at_last(drive, &records)? {
             return Err(Failure::Drive(Status::CapacityExceeded));
         }
         let done_ns = match limits.hold(&records) {

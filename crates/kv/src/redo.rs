@@ -118,7 +118,7 @@ impl Redo {
         }
         let sizes = records.iter().filter_map(|(_, value)| value.as_ref()).map(|value| value.len());
         let sizes = sizes.chain([SPARE_BYTES]);
-        if !drive.has_room(sizes.clone()) && !out(Guard::RoomNotChecked) {
+        if !drive.has_room(sizes.clone()) {
             self.settle(drive)?;
             if !drive.has_room(sizes) {
                 return Err(Failure::Drive(Status::CapacityExceeded));

@@ -139,3 +139,41 @@ fn power_that_goes_at_any_time_leaves_all_or_nothing() {
     println!("{seen:?}");
     assert!(std::env::var("SEED").is_ok() || (seen[0] > 3 && seen[1] > 3), "{seen:?}");
 }
+
+/// Its commit first writes a copy of it, and there may be room for that and not for its records as well. Then it is refused
+/// before it counts, or the store could never finish it.
+#[test]
+fn a_transaction_that_does_not_fit_changes_nothing() {
+    const BYTES: usize = 60_000;
+    let folder = tempfile::tempdir().unwrap();
+    let store = options().capacity_bytes(16 << 20).open(folder.path().join("app.tant")).unwrap();
+    let namespace = store.namespace("hashed").unwrap();
+    let (mut held, mut refused) = ((0, 0), 0);
+    for count in 40_u32.. {
+        let number = count as u8;
+        let put = store.transact::<_, Error>(|tx| {
+            (0..count).try_for_each(|record| tx.put(namespace, record.to_be_bytes(), vec![number; BYTES]))
+        });
+        match put {
+            Ok(()) => held = (count, number),
+            Err(Error::Drive(tantalum::Status::CapacityExceeded)) => refused += 1,
+            Err(error) => panic!("{count} records: {error}"),
+        }
+        let mut tx = store.begin().unwrap();
+        for record in 0..count {
+            let value = tx.read(namespace, record.to_be_bytes()).unwrap();
+            let expected = (record < held.0).then_some(held.1);
+            assert_eq!(
+                value.map(|value| value[0]),
+                expected,
+                "record {record} of {count}, {refused} refused"
+            );
+        }
+        drop(tx);
+        store.transact::<_, Error>(|tx| tx.put(namespace, [1], [number])).unwrap();
+        if refused == 20 {
+            break;
+        }
+    }
+    assert!(held.0 > 40, "some of them fit");
+}

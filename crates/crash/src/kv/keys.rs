@@ -21,7 +21,7 @@ pub(super) fn key(number: u32) -> Vec<u8> {
         3 => [&vec![b'x'; MOST_BYTES - 4][..], &(count as u32).to_be_bytes()].concat(),
         4 => [&vec![b'x'; 300][..], &count.to_be_bytes(), &vec![b'y'; count * 11]].concat(),
         // they differ in their first byte
-        _ => [&[count as u8][..], &vec![7; count * 7]].concat(),
+        _ => [&[count as u8 + 1][..], &vec![7; count * 7]].concat(),
     }
 }
 
