@@ -163,9 +163,15 @@ class StubTest(unittest.TestCase):
             if isinstance(node, ast.FunctionDef):
                 if not node.name.startswith("_"):
                     told[node.name] = set()
+            elif isinstance(node, ast.AnnAssign):
+                if not node.target.id.startswith("_"):
+                    told[node.target.id] = set()
             elif isinstance(node, ast.ClassDef):
+                # what only type checkers know
+                if {"TypedDict", "Protocol"} & {base.id for base in node.bases if isinstance(base, ast.Name)}:
+                    continue
                 told[node.name] = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
-                told[node.name].discard("__init__")
+                told[node.name] -= {"__init__", "__new__"}
         special = {"__enter__", "__exit__", "__iter__", "__len__", "__next__"}
         there = {}
         for name, value in vars(tantalum.tantalum).items():
