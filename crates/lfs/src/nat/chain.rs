@@ -4,8 +4,9 @@
 use tantalum::canary::{Guard, out};
 use tantalum_filesystem::FileId;
 
+use super::Nat;
+use super::heads::FILE_NODES;
 use super::node::Level;
-use super::{FILE_NODES, Nat};
 use crate::error::Result;
 use crate::index::Synced;
 use crate::segments::Log;

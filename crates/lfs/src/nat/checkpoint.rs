@@ -4,9 +4,10 @@ use tantalum::UNIT_BYTES;
 use tantalum::canary::{Guard, out};
 use tantalum_filesystem::FileId;
 
+use super::Nat;
+use super::heads::FILE_NODES;
 use super::layout::Layout;
 use super::pack::{HeadPosition, Pack};
-use super::{FILE_NODES, Nat};
 use crate::error::Result;
 use crate::segments::Log;
 

@@ -5,11 +5,12 @@ use std::ops::Range;
 use tantalum::Lpn;
 use tantalum_filesystem::FileId;
 
+use super::Nat;
 use super::filling::{LEAST_FREE, is_short};
+use super::heads::{COLD_DATA, COLD_NODES, FILE_DATA, FOLDER_DATA};
 use super::node::{Level, Node, pointer_of, pointer_to, slot_of};
 use super::nodes::NEW;
 use super::summary::NODE;
-use super::{COLD_DATA, COLD_NODES, FILE_DATA, FOLDER_DATA, Nat};
 use crate::bytes::Page;
 use crate::check::Finding;
 use crate::error::{LfsError, Result};

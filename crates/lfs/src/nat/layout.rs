@@ -3,7 +3,7 @@
 
 use tantalum::{Lpn, UNIT_BYTES};
 
-use super::HEADS;
+use super::heads::HEADS;
 use super::table::entries_per_unit;
 use crate::error::{LfsError, Result};
 use crate::index::MOST_ORPHANS;

@@ -13,6 +13,7 @@
 mod chain;
 mod checkpoint;
 mod filling;
+mod heads;
 mod index;
 mod layout;
 mod node;
@@ -33,21 +34,12 @@ use crate::index::Opened;
 use crate::inode::Inode;
 use crate::node_cache::NodeCache;
 use crate::segments::{Log, Segments};
+use heads::HEADS;
 use layout::{Layout, NODE_WORDS, SEGMENT_WORDS};
 use node::Node;
 use pack::Pack;
 use summary::Summaries;
 use table::PairedTable;
-
-/// Log heads.
-const HEADS: usize = 6;
-const FOLDER_DATA: usize = 0;
-const FILE_DATA: usize = 1;
-const COLD_DATA: usize = 2;
-const FOLDER_NODES: usize = 3;
-/// The head whose nodes are chained.
-const FILE_NODES: usize = 4;
-const COLD_NODES: usize = 5;
 
 /// A node address table and its nodes.
 #[derive(Debug)]

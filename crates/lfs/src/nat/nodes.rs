@@ -7,9 +7,9 @@ use tantalum::Lpn;
 use tantalum_filesystem::{Errno, FileId};
 
 use super::Nat;
+use super::heads::{COLD_NODES, FILE_NODES, FOLDER_NODES};
 use super::node::{Level, Node, OF_FOLDER};
 use super::summary::NODE;
-use super::{COLD_NODES, FILE_NODES, FOLDER_NODES};
 use crate::error::{Damage, LfsError, Result, refuse};
 use crate::node_cache::CachedNode;
 use crate::segments::Log;

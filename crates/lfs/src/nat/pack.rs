@@ -8,7 +8,7 @@
 use tantalum::{Lpn, UNIT_BYTES, checksum_of};
 use tantalum_filesystem::FileId;
 
-use super::HEADS;
+use super::heads::HEADS;
 use super::layout::{FIXED_PACK_BYTES, HEADS_AT, Layout};
 use crate::bytes::{get32, get64, put32, seal};
 use crate::error::Result;

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_filesystem::FileId;
 
+use super::Nat;
+use super::heads::FILE_NODES;
 use super::node::{Level, Node, OF_FOLDER, SYNCED, slot_of};
 use super::nodes::read_node;
 use super::pack::Pack;
-use super::{FILE_NODES, Nat};
 use crate::error::{LfsError, Result};
 use crate::index::{Index, Slot};
 use crate::inode::INODE_BYTES;

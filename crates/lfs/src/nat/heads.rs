@@ -1,0 +1,13 @@
+//! Log heads, by what is appended there: what lives as long lies together.
+
+/// How many there are.
+pub(super) const HEADS: usize = 6;
+
+pub(super) const FOLDER_DATA: usize = 0;
+pub(super) const FILE_DATA: usize = 1;
+/// What the cleaner moved has lived long.
+pub(super) const COLD_DATA: usize = 2;
+pub(super) const FOLDER_NODES: usize = 3;
+/// The head whose nodes are chained.
+pub(super) const FILE_NODES: usize = 4;
+pub(super) const COLD_NODES: usize = 5;
