@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tantalum_kv::{Error, Options, Order, Store, Sync};
 use tempfile::TempDir;
@@ -65,6 +66,13 @@ fn a_backup_that_is_made_while_others_write_is_what_was_there_at_one_time() {
     let store = options().open(&image).unwrap();
     fill(&store);
     let (hashed, done) = (store.namespace("hashed").unwrap(), AtomicBool::new(false));
+    let turns = AtomicU64::new(0);
+    let wait_for_turns = |count| {
+        let until = turns.load(Ordering::SeqCst) + count;
+        while turns.load(Ordering::SeqCst) < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
     let number = |value: &[u8]| u64::from_le_bytes(value.try_into().unwrap());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -83,9 +91,12 @@ fn a_backup_that_is_made_while_others_write_is_what_was_there_at_one_time() {
                         tx.put(hashed, to, (b + 1).to_le_bytes())
                     })
                     .unwrap();
+                turns.fetch_add(1, Ordering::SeqCst);
             }
         });
+        wait_for_turns(1);
         let copied = store.back_up(&backup).unwrap();
+        wait_for_turns(2);
         assert_eq!((copied.namespaces, copied.records), (3, u64::from(2 * ACCOUNTS) + 1));
         done.store(true, Ordering::SeqCst);
     });

@@ -3,12 +3,19 @@
 use std::ops::Bound;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tantalum::{Device, PowerLoss, Profile, Status};
 use tantalum_kv::{Error, Namespace, Options, Range, Snapshot, Store, Sync, Transaction, prefix_range};
 
 use super::check::{Bounds, Done, Event, Map, Outcome, Seen, check, check_snapshot, is_empty, is_possible};
 use super::plan::{BULK, End, Op, Plan, Planned, bulk_key, key, large_key};
+
+/// Transactions that end between two snapshots.
+const TRANSACTIONS_BETWEEN_LOOKS: usize = 4;
+
+/// How long to wait for them before looking again.
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// What was done, so that a test can tell whether that was much.
 #[derive(Default, Debug)]
@@ -121,7 +128,15 @@ impl Ground<'_> {
                 });
             }
             scope.spawn(|| {
+                let mut next = 0;
                 while !done.load(Ordering::SeqCst) {
+                    // without a pause a busy machine, on which transactions are slow, has a snapshot to check for each moment
+                    let ended = self.history.lock().unwrap().len();
+                    if ended < next {
+                        std::thread::sleep(PAUSE);
+                        continue;
+                    }
+                    next = ended + TRANSACTIONS_BETWEEN_LOOKS;
                     if self.look().is_err() {
                         break;
                     }
