@@ -282,12 +282,10 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     let needed: Vec<packages::Package> = steps.iter().flat_map(|step| step.packages).copied().collect();
     packages::install(&needed)?;
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    // Both in one go, so that what they have in common is built once.
+    // Of the whole workspace, as its tests are: for a part of it, libraries would have other features and be built again.
     Shell::new("cargo")
-        .args(["build", "--release", "--package", "tantalum-cli", "--bin", "tantalum"])
-        .args(["--package", "tantalum-fuse", "--example", "passthrough", "--example", "memory"])
-        .args(["--package", "tantalum-couch", "--example", "updates"])
-        .args(["--package", "tantalum-nvme", "--example", "tap"])
+        .args(["build", "--release", "--workspace", "--lib", "--bin", "tantalum", "--example", "passthrough"])
+        .args(["--example", "memory", "--example", "updates", "--example", "tap"])
         .folder(&root)
         .with_output()
         .run()?;

@@ -7,11 +7,6 @@ use super::failure::{Failure, ensure};
 use super::shell::Shell;
 
 pub fn c(context: &Context, folder: &Path) -> Outcome {
-    Shell::new("cargo")
-        .args(["build", "--release", "--package", "tantalum-c"])
-        .folder(&context.root)
-        .with_output()
-        .run()?;
     let image = folder.join("app.tant");
     for _ in ["a new image", "the same image"] {
         let said = compiled(context, folder, "transfer")?.args([&image]).run()?;

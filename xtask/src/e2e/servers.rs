@@ -17,7 +17,16 @@ pub fn experiments(context: &Context, _folder: &Path) -> Outcome {
 
 fn test(context: &Context, name: &str) -> Outcome {
     Shell::new("cargo")
-        .args(["test", "--release", "--quiet", "-p", "tantalum-cli", "--features", "e2e", "--test", name])
+        .args([
+            "test",
+            "--release",
+            "--quiet",
+            "--workspace",
+            "--features",
+            "tantalum-cli/e2e",
+            "--test",
+            name,
+        ])
         .args(["--", "--test-threads=1"])
         .variable("CARGO_TARGET_DIR", &context.target)
         .folder(&context.root)
