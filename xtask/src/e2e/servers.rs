@@ -17,17 +17,8 @@ pub fn experiments(context: &Context, _folder: &Path) -> Outcome {
 
 fn test(context: &Context, name: &str) -> Outcome {
     Shell::new("cargo")
-        .args([
-            "test",
-            "--release",
-            "--quiet",
-            "--workspace",
-            "--features",
-            "tantalum-cli/e2e",
-            "--test",
-            name,
-        ])
-        .args(["--", "--test-threads=1"])
+        .args(["test", "--release", "--quiet", "--workspace", "--features", "tantalum-cli/e2e"])
+        .args(["--test", name, "--", "--test-threads=1"])
         .variable("CARGO_TARGET_DIR", &context.target)
         .folder(&context.root)
         .with_output()
