@@ -96,7 +96,7 @@ impl Rocks {
         self.database.flush_wal(true)
     }
 
-    /// Reads at most so many records from a key on; says how many there were.
+    /// Reads at most this many records from a key on. Returns how many there were.
     pub fn scan(&self, from: impl AsRef<[u8]>, count: usize) -> Result<usize, Error> {
         let from = IteratorMode::From(from.as_ref(), Direction::Forward);
         let mut records = self.database.iterator(from).take(count);

@@ -93,7 +93,7 @@ impl Measured {
     }
 }
 
-/// The workloads, each with so many synced writes or somewhat more.
+/// The workloads, each with this number of synced writes or slightly more.
 fn workloads(writes: u64) -> Vec<Workload> {
     let mut all = Vec::new();
     for (sync, sizes) in [("fdatasync", &[4, 16][..]), ("fsync", &[4])] {

@@ -30,7 +30,7 @@ impl LogFs {
         CleanerCounters { filled_units: self.log.filled_units(), ..self.cleaned }
     }
 
-    /// Cleans until there is room for so many units of contents and of the index more, and for a checkpoint. Contents may go into
+    /// Cleans until there is room for these further units of contents and of the index, and for a checkpoint. Contents may go into
     /// holes, as far as there are any.
     pub(crate) fn make_room(&mut self, contents: u64, of_index: u64) -> Result<()> {
         let least = self.index.least_free_segments();

@@ -16,10 +16,10 @@ use tantalum::canary::{Guard, out};
 use super::holes::Candidates;
 use super::table::{Segments, State};
 
-/// A segment with fewer holes than one in so many of its units is not worth its summary.
+/// A segment in which fewer than one unit in this many is a hole is not worth its summary.
 const LEAST_SHARE: u32 = 32;
 
-/// Where less than one in so many units lives, the cleaner has little to move, and often the segment is soon free by itself: as
+/// Where less than one unit in this many lives, the cleaner has little to move, and often the segment is soon free by itself: as
 /// those of nodes are, which are written again and again.
 const EMPTY_SHARE: u32 = 8;
 
@@ -61,7 +61,7 @@ impl Segments {
         if self.is_settled() { self.find_candidates().holes } else { 0 }
     }
 
-    /// Whether a checkpoint would make so many holes.
+    /// Whether a checkpoint would make this many holes.
     pub fn would_have_holes(&self, units: u64) -> bool {
         // Looking at all segments takes a while.
         if self.holes.held_units < units {
