@@ -6,6 +6,7 @@ use tantalum_crash::kv::{Settings, run as torture};
 use tantalum_crash::summary;
 
 use crate::failure::Failure;
+use crate::offered::OfferOptions;
 use crate::seeds::SeedOptions;
 use crate::{interrupt, output};
 
@@ -28,6 +29,9 @@ pub struct CrashKvOptions {
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub minutes: Option<u64>,
 
+    #[command(flatten)]
+    pub offer: OfferOptions,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -47,6 +51,7 @@ pub fn run(options: &CrashKvOptions) -> Result<(), Failure> {
         commits: options.commits.unwrap_or(commits),
         minutes: options.minutes,
     };
+    let _offer = options.offer.offer()?;
     let outcome = torture(&settings, &interrupt::monitor())?;
     output::report(&outcome, options.json, summary::of)?;
     Failure::of_outcome(&outcome)

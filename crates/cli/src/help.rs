@@ -120,7 +120,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "tantalum crash replay findings/finding-1 look",
         ],
     ),
-    ("completions", &["tantalum completions bash > ~/.local/share/bash-completion/completions/tantalum"]),
+    ("completions", &["tantalum completions bash > tantalum.bash"]),
     ("man", &["tantalum man ~/.local/share/man/man1"]),
 ];
 

@@ -1,15 +1,18 @@
-//! Lets `tantalum watch` look at the drives of an experiment, which are in this process.
+//! Lets `tantalum watch` look at the drives of an experiment: those in this process, and those that it has mounted or served
+//! for servers.
 //!
-//! An experiment makes drives as it needs them, often several at a time. The newest one is shown. Only a drive in a
-//! [`tantalum_drive::Drive`] can be seen, not a device that an experiment has for itself.
+//! An experiment makes drives as it needs them, often several at a time. The newest one is shown, and before those in this
+//! process one that is mounted or served. Of those in this process only a drive in a [`tantalum_drive::Drive`] can be seen,
+//! not a device that an experiment has for itself.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use tantalum::RecoveryReport;
 use tantalum_drive::control::{self, Control, End, Subject, socket_path};
-use tantalum_drive::{NewDrives, Observer, new_drives};
+use tantalum_drive::{NewDrives, new_drives};
+use tantalum_papers::servers::newest_image;
 
 use crate::failure::Failure;
 
@@ -28,6 +31,8 @@ pub struct Offer(Option<PathBuf>);
 struct Offered {
     name: PathBuf,
     drives: NewDrives,
+    /// To the process that uses the image that was looked at last, with its number.
+    elsewhere: Mutex<Option<(u64, Control)>>,
     end: End,
 }
 
@@ -39,7 +44,12 @@ impl OfferOptions {
         if Control::connect(name).is_ok() {
             return Err(refused("another process answers there".to_owned()));
         }
-        let offered = Offered { name: name.clone(), drives: new_drives(), end: End::default() };
+        let offered = Offered {
+            name: name.clone(),
+            drives: new_drives(),
+            elsewhere: Mutex::default(),
+            end: End::default(),
+        };
         control::serve(Arc::new(offered)).map_err(|error| refused(error.to_string()))?;
         Ok(Offer(Some(socket_path(name))))
     }
@@ -54,8 +64,38 @@ impl Drop for Offer {
 }
 
 impl Offered {
-    fn newest(&self) -> Result<(u64, Observer), String> {
-        self.drives.newest().ok_or_else(|| "the experiment has no drive at the moment".to_owned())
+    /// The experiment, and which of its drives: a page begins anew with another one.
+    fn named(&self, which: &str) -> PathBuf {
+        let mut name = self.name.clone().into_os_string();
+        name.push(format!(", {which}"));
+        name.into()
+    }
+
+    fn look_here(&self) -> Result<serde_json::Value, String> {
+        let newest = self.drives.newest();
+        let (number, observer) = newest.ok_or("the experiment has no drive at the moment")?;
+        let look = observer.look(self.named(&format!("drive {number}")), None);
+        let look = look.ok_or("the experiment has just given up its drive")?;
+        Ok(serde_json::to_value(look).expect("a look is plain data"))
+    }
+
+    /// The connection is kept: who uses the image counts what is written to files for as long as it is there.
+    fn look_elsewhere(&self, number: u64, image: &Path) -> Result<serde_json::Value, String> {
+        let mut elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = elsewhere.take().filter(|(known, _)| *known == number);
+        let mut control = match known {
+            Some((_, control)) => control,
+            None => Control::connect(image).map_err(|error| error.to_string())?,
+        };
+        let mut look: serde_json::Value = control.look().map_err(|error| error.to_string())?;
+        let file = image.file_name().unwrap_or_default().to_string_lossy();
+        look["image"] = self.named(&format!("image {number} ({file})")).to_string_lossy().into();
+        *elsewhere = Some((number, control));
+        Ok(look)
+    }
+
+    fn leave(&self) {
+        *self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -65,11 +105,17 @@ impl Subject for Offered {
     }
 
     fn look(&self) -> Result<serde_json::Value, String> {
-        let (number, observer) = self.newest()?;
-        let mut name = self.name.clone().into_os_string();
-        name.push(format!(", drive {number}"));
-        let look = observer.look(name.into(), None).ok_or("the experiment has just given up its drive")?;
-        Ok(serde_json::to_value(look).expect("a look is plain data"))
+        match newest_image() {
+            Some((number, image)) => self.look_elsewhere(number, &image),
+            None => {
+                self.leave();
+                self.look_here()
+            }
+        }
+    }
+
+    fn end_watch(&self) {
+        self.leave();
     }
 
     fn stat(&self) -> Result<serde_json::Value, String> {

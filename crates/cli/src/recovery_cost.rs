@@ -9,6 +9,7 @@ use tantalum_report::check_place;
 
 use crate::drive::ProfileOptions;
 use crate::failure::Failure;
+use crate::offered::OfferOptions;
 use crate::{interrupt, output};
 
 /// `tantalum recovery-cost`.
@@ -33,6 +34,9 @@ pub struct RecoveryCostOptions {
     #[arg(long, value_name = "FILE.svg")]
     pub report: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub offer: OfferOptions,
+
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub json: bool,
@@ -53,6 +57,7 @@ pub fn run(options: &RecoveryCostOptions) -> Result<(), Failure> {
     if let Some(path) = &options.report {
         check_place(path)?;
     }
+    let _offer = options.offer.offer()?;
     let outcome = measure(&settings, &interrupt::monitor())?;
     if let Some(path) = &options.report {
         write_plots(&outcome, path)?;

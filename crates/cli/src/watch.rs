@@ -15,7 +15,7 @@ use crate::output;
 /// `tantalum watch`.
 #[derive(Args, Debug)]
 pub struct WatchOptions {
-    /// The folder on which a volume is mounted, an image that is served, or the NAME of `--watch` of compare, lab run, replay, bench or crash
+    /// The folder on which a volume is mounted, an image that is served, or the NAME of `--watch` of compare, lab run, recovery-cost, replay, bench or crash
     pub target: PathBuf,
 
     /// Address and port of the page, on this machine only: 127.0.0.1 or [::1]. Port 0 picks a free port

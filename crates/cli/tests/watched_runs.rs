@@ -10,7 +10,7 @@ use tantalum_drive::control::Control;
 use tantalum_drive::look::Look;
 
 /// On a machine that does much else at the same time.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Run(Child);
 
@@ -27,6 +27,11 @@ fn start(folder: &Path, arguments: &[&str]) -> Run {
     Run(command.spawn().unwrap())
 }
 
+fn interrupt(run: &Run) {
+    let interrupted = Command::new("kill").args(["-INT", &run.0.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+}
+
 /// Asks until the answer is right.
 fn wait_for(name: &Path, what: &str, is_right: impl Fn(&Look) -> bool) -> Look {
     let begun = Instant::now();
@@ -37,7 +42,7 @@ fn wait_for(name: &Path, what: &str, is_right: impl Fn(&Look) -> bool) -> Look {
             Ok(look) if is_right(&look) => return look,
             answer => last = Some(answer.map(|look| look.counters)),
         }
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(2));
     }
     panic!("{what}: no such look, but at last {last:?}");
 }
@@ -48,13 +53,13 @@ fn is_seen(folder: &Path, arguments: &[&str]) {
     let arguments = [arguments, &["--watch", "run"]].concat();
     let mut run = start(folder, &arguments);
     let what = arguments.join(" ");
-    let first = wait_for(&name, &what, |look| look.counters.host_units_written > 0);
+    let first =
+        wait_for(&name, &what, |look| look.counters.host_units_written + look.counters.records_put > 0);
     // the same drive has done more, or there is another one
     let goes_on = |look: &Look| look.image != first.image || look.counters != first.counters;
     let next = wait_for(&name, &what, goes_on);
     assert_eq!(next.time, None, "{what}");
-    let interrupted = Command::new("kill").args(["-INT", &run.0.id().to_string()]).status().unwrap();
-    assert!(interrupted.success());
+    interrupt(&run);
     let ended = run.0.wait().unwrap();
     assert_eq!(ended.code(), Some(130), "{what}");
     assert!(!folder.join("run.sock").exists(), "{what} left its socket");
@@ -83,6 +88,35 @@ fn power_cuts_of_sqlite_and_of_documents_are_seen() {
     for kind in ["sqlite", "couch"] {
         let folder = tempfile::tempdir().unwrap();
         is_seen(folder.path(), &["crash", kind, "--minutes", "30"]);
+    }
+}
+
+/// Its device was its own, so there was nothing to see but an error.
+#[test]
+fn an_experiment_on_the_device_alone_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    is_seen(folder.path(), &["lab", "run", "kaml-scale", "--scale", "0.2"]);
+}
+
+/// The drive is in the process that mounts it. Needs postgresql and /dev/fuse.
+#[cfg(feature = "e2e")]
+#[test]
+fn the_drive_that_an_experiment_mounts_for_a_server_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let experiment = ["lab", "run", "share-pgbench", "--scale", "0.05", "--watch", "run"];
+    let mut run = start(folder.path(), &experiment);
+    let is_mounted = |look: &Look| look.time == Some(tantalum_drive::Pacing::Real);
+    let look = wait_for(&folder.path().join("run"), "share-pgbench", is_mounted);
+    assert!(look.image.to_string_lossy().ends_with("run, image 2 (drive.img)"), "{:?}", look.image);
+    interrupt(&run);
+    assert_eq!(run.0.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn the_cost_of_recovery_and_power_cuts_of_records_are_seen() {
+    for arguments in [&["recovery-cost"][..], &["crash", "kv", "--minutes", "30"]] {
+        let folder = tempfile::tempdir().unwrap();
+        is_seen(folder.path(), arguments);
     }
 }
 

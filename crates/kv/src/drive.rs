@@ -3,8 +3,9 @@
 //! Puts and those who read several records together, or as of a snapshot, exclude each other, for as long as that takes
 //! the drive and not its sync. Records that a transaction has locked do not change, so it reads them as it likes.
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{RwLock, RwLockReadGuard};
 use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Status};
+use tantalum_drive::Drive as SharedDrive;
 
 use crate::cache::Cache;
 use crate::canary::{Guard, out};
@@ -16,8 +17,8 @@ use crate::versions::{AsOf, Versions};
 pub(crate) type Records = Vec<(Name, Option<Value>)>;
 
 pub(crate) struct Drive {
-    /// Taken out when the store is closed.
-    device: Option<Mutex<Device>>,
+    /// Taken out when the store is closed. No clone of it leaves this struct.
+    device: Option<SharedDrive>,
     pub cache: Cache,
     versions: RwLock<Versions>,
 }
@@ -30,19 +31,24 @@ pub(crate) trait Source {
 impl Drive {
     pub fn new(device: Device, cache_bytes: usize, snapshot_bytes: usize) -> Drive {
         Drive {
-            device: Some(Mutex::new(device)),
+            device: Some(SharedDrive::new(device)),
             cache: Cache::new(cache_bytes),
             versions: RwLock::new(Versions::new(snapshot_bytes)),
         }
     }
 
-    pub fn device(&self) -> &Mutex<Device> {
+    pub fn device(&self) -> &SharedDrive {
         self.device.as_ref().expect("the drive is there until the store is gone")
     }
 
     /// Takes the drive out: there is nothing left to shut down.
     pub fn take_device(&mut self) -> Option<Device> {
-        self.device.take().map(Mutex::into_inner)
+        self.device.take().map(|drive| drive.into_device().expect("nobody else has a clone of it"))
+    }
+
+    /// Leaves the drive as it is, whoever has it: another process does.
+    pub fn forget_device(&mut self) {
+        std::mem::forget(self.device.take());
     }
 
     /// A record that nobody changes meanwhile.

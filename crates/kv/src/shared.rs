@@ -169,7 +169,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if self.check_process().is_err() {
             // the image is the parent's; nothing of it may be written or unlocked here
-            std::mem::forget(self.drive.take_device());
+            self.drive.forget_device();
             return;
         }
         if self.check().is_ok() {

@@ -73,8 +73,8 @@ pub enum MeasureError {
     },
     /// Nothing was written.
     #[error(
-        "nothing was written to the drive; the program gets its folder as {{}} in its arguments, as $TANTALUM_DIR, and as \
-         its working directory"
+        "nothing was written to the drive; a program gets its folder as {{}} in its arguments, as $TANTALUM_DIR, and as its \
+         working directory, and of a mount only what is written while it is watched counts"
     )]
     NothingWritten,
     /// Temporary files could not be made.

@@ -11,15 +11,15 @@ use tantalum_drive::look::Look;
 pub struct Point {
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Bytes that hosts wrote each second.
+    /// Bytes that hosts wrote each second, in units and records.
     pub written: Option<f64>,
     /// Bytes that they read each second.
     pub read: Option<f64>,
     /// Units programmed for each unit that a host wrote.
     pub amplification: Option<Amplification>,
-    /// Latencies of reads.
+    /// Latencies of reads, of units and of records.
     pub reads: Option<Percentiles>,
-    /// Of writes.
+    /// Of writes, of units and of records.
     pub writes: Option<Percentiles>,
     /// Of flushes.
     pub flushes: Option<Percentiles>,
@@ -87,17 +87,17 @@ impl Between<'_> {
     pub fn point(&self, at_ms: u64) -> Point {
         let counters = self.counted();
         let (latency, earlier) = (&self.now.latency, &self.before.latency);
-        let rate = |units: u64| {
+        let rate = |units: u64, record_bytes: u64| {
             let seconds = self.seconds();
-            (seconds > 0.0).then(|| (units * UNIT_BYTES as u64) as f64 / seconds)
+            (seconds > 0.0).then(|| (units * UNIT_BYTES as u64 + record_bytes) as f64 / seconds)
         };
         Point {
             at_ms,
-            written: rate(counters.host_units_written),
-            read: rate(counters.host_units_read),
+            written: rate(counters.host_units_written, counters.record_bytes_put),
+            read: rate(counters.host_units_read, counters.record_bytes_got),
             amplification: amplification(&counters),
-            reads: percentiles(&earlier.read, &latency.read),
-            writes: percentiles(&earlier.write, &latency.write),
+            reads: percentiles(&both(&earlier.read, &earlier.get), &both(&latency.read, &latency.get)),
+            writes: percentiles(&both(&earlier.write, &earlier.put), &both(&latency.write, &latency.put)),
             flushes: percentiles(&earlier.flush, &latency.flush),
         }
     }
@@ -122,6 +122,18 @@ pub fn amplification(counters: &Counters) -> Option<Amplification> {
         padding: of(flash.padding),
         all: of(flash.total()),
     })
+}
+
+/// The counts of two kinds of commands as if they were one.
+fn both(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut all = [one, other].concat();
+    all.sort_unstable_by_key(|(ns, _)| *ns);
+    all.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        kept.1 += if is_same { next.1 } else { 0 };
+        is_same
+    });
+    all
 }
 
 /// The percentiles of what was counted in between; none if nothing was. Counts that have gone back, as another drive's,
@@ -163,6 +175,35 @@ mod tests {
         assert_eq!(percentiles(&now, &now), None);
         assert_eq!(percentiles(&[], &[(7, 1)]), Some(Percentiles { p50: 7, p99: 7, p999: 7 }));
         assert_eq!(percentiles(&[(7, 9)], &[(7, 2)]), Some(Percentiles { p50: 7, p99: 7, p999: 7 }));
+    }
+
+    #[test]
+    fn units_and_records_are_counted_together() {
+        let of_both = [(10, 1), (20, 7), (30, 3), (40, 4)];
+        assert_eq!(both(&[(10, 1), (20, 2)], &[(20, 5), (30, 3), (40, 4)]), of_both);
+        assert_eq!(both(&of_both, &[]), of_both);
+    }
+
+    /// A drive whose host puts records had no throughput and no latencies on the page.
+    #[test]
+    fn a_drive_of_records_has_points() {
+        use tantalum::{Command, Device, Key, KvRecord, NamespaceAttributes, Profile};
+        use tantalum_drive::{Drive, When};
+
+        let profile = Profile { capacity_bytes: 512 << 20, ..Profile::load("kaml-board").unwrap() };
+        let drive = Drive::new(Device::in_memory(&profile).unwrap());
+        let look = || drive.observer().look("run".into(), None).unwrap();
+        let attributes = NamespaceAttributes::default();
+        let made = drive.issue(Command::CreateNamespace { attributes }, When::AfterAll).unwrap();
+        let (namespace, key) = (made.namespace.unwrap(), Key::new(b"key").unwrap());
+        let before = look();
+        let record = KvRecord { namespace, key, value: Some(&[7; 1000]) };
+        drive.issue(Command::KvPut { records: &[record] }, When::AfterAll).unwrap();
+        drive.issue(Command::KvGet { namespace, key, value: &mut Vec::new() }, When::AfterAll).unwrap();
+        let now = look();
+        let point = Between { before: &before, now: &now, passed: Duration::from_secs(1) }.point(0);
+        assert!(point.written.unwrap() > 0.0 && point.read.unwrap() > 0.0, "{point:?}");
+        assert!(point.writes.is_some() && point.reads.is_some() && point.flushes.is_none(), "{point:?}");
     }
 
     #[test]

@@ -216,16 +216,14 @@ fn state_of(seen: &Seen) -> State {
 }
 
 /// What became of the drive between two looks.
-fn event_of(before: Option<&Seen>, now: &Seen) -> Option<&'static str> {
+fn event_of(before: Option<&Seen>, now: &Seen) -> Option<String> {
     let Some(before) = before else {
-        return Some(if now.look.has_power {
-            "The drive is in use."
-        } else {
-            "The drive is in use, without power."
-        });
+        let without = if now.look.has_power { "" } else { " without power" };
+        let name = now.look.image.file_name().unwrap_or_default().to_string_lossy();
+        return Some(format!("In use{without}: {name}."));
     };
     let losses = |seen: &Seen| seen.look.counters.unsafe_shutdowns;
-    match (state_of(before), state_of(now)) {
+    let event = match (state_of(before), state_of(now)) {
         (State::On, State::Off) => Some("Power went."),
         (State::On, State::Tried) => Some("Power went, and recovery was tried in memory."),
         (State::Off, State::Tried) => Some("Recovery was tried in memory."),
@@ -234,7 +232,8 @@ fn event_of(before: Option<&Seen>, now: &Seen) -> Option<&'static str> {
             Some("Power went and came again; the drive has recovered.")
         }
         _ => None,
-    }
+    };
+    event.map(str::to_owned)
 }
 
 /// What this thread has taken; nothing where the kernel does not tell.

@@ -8,7 +8,8 @@ use std::collections::BinaryHeap;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Command, Device, Lpn, Nanoseconds, UNIT_BYTES};
+use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
+use tantalum_drive::Drive;
 use tantalum_report::Bar;
 
 use crate::error::WorkloadError;
@@ -65,9 +66,9 @@ struct Job {
 }
 
 impl FsyncWrites {
-    /// Runs on the device from `device.time_ns()` on. Returns the operations per second of its time.
-    pub fn run(&self, device: &mut Device, seed: u64, bar: &Bar) -> Result<f64, WorkloadError> {
-        let start_ns = device.time_ns();
+    /// Runs on the drive from its time on. Returns the operations per second of that time.
+    pub fn run(&self, drive: &Drive, seed: u64, bar: &Bar) -> Result<f64, WorkloadError> {
+        let start_ns = drive.lock().time_ns();
         let slots = self.span_units / self.units;
         let mut buffer = vec![0; self.units as usize * UNIT_BYTES];
         let job = |number| Job {
@@ -92,7 +93,7 @@ impl FsyncWrites {
                     self.command(lpn, job, &mut buffer)
                 }
             };
-            let done_ns = device.submit(command, at_ns)?.done_ns;
+            let done_ns = drive.lock().submit(command, at_ns)?.done_ns;
             end_ns = end_ns.max(done_ns);
             queue.push(Reverse((done_ns + self.host_ns, number)));
             if sync.is_none() {
@@ -129,21 +130,25 @@ impl FsyncWrites {
 
 #[cfg(test)]
 mod tests {
-    use tantalum::{CacheMode, Plp, Profile};
+    use tantalum::{CacheMode, Device, Plp, Profile};
     use tantalum_report::Monitor;
 
     use super::*;
 
     fn iops(profile: &Profile, writes: FsyncWrites) -> f64 {
-        let mut device = Device::in_memory(profile).unwrap();
-        let rate = writes.run(&mut device, 1, &Monitor::silent().bar("", 1)).unwrap();
+        let drive = Drive::new(Device::in_memory(profile).unwrap());
+        let rate = writes.run(&drive, 1, &Monitor::silent().bar("", 1)).unwrap();
         let flushes = match writes.action {
             Action::Write { writes_per_sync: Some(limit), sync: Sync::Flushes } => {
                 (writes.operations - 1) / limit
             }
             _ => 0,
         };
-        assert_eq!(device.smart().counters.flushes, flushes * u64::from(writes.jobs == 1), "{writes:?}");
+        assert_eq!(
+            drive.lock().smart().counters.flushes,
+            flushes * u64::from(writes.jobs == 1),
+            "{writes:?}"
+        );
         rate
     }
 

@@ -5,7 +5,8 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Command, Device, Lpn, Nanoseconds, UNIT_BYTES};
+use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
+use tantalum_drive::Drive;
 use tantalum_report::Bar;
 
 use crate::error::WorkloadError;
@@ -60,13 +61,13 @@ pub struct WaitsByKind {
 }
 
 impl OpenLoop {
-    /// Runs on the device from `device.time_ns()` on.
-    pub fn run(&self, device: &mut Device, seed: u64, bar: &Bar) -> Result<WaitsByKind, WorkloadError> {
+    /// Runs on the drive from its time on.
+    pub fn run(&self, drive: &Drive, seed: u64, bar: &Bar) -> Result<WaitsByKind, WorkloadError> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut buffer = vec![0; UNIT_BYTES];
         let WaitsByKind { mut reads, mut writes } = WaitsByKind::default();
         let mean_gap_ns = 1e9 / self.per_second as f64;
-        let mut at_ns = device.time_ns();
+        let mut at_ns = drive.lock().time_ns();
         for operation in 1..=self.operations {
             at_ns += (-(1.0 - random.random::<f64>()).ln() * mean_gap_ns) as Nanoseconds;
             let lpn = Lpn(random.random_range(0..self.span_units));
@@ -75,7 +76,7 @@ impl OpenLoop {
                 true => Command::Read { lpn, data: &mut buffer },
                 false => Command::Write { lpn, data: &buffer, fua: false },
             };
-            let latency_ns = device.submit(command, at_ns)?.done_ns - at_ns;
+            let latency_ns = drive.lock().submit(command, at_ns)?.done_ns - at_ns;
             if is_read {
                 reads.add(latency_ns)
             } else {
@@ -91,18 +92,18 @@ impl OpenLoop {
 
 #[cfg(test)]
 mod tests {
-    use tantalum::Profile;
+    use tantalum::{Device, Profile};
     use tantalum_report::Monitor;
 
     use super::*;
 
     fn run(read_percent: u32, per_second: u64) -> (WaitsByKind, Nanoseconds) {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("femu-2021").unwrap() };
-        let mut device = Device::in_memory(&profile).unwrap();
-        let start_ns = device.time_ns();
+        let drive = Drive::new(Device::in_memory(&profile).unwrap());
+        let start_ns = drive.lock().time_ns();
         let load = OpenLoop { span_units: 4096, read_percent, operations: 5000, per_second };
-        let waits = load.run(&mut device, 1, &Monitor::silent().bar("", 1)).unwrap();
-        (waits, device.time_ns() - start_ns)
+        let waits = load.run(&drive, 1, &Monitor::silent().bar("", 1)).unwrap();
+        (waits, drive.lock().time_ns() - start_ns)
     }
 
     #[test]

@@ -18,7 +18,8 @@ use std::sync::LazyLock;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
-use tantalum::{Command, Device, Lpn, Nanoseconds, Profile, ShareRange, UNIT_BYTES};
+use tantalum::{Command, Counters, Lpn, Nanoseconds, Profile, ShareRange, UNIT_BYTES};
+use tantalum_drive::Drive;
 use tantalum_report::{Bar, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::bench;
 
@@ -87,7 +88,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         Profile::load("openssd-barefoot")?,
         run.scaled(CAPACITY_BYTES, 256 << 20).next_multiple_of(1 << 20),
     )?;
-    let aged = bench::aged(&profile, profile.capacity_units() as u32, run.seed, run.monitor)?;
+    let aged = Drive::new(bench::aged(&profile, profile.capacity_units() as u32, run.seed, run.monitor)?);
     let printed = &*PRINTED;
     let paper = [printed.doublewrite_on, printed.remapped, printed.doublewrite_off];
     let (mut rows, mut phases, mut written) = (Vec::new(), Vec::new(), Vec::new());
@@ -172,7 +173,7 @@ struct Operation {
 
 /// Clients, dirty pages and the cleaner.
 struct Server {
-    device: Device,
+    drive: Drive,
     mode: Mode,
     random: Xoshiro256PlusPlus,
     /// The database's pages are from here on; before are those of the doublewrite buffer.
@@ -192,12 +193,12 @@ struct Server {
 }
 
 impl Server {
-    fn new(run: &Run<'_>, aged: &Device, mode: Mode) -> Server {
-        let device = aged.try_clone().expect("a drive in memory can be copied");
-        let database =
-            (device.profile().capacity_bytes as f64 * DATABASE_BYTES as f64 / CAPACITY_BYTES as f64) as u64;
+    fn new(run: &Run<'_>, aged: &Drive, mode: Mode) -> Server {
+        let drive = aged.try_clone().expect("a drive in memory can be copied");
+        let database = (drive.lock().profile().capacity_bytes as f64 * DATABASE_BYTES as f64
+            / CAPACITY_BYTES as f64) as u64;
         Server {
-            device,
+            drive,
             mode,
             random: Xoshiro256PlusPlus::seed_from_u64(run.seed),
             pages: (database / UNIT_BYTES as u64) as u32,
@@ -217,14 +218,15 @@ impl Server {
     fn serve(mut self, run: &Run<'_>) -> Result<Served, ExperimentError> {
         let operations = run.scaled(OPERATIONS, 1000);
         let bar = run.monitor.bar(format!("{:?}", self.mode), 2 * operations);
-        let start_ns = self.device.time_ns();
+        let start_ns = self.drive.lock().time_ns();
         for client in 0..CLIENTS {
             self.begin(client, start_ns);
         }
         self.until(operations, &bar)?;
-        let (beginning, before) = (Beginning::of(&self.device), self.device.smart().counters);
+        let (beginning, before) = self.reading();
         self.until(2 * operations, &bar)?;
-        let (phase, counted) = (beginning.until(&self.device), self.device.smart().counters.since(&before));
+        let drive = self.drive.lock();
+        let (phase, counted) = (beginning.until(&drive), drive.smart().counters.since(&before));
         let each = |units: u64| units as f64 / operations as f64;
         Ok(Served {
             per_second: operations as f64 * 1e9 / phase.elapsed_ns as f64,
@@ -235,6 +237,11 @@ impl Server {
                 each(counted.flash_units.total()),
             ],
         })
+    }
+
+    fn reading(&self) -> (Beginning, Counters) {
+        let drive = self.drive.lock();
+        (Beginning::of(&drive), drive.smart().counters)
     }
 
     /// Runs until that number of operations is done.
@@ -269,7 +276,7 @@ impl Server {
         if self.operations[client].reads_left > 0 {
             self.operations[client].reads_left -= 1;
             let command = Command::Read { lpn: self.any_page(), data: &mut self.buffer[..UNIT_BYTES] };
-            let done_ns = self.device.submit(command, at_ns)?.done_ns;
+            let done_ns = self.drive.lock().submit(command, at_ns)?.done_ns;
             self.turns.push(Reverse((done_ns, Turn::Client(client))));
             return Ok(());
         }
@@ -305,13 +312,15 @@ impl Server {
                 self.random.fill(&mut self.buffer[..16]);
                 let data = &self.buffer[..self.batch.len() * UNIT_BYTES];
                 let write = Command::Write { lpn: Lpn(0), data, fua: false };
-                (Stage::Buffered, self.device.submit(write, at_ns)?.done_ns)
+                (Stage::Buffered, self.drive.lock().submit(write, at_ns)?.done_ns)
             }
-            (Stage::Buffered, _) => (Stage::Flushed, self.device.submit(Command::Flush, at_ns)?.done_ns),
+            (Stage::Buffered, _) => {
+                (Stage::Flushed, self.drive.lock().submit(Command::Flush, at_ns)?.done_ns)
+            }
             (Stage::Flushed, Mode::Remapped) => (Stage::Done, self.share(at_ns)?),
             (Stage::Flushed, _) => (Stage::Home(0), at_ns),
             (Stage::Home(written), _) if written == self.batch.len() => {
-                (Stage::Done, self.device.submit(Command::Flush, at_ns)?.done_ns)
+                (Stage::Done, self.drive.lock().submit(Command::Flush, at_ns)?.done_ns)
             }
             (Stage::Home(written), _) => (Stage::Home(written + 1), self.write_home(written, at_ns)?),
             (Stage::Done, _) => {
@@ -338,14 +347,14 @@ impl Server {
         let range =
             |(index, page): (usize, &Lpn)| ShareRange { dst: *page, src: Lpn(index as u32), units: 1 };
         let ranges: Vec<ShareRange> = self.batch.iter().enumerate().map(range).collect();
-        Ok(self.device.submit(Command::Share { ranges: &ranges, deferred: false }, at_ns)?.done_ns)
+        Ok(self.drive.lock().submit(Command::Share { ranges: &ranges, deferred: false }, at_ns)?.done_ns)
     }
 
     /// Writes the next page of the batch. Returns when the one after it can be given, or all are done.
     fn write_home(&mut self, index: usize, at_ns: Nanoseconds) -> Result<Nanoseconds, ExperimentError> {
         self.random.fill(&mut self.buffer[..16]);
         let write = Command::Write { lpn: self.batch[index], data: &self.buffer[..UNIT_BYTES], fua: false };
-        let done_ns = self.device.submit(write, at_ns)?.done_ns;
+        let done_ns = self.drive.lock().submit(write, at_ns)?.done_ns;
         self.home_ns = self.home_ns.max(done_ns);
         self.under_way.push(Reverse(done_ns));
         if index + 1 == self.batch.len() {

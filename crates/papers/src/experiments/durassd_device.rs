@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 use tantalum::{CacheMode, Command, Device, Nanoseconds, Plp, Profile, UNIT_BYTES};
+use tantalum_drive::{Drive, When};
 use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::fsync_writes::{Action, FsyncWrites, Sync};
@@ -131,11 +132,11 @@ pub(super) fn table_1(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     ];
     let (mut rows, mut phases) = (Vec::new(), Vec::new());
     for (name, cache, sync, paper) in lines {
-        let mut device = cache.aged(run)?;
+        let drive = Drive::new(cache.aged(run)?);
         let mut ours = Vec::new();
         for writes_per_sync in EVERY {
             let action = Action::Write { writes_per_sync, sync };
-            let (rate, phase) = measure(run, &mut device, FsyncWrites { action, ..JOB }, cache)?;
+            let (rate, phase) = measure(run, &drive, FsyncWrites { action, ..JOB }, cache)?;
             ours.push(rate);
             if cache == Cache::Drains {
                 phases.push((format!("{name}, {}", every(writes_per_sync)), phase));
@@ -196,16 +197,20 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             printed.writes_not_flushed,
         ),
     ];
-    let mut aged = [(Cache::Durable, Cache::Durable.aged(run)?), (Cache::Drains, Cache::Drains.aged(run)?)];
+    let mut aged =
+        vec![(Cache::Durable, Cache::Durable.aged(run)?), (Cache::Drains, Cache::Drains.aged(run)?)];
     let (mut rows, mut phases) = (Vec::new(), Vec::new());
     for (name, cache, (action, jobs), paper) in lines {
-        let device = &mut aged.iter_mut().find(|(kind, _)| *kind == cache).expect("both kinds are aged").1;
+        let place = aged.iter().position(|(kind, _)| *kind == cache).expect("both kinds are aged");
+        // who watches the experiment sees the newest drive: this one
+        let drive = Drive::new(aged.swap_remove(place).1);
         let mut ours = Vec::new();
         for (page, units) in PAGES {
-            let (rate, phase) = measure(run, device, FsyncWrites { action, units, jobs, ..JOB }, cache)?;
+            let (rate, phase) = measure(run, &drive, FsyncWrites { action, units, jobs, ..JOB }, cache)?;
             ours.push(rate);
             phases.push((format!("{name}, {page}"), phase));
         }
+        aged.push((cache, drive.into_device().expect("nobody shares the drive")));
         rows.push(Row { name: name.to_owned(), ours, paper: Some(paper.into()) });
     }
     let figures = Figures {
@@ -249,16 +254,18 @@ fn operations(run: &Run<'_>) -> u64 {
 /// Measures on a drive that is idle: operations in a second, and what the drive did.
 fn measure(
     run: &Run<'_>,
-    device: &mut Device,
+    drive: &Drive,
     job: FsyncWrites,
     cache: Cache,
 ) -> Result<(f64, Phase), ExperimentError> {
-    let load = FsyncWrites { span_units: span_units(device.profile()), operations: operations(run), ..job };
-    device.submit(Command::Flush, device.time_ns())?;
+    let span_units = span_units(drive.lock().profile());
+    let load = FsyncWrites { span_units, operations: operations(run), ..job };
+    drive.issue(Command::Flush, When::AfterAll)?;
     let bar = run.monitor.bar(cache.name(), load.operations);
-    let beginning = Beginning::of(device);
-    let rate = load.run(device, run.seed, &bar)?;
-    Ok((rate, beginning.until(device)))
+    let beginning = Beginning::of(&drive.lock());
+    let rate = load.run(drive, run.seed, &bar)?;
+    let phase = beginning.until(&drive.lock());
+    Ok((rate, phase))
 }
 
 fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<Outcome, ExperimentError> {

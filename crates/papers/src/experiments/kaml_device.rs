@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 use tantalum::{Device, Profile};
+use tantalum_drive::Drive;
 use tantalum_report::table::{bytes, grouped};
 use tantalum_report::{Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::bench;
@@ -61,8 +62,8 @@ fn of_capacity(capacity_bytes: u64) -> Result<Profile, ExperimentError> {
     smaller(profile, capacity_bytes.next_multiple_of(1 << 20))
 }
 
-fn aged(run: &Run<'_>, profile: &Profile) -> Result<Device, ExperimentError> {
-    Ok(bench::aged(profile, other_units(profile), run.seed, run.monitor)?)
+fn aged(run: &Run<'_>, profile: &Profile) -> Result<Drive, ExperimentError> {
+    Ok(Drive::new(bench::aged(profile, other_units(profile), run.seed, run.monitor)?))
 }
 
 fn records(run: &Run<'_>, load: u64) -> u64 {
@@ -81,9 +82,9 @@ fn measure(
     threads: u32,
 ) -> Result<[(Served, Phase); 3], ExperimentError> {
     let mut serve = |work: Work, requests: u64| -> Result<(Served, Phase), ExperimentError> {
-        let beginning = Beginning::of(target.device());
+        let beginning = Beginning::of(&target.drive().lock());
         let served = target.serve(run, work, threads, requests)?;
-        let phase = beginning.until(target.device());
+        let phase = beginning.until(&target.drive().lock());
         if work == Work::Insert {
             target.settle()?;
         }
@@ -104,7 +105,7 @@ fn by_size(
     unit: &'static str,
     figure: impl Fn(Served, usize) -> f64,
 ) -> Result<(Vec<Figures>, Vec<Figures>), ExperimentError> {
-    let device = aged(run, &profile(run)?)?;
+    let drive = aged(run, &profile(run)?)?;
     let mut phases = Vec::new();
     let mut tables: Vec<Figures> = WORKS.iter().map(|(_, name)| by_bytes(name, unit)).collect();
     let lines = std::iter::once(None).chain(loads.iter().copied().map(Some));
@@ -112,8 +113,8 @@ fn by_size(
         let mut ours = [const { Vec::new() }; 3];
         for value_bytes in VALUE_BYTES {
             let target = match load {
-                None => Target::blocks(&device, value_bytes, records(run, LOAD), run.seed),
-                Some(_) => Target::keys(&device, value_bytes, 1, run.seed)?,
+                None => Target::blocks(&drive, value_bytes, records(run, LOAD), run.seed),
+                Some(_) => Target::keys(&drive, value_bytes, 1, run.seed)?,
             };
             let served = measure(run, target, load.unwrap_or(LOAD), threads)?;
             for ((ours, (served, phase)), (work, name)) in ours.iter_mut().zip(served).zip(WORKS) {
@@ -128,7 +129,7 @@ fn by_size(
             table.rows.push(Row { name: row_name(work, load), ours, paper: None });
         }
     }
-    Ok((tables, binds::figures(device.profile(), &phases)))
+    Ok((tables, binds::figures(drive.lock().profile(), &phases)))
 }
 
 /// A table for one kind of work, without rows.
@@ -255,18 +256,18 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     const BATCHES: [usize; 5] = [1, 2, 4, 8, 16];
     const FULL: u64 = 70;
-    let device = aged(run, &profile(run)?)?;
+    let drive = aged(run, &profile(run)?)?;
     let (mut updates, mut seconds, mut phases) = (Vec::new(), Vec::new(), Vec::new());
     for batch in BATCHES {
-        let mut target = Target::keys(&device, VALUE_BYTES[0], batch, run.seed)?;
+        let mut target = Target::keys(&drive, VALUE_BYTES[0], batch, run.seed)?;
         let puts = records(run, FULL) / batch as u64;
-        let beginning = Beginning::of(target.device());
+        let beginning = Beginning::of(&target.drive().lock());
         let insert = target.serve(run, Work::Insert, THREADS, puts)?;
-        phases.push((format!("Insert, {batch}"), beginning.until(target.device())));
+        phases.push((format!("Insert, {batch}"), beginning.until(&target.drive().lock())));
         seconds.push(puts as f64 / insert.per_second);
-        let beginning = Beginning::of(target.device());
+        let beginning = Beginning::of(&target.drive().lock());
         let update = target.serve(run, Work::Update, THREADS, requests(run))?;
-        phases.push((format!("Update, {batch}"), beginning.until(target.device())));
+        phases.push((format!("Update, {batch}"), beginning.until(&target.drive().lock())));
         updates.push(update.per_second * batch as f64 / 1e3);
     }
     let columns: Vec<String> = BATCHES.iter().map(usize::to_string).collect();
@@ -282,7 +283,7 @@ pub(super) fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         table("Update", "1000 records/s", &updates),
         table("filling a namespace to a load of 0.7", "s", &seconds),
     ];
-    outcome.figures.extend(binds::figures(device.profile(), &phases));
+    outcome.figures.extend(binds::figures(drive.lock().profile(), &phases));
     outcome.claims = vec![
         printed.update.beside(Span::factors(&updates[2..3], &updates[..1])),
         printed.fill.beside(Span::changes(&seconds[2..3], &seconds[..1])),
@@ -297,13 +298,13 @@ const LOG_BATCHES: [usize; 2] = [1, 16];
 fn by_batch(run: &Run<'_>, profile: &Profile, logs: u32) -> Result<[(f64, Phase); 2], ExperimentError> {
     let mut measured = Vec::new();
     for batch in LOG_BATCHES {
-        let device = Device::in_memory(profile)?;
-        let mut target = Target::keys_in_logs(device, VALUE_BYTES[2], batch, logs, run.seed)?;
+        let drive = Drive::new(Device::in_memory(profile)?);
+        let mut target = Target::keys_in_logs(drive, VALUE_BYTES[2], batch, logs, run.seed)?;
         target.serve(run, Work::Insert, THREADS, records(run, LOAD) / batch as u64)?;
-        let beginning = Beginning::of(target.device());
+        let beginning = Beginning::of(&target.drive().lock());
         let update = target.serve(run, Work::Update, THREADS, requests(run) / batch as u64)?;
         let rate = update.per_second * (batch * VALUE_BYTES[2]) as f64 / 1e6;
-        measured.push((rate, beginning.until(target.device())));
+        measured.push((rate, beginning.until(&target.drive().lock())));
     }
     Ok(measured.try_into().expect("one for each batch"))
 }

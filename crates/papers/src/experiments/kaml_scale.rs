@@ -13,6 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
     Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, PowerLoss, Profile,
 };
+use tantalum_drive::{Drive, When};
 use tantalum_report::table::grouped;
 use tantalum_report::{Figures, Outcome, Row, Time};
 use tantalum_workloads::closed_loop::{Turn, serve};
@@ -84,7 +85,7 @@ struct Measured {
 
 /// A drive with records, each of which begins with its number.
 struct Records {
-    device: Device,
+    drive: Drive,
     namespace: NamespaceId,
     count: u64,
     random: Xoshiro256PlusPlus,
@@ -93,11 +94,11 @@ struct Records {
 
 impl Records {
     fn new(profile: &Profile, count: u64, seed: u64) -> Result<Records, ExperimentError> {
-        let mut device = Device::in_memory(profile)?;
+        let drive = Drive::new(Device::in_memory(profile)?);
         let attributes = NamespaceAttributes { expected_records: count, ..NamespaceAttributes::default() };
-        let made = device.submit(Command::CreateNamespace { attributes }, 0)?;
+        let made = drive.issue(Command::CreateNamespace { attributes }, When::At(0))?;
         Ok(Records {
-            device,
+            drive,
             namespace: made.namespace.expect("a namespace that was made has a name"),
             count,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -108,7 +109,7 @@ impl Records {
     /// Puts all records, in the order of their numbers; their hashes are in none.
     fn load(&mut self, run: &Run<'_>) -> Result<Lasted, ExperimentError> {
         let bar = run.monitor.bar(format!("{} records", grouped(self.count)), self.count / BATCH);
-        let (machine, start_ns, mut first) = (Instant::now(), self.device.time_ns(), 0);
+        let (machine, start_ns, mut first) = (Instant::now(), self.drive.lock().time_ns(), 0);
         let served = serve(CLIENTS, self.count / BATCH, start_ns, &bar, |_, at_ns| {
             let done_ns = self.put(first, at_ns)?;
             first += BATCH;
@@ -120,9 +121,10 @@ impl Records {
 
     /// DRAM of the index, and of the maps of units and places.
     fn dram_bytes(&self) -> (f64, f64) {
-        let index: u64 = self.device.namespaces().iter().map(|namespace| namespace.index_bytes).sum();
-        let units = self.device.profile().capacity_units() as f64;
-        (index as f64, self.device.dram_bytes_per_unit() * units)
+        let device = self.drive.lock();
+        let index: u64 = device.namespaces().iter().map(|namespace| namespace.index_bytes).sum();
+        let units = device.profile().capacity_units() as f64;
+        (index as f64, device.dram_bytes_per_unit() * units)
     }
 
     fn put(&mut self, first: u64, at_ns: Nanoseconds) -> Result<Nanoseconds, ExperimentError> {
@@ -131,24 +133,30 @@ impl Records {
         let record = |(number, value)| KvRecord { namespace, key: key(number), value: Some(value) };
         let values = values.iter().map(|value| &value[..]);
         let records: Vec<KvRecord<'_>> = (first..).zip(values).map(record).collect();
-        Ok(self.device.submit(Command::KvPut { records: &records }, at_ns)?.done_ns)
+        Ok(self.drive.lock().submit(Command::KvPut { records: &records }, at_ns)?.done_ns)
     }
 
     /// Power goes after the last `put`, when nothing is under way to flash any more, and comes back.
     fn cut_and_recover(&mut self) -> Result<Lasted, ExperimentError> {
-        self.device.cut_power(self.device.time_ns() + IDLE_NS);
+        let mut device = self.drive.lock();
+        let idle_ns = device.time_ns() + IDLE_NS;
+        device.cut_power(idle_ns);
+        drop(device);
         self.power_on()
     }
 
     /// The drive is shut down, and power comes back.
     fn shut_down_and_start(&mut self) -> Result<Lasted, ExperimentError> {
-        self.device.power_off(self.device.time_ns())?;
+        let mut device = self.drive.lock();
+        let now_ns = device.time_ns();
+        device.power_off(now_ns)?;
+        drop(device);
         self.power_on()
     }
 
     fn power_on(&mut self) -> Result<Lasted, ExperimentError> {
         let machine = Instant::now();
-        let report = self.device.power_on(&mut self.power_loss)?;
+        let report = self.drive.lock().power_on(&mut self.power_loss)?;
         let lasted =
             Lasted { drive_s: report.device_ns as f64 / 1e9, machine_s: machine.elapsed().as_secs_f64() };
         self.check()?;
@@ -157,7 +165,7 @@ impl Records {
 
     /// All records are there, and some of them are looked at.
     fn check(&mut self) -> Result<(), ExperimentError> {
-        let found: u64 = self.device.namespaces().iter().map(|namespace| namespace.records).sum();
+        let found: u64 = self.drive.lock().namespaces().iter().map(|namespace| namespace.records).sum();
         if found != self.count {
             return Err(ExperimentError::WrongRecords {
                 what: format!("{found} of {} are there", self.count),
@@ -167,7 +175,7 @@ impl Records {
         for _ in 0..CHECKED {
             let number = self.random.random_range(0..self.count);
             let get = Command::KvGet { namespace: self.namespace, key: key(number), value: &mut found };
-            self.device.submit(get, self.device.time_ns())?;
+            self.drive.issue(get, When::AfterAll)?;
             if found != value(number) {
                 return Err(ExperimentError::WrongRecords {
                     what: format!("number {number} holds {found:?}"),
@@ -208,7 +216,7 @@ fn measure(run: &Run<'_>, count: u64) -> Result<Measured, ExperimentError> {
     run.monitor.check()?;
     let (index_bytes, maps_bytes) = records.dram_bytes();
     let after_cut = records.cut_and_recover()?;
-    let folded = records.device.recovery().assertions;
+    let folded = records.drive.lock().recovery().assertions;
     run.monitor.check()?;
     let after_shutdown = records.shut_down_and_start()?;
     Ok(Measured {
@@ -350,15 +358,15 @@ mod tests {
         let mut records = Records::new(&profile(count).unwrap(), count, 1).unwrap();
         with_run(|run| records.load(run)).unwrap();
         records.check().unwrap();
-        records.put(count, records.device.time_ns()).unwrap();
+        let now_ns = records.drive.lock().time_ns();
+        records.put(count, now_ns).unwrap();
         let more = records.check().unwrap_err().to_string();
         assert!(more.contains("5120 of 4096 are there"), "{more}");
         records.count += BATCH;
         records.check().unwrap();
         for number in 0..records.count {
             let changed = KvRecord { namespace: records.namespace, key: key(number), value: Some(b"other") };
-            let at_ns = records.device.time_ns();
-            records.device.submit(Command::KvPut { records: &[changed] }, at_ns).unwrap();
+            records.drive.issue(Command::KvPut { records: &[changed] }, When::AfterAll).unwrap();
         }
         let other = records.check().unwrap_err().to_string();
         assert!(other.contains("holds"), "{other}");

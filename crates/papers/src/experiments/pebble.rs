@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
-use tantalum::{Command, Device, FileId, Lpn, Nanoseconds, Profile, UNIT_BYTES};
+use tantalum::{Command, FileId, Lpn, Nanoseconds, Profile, UNIT_BYTES};
+use tantalum_drive::Drive;
 use tantalum_report::table::bytes;
 use tantalum_report::{Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::bench;
@@ -71,7 +72,7 @@ enum Work {
 
 /// The drive and what its clients do.
 struct Clients {
-    device: Device,
+    drive: Drive,
     units: u32,
     span: u32,
     random: Xoshiro256PlusPlus,
@@ -83,14 +84,14 @@ struct Clients {
 }
 
 impl Clients {
-    fn new(aged: &Device, units: u32, clients: u32, seed: u64) -> Clients {
-        let device = aged.try_clone().expect("a drive in memory can be copied");
-        let span = span_units(device.profile());
+    fn new(aged: &Drive, units: u32, clients: u32, seed: u64) -> Clients {
+        let drive = aged.try_clone().expect("a drive in memory can be copied");
+        let span = span_units(drive.lock().profile());
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut data = vec![0; units as usize * UNIT_BYTES];
         random.fill(&mut data[..]);
         let (copied, requests) = (vec![None; clients as usize], vec![0; clients as usize]);
-        Clients { device, units, span, random, data, copied, requests }
+        Clients { drive, units, span, random, data, copied, requests }
     }
 
     /// A place for a request, aligned to its size.
@@ -101,7 +102,7 @@ impl Clients {
     /// A place beyond what is in use, for what is moved: of each client's own.
     fn destination(&self, client: usize) -> u32 {
         let number = self.requests[client] * self.requests.len() as u64 + client as u64;
-        let room = (self.device.limits().capacity_units as u32 - self.span) / self.units;
+        let room = (self.drive.lock().limits().capacity_units as u32 - self.span) / self.units;
         self.span + (number % u64::from(room)) as u32 * self.units
     }
 
@@ -129,13 +130,13 @@ impl Clients {
     }
 
     fn done(&mut self, command: Command<'_>, at_ns: Nanoseconds) -> Result<Turn, ExperimentError> {
-        Ok(Turn::Done(self.device.submit(command, at_ns)?.done_ns))
+        Ok(Turn::Done(self.drive.lock().submit(command, at_ns)?.done_ns))
     }
 
     fn fs_write(&mut self, lpn: Lpn, client: usize, at_ns: Nanoseconds) -> Result<Turn, ExperimentError> {
         let (number, file) = (self.requests[client], FileId(client as u32 + 1));
         if number > 0 && number.is_multiple_of(REQUESTS_PER_CLEAR) {
-            let cleared = self.device.submit(Command::ClearFileLists { file: Some(file) }, at_ns)?;
+            let cleared = self.drive.lock().submit(Command::ClearFileLists { file: Some(file) }, at_ns)?;
             self.requests[client] += 1;
             // the clearing is part of the request, and others go on meanwhile
             return Ok(Turn::Next(cleared.done_ns));
@@ -151,7 +152,7 @@ impl Clients {
     fn mapped(&mut self) -> Lpn {
         loop {
             let first = self.place();
-            if (first..first + self.units).all(|lpn| self.device.is_mapped(Lpn(lpn))) {
+            if (first..first + self.units).all(|lpn| self.drive.lock().is_mapped(Lpn(lpn))) {
                 return Lpn(first);
             }
         }
@@ -164,7 +165,7 @@ impl Clients {
             None => {
                 let src = self.mapped();
                 self.copied[client] = Some(src.0);
-                let read = self.device.submit(Command::Read { lpn: src, data: &mut data }, at_ns)?;
+                let read = self.drive.lock().submit(Command::Read { lpn: src, data: &mut data }, at_ns)?;
                 Ok(Turn::Next(read.done_ns))
             }
             Some(_) => {
@@ -178,7 +179,7 @@ impl Clients {
 }
 
 /// What one kind of request achieves, by size: throughput in MB/s with [`CLIENTS`], latency in microseconds with one.
-fn measure(run: &Run<'_>, aged: &Device, work: Work) -> Result<(Vec<f64>, Vec<f64>), ExperimentError> {
+fn measure(run: &Run<'_>, aged: &Drive, work: Work) -> Result<(Vec<f64>, Vec<f64>), ExperimentError> {
     let (mut throughput, mut latency) = (Vec::new(), Vec::new());
     for units in UNITS {
         let with = |clients: u32| -> Result<Served, ExperimentError> {
@@ -187,7 +188,7 @@ fn measure(run: &Run<'_>, aged: &Device, work: Work) -> Result<(Vec<f64>, Vec<f6
             let most = u64::from(on.span / units / 4);
             let requests = run.scaled(REQUESTS, 1000).min(most);
             let bar = run.monitor.bar(format!("{work:?}, {units} units, {clients} clients"), requests);
-            let start_ns = on.device.time_ns();
+            let start_ns = on.drive.lock().time_ns();
             serve(clients, requests, start_ns, &bar, |client, at_ns| on.turn(work, client, at_ns))
         };
         let bytes_each = f64::from(units) * UNIT_BYTES as f64;
@@ -222,7 +223,7 @@ fn beside(
     latencies: fn(&[f64], &[f64]) -> Span,
 ) -> Result<Outcome, ExperimentError> {
     let profile = profile(run)?;
-    let aged = bench::aged(&profile, span_units(&profile), run.seed, run.monitor)?;
+    let aged = Drive::new(bench::aged(&profile, span_units(&profile), run.seed, run.monitor)?);
     let columns: Vec<String> =
         UNITS.iter().map(|units| bytes(u64::from(*units) * UNIT_BYTES as u64)).collect();
     let table = |title: &str, unit| Figures {

@@ -94,7 +94,10 @@ fn measure(
         let said = guest.listen::<ExperimentError>(|| Ok(run.monitor.check()?))?;
         let case = measured.len() - 1;
         match said {
-            Said::Asks(question) if question == "begin" => before = counters(&drives, case)?,
+            Said::Asks(question) if question == "begin" => {
+                before = counters(&drives, case)?;
+                drives[case].begin_work();
+            }
             Said::Asks(_) => {
                 measured[case].push(counters(&drives, case)?.since(&before));
                 if measured[case].len() == workloads.len() {

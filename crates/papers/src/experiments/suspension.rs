@@ -6,7 +6,8 @@
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-use tantalum::{Device, FlashScheduling, Profile};
+use tantalum::{FlashScheduling, Profile};
+use tantalum_drive::Drive;
 use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::open_loop::{OpenLoop, WaitsByKind};
@@ -81,12 +82,10 @@ impl State {
     }
 
     /// A drive in this state, on which nothing is under way.
-    fn drive(self, run: &Run<'_>, profile: &Profile) -> Result<Device, ExperimentError> {
+    fn drive(self, run: &Run<'_>, profile: &Profile) -> Result<Drive, ExperimentError> {
         let units = self.span_units(profile);
-        if self == State::Aged {
-            return Ok(bench::aged(profile, units, run.seed, run.monitor)?);
-        }
-        Ok(bench::filled(profile, units, run.seed, run.monitor)?)
+        let make = if self == State::Aged { bench::aged } else { bench::filled };
+        Ok(Drive::new(make(profile, units, run.seed, run.monitor)?))
     }
 }
 
@@ -155,14 +154,15 @@ fn measure(
     let drive = state.drive(run, profile)?;
     let mut waits = Vec::new();
     for per_second in state.loads() {
-        let mut device = drive.try_clone().expect("its flash is in memory");
+        let copy = drive.try_clone().expect("its flash is in memory");
         let span_units = state.span_units(profile);
         let load =
             OpenLoop { span_units, read_percent: READ_PERCENT, operations: operations(run), per_second };
         let bar = run.monitor.bar(format!("{}, {policy}", state.name()), load.operations);
-        let beginning = Beginning::of(&device);
-        waits.push(load.run(&mut device, run.seed, &bar)?);
-        phases.push((format!("{}, {policy}, {per_second}/s", state.name()), beginning.until(&device)));
+        let beginning = Beginning::of(&copy.lock());
+        waits.push(load.run(&copy, run.seed, &bar)?);
+        let phase = beginning.until(&copy.lock());
+        phases.push((format!("{}, {policy}, {per_second}/s", state.name()), phase));
     }
     Ok(Line { policy, waits })
 }

@@ -41,9 +41,9 @@ fn one(
     let bar = monitor.bar(label, units + MOST_WINDOWS * window + MEASURED_CAPACITIES * units);
     let mut writer = Writer::new(&profile, settings.seed)?;
     let steady = age(&mut writer, window, &bar)?;
-    let before = writer.device.smart().counters;
+    let before = writer.drive.lock().smart().counters;
     writer.overwrite(MEASURED_CAPACITIES * units, &bar)?;
-    let counted = writer.device.smart().counters.since(&before);
+    let counted = writer.drive.lock().smart().counters.since(&before);
     let (written, checkpoints) = (counted.host_units_written, counted.checkpoints);
     let host_units_per_checkpoint = written as f64 / checkpoints.max(1) as f64;
     run_up_to_the_next(&mut writer, host_units_per_checkpoint)?;
@@ -63,10 +63,10 @@ fn one(
 /// Fills the drive and overwrites it until garbage collection is steady. Tells whether it is.
 fn age(writer: &mut Writer, window: u64, bar: &Bar) -> Result<bool, ExperimentError> {
     writer.fill(1, bar)?;
-    let mut state = SteadyState::new(writer.device.smart().counters);
+    let mut state = SteadyState::new(writer.drive.lock().smart().counters);
     while !state.is_steady() && state.windows() < MOST_WINDOWS {
         writer.overwrite(window, bar)?;
-        let amplification = state.end_window(writer.device.smart().counters);
+        let amplification = state.end_window(writer.drive.lock().smart().counters);
         bar.say(format!("write amplification {amplification:.2}"));
     }
     Ok(state.is_steady())
@@ -75,9 +75,9 @@ fn age(writer: &mut Writer, window: u64, bar: &Bar) -> Result<bool, ExperimentEr
 /// Waits for a checkpoint and goes most of the way to the next. Without one within twice the usual way, the drive takes
 /// none, and any moment is as good.
 fn run_up_to_the_next(writer: &mut Writer, host_units_per_checkpoint: f64) -> Result<(), ExperimentError> {
-    let checkpoints = writer.device.smart().counters.checkpoints;
+    let checkpoints = writer.drive.lock().smart().counters.checkpoints;
     let mut left = (2.0 * host_units_per_checkpoint) as u64;
-    while left > 0 && writer.device.smart().counters.checkpoints == checkpoints {
+    while left > 0 && writer.drive.lock().smart().counters.checkpoints == checkpoints {
         writer.overwrite_one()?;
         left -= 1;
     }

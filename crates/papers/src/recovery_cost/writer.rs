@@ -5,6 +5,7 @@ use std::time::Instant;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Command, Device, Lpn, PowerLoss, Profile, UNIT_BYTES};
+use tantalum_drive::Drive;
 use tantalum_report::Bar;
 use tantalum_workloads::WrongData;
 use tantalum_workloads::queue::CommandQueue;
@@ -20,7 +21,7 @@ const UNITS_CHECKED: u32 = 64;
 
 /// The host. Each unit that it writes begins with its own number.
 pub(super) struct Writer {
-    pub device: Device,
+    pub drive: Drive,
     units: u32,
     queue: CommandQueue,
     random: Xoshiro256PlusPlus,
@@ -35,7 +36,7 @@ impl Writer {
         Ok(Writer {
             units: device.limits().capacity_units as u32,
             queue: CommandQueue::new(device.time_ns()),
-            device,
+            drive: Drive::new(device),
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             power_loss: PowerLoss::seeded(seed),
             data: vec![0x5A; UNIT_BYTES],
@@ -69,27 +70,27 @@ impl Writer {
     fn write(&mut self, lpn: Lpn) -> Result<(), ExperimentError> {
         self.data[..8].copy_from_slice(&u64::from(lpn.0).to_le_bytes());
         let command = Command::Write { lpn, data: &self.data, fua: false };
-        let completion = self.device.submit(command, self.queue.issue_ns())?;
+        let completion = self.drive.lock().submit(command, self.queue.issue_ns())?;
         self.queue.completes(completion.done_ns);
         Ok(())
     }
 
     /// Shuts the drive down and starts it again: a checkpoint stands, and nothing was written since.
     pub fn restart(&mut self) -> Result<(), ExperimentError> {
-        self.device.power_off(self.queue.drained_ns())?;
-        self.device.power_on(&mut self.power_loss)?;
-        self.queue = CommandQueue::new(self.device.time_ns());
+        self.drive.lock().power_off(self.queue.drained_ns())?;
+        self.drive.lock().power_on(&mut self.power_loss)?;
+        self.queue = CommandQueue::new(self.drive.lock().time_ns());
         Ok(())
     }
 
     /// Cuts power with nothing flushed, and has the drive recover. Units that had been written a while before must be
     /// there: every `stride`th was.
     pub fn cut_and_recover(&mut self, stride: u32) -> Result<Recovery, ExperimentError> {
-        self.device.cut_power(self.queue.drained_ns());
+        self.drive.lock().cut_power(self.queue.drained_ns());
         let start = Instant::now();
-        let report = self.device.power_on(&mut self.power_loss)?;
+        let report = self.drive.lock().power_on(&mut self.power_loss)?;
         let wall_seconds = start.elapsed().as_secs_f64();
-        self.queue = CommandQueue::new(self.device.time_ns());
+        self.queue = CommandQueue::new(self.drive.lock().time_ns());
         for _ in 0..UNITS_CHECKED {
             let lpn = self.random.random_range(0..self.units.div_ceil(stride)) * stride;
             self.check(Lpn(lpn))?;
@@ -107,7 +108,7 @@ impl Writer {
 
     fn check(&mut self, lpn: Lpn) -> Result<(), ExperimentError> {
         let command = Command::Read { lpn, data: &mut self.data };
-        let completion = self.device.submit(command, self.queue.issue_ns())?;
+        let completion = self.drive.lock().submit(command, self.queue.issue_ns())?;
         self.queue.completes(completion.done_ns);
         let found = u64::from_le_bytes(self.data[..8].try_into().expect("eight bytes"));
         if found == u64::from(lpn.0) { Ok(()) } else { Err(WrongData { lpn, found }.into()) }

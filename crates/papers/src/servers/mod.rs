@@ -10,6 +10,7 @@
 mod daemon;
 mod error;
 mod guest;
+mod in_use;
 mod mariadb;
 mod mount;
 mod place;
@@ -19,6 +20,7 @@ mod user;
 
 pub use error::ServerError;
 pub use guest::{Guest, Said};
+pub use in_use::newest_image;
 pub(crate) use mariadb::LEAST_BUFFER_BYTES;
 pub use mariadb::{MariaDb, MariaDbOptions};
 pub use mount::{Mount, MountOptions};

@@ -10,6 +10,7 @@ use tantalum::{Counters, Usage};
 use tantalum_filesystem::LogStatistics;
 
 use super::daemon::run;
+use super::in_use::InUse;
 use super::{Place, ServerError};
 
 /// How an image is mounted.
@@ -30,6 +31,8 @@ pub struct MountOptions {
 pub struct Mount {
     program: PathBuf,
     folder: PathBuf,
+    is_mounted: bool,
+    _in_use: InUse,
 }
 
 impl Mount {
@@ -54,7 +57,8 @@ impl Mount {
             command.arg("--sync-writes");
         }
         run("tantalum mount", &mut command)?;
-        Ok(Mount { program: program.to_owned(), folder: folder.to_owned() })
+        let _in_use = InUse::note(image);
+        Ok(Mount { program: program.to_owned(), folder: folder.to_owned(), is_mounted: true, _in_use })
     }
 
     /// Cuts power at a flash operation from now on, or at once.
@@ -103,10 +107,11 @@ impl Mount {
     }
 
     /// Unmounts and waits until the image is closed.
-    pub fn unmount(self) -> Result<(), ServerError> {
-        let unmounted = self.try_unmount();
+    pub fn unmount(mut self) -> Result<(), ServerError> {
         // What cannot be unmounted properly is taken down when it is dropped.
-        unmounted.map(|()| std::mem::forget(self))
+        self.try_unmount()?;
+        self.is_mounted = false;
+        Ok(())
     }
 
     fn try_unmount(&self) -> Result<(), ServerError> {
@@ -132,7 +137,7 @@ impl Place for Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if self.try_unmount().is_err() {
+        if self.is_mounted && self.try_unmount().is_err() {
             let _ = umount2(&self.folder, MntFlags::MNT_DETACH);
         }
     }

@@ -8,6 +8,7 @@ use tantalum::Counters;
 
 use super::ServerError;
 use super::daemon::run;
+use super::in_use::InUse;
 
 /// A served drive. Dropped, it is stopped.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub struct Served {
     pub port: String,
     /// The subsystem's name.
     pub name: String,
+    in_use: InUse,
 }
 
 impl Served {
@@ -43,7 +45,13 @@ impl Served {
             return Err(ServerError::Failed { program, status, message: said.into_owned() });
         };
         let (port, name) = (port.to_owned(), name.to_owned());
-        Ok(Served { program: program.to_owned(), image: image.to_owned(), port, name })
+        let in_use = InUse::note(image);
+        Ok(Served { program: program.to_owned(), image: image.to_owned(), port, name, in_use })
+    }
+
+    /// It is this drive that is worked on from now on: it is shown to who watches.
+    pub fn begin_work(&self) {
+        self.in_use.begin_work();
     }
 
     /// What the drive has done so far.

@@ -17,8 +17,7 @@ const FONT: (&str, i32) = ("sans-serif", 15);
 const LEAST_LABEL_WIDTH: u32 = 80;
 const CHARACTER_WIDTH: u32 = 8;
 
-/// Room on the right for the text at a bar's end, relative to the longest bar.
-const END_ROOM: f64 = 1.22;
+const MARGIN: u32 = 6;
 
 /// One bar.
 pub struct Bar {
@@ -55,12 +54,11 @@ fn draw_into(
 ) -> Result<Marks, Box<dyn std::error::Error>> {
     let height = ROW_HEIGHT * bars.len() as u32 + AXIS_HEIGHT;
     let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
-    let longest = bars.iter().map(length).fold(f64::MIN_POSITIVE, f64::max);
     let mut chart = ChartBuilder::on(&area)
-        .margin(6)
+        .margin(MARGIN)
         .set_label_area_size(LabelAreaPosition::Bottom, 44)
         .set_label_area_size(LabelAreaPosition::Left, label_width(bars))
-        .build_cartesian_2d(0.0..longest * END_ROOM, bars.len() as f64..0.0)?;
+        .build_cartesian_2d(0.0..axis_end(bars), bars.len() as f64..0.0)?;
     chart
         .configure_mesh()
         .disable_y_mesh()
@@ -116,6 +114,16 @@ fn label_width(bars: &[Bar]) -> u32 {
     (characters * CHARACTER_WIDTH).clamp(LEAST_LABEL_WIDTH, WIDTH / 2)
 }
 
+/// The axis is long enough for each bar with the text at its end.
+fn axis_end(bars: &[Bar]) -> f64 {
+    let plane = f64::from(WIDTH - 2 * MARGIN - label_width(bars));
+    let needed = |bar: &Bar| {
+        let text = f64::from((bar.end.chars().count() as u32 + 1) * CHARACTER_WIDTH);
+        length(bar) * plane / (plane - text).max(plane / 4.0)
+    };
+    bars.iter().map(needed).fold(f64::MIN_POSITIVE, f64::max)
+}
+
 fn length(bar: &Bar) -> f64 {
     bar.pieces.iter().map(|(_, value)| value).sum()
 }
@@ -158,6 +166,19 @@ mod tests {
         for (value, text) in expected {
             assert_eq!(short(value), text);
         }
+    }
+
+    /// With long labels the text at the end of the longest bar was cut off.
+    #[test]
+    fn the_text_at_the_end_of_the_longest_bar_is_inside() {
+        let end = "94.1 MiB";
+        let label = "...00000010000000000000004".into();
+        let svg =
+            draw("test", "bytes", &[Bar { label, pieces: vec![(INK, 94.1)], end: end.into() }]).unwrap();
+        let (before, _) = svg.split_once(&format!(">\n{end}\n")).unwrap();
+        let (_, text) = before.rsplit_once("<text x=\"").unwrap();
+        let from: u32 = text.split('"').next().unwrap().parse().unwrap();
+        assert!(from + end.len() as u32 * CHARACTER_WIDTH <= WIDTH, "{from}");
     }
 
     #[test]

@@ -66,7 +66,9 @@
     if (state === "off" && !folder) text = "The drive has no power.";
     if (state === "tried") text = `The drive has no power: every request fails. What recovery finds is shown below and on the map, from a trial in memory. To go on: tantalum unmount ${folder}, then mount ${about.image} again.`;
     if (state === "on" && now.stopped) text = `The drive stopped: ${now.stopped}.`;
-    if (state === "ended") text = "The image is not in use. This page goes on when it is mounted or served again.";
+    const isExperiment = about.time === null && !folder;
+    if (state === "ended" && isExperiment) text = "The experiment is over, or is about to make its next drive. This page goes on with that.";
+    if (state === "ended" && !isExperiment) text = "The image is not in use. This page goes on when it is mounted or served again.";
     if (state === "gone") text = "tantalum watch does not answer. If it was ended, start it again: it has a new address then.";
     by("alert").hidden = !text;
     put("alert", text);

@@ -8,8 +8,9 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Profile, UNIT_BYTES,
+    Command, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Profile, UNIT_BYTES,
 };
+use tantalum_drive::{Drive, When};
 use tantalum_workloads::closed_loop::{Served, Turn, serve};
 
 use crate::error::ExperimentError;
@@ -31,7 +32,7 @@ pub(super) enum Work {
 
 /// A drive with records, as blocks or by key.
 pub(super) struct Target {
-    device: Device,
+    drive: Drive,
     interface: Interface,
     value: Vec<u8>,
     buffer: Vec<u8>,
@@ -60,45 +61,44 @@ enum Interface {
 
 impl Target {
     /// For at most this many records.
-    pub(super) fn blocks(device: &Device, value_bytes: usize, records: u64, seed: u64) -> Target {
-        let first = other_units(device.profile());
-        let mut target = Target::new(copy_of(device), Interface::Blocks(first), value_bytes, seed);
+    pub(super) fn blocks(drive: &Drive, value_bytes: usize, records: u64, seed: u64) -> Target {
+        let first = other_units(drive.lock().profile());
+        let mut target = Target::new(copy_of(drive), Interface::Blocks(first), value_bytes, seed);
         target.units = records.div_ceil((UNIT_BYTES / value_bytes) as u64) as u32;
         target
     }
 
     pub(super) fn keys(
-        device: &Device,
+        drive: &Drive,
         value_bytes: usize,
         batch: usize,
         seed: u64,
     ) -> Result<Target, ExperimentError> {
-        Target::keys_in_logs(copy_of(device), value_bytes, batch, 0, seed)
+        Target::keys_in_logs(copy_of(drive), value_bytes, batch, 0, seed)
     }
 
     /// A namespace with this many logs of its own.
     pub(super) fn keys_in_logs(
-        device: Device,
+        drive: Drive,
         value_bytes: usize,
         batch: usize,
         logs: u32,
         seed: u64,
     ) -> Result<Target, ExperimentError> {
-        let mut target = Target::new(device, Interface::Blocks(0), value_bytes, seed);
+        let mut target = Target::new(drive, Interface::Blocks(0), value_bytes, seed);
         let attributes = NamespaceAttributes { logs, load_factor_percent: 95, expected_records: 0 };
-        let at_ns = target.device.time_ns();
-        let made = target.device.submit(Command::CreateNamespace { attributes }, at_ns)?;
+        let made = target.drive.issue(Command::CreateNamespace { attributes }, When::AfterAll)?;
         let namespace = made.namespace.expect("a namespace that was made has a name");
         target.interface = Interface::Keys(namespace, batch);
         Ok(target)
     }
 
-    fn new(device: Device, interface: Interface, value_bytes: usize, seed: u64) -> Target {
+    fn new(drive: Drive, interface: Interface, value_bytes: usize, seed: u64) -> Target {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut value = vec![0; value_bytes];
         random.fill(&mut value[..]);
         let buffer = vec![0; UNIT_BYTES];
-        Target { device, interface, value, buffer, units: 0, records: 0, random, changes: Vec::new() }
+        Target { drive, interface, value, buffer, units: 0, records: 0, random, changes: Vec::new() }
     }
 
     /// Executes this many requests of one kind, with this many threads.
@@ -110,7 +110,7 @@ impl Target {
         requests: u64,
     ) -> Result<Served, ExperimentError> {
         let bar = run.monitor.bar(format!("{work:?}, {} bytes", self.value.len()), requests);
-        let start_ns = self.device.time_ns();
+        let start_ns = self.drive.lock().time_ns();
         self.changes = (0..threads).map(|_| None).collect();
         serve(threads, requests, start_ns, &bar, |client, at_ns| match self.changes[client].take() {
             Some(change) => self.write_changed(change, at_ns),
@@ -153,7 +153,7 @@ impl Target {
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, ExperimentError> {
         let command = Command::KvGet { namespace, key: key(record), value: &mut self.buffer };
-        let done = self.device.submit(command, at_ns)?;
+        let done = self.drive.lock().submit(command, at_ns)?;
         assert_eq!(self.buffer.len(), self.value.len(), "the value of record {record}");
         Ok(done.done_ns)
     }
@@ -168,11 +168,11 @@ impl Target {
         self.value[..8].copy_from_slice(&first.to_le_bytes());
         let record = |number| KvRecord { namespace, key: key(number), value: Some(&self.value) };
         let records: Vec<KvRecord<'_>> = (first..first + batch as u64).map(record).collect();
-        Ok(self.device.submit(Command::KvPut { records: &records }, at_ns)?.done_ns)
+        Ok(self.drive.lock().submit(Command::KvPut { records: &records }, at_ns)?.done_ns)
     }
 
     fn read(&mut self, lpn: Lpn, at_ns: Nanoseconds) -> Result<Nanoseconds, ExperimentError> {
-        Ok(self.device.submit(Command::Read { lpn, data: &mut self.buffer }, at_ns)?.done_ns)
+        Ok(self.drive.lock().submit(Command::Read { lpn, data: &mut self.buffer }, at_ns)?.done_ns)
     }
 
     /// Writes a whole unit; of one that changes in part, firmware waits for the rest.
@@ -186,15 +186,15 @@ impl Target {
             return self.write_changed(change, at_ns);
         }
         let command = Command::Read { lpn: change.lpn, data: &mut self.buffer };
-        let done_ns = self.device.submit_inside(command, at_ns)?.done_ns;
+        let done_ns = self.drive.lock().submit_inside(command, at_ns)?.done_ns;
         change.unit.copy_from_slice(&self.buffer);
         self.changes[client] = Some(change);
         Ok(Turn::Next(done_ns))
     }
 
     /// The drive that the records are on.
-    pub(super) fn device(&self) -> &Device {
-        &self.device
+    pub(super) fn drive(&self) -> &Drive {
+        &self.drive
     }
 
     /// Clients that change a unit at once share the copy of it: none writes over what another has changed.
@@ -205,24 +205,24 @@ impl Target {
             unit[change.offset..change.offset + self.value.len()].copy_from_slice(&self.value);
         }
         let command = Command::Write { lpn: change.lpn, data: &change.unit, fua: false };
-        Ok(Turn::Done(self.device.submit(command, at_ns)?.done_ns))
+        Ok(Turn::Done(self.drive.lock().submit(command, at_ns)?.done_ns))
     }
 
     /// Evicts the records from the drive's cache with other data.
     pub(super) fn settle(&mut self) -> Result<(), ExperimentError> {
         let units = (2 * CACHE_BYTES / UNIT_BYTES as u64) as u32;
-        let others = other_units(self.device.profile());
+        let others = other_units(self.drive.lock().profile());
         let data = vec![1; UNIT_BYTES];
         for _ in 0..units {
-            let (lpn, at_ns) = (Lpn(self.random.random_range(0..others)), self.device.time_ns());
-            self.device.submit(Command::Write { lpn, data: &data, fua: false }, at_ns)?;
+            let lpn = Lpn(self.random.random_range(0..others));
+            self.drive.issue(Command::Write { lpn, data: &data, fua: false }, When::AfterAll)?;
         }
         Ok(())
     }
 }
 
-fn copy_of(device: &Device) -> Device {
-    device.try_clone().expect("a drive in memory can be copied")
+fn copy_of(drive: &Drive) -> Drive {
+    drive.try_clone().expect("a drive in memory can be copied")
 }
 
 fn key(record: u64) -> Key {
@@ -238,6 +238,7 @@ pub(super) fn other_units(profile: &Profile) -> u32 {
 mod tests {
     use std::path::Path;
 
+    use tantalum::Device;
     use tantalum_report::Monitor;
 
     use super::*;
@@ -248,13 +249,14 @@ mod tests {
         let run = Run { scale: 1.0, slower: 1, seed: 1, program: Path::new(""), monitor: &Monitor::silent() };
         let mut profile = Profile::load("kaml-board").unwrap();
         profile.capacity_bytes = 512 << 20;
-        let mut target = Target::blocks(&Device::in_memory(&profile).unwrap(), 512, RECORDS, 1);
+        let mut target = Target::blocks(&Drive::new(Device::in_memory(&profile).unwrap()), 512, RECORDS, 1);
         target.serve(&run, Work::Insert, 8, RECORDS).unwrap();
         target.serve(&run, Work::Update, 8, RECORDS).unwrap();
         let Interface::Blocks(first) = target.interface else { panic!("it is a block drive") };
         for record in 0..RECORDS {
             let (lpn, offset) = target.place(first, record);
-            target.read(lpn, target.device.time_ns()).unwrap();
+            let now_ns = target.drive.lock().time_ns();
+            target.read(lpn, now_ns).unwrap();
             assert_eq!(target.buffer[offset..offset + 8], record.to_le_bytes(), "record {record}");
         }
     }
