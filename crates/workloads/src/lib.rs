@@ -11,6 +11,7 @@ pub mod clients;
 pub mod closed_loop;
 mod database;
 pub mod distributions;
+pub mod enough;
 mod error;
 pub mod filebench;
 pub mod fsync_writes;
