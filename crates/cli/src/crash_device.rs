@@ -7,6 +7,7 @@ use tantalum::{CacheMode, FlashScheduling, Plp};
 use tantalum_crash::device::{
     CutPoint, Cuts, DriveChoice, Flash, Medium, Plan, Settings, Skip, Weights, of_device_crash, torture,
 };
+use tantalum_report::InvalidSetting;
 
 use crate::failure::Failure;
 use crate::seeds::SeedOptions;
@@ -221,11 +222,33 @@ pub enum SchedulingKind {
 /// Number of seeds if none are given.
 const DEFAULT_SEEDS: u64 = 4;
 
+/// The commands in which a cut to be replayed may be, unless --commands allows more. With all cuts of each command, that
+/// many take days, so that a larger number is a mistake.
+const MOST_REPLAYED: u64 = 1_000_000;
+
 /// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
+    check_place(options)?;
     let crash = torture(&settings(options), &interrupt::monitor())?;
     output::report(&crash, options.json, of_device_crash)?;
     Failure::of_outcome(&crash.outcome)
+}
+
+/// Fails if a cut to be replayed is beyond any run. To execute millions of commands before it is found missing takes
+/// days.
+fn check_place(options: &CrashDeviceOptions) -> Result<(), Failure> {
+    let end = options.age.saturating_add(options.commands.max(MOST_REPLAYED));
+    match &options.at {
+        Some(point) if point.command >= end => {
+            let (age, command) = (options.age, point.command);
+            let expected = format!(
+                "a run with --age {age} ends before command {end}; if a violation of a longer run named command \
+                 {command}, add its --commands"
+            );
+            Err(InvalidSetting::new("--at", point, expected).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn settings(options: &CrashDeviceOptions) -> Settings {

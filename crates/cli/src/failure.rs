@@ -204,6 +204,18 @@ pub enum Failure {
         /// The image.
         path: PathBuf,
     },
+    /// A drive with records, but without a volume.
+    #[error(
+        "image {} holds no volume, but key-value namespaces, as a store does ({namespaces} of them); open it as a store, \
+         or mount another image",
+        path.display()
+    )]
+    HoldsRecords {
+        /// The image.
+        path: PathBuf,
+        /// How many.
+        namespaces: usize,
+    },
     /// An image that is not in use and has no volume, whose statistics were asked for.
     #[error("image {0} holds no volume and is not being served; `tantalum info {0}` shows its drive", path.display())]
     NothingToShow {

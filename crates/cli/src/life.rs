@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use tantalum::{Size, UNIT_BYTES};
 use tantalum_report::table::{bytes, grouped};
-use tantalum_report::{Endurance, Lifetime, WARRANTY_YEARS, figure_text};
+use tantalum_report::{Endurance, Lifetime, WARRANTY_YEARS, figure_text, terabytes};
 
 /// Beyond this many years the exact number is meaningless.
 const MOST_YEARS: f64 = 1000.0;
@@ -70,14 +70,6 @@ impl Life {
             ));
         }
         lines
-    }
-}
-
-/// Bytes as makers of drives state them: powers of ten.
-fn terabytes(bytes: f64) -> String {
-    match bytes {
-        bytes if bytes >= 1e12 => format!("{} TB", figure_text(bytes / 1e12)),
-        bytes => format!("{} GB", figure_text(bytes / 1e9)),
     }
 }
 

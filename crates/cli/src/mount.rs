@@ -186,9 +186,13 @@ fn open(options: &MountOptions) -> Result<Box<dyn FileSystem>, Failure> {
         return options.kind.make(path, device, how);
     }
     let Some(kind) = options.kind.recognise(path, &mut device)? else {
-        let now_ns = device.time_ns();
+        let (now_ns, namespaces) = (device.time_ns(), device.namespaces().len());
         device.shutdown(now_ns).map_err(|status| shutdown_failure(path, status))?;
-        return Err(Failure::NoVolume { path: path.clone() });
+        let path = path.clone();
+        return Err(match namespaces {
+            0 => Failure::NoVolume { path },
+            namespaces => Failure::HoldsRecords { path, namespaces },
+        });
     };
     file_system::mount(kind, path, device, how)
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use tantalum::{Command as DriveCommand, Device, NamespaceAttributes, Profile};
 use tempfile::TempDir;
 
 fn tantalum(dir: &Path, arguments: &[&str]) -> Output {
@@ -211,12 +212,30 @@ fn counters_are_reset_beside_the_image_and_a_damaged_reset_is_told() {
 #[test]
 fn an_image_that_could_not_be_aged_is_gone() {
     let dir = TempDir::new().unwrap();
-    let message = refused(dir.path(), &["create", "d.tant", "--capacity", "8M", "--aged"]);
+    let create = |capacity| ["create", "d.tant", "--capacity", capacity, "--aged"];
+    let message = refused(dir.path(), &create("8M"));
+    let (what, would_do) = message.split_once("; use --capacity ").expect(&message);
+    assert!(what.contains("a drive of 8 MiB is too small for this"), "{message}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a refused command left something");
+    printed(tantalum(dir.path(), &create(would_do.strip_suffix(" or more\n").expect(&message))));
+}
+
+#[test]
+fn to_mount_a_stores_image_is_refused_without_advice_to_format_it() {
+    let dir = TempDir::new().unwrap();
+    let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+    let mut device = Device::create(&dir.path().join("store.tant"), &profile).unwrap();
+    let attributes = NamespaceAttributes { logs: 0, expected_records: 100, load_factor_percent: 50 };
+    let made = device.submit(DriveCommand::CreateNamespace { attributes }, 0).unwrap();
+    device.shutdown(made.done_ns).unwrap();
+    fs::create_dir(dir.path().join("mnt")).unwrap();
+    let message = refused(dir.path(), &["mount", "store.tant", "mnt"]);
     assert!(
-        message.contains("is too small for this") && message.contains("increase --capacity"),
+        message.contains("store.tant holds no volume, but key-value namespaces, as a store does (1 of them)"),
         "{message}"
     );
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a refused command left something");
+    assert!(!message.contains("--format"), "{message}");
+    assert!(printed(tantalum(dir.path(), &["info", "store.tant"])).contains("of 1 namespaces"));
 }
 
 #[test]

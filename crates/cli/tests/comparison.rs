@@ -94,8 +94,13 @@ fn a_drive_too_small_for_the_database_is_refused() {
     let output = tantalum(dir.path(), &arguments);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("increase --capacity"), "{message}");
+    let (what, would_do) = message.split_once("; use --capacity ").expect(&message);
+    assert!(what.contains("a drive of 64 MiB is too small for this: filling the table"), "{message}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    let few =
+        ["--modes", "wal", "--operations", "100", "--capacity", would_do.strip_suffix(" or more\n").unwrap()];
+    let enough = [&arguments[..4], &few, &["--rows", "100000"]].concat();
+    assert!(printed(tantalum(dir.path(), &enough)).contains("  ok"));
 }
 
 #[cfg(unix)]

@@ -77,6 +77,12 @@ fn cuts_that_do_not_exist_are_refused() {
         ["--seed", "1", "--plp", "none", "--cache", "volatile", "--page-bytes", "4096", "--age", "20"];
     let message = refused(&[&drive[..], &["--at", "17.99.-"]].concat());
     assert!(message.contains("--at 17.99.-: the drive has no such operation"), "{message}");
+    // at once: to get there would take days
+    let message = refused(&[&drive[..], &["--at", "99999999.1.n"]].concat());
+    assert!(
+        message.contains("--at 99999999.1.n: a run with --age 20 ends before command 1000020"),
+        "{message}"
+    );
     let output = tantalum(&["crash", "sqlite", "--mode", "wal", "--seed", "1", "--cuts", "@99999999"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");

@@ -134,6 +134,7 @@ fn a_report_stands_alone_and_nothing_else_is_left() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.matches("<svg").count() >= 6 && html.contains("&lt;i&gt;"), "{html}");
+    assert!(html.contains("may still be written"), "{html}");
     for outside in ["src=", "href=", "@import", "url(", "NaN", "<i>"] {
         assert!(!html.contains(outside), "the page holds {outside}");
     }

@@ -1,6 +1,6 @@
 //! Canaries: guards against data loss that a test can remove, to prove that the torture test notices.
 //!
-//! With the feature `canaries`, [`take_out`] removes one guard on this thread. Without it [`out`] is `false` at compile
+//! With the feature `canaries`, `take_out` removes one guard on this thread. Without it `out` is `false` at compile
 //! time and the guards are simply there. A build without debug assertions refuses the feature, so no release can
 //! contain it.
 

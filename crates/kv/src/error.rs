@@ -70,8 +70,8 @@ pub enum Error {
     },
     /// The image exists and has another capacity than the options ask for.
     #[error(
-        "{} has a capacity of {has} bytes, but {asked} are asked for; copy it into an image of that capacity with \
-         `Options::rebuild`", path.display()
+        "{} has a capacity of {has} bytes, but {asked} are asked for; `rebuild` copies it into an image of that capacity",
+        path.display()
     )]
     Capacity {
         /// The image.
@@ -192,7 +192,7 @@ fn kind_of(order: Order) -> &'static str {
 
 fn opener_of(order: Order) -> &'static str {
     match order {
-        Order::Hashed => "Store::namespace",
-        Order::Ordered => "Store::ordered",
+        Order::Hashed => "namespace",
+        Order::Ordered => "ordered",
     }
 }

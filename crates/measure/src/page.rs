@@ -20,6 +20,9 @@ const MOST_FILES: usize = 12;
 /// Characters of a file's name in a plot; what is left out is its beginning.
 const MOST_CHARACTERS: usize = 24;
 
+/// The plot that takes the whole width.
+const OVER_TIME: &str = "Over time";
+
 /// Writes the page.
 pub fn write_report(measurement: &Measurement, path: &Path) -> Result<(), ReportError> {
     save(&render(measurement)?, path)
@@ -33,9 +36,10 @@ fn render(measurement: &Measurement) -> Result<String, ReportError> {
     let mut contents = summary(measurement);
     contents.push_str("<div class=\"plots\">\n");
     for (title, caption, svg) in plots(measurement)? {
+        let class = if title == OVER_TIME { "wide" } else { "" };
         let _ = writeln!(
             contents,
-            "<figure>\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{svg}</figure>"
+            "<figure class=\"{class}\">\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{svg}</figure>"
         );
     }
     contents.push_str("</div>\n");
@@ -60,7 +64,7 @@ fn summary(measurement: &Measurement) -> String {
     let counters = &measurement.counters;
     let amplification = &measurement.amplification;
     let mut text = format!(
-        "<p>It asked for <b>{}</b>; <b>{}</b> went to the drive and <b>{}</b> to flash",
+        "<p class=\"headline\">It asked for <b>{}</b>; <b>{}</b> went to the drive and <b>{}</b> to flash",
         bytes(measurement.asked.bytes),
         bytes(unit_bytes(counters.host_units_written)),
         bytes(unit_bytes(counters.flash_units.total()))
@@ -150,7 +154,7 @@ fn over_time(measurement: &Measurement) -> Result<Plot, ReportError> {
         from = *to;
     }
     let svg = steps::draw("writes over time", "seconds", "bytes per second", colours::SERIES[3], &rates)?;
-    Ok(("Over time", "bytes asked for in each second".to_owned(), svg))
+    Ok((OVER_TIME, "bytes asked for in each second".to_owned(), svg))
 }
 
 fn rewritten(measurement: &Measurement) -> Result<Plot, ReportError> {
@@ -187,10 +191,10 @@ fn replayed_syncs(measurement: &Measurement) -> Result<Plot, ReportError> {
         .replays
         .iter()
         .map(|replay| {
-            let seconds = replay.sync_seconds;
-            bar(replay.name.clone(), colours::SERIES[3], seconds, figure_text(seconds))
+            let ms = replay.sync_seconds * 1000.0;
+            bar(replay.name.clone(), colours::SERIES[3], ms, figure_text(ms))
         })
         .collect();
     let caption = "time in syncs when the same recording is done again".to_owned();
-    Ok(("Syncs on other drives", caption, bars::draw("replayed syncs", "seconds", &bars)?))
+    Ok(("Syncs on other drives", caption, bars::draw("replayed syncs", "milliseconds", &bars)?))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tantalum_report::table::{Align, Table, bytes, grouped};
-use tantalum_report::{LatencyUs, figure_text};
+use tantalum_report::{LatencyUs, figure_text, terabytes};
 use tantalum_workloads::Life;
 
 use crate::measurement::{Measurement, PathWrites, unit_bytes};
@@ -127,6 +127,9 @@ fn in_short(measurement: &Measurement) -> Table {
     row("drive writes per day", figure_text(life_of.drive_writes_per_day));
     if let Some(allowed) = life_of.allowed_drive_writes_per_day {
         row("allowed for five years", figure_text(allowed));
+    }
+    if let Some(left) = life_of.host_bytes_left {
+        row("may still be written", terabytes(left));
     }
     table
 }

@@ -12,7 +12,7 @@ pub enum Scheduling {
     /// First come, first served.
     #[default]
     Fifo,
-    /// By [`Priority`]: a read goes ahead of programs and erases that have not begun, and so do the host's programs of
+    /// By priority: a read goes ahead of programs and erases that have not begun, and so do the host's programs of
     /// those of garbage collection.
     ReadFirst,
     /// The same, and a read interrupts a program or an erase that has begun, and that at most `times` times. Each costs it

@@ -129,6 +129,8 @@ pub enum ExperimentError {
         text: String,
         /// SQLite's error.
         message: String,
+        /// Whether the database found no room.
+        full: bool,
     },
     /// The statements end within a transaction.
     #[error("{}: the last transaction is still open; add COMMIT or ROLLBACK", path.display())]
@@ -176,14 +178,22 @@ impl ExperimentError {
         move |error| ExperimentError::File { path, error }
     }
 
-    /// Reports that the drive is too small, if that is the cause.
-    pub(crate) fn if_too_small(self, capacity_bytes: u64) -> ExperimentError {
-        if self.is_full() { TooSmall { capacity_bytes, what: self.to_string() }.into() } else { self }
+    /// Reports that the drive is too small, with a capacity that would do, if that is the cause.
+    pub(crate) fn if_too_small(
+        self,
+        capacity_bytes: u64,
+        enough_bytes: impl FnOnce() -> Option<u64>,
+    ) -> ExperimentError {
+        if !self.is_full() {
+            return self;
+        }
+        TooSmall { capacity_bytes, what: self.to_string(), enough_bytes: enough_bytes() }.into()
     }
 
     /// Whether it comes from a full drive.
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         match self {
+            ExperimentError::Statement { full, .. } => *full,
             ExperimentError::Sqlite { error, .. } => {
                 error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
             }

@@ -10,7 +10,7 @@ use tantalum_report::plots::{colours, steps};
 use tantalum_report::table::bytes;
 use tantalum_report::{ReportError, figure_text, save};
 
-use crate::outcome::{Outcome, unit_bytes};
+use crate::outcome::{Outcome, Requests, unit_bytes};
 use crate::text;
 
 /// Writes the page.
@@ -30,11 +30,11 @@ fn render(outcome: &Outcome) -> Result<String, ReportError> {
     for note in text::notes(outcome) {
         let _ = write!(lead, "<br>\n{}", escaped(&note));
     }
-    let mut contents = "<div class=\"plots\">\n".to_owned();
-    for (title, caption, plot) in plots(outcome)? {
+    let mut contents = format!("<p class=\"headline\">{}</p>\n<div class=\"plots\">\n", headline(outcome));
+    for Plot { class, title, caption, plot } in plots(outcome)? {
         let _ = writeln!(
             contents,
-            "<figure>\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{plot}</figure>"
+            "<figure class=\"{class}\">\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{plot}</figure>"
         );
     }
     contents.push_str("</div>\n");
@@ -46,7 +46,35 @@ fn render(outcome: &Outcome) -> Result<String, ReportError> {
     Ok(page(&title, "What the trace does to the drive", &lead, &contents))
 }
 
-type Plot = (&'static str, &'static str, String);
+/// What the replay says, in a sentence or two.
+fn headline(outcome: &Outcome) -> String {
+    let counters = &outcome.counters;
+    let mut text = format!(
+        "{} went to the drive and {} to flash",
+        bytes(unit_bytes(counters.host_units_written)),
+        bytes(unit_bytes(counters.flash_units.total()))
+    );
+    if let Some(ratio) = outcome.amplification {
+        let _ = write!(text, ": {} bytes for each byte", figure_text(ratio));
+    }
+    let _ = write!(text, ". At this rate the drive lives {}.", text::days(outcome.life.days));
+    let of_kind = |requests: &Requests| {
+        format!("{}s {} us", requests.kind.name(), figure_text(requests.latency_us.p99))
+    };
+    let slowest: Vec<String> = outcome.requests.iter().map(of_kind).collect();
+    if !slowest.is_empty() {
+        let _ = write!(text, " 99 % took at most: {}.", slowest.join(", "));
+    }
+    escaped(&text)
+}
+
+struct Plot {
+    /// `tall` beside two others, `wide` across the page.
+    class: &'static str,
+    title: &'static str,
+    caption: &'static str,
+    plot: String,
+}
 
 fn plots(outcome: &Outcome) -> Result<Vec<Plot>, ReportError> {
     let mut plots = Vec::new();
@@ -54,7 +82,6 @@ fn plots(outcome: &Outcome) -> Result<Vec<Plot>, ReportError> {
         plots.push(latencies(outcome)?);
     }
     plots.push(flash(outcome)?);
-    plots.push(over_time(outcome)?);
     if let Some(busy) = outcome.binds.first() {
         let row = busy.rows.first().map_or(&[][..], |row| &row.ours);
         let bars: Vec<Bar> = busy
@@ -68,8 +95,10 @@ fn plots(outcome: &Outcome) -> Result<Vec<Plot>, ReportError> {
             })
             .collect();
         let plot = bars::draw("what binds", "percent of the time", &bars)?;
-        plots.push(("What binds", "how busy the drive's parts were", plot));
+        let (title, caption) = ("What binds", "how busy the drive's parts were");
+        plots.push(Plot { class: "", title, caption, plot });
     }
+    plots.push(over_time(outcome)?);
     Ok(plots)
 }
 
@@ -88,7 +117,8 @@ fn latencies(outcome: &Outcome) -> Result<Plot, ReportError> {
     let names = outcome.latencies.iter().enumerate();
     let names = names.map(|(index, (kind, _))| (kind.name().to_owned(), colours::css(colour(index))));
     let plot = format!("{}{}", switches(names), curves::draw(&curves)?);
-    Ok(("Latency", "of requests, from the time that the host asks", plot))
+    let caption = "of requests, from the time that the host asks";
+    Ok(Plot { class: "tall", title: "Latency", caption, plot })
 }
 
 fn flash(outcome: &Outcome) -> Result<Plot, ReportError> {
@@ -100,7 +130,8 @@ fn flash(outcome: &Outcome) -> Result<Plot, ReportError> {
             end: bytes(unit_bytes(units)),
         })
         .collect();
-    Ok(("Flash", "bytes programmed, by cause", bars::draw("flash", "bytes", &bars)?))
+    let plot = bars::draw("flash", "bytes", &bars)?;
+    Ok(Plot { class: "", title: "Flash", caption: "bytes programmed, by cause", plot })
 }
 
 fn over_time(outcome: &Outcome) -> Result<Plot, ReportError> {
@@ -115,5 +146,6 @@ fn over_time(outcome: &Outcome) -> Result<Plot, ReportError> {
     }
     let plot =
         steps::draw("over time", "seconds of the drive", "bytes per second", colours::SERIES[1], &rates)?;
-    Ok(("Over time", "bytes of reads and writes in each second", plot))
+    let caption = "bytes of reads and writes in each second";
+    Ok(Plot { class: "wide", title: "Over time", caption, plot })
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tantalum_report::table::{Align, Table, bytes, grouped};
-use tantalum_report::{Figures, figure_text};
+use tantalum_report::{Figures, figure_text, terabytes};
 
 use crate::outcome::{Outcome, Unaligned, unit_bytes};
 
@@ -123,6 +123,9 @@ fn in_short(outcome: &Outcome) -> Table {
     row("drive writes per day", figure_text(life.drive_writes_per_day));
     if let Some(allowed) = life.allowed_drive_writes_per_day {
         row("allowed for five years", figure_text(allowed));
+    }
+    if let Some(left) = life.host_bytes_left {
+        row("may still be written", terabytes(left));
     }
     table
 }

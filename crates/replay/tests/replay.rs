@@ -296,7 +296,16 @@ fn the_page_has_plots_and_says_what_was_done() {
     write_report(&outcome, &page).unwrap();
     let html = std::fs::read_to_string(page).unwrap();
     assert_eq!(html.matches("<svg").count(), 4);
-    for words in ["300 requests", "as in the trace", "99.9 %", "What binds"] {
+    for words in [
+        "300 requests",
+        "as in the trace",
+        "99.9 %",
+        "What binds",
+        "may still be written",
+        "<p class=\"headline\">",
+        " to flash: ",
+        " 99 % took at most: reads ",
+    ] {
         assert!(html.contains(words), "{words}");
     }
 }

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::figure_text;
+
 /// The years for which drive writes per day are usually stated.
 pub const WARRANTY_YEARS: f64 = 5.0;
 
@@ -34,6 +36,14 @@ pub struct Lifetime {
     pub host_bytes_left: f64,
     /// How often a day the capacity may be written, for [`WARRANTY_YEARS`] from new (DWPD).
     pub drive_writes_per_day: f64,
+}
+
+/// Bytes as makers of drives state them: powers of ten.
+pub fn terabytes(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes >= 1e12 => format!("{} TB", figure_text(bytes / 1e12)),
+        bytes => format!("{} GB", figure_text(bytes / 1e9)),
+    }
 }
 
 impl Endurance {

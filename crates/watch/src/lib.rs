@@ -1,10 +1,10 @@
 //! A page on which one watches a drive at work: `tantalum watch`.
 //!
-//! A thread ([`sampler`]) asks the process that uses the image for a look several times a second, and makes of two looks
-//! what the page shows ([`point`], [`words`], [`blocks`]). A small server ([`server`]) sends that to browsers. Invariants:
+//! A thread (`sampler`) asks the process that uses the image for a look several times a second, and makes of two looks
+//! what the page shows (`point`, `words`, `blocks`). A small server (`server`) sends that to browsers. Invariants:
 //!
 //! - **Only this machine, and only who has the address.** The server listens on loopback addresses only; every path begins
-//!   with a random [`token`]; requests under another host's name are refused ([`guard`]).
+//!   with a random `token`; requests under another host's name are refused (`guard`).
 //! - **The drive is only looked at**, unless its power may be cut ([`Options::control`]).
 //! - **It costs little.** Nobody looks at the page: nobody looks at the drive. A look that takes long is taken seldom.
 //! - **Nothing comes from elsewhere**: the page, its script and its plots are in this program.

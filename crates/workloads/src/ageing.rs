@@ -11,6 +11,7 @@ use tantalum::{Command, Lpn, UNIT_BYTES};
 use tantalum_report::{Bar, Monitor};
 use tantalum_volume::Volume;
 
+use crate::enough::{enough, units_in_use};
 use crate::error::{TooSmall, WorkloadError};
 use crate::queue::CommandQueue;
 use crate::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
@@ -45,8 +46,12 @@ pub struct Ageing {
 /// Fills the volume and overwrites until garbage collection is steady.
 pub fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, WorkloadError> {
     let capacity_units = volume.device().limits().capacity_units;
-    let free = (capacity_units * FREE_PERCENT / 100).max(LEAST_FREE_UNITS);
-    age_leaving(volume, free, seed, monitor)
+    age_leaving(volume, left_free(capacity_units), seed, monitor)
+}
+
+/// Units that [`age`] leaves free on a drive of this many.
+pub fn left_free(capacity_units: u64) -> u64 {
+    (capacity_units * FREE_PERCENT / 100).max(LEAST_FREE_UNITS)
 }
 
 /// Fills the volume with other data in order, and leaves this many units free. Returns the number of bytes written.
@@ -96,7 +101,13 @@ fn units_of_other_data(volume: &Volume, free: u64) -> Result<u64, WorkloadError>
     }
     let what = format!("{} units are free, and {free} are to stay free", volume.free_units());
     let capacity_units = volume.device().limits().capacity_units;
-    Err(TooSmall { capacity_bytes: capacity_units * UNIT_BYTES as u64, what }.into())
+    // the least that [`age`] leaves is left of any drive; other shares grow with it
+    let free_of = |units: u64| match free {
+        LEAST_FREE_UNITS => left_free(units),
+        free => (u128::from(free) * u128::from(units) / u128::from(capacity_units)) as u64,
+    };
+    let enough_bytes = enough(units_in_use(volume), free_of);
+    Err(TooSmall { capacity_bytes: capacity_units * UNIT_BYTES as u64, what, enough_bytes }.into())
 }
 
 /// Writes the file of other data in order. Returns the places of its units.

@@ -1,6 +1,7 @@
 //! Errors that stop a workload.
 
 use tantalum::{DeviceError, Lpn, Status};
+use tantalum_report::table::bytes;
 use tantalum_report::{Interrupted, InvalidSetting};
 use tantalum_volume::VolumeError;
 
@@ -57,12 +58,21 @@ impl WorkloadError {
 
 /// The drive is too small for the work.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a drive of {capacity_bytes} bytes is too small for this: {what}; increase --capacity")]
+#[error("a drive of {} is too small for this: {what}; {}", bytes(*capacity_bytes), advice(*enough_bytes))]
 pub struct TooSmall {
     /// What it has.
     pub capacity_bytes: u64,
     /// What does not fit.
     pub what: String,
+    /// What would do, in whole MiB, if that is known.
+    pub enough_bytes: Option<u64>,
+}
+
+fn advice(enough_bytes: Option<u64>) -> String {
+    match enough_bytes {
+        Some(enough) => format!("use --capacity {}M or more", enough >> 20),
+        None => "increase --capacity".to_owned(),
+    }
 }
 
 /// This machine has too little memory for the work.

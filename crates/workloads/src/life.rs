@@ -19,6 +19,8 @@ pub struct Life {
     pub allowed_drive_writes_per_day: Option<f64>,
     /// Bytes that can still go to its flash.
     pub flash_bytes_left: f64,
+    /// Bytes that hosts may still write like this (TBW); none if nothing was written to flash.
+    pub host_bytes_left: Option<f64>,
 }
 
 impl Life {
@@ -38,6 +40,7 @@ impl Life {
             allowed_drive_writes_per_day: writes_flash
                 .then(|| flash_bytes_left * (drive_bytes / flash_bytes) / (capacity * YEARS * 365.0)),
             flash_bytes_left,
+            host_bytes_left: writes_flash.then(|| flash_bytes_left * (drive_bytes / flash_bytes)),
         }
     }
 }
@@ -62,9 +65,10 @@ mod tests {
         let physical = unit_bytes(profile.geometry().unwrap().units().into()) as f64;
         assert_eq!(life.flash_bytes_left, physical * 3000.0);
         assert_eq!(life.days, Some(physical * 3000.0 / (4.0 * (1u64 << 30) as f64)));
+        assert_eq!(life.host_bytes_left, Some(physical * 1500.0));
         let half = Life::of(&profile, 1500.0, &counters, SECONDS_PER_DAY / 2.0);
         assert_eq!(half.days, life.days.map(|days| days / 2.0));
         let idle = Life::of(&profile, 0.0, &Counters::default(), 1.0);
-        assert_eq!((idle.days, idle.allowed_drive_writes_per_day), (None, None));
+        assert_eq!((idle.days, idle.allowed_drive_writes_per_day, idle.host_bytes_left), (None, None, None));
     }
 }

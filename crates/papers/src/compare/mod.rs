@@ -12,6 +12,7 @@ mod configuration;
 mod confined;
 mod contents;
 mod database_copy;
+mod enough;
 mod key_value;
 mod outcome;
 mod page;

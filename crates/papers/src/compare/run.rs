@@ -11,8 +11,10 @@ use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 use tantalum_volume::Volume;
 use tantalum_workloads::ageing::{Ageing, age};
+use tantalum_workloads::enough::units_in_use;
 use tantalum_workloads::memory;
 
+use super::enough::{enough_for, on_larger};
 use super::outcome::{Comparison, Run, WorkloadOutcome, relate_to_baseline};
 use super::session::{PAGE_CACHE_BYTES, Session};
 use super::working_drive::WorkingDrive;
@@ -46,10 +48,12 @@ pub fn compare(
 ) -> Result<Comparison, ExperimentError> {
     let capacity_bytes = settings.profile.capacity_bytes;
     memory::require(capacity_bytes.saturating_mul(DRIVES_IN_MEMORY))?;
+    let used = |profile: &Profile| Ok(units_in_use(&load(profile, workload, settings.seed)?));
+    let enough = || enough_for(on_larger(&settings.profile, used)?, workload.growth_units());
     let (volume, ageing) =
-        prepare(settings, workload, monitor).map_err(|error| error.if_too_small(capacity_bytes))?;
-    let mut runs =
-        run_all(settings, workload, volume, monitor).map_err(|error| error.if_too_small(capacity_bytes))?;
+        prepare(settings, workload, monitor).map_err(|error| error.if_too_small(capacity_bytes, enough))?;
+    let mut runs = run_all(settings, workload, volume, monitor)
+        .map_err(|error| error.if_too_small(capacity_bytes, enough))?;
     relate_to_baseline(&mut runs);
     let mut outcome = WorkloadOutcome::new(settings.synchronous, &settings.profile, &ageing);
     workload.describe(&mut outcome);
@@ -69,12 +73,15 @@ fn prepare(
     workload: &dyn Workload,
     monitor: &Monitor,
 ) -> Result<(Volume, Ageing), ExperimentError> {
-    let device = Device::in_memory(&settings.profile)?;
-    let volume = Volume::format(device, PAGE_CACHE_BYTES)?;
-    let mut volume = workload.load(volume, settings.seed)?;
+    let mut volume = load(&settings.profile, workload, settings.seed)?;
     monitor.check()?;
     let ageing = age(&mut volume, settings.seed, monitor)?;
     Ok((volume, ageing))
+}
+
+/// A new drive with the database on it.
+fn load(profile: &Profile, workload: &dyn Workload, seed: u64) -> Result<Volume, ExperimentError> {
+    workload.load(Volume::format(Device::in_memory(profile)?, PAGE_CACHE_BYTES)?, seed)
 }
 
 fn run_all(

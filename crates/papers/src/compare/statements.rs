@@ -8,17 +8,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rusqlite::fallible_iterator::FallibleIterator;
-use rusqlite::{Batch, Connection, Statement};
+use rusqlite::{Batch, Connection, ErrorCode, Statement};
 use tantalum::{Device, Profile};
 use tantalum_report::InvalidSetting;
 use tantalum_sqlite::Mode;
 use tantalum_volume::Volume;
+use tantalum_workloads::enough::units_in_use;
 use tantalum_workloads::memory;
 
 use super::alike::{Clock, make_alike};
 use super::confined::Refusal;
 use super::contents::Contents;
 use super::database_copy::one_file;
+use super::enough::{enough_for, on_larger};
 use super::outcome::WorkloadOutcome;
 use super::session::{PAGE_CACHE_BYTES, Session};
 use super::working_drive::{DATABASE, WorkingDrive};
@@ -38,6 +40,8 @@ pub struct Statements {
     image: Vec<u8>,
     /// Transactions that the statements make up.
     transactions: u64,
+    /// Units by which the statements make the database grow.
+    growth_units: u64,
     expected: Contents,
 }
 
@@ -53,25 +57,50 @@ impl Statements {
     ) -> Result<Statements, ExperimentError> {
         let sql = fs::read_to_string(sql_path).map_err(ExperimentError::file(sql_path))?;
         let image = one_file(database)?;
-        let working =
-            drive_with(&image, profile).map_err(|error| error.if_too_small(profile.capacity_bytes))?;
-        let (transactions, expected) = try_statements(&working, &sql, sql_path, seed)?;
+        let tried = |profile: &Profile| try_statements(&image, profile, &sql, sql_path, seed);
+        let Tried { transactions, expected, growth_units, .. } = tried(profile).map_err(|error| {
+            // how much they add shows where there is room for it
+            let enough = || on_larger(profile, tried).and_then(|t| enough_for(t.used_units, t.growth_units));
+            error.if_too_small(profile.capacity_bytes, enough)
+        })?;
         Ok(Statements {
             database: database.to_owned(),
             sql_path: sql_path.to_owned(),
             sql,
             image,
             transactions,
+            growth_units,
             expected,
         })
     }
 }
 
-/// A drive with the database as an ordinary file.
-fn drive_with(image: &[u8], profile: &Profile) -> Result<WorkingDrive, ExperimentError> {
+/// What came out of trying the statements.
+struct Tried {
+    transactions: u64,
+    /// Contents of the database afterwards.
+    expected: Contents,
+    /// Units in use before.
+    used_units: u64,
+    /// Further ones in use afterwards.
+    growth_units: u64,
+}
+
+/// Runs the statements on a drive that has the database as an ordinary file.
+fn try_statements(
+    image: &[u8],
+    profile: &Profile,
+    sql: &str,
+    sql_path: &Path,
+    seed: u64,
+) -> Result<Tried, ExperimentError> {
     memory::require(profile.capacity_bytes)?;
-    let volume = Volume::format(Device::in_memory(profile)?, PAGE_CACHE_BYTES)?;
-    WorkingDrive::new(put(volume, image)?, Mode::Rollback, 0)
+    let volume = put(Volume::format(Device::in_memory(profile)?, PAGE_CACHE_BYTES)?, image)?;
+    let used_units = units_in_use(&volume);
+    let working = WorkingDrive::new(volume, Mode::Rollback, 0)?;
+    let (transactions, expected) = run_all(&working, sql, sql_path, seed)?;
+    let growth_units = units_in_use(&working.into_volume()?).saturating_sub(used_units);
+    Ok(Tried { transactions, expected, used_units, growth_units })
 }
 
 /// Puts the database on a volume.
@@ -84,7 +113,7 @@ fn put(mut volume: Volume, image: &[u8]) -> Result<Volume, ExperimentError> {
 }
 
 /// Runs the statements. Returns the number of transactions and the contents of the database afterwards.
-fn try_statements(
+fn run_all(
     working: &WorkingDrive,
     sql: &str,
     sql_path: &Path,
@@ -127,6 +156,7 @@ fn for_each_statement(
             path: sql_path.to_owned(),
             number,
             text: shortened(text),
+            full: error.sqlite_error_code() == Some(ErrorCode::DiskFull),
             message: refusal.take().unwrap_or_else(|| message_of(error)),
         };
         let mut statement = match batch.next() {
@@ -142,6 +172,7 @@ fn for_each_statement(
                 text: shortened(&text),
                 message: "it has parameters, and there are no values for them: write the values into it"
                     .to_owned(),
+                full: false,
             });
         }
         clock.next_statement();
@@ -185,6 +216,10 @@ fn shortened(sql: &str) -> String {
 impl Workload for Statements {
     fn load(&self, volume: Volume, _seed: u64) -> Result<Volume, ExperimentError> {
         put(volume, &self.image)
+    }
+
+    fn growth_units(&self) -> u64 {
+        self.growth_units
     }
 
     fn steps(&self) -> u64 {
@@ -299,6 +334,25 @@ mod tests {
         assert!(error.contains("(SELEKT 2)"), "{error}");
         let error = Files::new("SELECT 1; SELECT ?").read().unwrap_err().to_string();
         assert!(error.contains("statement 2 (SELECT NULL): it has parameters"), "{error}");
+    }
+
+    #[test]
+    fn statements_that_fill_the_drive_are_told_what_would_do() {
+        let files = Files::new(
+            "CREATE TABLE big (b); INSERT INTO big
+             SELECT zeroblob(10000) FROM json_each('[' || substr(replace(hex(zeroblob(1000)), '0', ',0'), 2) || ']');",
+        );
+        let at = |capacity_bytes| {
+            let profile = Profile { capacity_bytes, ..Profile::load("femu-2021").unwrap() };
+            Statements::read(&files.database(), &files.dir.path().join("work.sql"), &profile, 1)
+        };
+        let error = at(16 << 20).unwrap_err().to_string();
+        let (what, would_do) = error.split_once("; use --capacity ").expect(&error);
+        assert!(what.contains("statement 2 (INSERT INTO big"), "{what}");
+        let mib: u64 = would_do.strip_suffix("M or more").expect(&error).parse().unwrap();
+        let statements = at(mib << 20).unwrap();
+        // 2,000 rows of three pages, in a tenth of the drive, with as much again for a log
+        assert!(statements.growth_units > 5_000 && mib > 2 * 10 * 5_000 / 256, "{mib}");
     }
 
     #[test]

@@ -12,6 +12,11 @@ pub trait Workload: Sync {
     /// Puts the database on a fresh volume, before the drive is aged.
     fn load(&self, volume: Volume, seed: u64) -> Result<Volume, ExperimentError>;
 
+    /// Units by which the work makes the database grow, at most.
+    fn growth_units(&self) -> u64 {
+        0
+    }
+
     /// Transactions in a run, measured or not: the length of its progress bar.
     fn steps(&self) -> u64;
 

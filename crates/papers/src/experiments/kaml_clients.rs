@@ -166,7 +166,7 @@ pub(super) fn clients(
         drawer: Arc::clone(&drawer),
         random: Xoshiro256PlusPlus::seed_from_u64(seed ^ number << 32 ^ 0x4b41_4d4c),
     };
-    (0..count).map(|number| Box::new(client(number)) as Box<dyn Client>).collect()
+    (0..count).map(|number| Box::new(client(number)) as Box<dyn Client<Error = ExperimentError>>).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,53 @@
+//! The capacity that would do, for messages about drives that are too small.
+
+use tantalum::UNIT_BYTES;
+use tantalum_volume::Volume;
+
+const MIB: u64 = 1 << 20;
+const UNITS_PER_MIB: u64 = MIB / UNIT_BYTES as u64;
+
+/// Units of other data that make an aged drive one.
+const LEAST_OTHER_UNITS: u64 = UNITS_PER_MIB;
+
+/// No larger capacity is suggested: 64 TiB.
+const MOST_MIB: u64 = 1 << 26;
+
+/// Units that files and the volume itself take.
+pub fn units_in_use(volume: &Volume) -> u64 {
+    volume.device().limits().capacity_units - volume.free_units()
+}
+
+/// The smallest capacity in bytes, in whole MiB, of a drive that can be aged: beside the units in use, it has what is to
+/// stay free of that many units of capacity, and room for other data.
+pub fn enough(used_units: u64, free_of: impl Fn(u64) -> u64) -> Option<u64> {
+    let would_do = |mib: u64| {
+        let capacity_units = mib * UNITS_PER_MIB;
+        used_units + free_of(capacity_units) + LEAST_OTHER_UNITS <= capacity_units
+    };
+    let (mut below, mut above) = (0, 1);
+    while !would_do(above) {
+        (below, above) = (above, above * 2);
+        if above > MOST_MIB {
+            return None;
+        }
+    }
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if would_do(middle) { above = middle } else { below = middle }
+    }
+    Some(above * MIB)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_capacity_that_leaves_enough_free_is_found() {
+        // 10,000 in use, 8,192 free, 256 of other data: 18,448 units are 72.06 MiB
+        assert_eq!(enough(10_000, |_| 8192), Some(73 * MIB));
+        // a tenth free: 111,395 units are 435.1 MiB
+        assert_eq!(enough(100_000, |capacity| capacity / 10), Some(436 * MIB));
+        assert_eq!(enough(1, |capacity| capacity), None);
+    }
+}
