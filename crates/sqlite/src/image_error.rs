@@ -1,6 +1,7 @@
 //! Why an image that the extension opens failed.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 use tantalum::{DeviceError, ProfileError, SizeError, Status};
 use tantalum_volume::VolumeError;
@@ -11,13 +12,13 @@ use crate::mode::{Mode, UnknownMode};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
     /// The image or its drive failed.
-    #[error("image {path}: {error}", path = path.display())]
+    #[error("{}", of_image(path, error))]
     Device { path: PathBuf, error: Box<DeviceError> },
     /// The volume on it failed.
-    #[error("image {path}: {error}", path = path.display())]
+    #[error("{}", of_image(path, error))]
     Volume { path: PathBuf, error: VolumeError },
     /// It could not be shut down.
-    #[error("image {path}: {error}", path = path.display())]
+    #[error("{}", of_image(path, error))]
     Shutdown { path: PathBuf, error: Status },
     /// `profile=` is invalid.
     #[error(transparent)]
@@ -43,4 +44,28 @@ pub(crate) enum ImageError {
     /// The name is taken.
     #[error("{name:?} is open from image {path}; close it first, or use another name", path = path.display())]
     OtherImage { name: String, path: PathBuf },
+}
+
+/// An error of an image, which it names once: those about its file do so already.
+fn of_image(path: &Path, error: &impl Display) -> String {
+    let (image, error) = (path.display().to_string(), error.to_string());
+    if error.starts_with(&image) { error } else { format!("image {image}: {error}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{Device, Profile};
+
+    use super::*;
+
+    #[test]
+    fn an_image_is_named_once() {
+        let path = PathBuf::from("/nonexistent/x.tant");
+        let profile = Profile::load("tlc-nvme").unwrap();
+        let error = Box::new(Device::create(&path, &profile).unwrap_err());
+        let said = ImageError::Device { path: path.clone(), error }.to_string();
+        assert_eq!(said.matches("x.tant").count(), 1, "{said}");
+        let said = ImageError::Shutdown { path, error: Status::PowerLost }.to_string();
+        assert!(said.starts_with("image /nonexistent/x.tant: "), "{said}");
+    }
 }
