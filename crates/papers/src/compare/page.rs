@@ -8,7 +8,7 @@ use tantalum_report::html::{escaped, legend, page, switches};
 use tantalum_report::plots::bars::{self, Bar, short};
 use tantalum_report::plots::colours::css;
 use tantalum_report::plots::curves::{self, Curve};
-use tantalum_report::{ReportError, save};
+use tantalum_report::{Endurance, ReportError, figure_text, save, terabytes};
 use tantalum_sqlite::Mode;
 
 use super::configuration::configuration;
@@ -85,7 +85,8 @@ fn figures(comparison: &Comparison) -> Result<String, ReportError> {
             "",
             "Lifetime",
             "Years until the flash reaches its rated erase cycles, at 100 transactions per second day and night on 1 TiB \
-             of such a drive, if all blocks wear equally. Longer is better.",
+             of such a drive, if all blocks wear equally. Longer is better. After it, at the mode's write amplification: what \
+             hosts may write to that drive (TBW), and how often a day for five years.",
             "",
             lifetime(comparison)?,
         ),
@@ -120,19 +121,30 @@ fn erases(runs: &[Run]) -> Result<String, ReportError> {
 }
 
 fn lifetime(comparison: &Comparison) -> Result<String, ReportError> {
-    let programs = rated_programs(&comparison.profile);
-    let bars = bars_of(&comparison.runs, |run| match run.flash_units_per_transaction() {
+    let endurance = stated_endurance(&comparison.profile);
+    let programs = (endurance.flash_bytes / UNIT_BYTES as u64) as f64 * f64::from(endurance.cycles);
+    let mut bars = bars_of(&comparison.runs, |run| match run.flash_units_per_transaction() {
         0.0 => 0.0,
         units => programs / units / STATED_RATE / SECONDS_PER_YEAR,
     });
+    for (bar, run) in bars.iter_mut().zip(&comparison.runs) {
+        if let Some(life) = endurance.lifetime(run.write_amplification) {
+            let (written, a_day) = (terabytes(life.host_bytes), figure_text(life.drive_writes_per_day));
+            write!(bar.end, "; {written}, {a_day} a day").expect("a string takes all");
+        }
+    }
     bars::draw("lifetime", "years", &bars)
 }
 
-/// Units that can be programmed before all blocks of 1 TiB of such a drive have had their rated cycles.
-fn rated_programs(profile: &Profile) -> f64 {
-    let flash_units =
-        STATED_BYTES as f64 / UNIT_BYTES as f64 * (1.0 + profile.over_provisioning_percent / 100.0);
-    flash_units * f64::from(profile.flash.endurance_cycles)
+/// That of [`STATED_BYTES`] of such a drive, new.
+fn stated_endurance(profile: &Profile) -> Endurance {
+    let over_provisioning = 1.0 + profile.over_provisioning_percent / 100.0;
+    Endurance {
+        flash_bytes: (STATED_BYTES as f64 * over_provisioning) as u64,
+        capacity_bytes: STATED_BYTES,
+        cycles: profile.flash.endurance_cycles,
+        erases: 0.0,
+    }
 }
 
 /// What the comparison says first: the fastest mode, and the one under which the drive lasts longest. None if there is
@@ -247,7 +259,10 @@ mod tests {
     #[test]
     fn lifetime_follows_from_endurance() {
         let profile = Profile { capacity_bytes: 1 << 30, ..Profile::load("femu-2021").unwrap() };
-        assert_eq!(rated_programs(&profile), 1024.0 * 262_144.0 * 1.125 * 3000.0);
+        let endurance = stated_endurance(&profile);
+        assert_eq!((endurance.flash_bytes, endurance.cycles), ((1 << 40) / 8 * 9, 3000));
+        let plot = lifetime(&comparison()).unwrap();
+        assert!(plot.contains(" TB, ") && plot.contains(" a day"), "{plot}");
     }
 
     #[test]
