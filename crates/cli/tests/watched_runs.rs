@@ -75,8 +75,8 @@ fn a_bench_is_seen() {
 #[test]
 fn a_replay_is_seen_also_while_the_trace_is_replayed() {
     let folder = tempfile::tempdir().unwrap();
-    // writes to a fresh drive: whatever was written, the trace wrote
-    let lines = (0..200_000_u64).map(|number| {
+    // writes to a fresh drive: whatever was written, the trace wrote; minutes of them, in which a busy machine looks twice
+    let lines = (0..1_000_000_u64).map(|number| {
         format!("{},host,0,Write,{},1048576,0\n", 10_000_000 + number, (number * 7919 % 60) << 20)
     });
     fs::write(folder.path().join("trace.csv"), lines.collect::<String>()).unwrap();
