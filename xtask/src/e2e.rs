@@ -187,7 +187,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "experiments",
-        about: "an experiment with a server ends within seconds of Ctrl-C and leaves nothing",
+        about: "an experiment with a server ends within seconds of Ctrl-C and leaves nothing, and can be watched",
         packages: &[packages::MARIADB, packages::POSTGRESQL],
         run: servers::experiments,
     },

@@ -7,18 +7,19 @@ use super::shell::Shell;
 
 /// Servers through power cuts; `TANTALUM_CUTS` and `TANTALUM_SEED` reach the test.
 pub fn run(context: &Context, _folder: &Path) -> Outcome {
-    test(context, "servers_survive_power_cuts")
+    test(context, &["servers_survive_power_cuts"])
 }
 
-/// Experiments through Ctrl-C.
+/// Experiments through Ctrl-C, and whoever watches one.
 pub fn experiments(context: &Context, _folder: &Path) -> Outcome {
-    test(context, "interrupted_experiments")
+    test(context, &["interrupted_experiments", "watched_runs"])
 }
 
-fn test(context: &Context, name: &str) -> Outcome {
+fn test(context: &Context, names: &[&str]) -> Outcome {
     Shell::new("cargo")
         .args(["test", "--release", "--quiet", "--workspace", "--features", "tantalum-cli/e2e"])
-        .args(["--test", name, "--", "--test-threads=1"])
+        .args(names.iter().flat_map(|name| ["--test", name]))
+        .args(["--", "--test-threads=1"])
         .variable("CARGO_TARGET_DIR", &context.target)
         .folder(&context.root)
         .with_output()
