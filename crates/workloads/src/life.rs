@@ -34,13 +34,13 @@ impl Life {
         let drive_bytes = unit_bytes(counters.host_units_written) as f64;
         let capacity = profile.capacity_bytes as f64;
         let writes_flash = flash_bytes > 0.0 && days > 0.0;
+        let host_bytes_left = writes_flash.then(|| flash_bytes_left * (drive_bytes / flash_bytes));
         Life {
             days: writes_flash.then(|| flash_bytes_left / (flash_bytes / days)),
             drive_writes_per_day: if days > 0.0 { drive_bytes / days / capacity } else { 0.0 },
-            allowed_drive_writes_per_day: writes_flash
-                .then(|| flash_bytes_left * (drive_bytes / flash_bytes) / (capacity * YEARS * 365.0)),
+            allowed_drive_writes_per_day: host_bytes_left.map(|left| left / (capacity * YEARS * 365.0)),
             flash_bytes_left,
-            host_bytes_left: writes_flash.then(|| flash_bytes_left * (drive_bytes / flash_bytes)),
+            host_bytes_left,
         }
     }
 }
