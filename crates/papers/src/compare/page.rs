@@ -122,7 +122,7 @@ fn erases(runs: &[Run]) -> Result<String, ReportError> {
 
 fn lifetime(comparison: &Comparison) -> Result<String, ReportError> {
     let endurance = stated_endurance(&comparison.profile);
-    let programs = (endurance.flash_bytes / UNIT_BYTES as u64) as f64 * f64::from(endurance.cycles);
+    let programs = rated_programs(&endurance);
     let mut bars = bars_of(&comparison.runs, |run| match run.flash_units_per_transaction() {
         0.0 => 0.0,
         units => programs / units / STATED_RATE / SECONDS_PER_YEAR,
@@ -134,6 +134,11 @@ fn lifetime(comparison: &Comparison) -> Result<String, ReportError> {
         }
     }
     bars::draw("lifetime", "years", &bars)
+}
+
+/// Units that can be programmed before all blocks have had their rated cycles.
+fn rated_programs(endurance: &Endurance) -> f64 {
+    endurance.flash_bytes as f64 / UNIT_BYTES as f64 * f64::from(endurance.cycles)
 }
 
 /// That of [`STATED_BYTES`] of such a drive, new.
@@ -259,8 +264,7 @@ mod tests {
     #[test]
     fn lifetime_follows_from_endurance() {
         let profile = Profile { capacity_bytes: 1 << 30, ..Profile::load("femu-2021").unwrap() };
-        let endurance = stated_endurance(&profile);
-        assert_eq!((endurance.flash_bytes, endurance.cycles), ((1 << 40) / 8 * 9, 3000));
+        assert_eq!(rated_programs(&stated_endurance(&profile)), 1024.0 * 262_144.0 * 1.125 * 3000.0);
         let plot = lifetime(&comparison()).unwrap();
         assert!(plot.contains(" TB, ") && plot.contains(" a day"), "{plot}");
     }
