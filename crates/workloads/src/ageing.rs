@@ -45,8 +45,7 @@ pub struct Ageing {
 
 /// Fills the volume and overwrites until garbage collection is steady.
 pub fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, WorkloadError> {
-    let capacity_units = volume.device().limits().capacity_units;
-    age_leaving(volume, left_free(capacity_units), seed, monitor)
+    age_with(volume, left_free, seed, monitor)
 }
 
 /// Units that [`age`] leaves free on a drive of this many.
@@ -61,7 +60,7 @@ pub fn fill_leaving(
     seed: u64,
     monitor: &Monitor,
 ) -> Result<u64, WorkloadError> {
-    let units = units_of_other_data(volume, free)?;
+    let units = units_of_other_data(volume, share_of(volume, free))?;
     let bar = monitor.bar("filling", units);
     fill(volume, units, &mut Xoshiro256PlusPlus::seed_from_u64(seed), &bar)?;
     Ok(units * UNIT_BYTES as u64)
@@ -74,7 +73,17 @@ pub fn age_leaving(
     seed: u64,
     monitor: &Monitor,
 ) -> Result<Ageing, WorkloadError> {
-    let units = units_of_other_data(volume, free)?;
+    let free_of = share_of(volume, free);
+    age_with(volume, free_of, seed, monitor)
+}
+
+fn age_with(
+    volume: &mut Volume,
+    free_of: impl Fn(u64) -> u64,
+    seed: u64,
+    monitor: &Monitor,
+) -> Result<Ageing, WorkloadError> {
+    let units = units_of_other_data(volume, free_of)?;
     let window_units = (units / WINDOWS_PER_CAPACITY).max(1);
     let bar = monitor.bar("ageing", units + MOST_WINDOWS * window_units);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -94,18 +103,20 @@ pub fn age_leaving(
     })
 }
 
-fn units_of_other_data(volume: &Volume, free: u64) -> Result<u64, WorkloadError> {
+/// The units to leave free on a drive of any capacity, of which this many are to be left on this one.
+fn share_of(volume: &Volume, free: u64) -> impl Fn(u64) -> u64 + use<> {
+    let own_units = volume.device().limits().capacity_units;
+    move |units| (u128::from(free) * u128::from(units) / u128::from(own_units)) as u64
+}
+
+fn units_of_other_data(volume: &Volume, free_of: impl Fn(u64) -> u64) -> Result<u64, WorkloadError> {
+    let capacity_units = volume.device().limits().capacity_units;
+    let free = free_of(capacity_units);
     let units = volume.free_units().saturating_sub(free);
     if units > 0 {
         return Ok(units);
     }
     let what = format!("{} units are free, and {free} are to stay free", volume.free_units());
-    let capacity_units = volume.device().limits().capacity_units;
-    // the least that [`age`] leaves is left of any drive; other shares grow with it
-    let free_of = |units: u64| match free {
-        LEAST_FREE_UNITS => left_free(units),
-        free => (u128::from(free) * u128::from(units) / u128::from(capacity_units)) as u64,
-    };
     let enough_bytes = enough(units_in_use(volume), free_of);
     Err(TooSmall { capacity_bytes: capacity_units * UNIT_BYTES as u64, what, enough_bytes }.into())
 }
