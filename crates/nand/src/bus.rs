@@ -38,22 +38,17 @@ impl Bus {
     fn carry_in_gaps(
         &mut self,
         ready_ns: Nanoseconds,
-        mut duration_ns: Nanoseconds,
+        duration_ns: Nanoseconds,
         now_ns: Nanoseconds,
     ) -> Nanoseconds {
         if duration_ns == 0 {
             return ready_ns;
         }
-        loop {
-            let Some(gap) = self.gaps.after(ready_ns).next() else { break };
-            let start_ns = gap.start_ns.max(ready_ns);
-            let end_ns = gap.end_ns.min(start_ns + duration_ns);
-            duration_ns -= self.gaps.take(start_ns, end_ns, now_ns);
-            if duration_ns == 0 {
-                return end_ns;
-            }
+        let (end_ns, missing_ns) = self.gaps.take_first(ready_ns, duration_ns, now_ns);
+        if missing_ns == 0 {
+            return end_ns;
         }
-        self.free_ns += duration_ns;
+        self.free_ns += missing_ns;
         self.free_ns
     }
 

@@ -1,8 +1,7 @@
 //! Gaps: time in which nothing is booked, before the end of what is.
 
-use std::collections::VecDeque;
-
 use crate::geometry::Nanoseconds;
+use crate::timeline::Timeline;
 
 /// The most gaps that are remembered beside the last one. Then the earliest is lost: somebody waits longer than he had to.
 pub(crate) const MAX_GAPS: usize = 1024;
@@ -17,10 +16,20 @@ pub(crate) struct Gap {
 /// The gaps of a plane or a path.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Gaps {
-    /// In the order of time, none of them empty.
-    earlier: VecDeque<Gap>,
+    /// None of them empty.
+    earlier: Timeline<Gap>,
     /// The one after those; over at 0 if there is none. A host that waits for each answer makes no other.
     last: Gap,
+    too_short: TooShort,
+}
+
+/// None of the gaps that begin before `until_ns` has `duration_ns` left at `ready_ns` or later. That stays true: gaps become only
+/// shorter, and new ones come after all others.
+#[derive(Clone, Copy, Default, Debug)]
+struct TooShort {
+    ready_ns: Nanoseconds,
+    duration_ns: Nanoseconds,
+    until_ns: Nanoseconds,
 }
 
 impl Gaps {
@@ -38,19 +47,33 @@ impl Gaps {
     /// Those that are not over at a time, in their order.
     #[inline]
     pub fn after(&self, at_ns: Nanoseconds) -> impl Iterator<Item = Gap> + '_ {
-        // none is over later than the last one, unless that was taken
-        let first = match self.earlier.back() {
-            Some(gap) if gap.end_ns > at_ns => self.earlier.partition_point(|gap| gap.end_ns <= at_ns),
-            _ => self.earlier.len(),
-        };
         let last = (self.last.end_ns > at_ns).then_some(self.last);
-        self.earlier.range(first..).copied().chain(last)
+        self.earlier[self.index_after(at_ns)..].iter().copied().chain(last)
+    }
+
+    /// Those that may be long enough for what is ready at a time, in their order.
+    #[inline]
+    pub fn long_enough(
+        &self,
+        ready_ns: Nanoseconds,
+        duration_ns: Nanoseconds,
+    ) -> impl Iterator<Item = Gap> + '_ {
+        let TooShort { ready_ns: earliest_ns, duration_ns: shortest_ns, until_ns } = self.too_short;
+        let is_known = earliest_ns <= ready_ns && shortest_ns <= duration_ns;
+        let gaps = self.after(if is_known { until_ns.max(ready_ns) } else { ready_ns });
+        gaps.filter(move |gap| gap.start_ns.max(ready_ns) + duration_ns <= gap.end_ns)
+    }
+
+    /// None of those that begin before `until_ns` was long enough for what was ready at `ready_ns`.
+    #[inline]
+    pub fn were_too_short(&mut self, ready_ns: Nanoseconds, duration_ns: Nanoseconds, until_ns: Nanoseconds) {
+        self.too_short = TooShort { ready_ns, duration_ns, until_ns };
     }
 
     /// Takes what is idle from `start_ns` until just before `end_ns`. Returns how much that is.
     pub fn take(&mut self, start_ns: Nanoseconds, end_ns: Nanoseconds, now_ns: Nanoseconds) -> Nanoseconds {
         self.keep_last(now_ns);
-        let mut index = self.earlier.partition_point(|gap| gap.end_ns <= start_ns);
+        let mut index = self.index_after(start_ns);
         let mut idle_ns = 0;
         while let Some(gap) = self.earlier.get(index).copied().filter(|gap| gap.start_ns < end_ns) {
             let (start_ns, end_ns) = (gap.start_ns.max(start_ns), gap.end_ns.min(end_ns));
@@ -58,6 +81,37 @@ impl Gaps {
             idle_ns += end_ns - start_ns;
         }
         idle_ns
+    }
+
+    /// Takes the first `duration_ns` of idle time from `ready_ns` on, in pieces if need be, or all if there is less. Returns when
+    /// the last piece ends, and how much is missing.
+    pub fn take_first(
+        &mut self,
+        ready_ns: Nanoseconds,
+        duration_ns: Nanoseconds,
+        now_ns: Nanoseconds,
+    ) -> (Nanoseconds, Nanoseconds) {
+        self.keep_last(now_ns);
+        let (mut end_ns, mut missing_ns) = (ready_ns, duration_ns);
+        let mut index = self.index_after(ready_ns);
+        while missing_ns > 0
+            && let Some(gap) = self.earlier.get(index).copied()
+        {
+            let start_ns = gap.start_ns.max(ready_ns);
+            end_ns = gap.end_ns.min(start_ns + missing_ns);
+            missing_ns -= end_ns - start_ns;
+            index = self.take_from(index, start_ns, end_ns);
+        }
+        (end_ns, missing_ns)
+    }
+
+    /// The index of the first of the earlier ones that is not over at a time.
+    #[inline]
+    fn index_after(&self, at_ns: Nanoseconds) -> usize {
+        match self.earlier.last() {
+            Some(gap) if gap.end_ns > at_ns => self.earlier.partition_point(|gap| gap.end_ns <= at_ns),
+            _ => self.earlier.len(),
+        }
     }
 
     /// Takes a part of a gap. Returns the index of the next one.
@@ -87,14 +141,15 @@ impl Gaps {
     }
 
     /// Has the last gap among the others, and forgets those that nobody can take any more.
+    #[inline]
     fn keep_last(&mut self, now_ns: Nanoseconds) {
-        while self.earlier.front().is_some_and(|gap| gap.end_ns <= now_ns) {
-            self.earlier.pop_front();
+        while self.earlier.first().is_some_and(|gap| gap.end_ns <= now_ns) {
+            self.earlier.forget_first();
         }
         let last = std::mem::take(&mut self.last);
         if last.end_ns > now_ns {
             self.make_room();
-            self.earlier.push_back(last);
+            self.earlier.push(last);
         }
     }
 
@@ -103,20 +158,20 @@ impl Gaps {
         if self.earlier.len() < MAX_GAPS {
             return 0;
         }
-        self.earlier.pop_front();
+        self.earlier.forget_first();
         1
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.earlier.clear();
-        self.last = Gap::default();
+        *self = Gaps::default();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::SplitMix64;
 
     fn gaps(of: &[(u64, u64)]) -> Gaps {
         let mut gaps = Gaps::default();
@@ -162,5 +217,29 @@ mod tests {
         assert_eq!(list(&gaps, 0)[0], (first, first + 5));
         assert_eq!(gaps.take(first + 21, first + 23, 0), 2);
         assert_eq!((list(&gaps, 0).len(), list(&gaps, 0)[0]), (MAX_GAPS, (first + 20, first + 21)));
+    }
+
+    /// As a line of one priority does: what is long enough is found, whatever was too short before.
+    #[test]
+    fn what_was_too_short_is_passed_over_and_nothing_else_is() {
+        for seed in 0..100 {
+            let mut random = SplitMix64(seed);
+            let (mut gaps, mut end_ns, mut now_ns) = (Gaps::default(), 0, 0);
+            for step in 0..500 {
+                now_ns += random.below(10);
+                let start_ns = now_ns.max(end_ns);
+                end_ns = start_ns + random.below(2) * random.below(100);
+                gaps.push(Gap { start_ns, end_ns }, now_ns);
+                end_ns += 1;
+                let (ready_ns, duration_ns) = (now_ns + random.below(2000), 1 + random.below(60));
+                let fits = |gap: &Gap| gap.start_ns.max(ready_ns) + duration_ns <= gap.end_ns;
+                let expected: Vec<Gap> = gaps.after(ready_ns).filter(fits).collect();
+                let found: Vec<Gap> = gaps.long_enough(ready_ns, duration_ns).collect();
+                assert_eq!(found, expected, "seed {seed}, step {step}");
+                let start_ns = found.first().map_or(end_ns, |gap| gap.start_ns.max(ready_ns));
+                gaps.were_too_short(ready_ns, duration_ns, start_ns);
+                gaps.take(start_ns, start_ns + duration_ns, now_ns);
+            }
+        }
     }
 }

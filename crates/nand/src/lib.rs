@@ -33,6 +33,7 @@ mod stores;
 #[cfg(test)]
 mod test_support;
 mod time;
+mod timeline;
 mod transfers;
 
 pub use array::Array;
