@@ -159,11 +159,11 @@ impl Scan {
 }
 
 /// Blocks that hold no data: the metadata log's, and journal blocks that the checkpoint covers, which are free.
-fn no_data(uses: &BTreeMap<BlockId, BlockUse>, first: &[FirstPage]) -> BTreeSet<BlockId> {
-    let is_journal =
-        |(_, first): &(u32, &FirstPage)| matches!(first, FirstPage::Programmed(Kind::Journal, _));
-    let journal = (0..).zip(first).filter(is_journal).map(|(block, _)| BlockId(block));
-    uses.keys().copied().chain(journal).collect()
+fn no_data(uses: &BTreeMap<BlockId, BlockUse>, first: &[FirstPage]) -> Vec<bool> {
+    let is_journal = |first: &FirstPage| matches!(first, FirstPage::Programmed(Kind::Journal, _));
+    let mut no_data: Vec<bool> = first.iter().map(is_journal).collect();
+    uses.keys().for_each(|block| no_data[block.index()] = true);
+    no_data
 }
 
 #[cfg(test)]
@@ -228,7 +228,7 @@ mod tests {
         let (data, journal) = (FirstPage::Programmed(Kind::Data, Seq(1)), Kind::Journal);
         let first = [data, FirstPage::Programmed(journal, Seq(2)), FirstPage::Erased, data, FirstPage::Torn];
         let uses = BTreeMap::from([(BlockId(3), BlockUse::Checkpoint)]);
-        assert_eq!(no_data(&uses, &first), BTreeSet::from([BlockId(1), BlockId(3)]));
+        assert_eq!(no_data(&uses, &first)[..5], [false, true, false, true, false]);
     }
 
     /// Recovers a drive in a file after the record of a unit's page was damaged. `work` returns the unit.

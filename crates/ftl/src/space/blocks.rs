@@ -116,7 +116,7 @@ impl Blocks {
 
     /// From when on this many free blocks can be opened without waiting for garbage collection; 0 if they can already.
     pub fn ready_ns(&self, count: u32, nand: &Nand) -> Nanoseconds {
-        let (mut missing, mut later) = (count as usize, Vec::new());
+        let (mut missing, mut later) = (count as usize, Vec::with_capacity(self.free as usize));
         for block in self.free_of_plane.iter().flatten() {
             if missing == 0 {
                 return 0;
@@ -126,8 +126,10 @@ impl Blocks {
                 false => later.push(self.released_ns(*block)),
             }
         }
-        later.sort_unstable();
-        later.into_iter().take(missing).max().unwrap_or(0)
+        match missing.min(later.len()).checked_sub(1) {
+            Some(index) => *later.select_nth_unstable(index).1,
+            None => 0,
+        }
     }
 
     /// Takes the least-worn free block of a plane (dynamic wear levelling), if possible one that need not wait for garbage

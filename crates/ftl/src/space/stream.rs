@@ -114,7 +114,8 @@ impl Stream {
         has_free: impl Fn(PlaneId) -> bool,
         in_turn: impl Iterator<Item = PlaneId>,
     ) -> Option<PlaneId> {
-        let can_open = in_turn.filter(|plane| self.position(*plane).is_err() && has_free(*plane));
+        // few planes have a free block
+        let can_open = in_turn.filter(|plane| has_free(*plane) && self.position(*plane).is_err());
         first_idle(nand, at_ns, can_open.map(|plane| (plane, None, plane)))
     }
 

@@ -174,16 +174,20 @@ pub(crate) trait TenantFound {
 /// The places of a drive that may hold data.
 pub(crate) struct DataPlaces<'a> {
     pub reader: &'a Reader,
-    /// Blocks that hold none.
-    pub no_data: BTreeSet<BlockId>,
+    /// Whether each block holds none, as far as any does not.
+    pub no_data: Vec<bool>,
 }
 
 impl DataPlaces<'_> {
+    fn is_without(&self, block: BlockId) -> bool {
+        self.no_data.get(block.index()).copied().unwrap_or(false)
+    }
+
     /// Whether a place was programmed, in a block for data.
     pub fn has(&self, ppn: Ppn) -> bool {
         let nand = &self.reader.nand;
         let page = nand.geometry().page_of(ppn);
-        nand.page_state(page) != PageState::Erased && !self.no_data.contains(&nand.geometry().block_of(page))
+        nand.page_state(page) != PageState::Erased && !self.is_without(nand.geometry().block_of(page))
     }
 }
 
@@ -206,7 +210,7 @@ mod tests {
             nand.program(page, sources, spares, 0).unwrap();
         }
         let reader = Reader::new(nand, 128, 0);
-        let data = DataPlaces { reader: &reader, no_data: BTreeSet::from([BlockId(2)]) };
+        let data = DataPlaces { reader: &reader, no_data: vec![false, false, true] };
         let has = |page: PageId| data.has(GEOMETRY.unit(page, 0));
         assert_eq!(
             [place(1, 0), place(1, 1), place(2, 0), place(2, 1), place(3, 0)].map(has),

@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn a_record_at_a_place_without_data_is_damage() {
         let reader = Reader::new(Nand::in_memory(GEOMETRY, TIMING).unwrap(), 128, 0);
-        let data = DataPlaces { reader: &reader, no_data: BTreeSet::new() };
+        let data = DataPlaces { reader: &reader, no_data: Vec::new() };
         let mut found = RecordsFound { records: KeyValue::default(), indexes: Vec::new() };
         found.check(&data).unwrap();
         let place = RecordPlace { ppn: Ppn(7), chunk: 0, chunks: 1 };

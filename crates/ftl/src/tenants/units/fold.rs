@@ -72,7 +72,7 @@ pub(super) struct UnitsFold {
 
 /// The result of the fold.
 struct UnitsFound {
-    /// The place of each mapped page.
+    /// The place of each mapped page, in the order of the pages.
     places: Vec<(Lpn, Ppn)>,
     /// Versions that spare areas do not record.
     versions: HashMap<u32, Seq>,
@@ -312,23 +312,45 @@ impl TenantFold for UnitsFold {
         report.assertions += self.assertions;
         let versions = self.base.versions.iter().map(|(lpn, version)| (lpn.0, *version)).collect();
         let mut found = UnitsFound { places: Vec::new(), versions, logs };
-        let mut best = self.best;
-        for (number, entries) in &self.base.chunks {
-            for (index, &entry) in entries.iter().enumerate() {
-                let lpn = Lpn(number * CHUNK_ENTRIES as u32 + index as u32);
-                match best.remove(&lpn.0) {
-                    Some(best) => found.place(lpn, &best),
-                    None if entry != 0 => found.places.push((lpn, Ppn(entry - 1))),
-                    None => {}
-                }
-            }
-        }
-        for (lpn, best) in best {
+        let mut asserted: Vec<(u32, Best)> = self.best.into_iter().collect();
+        asserted.sort_unstable_by_key(|(lpn, _)| *lpn);
+        // what the checkpoint has between two assertions stands
+        let mut kept = KeptPlaces { chunks: &self.base.chunks, from: 0 };
+        for (lpn, best) in asserted {
+            kept.extend_before(lpn, &mut found.places);
             found.place(Lpn(lpn), &best);
+            kept.from = lpn + 1;
         }
-        found.places.sort_unstable();
+        kept.extend_before(u32::MAX, &mut found.places);
+        debug_assert!(found.places.is_sorted(), "assertions and chunks are in the order of logical pages");
         found.versions.retain(|lpn, version| !self.transaction_units.contains_key(&(Lpn(*lpn), *version)));
         Ok(Box::new(found))
+    }
+}
+
+/// The places of a checkpoint, in the order of logical pages.
+struct KeptPlaces<'a> {
+    /// From the one on that has `from`.
+    chunks: &'a [(u32, Vec<u32>)],
+    /// Logical pages before this one are done with.
+    from: u32,
+}
+
+impl KeptPlaces<'_> {
+    /// Adds what is mapped below `end` and not done with.
+    fn extend_before(&mut self, end: u32, places: &mut Vec<(Lpn, Ppn)>) {
+        while let [(number, entries), rest @ ..] = self.chunks {
+            let first = number * CHUNK_ENTRIES as u32;
+            let index = |lpn: u32| (lpn.saturating_sub(first) as usize).min(entries.len());
+            let here = index(self.from)..index(end).max(index(self.from));
+            let lpns = first + here.start as u32..;
+            let mapped = lpns.zip(&entries[here]).filter(|(_, entry)| **entry != 0);
+            places.extend(mapped.map(|(lpn, entry)| (Lpn(lpn), Ppn(entry - 1))));
+            if end <= first + entries.len() as u32 {
+                return;
+            }
+            self.chunks = rest;
+        }
     }
 }
 
@@ -374,7 +396,7 @@ mod tests {
     #[test]
     fn a_unit_at_a_place_without_data_is_damage() {
         let reader = Reader::new(Nand::in_memory(GEOMETRY, TIMING).unwrap(), 128, 0);
-        let data = DataPlaces { reader: &reader, no_data: BTreeSet::new() };
+        let data = DataPlaces { reader: &reader, no_data: Vec::new() };
         let found = |places| UnitsFound { places, versions: HashMap::default(), logs: Vec::new() };
         found(Vec::new()).check(&data).unwrap();
         let (lpn, ppn) = (Lpn(3), Ppn(7));
