@@ -12,7 +12,7 @@ use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::metadata::{Facts, seal};
 use crate::spare::{Kind, Mark, Spare};
-use crate::tenants::units::UnitsKept;
+use crate::tenants::units::{KeptChunks, UnitsKept};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Generation, Hint, Lpn, METADATA_BYTES, SEQ_LIMIT, Seq, ShareRange};
 
@@ -215,15 +215,15 @@ fn forged_checkpoints_are_an_error_or_a_drive() {
 /// Entries beyond the flash, chunks twice, hints beyond the last slot: each is refused by itself.
 #[test]
 fn a_checkpoint_that_no_drive_can_have_written_is_known() {
-    let sound = UnitsKept { chunks: vec![(0, vec![1, 0, 512])], ..UnitsKept::default() };
+    let sound = UnitsKept { chunks: KeptChunks::of(&[(0, vec![1, 0, 512])]), ..UnitsKept::default() };
     let is_possible = |kept: &UnitsKept| kept.is_possible(128, GEOMETRY.units());
     assert!(is_possible(&sound));
     for entries in [vec![513], vec![u32::MAX], vec![0; 129]] {
-        assert!(!is_possible(&UnitsKept { chunks: vec![(0, entries)], ..sound.clone() }));
+        assert!(!is_possible(&UnitsKept { chunks: KeptChunks::of(&[(0, entries)]), ..sound.clone() }));
     }
     let chunk = (0, vec![1]);
-    assert!(!is_possible(&UnitsKept { chunks: vec![chunk.clone(), chunk], ..sound.clone() }));
-    assert!(!is_possible(&UnitsKept { chunks: vec![(u32::MAX, vec![1])], ..sound.clone() }));
+    assert!(!is_possible(&UnitsKept { chunks: KeptChunks::of(&[chunk.clone(), chunk]), ..sound.clone() }));
+    assert!(!is_possible(&UnitsKept { chunks: KeptChunks::of(&[(u32::MAX, vec![1])]), ..sound.clone() }));
     assert!(!is_possible(&UnitsKept { versions: vec![(Lpn(128), Seq(1))], ..sound.clone() }));
     assert!(!is_possible(&UnitsKept { runs: vec![(Generation(1), 0, u32::MAX)], ..sound }));
 }

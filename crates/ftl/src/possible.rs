@@ -7,7 +7,7 @@ use crate::key::{NamespaceAttributes, NamespaceId};
 use crate::map::{CHUNK_ENTRIES, Living};
 use crate::metadata::Record;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
-use crate::tenants::units::UnitsKept;
+use crate::tenants::units::{KeptChunks, UnitsKept};
 use crate::test_support::GEOMETRY;
 use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq};
 
@@ -178,6 +178,7 @@ fn a_checkpoint_names_what_the_drive_has() {
         (vec![(1, vec![0; 3]), (0, vec![0])], false),
         (vec![(0, vec![0]), (0, vec![0])], false),
     ] {
+        let chunks = KeptChunks::of(&chunks);
         assert_eq!(is_possible(UnitsKept { chunks, ..UnitsKept::default() }), possible);
     }
 }

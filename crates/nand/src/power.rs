@@ -71,12 +71,12 @@ impl Nand {
             Change::Erase(erased) => Some(&erased.slot_of[..]),
             Change::Program { .. } | Change::Store(_) => None,
         });
-        for &entry in kept.chain([&self.slot_of[..]]).flatten().filter(|entry| **entry & MOVED == 0) {
+        let entries = kept.chain([&self.slot_of[..]]).flatten();
+        for &entry in entries.filter(|entry| **entry != 0 && **entry & MOVED == 0) {
             let (word, bit) = (&mut used[entry as usize / 64], 1 << (entry % 64));
-            assert!(entry == 0 || *word & bit == 0, "slot {entry} has two owners");
+            assert!(*word & bit == 0, "slot {entry} has two owners");
             *word |= bit;
         }
-        used[0] &= !1;
         self.slots.retain(&used);
     }
 

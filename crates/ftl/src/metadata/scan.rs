@@ -67,7 +67,7 @@ fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Result<FoundChec
         if parts.len() != count as usize {
             continue;
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(parts.len() * reader.nand.geometry().page_bytes as usize);
         for page in parts.values() {
             // its predecessor may have been erased, so there is no other to fall back to
             reader.read_page(*page, &mut bytes).map_err(|error| match error {

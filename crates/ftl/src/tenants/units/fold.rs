@@ -9,6 +9,7 @@
 //! claims that stood, and no others count.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
 
 use tantalum_nand::Ppn;
 
@@ -188,7 +189,7 @@ impl UnitsFold {
     /// Chunks of L2P in which anything may be mapped; a trim affects no others.
     fn chunks(&self, records: &[Record]) -> BTreeSet<u32> {
         let chunk = |lpn: Lpn| lpn.0 / CHUNK_ENTRIES as u32;
-        let mut chunks: BTreeSet<u32> = self.base.chunks.iter().map(|(number, _)| *number).collect();
+        let mut chunks: BTreeSet<u32> = self.base.chunks.iter().map(|(number, _)| number).collect();
         chunks.extend(self.best.keys().map(|lpn| chunk(Lpn(*lpn))));
         chunks.extend(self.members.iter().map(|member| chunk(member.lpn)));
         let homes =
@@ -315,7 +316,7 @@ impl TenantFold for UnitsFold {
         let mut asserted: Vec<(u32, Best)> = self.best.into_iter().collect();
         asserted.sort_unstable_by_key(|(lpn, _)| *lpn);
         // what the checkpoint has between two assertions stands
-        let mut kept = KeptPlaces { chunks: &self.base.chunks, from: 0 };
+        let mut kept = KeptPlaces { chunks: self.base.chunks.iter().peekable(), from: 0 };
         for (lpn, best) in asserted {
             kept.extend_before(lpn, &mut found.places);
             found.place(Lpn(lpn), &best);
@@ -329,27 +330,27 @@ impl TenantFold for UnitsFold {
 }
 
 /// The places of a checkpoint, in the order of logical pages.
-struct KeptPlaces<'a> {
+struct KeptPlaces<'a, I: Iterator<Item = (u32, &'a [u32])>> {
     /// From the one on that has `from`.
-    chunks: &'a [(u32, Vec<u32>)],
+    chunks: Peekable<I>,
     /// Logical pages before this one are done with.
     from: u32,
 }
 
-impl KeptPlaces<'_> {
+impl<'a, I: Iterator<Item = (u32, &'a [u32])>> KeptPlaces<'a, I> {
     /// Adds what is mapped below `end` and not done with.
     fn extend_before(&mut self, end: u32, places: &mut Vec<(Lpn, Ppn)>) {
-        while let [(number, entries), rest @ ..] = self.chunks {
+        while let Some((number, entries)) = self.chunks.peek() {
             let first = number * CHUNK_ENTRIES as u32;
             let index = |lpn: u32| (lpn.saturating_sub(first) as usize).min(entries.len());
-            let here = index(self.from)..index(end).max(index(self.from));
-            let lpns = first + here.start as u32..;
-            let mapped = lpns.zip(&entries[here]).filter(|(_, entry)| **entry != 0);
+            let start = index(self.from);
+            let lpns = first + start as u32..;
+            let mapped = lpns.zip(&entries[start..index(end).max(start)]).filter(|(_, entry)| **entry != 0);
             places.extend(mapped.map(|(lpn, entry)| (Lpn(lpn), Ppn(entry - 1))));
             if end <= first + entries.len() as u32 {
                 return;
             }
-            self.chunks = rest;
+            self.chunks.next();
         }
     }
 }

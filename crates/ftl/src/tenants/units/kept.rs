@@ -23,8 +23,41 @@ pub(crate) struct UnitsKept {
     pub runs: Vec<(Generation, u32, u32)>,
     /// Hints that live or wait: log page, hint, version, and the place of one that is on flash.
     pub hints: Vec<(Lpn, Living, Option<Ppn>)>,
-    /// L2P in chunks: the chunk's number, and its entries (0, or the place plus 1).
-    pub chunks: Vec<(u32, Vec<u32>)>,
+    /// L2P in chunks.
+    pub chunks: KeptChunks,
+}
+
+/// Chunks of L2P, in the order of their numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct KeptChunks {
+    /// Each chunk's number, and where its entries end.
+    ends: Vec<(u32, usize)>,
+    /// Of all, one after another: 0, or the place plus 1. They are many, and lie in one piece to be had at once.
+    entries: Vec<u32>,
+}
+
+impl KeptChunks {
+    /// These chunks.
+    #[cfg(test)]
+    pub fn of(chunks: &[(u32, Vec<u32>)]) -> KeptChunks {
+        let mut kept = KeptChunks::default();
+        chunks.iter().for_each(|(number, entries)| kept.push(*number, entries.iter().copied()));
+        kept
+    }
+
+    /// Adds a chunk after all others.
+    pub fn push(&mut self, number: u32, entries: impl Iterator<Item = u32>) {
+        self.entries.extend(entries);
+        self.ends.push((number, self.entries.len()));
+    }
+
+    /// Each chunk's number, and its entries.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u32])> + '_ {
+        let mut start = 0;
+        self.ends
+            .iter()
+            .map(move |&(number, end)| (number, &self.entries[std::mem::replace(&mut start, end)..end]))
+    }
 }
 
 /// Bytes of a full chunk, of an owner with its version, and of a hint.
@@ -114,9 +147,9 @@ impl UnitsKept {
     /// Whether a drive with this many logical pages and places can have had it.
     pub fn is_possible(&self, logical_units: u32, places: u32) -> bool {
         let lpn = |lpn: &Lpn| lpn.0 < logical_units;
-        let chunk = |(number, entries): &(u32, Vec<u32>)| {
-            let end = u64::from(*number) * CHUNK_ENTRIES as u64 + entries.len() as u64;
-            end <= logical_units.into() && entries.iter().all(|entry| *entry <= places)
+        let chunk = |(number, entries): (u32, &[u32])| {
+            let end = u64::from(number) * CHUNK_ENTRIES as u64 + entries.len() as u64;
+            end <= logical_units.into()
         };
         let hint = |(log_lpn, living, ppn): &(Lpn, Living, Option<Ppn>)| {
             lpn(log_lpn)
@@ -128,7 +161,8 @@ impl UnitsKept {
             && self.runs.iter().all(|(_, _, last)| *last < u32::MAX)
             && self.hints.iter().all(hint)
             && self.chunks.iter().all(chunk)
-            && self.chunks.windows(2).all(|two| two[0].0 < two[1].0)
+            && self.chunks.ends.windows(2).all(|two| two[0].0 < two[1].0)
+            && self.chunks.entries.iter().max().is_none_or(|entry| *entry <= places)
     }
 }
 
@@ -182,13 +216,16 @@ pub(super) fn put_chunks<E: ExactSizeIterator<Item = u32>>(
     }
 }
 
-fn take_chunks(bytes: &mut &[u8]) -> Option<Vec<(u32, Vec<u32>)>> {
+fn take_chunks(bytes: &mut &[u8]) -> Option<KeptChunks> {
     let count = take_word(bytes)?;
     // a chunk takes at least its head, so a larger count is invalid
     if count > (bytes.len() / size_of::<StoredChunk>()) as u64 {
         return None;
     }
-    let mut chunks = Vec::with_capacity(count as usize);
+    let mut chunks = KeptChunks {
+        ends: Vec::with_capacity(count as usize),
+        entries: Vec::with_capacity(bytes.len() / size_of::<U32>()),
+    };
     for _ in 0..count {
         let head: &StoredChunk = take(bytes)?;
         let entries = head.entries.get() as usize;
@@ -197,7 +234,7 @@ fn take_chunks(bytes: &mut &[u8]) -> Option<Vec<(u32, Vec<u32>)>> {
         }
         let (stored, rest) = <[U32]>::ref_from_prefix_with_elems(bytes, entries.next_multiple_of(2)).ok()?;
         *bytes = rest;
-        chunks.push((head.number.get(), stored[..entries].iter().map(|entry| entry.get()).collect()));
+        chunks.push(head.number.get(), stored[..entries].iter().map(|entry| entry.get()));
     }
     Some(chunks)
 }
@@ -227,12 +264,12 @@ mod tests {
                 (Lpn(4), Living { hint, version: Seq(8) }, Some(Ppn(6))),
                 (Lpn(5), Living { hint: homeless, version: Seq(9) }, None),
             ],
-            chunks: vec![(0, vec![1, 0, 3])],
+            chunks: KeptChunks::of(&[(0, vec![1, 0, 3])]),
         };
         let mut bytes = Vec::new();
         units.encode_lists(&mut bytes);
-        let chunks = units.chunks.iter().map(|(number, entries)| (*number as usize, entries.iter().copied()));
-        put_chunks(&mut bytes, units.chunks.len(), chunks);
+        let chunks = units.chunks.iter().map(|(number, entries)| (number as usize, entries.iter().copied()));
+        put_chunks(&mut bytes, 1, chunks);
         bytes.extend([7; 5]);
         let mut kept = Kept { bytes: &bytes, first_byte: 0, config: &CONFIG, geometry: &GEOMETRY };
         assert_eq!(UnitsKept::decode(&mut kept), Some(units));
@@ -242,5 +279,12 @@ mod tests {
                 Kept { bytes: &bytes[..length], first_byte: 0, config: &CONFIG, geometry: &GEOMETRY };
             assert_eq!(UnitsKept::decode(&mut kept), None, "cut to {length} bytes");
         }
+    }
+
+    #[test]
+    fn chunks_come_back_one_by_one() {
+        let chunks = [(0, vec![1, 0, 3]), (2, vec![]), (7, vec![0, 5])];
+        let kept = KeptChunks::of(&chunks);
+        assert!(kept.iter().eq(chunks.iter().map(|(number, entries)| (*number, &entries[..]))));
     }
 }

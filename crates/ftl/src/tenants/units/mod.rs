@@ -7,5 +7,5 @@ mod tenant;
 
 pub(crate) use kept::OWNER_BYTES;
 #[cfg(test)]
-pub(crate) use kept::UnitsKept;
+pub(crate) use kept::{KeptChunks, UnitsKept};
 pub(crate) use tenant::Units;

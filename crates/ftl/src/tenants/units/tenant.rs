@@ -3,7 +3,7 @@
 use tantalum_nand::{Nanoseconds, Ppn};
 
 use super::fold::UnitsFold;
-use super::kept::{CHUNK_BYTES, HINT_BYTES, OWNER_BYTES, UnitsKept, put_chunks};
+use super::kept::{CHUNK_BYTES, HINT_BYTES, KeptChunks, OWNER_BYTES, UnitsKept, put_chunks};
 use crate::error::FtlError;
 use crate::findings::Audit;
 use crate::ftl::Ftl;
@@ -76,7 +76,7 @@ fn kept_lists(ftl: &mut Ftl) -> UnitsKept {
         versions,
         runs: ftl.tenants.units.logs.runs(),
         hints,
-        chunks: Vec::new(),
+        chunks: KeptChunks::default(),
     }
 }
 
