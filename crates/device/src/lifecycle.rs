@@ -99,8 +99,8 @@ impl Device {
         Device::of_image(path, Nand::open_as(path, access)?)
     }
 
-    /// Opens an image as [`Device::open`] does, for as long as a life lasts, so that a test can end it between any two
-    /// stores to the file, also in recovery. From then on commands that change something fail with
+    /// Opens an image as [`Device::open`] does, for the duration of a life, so that a test can end it between any two
+    /// stores to the file, also during recovery. From then on commands that change something fail with
     /// [`Status::PowerLost`], and the image is what a killed process leaves.
     pub fn open_for(path: &Path, life: &Life) -> Result<Device, DeviceError> {
         Device::of_image(path, Nand::open_for(path, life)?)
@@ -139,8 +139,8 @@ impl Device {
         Ok(())
     }
 
-    /// Shuts down cleanly and stays without power until [`Device::power_on`]. If power goes on the way, it was no clean
-    /// shutdown.
+    /// Shuts down cleanly and stays without power until [`Device::power_on`]. If power is lost meanwhile, the shutdown
+    /// was not clean.
     pub fn power_off(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         let closed_ns = self.close(at_ns)?;
         if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
@@ -190,8 +190,8 @@ impl Device {
         self.ftl().is_some_and(Ftl::is_read_only)
     }
 
-    /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). None disarms it. While power
-    /// is lost this arms a cut for the next recovery.
+    /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). `None` disarms it. While
+    /// power is off, this arms a cut for the next recovery.
     pub fn cut_after(&mut self, flash_operations: Option<u64>) {
         match &mut self.power {
             Power::On(engine) if engine.ftl.nand().has_power() => {
@@ -218,7 +218,7 @@ impl Device {
         self.nand()?.cut_ns()
     }
 
-    /// Programs and erases issued so far: to enumerate cut points.
+    /// Programs and erases issued so far, for enumerating cut points.
     pub fn flash_operations(&self) -> u64 {
         self.nand().map_or(0, Nand::operations)
     }
@@ -237,8 +237,8 @@ impl Device {
     }
 
     /// Power has gone and does not come back in this process. `loss` decides the outcome of operations in flight, and a
-    /// capacitor dumps what waited in DRAM. The image is then closed, and what such a power cut leaves; opening it
-    /// recovers.
+    /// capacitor dumps what waited in DRAM. The image is then closed in the state that such a power cut leaves; opening
+    /// it recovers.
     pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
         if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
             self.settle(*engine, loss)?;
