@@ -17,7 +17,7 @@ use crate::tenants::{TENANTS, tenant_of};
 use crate::types::Seq;
 
 impl Ftl {
-    /// Whether a capacitor keeps what is in DRAM.
+    /// Whether a capacitor protects DRAM.
     pub fn has_plp(&self) -> bool {
         self.config.dump_units > 0
     }
@@ -62,7 +62,7 @@ impl Ftl {
         Ok(saved)
     }
 
-    /// What waits of tenants for a full page.
+    /// What tenants have waiting for a full page.
     fn dump_waiting(&mut self, dump: &mut DumpPages, step: Seq, cut_ns: Nanoseconds) -> Result<(), FtlError> {
         for tenant in TENANTS {
             for page in tenant.waiting(self, step)? {

@@ -23,7 +23,7 @@ impl<T> UnderWay<T> {
         self.0.push_back((done_ns, what));
     }
 
-    /// Everything kept, including what may be on flash by now.
+    /// Everything kept, including what may already be on flash.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|(_, what)| what)
     }
