@@ -54,7 +54,7 @@ impl Queue {
         });
     }
 
-    /// In virtual time: lets time pass until every command is answered, including those that answers submit.
+    /// In virtual time: lets time pass until every command is answered, including those submitted by answers.
     pub fn run(&self) {
         while self.answers.deliver_next().is_some() {}
     }
