@@ -44,7 +44,7 @@ pub(crate) struct Log {
     /// Files of which contents were appended since the last flush, and when that was done.
     pub(super) unflushed: FxHashSet<FileId>,
     flushed_ns: Nanoseconds,
-    /// When everything that was written durably is: of what is chained, one thing is worth nothing without those before.
+    /// When everything written durably is done: an element of a chain is useless without those before it.
     durable_ns: Nanoseconds,
     /// When everything sent since counting began is done.
     sent_ns: Nanoseconds,
