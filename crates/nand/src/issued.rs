@@ -1,4 +1,4 @@
-//! What has been issued and may not be done, with what is needed to undo it, and when power went.
+//! Operations that were issued and may not be done, with what is needed to undo them, and when power went.
 //!
 //! State changes at issue. An operation stays in this queue until the host's time has passed its end; a power cut undoes
 //! it or settles it (`resolve`).
@@ -19,7 +19,7 @@ pub enum Operation {
     Program(PageId),
     /// Erases a block.
     Erase(BlockId),
-    /// Stores words to memory that keeps them.
+    /// Stores words to non-volatile memory.
     Store,
 }
 
@@ -49,7 +49,7 @@ pub enum Outcome {
 /// A program that did not complete, with its staged units, which a capacitor can still save.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LostProgram {
-    /// Where it was to go.
+    /// Its destination.
     pub page: PageId,
     /// The staged units and their spare areas. The slots are the caller's, to program or to release.
     pub units: Vec<(Slot, UnitSpare)>,
@@ -62,7 +62,7 @@ pub(crate) enum Origin {
     Padding,
     /// The caller's.
     Staged,
-    /// That place's; the place carries the mark `MOVED` since.
+    /// From that place, which has carried the mark `MOVED` since.
     Moved(Ppn),
     /// Created for this copy.
     Duplicated,
@@ -113,7 +113,7 @@ pub(crate) struct Cut {
     pub at_last: bool,
 }
 
-/// Where an operation stood when power went.
+/// The state of an operation when power went.
 pub(crate) enum Progress {
     Queued,
     OnItsWay(InFlight),

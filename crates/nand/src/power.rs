@@ -13,7 +13,7 @@ use crate::state::MOVED;
 
 impl Nand {
     /// Arms a cut: the Nth program, erase or store from now (1 is the next) finds no power. That call and all later ones
-    /// return [`NandError::PowerLost`]. None disarms the cut.
+    /// return [`NandError::PowerLost`]. `None` disarms the cut.
     pub fn cut_after(&mut self, operations: Option<u64>) {
         self.power.armed = operations.map(|operations| operations.max(1));
     }
@@ -100,7 +100,7 @@ impl Nand {
         }
     }
 
-    /// An operation can no longer be undone. What an erase held is free.
+    /// An operation can no longer be undone. What an erase held is now free.
     pub(crate) fn make_final(&mut self, issued: Issued) {
         if let Change::Erase(erased) = issued.change {
             for &entry in erased.slot_of.iter().filter(|entry| **entry != 0 && **entry & MOVED == 0) {

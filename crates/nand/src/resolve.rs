@@ -1,7 +1,7 @@
 //! After a power cut: queued operations are undone (M4), and the caller decides the outcome of those in flight (M2, M3).
 //!
 //! Operations are undone from the last to the first, so that each finds the state that it left. The operations on one
-//! block follow each other in time, so at most one of them was in flight and all later ones were queued. Of one plane several
+//! block follow each other in time, so at most one of them was in flight and all later ones were queued. On one plane several
 //! may have been in flight, on different blocks, if some have gone ahead of others (`schedule`).
 
 use crate::error::NandError;

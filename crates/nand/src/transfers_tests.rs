@@ -31,7 +31,7 @@ fn tags(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(UNIT_BYTES).map(tag).collect()
 }
 
-/// Notes reads of these places, one after another.
+/// Records reads of these places, one after another.
 fn read_later(nand: &mut Nand, places: &[u32], buffer: &mut [u8]) -> Fetches {
     let mut fetches = nand.fetches().unwrap();
     for (&ppn, unit) in places.iter().zip(buffer.chunks_mut(UNIT_BYTES)) {
