@@ -64,7 +64,7 @@ impl Drop for Offer {
 }
 
 impl Offered {
-    /// The experiment, and which of its drives: a page starts anew with another one.
+    /// The experiment, and which of its drives: a page starts over for another one.
     fn named(&self, which: &str) -> PathBuf {
         let mut name = self.name.clone().into_os_string();
         name.push(format!(", {which}"));

@@ -249,7 +249,7 @@ impl At<'_> {
         Ok(whole)
     }
 
-    /// Replays the log, if a cut left one. Power may go again meanwhile.
+    /// Replays the log, if a cut left one. Power may be lost again meanwhile.
     fn recover(&mut self) -> Result<(), Status> {
         let mut length = [0; WORD_BYTES as usize];
         self.load_words(0, &mut length)?;

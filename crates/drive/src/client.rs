@@ -54,7 +54,7 @@ use crate::way::{Issued, Way};
 /// let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(Lpn(7)) };
 /// client.submit(Command::WriteHinted { lpn: Lpn(20), data: &new, metadata: &[0; 24], hint })?;
 ///
-/// // The drive loses power: the client is told, and goes on telling.
+/// // The drive loses power: the client learns of it, and keeps reporting it.
 /// let now_ns = client.now_ns();
 /// client.device().cut_power(now_ns);
 /// let mut data = vec![0; UNIT_BYTES];

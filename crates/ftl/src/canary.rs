@@ -131,7 +131,7 @@ pub enum Guard {
     HeaderAlone,
     /// 23, in the document store: the updates of a batch are shared one by one.
     SharedInParts,
-    /// 23, in the document store: the staging area starts anew before a header records what was shared from it.
+    /// 23, in the document store: the staging area starts over before a header records what was shared from it.
     StageReused,
     /// 23, in the document store: a document is shared over while a snapshot sees it.
     SharedOverSnapshot,

@@ -34,11 +34,11 @@ pub enum Workload {
     D,
     /// 95 % scans of 1 to 100 records, 5 % new records.
     E,
-    /// Half reads, half records that are read and written anew.
+    /// Half reads, half read-modify-writes of a record.
     F,
-    /// Four records of 100 bytes are read and written anew.
+    /// Four records of 100 bytes are read and rewritten.
     T,
-    /// Several records are written anew by one commit, drawn like F's.
+    /// One commit rewrites several records, drawn like F's.
     U,
 }
 

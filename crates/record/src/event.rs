@@ -42,7 +42,7 @@ pub enum Event<'a> {
         file: FileNumber,
         /// From here.
         offset: u64,
-        /// So many.
+        /// The length.
         bytes: u64,
     },
     /// Only a file's times changed.

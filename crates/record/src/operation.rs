@@ -65,7 +65,7 @@ pub enum Operation {
         file: FileNumber,
         /// From here.
         offset: u64,
-        /// So many.
+        /// The length.
         bytes: u64,
         /// Whether it does not grow.
         keep_size: bool,
@@ -76,7 +76,7 @@ pub enum Operation {
         file: FileNumber,
         /// From here.
         offset: u64,
-        /// So many.
+        /// The length.
         bytes: u64,
         /// Whether it does not grow.
         keep_size: bool,

@@ -157,7 +157,7 @@ impl Store {
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<bool, StoreError> {
         let ssd = self.ssd.as_mut().expect("the store does not run");
         if ssd.drive().lock().has_power() {
-            // only the host starts anew
+            // only the host restarts
             return self.recovered();
         }
         // programs may not have noticed yet

@@ -21,7 +21,7 @@ const HISTORY: usize = 600;
 /// Number of events that it gets.
 const EVENTS: usize = 50;
 
-/// Messages that may wait for a slow page; beyond that it gets everything anew.
+/// Messages that may wait for a slow page; beyond that it gets everything again.
 const WAITING: usize = 16;
 
 /// What does not change while the drive is in use.
@@ -185,7 +185,7 @@ impl Feed {
         }
     }
 
-    /// The drive or its use has changed: its lines start anew.
+    /// The drive or its use has changed: its lines start over.
     pub fn begin(&self, about: About, now: Now, blocks: &str) {
         let mut shown = self.shown.lock();
         if shown.drive.as_ref().is_none_or(|(before, _)| before.image != about.image) {

@@ -118,7 +118,7 @@ fn events(site: &Arc<Site>) -> Response {
     Sse::new(messages).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
 }
 
-/// Everything so far, and then events. A page that is too slow for them gets everything anew.
+/// Everything so far, and then events. A page that is too slow for them gets everything again.
 fn messages(feed: Arc<Feed>) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold((feed, None), |(feed, open)| async move {
         let (message, told) = next(&feed, open).await?;

@@ -164,7 +164,7 @@ impl Host {
         Ok(fills)
     }
 
-    /// Lets time pass. Power may go meanwhile.
+    /// Lets time pass. Power may be lost meanwhile.
     pub fn wait_until(&mut self, ns: u64) -> Result<(), Status> {
         if let Some(cut_ns) = self.cut_ns.filter(|cut_ns| *cut_ns < ns) {
             match &self.image {

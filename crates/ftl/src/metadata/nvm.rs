@@ -8,7 +8,7 @@
 //!   of ARCHITECTURE.md). Stores follow each other, so an entry never exists without those before it.
 //! - **A checkpoint** is stored in the place that the last one does not occupy, once every program is done (hazard 25),
 //!   because its L2P may name pages that were in flight. The switch, one word, is stored when the checkpoint is complete.
-//!   Then the log begins anew; an entry says which checkpoint it follows, so the remains of the old log do not count.
+//!   Then the log starts over; an entry says which checkpoint it follows, so the remains of the old log do not count.
 
 use tantalum_nand::{Nand, Nanoseconds, WORD_BYTES, checksum_of, checksum_with};
 use zerocopy::little_endian::U32;

@@ -68,7 +68,7 @@ fn assert_is_either(disk: &Disk, synced: &Model, begun: Option<&Model>, seed: u6
     is_begun
 }
 
-/// How often the last group was lost, how often it was there, and how often the redo log began anew.
+/// How often the last group was lost, how often it was there, and how often the redo log started over.
 fn run(seed: u64) -> [u64; 3] {
     let mut random = SplitMix64(seed);
     let mut disk = Disk { pages: BTreeMap::new() };
@@ -135,8 +135,8 @@ fn run(seed: u64) -> [u64; 3] {
         // a slot that was freed after one sync and reused at once made the group that had last named it look torn
         free.append(&mut given_up_before);
         given_up_before = given_up;
-        // the records may be put in place, and the redo log begun anew: each of these may be lost as well, until its own
-        // sync
+        // the records may be put in place, and the redo log started over: each of these may be lost as well, until its
+        // own sync
         sync.write().unwrap();
         store.sync_end().unwrap();
         let syncs = std::mem::take(&mut *store.synced.lock().unwrap());

@@ -1,9 +1,9 @@
 //! A drive with records, as blocks or by key, and the requests to it.
 //!
 //! On a block drive a unit holds several records. To change one smaller than a unit, the paper's firmware reads the unit from
-//! flash and writes it anew, in one command (3.3.2). Here the drive is told to read it as a client inside the drive does,
-//! which takes neither firmware nor link, and then the host writes it. Consecutive records are in different units, so that a
-//! unit has left the cache before its next record comes.
+//! flash and rewrites it, in one command (3.3.2). Here the drive is told to read it as a client inside the drive does, which
+//! takes neither firmware nor link, and then the host writes it. Consecutive records are in different units, so that a unit
+//! has left the cache before its next record comes.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
