@@ -206,14 +206,14 @@ impl Device {
         self.ftl().is_some_and(|ftl| ftl.nand().has_power())
     }
 
-    /// Power goes at `at_ns`, but not before the last command.
+    /// Power fails at `at_ns`, but not before the last command.
     pub fn cut_power(&mut self, at_ns: Nanoseconds) {
         if let Power::On(engine) = &mut self.power {
             engine.ftl.nand_mut().power_fail(at_ns);
         }
     }
 
-    /// When power went, if it has not come back.
+    /// When power failed, if it has not come back.
     pub fn power_lost_ns(&self) -> Option<Nanoseconds> {
         self.nand()?.cut_ns()
     }
@@ -223,7 +223,7 @@ impl Device {
         self.nand().map_or(0, Nand::operations)
     }
 
-    /// After power went: the operations that had started and were not done, in the order of issue. [`PowerLoss`]
+    /// After power failed: the operations that had started and were not done, in the order of issue. [`PowerLoss`]
     /// decides their outcome.
     pub fn in_flight(&self) -> Vec<InFlight> {
         self.nand().map_or_else(Vec::new, |nand| nand.in_flight().collect())
@@ -236,7 +236,7 @@ impl Device {
         }
     }
 
-    /// Power has gone and does not come back in this process. `loss` decides the outcome of operations in flight, and a
+    /// Power has failed and does not come back in this process. `loss` decides the outcome of operations in flight, and a
     /// capacitor dumps what waited in DRAM. The image is then closed in the state that such a power cut leaves; opening
     /// it recovers.
     pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
@@ -247,7 +247,7 @@ impl Device {
     }
 
     /// Power comes back after a cut. `loss` decides the outcome of operations in flight; a capacitor has dumped what
-    /// waited in DRAM. If power goes again during recovery, call this again.
+    /// waited in DRAM. If power fails again during recovery, call this again.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, DeviceError> {
         let nand = match std::mem::replace(&mut self.power, Power::Off(None)) {
             Power::On(engine) => self.settle(*engine, loss)?,
@@ -294,7 +294,7 @@ impl Device {
     }
 }
 
-/// Settles the operations in flight. Returns the operation at which power went, and the lost programs.
+/// Settles the operations in flight. Returns the operation at which power failed, and the lost programs.
 fn settle_nand(
     nand: &mut Nand,
     loss: &mut PowerLoss,

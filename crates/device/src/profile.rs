@@ -31,7 +31,7 @@ pub struct Profile {
     pub link: LinkProfile,
     /// The write cache.
     pub cache: CacheProfile,
-    /// What happens to DRAM when power goes.
+    /// What happens to DRAM when power fails.
     pub power: PowerProfile,
     /// Byte-addressable memory that keeps its contents, of drives that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,7 +144,7 @@ pub enum Plp {
     Nvm,
 }
 
-/// What happens when power goes.
+/// What happens when power fails.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerProfile {

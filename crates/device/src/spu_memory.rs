@@ -131,7 +131,7 @@ impl At<'_> {
         Ok(self.occupy(runs.len() as u64, self.banks.memory.load_ns, data.len() as u64).1)
     }
 
-    /// Stores whole words. When power goes, each word in flight has been stored or not.
+    /// Stores whole words. When power fails, each word in flight has been stored or not.
     fn store_words(&mut self, parts: &[Part<'_>]) -> Result<Nanoseconds, Status> {
         let (mut placed, mut bytes, mut lines) = (Vec::new(), 0, 0);
         for &(at, data) in parts {

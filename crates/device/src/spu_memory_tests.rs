@@ -89,7 +89,7 @@ fn what_is_stored_is_loaded_while_lines_move() {
     assert!(contents(&mut device) == model);
 }
 
-/// Power goes at each operation in turn: in the log, at the word that makes it valid, on the way to the places, while a line
+/// Power fails at each operation in turn: in the log, at the word that makes it valid, on the way to the places, while a line
 /// moves, and in recovery.
 #[test]
 fn a_store_is_all_or_nothing_and_durable_when_acknowledged_over_power_cuts() {

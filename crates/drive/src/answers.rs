@@ -27,13 +27,13 @@ use crate::when::When;
 pub enum Delivery {
     /// Its time came.
     InTime,
-    /// Power went first: the drive never gave the answer.
+    /// Power failed first: the drive never gave the answer.
     PowerLost,
 }
 
 type Answer = Box<dyn FnOnce(Delivery) + Send>;
 
-/// Taken before a command is submitted: its answer is never delivered if power goes afterwards.
+/// Taken before a command is submitted: its answer is never delivered if power fails afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     losses: u64,
@@ -52,7 +52,7 @@ struct Shared {
     drive: OnceLock<WeakDrive>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// How often power has gone: requests made before a loss are never answered.
+    /// How often power has failed: requests made before a loss are never answered.
     losses: AtomicU64,
 }
 
@@ -147,7 +147,7 @@ impl Answers {
         Ticket { losses: self.0.0.losses.load(Ordering::Acquire) }
     }
 
-    /// Delivers an answer at `due_ns`, or reports that power has gone since its ticket was taken.
+    /// Delivers an answer at `due_ns`, or reports that power has failed since its ticket was taken.
     pub fn at(&self, ticket: Ticket, due_ns: Nanoseconds, answer: impl FnOnce(Delivery) + Send + 'static) {
         let is_due = match &self.0.0.pace {
             Pace::AtOnce => true,
@@ -200,7 +200,7 @@ impl Answers {
 }
 
 impl Owners {
-    /// Power has gone: waiting answers are never delivered.
+    /// Power has failed: waiting answers are never delivered.
     fn lose_power(&self) {
         self.0.losses.fetch_add(1, Ordering::Release);
     }
@@ -302,7 +302,7 @@ mod tests {
         let (waits, late) = (answers.ticket(), answers.ticket());
         answers.at(waits, 20_000_000, move |delivery| before.send((1, delivery)).unwrap());
         answers.0.lose_power();
-        // its command was submitted before power went, and is handed over only now
+        // its command was submitted before power failed, and is handed over only now
         let handed_over = sender.clone();
         answers.at(late, 0, move |delivery| handed_over.send((2, delivery)).unwrap());
         answers.at(answers.ticket(), 30_000_000, move |delivery| sender.send((3, delivery)).unwrap());

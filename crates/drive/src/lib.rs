@@ -1,7 +1,7 @@
 //! One drive and the clients that share it.
 //!
 //! - A [`Drive`] is a device under a mutex. It issues commands at their clients' times, in an order in which time never
-//!   goes back, and tells everybody when power goes.
+//!   goes back, and tells everybody when power fails.
 //! - A [`Client`] waits for each command. It has a clock, in virtual time or the machine's. Volumes are such clients.
 //!   Some of its commands may go another [`Way`], through a program in the drive.
 //! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.

@@ -55,7 +55,7 @@ pub struct Look {
     /// Every block, in the order of their numbers, each as [`BLOCK_CHARACTERS`] characters: a letter for its use (`f`ree,
     /// `o`pen, `c`losed, `j`ournal, check`p`oint, `d`ump, `b`ad); then in base-64 digits (`0-9A-Za-z-_`) one for the
     /// share in use, where 0 is nothing and 63 everything, and three for the erase count. Empty once there is no drive to
-    /// look at, because its power has gone for good.
+    /// look at, because its power has failed for good.
     pub blocks: String,
     /// The longest time for which the drive was held, on this machine's clock.
     pub longest_hold_ns: u64,

@@ -62,7 +62,7 @@ impl Ftl {
         self.space.layout.collect_width + 1 + self.space.streams.logs.len() as u32
     }
 
-    /// When the blocks that the journal and checkpoints may still need are available even if power goes: until copies are on
+    /// When the blocks that the journal and checkpoints may still need are available even if power fails: until copies are on
     /// flash, the blocks that they empty are free in name only. Nothing that needs that room may become durable earlier.
     pub(crate) fn system_blocks_ready_ns(&self) -> Nanoseconds {
         self.space.blocks.ready_ns(self.system_blocks(), &self.nand)

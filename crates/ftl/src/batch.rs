@@ -183,7 +183,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Releases buffers that did not reach flash. Those in flight when power went belong to the medium.
+    /// Releases buffers that did not reach flash. Those in flight when power failed belong to the medium.
     fn give_back(&mut self, units: &[HostUnit], error: &FtlError) {
         if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
             units.iter().for_each(|unit| self.nand.release(unit.slot));

@@ -60,7 +60,7 @@ counters! {
         journal: "journal",
         /// Checkpoints.
         checkpoint: "checkpoint",
-        /// Units dumped by the capacitor when power went.
+        /// Units dumped by the capacitor when power failed.
         dump: "dump",
     }
 }

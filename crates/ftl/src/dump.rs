@@ -2,7 +2,7 @@
 //!
 //! The dump goes to blocks kept erased for it, as ordinary pages. Recovery folds their spare areas and journal records
 //! like any others, so a second cut in recovery changes nothing. It saves cached units, units whose program did not
-//! complete, and the journal records whose units were all on flash when power went. Of atomic batches it saves only
+//! complete, and the journal records whose units were all on flash when power failed. Of atomic batches it saves only
 //! acknowledged `put`s, with their marks, so that they count together with what is on flash.
 
 use tantalum_nand::{LostProgram, Nanoseconds, Source};

@@ -96,7 +96,7 @@ fn tables_that_no_drive_wrote_are_refused() {
     }
 }
 
-/// Power goes in any store of random commands, and again during recovery: the lists are as after a prefix of the
+/// Power fails in any store of random commands, and again during recovery: the lists are as after a prefix of the
 /// commands that includes all completed ones.
 #[test]
 fn lists_survive_cuts_up_to_what_was_done() {

@@ -1,7 +1,7 @@
 //! The running FTL: its state, the write path, and what the other files of this crate build on.
 //!
 //! Each operation takes the earliest time at which it may start and returns the time at which it is done. State changes
-//! at once; the medium knows what was in flight when power goes.
+//! at once; the medium knows what was in flight when power fails.
 
 use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, SpareEnds, UnitSpare};
 

@@ -188,7 +188,7 @@ impl Ftl {
         }
     }
 
-    /// Releases the buffers of a page image after an error. If power went, they belong to the medium.
+    /// Releases the buffers of a page image after an error. If power failed, they belong to the medium.
     pub(crate) fn release_page(&mut self, page: &PageImage, error: &FtlError) {
         if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
             self.give_up_page(page);

@@ -49,7 +49,7 @@ impl Ftl {
         Ok(ftl)
     }
 
-    /// Recovers a drive from its flash. Power may go again at any point. On failure the medium is returned with the
+    /// Recovers a drive from its flash. Power may fail again at any point. On failure the medium is returned with the
     /// error.
     pub fn recover(
         mut nand: Nand,

@@ -1,4 +1,4 @@
-//! Ordering between programs. Power goes while two programs are in flight on different planes, and the medium does the
+//! Ordering between programs. Power fails while two programs are in flight on different planes, and the medium does the
 //! worst that it may (M4): the one that should have waited is there, and the one it should have waited for is not.
 //!
 //! In addition, what never happened must not count when a part of it is erased.
@@ -61,7 +61,7 @@ fn read(ftl: &mut Ftl, lpn: u32) -> u8 {
     data[0]
 }
 
-/// Power goes and comes back. Everything in flight is done except one page, which was not started.
+/// Power fails and comes back. Everything in flight is done except one page, which was not started.
 fn cut(mut ftl: Ftl, at_ns: Nanoseconds, lost: PageId) -> Ftl {
     ftl.nand_mut().power_fail(at_ns);
     let mut nand = ftl.into_nand();

@@ -94,7 +94,7 @@ impl Front {
         }
     }
 
-    /// Answers at the time at which the drive would. If power goes before that, the answer is an error.
+    /// Answers at the time at which the drive would. If power fails before that, the answer is an error.
     pub fn finish<T: Send + 'static>(
         &self,
         ended: Ended<T>,

@@ -56,7 +56,7 @@ impl Caller {
 }
 
 impl Host {
-    /// With ordinary writes: torn if power goes, and durable only on request.
+    /// With ordinary writes: torn if power fails, and durable only on request.
     pub fn new(file_system: Box<dyn FileSystem>) -> Host {
         Host {
             file_system,

@@ -25,7 +25,7 @@ pub struct Looked {
     pub look: Look,
     /// Where it is mounted.
     pub mounted_on: std::path::PathBuf,
-    /// Whether recovery was tried since power went.
+    /// Whether recovery was tried since power failed.
     pub is_tried: bool,
     /// The error that stopped the drive for good, if any.
     pub stopped: Option<String>,

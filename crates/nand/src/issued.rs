@@ -1,4 +1,4 @@
-//! Operations that were issued and may not be done, with what is needed to undo them, and when power went.
+//! Operations that were issued and may not be done, with what is needed to undo them, and when power failed.
 //!
 //! State changes at issue. An operation stays in this queue until the host's time has passed its end; a power cut undoes
 //! it or settles it (`resolve`).
@@ -23,7 +23,7 @@ pub enum Operation {
     Store,
 }
 
-/// An operation that had started and was not done when power went.
+/// An operation that had started and was not done when power failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InFlight {
     /// What it does.
@@ -105,7 +105,7 @@ impl Issued {
     }
 }
 
-/// When power went.
+/// When power failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub at_ns: Nanoseconds,
@@ -113,7 +113,7 @@ pub(crate) struct Cut {
     pub at_last: bool,
 }
 
-/// The state of an operation when power went.
+/// The state of an operation when power failed.
 pub(crate) enum Progress {
     Queued,
     OnItsWay(InFlight),
@@ -123,7 +123,7 @@ pub(crate) enum Progress {
 /// The state of the power supply.
 #[derive(Clone, Default)]
 pub(crate) struct Power {
-    /// Operations until power goes, including the last one.
+    /// Operations until power fails, including the last one.
     pub armed: Option<u64>,
     pub cut: Option<Cut>,
     /// In the order of issue.
@@ -131,7 +131,7 @@ pub(crate) struct Power {
 }
 
 impl Power {
-    /// Whether power goes at the next operation.
+    /// Whether power fails at the next operation.
     pub fn goes_next(&self) -> bool {
         self.armed == Some(1)
     }

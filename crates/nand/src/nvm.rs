@@ -2,7 +2,7 @@
 //!
 //! - **Atomicity**: a word, 8 bytes at a multiple of 8, is atomic. Stores and loads are of whole words.
 //! - A store is a list of parts, which complete together. Stores follow each other: one begins when the one before it
-//!   is done. So at most one is in flight when power goes, and any combination of its words may have been stored.
+//!   is done. So at most one is in flight when power fails, and any combination of its words may have been stored.
 //! - A load sees every store that was issued. It takes its own time and waits for no store.
 //!
 //! A store changes the contents when it is issued, and keeps what it replaced while it may be undone, as a program does.

@@ -39,7 +39,7 @@ impl Nand {
     /// Programs a page for a host, data and spare areas together (M2). `sources` and `spares` have one entry for each unit.
     /// Returns when it is done, ns.
     ///
-    /// The page takes ownership of staged buffers. On an error they still belong to the caller, except if power goes at
+    /// The page takes ownership of staged buffers. On an error they still belong to the caller, except if power fails at
     /// this very operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back the buffers of a program that did not
     /// complete.
     ///

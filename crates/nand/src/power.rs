@@ -1,6 +1,6 @@
-//! When power goes, and what can no longer be undone because the host's time has passed it.
+//! When power fails, and what can no longer be undone because the host's time has passed it.
 //!
-//! Power can go at an armed operation, just after it started, or at a given time. Then `resolve` settles the operations in
+//! Power can fail at an armed operation, just after it started, or at a given time. Then `resolve` settles the operations in
 //! flight.
 
 use crate::error::NandError;
@@ -23,19 +23,19 @@ impl Nand {
         self.power.cut.is_none()
     }
 
-    /// When power went, if it is lost.
+    /// When power failed, if it is lost.
     pub fn cut_ns(&self) -> Option<Nanoseconds> {
         self.power.cut.map(|cut| cut.at_ns)
     }
 
-    /// Power goes at `at_ns`, or at the host's time if that is later. Does nothing if power is already lost.
+    /// Power fails at `at_ns`, or at the host's time if that is later. Does nothing if power is already lost.
     pub fn power_fail(&mut self, at_ns: Nanoseconds) {
         if self.has_power() {
             self.power.cut = Some(Cut { at_ns: at_ns.max(self.now_ns()), at_last: false });
         }
     }
 
-    /// After power went: the operations that had started and were not done, in the order of issue.
+    /// After power failed: the operations that had started and were not done, in the order of issue.
     pub fn in_flight(&self) -> impl Iterator<Item = InFlight> {
         let power = &self.power;
         power.cut.into_iter().flat_map(move |cut| {

@@ -14,7 +14,7 @@ use crate::slots::Slot;
 use crate::state::{Block, MOVED, PageState};
 
 impl Nand {
-    /// Settles the operations in flight when power went, in the order of issue and as `outcome` says, and turns power
+    /// Settles the operations in flight when power failed, in the order of issue and as `outcome` says, and turns power
     /// on again. `random` decides the pages of torn erases. Returns the programs that did not complete, in the order of
     /// issue. Time continues from the cut, with nothing in flight.
     ///

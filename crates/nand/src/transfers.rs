@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A slot's bytes do not change from when it is filled until it is released. So anyone who knows where they are may
 //!   read them without the medium, while a lease keeps released slots from being reused.
-//! - A reserved slot belongs to nobody else, so it may be filled without the medium. If power goes meanwhile, the slot is
+//! - A reserved slot belongs to nobody else, so it may be filled without the medium. If power fails meanwhile, the slot is
 //!   released; the lease then keeps others from using it.
 //!
 //! Units that are adjacent in the file move in one system call. Through memory each unit moves by itself, while it is in

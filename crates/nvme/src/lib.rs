@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! - **No completion leaves before what it promises holds.** Answers of the drive go out when they are due; if power goes
+//! - **No completion leaves before what it promises holds.** Answers of the drive go out when they are due; if power fails
 //!   before that, the answer is an error, and every connection ends.
 //! - **A command is checked as a whole before it moves data or changes anything.** What is not supported is refused with the
 //!   standard's status, never ignored.

@@ -1,6 +1,6 @@
 //! Serving an image: from a device to a server, through power losses, to a clean stop.
 //!
-//! When power goes, every connection ends. Once no thread issues commands any more, the drive recovers, and hosts can
+//! When power fails, every connection ends. Once no thread issues commands any more, the drive recovers, and hosts can
 //! attach again.
 
 mod error;
@@ -52,7 +52,7 @@ pub const ENDS: usize = 1000;
 /// An event that the user who serves the image should know about.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// Power has gone.
+    /// Power has failed.
     PowerLost,
     /// The drive has power again.
     Recovered(&'a RecoveryReport),
@@ -308,7 +308,7 @@ fn raise_file_limit() {
     }
 }
 
-/// Shuts a drive down. If its power has gone, or goes meanwhile, the image becomes what the power loss leaves.
+/// Shuts a drive down. If its power has failed, or fails meanwhile, the image becomes what the power loss leaves.
 fn shut_down(drive: &Drive, seed: u64) -> Result<Ending, ServeError> {
     let mut device = drive.lock();
     let now_ns = device.time_ns();

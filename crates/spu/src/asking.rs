@@ -10,7 +10,7 @@ impl Ssd {
     /// handler sends more requests than the endpoint's queue holds, it learns that they were not delivered.
     ///
     /// # Errors
-    /// As [`Ssd::send`], and [`SpuError::PowerLost`] if power goes before the answer.
+    /// As [`Ssd::send`], and [`SpuError::PowerLost`] if power fails before the answer.
     pub fn ask(
         &mut self,
         endpoint: EndpointId,

@@ -1,5 +1,5 @@
 //! Recovery of ARIES: analysis finds the active transactions and the changes that may be missing, redo repeats history, undo
-//! rolls back what was not committed. What undo does is logged and durable before any page is written, so power may go again
+//! rolls back what was not committed. What undo does is logged and durable before any page is written, so power may fail again
 //! at any point.
 
 use std::collections::{BTreeMap, HashMap};

@@ -153,7 +153,7 @@ impl Store {
         ssd.drive().lock().cut_after(operations);
     }
 
-    /// Power comes back: programs are installed again, and the store is recovered. False if power went again meanwhile.
+    /// Power comes back: programs are installed again, and the store is recovered. False if power failed again meanwhile.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<bool, StoreError> {
         let ssd = self.ssd.as_mut().expect("the store does not run");
         if ssd.drive().lock().has_power() {
@@ -177,7 +177,7 @@ impl Store {
         self.recovered()
     }
 
-    /// Recovers; false if power goes meanwhile.
+    /// Recovers; false if power fails meanwhile.
     fn recovered(&mut self) -> Result<bool, StoreError> {
         match self.recover() {
             Err(_) if !self.has_power() => Ok(false),

@@ -48,7 +48,7 @@ impl Batches {
         self.0.retain(|batch| batch.durable_ns > now_ns);
     }
 
-    /// Power has gone and everything was judged.
+    /// Power has failed and everything was judged.
     pub fn clear(&mut self) {
         self.0.clear();
     }

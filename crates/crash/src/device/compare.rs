@@ -33,7 +33,7 @@ impl Run {
             return Err(Stop::broken("D3", torn));
         }
         self.compare_cold("D1")?;
-        // reading may write, because indexes are swapped, so power may go here: nothing is settled before the last read
+        // reading may write, because indexes are swapped, so power may fail here: nothing is settled before the last read
         let (found_records, orders) = self.records.compare(&mut self.host, self.cut_ns)?;
         self.tally.promises_checked += self.batches.count();
         if let Some(torn) = self.batches.torn(&findings, &orders) {

@@ -1,7 +1,7 @@
 //! The host: a drive, the clock of its one client, and values that show whether a unit is whole.
 //!
 //! A host that waits submits a command when the previous one is done. A host with a queue has up to [`QUEUE`] commands
-//! in flight, so power may go when some are done and others are not.
+//! in flight, so power may fail when some are done and others are not.
 //!
 //! A drive in an image is not cut but killed: then stores to the file are counted, not flash operations, and everything
 //! answered is done.
@@ -272,7 +272,7 @@ impl Host {
         self.cut_ns.is_some()
     }
 
-    /// Power comes back after a cut. [`Stop::PowerLost`] if it went again.
+    /// Power comes back after a cut. [`Stop::PowerLost`] if it failed again.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, Stop> {
         self.under_way.clear();
         let powered_on = match &self.image {

@@ -139,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Counts what the drive has done since power came on, before it goes.
+    /// Counts what the drive has done since power came on, before it fails.
     pub fn count_work(&mut self) {
         let now = self.host.device.smart().counters;
         self.tally.reached.add(&Reached::of(&now.since(&self.counters), self.units_per_page));
@@ -147,7 +147,7 @@ impl Run {
         self.counters = now;
     }
 
-    /// Power has gone, and comes back. If it is lost in recovery ([`Stop::PowerLost`]), call
+    /// Power has failed, and comes back. If it is lost in recovery ([`Stop::PowerLost`]), call
     /// [`Run::power_on_again`].
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<(), Stop> {
         match self.worked {

@@ -223,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// Power has gone at `cut_ns`. `last` is the operation at which it went, and `lost` are the programs that did not
+    /// Power has failed at `cut_ns`. `last` is the operation at which it failed, and `lost` are the programs that did not
     /// complete. With power-loss protection, what waits in DRAM is dumped. Returns the flash, and the number of units
     /// dumped.
     pub fn lose_power(
@@ -234,7 +234,7 @@ impl Engine {
     ) -> Result<(Nand, u64), FtlError> {
         let mut dumped_units = 0;
         if self.ftl.has_plp() {
-            // the command at which power went may have programmed units without removing them from the cache
+            // the command at which power failed may have programmed units without removing them from the cache
             let page = match last {
                 Some(Operation::Program(page)) => Some(page),
                 _ => None,

@@ -223,7 +223,7 @@ impl Engine {
         let written = ftl.write_page(page, at_ns);
         let done_ns = match written {
             Ok(done_ns) => done_ns,
-            // buffers in flight when power went belong to the medium
+            // buffers in flight when power failed belong to the medium
             Err(FtlError::Nand(NandError::PowerLost)) => return Err(Status::PowerLost),
             Err(error) => {
                 release_all(ftl, page);

@@ -194,7 +194,7 @@ impl MetadataLog {
         }
     }
 
-    /// The page was issued and will be on flash at this time, or never if power went.
+    /// The page was issued and will be on flash at this time, or never if power failed.
     pub fn issued(&mut self, nand: &Nand, page: JournalPage, done_ns: Nanoseconds) {
         if self.keeps_under_way {
             // a dump must find these records while their page is in flight
@@ -211,7 +211,7 @@ impl MetadataLog {
         }
     }
 
-    /// For a dump: takes all records that were not on flash when power went, but whose referents were.
+    /// For a dump: takes all records that were not on flash when power failed, but whose referents were.
     pub fn take_ready(&mut self, cut_ns: Nanoseconds) -> Vec<Record> {
         let lost = self.under_way.take_lost(cut_ns).flatten();
         let records = lost.chain(self.waiting.drain(..)).filter(|waiting| waiting.ready_ns <= cut_ns);

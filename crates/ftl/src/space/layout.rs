@@ -41,7 +41,7 @@ pub struct FtlConfig {
     pub victim_policy: VictimPolicy,
     /// Erase-count spread at which cold blocks are moved.
     pub wear_spread: u32,
-    /// Units that a capacitor can program after power went; 0 without a capacitor.
+    /// Units that a capacitor can program after power fails; 0 without a capacitor.
     pub dump_units: u32,
     /// Units that may wait in DRAM that a capacitor protects; 0 without a capacitor.
     pub protected_units: u32,

@@ -75,7 +75,7 @@ fn spare_areas_of_a_block_in_a_file_are_those_of_its_units() {
     }
 }
 
-/// Power went before the erase had begun, or while it was in progress: the file has the block's records again, or some
+/// Power failed before the erase had begun, or while it was in progress: the file has the block's records again, or some
 /// of them, whatever was to be programmed afterwards, and it opens.
 #[test]
 fn an_erase_that_did_not_happen_leaves_its_pages_in_the_file() {

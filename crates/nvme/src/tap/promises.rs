@@ -142,7 +142,7 @@ impl Promises {
         blocks
     }
 
-    /// Power has gone and come back, and a block holds this. Its current contents are now durable.
+    /// Power has failed and come back, and a block holds this. Its current contents are now durable.
     pub fn judge(&mut self, block: u64, found: Sum) -> Result<(), Broken> {
         let Some(known) = self.blocks.get_mut(&block) else { return Ok(()) };
         let may_be = known.versions.iter().any(|version| version.sum.is_none_or(|sum| sum == found));

@@ -1,7 +1,7 @@
 //! Many small records: how much of the drive's DRAM they take, and how long loading and recovery take, at three sizes.
 //! No paper has these figures; KAML's index has 64 million entries.
 //!
-//! The drive is as large as its records need and takes a checkpoint for each quarter of them. Power goes just before it
+//! The drive is as large as its records need and takes a checkpoint for each quarter of them. Power fails just before it
 //! would take the last one: recovery reads the previous checkpoint, and a quarter of the records. With the default
 //! interval, a checkpoint is due when 64 times its size was written, which a load never reaches: recovery would read all
 //! records, and hold some 200 bytes of this machine's memory for each.
@@ -57,7 +57,7 @@ const DUMP_BYTES: u64 = 16 << 20;
 /// grows, and a quarter of 57 for what was put since.
 const RECOVERY_BYTES_PER_RECORD: u64 = 72;
 
-/// A checkpoint in progress when the last `put` returns is complete before power goes.
+/// A checkpoint in progress when the last `put` returns is complete before power fails.
 const IDLE_NS: Nanoseconds = 60_000_000_000;
 
 /// Records examined after a recovery.
@@ -137,7 +137,7 @@ impl Records {
         Ok(self.drive.lock().submit(Command::KvPut { records: &records }, at_ns)?.done_ns)
     }
 
-    /// Power goes after the last `put`, when nothing is on its way to flash any more, and comes back.
+    /// Power fails after the last `put`, when nothing is on its way to flash any more, and comes back.
     fn cut_and_recover(&mut self) -> Result<Lasted, ExperimentError> {
         let mut device = self.drive.lock();
         let idle_ns = device.time_ns() + IDLE_NS;

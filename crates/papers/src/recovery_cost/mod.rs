@@ -80,7 +80,7 @@ pub(crate) mod tests {
         }
         assert!(large.recovery.read_ns > small.recovery.read_ns);
         for (idle, written) in [(small, small_written), (large, large_written)] {
-            // pages of one unit; those in flight when power went may be lost
+            // pages of one unit; those in flight when power failed may be lost
             let more = written.recovery.pages_scanned - idle.recovery.pages_scanned;
             assert!((900..1400).contains(&more), "1,024 units took {more} pages more");
             assert!((900..=1024).contains(&written.recovery.assertions), "{written:?}");

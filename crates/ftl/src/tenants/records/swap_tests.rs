@@ -47,7 +47,7 @@ impl Drive {
         Drive { ftl, config, namespaces, key, model: BTreeMap::new(), state: 1 }
     }
 
-    /// Power went when everything was on flash, and came back.
+    /// Power failed when everything was on flash, and came back.
     fn recovered(self) -> Drive {
         let mut nand = self.ftl.into_nand();
         nand.advance(u64::MAX);

@@ -128,7 +128,7 @@ mod tests {
         ftl.put(&[KvRecord { namespace, key, value }], 0, 0, &mut |_| None).unwrap();
     }
 
-    /// Everything is on flash when power goes; what waits is dumped.
+    /// Everything is on flash when power fails; what waits is dumped.
     fn cut(mut ftl: Ftl) -> Ftl {
         let now_ns = ftl.nand.idle_ns().max(ftl.nand.programs_done_ns());
         ftl.nand.power_fail(now_ns);

@@ -1,4 +1,4 @@
-//! After each run power goes at a random flash operation while more is written and synced: everything durable must be
+//! After each run power fails at a random flash operation while more is written and synced: everything durable must be
 //! there, and every write synced since, and the file system's check must find nothing.
 //!
 //! Each unit written here carries a unique number, so that an older state can be distinguished from the right one.
@@ -21,10 +21,10 @@ use crate::error::ExperimentError;
 /// Cuts after each run.
 const CUTS: u64 = 2;
 
-/// Flash operations within which power goes.
+/// Flash operations within which power fails.
 const WITHIN: u64 = 200;
 
-/// Writes after which power goes if none of them met the cut.
+/// Writes after which power fails if none of them met the cut.
 const MOST_WRITES: u64 = 400;
 
 /// Units that are read at once.
