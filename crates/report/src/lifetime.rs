@@ -14,7 +14,7 @@ pub const WARRANTY_YEARS: f64 = 5.0;
 /// Days of a year.
 pub const DAYS_PER_YEAR: f64 = 365.0;
 
-/// A drive's rating, and how much of it is used.
+/// The rating of a drive's flash, and how much of it is used.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Endurance {
     /// Bytes of flash, of which hosts see less.

@@ -2,7 +2,7 @@
 //!
 //! - The `Host` header must be one of this machine's names for the server, with its port. Otherwise a page from
 //!   elsewhere whose name was rebound to 127.0.0.1 could read this one (DNS rebinding).
-//! - The path begins with the token. Without it, every path is not found.
+//! - The path begins with the token. Without it, nothing is found, whatever the path.
 //! - Reading is `GET`. Power is cut by a `POST` that a page from elsewhere cannot send: it has a header that browsers let
 //!   only pages of the same origin set, and its `Origin`, if any, is this server's.
 

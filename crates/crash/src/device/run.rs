@@ -139,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Counts what the drive has done since power came on, before it fails.
+    /// Counts what the drive has done since power came on, before power fails.
     pub fn count_work(&mut self) {
         let now = self.host.device.smart().counters;
         self.tally.reached.add(&Reached::of(&now.since(&self.counters), self.units_per_page));
