@@ -1,4 +1,5 @@
-//! A served image is stopped while its drive loses power: whoever asked learns that, and the next start recovers.
+//! A served image is stopped while its drive loses power: the user who stopped it learns of that, and the next start
+//! recovers.
 
 mod common;
 

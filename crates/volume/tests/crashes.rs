@@ -1,4 +1,4 @@
-//! What is there after the host crashed: the page cache is lost, the drive goes on.
+//! What is there after a host crash: the page cache is lost, the drive continues.
 
 mod common;
 
