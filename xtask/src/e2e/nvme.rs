@@ -89,7 +89,7 @@ impl Host<'_> {
     fn cut(&mut self) -> Result<(), Failure> {
         self.cuts += 1;
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // operations from now until power goes
+        // operations from now until power fails
         let operations = 1 + (self.seed >> 33) % 400;
         let drive = if self.cuts_remapping { &self.remapping } else { &self.plain };
         drive.cut(operations, self.seed)

@@ -115,7 +115,7 @@ pub fn every_cut_while_a_list_becomes_void(kind: Kind) -> u64 {
 }
 
 /// A file is appended to, and each unit is listed: on over the ends of segments, whose summaries name the units and must be
-/// durable before the next. Then the host crashes, or power goes.
+/// durable before the next. Then the host crashes, or power fails.
 pub fn lists_over_several_segments(kind: Kind) {
     for is_cut in [false, true] {
         let drive = Drive::new(device(32));

@@ -136,7 +136,7 @@ pub fn holes_are_filled_until_power_goes(cleaning: Cleaning, indexing: Indexing,
     true
 }
 
-/// New files are synced again and again, and the host crashes; a mount gives them their names again, and power goes at each flash
+/// New files are synced again and again, and the host crashes; a mount gives them their names again, and power fails at each flash
 /// operation of it. `shift` moves the chain in its first segment. Returns how many cuts there were.
 pub fn every_cut_of_a_mount_that_needs_room(shift: u64) -> u64 {
     let (drive, mut fs, files, units) = filled(8, 93, Cleaning::Copy, Indexing::Appended);

@@ -714,7 +714,7 @@ impl Run {
     }
 }
 
-/// What the model refuses, the file system refuses with the same error, unless power is gone.
+/// What the model refuses, the file system refuses with the same error, unless power is lost.
 fn expect(result: Step, errno: Errno) -> Step {
     match result {
         Err(Errno::EIO) => Err(Errno::EIO),
