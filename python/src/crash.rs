@@ -22,7 +22,7 @@ fn raised(error: RunError) -> PyErr {
     TantalumError::new_err(error.to_string())
 }
 
-/// Given to a program: called with what the program has done.
+/// Passed to a program, which calls it to promise something.
 #[pyclass(frozen)]
 struct Say(Said);
 
@@ -71,7 +71,7 @@ pub fn _crash_run(
     Ok((json, summary::of(&outcome)))
 }
 
-/// The program runs in this thread, as Ctrl-C is for the main thread.
+/// The program runs in this thread, because Ctrl-C goes to the main thread.
 fn record(py: Python<'_>, test: &CrashTest, program: &Py<PyAny>) -> PyResult<Recording> {
     let mut ended = Ok(());
     let recording = py.detach(|| {
@@ -117,7 +117,7 @@ fn check_all(py: Python<'_>, test: &CrashTest, recording: &Recording, check: Py<
     })
 }
 
-/// What Python would print of an exception.
+/// An exception as Python would print it.
 fn text_of(py: Python<'_>, error: &PyErr) -> String {
     let lines = py.import("traceback").and_then(|traceback| {
         let parts = (error.get_type(py), error.value(py), error.traceback(py));

@@ -2,9 +2,10 @@
 //!
 //! - Time is the drive's own. A command is issued at [`State::now_ns`], which then moves to its completion, unless the
 //!   caller queues it.
-//! - Other threads of Python run while the drive works. Its mutex is taken only when the interpreter has been let go.
+//! - Other threads of Python run while the drive works. Its mutex is taken only after the interpreter has been
+//!   released.
 //! - Buffers are read and filled in place ([`buffer`]).
-//! - Numbers are checked before they reach the drive, and what it refuses is an exception ([`errors`]).
+//! - Numbers are checked before they reach the drive, and its refusals become exceptions ([`errors`]).
 
 mod buffer;
 mod commands;
@@ -41,8 +42,8 @@ const LAST_NS: u64 = 1 << 61;
 /// change them until the method returns.
 ///
 /// Time is virtual, in nanoseconds. A command is issued at `now_ns`, and `now_ns` then moves to the time at which it is
-/// done. With `queued=True` it stays, so that the next command is issued while this one is under way. Commands return the
-/// time at which they are done, if they return nothing else.
+/// done. With `queued=True` it stays, so that the next command is issued while this one is in flight. Commands that
+/// return nothing else return the time at which they are done.
 ///
 /// Every command raises PowerLostError without power, ReadOnlyError at the end of the drive's life, and IndexError
 /// for units beyond the capacity; ValueError for other wrong values.
@@ -84,7 +85,7 @@ impl State {
         completion.map(|completion| completion.done_ns)
     }
 
-    /// A unit's number, which a caller may give beyond what the drive can count to.
+    /// A unit's number; the caller's may be larger than the drive can represent.
     fn lpn(&self, number: u64) -> Result<Lpn, NumberError> {
         let capacity_units = self.device.limits().capacity_units;
         match u32::try_from(number) {
@@ -93,7 +94,7 @@ impl State {
         }
     }
 
-    /// A unit's number, and how many from there on are in the drive.
+    /// A unit's number, and how many units the drive has from there on.
     fn range(&self, number: u64, units: u64) -> Result<(Lpn, u32), PyErr> {
         let lpn = self.lpn(number)?;
         self.device.check_range(lpn, units).map_err(raised)?;
@@ -125,12 +126,12 @@ impl PyDevice {
 
 #[pymethods]
 impl PyDevice {
-    /// Makes a new drive.
+    /// Creates a new drive.
     ///
     /// profile: a built-in drive such as "tlc-nvme" (`tantalum create --help` lists them), or the path of a TOML file.
-    /// path: the image to make; None makes the drive in memory. FileExistsError if it exists.
-    /// capacity_bytes: the capacity, a multiple of 4,096; None takes the profile's.
-    /// overrides: fields of the profile, such as {"flash.program_ns": 500_000, "cache.mode": "off"}; None leaves one out.
+    /// path: the image to create; None creates the drive in memory. FileExistsError if it exists. capacity_bytes: the
+    /// capacity, a multiple of 4,096; None takes the profile's. overrides: fields of the profile, such as
+    /// {"flash.program_ns": 500_000, "cache.mode": "off"}; None leaves one out.
     ///
     /// ValueError if there is no such profile, or no drive can be built from it.
     #[new]
@@ -150,8 +151,8 @@ impl PyDevice {
         made.map(PyDevice::of).map_err(not_made)
     }
 
-    /// Opens an image, and recovers if it was not closed. With overlay=True the image is only read; what is written stays
-    /// in memory, and is gone when the drive is closed.
+    /// Opens an image, and recovers if it was not closed. With overlay=True the image is only read; writes stay in
+    /// memory, and are lost when the drive is closed.
     ///
     /// FileNotFoundError or another OSError if the file cannot be opened, ValueError if it is not an image,
     /// TantalumError if it is in use, DamagedError if it is damaged.
@@ -162,7 +163,7 @@ impl PyDevice {
         py.detach(|| Device::open_as(&path, access)).map(PyDevice::of).map_err(not_made)
     }
 
-    /// A copy of a drive that is in memory, with all that is under way; None for an image.
+    /// A copy of a drive that is in memory, with everything in flight; None for an image.
     fn clone(&self, py: Python<'_>) -> PyResult<Option<PyDevice>> {
         self.with(py, |state| {
             let copy = state.device.try_clone();

@@ -68,7 +68,7 @@ impl Documents {
         Ok(bytes(py, py.detach(|| store.get(key)).map_err(raised)?))
     }
 
-    /// Makes, updates and deletes (None) documents, all or nothing, durably. Returns the number of the last change.
+    /// Creates, updates and deletes (None) documents, all or nothing, durably. Returns the number of the last change.
     fn commit(&self, py: Python<'_>, changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> PyResult<u64> {
         let store = self.get_store()?;
         py.detach(|| {
@@ -84,12 +84,13 @@ impl Documents {
         .map_err(raised)
     }
 
-    /// What is there now, for as long as it is kept.
+    /// A snapshot of the current documents, which stays until it is closed.
     fn snapshot(&self) -> PyResult<PySnapshot> {
         Ok(PySnapshot { snapshot: Mutex::new(Some(Arc::new(self.get_store()?.snapshot()))) })
     }
 
-    /// Writes what lives to a new file, and removes the old one. Others can read and write meanwhile.
+    /// Writes the index and the live documents to a new file, and removes the old one. Others can read and write
+    /// meanwhile.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.get_store()?;
         py.detach(|| store.compact()).map_err(raised)
@@ -119,7 +120,7 @@ impl Documents {
     }
 }
 
-/// The documents as they were at one time.
+/// The documents as of one point in time.
 #[pyclass(name = "Snapshot", frozen)]
 pub struct PySnapshot {
     snapshot: Mutex<Option<Arc<Snapshot<Folder>>>>,
@@ -140,7 +141,7 @@ impl PySnapshot {
         Ok(bytes(py, py.detach(|| snapshot.get(key)).map_err(raised)?))
     }
 
-    /// Keys and values in the order of the keys: from a key, up to and without another.
+    /// Keys and values in the order of the keys, from a key up to but not including another.
     #[pyo3(signature = (start = None, end = None))]
     fn range(&self, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> PyResult<Range> {
         let from = start.map_or(Limit::Unbounded, Limit::Included);

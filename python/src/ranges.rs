@@ -18,7 +18,7 @@ type Read = Box<dyn Fn(Python<'_>, Bounds) -> PyResult<Vec<Record>> + Send + Syn
 
 pub type Record = (Bytes, Value);
 
-/// From a key on, up to and without another.
+/// From a key up to but not including another.
 pub fn bounds(start: Option<&[u8]>, end: Option<&[u8]>) -> Bounds {
     let owned = |key: &[u8]| Bytes::from(key);
     (

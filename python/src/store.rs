@@ -59,7 +59,7 @@ impl PyStore {
         py.detach(|| store.ordered(name)).map(Namespace::number).map_err(raised)
     }
 
-    /// At most `limit` committed keys of a hashed namespace, in an order of the drive, from a key on.
+    /// At most `limit` committed keys of a hashed namespace, in an order the drive chooses, starting at a key.
     #[pyo3(signature = (namespace, start = None, limit = 1000))]
     fn list<'py>(
         &self,
@@ -74,8 +74,8 @@ impl PyStore {
         Ok(keys.iter().map(|key| PyBytes::new(py, key.as_bytes())).collect())
     }
 
-    /// Calls a function with a transaction, and commits it; aborts it if the function raises. If the transaction has
-    /// to give way to others, the function is called again. Returns what the function returns.
+    /// Calls a function with a transaction, and commits it; aborts it if the function raises. If the transaction has to
+    /// give way to others, the function is called again. Returns the function's result.
     fn transact(&self, py: Python<'_>, work: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let mut tx = self.get()?.begin().map_err(raised)?;
         loop {
@@ -94,13 +94,14 @@ impl PyStore {
         }
     }
 
-    /// A snapshot of all that is committed: it blocks no transaction and waits for none.
+    /// A snapshot of all committed records: it blocks no transaction and waits for none.
     fn snapshot(&self, py: Python<'_>) -> PyResult<PyStoreSnapshot> {
         let store = self.get()?;
         py.detach(|| store.snapshot()).map(PyStoreSnapshot::new).map_err(raised)
     }
 
-    /// Writes what is committed to a file, which must not exist, while others go on. Returns the number of records.
+    /// Writes all committed records to a file, which must not exist, while others read and write. Returns the number of
+    /// records.
     fn back_up(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
         let store = self.get()?;
         py.detach(|| store.back_up(path)).map(|copied| copied.records).map_err(raised)
@@ -174,7 +175,8 @@ impl PyTransaction {
         Ok(found.map(|value| PyBytes::new(py, &value)))
     }
 
-    /// The value of a key that is about to be changed, or None: others that do so wait here, instead of giving way.
+    /// The value of a key that is about to be changed, or None: others that do the same wait here instead of giving way
+    /// later.
     fn read_for_update<'py>(
         &self,
         py: Python<'py>,
@@ -195,7 +197,7 @@ impl PyTransaction {
         self.with(py, |tx| tx.update(Namespace::from_number(namespace), key, value))
     }
 
-    /// The records of an ordered namespace from `start` on, up to and without `end`.
+    /// The records of an ordered namespace from `start` up to but not including `end`.
     #[pyo3(signature = (namespace, start = None, end = None, *, reverse = false, for_update = false))]
     fn range(
         this: Py<Self>,
@@ -267,7 +269,7 @@ fn with_capacity(capacity_bytes: Option<u64>) -> Options {
     }
 }
 
-/// Makes the store of a backup, in an image that must not exist. Returns the number of records.
+/// Restores a store from a backup, into an image that must not exist. Returns the number of records.
 #[pyfunction]
 #[pyo3(signature = (backup, image, *, capacity_bytes = None))]
 pub fn restore(
@@ -281,8 +283,8 @@ pub fn restore(
         .map_err(raised)
 }
 
-/// Copies a store that is not open into a new image, which takes the place of the old one: with another capacity, or to
-/// give the space of deleted records back. Returns the number of records.
+/// Copies a store that is not open into a new image, which replaces the old one: with another capacity, or to return
+/// the space of deleted records. Returns the number of records.
 #[pyfunction]
 #[pyo3(signature = (image, *, capacity_bytes = None))]
 pub fn rebuild(py: Python<'_>, image: PathBuf, capacity_bytes: Option<u64>) -> PyResult<u64> {

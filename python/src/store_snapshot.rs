@@ -9,7 +9,7 @@ use tantalum_kv::{Namespace, Snapshot, prefix_range};
 use crate::errors::{TantalumError, raised};
 use crate::ranges::{Bounds, PyRange, ahead, bounds};
 
-/// What was committed at one time. It keeps its store open until it is closed.
+/// The committed records as of one point in time. It keeps its store open until it is closed.
 #[pyclass(name = "StoreSnapshot", frozen)]
 pub struct PyStoreSnapshot {
     snapshot: Mutex<Option<Arc<Snapshot>>>,
@@ -40,7 +40,7 @@ impl PyStoreSnapshot {
         Ok(found.map(|value| PyBytes::new(py, &value)))
     }
 
-    /// At most `limit` keys of a hashed namespace, in an order of the drive, from a key on.
+    /// At most `limit` keys of a hashed namespace, in an order the drive chooses, starting at a key.
     #[pyo3(signature = (namespace, start = None, limit = 1000))]
     fn list<'py>(
         &self,
@@ -54,7 +54,7 @@ impl PyStoreSnapshot {
         Ok(keys.map_err(raised)?.iter().map(|key| PyBytes::new(py, key.as_bytes())).collect())
     }
 
-    /// The records of an ordered namespace from `start` on, up to and without `end`.
+    /// The records of an ordered namespace from `start` up to but not including `end`.
     #[pyo3(signature = (namespace, start = None, end = None, *, reverse = false))]
     fn range(
         this: Py<Self>,
@@ -72,7 +72,7 @@ impl PyStoreSnapshot {
         range_of(this, namespace, prefix_range(prefix), reverse)
     }
 
-    /// Gives up what it sees.
+    /// Releases the snapshot.
     fn close(&self) {
         self.snapshot.lock().expect("nothing panics with it").take();
     }

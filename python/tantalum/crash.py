@@ -23,7 +23,7 @@ Check = Callable[[Path, "list[str]"], object]
 class CrashFinding:
     """A failed check, reduced to what must be lost for it to fail."""
 
-    #: Power was cut when so many operations of the program had returned.
+    #: How many of the program's operations had returned when power was cut.
     after_operations: int
     #: The last of them.
     last_operation: str
@@ -34,7 +34,7 @@ class CrashFinding:
     lost: list[str]
     #: Later ones that are there.
     there: list[str]
-    #: The syncs with which the check is content.
+    #: Syncs that would each make the check pass.
     saved_by: list[str]
     #: Other outcomes that fail for the same reason.
     also: int
@@ -51,7 +51,7 @@ class CrashOutcome:
     #: Places where power could be cut, and cuts.
     places: int
     cuts: int
-    #: Outcomes, different ones, and those in which the check failed.
+    #: All outcomes, the different ones, and those in which the check failed.
     outcomes: int
     checked: int
     failed: int

@@ -17,7 +17,7 @@ from typing import Any
 
 __all__ = ["CampaignOutcome", "SweepOutcome", "crash_campaign", "sweep"]
 
-#: How often a task is done again when its worker or machine is lost.
+#: How often a task is retried when its worker or machine is lost.
 RETRIES = 8
 
 #: The exit code of `tantalum` when a promise was broken.
@@ -32,7 +32,7 @@ class SweepError(Exception):
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """What has come of a sweep."""
+    """The result of a sweep."""
 
     #: Runs of the grid, those done now, and those that were in the folder.
     runs: int
@@ -47,7 +47,7 @@ class SweepOutcome:
 
 @dataclass(frozen=True)
 class CampaignOutcome:
-    """What has come of a crash campaign."""
+    """The result of a crash campaign."""
 
     #: The seeds that were run.
     seeds: list[int]
@@ -83,7 +83,7 @@ def _checked(command: Sequence[str]) -> str:
 
 
 def _save(path: Path, text: str) -> None:
-    """Writes a file that is there in one step."""
+    """Writes a file atomically."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with open(beside, "w") as file:
         file.write(text)
@@ -115,10 +115,10 @@ def sweep(
     command: str = "tantalum",
     progress: Progress | None = None,
 ) -> SweepOutcome:
-    """Does the runs of a grid that are not in the folder `output`, each as a Ray task, and writes the table there.
+    """Executes the runs of a grid that are not in the folder `output`, each as a Ray task, and writes the table there.
 
-    The folder is that of `tantalum lab sweep`, which can go on with what this began, and the other way round. `command` is
-    where the program is on every machine; `progress` is called with how many tasks are done, and of how many.
+    The folder is that of `tantalum lab sweep`: either can continue what the other began. `command` is where the program is
+    on every machine; `progress` is called with how many tasks are done, and of how many.
     """
     listed = [json.loads(line) for line in _checked([command, "lab", "sweep", os.fspath(grid), "--list"]).splitlines()]
     runs = Path(output) / "runs"
@@ -138,7 +138,7 @@ def sweep(
             else:
                 _save(runs / f"{run['id']}.json", result[1])
                 done += 1
-    # what failed is tried once more here, and its reason stands in the table
+    # failed runs are tried once more here, and the table gives the reasons
     code, _, said = _run([command, "lab", "sweep", os.fspath(grid), "--output", os.fspath(output)])
     if code != 0 and not failed:
         raise SweepError(said)

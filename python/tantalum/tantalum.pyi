@@ -31,7 +31,7 @@ class LimitError(TantalumError):
     """More than the drive takes in one step, or at once."""
 
 class UnmappedError(TantalumError):
-    """A unit that is to be shared has no contents."""
+    """A unit to be shared has no contents."""
 
 class CapacityError(TantalumError):
     """No flash is left, even after garbage collection."""
@@ -49,7 +49,7 @@ class HostError(TantalumError):
     """The machine failed below the image. The drive takes no more changes until it is opened again."""
 
 class _Array(Protocol):
-    """An array of numpy, whose types say only since Python 3.12 that it is a buffer."""
+    """A numpy array; its types declare it a buffer only since Python 3.12."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
@@ -120,7 +120,7 @@ class Device:
     ) -> int: ...
     def begin(self) -> DeviceTransaction: ...
 
-    # units that say more
+    # units with more than data
     def read_with_metadata(self, lpn: int) -> tuple[bytes, bytes]: ...
     def write_with_metadata(
         self, lpn: int, data: _Data, metadata: bytes, *, fua: bool = False, queued: bool = False
@@ -271,7 +271,7 @@ class Transaction:
 
 @final
 class StoreSnapshot:
-    """What was committed at one time. It blocks no transaction and waits for none."""
+    """The committed records as of one point in time. It blocks no transaction and waits for none."""
 
     def read(self, namespace: int, key: bytes) -> bytes | None: ...
     def list(self, namespace: int, start: bytes | None = None, limit: int = 1000) -> builtins.list[bytes]: ...
@@ -323,7 +323,7 @@ class Documents:
 
 @final
 class Snapshot:
-    """The documents as they were at one time."""
+    """The documents as of one point in time."""
 
     def get(self, key: bytes) -> bytes | None: ...
     def range(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
@@ -349,7 +349,7 @@ class Ssd:
         self, profile: str = "tlc-nvme", *, path: str | PathLike[str] | None = None, capacity_bytes: int | None = None
     ) -> None: ...
     def endpoint(self, *, is_kernel: bool = False, of: Endpoint | None = None) -> Endpoint:
-        """Opens an endpoint of a new process; with `of`, a further one of that endpoint's process; or one of the kernel."""
+        """Opens an endpoint of a new process; with `of`, another one of that endpoint's process; or one of the kernel."""
 
     @property
     def now_ns(self) -> int: ...
@@ -361,14 +361,14 @@ class Ssd:
     def capacity_bytes(self) -> int: ...
     @property
     def link_bytes(self) -> tuple[int, int]:
-        """Bytes that the link has carried to the drive, and to the host."""
+        """Bytes that the link has carried to the drive and to the host."""
 
     def owner(self, address: int) -> int:
         """The processor that owns an address."""
 
     def cut_power(self) -> None: ...
     def power_on(self, seed: int = 0) -> None:
-        """Gives the drive power again. `seed` decides how operations that were under way ended."""
+        """Turns the power on again. `seed` decides the outcome of operations that were in flight."""
 
     def close(self) -> None: ...
     def __enter__(self) -> Ssd: ...
@@ -378,7 +378,7 @@ class Ssd:
 
 @final
 class Event:
-    """What an endpoint is told."""
+    """An event of an endpoint."""
 
     @property
     def kind(self) -> Literal["answer", "request", "permission", "ended", "power lost"]: ...
@@ -404,7 +404,7 @@ class Event:
 
 @final
 class Endpoint:
-    """An endpoint of a process: it sends requests to programs, and is told what they send."""
+    """An endpoint of a process: it sends requests to programs and receives theirs."""
 
     @property
     def number(self) -> int: ...
@@ -416,7 +416,7 @@ class Endpoint:
     def uninstall(self, program: int) -> None: ...
     def allow_calls(self, program: int, called: int, handlers: Sequence[int]) -> None: ...
     def grant(self, process: int, start: int, end: int, rights: int) -> None:
-        """Gives a process rights to a range: 1 to read, 2 to write, 0 takes them away. Only the kernel grants."""
+        """Sets a process's rights to a range: 1 to read, 2 to write, 0 revokes them. Only the kernel can grant."""
 
     def send(self, processor: int, program: int, handler: int, body: bytes = b"", *, at_ns: int = 0) -> int:
         """Sends a request at a time, or now, and returns its number. Its answer is an event."""
@@ -425,7 +425,7 @@ class Endpoint:
         """Sends a request, waits, and returns the answer. Events wait for `receive`."""
 
     def receive(self) -> Event | None:
-        """Waits for the next event; None if nothing is under way."""
+        """Waits for the next event; None if nothing is in flight."""
 
     def serve(self, handlers: dict[int, Callable[[Event], object]]) -> Event | None:
         """Waits for the next event; if it is a request, calls the handler of its number with it."""

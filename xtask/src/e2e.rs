@@ -1,7 +1,7 @@
-//! `cargo xtask e2e`: a table of steps, each a test of the command as a person uses it.
+//! `cargo xtask e2e`: a table of steps, each of which tests the command as a person uses it.
 //!
-//! A step gets a folder of its own that is gone afterwards, with whatever it mounted. It passes, fails, or says why
-//! this machine cannot do it.
+//! A step gets its own folder, which is removed afterwards, with whatever it mounted. It passes, fails, or says why
+//! this machine cannot run it.
 
 mod baselines;
 mod browser;
@@ -57,12 +57,12 @@ pub struct Options {
 struct Step {
     name: &'static str,
     about: &'static str,
-    /// Debian packages that it needs.
+    /// Debian packages the step needs.
     packages: &'static [packages::Package],
     run: fn(&Context, &Path) -> Outcome,
 }
 
-/// In the order in which they run: what others rest on first.
+/// In the order in which they run: first those that others rely on.
 const STEPS: &[Step] = &[
     Step {
         name: "round-trip",
@@ -249,10 +249,10 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Steps that take so long that they run only when they are named.
+/// Steps that take so long that they run only when named.
 const ONLY_NAMED: &[&str] = &["nvme", "baselines"];
 
-/// Runs the steps and says how each ended.
+/// Runs the steps and prints how each ended.
 pub fn run(options: &Options) -> ExitCode {
     if options.list {
         STEPS.iter().for_each(|step| println!("{:<14} {}", step.name, step.about));
@@ -282,7 +282,8 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     let needed: Vec<packages::Package> = steps.iter().flat_map(|step| step.packages).copied().collect();
     packages::install(&needed)?;
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    // Of the whole workspace, as its tests are: for a part of it, libraries would have other features and be built again.
+    // Builds the whole workspace, as its tests do: a part of it would give libraries other features, and so build them
+    // again.
     Shell::new("cargo")
         .args(["build", "--release", "--workspace", "--lib", "--bin", "tantalum", "--example", "passthrough"])
         .args(["--example", "memory", "--example", "updates", "--example", "tap"])

@@ -50,7 +50,7 @@ typedef struct tantalum_tx tantalum_tx;
 // From the end of the range to its beginning.
 #define TANTALUM_BACKWARDS 1
 
-// What is visited is about to be changed: it is locked exclusively.
+// Visited records are about to be changed: they are locked exclusively.
 #define TANTALUM_FOR_UPDATE 2
 
 // The process of the host's kernel, which has all rights.
@@ -71,7 +71,7 @@ typedef struct tantalum_tx tantalum_tx;
 // A program sends a request.
 #define TANTALUM_SSD_REQUEST 1
 
-// The driver decided about a permission that was missing. If it was granted, the request that failed can be sent again.
+// The driver decided about a missing permission. If it was granted, the failed request can be sent again.
 #define TANTALUM_SSD_PERMISSION 2
 
 // A program of the endpoint's process was ended; the body says why, and in which function.
@@ -89,7 +89,7 @@ typedef struct tantalum_batch tantalum_batch;
 // A document store.
 typedef struct tantalum_documents tantalum_documents;
 
-// The documents as they were at one time.
+// The documents as of one point in time.
 typedef struct tantalum_snapshot tantalum_snapshot;
 
 // A drive with storage processors.
@@ -112,7 +112,7 @@ typedef struct tantalum_ssd_facts {
   uint32_t stripe_bytes;
   // The drive's capacity.
   uint64_t capacity_bytes;
-  // The time of what happened last.
+  // The time of the last event.
   uint64_t now_ns;
   // Bytes that the link has carried to the drive.
   uint64_t link_bytes_to_drive;
@@ -140,7 +140,7 @@ typedef struct tantalum_ssd_event {
   uint64_t start;
   // The byte after its last.
   uint64_t end;
-  // When the host is told, in the drive's time.
+  // When the host learns of it, in the drive's time.
   uint64_t at_ns;
   // Bytes of the body.
   uintptr_t body_bytes;
@@ -150,7 +150,7 @@ typedef struct tantalum_ssd_event {
 typedef struct tantalum_ssd_handler {
   // The number.
   uint32_t number;
-  // What is called. It may use the drive.
+  // The function to call. It may use the drive.
   void (*serve)(void *context, const struct tantalum_ssd_event *event, const uint8_t *body);
 } tantalum_ssd_handler;
 
@@ -275,8 +275,8 @@ int32_t tantalum_commit(tantalum_tx *tx);
 // `tx` is open, and is not used again.
 int32_t tantalum_abort(tantalum_tx *tx);
 
-// Visits the records of a range of an ordered namespace in the order of their keys: from `from` on, up to and without
-// `to`; null stands for no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`.
+// Visits the records of a range of an ordered namespace in the order of their keys: from `from` up to but not
+// including `to`; null means no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`.
 //
 // # Safety
 // `tx` is open; `from` and `to` are null or have that many bytes; `visit` may be called with `context`.
@@ -310,8 +310,8 @@ int32_t tantalum_prefix(tantalum_tx *tx,
                                       void *context),
                         void *context);
 
-// Visits at most `limit` committed keys of a hashed namespace, in an order of the drive: from `from` on, or from the
-// key that would follow it; null stands for the first. The visited value is null.
+// Visits at most `limit` committed keys of a hashed namespace, in an order the drive chooses: from `from`, or the key
+// that would follow it; null means from the first. The visited value is null.
 //
 // # Safety
 // `store` is open; `from` is null or has `from_bytes` bytes; `visit` may be called with `context`.
@@ -328,7 +328,7 @@ int32_t tantalum_list(const struct tantalum_store *store,
                       void *context);
 
 // Runs `work` in a transaction, and commits if it returns `TANTALUM_OK`. If the transaction has to give way to an older
-// one, it is aborted and `work` runs again, as often as need be. If `work` returns anything else, the transaction is
+// one, it is aborted and `work` runs again, as often as needed. If `work` returns anything else, the transaction is
 // aborted and that is returned. `work` may not end the transaction.
 //
 // # Safety
@@ -386,14 +386,14 @@ int32_t tantalum_store_snapshot_close(struct tantalum_store_snapshot *snapshot);
 // `store` is open; `path` ends with a zero.
 int32_t tantalum_back_up(const struct tantalum_store *store, const char *path);
 
-// Makes the store of a backup, in an image that must not exist. `capacity_bytes`: 0 for 1 GiB.
+// Restores a store from a backup, into an image that must not exist. `capacity_bytes`: 0 for 1 GiB.
 //
 // # Safety
 // `backup` and `image` end with a zero.
 int32_t tantalum_restore(const char *backup, const char *image, uint64_t capacity_bytes);
 
-// Copies a store that is not open into a new image, which takes the place of the old one: with another capacity, or, if
-// `capacity_bytes` is 0, to give the space of deleted records back.
+// Copies a store that is not open into a new image, which replaces the old one: with another capacity, or, if
+// `capacity_bytes` is 0, to return the space of deleted records.
 //
 // # Safety
 // `image` ends with a zero.
@@ -441,13 +441,13 @@ int32_t tantalum_documents_compact(const struct tantalum_documents *documents);
 // `documents` is open; `percent` can be written.
 int32_t tantalum_documents_garbage(const struct tantalum_documents *documents, double *percent);
 
-// Makes an empty batch. It ends with `tantalum_documents_commit` or `tantalum_batch_free`.
+// Creates an empty batch. It ends with `tantalum_documents_commit` or `tantalum_batch_free`.
 //
 // # Safety
 // `batch` can be written.
 int32_t tantalum_batch_new(struct tantalum_batch **batch);
 
-// Adds a document to be made or updated.
+// Adds a document to be created or updated.
 //
 // # Safety
 // `batch` is open; `key` has `key_bytes` bytes and `value` has `value_bytes`.
@@ -504,7 +504,8 @@ int32_t tantalum_snapshot_get(const struct tantalum_snapshot *snapshot,
 // `snapshot` is from `tantalum_snapshot_open`, and is not used again.
 int32_t tantalum_snapshot_close(struct tantalum_snapshot *snapshot);
 
-// Begins a walk over documents in the order of their keys: from a key, up to and without another. A null key means no limit.
+// Begins a walk over documents in the order of their keys: from a key up to but not including another. A null key means no
+// limit.
 //
 // # Safety
 // `snapshot` is open; keys that are not null have as many bytes as said; `walk` can be written.
@@ -523,8 +524,9 @@ int32_t tantalum_walk_changes(const struct tantalum_snapshot *snapshot,
                               uint64_t since,
                               struct tantalum_walk **walk);
 
-// The next document of a walk: its key and value, which stay until the next call for this walk, the number of its last
-// change, and whether that deleted it. `TANTALUM_NOT_FOUND` behind the last one. Any of the results may be null.
+// The next document of a walk: its key and value, which stay valid until the next call for this walk, the number of
+// its last change, and whether that deleted it. `TANTALUM_NOT_FOUND` after the last one. Any of the results may be
+// null.
 //
 // # Safety
 // `walk` is open; the results that are not null can be written.
@@ -542,8 +544,8 @@ int32_t tantalum_walk_next(struct tantalum_walk *walk,
 // `walk` is from `tantalum_walk_keys` or `tantalum_walk_changes`, and is not used again.
 int32_t tantalum_walk_end(struct tantalum_walk *walk);
 
-// Makes a drive of a profile (a name, or the path of a file) in memory, or, with a `path`, in an image: one that exists is
-// opened, with the profile that it has. `capacity_bytes`: 0 for the profile's.
+// Creates a drive of a profile (a name, or the path of a file) in memory, or, with a `path`, in an image; an existing
+// image is opened with its own profile. `capacity_bytes`: 0 for the profile's.
 //
 // # Safety
 // `profile` ends with a zero, and so does `path` unless it is null; `ssd` can be written.
@@ -592,13 +594,13 @@ int32_t tantalum_ssd_open_endpoint(const struct tantalum_ssd *ssd,
 // `ssd` is open.
 int32_t tantalum_ssd_close_endpoint(const struct tantalum_ssd *ssd, uint32_t endpoint);
 
-// Ends a process: its endpoints are closed, its programs removed, its rights taken away.
+// Ends a process: its endpoints are closed, its programs removed, its rights revoked.
 //
 // # Safety
 // `ssd` is open.
 int32_t tantalum_ssd_end_process(const struct tantalum_ssd *ssd, uint32_t process);
 
-// Gives a process rights to a range instead of those it had there; 0 takes them away.
+// Sets a process's rights to a range, replacing those it had there; 0 revokes them.
 //
 // # Safety
 // `ssd` is open.
@@ -616,8 +618,8 @@ int32_t tantalum_ssd_shipped(const char *name,
                              const uint8_t **module,
                              uintptr_t *module_bytes);
 
-// Installs a module for a process, on all processors. With `is_open` every process may send it requests. A region from
-// `region_start` to `region_end` is its own; only the kernel gives one, and 0 and 0 is none.
+// Installs a module for a process, on all processors. With `is_open` every process may send it requests. It owns the
+// region from `region_start` to `region_end`; only the kernel can give one, and 0 and 0 mean none.
 //
 // # Safety
 // `ssd` is open; `module` has `module_bytes` bytes; `program` can be written.
@@ -646,7 +648,7 @@ int32_t tantalum_ssd_allow_calls(const struct tantalum_ssd *ssd,
                                  uint64_t handlers);
 
 // Reads a program's counters (`TANTALUM_SSD_COUNTERS`), over all processors, and what it wrote to the serial port of one:
-// at most 4096 bytes. It can also be read of the program that faulted last.
+// at most 4096 bytes. They can also be read for the program that faulted last.
 //
 // # Safety
 // `ssd` is open; `counters` has room for them, `serial` for `capacity` bytes; `serial_bytes` can be written.
@@ -687,8 +689,8 @@ int32_t tantalum_ssd_ask(const struct tantalum_ssd *ssd,
                          int32_t *answer);
 
 // Waits for the next event of an endpoint. Its body is stored in `body`, which has room for `capacity` bytes; if that is too
-// little, the result is `TANTALUM_SHORT_BUFFER`, `event->body_bytes` what it needs, and the event stays. If nothing is under
-// way any more, the event's kind is `TANTALUM_SSD_NOTHING`.
+// little, the result is `TANTALUM_SHORT_BUFFER`, `event->body_bytes` what it needs, and the event stays. If nothing is in
+// flight any more, the event's kind is `TANTALUM_SSD_NOTHING`.
 //
 // # Safety
 // `ssd` is open; `event` can be written; `body` has room for `capacity` bytes.
@@ -712,7 +714,7 @@ int32_t tantalum_ssd_serve(const struct tantalum_ssd *ssd,
                            uint8_t *body,
                            uintptr_t capacity);
 
-// Reads a range by way of Base-IO or Direct-IO, which is installed as `program`.
+// Reads a range through Base-IO or Direct-IO, which is installed as `program`.
 //
 // # Safety
 // `ssd` is open; `to` has room for `bytes` bytes.

@@ -53,7 +53,7 @@ pub fn run(work: impl FnOnce() -> Result<(), Refusal>) -> i32 {
     number
 }
 
-/// The caller's bytes; a null pointer is allowed if there are none.
+/// The caller's bytes; the pointer may be null if there are none.
 ///
 /// # Safety
 /// If `data` is not null, `bytes` bytes can be read there, and do not change meanwhile.
@@ -100,7 +100,7 @@ pub unsafe fn copy_out(
     if value.is_null() {
         return Err(null("value"));
     }
-    // SAFETY: there is room for `capacity` bytes, and what was found is the library's own.
+    // SAFETY: there is room for `capacity` bytes, and the value found is in the library's own memory.
     unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), value, found.len()) };
     Ok(())
 }
@@ -116,7 +116,7 @@ pub unsafe fn store<T>(place: *mut T, what: T) {
     }
 }
 
-/// Frees what an opening function made.
+/// Frees what an opening function allocated.
 ///
 /// # Safety
 /// `made` is null or was made by a Box, and nobody uses it again.

@@ -125,7 +125,7 @@ pub unsafe extern "C" fn tantalum_documents_garbage(
     })
 }
 
-/// Makes an empty batch. It ends with `tantalum_documents_commit` or `tantalum_batch_free`.
+/// Creates an empty batch. It ends with `tantalum_documents_commit` or `tantalum_batch_free`.
 ///
 /// # Safety
 /// `batch` can be written.
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn tantalum_batch_new(batch: *mut *mut tantalum_batch) -> 
     })
 }
 
-/// Adds a document to be made or updated.
+/// Adds a document to be created or updated.
 ///
 /// # Safety
 /// `batch` is open; `key` has `key_bytes` bytes and `value` has `value_bytes`.

@@ -1,8 +1,8 @@
-//! Programs in the drive: a drive with its storage processors in this process, in virtual time. `docs/programs.md` tells what
-//! programs are. Programs in the drive of `tantalum serve` are reached by `crates/nvme/clients/tantalum_programs.h`.
+//! Programs in the drive: a drive with its storage processors in this process, in virtual time. `docs/programs.md` explains
+//! programs. Programs in the drive of `tantalum serve` are reached by `crates/nvme/clients/tantalum_programs.h`.
 //!
-//! A drive can be shared by threads. Everything happens in virtual time, while a function waits; so results and times are the
-//! same in every run.
+//! Threads can share a drive. Everything happens in virtual time, while a function waits, so results and times are the same
+//! in every run.
 
 pub mod data;
 pub mod drive;

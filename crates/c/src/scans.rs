@@ -15,7 +15,7 @@ use crate::store::{read_with, tantalum_store, tantalum_tx};
 
 /// From the end of the range to its beginning.
 pub const TANTALUM_BACKWARDS: u32 = 1;
-/// What is visited is about to be changed: it is locked exclusively.
+/// Visited records are about to be changed: they are locked exclusively.
 pub const TANTALUM_FOR_UPDATE: u32 = 2;
 
 /// Records that are read before they are passed on.
@@ -81,8 +81,8 @@ unsafe fn visit_all(
     }
 }
 
-/// Visits the records of a range of an ordered namespace in the order of their keys: from `from` on, up to and without
-/// `to`; null stands for no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`.
+/// Visits the records of a range of an ordered namespace in the order of their keys: from `from` up to but not
+/// including `to`; null means no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`.
 ///
 /// # Safety
 /// `tx` is open; `from` and `to` are null or have that many bytes; `visit` may be called with `context`.
@@ -155,8 +155,8 @@ unsafe fn in_transaction(
     Ok(ahead(tx.0.range(Namespace::from_number(namespace_number), bounds)?, flags)?)
 }
 
-/// Visits at most `limit` committed keys of a hashed namespace, in an order of the drive: from `from` on, or from the
-/// key that would follow it; null stands for the first. The visited value is null.
+/// Visits at most `limit` committed keys of a hashed namespace, in an order the drive chooses: from `from`, or the key
+/// that would follow it; null means from the first. The visited value is null.
 ///
 /// # Safety
 /// `store` is open; `from` is null or has `from_bytes` bytes; `visit` may be called with `context`.
@@ -206,7 +206,7 @@ impl From<Error> for Ended {
 }
 
 /// Runs `work` in a transaction, and commits if it returns `TANTALUM_OK`. If the transaction has to give way to an older
-/// one, it is aborted and `work` runs again, as often as need be. If `work` returns anything else, the transaction is
+/// one, it is aborted and `work` runs again, as often as needed. If `work` returns anything else, the transaction is
 /// aborted and that is returned. `work` may not end the transaction.
 ///
 /// # Safety
@@ -356,7 +356,7 @@ fn with_capacity(capacity_bytes: u64) -> Options {
     if capacity_bytes > 0 { options.capacity_bytes(capacity_bytes) } else { options }
 }
 
-/// Makes the store of a backup, in an image that must not exist. `capacity_bytes`: 0 for 1 GiB.
+/// Restores a store from a backup, into an image that must not exist. `capacity_bytes`: 0 for 1 GiB.
 ///
 /// # Safety
 /// `backup` and `image` end with a zero.
@@ -374,8 +374,8 @@ pub unsafe extern "C" fn tantalum_restore(
     })
 }
 
-/// Copies a store that is not open into a new image, which takes the place of the old one: with another capacity, or, if
-/// `capacity_bytes` is 0, to give the space of deleted records back.
+/// Copies a store that is not open into a new image, which replaces the old one: with another capacity, or, if
+/// `capacity_bytes` is 0, to return the space of deleted records.
 ///
 /// # Safety
 /// `image` ends with a zero.

@@ -12,7 +12,7 @@ use crate::documents::{get_document, tantalum_documents};
 /// Documents that a walk reads ahead.
 const AHEAD: usize = 64;
 
-/// The documents as they were at one time.
+/// The documents as of one point in time.
 #[allow(non_camel_case_types)]
 pub struct tantalum_snapshot(Arc<Snapshot<Folder>>);
 
@@ -27,9 +27,9 @@ pub struct tantalum_walk {
 
 /// Where a walk continues.
 enum Next {
-    /// With the documents behind a key, up to another.
+    /// With the documents after a key, up to another.
     Keys { from: Bound<Vec<u8>>, to: Bound<Vec<u8>> },
-    /// With the changes behind a number.
+    /// With the changes after a number.
     Changes { since: u64 },
 }
 
@@ -115,7 +115,8 @@ pub unsafe extern "C" fn tantalum_snapshot_close(snapshot: *mut tantalum_snapsho
     run(|| unsafe { free(snapshot) })
 }
 
-/// Begins a walk over documents in the order of their keys: from a key, up to and without another. A null key means no limit.
+/// Begins a walk over documents in the order of their keys: from a key up to but not including another. A null key means no
+/// limit.
 ///
 /// # Safety
 /// `snapshot` is open; keys that are not null have as many bytes as said; `walk` can be written.
@@ -155,8 +156,9 @@ pub unsafe extern "C" fn tantalum_walk_changes(
     run(|| unsafe { begin_walk(snapshot, Next::Changes { since }, walk) })
 }
 
-/// The next document of a walk: its key and value, which stay until the next call for this walk, the number of its last
-/// change, and whether that deleted it. `TANTALUM_NOT_FOUND` behind the last one. Any of the results may be null.
+/// The next document of a walk: its key and value, which stay valid until the next call for this walk, the number of
+/// its last change, and whether that deleted it. `TANTALUM_NOT_FOUND` after the last one. Any of the results may be
+/// null.
 ///
 /// # Safety
 /// `walk` is open; the results that are not null can be written.

@@ -217,7 +217,7 @@ pub unsafe extern "C" fn tantalum_read_for_update(
     })
 }
 
-/// Reads a record to where the caller wants it.
+/// Reads a record into the caller's buffer.
 ///
 /// # Safety
 /// If `value` is not null, it has room for `capacity` bytes; `value_bytes` is null or can be written.

@@ -1,4 +1,4 @@
-//! The header is the one that is generated, and the examples in C compile and run.
+//! The header is the generated one, and the examples in C compile and run.
 
 use std::path::Path;
 use std::process::Command;

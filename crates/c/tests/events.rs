@@ -1,4 +1,4 @@
-//! An event whose body does not fit into the caller's room waits for a longer one.
+//! An event whose body does not fit into the caller's buffer waits for a larger one.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -62,7 +62,7 @@ impl Opened {
         assert_eq!((result, answer), (TANTALUM_OK, 0));
     }
 
-    /// The result, the kind of event, the length that it tells, and the body.
+    /// The result, the kind of event, the length it reports, and the body.
     fn receive(&self, room: usize) -> (i32, u32, usize, Vec<u8>) {
         let (mut event, mut body) = (events::tantalum_ssd_event::default(), vec![0; room]);
         // SAFETY: the drive is open, and the body has this room.

@@ -1,4 +1,4 @@
-//! Does what the tutorial of docs/programs.md says, in a folder of its own: with clang and wasm-ld, which CI has.
+//! Follows the tutorial of docs/programs.md in its own folder, with clang and wasm-ld, which CI has.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

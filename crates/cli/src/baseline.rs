@@ -1,7 +1,8 @@
-//! The counters of an image at the last `tantalum stat --reset`, beside it: `IMAGE.stat`.
+//! The counters of an image at the last `tantalum stat --reset`, stored next to it: `IMAGE.stat`.
 //!
-//! A drive's counters start when it is made and never go back, as SMART's do. So a reset keeps a report, and later ones
-//! show what has changed since. `tantalum create --aged` resets: what ageing wrote is then not counted as a program's.
+//! A drive's counters start when it is created and never go back, like SMART's. So a reset stores a report, and later
+//! ones show what has changed since. `tantalum create --aged` resets, so that what ageing wrote is not counted as a
+//! program's writes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tantalum_report::ReportError;
 
-/// The file beside an image.
+/// The file next to an image.
 pub fn baseline_path(image: &Path) -> PathBuf {
     let mut name = OsString::from(image);
     name.push(".stat");
@@ -25,12 +26,12 @@ pub fn keep(image: &Path, report: &impl Serialize) -> Result<(), ReportError> {
     tantalum_report::save(&text, &baseline_path(image))
 }
 
-/// Forgets what was kept of an image that was there before.
+/// Removes what was stored for an earlier image at this path.
 pub fn forget(image: &Path) {
     let _ = fs::remove_file(baseline_path(image));
 }
 
-/// The report that was kept; none if there is none, and the reason if it cannot be read.
+/// The stored report; `None` if there is none, and the reason if it cannot be read.
 pub fn kept<T: DeserializeOwned>(image: &Path) -> Result<Option<T>, String> {
     let path = baseline_path(image);
     let text = match fs::read_to_string(&path) {

@@ -25,9 +25,9 @@ struct Outcome {
     findings: Vec<CheckFinding>,
     last_shutdown: Option<&'static str>,
     recovery: Option<RecoveryInfo>,
-    /// What was repaired; none if that was not asked for.
+    /// What was repaired; `None` if repair was not requested.
     repaired: Option<Vec<String>>,
-    /// Why nothing was repaired, if something wanted to be.
+    /// Why nothing was repaired, if there was something to repair.
     refused: Option<&'static str>,
 }
 

@@ -222,8 +222,8 @@ pub enum SchedulingKind {
 /// Number of seeds if none are given.
 const DEFAULT_SEEDS: u64 = 4;
 
-/// The commands in which a cut to be replayed may be, unless --commands allows more. With all cuts of each command, that
-/// many take days, so that a larger number is a mistake.
+/// The number of commands within which a cut to be replayed must be, unless --commands allows more. With all cuts of
+/// each command, this many take days, so a larger number is a mistake.
 const MOST_REPLAYED: u64 = 1_000_000;
 
 /// Runs the torture test and prints the results. Then a broken promise is a failure.
@@ -234,8 +234,8 @@ pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
     Failure::of_outcome(&crash.outcome)
 }
 
-/// Fails if a cut to be replayed is beyond any run. To execute millions of commands before it is found missing takes
-/// days.
+/// Fails if a cut to be replayed is beyond any run: it would take days to execute millions of commands before finding
+/// it missing.
 fn check_place(options: &CrashDeviceOptions) -> Result<(), Failure> {
     let end = options.age.saturating_add(options.commands.max(MOST_REPLAYED));
     match &options.at {

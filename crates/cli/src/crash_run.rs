@@ -75,7 +75,7 @@ pub struct CrashRunOptions {
     pub program: Vec<OsString>,
 }
 
-/// A number of cuts; none for all.
+/// A number of cuts; `None` for all.
 #[derive(Clone, Copy, Debug)]
 pub struct Cuts(Option<u64>);
 

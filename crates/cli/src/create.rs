@@ -29,7 +29,7 @@ pub fn run(options: &CreateOptions) -> Result<(), Failure> {
     let device = created(path, &profile)?;
     let use_so_far = if options.aged || options.fill.is_some() {
         used(options, device).inspect_err(|_| {
-            // Half an aged drive is of no use; the error that counts is the first.
+            // A partly aged drive is useless; the first error is the one that counts.
             let _ = fs::remove_file(path);
         })?
     } else {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 const MIB: u64 = 1 << 20;
 
-/// The largest capacity that is tried to find one that would do.
+/// The largest capacity tried when searching for a sufficient one.
 const MOST_TRIED: u64 = 64 << 30;
 
 /// The options that select a drive's profile.
@@ -97,7 +97,8 @@ pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
     Ok(device)
 }
 
-/// The smallest capacity in MiB, above the profile's, for which its flash can be laid out. None below [`MOST_TRIED`].
+/// The smallest capacity in MiB, above the profile's, for which its flash can be laid out. `None` if there is none up
+/// to [`MOST_TRIED`].
 fn enough(profile: &Profile) -> Option<u64> {
     let would_do = |mib: u64| {
         let profile = Profile { capacity_bytes: mib * MIB, ..profile.clone() };

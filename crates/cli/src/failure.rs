@@ -63,7 +63,7 @@ pub enum Failure {
         /// Why.
         error: InstallError,
     },
-    /// A program was given something that the drive refuses.
+    /// A program got something that the drive refuses.
     #[error(transparent)]
     Program(#[from] SpuError),
     /// The reader of the output is gone.
@@ -110,7 +110,7 @@ pub enum Failure {
     /// A drive cannot be watched.
     #[error(transparent)]
     Watch(WatchError),
-    /// An experiment's drives cannot be offered to who wants to watch them.
+    /// An experiment's drives cannot be offered for watching.
     #[error("--watch: {}: {why}", socket.display())]
     Offer {
         /// The socket.
@@ -180,14 +180,14 @@ pub enum Failure {
         /// Why.
         error: DeviceError,
     },
-    /// A drive that is too small for what it needs beside the capacity.
+    /// A drive that is too small for what it needs in addition to its capacity.
     #[error("image {}: {error}{}", path.display(), capacity_for(*enough))]
     TooLittleFlash {
         /// The image.
         path: PathBuf,
         /// Why.
         error: LayoutError,
-        /// A capacity that would do, in bytes.
+        /// A sufficient capacity, in bytes.
         enough: Option<u64>,
     },
     /// The drive refused to shut down.
@@ -216,7 +216,7 @@ pub enum Failure {
         /// How many.
         namespaces: usize,
     },
-    /// An image that is not in use and has no volume, whose statistics were asked for.
+    /// Statistics were requested of an image that is not in use and has no volume.
     #[error("image {0} holds no volume and is not being served; `tantalum info {0}` shows its drive", path.display())]
     NothingToShow {
         /// The image.
@@ -238,7 +238,7 @@ pub enum Failure {
         /// Why.
         error: LfsError,
     },
-    /// The drive holds another file system than was asked for.
+    /// The drive holds a file system other than the requested one.
     #[error(
         "image {} holds {found}, not {wanted}; leave --file-system out, or add --format to create one (everything on the \
          drive is lost)",
@@ -249,7 +249,7 @@ pub enum Failure {
         path: PathBuf,
         /// What it holds.
         found: String,
-        /// What was asked for.
+        /// The one requested.
         wanted: String,
     },
     /// An option of a new drive for one that exists.
@@ -260,7 +260,7 @@ pub enum Failure {
         /// The option.
         option: &'static str,
     },
-    /// An option of log-structured file systems for something that is not made, or is none.
+    /// An option for new log-structured file systems, but none is being created.
     #[error(
         "{option} is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"
     )]
@@ -283,7 +283,7 @@ pub enum Failure {
     /// A served drive could not be measured.
     #[error(transparent)]
     ServedBench(BenchError),
-    /// The hosts that may connect, or their secrets, could not be learned.
+    /// The hosts that may connect, or their secrets, could not be read.
     #[error(transparent)]
     Hosts(HostsError),
     /// A key-value namespace could not be created.
@@ -294,7 +294,7 @@ pub enum Failure {
         /// Why.
         status: Status,
     },
-    /// A folder without a mount, whose statistics were asked for.
+    /// Statistics were requested of a folder without a mount.
     #[error("no Tantalum volume is mounted on {}; name a folder with one, or an image file", path.display())]
     NotMounted {
         /// The folder.
@@ -344,7 +344,7 @@ pub enum Failure {
     /// The background process could not be started.
     #[error("cannot start the background process: {0}")]
     Background(io::Error),
-    /// The background process ended, and said why.
+    /// The background process ended, and reported why.
     #[error("{message}")]
     BackgroundEnded {
         /// Its message.
@@ -354,7 +354,7 @@ pub enum Failure {
     },
 }
 
-/// What is wrong with an image, with its path once: many errors begin with it.
+/// What is wrong with an image, naming its path once: many errors begin with it.
 fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
     let (path, error) = (path.display().to_string(), error.to_string());
     if error.starts_with(&path) { format!("image {error}") } else { format!("image {path}: {error}") }

@@ -1,4 +1,4 @@
-//! The file systems that a drive can hold: making one, recognising it, opening it.
+//! The file systems that a drive can hold: creating, recognising and opening them.
 
 use std::fmt;
 use std::path::Path;
@@ -64,11 +64,11 @@ pub struct Use {
     pub cache_bytes: u64,
     /// The snapshot to mount instead of the present.
     pub snapshot: Option<u32>,
-    /// Of a volume: share what was written shortly before instead of writing it again.
+    /// On a volume: share recently written data instead of writing them again.
     pub remap_duplicates: bool,
 }
 
-/// Which file system is made, with `--create` or `--format`.
+/// The file system to create, with `--create` or `--format`.
 #[derive(Args, Debug)]
 pub struct FileSystemOptions {
     /// The file system to create [default: volume]; an existing one is recognised
@@ -96,7 +96,7 @@ impl FileSystemOptions {
         }
     }
 
-    /// Makes the file system; everything on the drive is lost.
+    /// Creates the file system; everything on the drive is lost.
     pub fn make(&self, path: &Path, device: Device, how: Use) -> Result<Box<dyn FileSystem>, Failure> {
         let mine = of_caller();
         match self.file_system.unwrap_or_default() {
@@ -137,7 +137,7 @@ impl FileSystemOptions {
         Ok(Box::new(fs))
     }
 
-    /// The file system that a drive holds, if any; refused if another one was asked for.
+    /// The file system that a drive holds, if any; refused if another one was requested.
     pub fn recognise(&self, path: &Path, device: &mut Device) -> Result<Option<FileSystemKind>, Failure> {
         let found = recognise(path, device)?;
         match (found, self.file_system) {
@@ -155,20 +155,20 @@ pub fn give_to_caller(volume: &mut Volume) -> Result<(), VolumeError> {
     volume.change_metadata(FileId::ROOT, &of_caller())
 }
 
-/// What was made has the date of now.
+/// New files have the current date.
 pub fn made_now() -> MetadataChange {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = Some(Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() });
     MetadataChange { accessed: now, modified: now, changed: now, ..MetadataChange::default() }
 }
 
-/// An ordinary user's mount is for that user alone.
+/// An ordinary user's mount is only for that user.
 fn of_caller() -> MetadataChange {
     let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
     MetadataChange { owner, group, ..made_now() }
 }
 
-/// The file system that a drive holds; none if there is none.
+/// The file system that a drive holds; `None` if there is none.
 pub fn recognise(path: &Path, device: &mut Device) -> Result<Option<FileSystemKind>, Failure> {
     let path = path.to_path_buf();
     let log_structured = LogFs::kind_on(device);
@@ -181,7 +181,7 @@ pub fn recognise(path: &Path, device: &mut Device) -> Result<Option<FileSystemKi
     Ok(is_volume.then_some(FileSystemKind::Volume))
 }
 
-/// Mounts the file system of that kind which a drive holds.
+/// Mounts a drive's file system, which is of this kind.
 pub fn mount(
     kind: FileSystemKind,
     path: &Path,

@@ -1,10 +1,10 @@
-//! The command line with examples in every `--help`, and what to try first.
+//! The command line with examples in every `--help`, and suggestions for a start.
 
 use clap::{Command, CommandFactory};
 
 use crate::arguments::Arguments;
 
-/// Examples in the help of the whole.
+/// Examples in the top-level help.
 const FIRST_EXAMPLES: &[&str] = &[
     "tantalum compare sqlite",
     "tantalum mount drive.tant mnt --create --capacity 8G --background",
@@ -159,7 +159,7 @@ pub fn command() -> Command {
     command
 }
 
-/// The command that such a command is one of; none if it stands alone.
+/// The group that a command belongs to; `None` if it has none.
 fn group_of(words: &'static str) -> Option<&'static str> {
     words.split_once(' ').map(|(group, _)| group)
 }

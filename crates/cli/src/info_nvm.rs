@@ -13,7 +13,8 @@ pub struct NvmInfo {
     list_bytes: u64,
     /// In use: by the map alone, with `remap`, with `fs_write`, with both.
     percent: [f64; 4],
-    /// The same at the capacity with which the thesis computes, and in the thesis, which does not give the last one.
+    /// The same at the capacity for which the thesis computes it, and as in the thesis, which does not give the last
+    /// one.
     percent_at_512_gib: [f64; 4],
     percent_in_thesis: [f64; 3],
     files_with_lists: usize,
@@ -24,7 +25,7 @@ pub struct NvmInfo {
 }
 
 impl NvmInfo {
-    /// Of a drive that has such memory.
+    /// For a drive that has such memory.
     pub fn of(device: &Device) -> Option<NvmInfo> {
         let profile = device.profile();
         let used: NvmUse = profile.nvm_use().ok()??;
@@ -45,7 +46,7 @@ impl NvmInfo {
         })
     }
 
-    /// As text: what lists there are, and the table of section 4.4.5 of the thesis.
+    /// As text: the existing lists, and the table of section 4.4.5 of the thesis.
     pub fn text(&self) -> String {
         let lists = format!(
             "{}; {} of {} files have lists, with {} entries",

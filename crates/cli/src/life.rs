@@ -21,7 +21,7 @@ pub struct LoadOptions {
 #[derive(Serialize)]
 pub struct Life {
     percentage_used: f64,
-    /// None before anything was written.
+    /// `None` before anything was written.
     lifetime: Option<Lifetime>,
     load_bytes_per_day: u64,
     years_left: Option<f64>,
@@ -51,7 +51,7 @@ impl Life {
         }
     }
 
-    /// For people: names and values.
+    /// As text: names and values.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let used = format!("{:.2} % of the rated erases", self.percentage_used);
         let mut lines = vec![("percentage used", used)];

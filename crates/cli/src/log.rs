@@ -1,7 +1,7 @@
-//! The log of a mount in the background, beside its image: `IMAGE.log`. Nobody reads the output of such a process.
+//! The log of a mount in the background, next to its image: `IMAGE.log`. Nobody reads the output of such a process.
 //!
-//! The log has lines for what a later reader wants to know: when a volume was mounted, that its drive stopped, and how
-//! the mount ended. Its disk space is reserved when it is opened, because it may have to report a full disk.
+//! The log has lines for events that a later reader needs to know: when a volume was mounted, that its drive stopped,
+//! and how the mount ended. Its disk space is reserved when it is opened, because it may have to report a full disk.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -33,7 +33,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log of an image, or makes it.
+    /// Opens the log of an image, or creates it.
     pub fn open(image: &Path) -> io::Result<Log> {
         let file = File::options().create(true).append(true).open(log_path(image))?;
         let mut bytes = file.metadata()?.len();
@@ -41,13 +41,13 @@ impl Log {
             file.set_len(0)?;
             bytes = 0;
         }
-        // If the file system cannot reserve space, or the disk is already full, the log depends on the space there is
+        // If the file system cannot reserve space, or the disk is already full, the log depends on the space available
         // later.
         let _ = fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, bytes as i64, RESERVED_BYTES);
         Ok(Log { file })
     }
 
-    /// Adds a line, with the time. There is nobody to tell if that fails.
+    /// Adds a line, with the time. A failure cannot be reported to anyone.
     pub fn add(&mut self, line: &str) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = format!("{} [{}] {line}\n", utc(since.as_secs()), std::process::id());

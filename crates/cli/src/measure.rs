@@ -22,7 +22,7 @@ use crate::output;
 /// The exit code of a command that was interrupted: 128 and the number of SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// The capacity of the folder's drive, unless another one is named.
+/// The capacity of the folder's drive, unless an option sets another.
 const CAPACITY: Size = Size(1 << 30);
 
 /// `tantalum measure`.
@@ -80,7 +80,7 @@ pub struct MeasureOptions {
     pub program: Vec<OsString>,
 }
 
-/// Measures, and tells what was measured. The exit code is then the program's.
+/// Measures, and reports the results. The exit code is then the program's.
 pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
     options.report.as_deref().map_or(Ok(()), check_place)?;
     let stop = Stop::default();
@@ -130,7 +130,7 @@ fn tell_all(options: &MeasureOptions, measurement: &Measurement) -> Result<(), F
     }
 }
 
-/// One line on a terminal, which the next one replaces; elsewhere only that it has begun.
+/// On a terminal, one line that the next one replaces; elsewhere only that it has begun.
 fn tell(watched: Watched, is_first: &mut bool) {
     let mut terminal = io::stderr();
     if !terminal.is_terminal() {

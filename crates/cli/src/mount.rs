@@ -15,10 +15,10 @@ use crate::file_system::{self, FileSystemOptions, Use};
 use crate::log::{Log, log_path};
 use crate::output;
 
-/// Bytes of the volume's page cache: half of it may be writes that are not synced.
+/// Bytes of the volume's page cache: up to half of it may be unsynced writes.
 const CACHE_BYTES: u64 = 256 << 20;
 
-/// The most threads started by default.
+/// The maximum number of threads started by default.
 const MOST_THREADS: usize = 8;
 
 /// What the background process prints once the volume is mounted; the rest of the line is a warning.

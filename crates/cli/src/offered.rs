@@ -1,9 +1,9 @@
 //! Lets `tantalum watch` look at the drives of an experiment: those in this process, and those that it has mounted or served
 //! for servers.
 //!
-//! An experiment makes drives as it needs them, often several at a time. The newest one is shown, and before those in this
-//! process one that is mounted or served. Of those in this process only a drive in a [`tantalum_drive::Drive`] can be seen,
-//! not a device that an experiment has for itself.
+//! An experiment creates drives as it needs them, often several at a time. The newest one is shown; a mounted or served one
+//! takes precedence over those in this process. In this process only a drive in a [`tantalum_drive::Drive`] can be seen,
+//! not a device that an experiment uses directly.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,13 +31,13 @@ pub struct Offer(Option<PathBuf>);
 struct Offered {
     name: PathBuf,
     drives: NewDrives,
-    /// To the process that uses the image that was looked at last, with its number.
+    /// A connection to the process that uses the image last looked at, with the image's number.
     elsewhere: Mutex<Option<(u64, Control)>>,
     end: End,
 }
 
 impl OfferOptions {
-    /// Offers the drives that are made from now on, if that is wanted.
+    /// Offers the drives created from now on, if requested.
     pub fn offer(&self) -> Result<Offer, Failure> {
         let Some(name) = &self.watch else { return Ok(Offer(None)) };
         let refused = |why: String| Failure::Offer { socket: socket_path(name), why };
@@ -64,7 +64,7 @@ impl Drop for Offer {
 }
 
 impl Offered {
-    /// The experiment, and which of its drives: a page begins anew with another one.
+    /// The experiment, and which of its drives: a page starts over for another one.
     fn named(&self, which: &str) -> PathBuf {
         let mut name = self.name.clone().into_os_string();
         name.push(format!(", {which}"));
@@ -79,7 +79,7 @@ impl Offered {
         Ok(serde_json::to_value(look).expect("a look is plain data"))
     }
 
-    /// The connection is kept: who uses the image counts what is written to files for as long as it is there.
+    /// The connection is kept: the process that uses the image counts writes by file as long as it exists.
     fn look_elsewhere(&self, number: u64, image: &Path) -> Result<serde_json::Value, String> {
         let mut elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
         let known = elsewhere.take().filter(|(known, _)| *known == number);

@@ -26,7 +26,7 @@ pub fn print_json_line(outcome: &impl Serialize) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
-/// Writes what came of a command to standard output: as one JSON object, or as text for people.
+/// Writes the result of a command to standard output: as one JSON object, or as text.
 pub fn report<T: Serialize>(outcome: &T, json: bool, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
     if json { print_json(outcome) } else { print(&text(outcome)) }
 }
@@ -42,7 +42,7 @@ impl Failure {
         match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,
             Failure::Interrupted(_) => return ExitCode::from(130),
-            // as a shell does, and the program has said why
+            // as a shell does; the program has reported why
             Failure::ProgramEnded { code } => return ExitCode::from(u8::try_from(*code).unwrap_or(1)),
             Failure::BackgroundEnded { message, .. } => complain(message),
             other => complain(&format!("error: {other}")),
@@ -50,7 +50,7 @@ impl Failure {
         ExitCode::from(if self.is_finding() { 1 } else { 2 })
     }
 
-    /// Whether the request was carried out, and what it found is not well.
+    /// Whether the request was carried out, but found something wrong.
     fn is_finding(&self) -> bool {
         match self {
             Failure::Mismatch

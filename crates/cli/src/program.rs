@@ -1,4 +1,4 @@
-//! `tantalum program`: what comes with the drive, and what a module says about itself.
+//! `tantalum program`: the shipped programs, and descriptions of modules.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -119,7 +119,7 @@ struct Described {
     functions: Vec<String>,
 }
 
-/// What it takes of a memory of each processor, and what is free there when nothing else is installed.
+/// How much of a memory of each processor it takes, and how much is free there when nothing else is installed.
 #[derive(Serialize)]
 struct Memory {
     needed: u64,

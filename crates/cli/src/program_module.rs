@@ -1,4 +1,4 @@
-//! The module that `tantalum program` is told of: where it is, and what it says about itself.
+//! The module of a `tantalum program` command: finding it, and describing it.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub fn load(module: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// What a module says about itself.
+/// The description of a module.
 pub fn description(module: &str, bytes: &[u8]) -> Result<Description, Failure> {
     describe(bytes).map_err(|error| Failure::Install { module: module.to_owned(), error })
 }

@@ -47,7 +47,7 @@ pub struct RunProgramOptions {
     pub json: bool,
 }
 
-/// A message as it is given.
+/// A message, as given on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
     spu: u32,
@@ -76,7 +76,7 @@ impl FromStr for Message {
     }
 }
 
-/// A range of the drive as it is given.
+/// A range of the drive, as given on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bytes(Range<u64>);
 
@@ -100,14 +100,14 @@ struct Ran {
     answers: Vec<Answer>,
     requests: Vec<Request>,
     faults: Vec<String>,
-    /// What each processor's serial port has, as text.
+    /// The contents of each processor's serial port, as text.
     serial: Vec<String>,
     counters: Vec<u64>,
     busy_ns: Vec<u64>,
     link_bytes: (u64, u64),
 }
 
-/// What a message was answered.
+/// The answer to a message.
 #[derive(Serialize)]
 struct Answer {
     processor: u32,
@@ -185,7 +185,7 @@ fn on_drive(
 }
 
 impl Ran {
-    /// Sends a message, and takes everything that comes of it.
+    /// Sends a message, and collects everything that results from it.
     fn send(
         &mut self,
         ssd: &mut Ssd,
@@ -263,7 +263,7 @@ impl Ran {
     }
 }
 
-/// What the system means by an answer; handlers' own have no meaning here.
+/// The meaning of an answer by the system; handlers' own answers have no meaning here.
 fn meaning(status: i32) -> &'static str {
     match status {
         answer::NOT_DELIVERED => "the processor has no room for it",

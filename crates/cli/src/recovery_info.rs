@@ -21,7 +21,7 @@ pub struct RecoveryInfo {
     log_pages_completed: u64,
     log_pages_dropped: u64,
     device_seconds: f64,
-    /// What it took on this machine; only known where the image was opened for it alone.
+    /// The time on this machine; known only if the image was opened just for this.
     #[serde(skip_serializing_if = "Option::is_none")]
     wall_seconds: Option<f64>,
 }
@@ -32,7 +32,7 @@ pub fn last_shutdown(recovery: &RecoveryReport) -> &'static str {
 }
 
 impl RecoveryInfo {
-    /// What a report says.
+    /// The recovery in a report.
     pub fn of(report: &RecoveryReport) -> RecoveryInfo {
         RecoveryInfo {
             pages_scanned: report.pages_scanned,
@@ -52,7 +52,7 @@ impl RecoveryInfo {
         }
     }
 
-    /// The same where it is known what it took on this machine.
+    /// The same, if the time on this machine is known.
     pub fn taking(self, wall_seconds: f64) -> RecoveryInfo {
         RecoveryInfo { wall_seconds: Some(wall_seconds), ..self }
     }

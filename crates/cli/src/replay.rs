@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::offered::OfferOptions;
 use crate::{interrupt, output};
 
-/// The drive's capacity, unless another one is named.
+/// The drive's capacity, unless an option sets another.
 const CAPACITY: Size = Size(1 << 30);
 
 /// `tantalum replay`.

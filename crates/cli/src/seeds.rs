@@ -1,4 +1,4 @@
-//! Seeds on the command line: `10` for the first ten, `40..50` for those.
+//! Seeds on the command line: `10` for the first ten, `40..50` for 40 to 49.
 
 use std::ops::Range;
 use std::str::FromStr;

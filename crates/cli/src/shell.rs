@@ -23,7 +23,7 @@ pub struct ManOptions {
     pub folder: Option<PathBuf>,
 }
 
-/// Prints the script that completes what is typed.
+/// Prints the completion script.
 pub fn completions(options: &CompletionsOptions, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut command, "tantalum", &mut script);

@@ -15,7 +15,7 @@ use crate::file_system::{FileSystemKind, recognise};
 use crate::log::utc;
 use crate::output;
 
-/// Bytes of the page cache: little is read.
+/// Bytes of the page cache, small because little is read.
 const CACHE_BYTES: u64 = 16 << 20;
 
 /// What to do with snapshots.
@@ -45,7 +45,7 @@ pub struct SnapshotOptions {
     pub json: bool,
 }
 
-/// A snapshot, to be printed.
+/// A snapshot, for printing.
 #[derive(Serialize)]
 struct Line {
     number: u32,
@@ -53,7 +53,7 @@ struct Line {
     created_seconds: i64,
 }
 
-/// What was done, and the snapshots that there are then.
+/// What was done, and the snapshots that exist afterwards.
 #[derive(Serialize)]
 struct Outcome {
     command: &'static str,
@@ -63,7 +63,7 @@ struct Outcome {
     snapshots: Vec<Line>,
 }
 
-/// Does it, and prints the snapshots. A list changes nothing: recovery stays in memory.
+/// Executes it, and prints the snapshots. Listing changes nothing: recovery stays in memory.
 pub fn run(action: &SnapshotAction) -> Result<(), Failure> {
     let (SnapshotAction::List(options)
     | SnapshotAction::Create(options)

@@ -166,7 +166,7 @@ fn counters(report: &Report, before: Option<&Before>) -> Table {
     let mut columns = vec![("", Align::Left), ("so far", Align::Right)];
     columns.extend(before.map(|before| (before.since, Align::Right)));
     let mut table = Table::new(&columns);
-    // The earlier report may be of another use of the image, which counts other things.
+    // The earlier report may be from another use of the image, which counts other things.
     let earlier: Option<BTreeMap<_, _>> = before.map(|before| counts(&before.report).into_iter().collect());
     for (name, now) in counts(report) {
         let change = earlier.as_ref().map(|earlier| {

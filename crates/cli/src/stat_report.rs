@@ -50,17 +50,17 @@ impl Report {
     }
 }
 
-/// An earlier report, and what the time since then is called.
+/// An earlier report, and the name of the time since then.
 pub struct Before {
     pub report: Report,
     pub since: &'static str,
 }
 
-/// Units that have to be written before their write amplification says anything: a mount alone writes a few.
+/// Units that must be written before their write amplification is meaningful: a mount alone writes a few.
 const LEAST_UNITS: u64 = 1000;
 
 impl Before {
-    /// The write amplification since then; none if too little was written to tell.
+    /// The write amplification since then; `None` if too little was written.
     pub fn write_amplification(&self, now: &Report) -> Option<f64> {
         let change = self.change(now);
         let records = change.counters.record_bytes_put / UNIT_BYTES as u64;
@@ -88,7 +88,7 @@ pub struct Shown<'a> {
 #[derive(serde::Serialize)]
 struct Change {
     since: &'static str,
-    /// None if too little was written to tell, as is the life that follows from it.
+    /// `None` if too little was written, as is the lifetime that follows from it.
     write_amplification: Option<f64>,
     counters: Counters,
     life: Option<Life>,
@@ -105,7 +105,7 @@ pub fn since(earlier: &Path, report: &Report) -> Result<Before, Failure> {
     Ok(Before { report: before, since: "since then" })
 }
 
-/// The report of the last reset, unless the image was made anew since.
+/// The report of the last reset, unless the image has been recreated since.
 pub fn since_reset(image: &Path, report: &Report) -> Option<Before> {
     match baseline::kept::<Report>(image) {
         Ok(before) => {

@@ -49,7 +49,7 @@ struct Given {
     run: Run,
 }
 
-/// Does what is left of the grid, and writes the table.
+/// Does the remaining runs of the grid, and writes the table.
 pub fn run(options: &SweepOptions) -> Result<(), Failure> {
     let Some(path) = &options.grid else { return one() };
     let grid = Grid::load(path)?;

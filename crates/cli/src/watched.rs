@@ -23,7 +23,7 @@ fn watched<T>(
 ) -> Result<T, DeviceError> {
     let mut progress: Option<(Bar, u64)> = None;
     let mut watch = |done: u64, total: u64| {
-        // a repair checks twice: the second count begins anew
+        // a repair checks twice: the second count starts over
         if progress.as_ref().is_none_or(|(_, before)| *before > done) {
             progress = Some((monitor.bar("check", total), 0));
         }

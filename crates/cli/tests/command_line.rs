@@ -1,4 +1,4 @@
-//! The command as a person meets it: what it prints, what it says when asked for the impossible, how it ends.
+//! The command as a user sees it: its output, its messages for impossible requests, its exit codes.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn tantalum(dir: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tantalum")).args(arguments).current_dir(dir).output().unwrap()
 }
 
-/// Runs what cannot be done and gives what it says.
+/// Runs a command that must fail, and returns its message.
 fn refused(dir: &Path, arguments: &[&str]) -> String {
     let output = tantalum(dir, arguments);
     let message = String::from_utf8(output.stderr).unwrap();
@@ -179,7 +179,7 @@ fn an_aged_drive_counts_from_its_ageing_and_tells_its_life() {
     let text = printed(tantalum(dir.path(), &["info", "d.tant", "--load", "1G"]));
     assert!(text.contains("years at 1 GiB a day") && text.contains("drive writes a day"), "{text}");
 
-    // An image of the same name that is made anew counts from its own beginning.
+    // A new image with the same name starts its counts from zero.
     fs::remove_file(dir.path().join("d.tant")).unwrap();
     printed(tantalum(dir.path(), &["create", "d.tant", "--capacity", "64M", "--fill", "20"]));
     let filled = stat(dir.path(), &[]);

@@ -1,4 +1,4 @@
-//! `tantalum crash` as a person meets it.
+//! `tantalum crash` as a user sees it.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -77,7 +77,7 @@ fn cuts_that_do_not_exist_are_refused() {
         ["--seed", "1", "--plp", "none", "--cache", "volatile", "--page-bytes", "4096", "--age", "20"];
     let message = refused(&[&drive[..], &["--at", "17.99.-"]].concat());
     assert!(message.contains("--at 17.99.-: the drive has no such operation"), "{message}");
-    // at once: to get there would take days
+    // at once: getting there would take days
     let message = refused(&[&drive[..], &["--at", "99999999.1.n"]].concat());
     assert!(
         message.contains("--at 99999999.1.n: a run with --age 20 ends before command 1000020"),

@@ -23,7 +23,7 @@ const COMES_THERE_WITHIN: Duration = Duration::from_secs(300);
 const CLIENTS_AT_WORK: Duration = Duration::from_secs(4);
 const SLOWER: &str = "16";
 
-/// An experiment with a folder of its own for all that is temporary.
+/// An experiment with its own folder for everything temporary.
 struct Experiment {
     folder: TempDir,
     child: Child,
@@ -76,7 +76,7 @@ impl Experiment {
         }
     }
 
-    /// Waits for its end, which has to come soon and leave nothing.
+    /// Waits for its end, which must come soon and leave nothing.
     fn ends_with(mut self, code: i32) {
         let start = Instant::now();
         let status = loop {

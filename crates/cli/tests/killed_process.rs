@@ -1,4 +1,4 @@
-//! A process that works on an image is killed, and what it had flushed is there.
+//! A process that works on an image is killed, and everything it had flushed is there.
 //!
 //! The process is this test program again: [`a_process_at_work`] does nothing unless the environment names an image.
 //! It writes on its standard output which rounds are flushed; whoever started it kills it at a random moment, opens
@@ -14,7 +14,7 @@ use tantalum::{Command, Device, Lpn, Plp, Profile, UNIT_BYTES, mix};
 
 const IMAGE: &str = "TANTALUM_KILLED_IMAGE";
 const FIRST_ROUND: &str = "TANTALUM_KILLED_ROUND";
-/// Starts the line that says that a round is flushed.
+/// The beginning of the line that says that a round is flushed.
 const FLUSHED: &str = "flushed ";
 
 const KILLS: u32 = 20;
@@ -61,7 +61,7 @@ impl Host {
         }
         let writes: Vec<(Lpn, &[u8])> = BATCH.map(|lpn| (Lpn(lpn), &data[..])).collect();
         self.submit(Command::WriteAtomic { writes: &writes });
-        // with power-loss protection, acknowledged is there
+        // with power-loss protection, everything acknowledged is there
         if self.device.profile().power.plp == Plp::None {
             self.submit(Command::Flush);
         }
@@ -115,7 +115,7 @@ fn work_and_kill(image: &Path, first_round: u64, rounds: u64, beyond: Duration) 
     flushed.unwrap()
 }
 
-/// What each unit holds: the round that wrote it, 0 if nothing is there.
+/// What each unit holds: the round that wrote it, or 0 if it is empty.
 struct Model(Vec<u64>);
 
 impl Model {
@@ -180,7 +180,7 @@ fn kill_again_and_again(image: &Path, profile: &str, capacity_bytes: u64) {
         let device = Device::open(image).unwrap();
         device.audit();
         assert!(!device.recovery().clean, "{what}: the process was killed");
-        // the process found the drive as this one had left it, without a word too
+        // the process found the drive as this one had left it, also without a clean shutdown
         assert_eq!(device.smart().counters.unsafe_shutdowns, 2 * u64::from(kill) + 1, "{what}");
         model.compare(device, flushed, &what);
         next = flushed + 2;
@@ -210,7 +210,7 @@ fn tells_what_happened(image: &Path) {
             .iter()
             .all(|figure| recovery[figure].as_u64().unwrap() > 0)
     };
-    // a kill right behind a checkpoint leaves nothing to fold
+    // a kill right after a checkpoint leaves nothing to fold
     let recovery = (20..30).map(killed).find(told).expect("not every kill comes right behind a checkpoint");
     for figure in ["device_seconds", "wall_seconds"] {
         assert!(recovery[figure].as_f64().unwrap() > 0.0, "{figure}: {recovery}");

@@ -1,4 +1,4 @@
-//! `tantalum measure` as a person meets it, with real programs on real mounts.
+//! `tantalum measure` as a user sees it, with real programs on real mounts.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -273,7 +273,7 @@ fn ctrl_c_tells_what_there_is_so_far() {
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
     let told = json(&output);
-    // the program was not told by a terminal, so it is asked to end after a while
+    // no terminal sent the program a signal, so it gets one after a while
     assert_eq!((output.status.code(), &told["exit_code"]), (Some(143), &143.into()), "{told}");
     assert_eq!(file(&told, "a")["drive_bytes"], 3 * UNIT, "{told}");
     assert!(told["incomplete"].as_str().unwrap().contains("Ctrl-C"), "{told}");

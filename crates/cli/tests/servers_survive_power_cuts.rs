@@ -1,16 +1,17 @@
-//! MariaDB and PostgreSQL on a mounted drive that loses power while they work: each restarts, recovers, and has
-//! every commit that a client was told of.
+//! MariaDB and PostgreSQL on a mounted drive that loses power while they work: each restarts, recovers, and has every
+//! commit that was acknowledged to a client.
 //!
 //! Clients insert numbered rows, each with an update of a counter in the same transaction, and remember the last
-//! number that was acknowledged. Power goes at a random flash operation. After recovery the rows of each client must
-//! run from 1 without a gap to that number at least, and the counter must agree with the last row. Each server does it as
-//! it comes, guarded against torn pages, on every file system that can be mounted; and without its guard on a volume
-//! with atomic writes. The log-structured file systems are mounted as they come, and with syncs that write contents alone.
+//! number that was acknowledged. Power fails at a random flash operation. After recovery the rows of each client must run
+//! from 1 without a gap to at least that number, and the counter must agree with the last row. Each server does this with
+//! its defaults, guarded against torn pages, on every file system that can be mounted; and without its guard on a volume
+//! with atomic writes. The log-structured file systems are mounted with their defaults, and with syncs that write only
+//! contents.
 //!
 //! Needs mariadb-server, postgresql and /dev/fuse, hence the feature:
 //! `cargo test --release -p tantalum-cli --features e2e --test servers_survive_power_cuts`.
-//! `TANTALUM_CUTS` is the number of cuts, `TANTALUM_SEED` where all randomness comes from; `-- lfs_nat` at the end runs
-//! the tests on one file system.
+//! `TANTALUM_CUTS` is the number of cuts, `TANTALUM_SEED` the seed of all randomness; `-- lfs_nat` at the end runs the
+//! tests on one file system.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -30,18 +31,18 @@ use tantalum_volume::Volume;
 
 const CLIENTS: u64 = 4;
 
-/// Flash operations until power goes, at most.
+/// The maximum number of flash operations until power fails.
 const MOST_OPERATIONS: u64 = 3000;
 
-/// How long a life may be before power is cut whatever the drive has done.
+/// The longest life before power is cut, whatever the drive has done.
 const LONGEST_LIFE: Duration = Duration::from_secs(20);
 
 const PAYLOAD_BYTES: usize = 700;
 
-/// Of the drive of a log-structured file system: so few that the cleaner has to make room.
+/// For the drive of a log-structured file system: few enough that the cleaner must make room.
 const LOG_STRUCTURED_BYTES: u64 = 1 << 30;
 
-/// Page cache while a file system is made.
+/// Page cache while a file system is created.
 const CACHE_BYTES: u64 = 16 << 20;
 
 const SCHEMA: [&str; 2] = [
@@ -63,7 +64,7 @@ trait Server {
     fn abandon(self: Box<Self>);
 }
 
-/// Who sees to it that no page of a database is torn.
+/// What prevents torn pages of a database.
 #[derive(Clone, Copy, PartialEq)]
 enum TornPages {
     /// The server: doublewrite, full-page writes.
@@ -82,7 +83,7 @@ enum FileSystemOnDrive {
 use FileSystemOnDrive::{LogStructured, Volume as OnVolume};
 
 impl FileSystemOnDrive {
-    /// Makes it on a new drive in an image.
+    /// Creates it on a new drive in an image.
     fn create(self, image: &Path) {
         let (profile, capacity_bytes) = match self {
             OnVolume => ("tlc-nvme", 2 << 30),
@@ -111,7 +112,7 @@ impl FileSystemOnDrive {
     }
 }
 
-/// How a server is made and started.
+/// How a server is created and started.
 struct Kind {
     install: fn(&Path, TornPages),
     start: fn(&Path, &Path, TornPages) -> Box<dyn Server>,
@@ -286,11 +287,11 @@ fn mounted(folder: &PlainFolder, image: &Path, torn_pages: TornPages) -> Mount {
     Mount::new(&program, image, &folder.folder().join("mount"), options).unwrap()
 }
 
-/// Clients commit until power is gone; then the server goes as well. Power goes after this many flash operations, with
+/// Clients commit until power is lost; then the server ends as well. Power fails after this many flash operations, with
 /// this seed.
 fn live(server: Box<dyn Server>, mount: &Mount, acknowledged: &[AtomicU64], (operations, seed): (u64, u64)) {
     let payload = "x".repeat(PAYLOAD_BYTES);
-    // A server whose power went while clients connected refused them, and the test took that for a failure.
+    // A server whose drive lost power while clients connected refused them, and the test took that for a failure.
     let next_of = |client: usize| {
         let mut connection = server.connect();
         // what was not acknowledged may be there nevertheless

@@ -1,4 +1,4 @@
-//! Commands that make drives in their own process let others look at them while they run, if they are asked to.
+//! Commands that create drives in their own process let others watch these while they run, if requested.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tantalum_drive::control::Control;
 use tantalum_drive::look::Look;
 
-/// On a machine that does much else at the same time.
+/// A timeout for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Run(Child);
@@ -32,7 +32,7 @@ fn interrupt(run: &Run) {
     assert!(interrupted.success());
 }
 
-/// Asks until the answer is right.
+/// Polls until the answer is right.
 fn wait_for(name: &Path, what: &str, is_right: impl Fn(&Look) -> bool) -> Look {
     let begun = Instant::now();
     let mut last = None;
@@ -91,7 +91,7 @@ fn power_cuts_of_sqlite_and_of_documents_are_seen() {
     }
 }
 
-/// Its device was its own, so there was nothing to see but an error.
+/// It used its own device, so there was nothing to see but an error.
 #[test]
 fn an_experiment_on_the_device_alone_is_seen() {
     let folder = tempfile::tempdir().unwrap();

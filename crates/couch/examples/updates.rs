@@ -1,5 +1,6 @@
-//! Updates every document of a store in a folder, checks what the round before left, and says how the updates were done:
-//! `updates FOLDER ROUND`, rounds from 0. On a mounted Tantalum volume updates are shared, elsewhere they are appended.
+//! Updates every document of a store in a folder, checks what the previous round left, and reports how the updates were
+//! done: `updates FOLDER ROUND`, rounds from 0. On a mounted Tantalum volume updates are shared, elsewhere they are
+//! appended.
 
 use std::error::Error;
 

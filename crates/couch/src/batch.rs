@@ -6,7 +6,8 @@ use crate::document;
 use crate::error::Error;
 use crate::tree_write::KeyChange;
 
-/// Changes of documents, which a commit makes all together or not at all. Of several changes to one key the last counts.
+/// Changes of documents, which a commit makes all together or not at all. If a key is changed several times, the last
+/// change counts.
 #[derive(Clone, Default, Debug)]
 pub struct Batch {
     changes: Vec<KeyChange>,
@@ -19,7 +20,7 @@ impl Batch {
         Batch::default()
     }
 
-    /// Makes or replaces a document. A key has 1 to [`crate::MOST_KEY_BYTES`], a value up to
+    /// Creates or replaces a document. A key has 1 to [`crate::MOST_KEY_BYTES`], a value up to
     /// [`crate::MOST_VALUE_BYTES`].
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         document::check(key, value)?;
@@ -44,7 +45,8 @@ impl Batch {
         }
     }
 
-    /// What the batch makes of a key: a value, or none if it deletes it. Outer none: it does not change it.
+    /// The batch's effect on a key: `Some(Some(value))`, `Some(None)` if it deletes the key, `None` if it does not
+    /// change it.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         self.places.get(key).map(|&place| self.changes[place].1.as_deref())
     }

@@ -32,7 +32,7 @@ pub(crate) struct NodeCache {
 
 impl NodeCache {
     pub fn new(bytes: usize) -> NodeCache {
-        // at least a path to a leaf of each tree
+        // room for at least a path to a leaf of each tree
         NodeCache { most: (bytes / UNIT_BYTES).max(8), nodes: Mutex::default() }
     }
 

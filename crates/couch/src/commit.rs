@@ -175,7 +175,7 @@ impl<S: Storage> Inner<S> {
             let is_decided = state.opened == plan.opened || canary::out(Guard::SharedOverSnapshot);
             if !is_decided || or_stop(writer, share_all(&file.file, &ranges))? == Shared::Refused {
                 drop(state);
-                // the next attempt goes to the same place, and must not take these documents for its own
+                // the next attempt goes to the same place, and these documents must not pass for its own
                 appended.buffer.fill(0);
                 or_stop(writer, file.file.write(appended.start, &appended.buffer))?;
                 or_stop(writer, file.file.sync())?;

@@ -4,8 +4,8 @@
 //!    runs. They are copied, or, if both files share, shared unit by unit, which writes nothing.
 //! 2. A new index is built, of full nodes.
 //! 3. Changes made meanwhile are carried over in rounds; each leaves fewer of them.
-//! 4. The writer waits while the last changes are carried over and the new file is made durable. Then the file takes the
-//!    name, and that is made durable too before anything is committed to it.
+//! 4. The writer waits while the last changes are carried over and the new file is made durable. Then the file takes
+//!    over the name, and that is made durable too before anything is committed to it.
 //!
 //! Power may fail at any time: until the name is taken, only the old file counts, and the next open removes the other.
 //! Snapshots of the old file remain valid.

@@ -20,7 +20,7 @@ pub(crate) struct DataFile<F> {
     pub file: F,
 }
 
-/// The place of a document, and what else its index entry says.
+/// The place of a document, and the rest of its index entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pointer {
     pub offset: u64,

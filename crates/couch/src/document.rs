@@ -134,7 +134,7 @@ pub(crate) fn record_bytes(bytes: &[u8]) -> Option<usize> {
 pub(crate) struct Change<'a> {
     pub seq: u64,
     pub key: &'a [u8],
-    /// None for a deletion.
+    /// `None` for a deletion.
     pub value: Option<&'a [u8]>,
 }
 

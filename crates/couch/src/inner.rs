@@ -24,7 +24,7 @@ pub(crate) struct Version<F> {
 }
 
 impl<F: StorageFile> Version<F> {
-    /// Refuses a document that was shared over after the last change: the header that tells of it was lost, or a share
+    /// Refuses a document that was shared over after the last change: the header that records it was lost, or a share
     /// took effect although it was reported as failed.
     pub fn is_known(&self, document: &Document, place: Pointer) -> Result<(), Error> {
         match document.seq() > self.seq {

@@ -94,7 +94,8 @@ fn last_header<F: StorageFile>(file: &DataFile<F>) -> Result<Header, Error> {
             if is_whole(file, &header)? {
                 return Ok(header);
             }
-            // it had returned, if anything was shared after it; what is missing is not unfinished but damaged
+            // if anything was shared after it, the commit had returned: what is missing is damage, not an unfinished
+            // commit
             if is_covered(file, &header)? && !staged(file, &header, &NodeCache::new(0))?.0.is_empty() {
                 return Err(file.damaged(offset, "a document of the last header's commit is damaged"));
             }

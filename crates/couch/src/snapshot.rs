@@ -201,7 +201,7 @@ impl<S: Storage> Changes<'_, S> {
             let version = &self.snapshot.version;
             let document = version.file.read_document(place)?;
             version.is_known(&document, place)?;
-            // a shared update leaves the entry of its predecessor
+            // a shared update leaves its predecessor's entry
             if document.seq() != place.seq {
                 continue;
             }

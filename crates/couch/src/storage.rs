@@ -42,8 +42,8 @@ pub trait Storage: Send + Sync {
     /// Marks a store as open until it is dropped.
     type Lock: Send + Sync;
 
-    /// Marks the store of that name as open; refused while it is. What holds the lock is the store, with its clones,
-    /// snapshots and compactions.
+    /// Marks the store of that name as open; refused while it is. The store holds the lock, with its clones, snapshots
+    /// and compactions.
     fn lock(&self, name: &str) -> io::Result<Self::Lock>;
 
     /// Opens the file of that name; none if there is none.

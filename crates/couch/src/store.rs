@@ -131,7 +131,7 @@ impl<S: Storage> Store<S> {
     }
 }
 
-/// Creates a store, which has its name when it is durable.
+/// Creates a store, which gets its name once it is durable.
 fn create<S: Storage>(storage: &S, name: &str, options: &Options) -> Result<S::File, Error> {
     let made = recovery::create(storage, &compact_name(name), options)?;
     made.sync()?;

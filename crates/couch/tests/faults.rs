@@ -48,7 +48,7 @@ impl Mem {
         self.0.lock().unwrap()
     }
 
-    /// Power is cut: of what was not synced, the units stay that `keep` names, by their place in the file of the store.
+    /// Power is cut: of the unsynced units, those that `keep` names by their place in the store's file stay.
     fn cut(&self, keep: impl Fn(u64) -> bool) {
         self.cut_pieces(UNIT_BYTES, keep);
     }
@@ -96,7 +96,7 @@ impl Mem {
         Store::open(self.clone(), NAME, Options { way, stage_units: 16, ..Options::default() })
     }
 
-    /// Power is cut; of what was not synced some stays, by chance, and so do the names or not.
+    /// Power is cut; a random part of what was not synced stays, and names stay or not.
     fn cut_by_chance(&self, random: &mut Random) {
         let (salt, most) = (random.next_u64() | 1, [0, 5, 9, 10][random.random_range(0..4)]);
         let names = self.state().names.clone();
@@ -213,7 +213,7 @@ impl StorageFile for MemFile {
         for range in ranges {
             let (from, to, bytes) = (range.from as usize, range.to as usize, range.bytes as usize);
             let content = disk.live[from..from + bytes].to_vec();
-            // its contents are durable, and nothing else
+            // only its contents are durable
             disk.durable.resize(size, 0);
             for place in [from, to] {
                 disk.live[place..place + bytes].copy_from_slice(&content);
@@ -240,7 +240,7 @@ fn value(store: &Store<Mem>, key: &str) -> Option<Vec<u8>> {
     store.get(key.as_bytes()).unwrap().map(tantalum_couch::Document::into_value)
 }
 
-/// Documents by key, and the keys of which changes tell.
+/// Documents by key, and the keys in the changes.
 type Told = (BTreeMap<String, Vec<u8>>, BTreeSet<String>);
 
 /// All documents, and the keys of all changes.
@@ -261,8 +261,8 @@ fn all(store: &Store<Mem>) -> Result<Told, Error> {
 
 /// A commit is torn by a power cut: its header and nodes reached the medium, its document of many units did not. It is
 /// rightly given up. Then a small commit returns, whose document, nodes and header fit in the place of the torn document.
-/// The next open finds the header of the torn commit further behind, and its nodes, and "a document with a later number":
-/// it is taken for whole, and the commit that had returned is lost.
+/// The next open finds the torn commit's header further on, and its nodes, and "a document with a later number": the torn
+/// commit is taken for whole, and the commit that had returned is lost.
 #[test]
 fn a_torn_commit_does_not_come_back_over_a_later_one() {
     let mem = Mem::new(64);
@@ -287,7 +287,7 @@ fn a_torn_commit_does_not_come_back_over_a_later_one() {
 
 /// The drive refuses a share (or a snapshot is opened in the middle), so a batch is appended again from the same place
 /// on, where the first attempt has left documents with numbers of the same batch, durable. Power is cut while the second
-/// attempt is written, and a document does not reach the medium. What the first attempt left is taken for it.
+/// attempt is written, and a document does not reach the medium. What the first attempt left is taken for that document.
 #[test]
 fn a_torn_commit_after_a_refused_share_is_given_up() {
     // whichever sync is the second attempt's
@@ -349,7 +349,7 @@ fn what_an_open_finds_is_durable_before_a_commit_builds_on_it() {
 
         let store = mem.open(way);
         mem.state().fail_sync = 1;
-        // if the open syncs, this is the commit's all the same
+        // if the open syncs, this is still the commit's
         let _ = store.put(b"k0299", b"in progress");
         drop(store);
         mem.cut(|unit| !lost.contains(&unit));
@@ -400,7 +400,7 @@ fn what_an_open_finds_has_a_durable_name_before_a_commit_goes_to_it() {
 }
 
 /// One bit of one document of the last appended commit is damaged at rest. The open gives up the whole commit, and what
-/// was shared since (which proves that it had returned), and tells nobody.
+/// was shared since (which proves that it had returned), without reporting anything.
 #[test]
 fn damage_of_the_last_commit_is_told_if_later_ones_prove_it() {
     let mem = Mem::new(64);
@@ -428,7 +428,7 @@ fn damage_of_the_last_commit_is_told_if_later_ones_prove_it() {
 }
 
 /// Damage at rest again, and only documents of the damaged commit were shared over since. One bit in one of 1000 documents of
-/// the last appended commit, and the open finds an empty store, tells nobody, and overwrites the rest.
+/// the last appended commit is flipped, and the open finds an empty store, reports nothing, and overwrites the rest.
 #[test]
 fn damage_of_the_last_commit_is_told() {
     let mem = Mem::new(64);
@@ -478,7 +478,7 @@ fn opening_a_store_leaves_others_alone() {
     assert!(other.get(b"a").unwrap().is_some(), "a commit that had returned");
 }
 
-/// What each key's last change was.
+/// Each key's last change.
 type Model = BTreeMap<String, Option<Vec<u8>>>;
 
 fn contents(store: &Store<Mem>) -> Model {

@@ -1,5 +1,5 @@
-//! Random work on a store, beside a map in memory: on a volume and in a folder, in both ways, with snapshots, compaction
-//! and opening again. `COUCH_SEED=17` runs one seed, `COUCH_SEEDS=200` more.
+//! Random work on a store, compared with a map in memory: on a volume and in a folder, in both ways, with snapshots,
+//! compaction and reopening. `COUCH_SEED=17` runs one seed, `COUCH_SEEDS=200` more.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tantalum_volume::Volume;
 
 const NAME: &str = "docs.couch";
 
-/// Each key's value and the number of its last change; none is a deletion.
+/// Each key's value and the number of its last change; `None` is a deletion.
 type Model = BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>)>;
 
 fn volume() -> VolumeStorage {
@@ -133,7 +133,7 @@ impl<S: Storage> Host<S> {
     }
 }
 
-/// Works on a store, opens it again and goes on; `open` opens the storage anew each time.
+/// Works on a store, reopens it and continues; `open` opens the storage each time.
 fn run<S: Storage>(open: impl Fn() -> S, way: Way, seed: u64) {
     println!("seed {seed}, {way:?}");
     let mut model = Model::new();
@@ -181,7 +181,7 @@ fn a_store_in_a_folder_holds_what_was_committed() {
     }
 }
 
-/// A file that one way made is used by the other, and compaction makes it one of its own.
+/// A file created in one way is used in the other, and compaction converts it.
 #[test]
 fn a_file_of_either_way_can_be_opened_in_the_other() {
     let storage = volume();

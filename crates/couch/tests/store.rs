@@ -81,8 +81,8 @@ fn shared_updates_do_not_let_the_file_grow() {
     assert!(grown < 200, "{grown} units");
 }
 
-/// Found by the torture: a header told the checksum of the documents that its commit appended as well, and was given up
-/// once one of them had been shared over.
+/// Found by the torture test: a header also contained the checksum of the documents that its commit appended, and was
+/// given up once one of them had been shared over.
 #[test]
 fn a_header_counts_although_its_documents_were_shared_over() {
     let storage = volume();
@@ -152,7 +152,7 @@ fn a_folder_is_for_one_at_a_time() {
     Folder::new(folder.path()).unwrap();
 }
 
-/// Every byte of a file, changed: what is read is right, or damage is told.
+/// Changes every byte of a file: what is read is right, or damage is reported.
 #[test]
 fn damage_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +190,7 @@ fn damage_is_told() {
     assert!(told > 0);
 }
 
-/// Readers and a compaction in threads of their own, while one writes.
+/// Readers and a compaction in separate threads, while one thread writes.
 #[test]
 fn readers_and_compaction_go_on_while_one_writes() {
     for way in [Way::Share, Way::Original] {
@@ -204,7 +204,7 @@ fn readers_and_compaction_go_on_while_one_writes() {
                         let snapshot = store.snapshot();
                         let read = || -> Vec<_> { snapshot.iter().unwrap().map(Result::unwrap).collect() };
                         let first = read();
-                        // all documents have the value of one round, but for those of the round under way
+                        // all documents have the value of one round, except for those of the round in progress
                         assert_eq!(first.len(), 500);
                         assert!(first.windows(2).all(|pair| pair[0].value()[0] >= pair[1].value()[0]));
                         assert!(first == read());

@@ -1,4 +1,4 @@
-//! A run: has the outcomes of all cuts made, each different one checked, and the failures explained.
+//! A run: makes the outcomes of all cuts, checks each different one, and explains the failures.
 
 use std::num::NonZero;
 use std::sync::mpsc::{self, Receiver};
@@ -73,7 +73,7 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
     })
 }
 
-/// A check that fails even with power on would tell nothing about power cuts.
+/// A check that fails even without a power cut would say nothing about power cuts.
 fn check_without_cut(recording: &Recording, checker: &Checker) -> Result<(), RunError> {
     let posix = Posix::after(recording, recording.operations.len(), Sector::default(), None);
     let verdict = checker.run(&posix.tree(|_| true), &recording.said, 0)?;
@@ -116,7 +116,7 @@ fn check_outcomes(
     Ok((tried, failures))
 }
 
-/// What the threads that run checks share.
+/// State shared by the threads that run checks.
 struct Checks<'a> {
     recording: &'a Recording,
     checker: &'a Checker,

@@ -23,13 +23,13 @@ use crate::tree::Tree;
 /// How often to poll for the end of a check, at most.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How much is kept of the end of a check's output.
+/// How much of the end of a check's output is kept.
 const MOST_TEXT_BYTES: usize = 2000;
 
 /// A check of the files of an outcome.
 #[derive(Clone)]
 pub enum Check {
-    /// A program or a shell command. It runs in the folder of the files, and exits with 0 if they are all right.
+    /// A program or a shell command. It runs in the folder of the files, and exits with 0 if they are intact.
     Command(String),
     /// A function of a test. It gets the folder of the files, and what the program had acknowledged; it panics or returns an
     /// error if something is wrong.
@@ -40,7 +40,7 @@ pub enum Check {
 pub type CheckFunction = dyn Fn(&Path, &[String]) -> Result<(), String> + Send + Sync;
 
 impl Check {
-    /// Advice for a check that fails with power on.
+    /// Advice for a check that fails without a power cut.
     pub(crate) fn hint(&self) -> String {
         match self {
             // a command without arguments is looked up from the current folder
@@ -75,7 +75,7 @@ pub(crate) struct Checker {
 /// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
-    /// How it ended if it failed; none if it passed.
+    /// How it ended if it failed; `None` if it passed.
     pub failed: Option<String>,
     /// The end of what it printed.
     pub said: String,

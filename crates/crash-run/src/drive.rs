@@ -15,16 +15,16 @@ use crate::tree::{File, Tree};
 
 /// What a cut left behind.
 pub(crate) struct Left {
-    /// How many operations had returned.
+    /// The number of operations that had returned.
     pub operations: usize,
-    /// How many flash operations the program took.
+    /// The number of flash operations that the program took.
     pub flash_operations: u64,
     /// The files on the volume after recovery.
     pub tree: Tree,
 }
 
-/// Replays the recording on a new drive that loses power at this flash operation of the program, counted from 1; with none,
-/// after its last command. Returns none if the program has fewer flash operations.
+/// Replays the recording on a new drive that loses power at this flash operation of the program, counted from 1; with
+/// `None`, after its last command. Returns `None` if the program has fewer flash operations.
 pub(crate) fn cut_at(
     recording: &Recording,
     profile: &Profile,

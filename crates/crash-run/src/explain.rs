@@ -11,7 +11,7 @@ use crate::posix::{Posix, What};
 use crate::sector::Sector;
 use crate::tree::Tree;
 
-/// The most lines about operations that survived although they came later.
+/// The maximum number of lines about operations that survived although they came later.
 const MOST_LINES: usize = 6;
 
 /// Why a check fails.
@@ -159,7 +159,7 @@ fn key(piece: &crate::posix::Piece) -> (usize, String) {
     (piece.operation, place)
 }
 
-/// What is lost, a line for each operation.
+/// What was lost, a line for each operation.
 fn lost_of(recording: &Recording, posix: &Posix, kept: &Kept) -> Vec<String> {
     let lost = |index: &usize| !kept[*index];
     let operations = posix.lost_operations(kept);

@@ -14,10 +14,10 @@ use crate::outcomes::Job;
 use crate::saved;
 use crate::settings::{Losses, Settings};
 
-/// The most failed outcomes to reduce and explain; hundreds often have the same reason.
+/// The maximum number of failed outcomes to reduce and explain; hundreds often have the same reason.
 const MOST_EXPLAINED: usize = 24;
 
-/// How long an interrupted run goes on explaining.
+/// How long an interrupted run continues to explain.
 const AFTER_INTERRUPTION: Duration = Duration::from_secs(10);
 
 /// The findings so far.

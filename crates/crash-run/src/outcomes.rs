@@ -48,7 +48,7 @@ pub(crate) struct Tried {
     pub checked: u64,
 }
 
-/// Makes all outcomes. `makers` threads do so where each cut is a run of its own. Returns how much was tried even if that
+/// Makes all outcomes. `makers` threads do so where each cut is a separate run. Returns how much was tried even if that
 /// failed or was interrupted.
 pub(crate) fn make(
     recording: &Recording,
@@ -66,7 +66,7 @@ pub(crate) fn make(
     (tried, made)
 }
 
-/// What outcomes are made from, and who gets them.
+/// What outcomes are made from, and where they go.
 #[derive(Clone, Copy)]
 struct Making<'a> {
     recording: &'a Recording,
@@ -105,7 +105,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Each cut is a run of its own, so several are made at a time.
+    /// Each cut is a separate run, so several are made at a time.
     fn of_drive(self, profile: &Profile, makers: usize, tried: &mut Tried) -> Result<(), RunError> {
         let (recording, seed) = (self.recording, self.settings.seed);
         let at_end = drive::cut_at(recording, profile, None, seed)?;

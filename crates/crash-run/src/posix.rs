@@ -26,7 +26,7 @@ use crate::operation::{Attribute, Entry, FileNumber, Operation, Recording};
 use crate::sector::Sector;
 use crate::tree::{File, PAGE_BYTES, Tree};
 
-/// What survives or not.
+/// What may survive.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// Bytes of what was written.
@@ -39,7 +39,7 @@ pub(crate) enum What {
     Zeros { file: FileNumber, offset: u64, bytes: u64 },
     /// An attribute.
     Changed(FileNumber, Attribute),
-    /// Names, and which files they are of.
+    /// Names, and the files that they belong to.
     Names(Vec<(Entry, Option<FileNumber>)>),
 }
 

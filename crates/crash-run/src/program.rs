@@ -31,7 +31,7 @@ pub(crate) const CACHE_BYTES: u64 = 64 << 20;
 /// Threads of the mount.
 const THREADS: usize = 4;
 
-/// Begins a line of output in which the program acknowledges something.
+/// The prefix of an output line in which the program acknowledges something.
 const SAYS: &str = "ack ";
 
 /// Tells the threads that read the program's output to stop.

@@ -7,7 +7,7 @@ use tantalum_record::{Event, Sink, Stamped};
 
 use crate::operation::{Operation, Recording};
 
-/// The recording, shared by the recorder and whoever waits for the program.
+/// The recording, shared by the recorder and the thread that waits for the program.
 pub(crate) type Shared = Arc<Mutex<Recording>>;
 
 /// Keeps the operations that a power cut can undo.

@@ -19,7 +19,7 @@ const LEAST_BYTES: u64 = 1 << 30;
 /// The result of a check that was run again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Again {
-    /// How it ended if it failed; none if it passed.
+    /// How it ended if it failed; `None` if it passed.
     pub failed: Option<String>,
     /// The end of what it printed.
     pub said: String,

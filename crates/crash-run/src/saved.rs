@@ -20,7 +20,7 @@ const FINDING: &str = "finding.json";
 /// A saved finding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SavedFinding {
-    /// The check that failed: a program, or a shell command. None if it was a function of a test.
+    /// The check that failed: a program, or a shell command. `None` if it was a function of a test.
     pub check: Option<String>,
     /// A check that takes longer fails.
     pub check_seconds: u64,

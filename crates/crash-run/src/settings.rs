@@ -11,7 +11,7 @@ use crate::sector::Sector;
 /// What a power cut may lose.
 #[derive(Clone, Debug)]
 pub enum Losses {
-    /// The worst that POSIX allows, on a disk with such sectors.
+    /// The worst that POSIX allows, on a disk with these sectors.
     Posix(Sector),
     /// What this drive loses, with a volume on it.
     Drive(Box<Profile>),
@@ -22,11 +22,11 @@ pub enum Losses {
 pub struct Settings {
     /// What a power cut may lose.
     pub losses: Losses,
-    /// The check that runs on what is left.
+    /// The check that runs on the remaining files.
     pub check: Check,
     /// A check that takes longer fails.
     pub check_seconds: u64,
-    /// The most places to cut power at, spread evenly over the run; none for all of them.
+    /// The maximum number of cuts, spread evenly over the run; `None` for all of them.
     pub cuts: Option<u64>,
     /// Starts no further cut after this many minutes. The first cuts are spread over the run, later ones fall between them.
     pub minutes: Option<u64>,

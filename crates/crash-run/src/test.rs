@@ -79,7 +79,7 @@ impl CrashTest {
         }
     }
 
-    /// Loses the worst that POSIX allows, on a disk with such sectors.
+    /// Loses the worst that POSIX allows, on a disk with these sectors.
     pub fn sector(mut self, sector: Sector) -> CrashTest {
         self.losses = Losses::Posix(sector);
         self
@@ -91,7 +91,7 @@ impl CrashTest {
         self
     }
 
-    /// Cuts power at no more than this many places, spread evenly.
+    /// Makes at most this many cuts, spread evenly.
     pub fn cuts(mut self, cuts: u64) -> CrashTest {
         self.cuts = Some(cuts);
         self

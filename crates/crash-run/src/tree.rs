@@ -168,7 +168,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// A file, to change it.
+    /// A file, mutable.
     pub fn file(&mut self, file: FileNumber) -> Option<&mut File> {
         self.files.get_mut(&file).map(Arc::make_mut)
     }

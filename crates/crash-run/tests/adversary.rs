@@ -1,4 +1,4 @@
-//! Which files may be left: what POSIX allows is among the outcomes, and what no system does is not.
+//! The files that may be left: what POSIX allows is among the outcomes, and what no system does is not.
 
 mod common;
 
@@ -134,7 +134,7 @@ fn an_append_may_end_at_a_page_and_may_be_zeros() {
     for files in ["a=A100", "a=A100,B3996", "a=A100,B8092", "a=A100,B10000", "a=A100,010000"] {
         assert!(seen.has(files), "{files} is not in {:?}", seen.any);
     }
-    // inside of a page the size is what the program made it, or what it was
+    // within a page the size is either the program's new one or the old one
     let size = |files: &String| {
         files.split([',', '=']).skip(1).map(|run| run[1..].parse::<usize>().unwrap_or(1)).sum::<usize>()
     };
@@ -233,7 +233,7 @@ fn fsync_of_a_folder_makes_its_permissions_durable() {
     assert_eq!(*modes.lock().unwrap(), [0o700].into());
 }
 
-/// All that one file lost, and nothing else: twenty writes to each of two files, and then a name.
+/// Everything lost from one file, and nothing else: twenty writes to each of two files, and then a name.
 #[test]
 fn a_file_may_lose_all_while_another_loses_nothing() {
     let setup = [create("a", 1), create("b", 2)];

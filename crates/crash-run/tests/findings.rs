@@ -1,4 +1,4 @@
-//! Programs that do not survive power loss, as recordings, each of which must be found; and right ones.
+//! Recordings of programs that do not survive power loss, each of which must be found; and of correct ones.
 
 mod common;
 
@@ -71,7 +71,7 @@ fn a_record_that_is_taken_for_whole_by_its_first_byte_is_found() {
         r#"test "$(head -c 1 log)" = R && test "$(tr -cd R < log | wc -c)" != 1500 && exit 1; exit 0"#;
     let found = outcome(&recording(&setup, &program), script);
     assert_eq!(found.findings.len(), 1, "{:#?}", found.findings);
-    // one that counts what is there is content
+    // a check that only counts what is there passes
     let script =
         r#"n=$(tr -cd R < log | wc -c); test -s "$TANTALUM_ACKS" && test $n != 1500 && exit 1; exit 0"#;
     assert_eq!(outcome(&recording(&setup, &program), script).failed, 0);
@@ -125,7 +125,7 @@ fn an_append_whose_size_is_there_without_its_bytes_is_found() {
     assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
 }
 
-/// A program that POSIX does not protect may be well on a drive: this volume makes a file's name durable with the file.
+/// A program that POSIX does not protect may be safe on a drive: this volume makes a file's name durable with the file.
 #[test]
 fn a_drive_loses_less_than_posix_allows() {
     let mut profile = tantalum::Profile::load("tlc-nvme").unwrap();

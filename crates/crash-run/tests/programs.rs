@@ -1,4 +1,4 @@
-//! Programs as people have them: logs with and without a good checksum, durable writes, and those that misbehave. Needs FUSE.
+//! Typical programs: logs with and without a good checksum, durable writes, and programs that misbehave. Needs FUSE.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |sum: u32, byte| sum.rotate_left(5).wrapping_mul(31).wrapping_add(u32::from(*byte)))
 }
 
-/// Length, sum and text; `covered` if the sum is also of the length.
+/// Length, sum and text; `covered` if the sum also covers the length.
 fn record_of(text: &str, covered: bool) -> Vec<u8> {
     let length = (text.len() as u32).to_le_bytes();
     let sum =
@@ -181,12 +181,12 @@ fn an_interrupted_run_tells_what_it_has_found() {
     assert_eq!(outcome.findings[0].saved_by, ["fsync of the folder after create a"]);
 }
 
-/// With a limit of time, the end of a long run is reached as well.
+/// With a time limit, the end of a long run is reached as well.
 #[test]
 fn cuts_are_spread_over_the_run() {
     let program: Vec<Operation> =
         [create("a", 1)].into_iter().chain((0..100).map(|at| write(1, at, "x"))).collect();
-    // as many cuts as are asked for, also if the places are not a multiple of them
+    // the requested number of cuts, even if the number of places is not a multiple of it
     for (cuts, minutes, expected) in [
         (None, None, 102),
         (Some(10), None, 10),

@@ -1,5 +1,5 @@
-//! The torture tests: power is cut while something works on a drive, and what is there afterwards is checked against
-//! what was promised.
+//! The torture tests: power is cut while something works on a drive, and what is left is checked against what was
+//! promised.
 
 pub mod couch;
 pub mod device;

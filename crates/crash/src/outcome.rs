@@ -22,11 +22,11 @@ pub struct Violation {
 pub struct CrashOutcome {
     /// Seeds run.
     pub seeds: u64,
-    /// Times that power was cut while the drive worked.
+    /// Power cuts while the drive worked.
     pub cuts: u64,
     /// Recoveries that found the drive not shut down cleanly.
     pub dirty_recoveries: u64,
-    /// Times that power was cut during recovery.
+    /// Power cuts during recovery.
     pub second_cuts: u64,
     /// Pages that recovery found torn.
     pub torn_pages_seen: u64,

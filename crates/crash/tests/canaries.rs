@@ -1,5 +1,5 @@
-//! The torture can fail: each guard of the FTL and of the controller, taken out, is noticed within a number of seeds,
-//! and the command line that the violation names shows it again.
+//! The torture test can fail: if a guard of the FTL or of the controller is taken out, this is noticed within a number
+//! of seeds, and the violation's command line reproduces it.
 //!
 //! `cargo test --profile canary -p tantalum-crash --features canaries --test canaries -- --nocapture` prints the table.
 
@@ -44,7 +44,7 @@ const IN_MEMORY: DriveChoice = DriveChoice { plp: Some(Plp::Nvm), ..ANY };
 const FULL: DriveChoice = DriveChoice { full: Some(true), ..ANY };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
 
-/// What fills the cache, with a record in the journal and nothing that would wait for the flash.
+/// Fills the cache, with a record in the journal and nothing that would wait for the flash.
 const STREAM: &str = "write=100,trim=10,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
 
@@ -56,17 +56,17 @@ const BULKS: &str = "write=40,bulk=60,trim=10,fua=0,zeroes=0,share=0,remap=0,tra
 const TRIMS: &str = "write=60,trim=40,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
 
-/// What maps and unmaps without a spare area to tell.
+/// Maps and unmaps without a record in a spare area.
 const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,batch=0,log=5";
 
-/// The same, so that nothing else tells of a chunk of the map.
+/// The same, so that nothing else records a chunk of the map.
 const BARE_MAPPINGS: &str = "trim=60,remap=30,share=30,write=5,fua=0,bulk=0,zeroes=0,transaction=0,atomic=0,batch=0,hinted=0,\
      log=0,put=0,delete=0,namespace=0";
 
-/// What fills the journal.
+/// Fills the journal.
 const REMAPS: &str = "remap=80,share=20,log=0,batch=0,put=0,delete=0";
 
-/// Records of key-value namespaces, with something beside them that makes garbage.
+/// Records of key-value namespaces, with other work that makes garbage.
 const RECORDS: &str = "put=80,delete=30,namespace=0,write=20,log=5,transaction=0,share=0,remap=0";
 
 /// Batches of units and records, and what waits or is in flight for them.
@@ -157,8 +157,8 @@ fn canaries() -> Vec<Canary> {
     ]
 }
 
-/// Guards that keep something waiting for the flash. What is in flight, and so when they matter, depends on who goes first
-/// (hazard 26). `CopyBeforeStepIsDone` needs minutes, so it is taken out only if `GUARDS` names it.
+/// Guards that keep something waiting for the flash. What is in flight, and so when they matter, depends on the order of
+/// operations (hazard 26). `CopyBeforeStepIsDone` needs minutes, so it is taken out only if `GUARDS` names it.
 const WAITS: [Guard; 15] = [
     Guard::OldCopyGivenUpEarly,
     Guard::EraseBeforeJournal,
@@ -180,13 +180,13 @@ const WAITS: [Guard; 15] = [
 /// With priorities fewer operations wait for each other, and cases are rarer by up to this factor.
 const PRIORITY_SEEDS: u64 = 4;
 
-/// The guards that the environment variable `GUARDS` names; none if it is not set.
+/// The guards that the environment variable `GUARDS` names; `None` if it is not set.
 fn chosen() -> Option<Vec<String>> {
     let names = std::env::var("GUARDS").ok()?;
     Some(names.split(',').map(str::to_owned).collect())
 }
 
-/// The first seed that notices, and what it notices.
+/// The first seed that notices it, and the violation.
 fn find(canary: &Canary) -> Option<(u64, Violation)> {
     (0..canary.seeds).find_map(|seed| {
         let settings = settings(seed, canary.drives, canary.plan.clone());
@@ -260,7 +260,7 @@ fn shows_again(violation: &Violation) -> bool {
     crash.outcome.violations.iter().any(|again| again.promise == violation.promise)
 }
 
-/// Takes a guard out, in this thread; whether that was noticed, and what shows it again.
+/// Takes a guard out, in this thread; returns whether that was noticed, and what reproduces it.
 fn is_noticed(canary: &Canary) -> bool {
     let guard = canary.guard;
     take_out(Some(guard));

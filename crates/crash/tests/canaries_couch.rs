@@ -13,7 +13,7 @@ use tantalum_crash::Cuts;
 use tantalum_crash::couch::{Settings, run};
 use tantalum_report::Monitor;
 
-/// Seeds within which the torture catches a guard that is missing.
+/// Seeds within which the torture test catches a missing guard.
 const MOST_SEEDS: u64 = 20;
 
 /// Tortures a way until a promise is broken.
@@ -65,8 +65,8 @@ fn a_compacted_file_that_is_not_durable_when_it_takes_the_name_is_caught() {
     catch(Guard::CompactedNotSynced, Way::Original);
 }
 
-/// A file system that promises what POSIX does and no more: a file's content is durable with its own sync, names are with
-/// theirs. (A sync of a file makes names durable as well on a volume, so the torture cannot notice.)
+/// A file system that promises only what POSIX does: a file's content is durable with its own sync, names with theirs.
+/// (On a volume a sync of a file makes names durable as well, so the torture test cannot notice.)
 #[derive(Clone, Default)]
 struct StrictFolder(Arc<Mutex<Names>>);
 
@@ -86,7 +86,7 @@ struct Content {
 }
 
 impl StrictFolder {
-    /// What is not durable is gone.
+    /// Anything not durable is lost.
     fn crash(&self) {
         let mut names = self.0.lock().unwrap();
         names.now = names.durable.clone();

@@ -8,7 +8,7 @@ use tantalum_crash::kv::{Settings, run};
 use tantalum_kv::canary::{Guard, take_out};
 use tantalum_report::Monitor;
 
-/// Seeds within which the torture catches a guard that is missing.
+/// Seeds within which the torture test catches a missing guard.
 const MOST_SEEDS: u64 = 20;
 
 /// Tortures the store until a promise is broken.

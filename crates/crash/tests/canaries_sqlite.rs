@@ -15,7 +15,7 @@ use tantalum_volume::{FileId, Volume};
 
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// Seeds within which the torture catches a guard that is missing.
+/// Seeds within which the torture test catches a missing guard.
 const MOST_SEEDS: u64 = 20;
 
 /// Tortures a mode until a promise is broken.
@@ -76,7 +76,7 @@ fn volume() -> Volume {
     Volume::format(Device::in_memory(&profile).unwrap(), CACHE_BYTES).unwrap()
 }
 
-/// Power goes, if it has not yet, and comes back.
+/// Power fails, if it has not yet, and comes back.
 fn cut(mut volume: Volume, loss: &mut PowerLoss) -> Volume {
     let now_ns = volume.now_ns();
     volume.device().cut_after(None);
@@ -100,9 +100,9 @@ const ROWS: &str = "CREATE TABLE t(k INTEGER PRIMARY KEY, n, b);
     INSERT INTO t SELECT x, 0, zeroblob(3000) FROM c;
     PRAGMA wal_checkpoint(TRUNCATE)";
 
-/// A log of a transaction of one frame and one of four is all home. A transaction of four starts it anew, and the cut
-/// comes while it is sent: the page of flash with the header and the first frames may be lost, and the next not.
-/// Returns whether the rows then have one number.
+/// A log with a transaction of one frame and one of four is completely home. Another transaction of four restarts the
+/// log, and the cut comes while it is sent: the flash page with the header and the first frames may be lost, and the
+/// next one not. Returns whether the rows then have one number.
 fn log_that_starts_anew(seed: u64) -> bool {
     let drive = Drive::new(volume(), Mode::Share, Some(1));
     let connection = drive.open("app.db").unwrap();
@@ -133,7 +133,7 @@ fn frames_sent_before_the_new_header_is_durable_are_caught() {
 }
 
 /// Two transactions are sent; the cut leaves all of the second and not the first. The first is done again, byte for
-/// byte the same. Returns the number of the last transaction after one more cut; none if the first cut did something
+/// byte the same. Returns the number of the last transaction after one more cut; `None` if the first cut did something
 /// else.
 fn transaction_behind_one_that_is_done_again(seed: u64) -> Option<i64> {
     let mut loss = PowerLoss::seeded(seed);
@@ -174,7 +174,7 @@ fn a_transaction_behind_a_reopened_log_that_comes_back_is_caught() {
     println!("{:?}: {} seeds, share: nothing is there that was not done", Guard::StaleTailKept, needed + 1);
 }
 
-/// What a file holds after a cut at which nothing under way got to flash.
+/// What a file holds after a cut at which nothing in flight reached flash.
 fn content_after_cut(volume: Volume, name: &str) -> Vec<u8> {
     let mut volume = cut(volume, &mut PowerLoss::all(Outcome::NotStarted));
     let file: FileId = volume.find(name).expect("the file is durable");
@@ -183,7 +183,7 @@ fn content_after_cut(volume: Volume, name: &str) -> Vec<u8> {
     data
 }
 
-/// A file takes the place of one that was removed a moment ago, and grows over units that it has not written.
+/// A file gets the place of one that was just removed, and grows over units that it has not written.
 fn file_in_the_place_of_another() -> Vec<u8> {
     let mut volume = volume();
     let secret = volume.create("secret").unwrap();
@@ -212,7 +212,7 @@ fn tail_of_a_file_that_grows() -> Vec<u8> {
     volume.sync(file).unwrap();
     volume.set_size(file, 100).unwrap();
     volume.sync(file).unwrap();
-    // Once more, so that no trim is left that would have the drive flushed.
+    // Once more, so that no trim is left that would cause a flush of the drive.
     volume.sync(file).unwrap();
     volume.write_atomic(file, &[(1, &[1; UNIT_BYTES])], Some(2 * UNIT_BYTES as u64)).unwrap();
     content_after_cut(volume, "file")[100..UNIT_BYTES].to_vec()
@@ -226,8 +226,8 @@ fn an_inode_that_precedes_the_cleared_tail_is_caught() {
     println!("{:?}: 1 case, volume: V4, metadata never precede data", Guard::InodeBeforeData);
 }
 
-/// A file is removed and the volume closed; power goes at an operation of that, which completes. Whether a new file then
-/// shows what the removed one held; none if closing has fewer operations.
+/// A file is removed and the volume closed; power fails at an operation of the closing, which completes. Returns whether
+/// a new file then shows what the removed one held; `None` if closing has fewer operations.
 fn removed_file_is_seen_again(operation: u64) -> Option<bool> {
     const UNITS: u64 = 200;
     let mut volume = volume();

@@ -40,8 +40,8 @@ fn every_mode_keeps_its_promises_through_power_cuts() {
     runs_go_on_behind_a_checkpoint();
 }
 
-/// Everything in a log was home when the drive took a checkpoint, which then kept nothing of the log. Transactions that
-/// followed in it were brought home by their hints, and were lost with power once the log had begun anew.
+/// Everything in a log was home when the drive took a checkpoint, which then kept nothing of the log. Later
+/// transactions in it were brought home by their hints, and were lost with power once the log had started over.
 fn runs_go_on_behind_a_checkpoint() {
     for (seed, cuts) in [(500_783, 1), (500_971, 15), (501_139, 20), (501_211, 34), (501_307, 1)] {
         let settings = Settings {

@@ -1,6 +1,6 @@
 //! A slice of `tantalum crash device`: the drive keeps its promises (D1 to D5) when power is cut.
 //!
-//! A failure prints the command line that shows it again. `SEEDS=n cargo test --release -p tantalum-crash --test
+//! A failure prints the command line that reproduces it. `SEEDS=n cargo test --release -p tantalum-crash --test
 //! power_loss` runs more seeds.
 
 use tantalum::{CacheMode, Plp};
@@ -31,7 +31,7 @@ fn random(drives: DriveChoice) -> Settings {
     Settings { seeds: 0..seeds(20), drives, plan, minutes: None, threads: 1 }
 }
 
-/// As [`check`], of drives whose metadata log is in memory: it programs no flash.
+/// As [`check`], for drives whose metadata log is in memory, so that it programs no flash.
 fn check_nvm(settings: &Settings) -> DeviceCrash {
     let crash = check_outcome(settings);
     let reached = &crash.reached;
@@ -40,7 +40,7 @@ fn check_nvm(settings: &Settings) -> DeviceCrash {
     crash
 }
 
-/// Nothing is broken, and the torture reached what it is there for.
+/// Nothing is broken, and the torture test reached the cases it is meant for.
 fn check(settings: &Settings) -> DeviceCrash {
     let crash = check_outcome(settings);
     let reached = &crash.reached;
@@ -129,7 +129,7 @@ fn flash_may_fail_between_cuts_until_it_is_worn_out() {
     check(&Settings { seeds: 0..seeds(6), ..random(drives) });
 }
 
-/// A program that is killed is torn nowhere: what it had issued is done.
+/// Killing a process tears nothing: what it had issued is done.
 #[test]
 fn an_image_survives_the_end_of_its_process_between_any_two_stores() {
     let drives = DriveChoice { medium: Some(Medium::Image), ..DriveChoice::default() };
@@ -191,7 +191,7 @@ fn a_copyback_does_not_make_part_of_a_deferred_share_durable() {
 }
 
 /// A `put` that waited for room programmed and erased from then on. A journal page that it wrote for an erase let the drive
-/// forget pages of records that would be on flash by that time, and were not when power went earlier. 2 of these seeds
+/// forget pages of records that would be on flash by that time, and were not when power failed earlier. 2 of these seeds
 /// noticed it.
 #[test]
 fn records_on_their_way_are_dumped_while_a_put_waits_for_room() {

@@ -71,7 +71,7 @@ pub struct Repair {
     pub after: Check,
 }
 
-/// Told now and then how many units have been compared, and of how many; ends the check by breaking.
+/// Called now and then with the number of units compared so far, and the total; a `Break` ends the check.
 pub type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 const BLOCK_ENTRIES: &str = "block entries";

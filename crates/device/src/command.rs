@@ -18,14 +18,14 @@ pub enum Command<'a> {
         /// Where the data go; a whole number of units.
         data: &'a mut [u8],
     },
-    /// Reads units as `Read` does, but units that are in the file of an image are to be fetched from there, into the
-    /// same places of one of the host's buffers. That may happen while other commands run.
+    /// Reads units as `Read` does, except that units in an image's file are left for the host to fetch, into the same
+    /// places of one of its buffers. That may happen while other commands run.
     ReadLater {
         /// The first unit.
         lpn: Lpn,
         /// Where the other data go; a whole number of units.
         data: &'a mut [u8],
-        /// Gets the units to be fetched.
+        /// Receives the units to fetch.
         fetches: &'a mut Fetches,
     },
     /// Reads one unit with its metadata (zeros if none were written).
@@ -61,7 +61,7 @@ pub enum Command<'a> {
         lpn: Lpn,
         /// The data: one unit.
         data: &'a [u8],
-        /// Metadata that travel with it.
+        /// Metadata stored with it.
         metadata: &'a Metadata,
         /// Force unit access.
         fua: bool,
@@ -93,7 +93,7 @@ pub enum Command<'a> {
     Remap {
         /// The first unit that loses its mapping.
         src: Lpn,
-        /// The first unit that takes it.
+        /// The first unit that receives it.
         dst: Lpn,
         /// How many.
         units: u32,
@@ -149,17 +149,17 @@ pub enum Command<'a> {
         lpn: Lpn,
         /// The data: one unit.
         data: &'a [u8],
-        /// Metadata that travel with it.
+        /// Metadata stored with it.
         metadata: &'a Metadata,
         /// Its place in the log and its home.
         hint: Hint,
     },
     /// Writes units as `Write` with `fua` does, and appends them to the list of a file (PebbleSSD's `fs_write`; Jin's
-    /// thesis, section 4.2.2). When it completes, data and list are durable. After a cut all of the units are in the list
-    /// or none is; those that are hold what was written. A unit that was in a list before has left it.
+    /// thesis, section 4.2.2). When it completes, data and list are durable. After a cut all of the units are in the
+    /// list, or none; those in the list hold what was written. A unit that was in another list leaves it.
     ///
-    /// An entry stands until its list is cleared, or its unit is written by another `FsWrite`. Writing the unit in
-    /// another way, trimming or remapping it leaves the entry: a list says what `FsWrite` wrote.
+    /// An entry stays until its list is cleared, or its unit is written by another `FsWrite`. Writing the unit in any
+    /// other way, trimming or remapping it leaves the entry: a list says what `FsWrite` wrote.
     FsWrite {
         /// The first unit.
         lpn: Lpn,
@@ -184,7 +184,7 @@ pub enum Command<'a> {
     },
     /// Clears a file's list, or all of them; all or nothing, durable when it returns.
     ClearFileLists {
-        /// The file; none clears all.
+        /// The file; `None` clears all lists.
         file: Option<FileId>,
     },
     /// Creates a key-value namespace. [`Completion::namespace`] names it; the number is never reused.
@@ -256,7 +256,7 @@ impl Command<'_> {
         )
     }
 
-    /// Whether it would change what units read as, or prepares for that; a read-only drive refuses it.
+    /// Whether it changes what units read as, or prepares to; a read-only drive refuses it.
     pub(crate) fn changes_units(&self) -> bool {
         !self.reads()
             && !matches!(self, Command::Flush | Command::Abort { .. } | Command::ClearFileLists { .. })
@@ -280,7 +280,7 @@ pub struct Completion {
 mod tests {
     use super::*;
 
-    /// A read-only drive refuses what changes units, and nothing else: its contents are still read, and what was begun ends.
+    /// A read-only drive refuses only what changes units: its contents can still be read, and what was begun can be ended.
     #[test]
     fn what_changes_units_is_refused_by_a_read_only_drive() {
         let (lpn, tx, file, mut data) = (Lpn(0), TxId(1), None, [0; 1]);

@@ -5,7 +5,7 @@
 //! - A write is acknowledged when its data are in the cache (or on flash, if there is none). With power-loss protection
 //!   it is then durable; without, it is durable after the next flush.
 //! - Units in the cache and on their way to flash never exceed what the capacitor can dump (hazard 12).
-//! - A refused command has changed nothing; where that is in doubt, the drive accepts no more changes.
+//! - A refused command has changed nothing; where that is in doubt, the drive refuses all further changes.
 
 use tantalum_ftl::{Ftl, KvRecord, Lpn, RecoveryReport};
 use tantalum_nand::{Fetches, Fills, Nand, Nanoseconds};
@@ -30,7 +30,7 @@ pub struct Device {
     latencies: Latencies,
     waited: Waited,
     pub(crate) recovery: RecoveryReport,
-    /// Units saved by the capacitor that are not recovered yet.
+    /// Units that the capacitor saved and that are not recovered yet.
     pub(crate) dumped_units: u64,
     /// When the last command was issued.
     pub(crate) issued_ns: Nanoseconds,
@@ -40,9 +40,9 @@ pub struct Device {
     pub(crate) ready_ns: Nanoseconds,
     /// A cut armed for the next recovery.
     pub(crate) next_cut: Option<u64>,
-    /// Whether the drive is read-only and has done its work for the end of its life.
+    /// Whether the drive is read-only and has done its end-of-life work.
     pub(crate) settled_read_only: bool,
-    /// The status of a command that may have been done in part. Nothing is built on that.
+    /// The status of a command that may have been done in part. Nothing may be built on its effect.
     pub(crate) doubt: Option<Box<Status>>,
     /// The banks of the processors' memory, once they have been used since power came on.
     pub(crate) spu_memory: Option<SpuMemory>,
@@ -145,7 +145,7 @@ impl Device {
         Ok(completion)
     }
 
-    /// Whether a command of this kind is not queued beside others.
+    /// Whether a command of this kind cannot be queued together with others.
     fn goes_alone(&self, kind: Kind) -> bool {
         kind == Kind::Flush && !self.profile.firmware.queued_flush
     }
@@ -169,7 +169,7 @@ impl Device {
         record.value.is_some() && there.is_ok_and(|(there, _)| !there)
     }
 
-    /// What a flush takes beyond what it programs. Returns when it is done.
+    /// The time of a flush beyond that of its programs. Returns when it is done.
     fn end_flush(&mut self, done_ns: Nanoseconds) -> Nanoseconds {
         let firmware = &self.profile.firmware;
         let keeps_dram = self.profile.power.plp == Plp::Capacitor;
@@ -181,8 +181,8 @@ impl Device {
         done_ns
     }
 
-    /// Executes a command of a client inside the drive, as [`Device::submit`] does for the host. It takes neither the
-    /// time of the link nor that of the host protocol, and does not count in [`Device::latencies`].
+    /// Executes a command of a client inside the drive, as [`Device::submit`] does for the host. It takes no time of
+    /// the link or the host protocol, and does not count in [`Device::latencies`].
     pub fn submit_inside(
         &mut self,
         mut command: Command<'_>,
@@ -205,7 +205,7 @@ impl Device {
         Ok(())
     }
 
-    // The command stays where the client put it: to move it is to wait for the stores of the pages that were copied before it.
+    // The command stays where the client put it: moving it would wait for the stores of the pages copied before it.
     fn perform(
         &mut self,
         command: &mut Command<'_>,
@@ -269,7 +269,7 @@ impl Device {
         }
     }
 
-    /// Refuses units beyond the capacity, as for a command that names them.
+    /// Refuses units beyond the capacity, as a command that names them would.
     pub fn check_range(&self, lpn: Lpn, units: u64) -> Result<(), Status> {
         self.shape.check_range(lpn, units)
     }
@@ -289,13 +289,13 @@ impl Device {
         }
     }
 
-    /// What [`Command::ReadLater`] adds to; none if this drive's bytes cannot be fetched without it.
+    /// The list to which [`Command::ReadLater`] adds; none if this drive's bytes cannot be fetched without the drive.
     pub fn fetches(&mut self) -> Option<Fetches> {
         self.engine_mut().ok()?.ftl.nand_mut().fetches()
     }
 
-    /// Brings what reads of these units will access into the processor's cache. It is for a host that knows its next
-    /// commands, such as one with a queue: the misses of several reads overlap. At most the first
+    /// Prefetches what reads of these units will access into the processor's cache. It is for a host that knows its
+    /// next commands, such as one with a queue: the misses of several reads overlap. At most the first
     /// [`tantalum_ftl::PREFETCHED`] units are used; units out of range are skipped. It is not a command: it takes no
     /// time and counts nowhere.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
@@ -327,7 +327,7 @@ impl Device {
     }
 
     /// When everything submitted so far is done, in device time. A new client's clock starts here: if it started
-    /// earlier, it would see a power cut undo commands that had been acknowledged before it.
+    /// earlier, a power cut could undo commands that had been acknowledged before the client came.
     pub fn time_ns(&self) -> Nanoseconds {
         self.done_ns.max(self.ready_ns)
     }
@@ -347,7 +347,8 @@ impl Device {
         &self.latencies
     }
 
-    /// What the drive's parts have done and commands have waited since the drive was made or opened. Zeros without power.
+    /// How busy the drive's parts were and how long commands waited since the drive was made or opened. Zeros without
+    /// power.
     pub fn usage(&self) -> Usage {
         let planes = self.ftl().map_or_else(Default::default, |ftl| ftl.nand().busy());
         Usage::of(planes, self.link.usage(), &self.waited)

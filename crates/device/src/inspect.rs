@@ -1,4 +1,4 @@
-//! What a host may ask of a drive without a command: it takes no time and is not counted.
+//! What a host may ask of a drive without a command. These calls take no time and are not counted.
 
 use tantalum_ftl::{KvRecord, Lpn, NamespaceInfo};
 use tantalum_nand::UNIT_BYTES;
@@ -7,8 +7,8 @@ use crate::controller::Device;
 
 impl Device {
     /// Whether a unit is what a plain write of `data` leaves: mapped, reading as `data`, without metadata. It is not a
-    /// command: it takes no time and counts nowhere. It lets a host that remembers what it wrote do so without keeping
-    /// the bytes a second time.
+    /// command: it takes no time and counts nowhere. With it, a host can remember what it wrote without a second copy
+    /// of the bytes.
     pub fn holds(&self, lpn: Lpn, data: &[u8; UNIT_BYTES]) -> bool {
         self.check_range(lpn, 1).is_ok() && self.engine().is_some_and(|engine| engine.holds(lpn, data))
     }
@@ -28,8 +28,8 @@ impl Device {
         self.ftl().map_or_else(Vec::new, |ftl| ftl.namespaces().collect())
     }
 
-    /// Files that may have a list of what `fs_write` wrote, files that have one, and entries of all lists; zeros without
-    /// power, and for a drive without lists.
+    /// The number of files that may have a list of what `fs_write` wrote, of files that have one, and of entries in all
+    /// lists; zeros without power, and for a drive without lists.
     pub fn file_list_counts(&self) -> (u32, usize, usize) {
         self.ftl().map_or((0, 0, 0), |ftl| ftl.file_list_counts())
     }
@@ -40,8 +40,8 @@ impl Device {
         self.ftl().is_some_and(|ftl| ftl.put_waits(records))
     }
 
-    /// Whether records with values of these sizes have room beside all that is there, also if they are put in parts. It
-    /// is not a command: it takes no time and counts nowhere.
+    /// Whether records with values of these sizes fit in addition to everything that is stored, even if they are put in
+    /// parts. It is not a command: it takes no time and counts nowhere.
     pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
         self.engine().is_some_and(|engine| engine.has_room(value_bytes))
     }

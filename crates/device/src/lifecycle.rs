@@ -99,8 +99,8 @@ impl Device {
         Device::of_image(path, Nand::open_as(path, access)?)
     }
 
-    /// Opens an image as [`Device::open`] does, for as long as a life lasts, so that a test can end it between any two
-    /// stores to the file, also in recovery. From then on commands that change something fail with
+    /// Opens an image as [`Device::open`] does, for the duration of a life, so that a test can end it between any two
+    /// stores to the file, also during recovery. From then on commands that change something fail with
     /// [`Status::PowerLost`], and the image is what a killed process leaves.
     pub fn open_for(path: &Path, life: &Life) -> Result<Device, DeviceError> {
         Device::of_image(path, Nand::open_for(path, life)?)
@@ -139,8 +139,8 @@ impl Device {
         Ok(())
     }
 
-    /// Shuts down cleanly and stays without power until [`Device::power_on`]. If power goes on the way, it was no clean
-    /// shutdown.
+    /// Shuts down cleanly and stays without power until [`Device::power_on`]. If power is lost meanwhile, the shutdown
+    /// was not clean.
     pub fn power_off(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         let closed_ns = self.close(at_ns)?;
         if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
@@ -190,8 +190,8 @@ impl Device {
         self.ftl().is_some_and(Ftl::is_read_only)
     }
 
-    /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). None disarms it. While power
-    /// is lost this arms a cut for the next recovery.
+    /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). `None` disarms it. While
+    /// power is off, this arms a cut for the next recovery.
     pub fn cut_after(&mut self, flash_operations: Option<u64>) {
         match &mut self.power {
             Power::On(engine) if engine.ftl.nand().has_power() => {
@@ -206,24 +206,24 @@ impl Device {
         self.ftl().is_some_and(|ftl| ftl.nand().has_power())
     }
 
-    /// Power goes at `at_ns`, but not before the last command.
+    /// Power fails at `at_ns`, but not before the last command.
     pub fn cut_power(&mut self, at_ns: Nanoseconds) {
         if let Power::On(engine) = &mut self.power {
             engine.ftl.nand_mut().power_fail(at_ns);
         }
     }
 
-    /// When power went, if it has not come back.
+    /// When power failed, if it has not come back.
     pub fn power_lost_ns(&self) -> Option<Nanoseconds> {
         self.nand()?.cut_ns()
     }
 
-    /// Programs and erases issued so far: to enumerate cut points.
+    /// Programs and erases issued so far, for enumerating cut points.
     pub fn flash_operations(&self) -> u64 {
         self.nand().map_or(0, Nand::operations)
     }
 
-    /// After power went: the operations that had started and were not done, in the order of issue. [`PowerLoss`]
+    /// After power failed: the operations that had started and were not done, in the order of issue. [`PowerLoss`]
     /// decides their outcome.
     pub fn in_flight(&self) -> Vec<InFlight> {
         self.nand().map_or_else(Vec::new, |nand| nand.in_flight().collect())
@@ -236,9 +236,9 @@ impl Device {
         }
     }
 
-    /// Power has gone and does not come back in this process. `loss` decides the outcome of operations in flight, and a
-    /// capacitor dumps what waited in DRAM. The image is then closed, and what such a power cut leaves; opening it
-    /// recovers.
+    /// Power has failed and does not come back in this process. `loss` decides the outcome of operations in flight, and a
+    /// capacitor dumps what waited in DRAM. The image is then closed in the state that such a power cut leaves; opening
+    /// it recovers.
     pub fn settle_power_loss(&mut self, loss: &mut PowerLoss) -> Result<(), DeviceError> {
         if let Power::On(engine) = std::mem::replace(&mut self.power, Power::Off(None)) {
             self.settle(*engine, loss)?;
@@ -247,7 +247,7 @@ impl Device {
     }
 
     /// Power comes back after a cut. `loss` decides the outcome of operations in flight; a capacitor has dumped what
-    /// waited in DRAM. If power goes again during recovery, call this again.
+    /// waited in DRAM. If power fails again during recovery, call this again.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, DeviceError> {
         let nand = match std::mem::replace(&mut self.power, Power::Off(None)) {
             Power::On(engine) => self.settle(*engine, loss)?,
@@ -294,7 +294,7 @@ impl Device {
     }
 }
 
-/// Settles the operations in flight. Returns the operation at which power went, and the lost programs.
+/// Settles the operations in flight. Returns the operation at which power failed, and the lost programs.
 fn settle_nand(
     nand: &mut Nand,
     loss: &mut PowerLoss,

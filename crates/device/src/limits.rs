@@ -24,7 +24,7 @@ pub struct Limits {
     pub transaction_units: u32,
     /// Hints that may live at once.
     pub hints: u32,
-    /// Files that may have a list of what `fs_write` wrote; 0 if the drive keeps none.
+    /// Files that may have a list of what `fs_write` wrote; 0 if the drive keeps no lists.
     pub files: u32,
     /// Limits of keys and values.
     pub key_value: KeyValueLimits,
@@ -38,7 +38,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Refuses a command that no drive of this shape executes, whatever its contents.
+    /// Refuses a command that no drive of this shape can execute, whatever the drive contains.
     pub fn check(&self, command: &Command<'_>) -> Result<(), Status> {
         match command {
             Command::Read { lpn, data } | Command::ReadLater { lpn, data, .. } => {

@@ -34,7 +34,7 @@ impl Link {
         }
     }
 
-    /// When the core that is free first has decoded a command issued at `at_ns`, and done `work_ns` for it.
+    /// When the first free core has decoded a command issued at `at_ns` and done `work_ns` of work for it.
     #[inline]
     pub fn command(&mut self, at_ns: Nanoseconds, work_ns: Nanoseconds) -> Nanoseconds {
         self.issued_ns = at_ns;
@@ -53,7 +53,7 @@ impl Link {
         }
     }
 
-    /// Power came back at `at_ns`: nothing crosses.
+    /// Power came back at `at_ns`: nothing is crossing.
     pub fn restart(&mut self, at_ns: Nanoseconds) {
         self.bus.restart(at_ns);
         for free_ns in &mut self.cores_free_ns {

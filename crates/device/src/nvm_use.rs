@@ -5,7 +5,7 @@ use tantalum_nand::{Geometry, GeometryError};
 
 use crate::profile::{Plp, Profile};
 
-/// Bytes of the memory by use. What is not listed is free, or room to spare of the log and the checkpoints.
+/// Bytes of the memory by use. The rest is free, or spare room of the log and the checkpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NvmUse {
     /// All of it.
@@ -40,7 +40,7 @@ impl NvmUse {
 }
 
 impl Profile {
-    /// How a drive of this profile uses its memory; none without one.
+    /// How a drive of this profile uses its memory; `None` if it has none.
     ///
     /// # Errors
     /// If no flash can have this capacity.
@@ -56,7 +56,7 @@ impl Profile {
         Ok(Some(NvmUse { bytes: nvm.bytes, map, remap: least - map, lists }))
     }
 
-    /// The same of a drive with the capacity with which the thesis computes. The memory may be too small for it.
+    /// The same for a drive with the capacity for which the thesis computes it. The memory may be too small for it.
     ///
     /// # Errors
     /// As [`Profile::nvm_use`].

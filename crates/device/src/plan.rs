@@ -87,7 +87,7 @@ impl Profile {
         })
     }
 
-    /// Bytes of that memory for lists of what is written to files; at its end.
+    /// Bytes at the end of that memory for lists of files.
     pub(crate) fn file_list_bytes(&self) -> u64 {
         let files = self.nvm.as_ref().map_or(0, |nvm| nvm.files);
         if files == 0 { 0 } else { ListsPlan::bytes(files, self.capacity_units() as u32) }

@@ -1,4 +1,4 @@
-//! The outcome of operations in flight when power goes.
+//! The outcome of operations in flight when power fails.
 
 use std::collections::VecDeque;
 

@@ -8,7 +8,7 @@ use crate::spu_memory::{At, Part, SpuMemory, SpuMemoryCounters};
 use crate::status::Status;
 
 impl Device {
-    /// Whether the storage processors have memory of their own, instead of the drive's flash.
+    /// Whether the storage processors have their own memory, instead of using the drive's flash.
     pub fn has_spu_memory(&self) -> bool {
         self.profile.spu.memory.is_some()
     }
@@ -18,7 +18,7 @@ impl Device {
         self.spu_memory.as_ref().map_or(SpuMemoryCounters::default(), SpuMemory::counters)
     }
 
-    /// Loads what the processors' memory holds from `address` on, within a stripe. Returns when it is there.
+    /// Loads bytes of the processors' memory, starting at `address`, within a stripe. Returns when they are there.
     ///
     /// # Panics
     /// If there is no such memory: a bug of the caller.

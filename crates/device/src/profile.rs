@@ -31,7 +31,7 @@ pub struct Profile {
     pub link: LinkProfile,
     /// The write cache.
     pub cache: CacheProfile,
-    /// What happens to DRAM when power goes.
+    /// What happens to DRAM when power fails.
     pub power: PowerProfile,
     /// Byte-addressable memory that keeps its contents, of drives that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,7 +81,7 @@ pub struct FlashProfile {
     pub suspensions: Option<u32>,
     /// Rated program/erase cycles of a block.
     pub endurance_cycles: u32,
-    /// Blocks that are bad from the factory, of those that make up capacity and over-provisioning.
+    /// Number of blocks that are bad from the factory, among those that make up capacity and over-provisioning.
     #[serde(default)]
     pub factory_bad_blocks: u32,
 }
@@ -93,8 +93,8 @@ pub enum FlashScheduling {
     /// First come, first served.
     #[default]
     Fifo,
-    /// A read goes ahead of programs and erases that have not begun, and so do programs for hosts of those of garbage
-    /// collection.
+    /// A read goes ahead of programs and erases that have not begun, and programs for hosts go ahead of those of
+    /// garbage collection.
     ReadFirst,
     /// A read also interrupts a program or erase that has begun.
     Suspend,
@@ -144,7 +144,7 @@ pub enum Plp {
     Nvm,
 }
 
-/// What happens when power goes.
+/// What happens when power fails.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerProfile {
@@ -160,7 +160,7 @@ pub struct PowerProfile {
 pub struct NvmProfile {
     /// Its size.
     pub bytes: u64,
-    /// Time of an access of no bytes, in nanoseconds.
+    /// Fixed time of an access, in nanoseconds.
     pub latency_ns: u64,
     /// Bytes per second beyond that.
     pub bytes_per_second: u64,
@@ -177,10 +177,10 @@ pub struct LimitsProfile {
     pub atomic_units: u32,
     /// Transactions open at once.
     pub open_transactions: u32,
-    /// Extra owners of shared units that the drive's DRAM holds; more spill to flash.
+    /// Extra owners of shared units that the drive's DRAM holds; further ones spill to flash.
     pub shared_owners: u32,
     /// DRAM for the indexes of key-value namespaces, in bytes; beyond it, the least recently used indexes are swapped
-    /// out to flash. Without it there is room for all.
+    /// out to flash. By default there is room for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index_dram_bytes: Option<u64>,
 }
@@ -193,7 +193,7 @@ pub struct FtlProfile {
     pub victim_policy: VictimPolicy,
     /// Erase-count spread at which cold blocks are moved (static wear levelling).
     pub wear_spread: u32,
-    /// Data pages programmed, including copies, after which a checkpoint is taken. Without it checkpoints take a 64th
+    /// Data pages programmed, including copies, after which a checkpoint is taken. By default checkpoints take a 64th
     /// of host writes ([`tantalum_ftl::CheckpointInterval::DEFAULT`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_interval_pages: Option<u64>,

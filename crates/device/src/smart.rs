@@ -51,13 +51,13 @@ impl Device {
         }
     }
 
-    /// The counters alone, which takes no look at the blocks; zeros without power.
+    /// The counters only, without looking at the blocks; zeros without power.
     pub fn counters(&self) -> Counters {
         self.ftl().map_or_else(Counters::default, |ftl| *ftl.counters())
     }
 
-    /// The states of the flash's blocks from `first` on, as many as there are and as `states` has room for. Returns how
-    /// many: none once power has come to its end. It is not a command: it takes no time and counts nowhere.
+    /// The states of the flash's blocks, starting at `first`, up to the length of `states`. Returns their number: 0 if
+    /// the drive has no power and will not get it back. It is not a command: it takes no time and counts nowhere.
     pub fn block_states(&self, first: BlockId, states: &mut [BlockState]) -> usize {
         self.ftl().map_or(0, |ftl| ftl.block_states(first, states))
     }
@@ -82,7 +82,7 @@ impl Smart {
     }
 }
 
-/// Spare blocks in percent, rounded down. A drive made without any has 100 until it is read-only.
+/// Spare blocks in percent, rounded down. A drive made without spare blocks has 100 until it is read-only.
 pub(crate) fn available_spare_percent(spare: SpareBlocks, read_only: bool) -> u8 {
     match (u64::from(spare.available) * 100).checked_div(spare.total.into()) {
         Some(percent) => percent as u8,

@@ -1,4 +1,4 @@
-//! What lies where in the memory of the storage processors: a bank for each, with its stripes of the drive.
+//! The layout of the storage processors' memory: a bank for each, with its stripes of the drive.
 //!
 //! A bank begins with a word that says where start-gap has moved its lines. It stands for a register of the memory's
 //! controller, so it does not move itself. After it come the places of the lines. The lines hold a redo log, so that a store of
@@ -7,11 +7,11 @@
 use crate::profile::{Profile, STRIPE_BYTES, SpuMemoryProfile};
 use crate::start_gap::LINE_BYTES;
 
-/// Bytes of a bank's redo log: what a handler may have stored and not committed (256 KiB), if all of it is in pieces of a
-/// word with a gap after each, with the 16 bytes that describe each piece.
+/// Bytes of a bank's redo log: the most that a handler may have stored and not committed (256 KiB), in the worst case of
+/// one-word pieces with a gap after each, with the 16 bytes that describe each piece.
 pub(crate) const LOG_BYTES: u64 = 512 << 10;
 
-/// Where a bank's lines begin in it: the word before has a line of its own.
+/// Where a bank's lines begin in it: the word before them has a whole line.
 pub(crate) const LINES_AT: u64 = LINE_BYTES;
 
 /// The banks of a drive.

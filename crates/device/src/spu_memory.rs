@@ -1,7 +1,7 @@
 //! Memory of the storage processors that keeps its contents (thesis, section 5.2: emulated phase-change memory).
 //!
 //! Invariants:
-//! - A bank does one thing after the other. Different banks do not wait for each other.
+//! - A bank does one thing at a time. Different banks do not wait for each other.
 //! - A store is all or nothing over a power cut, and durable when it is acknowledged. Unless it is a single word, it goes to the
 //!   bank's redo log, which one word then makes valid (that is the acknowledgement), and from there to its place.
 //! - Start-gap moves lines between stores. Its word is stored after the line was copied.
@@ -58,7 +58,7 @@ pub(crate) struct At<'a> {
 pub(crate) type Part<'a> = (u64, &'a [u8]);
 
 impl SpuMemory {
-    /// Reads where start-gap has moved the lines, and plays the logs that a cut left.
+    /// Reads where start-gap has moved the lines, and replays the logs that a cut left.
     pub fn recover(nand: &mut Nand, banks: Banks, at_ns: Nanoseconds) -> Result<SpuMemory, Status> {
         let mut memory = SpuMemory { banks: Vec::new(), counters: SpuMemoryCounters::default() };
         for number in 0..banks.count {
@@ -108,7 +108,7 @@ impl At<'_> {
         runs
     }
 
-    /// The bank works for so long. Returns when it begins and ends.
+    /// Occupies the bank for a time. Returns when the work begins and ends.
     fn occupy(&mut self, accesses: u64, latency_ns: u64, bytes: u64) -> (Nanoseconds, Nanoseconds) {
         let start_ns = self.now_ns.max(self.bank.free_ns);
         let rate = u128::from(self.banks.memory.bytes_per_second);
@@ -131,7 +131,7 @@ impl At<'_> {
         Ok(self.occupy(runs.len() as u64, self.banks.memory.load_ns, data.len() as u64).1)
     }
 
-    /// Stores whole words. Of those in flight when power goes, each is there or not.
+    /// Stores whole words. When power fails, each word in flight has been stored or not.
     fn store_words(&mut self, parts: &[Part<'_>]) -> Result<Nanoseconds, Status> {
         let (mut placed, mut bytes, mut lines) = (Vec::new(), 0, 0);
         for &(at, data) in parts {
@@ -175,7 +175,7 @@ impl At<'_> {
         Ok(())
     }
 
-    /// When the bank has done what it was given.
+    /// When the bank has done everything submitted to it.
     pub fn free_ns(&self) -> Nanoseconds {
         self.bank.free_ns
     }
@@ -218,7 +218,7 @@ impl At<'_> {
         Ok(done_ns)
     }
 
-    /// The parts as whole words, in order, those that touch each other as one.
+    /// The parts as whole words, in order; parts that touch each other are merged.
     fn widened(&mut self, parts: &[Part<'_>]) -> Result<Vec<(u64, Vec<u8>)>, Status> {
         let mut ranges: Vec<(u64, u64)> =
             parts.iter().map(|(at, bytes)| words_of(*at, bytes.len() as u64)).collect();
@@ -233,7 +233,7 @@ impl At<'_> {
                 _ => whole.push((start, vec![0; (end - start) as usize])),
             }
         }
-        // words that a part begins or ends in, and does not cover
+        // words that a part covers only partly, at its beginning or end
         for &(part, data) in parts {
             let end = part + data.len() as u64;
             for at in [part, end].into_iter().filter(|at| at % WORD_BYTES != 0) {
@@ -249,7 +249,7 @@ impl At<'_> {
         Ok(whole)
     }
 
-    /// Plays the log, if a cut left one. Power may go again in it.
+    /// Replays the log, if a cut left one. Power may be lost again meanwhile.
     fn recover(&mut self) -> Result<(), Status> {
         let mut length = [0; WORD_BYTES as usize];
         self.load_words(0, &mut length)?;
@@ -284,7 +284,7 @@ impl At<'_> {
     }
 }
 
-/// The bytes from `at` on in the part that has them.
+/// The bytes that start at `at`, in the part that has them.
 fn place_in(whole: &mut [(u64, Vec<u8>)], at: u64) -> &mut [u8] {
     let part = whole.partition_point(|(start, _)| *start <= at) - 1;
     let (start, bytes) = &mut whole[part];

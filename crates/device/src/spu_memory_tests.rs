@@ -1,5 +1,5 @@
-//! Memory of the storage processors beside a model: time in its bank, stores that are all or nothing over power cuts, and
-//! lines that move.
+//! Memory of the storage processors compared with a model: time in its bank, stores that are all or nothing over power
+//! cuts, and lines that move.
 
 use tantalum_nand::SplitMix64;
 
@@ -54,7 +54,7 @@ fn contents(device: &mut Device) -> Vec<u8> {
 #[test]
 fn an_access_takes_the_latency_and_the_rate_of_its_bank_alone() {
     let mut device = device(100);
-    // the first access looks for what a cut left
+    // the first access looks for logs that a cut left
     loaded(&mut device, 0, 8);
     let at_ns = device.time_ns() + 1_000_000;
     let word = [7; 8];
@@ -89,7 +89,7 @@ fn what_is_stored_is_loaded_while_lines_move() {
     assert!(contents(&mut device) == model);
 }
 
-/// Power goes at each operation in turn: in the log, at the word that makes it valid, on the way to the places, while a line
+/// Power fails at each operation in turn: in the log, at the word that makes it valid, on the way to the places, while a line
 /// moves, and in recovery.
 #[test]
 fn a_store_is_all_or_nothing_and_durable_when_acknowledged_over_power_cuts() {

@@ -1,8 +1,8 @@
 //! Start-gap wear levelling (Qureshi et al., MICRO 2009; the thesis's memory controller has it, section 5.2).
 //!
 //! `n` lines of data lie in `n + 1` places. One place is the gap. A move copies the line before the gap into it; the gap is
-//! then one place lower. After `n + 1` moves each line is one place further than it was. So the stores of a line that is
-//! stored to often are spread over all places.
+//! then one place lower. After `n + 1` moves each line is one place further along. So the stores to a hot line are spread
+//! over all places.
 //!
 //! The number of moves says where everything is. It is one word, so a move happens when that word is stored.
 
@@ -22,7 +22,7 @@ impl StartGap {
         StartGap { lines, moves: moves % (lines * (lines + 1)) }
     }
 
-    /// Moves so far, modulo those after which everything is where it was.
+    /// Moves so far, modulo the number after which everything is back in its place.
     pub fn moves(&self) -> u64 {
         self.moves
     }
@@ -72,7 +72,7 @@ mod tests {
         }
     }
 
-    /// The reason why there is start-gap: without it, one place would have all these stores.
+    /// The reason for start-gap: without it, one place would take all these stores.
     #[test]
     fn stores_to_one_line_are_spread_over_all_places() {
         const LINES: u64 = 64;

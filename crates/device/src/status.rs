@@ -48,7 +48,7 @@ pub enum Status {
     /// No such open transaction.
     #[error("transaction {0} is not open")]
     UnknownTransaction(TxId),
-    /// No such open log: it was not begun since power came on, or was forgotten because too many others were begun.
+    /// No such open log: it was not begun since power came on, or was dropped because too many others were begun.
     #[error("log generation {0} is not open; begin a new one")]
     UnknownLog(Generation),
     /// A hinted page that does not follow the previous one.
@@ -105,7 +105,7 @@ pub enum Status {
     /// until it is reopened, which is a power cut.
     #[error("the host failed: {0}")]
     Host(HostError),
-    /// The drive's own data on the medium are damaged. If a command that changes something finds that, its changes may
+    /// The drive's own data on the medium are damaged. If a command that changes something finds this, its changes may
     /// be there in part, and the drive accepts no more changes; everything readable stays readable.
     #[error("the drive's own data are damaged: {0}; `tantalum check` shows how much is lost")]
     Damaged(Damage),
@@ -116,13 +116,13 @@ pub enum Status {
         /// The total number of buffers.
         buffers: u32,
     },
-    /// NVMe "Internal Error": the drive did what it never should. It accepts no more changes.
+    /// NVMe "Internal Error": a bug of the drive. It accepts no more changes.
     #[error("internal error of the drive: {0}")]
     Internal(NandError),
 }
 
 impl Status {
-    /// Whether the drive answers no more commands until it is reopened.
+    /// Whether the drive executes no more commands until it is reopened.
     pub fn is_end_of_drive(&self) -> bool {
         matches!(self, Status::PowerLost | Status::Host(_))
     }

@@ -1,4 +1,4 @@
-//! What the drive's parts have done, and what commands waited for: from two readings follows what binds.
+//! How busy the drive's parts were, and what commands waited for. Two readings show the bottleneck.
 
 use serde::{Deserialize, Serialize};
 use tantalum_nand::{Busy, Nanoseconds};
@@ -14,11 +14,11 @@ pub struct PathUsage {
     pub link_waited_ns: Nanoseconds,
 }
 
-/// Sums since power came, in nanoseconds. Divided by the time between two readings, busy time is a number of busy planes,
-/// channels or cores, and a command's time is a number of commands under way (Little's law).
+/// Sums since power came on, in nanoseconds. Divided by the time between two readings, busy time is the mean number of
+/// busy planes, channels or cores, and commands' time is the mean number of commands in flight (Little's law).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Usage {
-    /// Planes: reads for hosts, and of firmware.
+    /// Planes: reads for hosts and for firmware.
     pub plane_reads_ns: Nanoseconds,
     /// Planes: programs for hosts, and of the journal.
     pub plane_programs_ns: Nanoseconds,
@@ -42,7 +42,7 @@ pub struct Usage {
     pub others_ns: Nanoseconds,
     /// Part of the commands' time: until firmware was free.
     pub firmware_waited_ns: Nanoseconds,
-    /// Part of it: until the link was free, by each transfer.
+    /// Part of it: until the link was free, for each transfer.
     pub link_waited_ns: Nanoseconds,
 }
 
@@ -65,7 +65,7 @@ impl Usage {
         }
     }
 
-    /// What was added after an earlier reading.
+    /// What was added since an earlier reading.
     pub fn since(&self, before: &Usage) -> Usage {
         Usage {
             plane_reads_ns: self.plane_reads_ns - before.plane_reads_ns,

@@ -1,4 +1,4 @@
-//! Batches on a drive whose garbage collection is at work.
+//! Batches on a drive during garbage collection.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,7 +8,7 @@ use tantalum::{
 
 const COMMANDS: u64 = 1000;
 
-/// A drive of which a part was filled and overwritten at random, and the first unit behind that part.
+/// A drive with a part that was filled and overwritten at random, and the first unit after that part.
 fn aged() -> (Device, u32) {
     let board = Profile::load("kaml-board").unwrap();
     // its firmware is slower than its planes
@@ -32,8 +32,8 @@ fn time_of(mut device: Device, mut submit: impl FnMut(&mut Device, u64, u64)) ->
     device.time_ns() - start_ns
 }
 
-/// Room for a batch was made block by block, when there was none at all; so a drive that did nothing but batches was down
-/// to one open block, and its planes worked one after the other.
+/// Room for a batch was made block by block, only when there was none at all; so a drive that executed only batches was
+/// down to one open block, and its planes worked one after the other.
 #[test]
 fn batches_keep_as_many_planes_busy_as_other_writes_do() {
     let (device, first) = aged();

@@ -1,5 +1,5 @@
-//! One command writes units and puts and deletes records: all of it or nothing, whatever happens to the power, and durable
-//! when it is done.
+//! One command writes units and puts and deletes records: all or nothing, whatever happens to the power, and durable when
+//! it is done.
 
 mod host;
 mod small_drive;
@@ -11,7 +11,7 @@ use tantalum::{
     Outcome, Plp, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES,
 };
 
-/// A short key, and one that the drive finds by its record.
+/// A short key, and one that the drive identifies by its record.
 const KEYS: [&[u8]; 3] = [b"short", b"a long key 16 by", b"third"];
 
 /// Bytes of the records' values: small, of several segments, and small.
@@ -58,8 +58,8 @@ fn found(host: &mut Host, namespaces: [NamespaceId; 2]) -> [u8; 6] {
 const OLD: [u8; 6] = [1, 1, 1, 1, 1, 1];
 const NEW: [u8; 6] = [2, 2, 2, 2, 2, 0];
 
-/// A drive where everything that the batch replaces is there and waits in the cache, if there is one. One namespace has
-/// a log of its own if the drive has room for that.
+/// A drive where everything that the batch replaces exists and waits in the cache, if there is one. One namespace has
+/// its own log if the drive has room for that.
 fn with_old(profile: &Profile) -> (Host, [NamespaceId; 2]) {
     let mut host = Host::new(profile);
     let own = Command::CreateNamespace { attributes: NamespaceAttributes { logs: 1, ..Default::default() } };
@@ -102,13 +102,13 @@ fn a_batch_is_done_and_durable_on_every_drive() {
         assert_eq!(did.batches_with_records, 1);
         assert_eq!((did.host_units_written, did.records_put, did.records_deleted), (3, 2, 1));
         host.device.audit();
-        // power goes at the moment in which the host learns that it is done
+        // power fails at the moment when the host learns that it is done
         host.cut();
         assert_eq!(found(&mut host, namespaces), NEW, "{:?}", profile.cache);
     }
 }
 
-/// Power goes at every flash operation of the batch, and each operation in flight is undone, torn or complete.
+/// Power fails at every flash operation of the batch, and each operation in flight is undone, torn or complete.
 #[test]
 fn a_batch_is_all_or_nothing_at_every_cut() {
     for profile in all_profiles() {
@@ -138,7 +138,7 @@ fn a_batch_is_all_or_nothing_at_every_cut() {
                 cut.device.audit();
                 cut.now_ns = cut.device.time_ns();
                 let found = found(&mut cut, namespaces);
-                // without a capacitor or FUA, units that only waited may be what they were before
+                // without a capacitor or FUA, units that only waited may have their old contents
                 let is_old = found[3..] == OLD[3..] && found[..3].iter().all(|byte| *byte <= 1);
                 assert!(found == NEW || is_old, "{:?}, operation {operation}: {found:?}", profile.cache);
                 if profile.power.plp == Plp::Capacitor || profile.cache.mode == CacheMode::Off {
@@ -151,7 +151,7 @@ fn a_batch_is_all_or_nothing_at_every_cut() {
     }
 }
 
-/// The time between the first page and the last, with all of it issued: power goes at any moment.
+/// Power fails at any moment between the first page and the last, when all of them are issued.
 #[test]
 fn a_batch_in_flight_is_all_or_nothing() {
     for profile in all_profiles() {
@@ -175,7 +175,7 @@ fn a_batch_in_flight_is_all_or_nothing() {
     }
 }
 
-/// A drive that units and records fill; all units below the number are written, and as many records are there.
+/// A drive filled with units and records: all units below the number are written, and there are equally many records.
 fn full() -> (Host, NamespaceId, u32) {
     let mut profile = small_drive("tlc-nvme", 4 << 20, 30.0, Plp::None);
     profile.cache.mode = CacheMode::Off;
@@ -228,7 +228,7 @@ fn a_refused_batch_has_changed_nothing() {
     assert_eq!(get(&mut host, namespace, &8_u32.to_le_bytes()), 0);
 }
 
-/// Admitted one after the other, both took the same room.
+/// Admitted separately, both took the same room.
 #[test]
 fn units_and_records_of_a_batch_have_room_together_or_are_refused() {
     let (mut host, namespace, end) = full();
@@ -284,7 +284,7 @@ fn what_no_batch_may_be_is_refused_before_anything_changes() {
     assert_eq!(found(&mut host, namespaces), OLD);
 }
 
-/// Programs fail until the batch has no room, after some of its pages: what was programmed of it counts for nothing.
+/// Programs fail until the batch has no room, after some of its pages: what was programmed of it does not count.
 #[test]
 fn a_batch_that_fails_half_way_has_changed_nothing() {
     let mut half_way = 0;
@@ -397,7 +397,7 @@ fn a_delete_behind_a_batch_that_deletes_is_durable_when_it_is_done() {
     }
 }
 
-/// Garbage is collected all the while: members are moved, and their blocks erased.
+/// Garbage is collected throughout: members are moved, and their blocks erased.
 #[test]
 fn members_that_were_moved_stay() {
     for profile in profiles() {

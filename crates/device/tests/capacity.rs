@@ -1,5 +1,5 @@
-//! What units, records, homes and the owners of shared units take together never keeps a drive from coming back after a
-//! cut, nor from deletes.
+//! The space of units, records, homes and the owners of shared units together never prevents a drive from recovering
+//! after a cut, nor deletes.
 //!
 //! Found by reviewing the drive with the aim of losing data. The drives of the torture are so small that every checkpoint
 //! fits one block, and it kept homes away from what makes a drive full.
@@ -20,7 +20,7 @@ fn delete_all(host: &mut Host, namespace: NamespaceId, records: u32) {
     }
 }
 
-/// Power goes, and comes again; it may be tried twice.
+/// Power fails and comes back; recovery may be tried twice.
 fn cut(host: &mut Host, what: &str) {
     host.device.cut_power(host.now_ns);
     if let Err(error) = host.device.power_on(&mut PowerLoss::all(Outcome::NotStarted)) {
@@ -97,7 +97,7 @@ fn homes_take_room_before_a_cut_maps_them() {
             let _ = host.submit(Command::Flush);
             cut(&mut host, &format!("{:?}, round {round}", profile.cache.mode));
         }
-        // a drive that is full still deletes
+        // a full drive still deletes
         delete_all(&mut host, namespace, records);
     }
 }

@@ -1,4 +1,4 @@
-//! The check of a sound image and its repair: what they look at, what they tell, and that they change nothing.
+//! The check of a sound image and its repair: what they examine, what they report, and that they change nothing.
 
 mod host;
 mod small_drive;

@@ -1,5 +1,5 @@
-//! The drive's counters say what was asked of it and what it did to the flash: write amplification and wear are read
-//! from them, and nothing else of the drive shows when one is wrong.
+//! The drive's counters say what was requested of it and what it did to the flash: write amplification and wear are
+//! read from them, and nothing else shows when one is wrong.
 
 mod host;
 mod small_drive;
@@ -12,7 +12,7 @@ fn counters(host: &Host) -> Counters {
     host.device.smart().counters
 }
 
-/// What the flash was asked to do, as the counters have it: programs of pages, and erases.
+/// The flash's work according to the counters: programs of pages, and erases.
 fn operations(host: &Host) -> u64 {
     let counted = counters(host);
     let units_per_page = u64::from(host.device.profile().flash.page_bytes) / UNIT_BYTES as u64;

@@ -1,7 +1,7 @@
 //! Images with flipped bits, without their end, and with pieces of an older copy: an error, or a right drive.
 //!
-//! A failure names its seed and number; `SEED=n cargo test --release -p tantalum --test damaged_images` runs that seed
-//! alone, and `MUTATIONS=n` as many of each kind.
+//! A failure names its seed and number; `SEED=n cargo test --release -p tantalum --test damaged_images` runs only that
+//! seed, and `MUTATIONS=n` that many of each kind.
 
 mod damage;
 
@@ -100,8 +100,8 @@ fn pieces_of_an_older_copy_are_never_taken_for_the_truth() {
     assert!(seen.refused > 0 && seen.right > 0 && seen.unreadable > 0, "{seen:?}");
 }
 
-/// Each record alone, put back to what it was, or to the zeros before it was written: its own checksum is right, and
-/// only the tally tells.
+/// Each record alone is put back to its older version, or to the zeros before it was written: its own checksum is
+/// right, and only the tally detects it.
 #[test]
 fn each_record_put_back_by_itself_is_noticed() {
     let folder = tempfile::tempdir().unwrap();

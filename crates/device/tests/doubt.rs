@@ -1,5 +1,5 @@
-//! A command that changes something and fails halfway leaves doubt. The drive then takes no more changes, and what can be
-//! read stays readable.
+//! A command that changes something and fails halfway leaves doubt. The drive then accepts no more changes, and what can
+//! be read stays readable.
 
 mod host;
 mod small_drive;

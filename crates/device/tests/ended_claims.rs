@@ -1,7 +1,7 @@
-//! What ends the claim of a log's page to its home is as durable as what replaces the page, and comes with it or not at all.
+//! The end of a log page's claim to its home is as durable as what replaces the page, and comes with it or not at all.
 //!
-//! Found by reviewing the drive with the aim of losing data: the torture's journal hardly ever fills, and its oracle called
-//! a claim uncertain until the next flush.
+//! Found by reviewing the drive with the aim of losing data: the torture test's journal hardly ever fills, and its oracle
+//! called a claim uncertain until the next flush.
 
 mod host;
 mod small_drive;
@@ -10,7 +10,7 @@ use host::{Host, hint};
 use small_drive::profiles;
 use tantalum::{Command, Hint, Lpn, Profile, ShareRange, UNIT_BYTES};
 
-/// Time passes, so that everything that was issued is on flash.
+/// Lets time pass, so that everything issued is on flash.
 fn idle(host: &mut Host) {
     host.now_ns += 1_000_000_000;
     host.read(0);

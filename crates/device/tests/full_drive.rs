@@ -1,4 +1,4 @@
-//! A drive that is full to its last logical unit, with little flash beyond, goes on working (hazard 11).
+//! A drive that is full to its last logical unit, with little spare flash, continues to work (hazard 11).
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

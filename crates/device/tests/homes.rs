@@ -1,7 +1,8 @@
-//! Homes of hinted logs that others write too. After a cut a home has what it was given last, by a command or by a page
-//! of a log that claims it, and a transaction comes home as a whole or not at all.
+//! Homes of hinted logs that others write too. After a cut a home has what it last received, from a command or from a
+//! log page that claims it, and a transaction comes home as a whole or not at all.
 //!
-//! Found by reviewing the drive with the aim of losing data: the torture's only log kept its pages and homes to itself.
+//! Found by reviewing the drive with the aim of losing data: the torture test's only log kept its pages and homes to
+//! itself.
 
 mod host;
 mod small_drive;
@@ -101,7 +102,7 @@ fn a_page_that_waits_does_not_bring_a_trimmed_home_back() {
     }
 }
 
-/// A drive with a capacitor dumps the page with its hint, behind a checkpoint that has no versions.
+/// A drive with a capacitor dumps the page with its hint, after a checkpoint that has no versions.
 #[test]
 fn a_dumped_page_does_not_bring_a_trimmed_home_back() {
     let [.., mut capacitor] = profiles();
@@ -169,7 +170,7 @@ fn a_share_of_an_older_page_wins_over_a_newer_claim() {
     }
 }
 
-/// Once a page was overwritten for good, its home is what it was: nobody could read the page any more.
+/// Once a page is durably overwritten, its home keeps its old contents: nobody could read the page any more.
 #[test]
 fn a_page_that_was_overwritten_claims_nothing() {
     let mut host = with_claim();
@@ -211,7 +212,7 @@ fn a_transaction_comes_home_as_a_whole_though_something_else_is_trimmed() {
     assert_eq!(host.read_all([10, 11, 12]), [3, 4, 0]);
 }
 
-/// The same when the pages are on flash before the unmapping, and a checkpoint tells all of it.
+/// The same when the pages are on flash before the unmapping, and a checkpoint records all of it.
 #[test]
 fn a_transaction_on_flash_comes_home_as_a_whole_though_something_else_is_trimmed() {
     let mut host = Host::new(&volatile());
@@ -229,7 +230,7 @@ fn a_transaction_on_flash_comes_home_as_a_whole_though_something_else_is_trimmed
     assert_eq!(host.read_all([10, 11, 12, 50, 51]), [3, 4, 0, 3, 4]);
 }
 
-/// The page of slot 1 is erased before the transaction ends: nothing on flash tells that it was there.
+/// The page of slot 1 is erased before the transaction ends: nothing on flash shows that it existed.
 #[test]
 fn a_share_holds_though_a_page_of_its_transaction_was_overwritten() {
     let mut host = Host::new(&volatile());
@@ -287,7 +288,7 @@ fn a_page_must_follow_the_transaction_before_it() {
     assert_eq!(host.read_all([50, 51, 52]), [3, 3, 0]);
 }
 
-/// A log's number, and a transaction's, may be known to a host that does not know yet that power went.
+/// A host that does not know yet that power failed may still use a log's number, or a transaction's.
 #[test]
 fn numbers_are_never_given_again() {
     for profile in profiles() {

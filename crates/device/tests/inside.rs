@@ -1,4 +1,4 @@
-//! A client inside the drive gives the same commands as the host, and does not wait for the link.
+//! A client inside the drive issues the same commands as the host, and does not wait for the link.
 
 use tantalum::{Command, Device, Kind, Lpn, Profile, Status, UNIT_BYTES};
 

@@ -23,7 +23,7 @@ fn profile(name: &str, capacity_bytes: u64) -> Profile {
     Profile { capacity_bytes, ..Profile::load(name).unwrap() }
 }
 
-/// A drive so small that garbage is collected soon.
+/// A drive small enough that garbage is collected soon.
 fn small(plp: Plp) -> Profile {
     small_drive("tlc-nvme", 4 << 20, 100.0, plp)
 }
@@ -150,7 +150,7 @@ fn random_work_survives_cuts_and_shutdowns() {
         println!("seed {seed}");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut host = Host::new(&small([Plp::None, Plp::Capacitor][seed as usize % 2]));
-        // the drive's log, then namespaces with logs of their own as well, then these alone
+        // the drive's log, then namespaces with their own logs as well, then only these
         let logs: &[u32] = [&[0, 0][..], &[0, 1, 2], &[2, 1]][seed as usize / 2 % 3];
         let mut namespaces: Vec<NamespaceId> = logs.iter().map(|logs| host.create_with(*logs)).collect();
         let mut model = Model::new();
@@ -259,8 +259,9 @@ fn puts_of_many_units_are_acknowledged_when_a_capacitor_protects_them() {
     }
 }
 
-/// Hazard 12: clients put far more than a capacitor can dump, each of them waits for room, and power goes at any time. The
-/// drive panics if its capacitor is to save more than it can. What was acknowledged is there, and nothing else in part.
+/// Hazard 12: clients put far more than a capacitor can dump, each of them waits for room, and power fails at any time.
+/// The drive panics if its capacitor would have to save more than it can. Everything acknowledged is there, and nothing
+/// else in part.
 #[test]
 fn puts_of_many_units_wait_for_room() {
     let profile = slow(Plp::Capacitor);
@@ -297,7 +298,7 @@ fn puts_of_many_units_wait_for_room() {
     }
 }
 
-/// One that there never is room for is on flash when it returns, and is not dumped before.
+/// A put that can never fit is on flash when it returns, and is not dumped before.
 #[test]
 fn a_put_that_protected_dram_has_no_room_for_waits_for_flash() {
     let profile = slow(Plp::Capacitor);
@@ -319,7 +320,7 @@ fn a_put_that_protected_dram_has_no_room_for_waits_for_flash() {
     }
 }
 
-/// A large put that waits for room replaces a record that waits for a full page: power goes before there is room.
+/// A large put that waits for room replaces a record that waits for a full page: power fails before there is room.
 #[test]
 fn what_a_put_replaces_is_there_until_it_is_acknowledged() {
     let profile = slow(Plp::Capacitor);
@@ -356,7 +357,7 @@ fn what_waits_for_the_logs_of_a_deleted_namespace_goes_with_it() {
 }
 
 /// Hazard 12: records that wait for many namespaces' own logs, and a cache that is full. The drive panics if its capacitor
-/// is to save more than it can.
+/// would have to save more than it can.
 #[test]
 fn records_that_wait_for_many_logs_leave_the_cache_less() {
     let mut profile = small(Plp::Capacitor);
@@ -385,7 +386,7 @@ fn records_that_wait_for_many_logs_leave_the_cache_less() {
     host.device.audit();
 }
 
-/// A drive with a capacitor whose process ends without a word: what waits for a full page is in the image's mirror.
+/// A drive with a capacitor whose process ends without a shutdown: what waits for a full page is in the image's mirror.
 #[test]
 fn records_survive_a_killed_process() {
     let folder = tempfile::tempdir().unwrap();
@@ -479,8 +480,8 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     assert_eq!(host.list_all(namespace), [key(1)]);
 }
 
-/// Hazard 11: a drive that is full of records refuses more, and still reads, deletes and recovers. So does one whose
-/// namespace has one log, on a die that is full long before.
+/// Hazard 11: a drive full of records refuses more, and still reads, deletes and recovers. So does one whose namespace
+/// has one log, on a die that is full long before.
 #[test]
 fn a_drive_full_of_records_still_deletes_and_recovers() {
     let usual = profile("tlc-nvme", 16 << 20);
@@ -520,7 +521,7 @@ fn a_drive_full_of_records_still_deletes_and_recovers() {
     }
 }
 
-/// A delete that waits for a full page gives its room when it is needed. A drive with a capacitor refused puts although
+/// A delete that waits for a full page frees its room when it is needed. A drive with a capacitor refused puts although
 /// half of its records were deleted.
 #[test]
 fn what_was_deleted_gives_room_to_the_next_put() {

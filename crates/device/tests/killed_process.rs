@@ -1,5 +1,5 @@
-//! A drive with a capacitor whose process ends without a word: everything acknowledged is there when the image is
-//! opened again. Dropping a device is such an end.
+//! A drive with a capacitor whose process ends without a shutdown: everything acknowledged is there when the image is
+//! reopened. Dropping a device is such an end.
 
 mod small_drive;
 

@@ -1,4 +1,4 @@
-//! How a drive comes up, goes away, and what it says of that.
+//! How a drive starts and shuts down, and what it reports about that.
 
 mod host;
 mod small_drive;
@@ -60,7 +60,8 @@ fn what_changed_is_synced_once() {
     assert!(host.device.sync_begin().unwrap().is_none(), "nothing changed since");
 }
 
-/// The process lives on until the power loss is settled: what was under way and did not start must not be in the image.
+/// The process lives until the power loss is settled: operations in flight that had not started must not be in the
+/// image.
 #[test]
 fn a_power_loss_that_was_settled_is_in_the_image() {
     for (outcome, expected) in [(Outcome::NotStarted, 0), (Outcome::Completed, 1)] {
@@ -105,7 +106,7 @@ fn units_beyond_the_capacity_are_in_no_range_and_hold_nothing() {
     assert!(!host.device.holds(end, &ONES));
 }
 
-/// Of a unit in the cache, and of one on flash.
+/// For a unit in the cache, and for one on flash.
 #[test]
 fn a_unit_holds_data_only_if_it_reads_so_and_has_no_metadata() {
     let mut host = Host::new(&profile(Plp::None, CacheMode::Volatile));

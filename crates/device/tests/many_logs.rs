@@ -29,7 +29,7 @@ impl Host {
         Ok(self.submit(Command::BeginLog)?.generation.unwrap())
     }
 
-    /// A log's page, which is a transaction of its own. Log `log` has slots of its own, and a home for each.
+    /// A log's page, which is a transaction by itself. Log `log` has its own slots, and a home for each.
     fn append(&mut self, generation: Generation, log: u32, slot: u32) -> Result<Completion, Status> {
         let hint = Hint {
             generation,
@@ -64,8 +64,8 @@ fn home(log: u32, slot: u32) -> Lpn {
     Lpn(5000 + log * 4 + slot)
 }
 
-/// The log that was used longest ago is forgotten, and only once all its pages are home; what it brought home stays
-/// there through a power cut, as does what logs bring home that go on.
+/// The least recently used log is dropped, and only once all its pages are home; what it brought home stays there
+/// across a power cut, as does what the remaining logs bring home.
 #[test]
 fn the_log_used_longest_ago_is_forgotten() {
     let mut host = Host::new();

@@ -1,5 +1,5 @@
-//! Media faults (M6) through the whole drive: what fails is retired, what could still be read is moved, what is lost
-//! reads as an error and never as something else, and a drive at the end of its life is read-only.
+//! Media faults (M6) through the whole drive: blocks that fail are retired, units that can still be read are moved,
+//! lost units read as an error and never as something else, and a drive at the end of its life is read-only.
 
 mod media_host;
 
@@ -112,7 +112,7 @@ fn a_lost_unit_reads_as_zeros_once_it_is_trimmed() {
     assert_eq!(read(&mut device, 5), Ok(0));
 }
 
-/// The spare area that told of the newest version is lost with its page: the older copy must not come back.
+/// The spare area that recorded the newest version is lost with its page: the older copy must not come back.
 #[test]
 fn an_older_version_of_a_lost_unit_does_not_come_back_after_a_cut() {
     let mut device = Device::in_memory(&profile(0)).unwrap();
@@ -283,7 +283,7 @@ fn at_the_end_of_its_life_a_drive_is_read_only_and_stays_so() {
     }
 }
 
-/// No blocks are kept for a dump any more, so nothing that was acknowledged may wait in DRAM.
+/// No blocks are reserved for a dump any more, so nothing acknowledged may wait in DRAM.
 #[test]
 fn what_a_capacitor_protects_survives_a_cut_at_the_end_of_the_drives_life() {
     for seed in [2, 5, 8, 11, 14, 17] {
@@ -319,7 +319,7 @@ fn a_read_only_image_opens_and_reads() {
     let at_ns = device.time_ns();
     device.shutdown(at_ns).unwrap();
     let mut device = Device::open(&path).unwrap();
-    // without the faults the blocks that were left might be erased once more
+    // without the faults the remaining blocks might be erased once more
     device.set_faults(Faults { endurance_cycles: Some(4), ..NONE }).unwrap();
     for round in 0.. {
         let lpn = round % units;
@@ -334,7 +334,7 @@ fn a_read_only_image_opens_and_reads() {
     for lpn in 0..units {
         let expected = if written[lpn as usize] == 1 { 255 } else { lpn as u8 };
         let found = read(&mut device, lpn).unwrap();
-        // the write that was refused may have got as far as the flash
+        // the refused write may have reached the flash
         assert!(found == expected || found == 255, "unit {lpn} reads {found}, not {expected}");
     }
     device.shutdown(0).unwrap();

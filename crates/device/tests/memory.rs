@@ -1,4 +1,4 @@
-//! A drive in memory takes what is written to it, not what it could hold.
+//! A drive in memory takes memory for what is written to it, not for what it could hold.
 //!
 //! `TANTALUM_TEST_MIB=4096 cargo test --release -p tantalum --test memory -- --nocapture` prints the figures of
 //! docs/measurements.md.
@@ -14,7 +14,7 @@ use tantalum::{Command, Device, Lpn, Profile, UNIT_BYTES};
 const SMALL_BYTES: u64 = 8 << 30;
 const LARGE_BYTES: u64 = 1 << 40;
 
-/// What the drive's maps and tables may take for blocks that hold nothing.
+/// The memory that the drive's maps and tables may take for empty blocks.
 const TABLES_BYTES: u64 = 64 << 20;
 
 /// A line of the system's account of this process, in bytes.
@@ -24,10 +24,9 @@ fn status(name: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// Peak resident memory that a new drive takes while so much is written to it, at random within its first
-/// `span_bytes`.
+/// Peak resident memory of a new drive while this much is written to it, at random within its first `span_bytes`.
 fn peak_bytes(capacity_bytes: u64, span_bytes: u64, written_bytes: u64) -> u64 {
-    // the peak so far is forgotten
+    // resets the peak
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS");
     let profile = Profile { capacity_bytes, ..Profile::load("tlc-nvme").unwrap() };

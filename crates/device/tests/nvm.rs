@@ -1,4 +1,4 @@
-//! Drives with memory that survives: what programs no flash, what is refused, and lists of files.
+//! Drives with non-volatile memory: what programs no flash, what is refused, and lists of files.
 
 mod small_drive;
 
@@ -96,7 +96,7 @@ fn commands_that_only_map_program_no_flash_and_a_full_log_takes_a_checkpoint() {
     }
     host.submit(Command::Commit { tx }).unwrap();
     let done = host.device.smart().counters.since(&before);
-    // the page of the transaction, and nothing else
+    // only the page of the transaction
     assert!(done.flash_units.total() <= 2, "{:?}", done.flash_units);
     assert!(done.checkpoints > 3, "{}", done.checkpoints);
     host.cut();
@@ -140,7 +140,7 @@ fn lists_survive_and_say_what_fs_write_wrote() {
         assert_eq!((host.list(7), host.list(9), host.list(8)), (seven.clone(), nine.clone(), vec![]));
         assert_eq!((host.stamp(10), host.stamp(31), host.stamp(40)), (8, 9, 5));
         assert_eq!(host.device.file_list_counts(), (3, 2, 6));
-        // the process ends without a word
+        // the process ends without a shutdown
         drop(host);
         host = Host::new(Device::open(&path).unwrap());
     }

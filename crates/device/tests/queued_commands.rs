@@ -1,5 +1,5 @@
-//! Hazard 12 with a host that has a queue: it gives many commands before the first is done, and power goes at any time.
-//! A drive whose capacitor is to save more than it can is lost.
+//! Hazard 12 with a host that has a queue: it issues many commands before the first is done, and power fails at any
+//! time. A drive whose capacitor would have to save more than it can is lost.
 
 mod small_drive;
 
@@ -19,7 +19,7 @@ fn unit(number: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(UNIT_BYTES / 4)
 }
 
-/// Gives a command at `at_ns`; when it is done.
+/// Issues a command at `at_ns`; returns when it is done.
 fn give(device: &mut Device, command: Command<'_>, at_ns: Nanoseconds) -> Nanoseconds {
     device.submit(command, at_ns).unwrap().done_ns
 }
@@ -40,7 +40,7 @@ fn read(device: &mut Device, number: u32) -> Vec<u8> {
     data
 }
 
-/// A copy of the drive in which power goes at `cut_ns`, and comes again.
+/// A copy of the drive in which power fails at `cut_ns` and comes back.
 fn cut(device: &Device, cut_ns: Nanoseconds) -> Device {
     let mut cut = device.try_clone().unwrap();
     cut.cut_power(cut_ns);

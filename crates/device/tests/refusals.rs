@@ -1,4 +1,4 @@
-//! What a drive refuses has changed nothing: not now, and not after a cut.
+//! A refused command has changed nothing: not now, and not after a cut.
 
 mod host;
 mod small_drive;
@@ -7,7 +7,7 @@ use host::{Host, hint};
 use small_drive::small_drive;
 use tantalum::{CacheMode, Command, Faults, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES};
 
-/// Pages of 4 KiB, and no cache unless it is asked for.
+/// Pages of 4 KiB, and no cache unless requested.
 fn profile(cache: CacheMode) -> Profile {
     let mut profile = small_drive("tlc-nvme", 4 << 20, 30.0, Plp::None);
     profile.flash.page_bytes = 4096;
@@ -16,7 +16,7 @@ fn profile(cache: CacheMode) -> Profile {
     profile
 }
 
-/// A drive that units and records fill: every unit below the one that is returned is written, and no other is.
+/// A drive filled with units and records: every unit below the returned one is written, and no other.
 fn full(cache: CacheMode) -> (Host, u32) {
     let mut host = Host::new(&profile(cache));
     let namespace = host.create_namespace();
@@ -54,7 +54,7 @@ fn a_refused_write_of_a_transaction_is_not_committed() {
     host.submit(Command::TxRead { tx, lpn: Lpn(refused), data: &mut data }).unwrap();
     assert_eq!(data[0], 1, "a refused write is not there");
     host.submit(Command::Trim { lpn: Lpn(end - 100), units: 100 }).unwrap();
-    // what has no mapping takes more of the drive's capacity
+    // units without a mapping take more of the drive's capacity
     let fresh = end - 1;
     if write(&mut host, fresh, 101).is_ok() {
         taken.push(fresh);
@@ -136,7 +136,7 @@ fn no_command_maps_more_than_there_is_room_for() {
         assert_eq!(host.read(lpn), u8::from(lpn < end));
     }
     host.device.audit();
-    // units that are mapped are written for ever, and what is trimmed makes room
+    // mapped units can be written for ever, and trims make room
     for round in 0..1000 {
         host.write_through(round * 7 % end, 1);
     }

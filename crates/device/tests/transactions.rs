@@ -1,5 +1,5 @@
-//! Transactions: each sees its own units, and what is asked of one that is not open, or of more than there may be, is
-//! refused with the figures.
+//! Transactions: each sees its own units; requests to one that is not open, or beyond a limit, are refused with the
+//! figures.
 
 mod host;
 mod small_drive;
@@ -30,7 +30,7 @@ fn read(host: &mut Host, tx: TxId, lpn: u32) -> Result<u8, Status> {
     Ok(data[0])
 }
 
-/// Units that wait for a full page are told apart by their transaction and by their number.
+/// Units that wait for a full page are distinguished by their transaction and by their number.
 #[test]
 fn each_transaction_sees_its_own_units_before_they_are_on_flash() {
     for profile in four_units() {

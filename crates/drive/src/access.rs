@@ -1,7 +1,7 @@
 //! Reads and writes of several commands that are issued together.
 //!
-//! The drive is taken once for all of them. Where it allows that, their bytes move while others have it: bytes to be written
-//! before it is taken to issue the commands, bytes that were read after it.
+//! The drive is locked once for all of them. Where the drive allows it, their bytes move while others have the lock: bytes
+//! to be written before the commands are issued, bytes that were read afterwards.
 
 use tantalum::{Command, Completion, Fetches, Fills, Lpn, Status, UNIT_BYTES};
 
@@ -9,7 +9,7 @@ use crate::drive::Drive;
 use crate::locked::Locked;
 use crate::when::When;
 
-/// Commands whose misses of the processor's cache overlap: as many as [`tantalum::Device::prefetch`] takes.
+/// Number of commands whose cache misses overlap: as many as [`tantalum::Device::prefetch`] takes.
 const PREFETCHED: usize = 16;
 
 /// A read or a write of whole units.
@@ -21,14 +21,14 @@ pub struct Access<'a> {
     ended: Result<Completion, Status>,
 }
 
-/// The bytes of a command, and which way they go.
+/// The bytes of a command, and their direction.
 #[derive(Debug)]
 enum Bytes<'a> {
     Read(&'a mut [u8]),
     Write { data: &'a [u8], fua: bool },
 }
 
-/// What moves while others have the drive.
+/// Bytes that move while others have the drive.
 #[derive(Debug, Default)]
 enum Moving {
     #[default]
@@ -62,7 +62,7 @@ impl<'a> Access<'a> {
         matches!(self.bytes, Bytes::Read(_))
     }
 
-    /// Reserves buffers for what is to be written. Whether there are any.
+    /// Reserves buffers for what is to be written. Returns whether there are any.
     fn reserve(&mut self, drive: &mut Locked<'_>) -> bool {
         if let Bytes::Write { data, fua: false } = &self.bytes
             && data.len().is_multiple_of(UNIT_BYTES)
@@ -74,7 +74,7 @@ impl<'a> Access<'a> {
         matches!(self.moving, Moving::Fills(_))
     }
 
-    /// Fills the buffers that were reserved. Whether that worked, or there are none.
+    /// Fills the reserved buffers. Returns whether that worked, or there are none.
     fn fill(&mut self) -> bool {
         match (&mut self.moving, &self.bytes) {
             (Moving::Fills(fills), Bytes::Write { data, .. }) => fills.fill(data).is_ok(),
@@ -117,7 +117,7 @@ impl<'a> Access<'a> {
             (&self.moving, &mut self.bytes, &self.ended)
             && !fetches.fetch(data)
         {
-            // the drive says what is wrong
+            // the drive reports what is wrong
             let again = Command::Read { lpn: self.lpn, data };
             self.ended = drive.issue(again, completion.done_ns);
         }
@@ -126,8 +126,8 @@ impl<'a> Access<'a> {
 }
 
 impl Drive {
-    /// Issues reads and writes in their order, as [`Drive::issue`] would. What is read is there when this returns, but the caller
-    /// must hold each answer back until it is due.
+    /// Issues reads and writes in their order, as [`Drive::issue`] would. The data read are there when this returns, but the
+    /// caller must hold each answer back until it is due.
     pub fn access(&self, accesses: &mut [Access<'_>], when: impl Into<When>) {
         let when = when.into();
         let mut drive = self.lock();
@@ -157,8 +157,8 @@ impl Drive {
         }
     }
 
-    /// Reads units, as many as `data` has room for: [`Drive::perform`] of a [`Request::Read`](crate::Request::Read), for who has
-    /// a buffer. The data are there at once.
+    /// Reads units, as many as fit in `data`: [`Drive::perform`] of a [`Request::Read`](crate::Request::Read), for callers
+    /// with a buffer. The data are there at once.
     pub fn read(&self, lpn: Lpn, data: &mut [u8], when: impl Into<When>) -> Result<Completion, Status> {
         let mut access = [Access::read(lpn, data)];
         self.access(&mut access, when);
@@ -166,7 +166,7 @@ impl Drive {
         access.ended()
     }
 
-    /// Writes units: [`Drive::perform`] of a [`Request::Write`](crate::Request::Write), for who keeps the data.
+    /// Writes units: [`Drive::perform`] of a [`Request::Write`](crate::Request::Write), for callers that keep the data.
     pub fn write(
         &self,
         lpn: Lpn,

@@ -2,8 +2,8 @@
 //! virtual time.
 //!
 //! Nobody holds the drive while an answer waits, so requests of several clients are in flight together, as in a drive's
-//! queue. In the machine's time an answer goes out while no command is executed: a command that has begun may turn out to be
-//! the one that power went under, at a time before the answer was due.
+//! queue. In the machine's time an answer goes out only while no command is executing: power may turn out to have failed
+//! during a command that has begun, at a time before the answer was due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,13 +27,13 @@ use crate::when::When;
 pub enum Delivery {
     /// Its time came.
     InTime,
-    /// Power went first: the drive never gave the answer.
+    /// Power failed first: the drive never gave the answer.
     PowerLost,
 }
 
 type Answer = Box<dyn FnOnce(Delivery) + Send>;
 
-/// Taken before a command is submitted: its answer is never delivered if power goes afterwards.
+/// Taken before a command is submitted: its answer is never delivered if power fails afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     losses: u64,
@@ -52,11 +52,11 @@ struct Shared {
     drive: OnceLock<WeakDrive>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// How often power has gone: requests made before a loss are never answered.
+    /// How often power has failed: requests made before a loss are never answered.
     losses: AtomicU64,
 }
 
-/// What makes the time of an answer come.
+/// What decides that an answer's time has come.
 enum Pace {
     /// Nothing is needed.
     AtOnce,
@@ -133,7 +133,7 @@ impl Answers {
         }
     }
 
-    /// When to issue a command of a client whose own time, where time is virtual, is `at_ns`.
+    /// When to issue a command of a client; in virtual time, the client's own time is `at_ns`.
     pub fn when(&self, at_ns: Nanoseconds) -> When {
         match &self.0.0.pace {
             Pace::AtOnce => When::AfterAll,
@@ -147,7 +147,7 @@ impl Answers {
         Ticket { losses: self.0.0.losses.load(Ordering::Acquire) }
     }
 
-    /// Delivers an answer at `due_ns`, or reports that power has gone since its ticket was taken.
+    /// Delivers an answer at `due_ns`, or reports that power has failed since its ticket was taken.
     pub fn at(&self, ticket: Ticket, due_ns: Nanoseconds, answer: impl FnOnce(Delivery) + Send + 'static) {
         let is_due = match &self.0.0.pace {
             Pace::AtOnce => true,
@@ -167,8 +167,8 @@ impl Answers {
         }
     }
 
-    /// How long to hold back an answer that is due at `due_ns`, for who does that without [`Answers::at`]; zero if it goes out now.
-    /// Not in virtual time.
+    /// How long to hold back an answer that is due at `due_ns`, for callers that do not use [`Answers::at`]; zero if it goes
+    /// out now. Not in virtual time.
     pub fn wait(&self, due_ns: Nanoseconds) -> Duration {
         match &self.0.0.pace {
             Pace::Machine(clock) => Duration::from_nanos(due_ns.saturating_sub(clock.now_ns())),
@@ -176,14 +176,14 @@ impl Answers {
         }
     }
 
-    /// Whether an answer that was held back until it was due may be given now. If so, it must be: power that goes later undoes
-    /// nothing that happened before `due_ns`.
+    /// Whether an answer that was held back until it was due may be sent now. If so, it must be sent: a later power loss
+    /// undoes nothing that happened before `due_ns`.
     pub fn delivery(&self, ticket: Ticket, due_ns: Nanoseconds) -> Delivery {
         self.0.0.delivery(ticket, due_ns)
     }
 
-    /// From now on a power loss of the drive, which is the one that gives these answers, also affects them, for as long as
-    /// there is a clone of them.
+    /// From now on a power loss of this drive, which must be the one that gives these answers, also affects them, for as
+    /// long as a clone of them exists.
     pub fn follow(&self, drive: &Drive) {
         self.0.0.drive.get_or_init(|| drive.downgrade());
         let owners = Arc::downgrade(&self.0);
@@ -200,7 +200,7 @@ impl Answers {
 }
 
 impl Owners {
-    /// Power has gone: waiting answers are never delivered.
+    /// Power has failed: waiting answers are never delivered.
     fn lose_power(&self) {
         self.0.losses.fetch_add(1, Ordering::Release);
     }
@@ -214,7 +214,7 @@ impl Drop for Owners {
 }
 
 impl Shared {
-    /// Whether an answer is given that is due now.
+    /// Whether an answer that is due now is given.
     fn delivery(&self, ticket: Ticket, due_ns: Nanoseconds) -> Delivery {
         let drive = self.drive.get().filter(|_| matches!(self.pace, Pace::Machine(_)));
         let with_drive = drive.and_then(|drive| {
@@ -302,7 +302,7 @@ mod tests {
         let (waits, late) = (answers.ticket(), answers.ticket());
         answers.at(waits, 20_000_000, move |delivery| before.send((1, delivery)).unwrap());
         answers.0.lose_power();
-        // its command was submitted before power went, and is handed over only now
+        // its command was submitted before power failed, and is handed over only now
         let handed_over = sender.clone();
         answers.at(late, 0, move |delivery| handed_over.send((2, delivery)).unwrap());
         answers.at(answers.ticket(), 30_000_000, move |delivery| sender.send((3, delivery)).unwrap());

@@ -8,17 +8,17 @@ use crate::locked::Locked;
 use crate::way::{Issued, Way};
 
 /// One of a drive's clients, or the only one: the block device below a file system or a store. Its clock never goes back,
-/// and it gives no command once the drive has come to its end.
+/// and it issues no command once the drive has come to its end.
 ///
-/// It gives every [`Command`], in virtual time or the machine's. [`Client::submit`] waits until the command is done.
-/// [`Client::submit_queued`] does not, so that several are under way; follow it with [`Client::wait_until`]. What the drive
-/// takes in one step is in [`tantalum::Device::limits`].
+/// It issues every [`Command`], in virtual time or the machine's. [`Client::submit`] waits until the command is done.
+/// [`Client::submit_queued`] does not, so that several can be in flight; follow it with [`Client::wait_until`]. What the
+/// drive takes in one step is in [`tantalum::Device::limits`].
 ///
-/// | to | give |
+/// | to | use |
 /// |---|---|
-/// | read, write | `Read`, `Write`; with 24 bytes that travel with a unit, `ReadWithMetadata`, `WriteWithMetadata` |
-/// | keep a log that the drive follows home | `BeginLog`, `WriteHinted` |
-/// | make durable what is done | `Flush`, or `fua` with a write |
+/// | read, write | `Read`, `Write`; with 24 bytes of metadata for a unit, `ReadWithMetadata`, `WriteWithMetadata` |
+/// | keep a log whose pages the drive brings home | `BeginLog`, `WriteHinted` |
+/// | make completed commands durable | `Flush`, or `fua` with a write |
 /// | write scattered units, all or nothing | `WriteAtomic`; over several commands, `Begin`, `TxWrite`, `Commit` |
 /// | move data without writing them | `Share`, `Remap` |
 /// | give up units | `Trim`, `WriteZeroes` |
@@ -54,7 +54,7 @@ use crate::way::{Issued, Way};
 /// let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(Lpn(7)) };
 /// client.submit(Command::WriteHinted { lpn: Lpn(20), data: &new, metadata: &[0; 24], hint })?;
 ///
-/// // The drive loses power: the client is told, and goes on telling.
+/// // The drive loses power: the client learns of it, and keeps reporting it.
 /// let now_ns = client.now_ns();
 /// client.device().cut_power(now_ns);
 /// let mut data = vec![0; UNIT_BYTES];
@@ -79,7 +79,7 @@ impl Drive {
 }
 
 impl Client {
-    /// The client of a copy of the drive, at the same time. None if the drive cannot be copied, or a way to it.
+    /// The client of a copy of the drive, at the same time. `None` if the drive, or a way to it, cannot be copied.
     pub fn try_clone(&self) -> Option<Client> {
         if self.way.is_some() {
             return None;
@@ -87,7 +87,7 @@ impl Client {
         Some(Client { drive: self.drive.try_clone()?, clock: self.clock, end: self.end.clone(), way: None })
     }
 
-    /// The same client, whose commands go another way from now on, as far as that takes them.
+    /// The same client, whose commands from now on go another way, if that way takes them.
     pub fn by_way_of(self, way: impl Way + 'static) -> Client {
         Client { way: Some(Box::new(way)), ..self }
     }
@@ -113,7 +113,7 @@ impl Client {
         self.clock.now_ns()
     }
 
-    /// The client waits until `ns`, if that is not past.
+    /// The client waits until `ns`, unless that has passed.
     pub fn wait_until(&mut self, ns: Nanoseconds) {
         self.clock.wait_until(ns);
     }
@@ -160,7 +160,7 @@ impl Client {
         }
     }
 
-    /// A command goes its own way, if there is one for it.
+    /// A command takes its own way, if there is one for it.
     fn go<'a>(&mut self, command: Command<'a>) -> Result<Issued<'a>, Status> {
         let Some(way) = &mut self.way else { return Ok(Issued::Back(command)) };
         if let Some(end) = &self.end {

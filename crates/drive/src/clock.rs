@@ -1,8 +1,8 @@
 //! A client's clock: virtual time, or this machine's.
 //!
-//! The drive never asks for the time: a client says when it issues a command, and is told when that is done. In virtual
-//! time the client continues from there at once. In real time it issues commands at the machine's time and holds each
-//! completion back until it is due, so that a program sees the drive's latencies.
+//! The drive never asks for the time: a client says when it issues a command, and learns when the command is done. In
+//! virtual time the client continues from there at once. In real time it issues commands at the machine's time and
+//! holds each completion back until it is due, so that a program sees the drive's latencies.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub enum Clock {
         /// The time.
         now_ns: Nanoseconds,
     },
-    /// It runs with the machine.
+    /// It runs with the machine's clock.
     Real {
         /// When it was set,
         set: Instant,
@@ -44,7 +44,7 @@ impl Clock {
         }
     }
 
-    /// Waits until `ns`, unless that is past: virtual time moves there; in real time the thread sleeps.
+    /// Waits until `ns`, unless that has passed: virtual time moves there; in real time the thread sleeps.
     pub fn wait_until(&mut self, ns: Nanoseconds) {
         match self {
             Clock::Virtual { now_ns } => *now_ns = ns.max(*now_ns),

@@ -28,12 +28,12 @@ pub use socket::socket_path;
 pub enum Request {
     /// The counters of the drive and of what is on it.
     Stat,
-    /// The drive at a glance, as [`crate::look::Look`], and what is on it. A connection that asks for this is watching: what
-    /// takes a little time to keep is kept until it is closed.
+    /// The drive at a glance, as [`crate::look::Look`], and what is on it. A connection that asks for this is watching:
+    /// statistics that cost a little time are kept until it is closed.
     Look,
     /// The drive loses power.
     Cut {
-        /// The flash operation at which to cut: 1 is the next program or erase. None: at once.
+        /// The flash operation at which to cut: 1 is the next program or erase. `None`: at once.
         #[serde(default)]
         after_flash_operations: Option<u64>,
         /// Seed for the outcome of operations in flight.
@@ -173,7 +173,7 @@ impl Control {
     }
 
     /// Ends the use of the image. Call [`Control::watch_end`] on another connection first: a process that has ended
-    /// answers nothing.
+    /// does not answer.
     pub fn stop(&mut self) -> Result<(), ControlError> {
         match self.ask(Request::Stop)? {
             Response::Stop => Ok(()),
@@ -189,7 +189,7 @@ impl Control {
         }
     }
 
-    /// Asks how the use of the image ends. Call this before ending it: a process that has ended answers nothing.
+    /// Asks how the use of the image ends. Call this before ending it: a process that has ended does not answer.
     pub fn watch_end(mut self) -> Result<EndWatch, ControlError> {
         // Once it has answered this, the process knows the connection, and answers the next request before it ends.
         match self.stat::<serde_json::Value>() {
@@ -270,7 +270,7 @@ pub trait Subject: Send + Sync + 'static {
     /// Cuts power, see [`Request::Cut`]. Returns whether the drive still has power.
     fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, String>;
 
-    /// Begins to end the use of the image, or says how else that is done.
+    /// Begins to end the use of the image, or says how to end it otherwise.
     fn stop(&self) -> Result<(), String>;
 
     /// Announces the end.
@@ -291,7 +291,7 @@ pub trait Subject: Send + Sync + 'static {
     fn end_recording(&self) {}
 }
 
-/// Creates the socket and answers from now on, in threads of its own.
+/// Creates the socket and answers from now on, in its own threads.
 pub fn serve(subject: Arc<impl Subject>) -> io::Result<()> {
     let listener = listen(subject.image())?;
     std::fs::set_permissions(socket_path(subject.image()), std::fs::Permissions::from_mode(0o600))?;
@@ -308,14 +308,14 @@ fn accept(listener: &UnixListener, subject: &Arc<impl Subject>) {
             converse(stream, &*talking);
             talking.end().leave(number);
         };
-        // A connection for which there is no thread is closed.
+        // A connection for which no thread is left is closed.
         if thread::Builder::new().name("control".to_owned()).spawn(talk).is_err() {
             subject.end().leave(number);
         }
     }
 }
 
-/// What a connection has begun, which ends with it.
+/// What a connection has started, and what ends with it.
 #[derive(Default)]
 struct Begun {
     records: bool,

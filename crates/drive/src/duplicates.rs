@@ -2,8 +2,8 @@
 //! blocks twice so that none is torn, and the second copy needs no flash. It works for all clients of a drive together.
 //!
 //! Invariants:
-//! - A write becomes a share only of a unit that holds all of its bytes, and no metadata, while nobody else can have the
-//!   device: a source cannot change between the comparison and the share.
+//! - A write becomes a share only of a unit that holds the same bytes and no metadata. Nobody else can have the device
+//!   meanwhile, so a source cannot change between the comparison and the share.
 //! - A share is as durable as the write would have been: with the next flush, or at once if the write is forced.
 //! - What the drive refuses to share is written.
 
@@ -30,7 +30,7 @@ pub(crate) struct Duplicates {
     pub counts: DuplicateCounts,
     /// For each unit of the current write, what it is shared with instead, if anything.
     sources: Vec<Option<Lpn>>,
-    /// Of the current share.
+    /// Ranges of the current share.
     ranges: Vec<ShareRange>,
 }
 

@@ -1,14 +1,14 @@
 //! One drive and the clients that share it.
 //!
-//! - A [`Drive`] is a device under a mutex. It issues commands at their clients' times, which together never go back,
-//!   and tells everybody when power goes.
+//! - A [`Drive`] is a device under a mutex. It issues commands at their clients' times, in an order in which time never
+//!   goes back, and tells everybody when power fails.
 //! - A [`Client`] waits for each command. It has a clock, in virtual time or the machine's. Volumes are such clients.
-//!   Some of its commands may go another [`Way`], by way of a program in the drive.
+//!   Some of its commands may go another [`Way`], through a program in the drive.
 //! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.
 //! - Writes that repeat a recent one become shares, if [`Drive::set_remap_duplicates`] says so: below every client.
-//! - [`Answers`] are answers that are not due yet: of a queue, or of a client to somebody else.
+//! - [`Answers`] are answers that are not due yet: those of a queue, or those that a client gives to others.
 //! - [`control`] answers requests about a drive that is in use, and [`report`] is the drive's part of its statistics.
-//! - An [`Observer`] looks at a drive without keeping it; [`look`] is what it sees.
+//! - An [`Observer`] looks at a drive without keeping it alive; [`look`] is what it sees.
 //!
 //! This crate knows no kind of client: a volume, a server or a program in the drive can all be built on it.
 

@@ -31,7 +31,7 @@ pub(crate) struct State {
     /// If writes that repeat a recent one become shares.
     pub duplicates: Option<Box<Duplicates>>,
     on_power_loss: Vec<Tell>,
-    /// Whether they have been told of the last loss.
+    /// Whether they have been told about the last loss.
     is_told: bool,
     /// The latest due time of the answers that clients were given in the machine's time.
     answered_ns: Nanoseconds,
@@ -78,7 +78,7 @@ impl Locked<'_> {
         }
     }
 
-    /// A client is given an answer that was due at `due_ns`: no later command is issued before then.
+    /// A client receives an answer that was due at `due_ns`: no later command is issued before that time.
     pub(crate) fn note_answer(&mut self, due_ns: Nanoseconds) {
         self.state.answered_ns = self.state.answered_ns.max(due_ns);
     }
@@ -128,7 +128,7 @@ impl WeakDrive {
         self.0.strong_count() > 0
     }
 
-    /// Does something with the device, if anybody still has the drive.
+    /// Calls a function with the device, if anybody still has the drive.
     pub fn with<T>(&self, work: impl FnOnce(&mut Locked<'_>) -> T) -> Option<T> {
         self.0.upgrade().map(|shared| work(&mut shared.lock()))
     }

@@ -1,7 +1,7 @@
-//! A drive at a glance: what who watches it asks for several times a second.
+//! A drive at a glance: what an observer asks for several times a second.
 //!
-//! Clients wait while the drive is looked at, so it is held for moments: for some counters, for the copy of one histogram,
-//! for [`PIECE`] blocks. All else is done without it. What is seen may therefore be of slightly different moments.
+//! Clients wait while the drive is held, so it is held only briefly: for some counters, for the copy of one histogram, for
+//! [`PIECE`] blocks. Everything else is done without it. So the parts of a look may be from slightly different moments.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use tantalum::{BlockId, BlockState, BlockUse, Counters, Kind, RecoveryReport, Us
 use crate::locked::{Locked, WeakDrive};
 use crate::pacing::Pacing;
 
-/// Blocks that are looked at without letting others have the drive.
+/// Blocks examined before others may have the drive again.
 pub const PIECE: usize = 4096;
 
 /// Characters that stand for a block in [`Look::blocks`].
@@ -21,7 +21,7 @@ pub const BLOCK_CHARACTERS: usize = 5;
 /// Digits of base 64.
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
-/// The drive as it was just now.
+/// A snapshot of the drive.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Look {
     /// The image.
@@ -46,18 +46,18 @@ pub struct Look {
     pub device_ns: u64,
     /// Counters since the drive was created.
     pub counters: Counters,
-    /// What the drive's parts have done and commands have waited, since the image was opened.
+    /// How busy the drive's parts were and how long commands waited, since the image was opened.
     pub usage: Usage,
     /// What the last recovery did.
     pub recovery: RecoveryReport,
     /// Latencies of commands in device time, since the image was opened.
     pub latency: LatencyCounts,
     /// Every block, in the order of their numbers, each as [`BLOCK_CHARACTERS`] characters: a letter for its use (`f`ree,
-    /// `o`pen, `c`losed, `j`ournal, check`p`oint, `d`ump, `b`ad); then in digits of base 64 (`0-9A-Za-z-_`) one for the
-    /// share that is in use, where 0 is nothing and 63 everything, and three for how often it was erased. Empty while
-    /// there is no drive to look at, because its power has gone for good.
+    /// `o`pen, `c`losed, `j`ournal, check`p`oint, `d`ump, `b`ad); then in base-64 digits (`0-9A-Za-z-_`) one for the
+    /// share in use, where 0 is nothing and 63 everything, and three for the erase count. Empty once there is no drive to
+    /// look at, because its power has failed for good.
     pub blocks: String,
-    /// For how long the drive was held at most, on this machine's clock.
+    /// The longest time for which the drive was held, on this machine's clock.
     pub longest_hold_ns: u64,
 }
 
@@ -76,8 +76,8 @@ pub struct Shape {
     pub units_per_block: u32,
 }
 
-/// How many commands took how long, by kind: pairs of nanoseconds and a count, in ascending order. Who looks twice can tell
-/// the percentiles of the time between.
+/// Histograms of commands' latencies, by kind: pairs of nanoseconds and a count, in ascending order. Two looks give the
+/// percentiles of the time between them.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct LatencyCounts {
     /// Reads.
@@ -94,7 +94,7 @@ pub struct LatencyCounts {
     pub get: Vec<(u64, u64)>,
 }
 
-/// Looks at a drive, and knows for how long it was held.
+/// Looks at a drive, and measures how long it was held.
 struct Glance<'a> {
     drive: &'a WeakDrive,
     longest_hold_ns: u64,
@@ -196,7 +196,7 @@ fn without_blocks(device: &Locked<'_>, image: PathBuf, time: Option<Pacing>) -> 
     }
 }
 
-/// A block as [`Look::blocks`] has it. A block that is used a little never looks like one that is not used.
+/// A block as [`Look::blocks`] has it. A block that is used a little never looks unused.
 fn characters(state: &BlockState, units_per_block: u32) -> [u8; BLOCK_CHARACTERS] {
     let digit = |value: u32| DIGITS[(value & 63) as usize];
     let used = match state.block_use {
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Look>(&text).unwrap(), after);
     }
 
-    /// The drive asserts that no thread asks for it that has it already.
+    /// The drive asserts that no thread asks for it while holding it.
     #[test]
     fn between_two_pieces_others_have_the_drive() {
         let mut profile = profile(1 << 30);

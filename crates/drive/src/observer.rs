@@ -1,7 +1,7 @@
-//! Looking at a drive without being a client of it: an observer does not keep the drive, and holds up its clients only for
-//! moments.
+//! Looking at a drive without being its client: an observer does not keep the drive alive, and delays its clients only
+//! briefly.
 //!
-//! An experiment makes drives of its own. Who wants to look at them asks for [`new_drives`] before it begins.
+//! An experiment creates its own drives. To look at them, call [`new_drives`] before it begins.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,11 +23,12 @@ pub struct NewDrives(&'static Mutex<Made>);
 #[derive(Default)]
 struct Made {
     count: u64,
-    /// With their numbers, the newest last. Those that are gone again are dropped when another one is made.
+    /// With their numbers, the newest last. Drives that no longer exist are dropped from the list when another one is
+    /// made.
     drives: Vec<(u64, WeakDrive)>,
 }
 
-/// What keeps no drive costs a look at this for each drive that is made.
+/// Without observers, each new drive costs only a look at this.
 static MADE: OnceLock<Mutex<Made>> = OnceLock::new();
 
 /// From now on the drives made in this process can be observed.
@@ -47,7 +48,7 @@ pub(crate) fn note_new(drive: WeakDrive) {
 }
 
 impl NewDrives {
-    /// The newest drive that is still there, and which one it is, counted from 1.
+    /// The newest drive that still exists, and its number, counted from 1.
     pub fn newest(self) -> Option<(u64, Observer)> {
         let made = self.0.lock();
         let newest = made.drives.iter().rev().find(|(_, drive)| drive.is_there());
@@ -56,7 +57,7 @@ impl NewDrives {
 }
 
 impl Observer {
-    /// The drive at a glance; the caller supplies `image` and how it is used. None if nobody has it any more.
+    /// The drive at a glance; the caller supplies `image` and how it is used. `None` if nobody has it any more.
     pub fn look(&self, image: PathBuf, time: Option<Pacing>) -> Option<Look> {
         Look::at(&self.0, image, time)
     }

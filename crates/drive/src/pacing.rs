@@ -14,7 +14,7 @@ pub enum Pacing {
     None,
 }
 
-/// A text that names no pacing.
+/// A text that is not the name of a pacing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("must be \"real\" or \"none\"")]
 pub struct UnknownPacing;

@@ -15,7 +15,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue whose answers wait with `answers`. Those still waiting when power goes report that.
+    /// A queue whose answers wait with `answers`. Those still waiting when power fails report that.
     pub fn new(drive: Drive, answers: Answers) -> Queue {
         answers.follow(&drive);
         Queue { drive, answers }
@@ -32,7 +32,7 @@ impl Queue {
     }
 
     /// Submits a command at the machine's time, or at `at_ns` in virtual time, without waiting for it. `answer` is
-    /// called when it is done, with its completion time, or reports that power went first.
+    /// called when it is done, with its completion time, or reports that power failed first.
     pub fn submit(
         &self,
         request: Request,
@@ -54,7 +54,7 @@ impl Queue {
         });
     }
 
-    /// In virtual time: lets time pass until every command is answered, including those that answers submit.
+    /// In virtual time: lets time pass until every command is answered, including those submitted by answers.
     pub fn run(&self) {
         while self.answers.deliver_next().is_some() {}
     }

@@ -1,14 +1,14 @@
-//! Where recent writes went, by their checksums: candidates for a share.
+//! The places of recent writes, by checksum: candidates for a share.
 //!
-//! Remembered are the checksum of the bytes, and where they were written. That finds a candidate but proves nothing: a
+//! The checksum of the bytes is remembered, and where they were written. This finds a candidate but proves nothing: a
 //! write becomes a share only if all of its bytes equal the candidate's unit at that moment
-//! ([`tantalum::Device::holds`]). So nothing need be forgotten when any command changes a unit.
+//! ([`tantalum::Device::holds`]). So nothing has to be forgotten when a command changes a unit.
 
 use std::ops::Range;
 
 use tantalum::Lpn;
 
-/// This many writes whose checksums end alike are remembered together; the oldest goes first.
+/// This many writes whose checksums have the same last bits are remembered together; the oldest is dropped first.
 const BUCKET_ENTRIES: usize = 4;
 
 /// With four entries each, some 16,000 recent writes are remembered: 64 MiB of data in 256 KiB.
@@ -26,7 +26,7 @@ struct Entry {
     shares: u32,
 }
 
-/// No write: it must not be shared any more.
+/// No write: the unit must not be shared any more.
 const NONE: Entry = Entry { checksum: 0, lpn: Lpn(0), shares: MOST_SHARES };
 
 /// Writes remembered together, newest first, in one cache line.
@@ -48,9 +48,10 @@ impl Default for RecentWrites {
 }
 
 impl RecentWrites {
-    /// Bytes with this checksum are to be written to `lpn`, with others to all of `together`. Returns the last unit
-    /// outside that they were written to, if `is_equal` says that it holds the same; it then counts as shared.
-    /// Otherwise they are remembered; if the write fails, they will not be found equal later.
+    /// Bytes with this checksum are about to be written to `lpn`, as part of a write to all of `together`. Returns the
+    /// last unit outside `together` to which such bytes were written, if `is_equal` says that it holds the same; it
+    /// then counts as shared. Otherwise the bytes are remembered; if the write fails, they will not be found equal
+    /// later.
     pub fn find_or_remember(
         &mut self,
         checksum: u32,
@@ -80,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks up bytes that are to be written to a unit, whatever it holds.
+    /// Looks up bytes that are about to be written to a unit, whatever it holds.
     fn find(recent: &mut RecentWrites, checksum: u32, lpn: u32) -> Option<Lpn> {
         recent.find_or_remember(checksum, Lpn(lpn), &(lpn..lpn + 1), |_| true)
     }

@@ -30,7 +30,7 @@ pub struct DriveReport {
     pub smart: Smart,
     /// Flash writes divided by host writes.
     pub write_amplification: f64,
-    /// What the drive's parts have done and commands have waited, since the image was opened.
+    /// How busy the drive's parts were and how long commands waited, since the image was opened.
     pub usage: Usage,
     /// Latencies of commands in device time, since the image was opened.
     pub latency: Latencies,

@@ -41,7 +41,7 @@ pub enum Request {
         lpn: Lpn,
         /// One unit.
         data: Vec<u8>,
-        /// Metadata that travel with it.
+        /// Metadata stored with it.
         metadata: Metadata,
         /// Whether it must be on flash before it completes.
         fua: bool,
@@ -52,7 +52,7 @@ pub enum Request {
         lpn: Lpn,
         /// One unit.
         data: Vec<u8>,
-        /// Metadata that travel with it.
+        /// Metadata stored with it.
         metadata: Metadata,
         /// Its log and its home.
         hint: Hint,
@@ -84,7 +84,7 @@ pub enum Request {
     Remap {
         /// The first unit that loses its mapping.
         src: Lpn,
-        /// The first unit that takes it.
+        /// The first unit that receives it.
         dst: Lpn,
         /// How many.
         units: u32,
@@ -171,7 +171,7 @@ pub enum Request {
     KvList {
         /// The namespace.
         namespace: NamespaceId,
-        /// The first key; none starts at the beginning.
+        /// The first key; `None` starts at the beginning.
         from: Option<Key>,
         /// Maximum number of keys.
         limit: usize,
@@ -200,7 +200,7 @@ impl Drive {
         let when = when.into();
         match request {
             Request::Read { lpn, units } => {
-                // so that a request for too much allocates no memory
+                // so that an oversized request allocates no memory
                 self.lock().check_range(lpn, units.into())?;
                 let mut data = vec![0; units as usize * UNIT_BYTES];
                 let completion = self.read(lpn, &mut data, when)?;

@@ -1,4 +1,4 @@
-//! Another way to a drive than its commands: by way of a program in it, or of anything else that reads and writes its units.
+//! A way to a drive other than its commands: through a program in it, or anything else that reads and writes its units.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use tantalum::{Command, Completion, Nanoseconds, Status};
 pub enum Issued<'a> {
     /// It was done, or failed.
     Done(Result<Completion, Status>),
-    /// It does not go this way: the drive itself gets it.
+    /// It does not go this way: the drive itself executes it.
     Back(Command<'a>),
 }
 
-/// A way that some of a client's commands go. What it does is done when it returns, and a later command sees it, whichever way
-/// that goes.
+/// A way that some of a client's commands take. Its effect is complete when it returns, and later commands see it, whichever
+/// way they take.
 pub trait Way: fmt::Debug + Send + Sync {
-    /// Does a command that was given at `at_ns`, or gives it back.
+    /// Executes a command that was issued at `at_ns`, or gives it back.
     fn issue<'a>(&mut self, command: Command<'a>, at_ns: Nanoseconds) -> Issued<'a>;
 }

@@ -8,7 +8,7 @@ pub enum When {
     /// At a client's time.
     At(Nanoseconds),
     /// When everything that any client requested before is done. Where answers go out at once, this keeps a power loss
-    /// from undoing what a client was already told.
+    /// from undoing what was already acknowledged to a client.
     AfterAll,
 }
 

@@ -22,7 +22,7 @@ fn drive() -> Drive {
     drive_of(Device::in_memory(&profile()).unwrap())
 }
 
-/// Performs one request when all before are done.
+/// Performs one request after all earlier ones are done.
 fn ask(drive: &Drive, request: Request) -> Result<Reply, Status> {
     let at_ns = drive.lock().time_ns();
     drive.perform(request, at_ns)
@@ -44,7 +44,7 @@ fn units_written(drive: &Drive) -> u64 {
     drive.lock().smart().counters.host_units_written
 }
 
-/// Power goes when all is done, and with it what is not durable.
+/// Power fails when everything is done, and whatever is not durable is lost.
 fn cut_power(drive: &Drive) {
     let mut device = drive.lock();
     let now_ns = device.time_ns();
@@ -52,7 +52,7 @@ fn cut_power(drive: &Drive) {
     device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();
 }
 
-/// As a file system does it: to its journal, flush, home in any order, flush.
+/// Like a file system: writes to its journal, flush, home in any order, flush.
 #[test]
 fn a_block_that_is_written_twice_is_programmed_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ fn two_blocks_with_one_checksum_are_told_apart() {
 fn a_write_is_not_shared_with_a_part_of_itself() {
     let drive = drive();
     write(&drive, 10, [unit(1), unit(2)].concat());
-    // what unit 10 holds goes to unit 11, and the other way around
+    // the contents of unit 10 go to unit 11, and vice versa
     write(&drive, 10, [unit(2), unit(1)].concat());
     assert!(read(&drive, 10, 2) == [unit(2), unit(1)].concat());
     assert_eq!(drive.lock().duplicates().remapped, 0);
@@ -168,7 +168,7 @@ fn a_source_that_changed_in_any_way_is_no_source() {
     }
 }
 
-/// A unit that carries metadata is not what a plain write leaves, even if its bytes are.
+/// A unit with metadata differs from what a plain write leaves, even if its bytes do not.
 #[test]
 fn metadata_are_not_shared() {
     for is_flushed in [false, true] {
@@ -279,7 +279,7 @@ fn what_the_drive_refuses_to_share_is_written() {
     drive.lock().audit();
 }
 
-/// As many units as one share of the drive has room for, and more.
+/// As many units as fit in one share of the drive, and more.
 #[test]
 fn a_long_write_takes_several_shares() {
     let drive = drive();

@@ -1,6 +1,6 @@
-//! A drive that remaps duplicates, under power cuts: two queues ask for random commands, whose contents repeat, and power
-//! goes at random flash operations. Every unit then holds a version that the drive may have kept: the newest that is
-//! durable, or one that was written to it since.
+//! A drive that remaps duplicates, under power cuts: two queues submit random commands, whose contents repeat, and power
+//! fails at random flash operations. Every unit then holds a version that the drive may have kept: the newest durable
+//! one, or one written since.
 //!
 //! Seeded: `SEED=17` runs one seed, `SEEDS=200` runs 200.
 
@@ -14,7 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Lpn, Nanoseconds, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES};
 use tantalum_drive::{Answers, Drive, Queue, Reply, Request};
 
-/// So few that units are often overwritten.
+/// Few enough that units are often overwritten.
 const UNITS: u32 = 400;
 
 /// Cuts of each seed.
@@ -33,21 +33,21 @@ fn bytes_of(content: Content) -> Vec<u8> {
     }
 }
 
-/// What a unit was given.
+/// What was written to a unit.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     content: Content,
     command: usize,
 }
 
-/// A command that was given.
+/// A submitted command.
 #[derive(Clone, Debug)]
 struct Given {
     /// What it changes.
     lpns: Vec<u32>,
     /// Whether that is durable once it is answered.
     is_durable: bool,
-    /// Commands that were answered before it was given, if it makes them durable.
+    /// Commands that were answered before it was submitted, if it makes them durable.
     flushes: Option<Vec<bool>>,
     /// What it should read.
     reads: Option<Vec<Content>>,
@@ -93,7 +93,7 @@ impl Host {
         }
     }
 
-    /// New contents, or some that were written lately, or others with the same checksum as these.
+    /// New contents, or recently written ones, or others with the same checksum as these.
     fn content(&mut self) -> Content {
         if self.recent.is_empty() || self.random.random_ratio(2, 5) {
             self.next_content += 1;
@@ -123,7 +123,7 @@ impl Host {
         self.versions[lpn as usize].last().expect("a unit has a version").content
     }
 
-    /// Gives one random command.
+    /// Submits one random command.
     fn step(&mut self) {
         match self.random.random_range(0..100) {
             0..50 => self.write(false),
@@ -220,10 +220,10 @@ impl Host {
         queue.submit(request, self.now_ns, move |ended, _| sender.send((command, ended)).unwrap());
     }
 
-    /// Lets time go on until the next answer.
+    /// Advances time to the next answer.
     fn deliver(&mut self) {
         let first = self.random.random_range(0..2);
-        // Either queue's answers are due in their order; which goes first is of no consequence to what is durable.
+        // Each queue's answers are due in order; which queue goes first does not affect what is durable.
         for queue in [first, 1 - first] {
             if let Some(due_ns) = self.answers[queue].deliver_next() {
                 self.now_ns = self.now_ns.max(due_ns);

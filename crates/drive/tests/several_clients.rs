@@ -1,5 +1,5 @@
-//! Several clients of one drive: what they ask is under way together, answers come when they are due, and a loss of power
-//! is everybody's.
+//! Several clients of one drive: their requests are in flight together, answers come when they are due, and a power loss
+//! affects everybody.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ fn virtual_queue(drive: &Drive) -> Queue {
     Queue::new(drive.clone(), Answers::in_virtual_time())
 }
 
-/// Gives one request, and lets time go on until it is answered.
+/// Submits one request, and advances time until it is answered.
 fn ask(queue: &Queue, request: Request) -> Result<Reply, Status> {
     let (sender, receiver) = mpsc::channel();
     let at_ns = queue.drive().lock().time_ns();
@@ -38,7 +38,7 @@ fn unit(byte: u8) -> Vec<u8> {
     vec![byte; UNIT]
 }
 
-/// Reads one unit after the other, each when the one before is answered.
+/// Reads units one after the other, each when the previous read is answered.
 fn read_on(queue: &Queue, lpn: u32, left: u32, at_ns: u64, ends: &Arc<Mutex<Vec<u64>>>) {
     let (again, told) = (queue.clone(), Arc::clone(ends));
     queue.submit(Request::Read { lpn: Lpn(lpn), units: 1 }, at_ns, move |ended, done_ns| {
@@ -141,8 +141,8 @@ fn real_queue(drive: &Drive) -> Queue {
     Queue::new(drive.clone(), Answers::new(Pacing::Real, from_ns).unwrap())
 }
 
-/// A thread looked at the clock and was held up. Meanwhile another client was answered. Power goes under the first one's
-/// command: not before that answer.
+/// A thread looked at the clock and was held up. Meanwhile another client was answered. Power fails during the first
+/// one's command, but not before that answer.
 #[test]
 fn in_real_time_power_never_goes_before_an_answer_that_was_given() {
     let mut profile = profile();
@@ -165,8 +165,8 @@ fn in_real_time_power_never_goes_before_an_answer_that_was_given() {
     assert!(found == unit(3), "a write was answered, and power went before it was done");
 }
 
-/// A command is executed that will turn out to be the one under which power goes. Answers that become due meanwhile wait for
-/// that.
+/// A command is executed that will turn out to be the one during which power fails. Answers that become due meanwhile wait
+/// for it.
 #[test]
 fn in_real_time_no_answer_is_given_while_a_command_is_executed() {
     let drive = Drive::new(Device::in_memory(&profile()).unwrap());
@@ -189,7 +189,7 @@ fn in_real_time_no_answer_is_given_while_a_command_is_executed() {
     assert_eq!(others.recv().unwrap(), Err(Status::PowerLost));
 }
 
-/// Every request is what its command is, on a drive whose bytes move past it and on one in memory.
+/// Every request has the same effect as its command, on a drive whose bytes move without its lock and on one in memory.
 #[test]
 fn requests_do_what_commands_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -235,7 +235,7 @@ fn requests_do_what_commands_do() {
     }
 }
 
-/// Threads that read and write at random what is theirs: bytes move outside the lock, while garbage is collected below.
+/// Threads read and write their own units at random: bytes move outside the lock, while garbage is collected below.
 #[test]
 fn bytes_that_move_outside_the_lock_are_right() {
     let folder = tempfile::tempdir().unwrap();
@@ -268,8 +268,8 @@ fn bytes_that_move_outside_the_lock_are_right() {
     assert!(drive.lock().smart().counters.blocks_erased > 0, "nothing was collected");
 }
 
-/// Where answers go out at once a client hears of what the drive does later in its own time. Another client's command, at an
-/// earlier time, at which power goes, must not undo that.
+/// Where answers go out at once, a client learns of what the drive does later in its own time. Another client's command at
+/// an earlier time, at which power fails, must not undo that.
 #[test]
 fn what_was_told_at_once_is_not_undone_by_another_clients_power_cut() {
     for seed in 0..20 {

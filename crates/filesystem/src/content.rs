@@ -13,7 +13,7 @@ pub trait Content {
     ///
     /// With `later`, units that are in the file of the drive's image may be left for the caller to fetch into `data`
     /// ([`tantalum::Device::fetches`]), while others use the file system. Then `offset` and length are whole units, and
-    /// the contents of `data` after the bytes that there were are undefined.
+    /// the contents of `data` after the bytes read are undefined.
     fn read(
         &mut self,
         file: FileId,
@@ -28,7 +28,7 @@ pub trait Content {
     /// Writes whole units and waits for the drive (`O_DIRECT`); durable with a sync.
     ///
     /// `fills`, if given, are buffers of the drive that already hold `data` ([`tantalum::Device::fills`]): writing with
-    /// [`tantalum::Command::WriteFilled`] then needs no copy. The caller releases those that are left.
+    /// [`tantalum::Command::WriteFilled`] then needs no copy. The caller releases the rest.
     fn write_direct(
         &mut self,
         file: FileId,
@@ -48,8 +48,8 @@ pub trait Content {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Sends what is dirty of a file to the drive, and waits until the drive has it: the part of a sync that comes before
-    /// the file's metadata (`sync_file_range`). A file system may leave all of it to the sync.
+    /// Sends a file's dirty data to the drive, and waits until the drive has them: the part of a sync that precedes the
+    /// file's metadata (`sync_file_range`). A file system may leave all of it to the sync.
     fn write_out(&mut self, _file: FileId) -> Outcome<()> {
         Ok(())
     }

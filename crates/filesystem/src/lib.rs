@@ -10,7 +10,7 @@
 //!   in flight sets the clock before each of them ([`tantalum_drive::Client::begin_at`]).
 //! - **A number is one file.** A [`FileId`] names the same file for as long as that has a name or is open, and no other
 //!   file meanwhile. The root folder is [`FileId::ROOT`].
-//! - **Open files live.** A file that loses its last name goes when it has been closed as often as it was opened
+//! - **Open files live.** A file that loses its last name is removed when it has been closed as often as it was opened
 //!   ([`Names::open`]).
 //! - **Durable when requested.** Nothing is durable before [`Content::sync`], [`Content::sync_data`] or
 //!   [`Names::sync_folder`] returns, unless a method says so; then it survives any power cut.

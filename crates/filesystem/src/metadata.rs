@@ -50,7 +50,7 @@ pub struct Metadata {
     pub size: u64,
     /// Units of the drive that its contents take.
     pub units: u64,
-    /// When it was last read, as far as the file system was told.
+    /// When it was last read, as far as the file system knows.
     pub accessed: Timestamp,
     /// When its content last changed.
     pub modified: Timestamp,
@@ -99,7 +99,7 @@ pub struct NewFile {
     pub now: Timestamp,
 }
 
-/// Changes of a file's metadata; none leaves a field as it is.
+/// Changes of a file's metadata; `None` leaves a field unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataChange {
     /// Permission bits, within 0o7777.
@@ -183,7 +183,7 @@ pub struct Statistics {
     pub units_remapped: u64,
     /// Units that were written while remapping was on, because nothing equal had been written shortly before.
     pub units_without_duplicate: u64,
-    /// What a log-structured file system did; none of others.
+    /// What a log-structured file system did; `None` for others.
     #[serde(default)]
     pub log: Option<LogStatistics>,
 }
@@ -191,16 +191,16 @@ pub struct Statistics {
 /// What a log-structured file system wrote since it was mounted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LogStatistics {
-    /// Units that the drive was sent: contents of files, index, and what the cleaner copied.
+    /// Units sent to the drive: contents of files, index, and what the cleaner copied.
     pub units_written: u64,
-    /// Units of contents of files among them, without what the cleaner copied.
+    /// Of these, units of files' contents, without what the cleaner copied.
     pub content_units_written: u64,
-    /// Units of contents of files that were written where they lay.
+    /// Units of files' contents that were written in place.
     pub units_in_place: u64,
-    /// Units of contents that went into holes of full segments, because free ones were short.
+    /// Units of contents that went into holes of full segments, because free segments were scarce.
     #[serde(default)]
     pub units_in_holes: u64,
-    /// Syncs that wrote contents alone, and left the index to the drive's lists.
+    /// Syncs that wrote only contents, and left the index to the drive's lists.
     pub syncs_listed: u64,
     /// Syncs that wrote contents and the file's part of the index.
     pub syncs_indexed: u64,
@@ -213,8 +213,8 @@ pub struct LogStatistics {
 }
 
 impl LogStatistics {
-    /// All that was written over the contents of files: the *file write amplification* of Jin's thesis (section 4.4.4). None
-    /// before any contents were.
+    /// Everything written divided by the contents of files: the *file write amplification* of Jin's thesis (section 4.4.4).
+    /// `None` before any contents were written.
     pub fn file_write_amplification(&self) -> Option<f64> {
         let contents = self.content_units_written;
         (contents > 0).then(|| self.units_written as f64 / contents as f64)

@@ -18,7 +18,7 @@ pub trait Names {
     /// The parent of a folder; the root is its own.
     fn parent(&mut self, folder: FileId) -> Outcome<FileId>;
 
-    /// Passes to `take` the entries of a folder after the one with cookie `after` (0 for all), until it breaks off. `.`
+    /// Passes the entries of a folder after the one with cookie `after` (0 for all) to `take`, until it breaks off. `.`
     /// and `..` are not included. Each entry that exists throughout is seen once, whatever is created and removed
     /// between calls.
     fn read_folder(
@@ -47,8 +47,8 @@ pub trait Names {
     /// Gives a file that is not a folder a further name. `EMLINK` if it has the maximum number.
     fn link(&mut self, file: FileId, folder: FileId, name: &[u8], now: Timestamp) -> Outcome<()>;
 
-    /// Removes a name from a file that is not a folder; `EISDIR` if it is one. The file goes with its last name, or
-    /// with its last [`Names::close`].
+    /// Removes a name from a file that is not a folder; `EISDIR` if it is one. The file is removed with its last name,
+    /// or with its last [`Names::close`].
     fn unlink(&mut self, folder: FileId, name: &[u8], now: Timestamp) -> Outcome<()>;
 
     /// Removes an empty folder; `ENOTEMPTY` if it is not.

@@ -1,7 +1,7 @@
 //! What the FTL does rarely and at length, on a full drive of 1 GiB: a checkpoint of its map, and a recovery.
 //!
-//! Limits, beside copies of the same map within memory: a checkpoint 10 of them, a recovery with nothing to fold 100.
-//! docs/measurements.md says which are kept.
+//! Limits, in copies of the same map within memory: a checkpoint 10, a recovery with nothing to fold 100.
+//! docs/measurements.md says which limits are met.
 
 use std::hint::black_box;
 
@@ -76,7 +76,7 @@ fn checkpoint_and_recovery(criterion: &mut Criterion) {
         });
     });
 
-    // a clean checkpoint is the last word, so recovery reads and takes none of its own
+    // a clean checkpoint is the last thing written, so recovery reads it and takes none itself
     ftl.take_checkpoint(at_ns, true).unwrap();
     let mut flash = Some(ftl.into_nand());
     group.bench_function("a recovery of it", |bencher| {

@@ -9,7 +9,7 @@ use crate::space::{BlockUse, JOURNAL_RESERVE_BLOCKS, Target};
 use crate::tenants::TENANTS;
 
 impl Ftl {
-    /// Free blocks that journal and checkpoints may still need.
+    /// Free blocks that the journal and checkpoints may still need.
     pub(crate) fn system_blocks(&self) -> u32 {
         self.system_blocks_with(0)
     }
@@ -33,8 +33,8 @@ impl Ftl {
         }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.metadata.journal_blocks());
         let checkpoint_blocks = self.space.layout.checkpoint_blocks + self.unplanned_blocks(0);
-        // owners whose versions no spare area records may be more than planned, and may have been more when the last
-        // checkpoint was taken: the next one needs its blocks whatever that one has
+        // there may be more owners whose versions no spare area records than planned, and there may have been more when
+        // the last checkpoint was taken: the next one needs its blocks whatever that one has
         let next = self.checkpoint_units(owners).div_ceil(self.geometry.units_per_block().into()) as u32 + 1;
         let checkpoint =
             (2 * checkpoint_blocks).saturating_sub(self.metadata.checkpoint_blocks().len() as u32).max(next);
@@ -62,14 +62,14 @@ impl Ftl {
         self.space.layout.collect_width + 1 + self.space.streams.logs.len() as u32
     }
 
-    /// From when on the blocks that journal and checkpoints may still need are there even if power goes: until copies are on
-    /// flash, the blocks that they empty are free in name only. What needs that room may not be durable before.
+    /// When the blocks that the journal and checkpoints may still need are available even if power fails: until copies are on
+    /// flash, the blocks that they empty are free in name only. Nothing that needs that room may become durable earlier.
     pub(crate) fn system_blocks_ready_ns(&self) -> Nanoseconds {
         self.space.blocks.ready_ns(self.system_blocks(), &self.nand)
     }
 
-    /// Takes a free block of a plane and erases it if necessary. Nothing is programmed there before there is room for recovery
-    /// without it.
+    /// Takes a free block of a plane and erases it if necessary. Nothing is programmed there until recovery has room without
+    /// it.
     pub(crate) fn open_block(
         &mut self,
         plane: tantalum_nand::PlaneId,
@@ -117,7 +117,7 @@ impl Ftl {
     }
 
     /// Opens a block for what the host writes, if the stream wants one and there is space beyond the reserve; collects
-    /// garbage to make that space. A log leaves its dies if none of them has a free block, to keep its speed.
+    /// garbage to make that space. To keep its speed, a log leaves its dies if none of them has a free block.
     pub(crate) fn ensure_host_block(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
         if !self.space.streams.of(target).wants_block() {
             return Ok(());
@@ -129,7 +129,7 @@ impl Ftl {
                 return Ok(());
             }
         }
-        // room was made for a batch before it began; program failures use up the reserve
+        // room was made for a batch before it began, but program failures use up the reserve
         let forced = self.batches.is_under_way() && self.space.streams.of(target).opened() == 0;
         let elsewhere = target != Target::Host;
         if (self.spare_blocks() > self.collection_reserve() || forced)
@@ -140,8 +140,8 @@ impl Ftl {
         if self.space.streams.of(target).opened() == 0 { Err(FtlError::CapacityExceeded) } else { Ok(()) }
     }
 
-    /// Collects garbage where a block is to be opened: on the whole drive if it has no space beyond the reserve, and on
-    /// the planes of a log.
+    /// Collects garbage to open a block: on the whole drive if it has no space beyond the reserve, and on the planes of
+    /// a log.
     fn make_room(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
         if self.spare_blocks() <= self.collection_reserve() {
             self.collect_garbage(at_ns)?;
@@ -178,8 +178,8 @@ impl Ftl {
         if self.reopen_for_copies() { Ok(Target::Collect) } else { Err(FtlError::CapacityExceeded) }
     }
 
-    /// Goes on in a block that a power cut left partly programmed. Power that goes again and again would leave no free
-    /// block otherwise: each time garbage collection loses the rest of the blocks that it writes to.
+    /// Continues in a block that a power cut left partly programmed. Otherwise repeated power losses would leave no
+    /// free block: each time, garbage collection would lose the rest of the blocks that it writes to.
     fn reopen_for_copies(&mut self) -> bool {
         let Some(block) = self.space.take_partial() else { return false };
         self.space.blocks.set_use(block, BlockUse::Open);
@@ -189,8 +189,8 @@ impl Ftl {
     }
 
     /// Makes room for this many pages of each stream, so that no garbage is collected while they are programmed; and
-    /// for another open block, as for any other page. With room alone, a drive that did nothing but batches was down to
-    /// one plane.
+    /// for another open block, as for any other page. Without the latter, a drive that executed only batches was down
+    /// to one plane.
     pub(crate) fn ensure_space(
         &mut self,
         pages: &[(Target, u32)],
@@ -201,7 +201,7 @@ impl Ftl {
                 self.make_room(target, at_ns)?;
             }
         }
-        // each victim frees something; more rounds than there are blocks mean that nothing is gained
+        // each victim frees something; more rounds than blocks mean that nothing is gained
         for _ in 0..2 * self.geometry.blocks() {
             let blocks = self.spare_blocks().saturating_sub(self.collection_reserve());
             let missing: u32 = pages.iter().map(|&(target, pages)| self.missing_blocks(target, pages)).sum();
@@ -254,7 +254,7 @@ mod tests {
         ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; METADATA_BYTES], hint: None }], 0)
     }
 
-    /// Takes blocks out of use until this many are free.
+    /// Takes blocks out of use until only this many are free.
     fn leave(ftl: &mut Ftl, free: u32) {
         while ftl.space.blocks.free() > free {
             let plane =
@@ -263,8 +263,8 @@ mod tests {
         }
     }
 
-    /// A drive on which a page is under way, whose plane 0 has two free blocks, of which the second was freed since. Neither
-    /// is erased. Plane 1 has one that was freed before.
+    /// A drive with a page in flight. Its plane 0 has two free blocks, the second of them freed after that page was issued;
+    /// neither is erased. Plane 1 has one that was freed before.
     fn with_freed_blocks(scheduling: Scheduling) -> (Ftl, [BlockId; 2]) {
         let mut ftl = ftl();
         ftl.nand.set_scheduling(scheduling);
@@ -345,7 +345,7 @@ mod tests {
         assert!(matches!(ftl.ensure_host_block(Target::Host, 0), Err(FtlError::CapacityExceeded)));
     }
 
-    /// The same block is written again and again: its old copies are garbage, and what is collected makes room.
+    /// The same block is written again and again: its old copies are garbage, and collecting them makes room.
     #[test]
     fn garbage_is_collected_before_a_stream_runs_out() {
         let mut ftl = ftl();

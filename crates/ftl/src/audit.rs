@@ -37,7 +37,7 @@ impl Ftl {
         let (mut extra_owners, mut record_units) = (0, 0);
         for block in (0..self.geometry.blocks()).map(BlockId) {
             let (mut counted, mut records) = (0, BlockPacked::default());
-            // a block that was never programmed, or not since its erase, has no places to look at
+            // a block that was never programmed, or not since its erase, has no places to examine
             let programmed = self.nand.next_page(block) > 0 || self.map.valid(block) > 0;
             for ppn in places_of(&self.geometry, block).filter(|_| programmed) {
                 let owners = self.owners(ppn);

@@ -1,8 +1,9 @@
 //! Writing an atomic batch: units of blocks, records, or both, all or nothing.
 //!
 //! A batch that fits on one page needs no mark, because a page is atomic (M2). The members of a larger one carry its id,
-//! their number and the number of all, whatever they contain, and recovery counts them together (`fold`). Members have
-//! no owner until all of them are programmed, so room is made beforehand, and no garbage is collected meanwhile.
+//! their own number and the number of members, whatever they contain, and recovery counts them together (`fold`).
+//! Members have no owner until all of them are programmed, so room is made beforehand, and no garbage is collected
+//! meanwhile.
 
 use std::ops::Range;
 
@@ -34,7 +35,7 @@ pub(crate) struct ProgrammedBatch {
 
 impl Ftl {
     /// Ensures room for a batch before anything is changed: for units that are not mapped yet, and for records. Returns
-    /// the records that it needs (a key that is missing need not be deleted), and when all this is known.
+    /// the records that it needs (a missing key need not be deleted), and when all of this is known.
     pub fn admit_batch<'a>(
         &mut self,
         lpns: impl Iterator<Item = Lpn>,
@@ -47,14 +48,15 @@ impl Ftl {
         }
         let (records, found_ns) = self.needed_records(records, at_ns)?;
         let (chunks, entries) = self.plan_of(&records).room(&records);
-        // both at once: what was admitted and is not written yet would count as free again
+        // both at once: otherwise room that was granted and not yet used would count as free again
         let chunks = chunks + self.chunks_of_new(lpns);
         let ready_ns = self.admit_records(chunks, entries, waiting, at_ns)?;
         Ok((records, found_ns.max(ready_ns)))
     }
 
     /// Writes units, and puts and deletes records, so that after a cut all of it is done or nothing.
-    /// [`Ftl::admit_batch`] has passed. Returns when everything is on flash; a capacitor protects nothing of it before.
+    /// [`Ftl::admit_batch`] has passed. Returns when everything is on flash; before that, a capacitor protects none of
+    /// it.
     ///
     /// The buffers no longer belong to the caller, even if this fails.
     pub fn write_batch(
@@ -181,7 +183,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Releases buffers that did not reach flash. Those in flight when power went belong to the medium.
+    /// Releases buffers that did not reach flash. Those in flight when power failed belong to the medium.
     fn give_back(&mut self, units: &[HostUnit], error: &FtlError) {
         if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
             units.iter().for_each(|unit| self.nand.release(unit.slot));
@@ -240,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Counted one by one, the pages of either kind seemed to fit in what is open.
+    /// Counted separately, the pages of each kind seemed to fit in the open blocks.
     #[test]
     fn pages_of_one_stream_are_counted_together() {
         let own = Target::Logs(crate::key::NamespaceId(1));
@@ -285,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Counted by themselves, units and records of a batch each fit what is left.
+    /// Counted separately, the units and the records of a batch each fit in what is left.
     #[test]
     fn units_and_records_of_a_batch_must_fit_together() {
         let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();

@@ -7,11 +7,11 @@ use crate::types::Seq;
 #[derive(Clone, Copy)]
 pub(crate) struct Marks {
     pub id: Seq,
-    /// The number of the first of them.
+    /// The number of the first member of that kind.
     pub first: u32,
     /// Members of the batch.
     pub count: u32,
-    /// Whether members are marked at all.
+    /// Whether members carry marks at all.
     pub are_needed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Atomic batches: what of them is not settled yet.
+//! Atomic batches that are not settled yet.
 
 use std::collections::BTreeSet;
 
@@ -9,53 +9,53 @@ use crate::types::Seq;
 /// See the head of this file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batches {
-    /// When the last one of several pages is on flash: before that its members are not copied without their mark. One of a
-    /// single page has none, and no copy of it starts before it can be read.
+    /// When the last batch of several pages is on flash: until then its members must not be copied, since copies have no
+    /// mark. A batch of a single page has no marks, and no copy of it starts before it can be read.
     done_ns: Nanoseconds,
-    /// Whether members of one are on flash and not yet mapped: garbage collection would take them for garbage.
+    /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
     under_way: bool,
-    /// Those that were abandoned half way: they must never count as whole.
+    /// Batches that were abandoned halfway: they must never count as whole.
     abandoned: BTreeSet<Seq>,
 }
 
 impl Batches {
-    /// When all of several pages are on flash.
+    /// When all batches of several pages are on flash.
     pub fn done_ns(&self) -> Nanoseconds {
         self.done_ns
     }
 
-    /// One of several pages will be on flash then.
+    /// A batch of several pages will be on flash at this time.
     pub fn programmed(&mut self, done_ns: Nanoseconds) {
         self.done_ns = self.done_ns.max(done_ns);
     }
 
-    /// The pages of one are programmed from now on, or no longer.
+    /// The pages of a batch are being programmed from now on, or no longer.
     pub fn set_under_way(&mut self, under_way: bool) {
         debug_assert_ne!(self.under_way, under_way, "a batch within a batch");
         self.under_way = under_way;
     }
 
-    /// Whether members of one are on flash and not yet mapped.
+    /// Whether members of a batch are on flash and not yet mapped.
     pub fn is_under_way(&self) -> bool {
         self.under_way
     }
 
-    /// One was given up half way.
+    /// A batch was abandoned halfway.
     pub fn abandon(&mut self, id: Seq) {
         self.abandoned.insert(id);
     }
 
-    /// Recovery found these not to be whole. Their members may be erased before its checkpoint stands.
+    /// Recovery found these batches incomplete. Their members may be erased before its checkpoint stands.
     pub fn found(&mut self, dropped: BTreeSet<Seq>) {
         self.abandoned = dropped;
     }
 
-    /// A checkpoint stands that has none of their members.
+    /// A checkpoint without any of their members stands.
     pub fn forget_abandoned(&mut self) {
         self.abandoned.clear();
     }
 
-    /// Whether one must never count as whole.
+    /// Whether a batch must never count as whole.
     pub fn is_abandoned(&self, id: Seq) -> bool {
         self.abandoned.contains(&id)
     }

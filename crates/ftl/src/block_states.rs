@@ -1,6 +1,6 @@
-//! What each block is used for, how much of it is in use and how worn it is: for who looks at a drive from outside.
+//! What each block is used for, how much of it is in use and how worn it is, for observers outside the drive.
 //!
-//! The caller brings the room and asks for as many blocks as it wants to wait for. Nothing is allocated and nothing is
+//! The caller provides the buffer and asks for as many blocks as it is willing to wait for. Nothing is allocated or
 //! searched: a block costs three look-ups.
 
 use tantalum_nand::BlockId;
@@ -27,7 +27,7 @@ impl Default for BlockState {
 }
 
 impl Ftl {
-    /// The states of the blocks from `first` on, as many as there are and as `states` has room for. Returns how many.
+    /// The states of the blocks, starting at `first`, up to the length of `states`. Returns their number.
     pub fn block_states(&self, first: BlockId, states: &mut [BlockState]) -> usize {
         let blocks = (first.0..self.geometry.blocks()).map(BlockId);
         let count = states.iter_mut().zip(blocks).map(|(state, block)| {

@@ -4,7 +4,7 @@
 //! capacity. Mapped logical pages, homes that a cut would map, records (as they are packed when moved), what waits in
 //! DRAM, and the indexes in two checkpoints together never exceed the drive's logical units. So garbage collection
 //! always gains something, and a command that does not fit is refused before it has changed anything. Pages of open
-//! transactions are not counted: their number is bounded, and they have room of their own
+//! transactions are not counted: their number is bounded, and they have separate room
 //! ([`crate::Layout::transaction_units_limit`]).
 
 use tantalum_nand::Nanoseconds;
@@ -17,8 +17,8 @@ use crate::tenants::TENANTS;
 use crate::types::Lpn;
 
 impl Ftl {
-    /// Ensures that these logical pages can be given data: unmapped ones take more of the capacity. `waiting` units are
-    /// in a cache, and may be new too. Returns when the room is guaranteed.
+    /// Ensures that these logical pages can take data: unmapped ones take more of the capacity. `waiting` units are in
+    /// a cache, and may be new too. Returns when the room is guaranteed.
     pub fn admit_units(
         &mut self,
         lpns: impl Iterator<Item = Lpn>,
@@ -31,7 +31,7 @@ impl Ftl {
         self.admit_records(self.chunks_of_new(lpns), 0, waiting, at_ns)
     }
 
-    /// Chunks that those of these logical pages take that have no data yet.
+    /// Chunks needed for those of these logical pages that have no data yet.
     pub(crate) fn chunks_of_new(&self, lpns: impl Iterator<Item = Lpn>) -> u64 {
         let new = lpns.filter(|lpn| self.map.lookup(*lpn).is_none()).count();
         new as u64 * u64::from(UNIT_WEIGHT)
@@ -61,7 +61,7 @@ impl Ftl {
         }
     }
 
-    /// Freed room is usable once no cut can bring back what was there. Returns when that is so.
+    /// Freed room is usable once no cut can bring back what was there. Returns that time.
     fn settle_unmapped(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let unmaps =
             |record: &Record| matches!(record, Record::Trim { .. } | Record::NamespaceDeleted { .. });

@@ -62,8 +62,8 @@ pub enum Guard {
     CopyBeforeStepIsDone,
     /// A record waits without an open block for it: the block erased for it may be one that only the record frees.
     JournalBlockMissing,
-    /// A journal block is prepared while a step changes the map: the block erased for it may be one that only the
-    /// step's records free, which do not even wait yet.
+    /// A journal block is prepared while a step changes the map: the block erased for it may be one that is freed only
+    /// by records of the step that have not been appended yet.
     ErasedInStep,
     /// A log page is dropped and no record ends its claim: it may claim its home after a cut.
     ClaimNotEnded,
@@ -73,7 +73,7 @@ pub enum Guard {
     GivenUpPageCounts,
     /// A checkpoint keeps nothing of a log whose hints are all settled: what is brought home afterwards is lost.
     RunsOfSettledLogs,
-    /// A page older than a checkpoint claims its home, although the home had something newer by then.
+    /// A page older than a checkpoint claims its home, although the home already had something newer.
     ClaimOlderThanCheckpoint,
     /// A log page is shared while pages before it still wait in the cache.
     PagesBeforeWait,
@@ -86,11 +86,11 @@ pub enum Guard {
     /// A trim is folded over the chunks of L2P that a checkpoint or a spare area names, but not over those in which
     /// only the journal has mapped something.
     TrimsOfUntouchedChunks,
-    /// A unit of a `put` counts although others of it are not there.
+    /// A unit of a `put` counts although other units of that `put` are missing.
     PutMembersCountAlone,
     /// The units and the records of one batch are two batches.
     BatchKindsApart,
-    /// A batch is acknowledged while it is in flight, as a `put` is for which protected DRAM has room.
+    /// A batch is acknowledged while it is in flight, like a `put` for which protected DRAM has room.
     BatchDoneInFlight,
     /// A record waits in protected DRAM while a batch puts its key.
     WaitingUnderBatch,
@@ -127,15 +127,15 @@ pub enum Guard {
     ListsClearedInParts,
     /// 10: a checkpoint in memory overwrites the one that counts.
     NvmCheckpointInPlace,
-    /// 23, in the document store: a header is believed although what its commit appended is not all there.
+    /// 23, in the document store: a header is accepted although part of what its commit appended is missing.
     HeaderAlone,
-    /// 23, in the document store: a batch of updates is shared one by one.
+    /// 23, in the document store: the updates of a batch are shared one by one.
     SharedInParts,
-    /// 23, in the document store: the staging area starts anew before a header tells what was shared from it.
+    /// 23, in the document store: the staging area starts over before a header records what was shared from it.
     StageReused,
     /// 23, in the document store: a document is shared over while a snapshot sees it.
     SharedOverSnapshot,
-    /// 23, in the document store: a compacted file takes the name before it is durable.
+    /// 23, in the document store: a compacted file takes over the name before it is durable.
     CompactedNotSynced,
     /// 23, in the document store: commits go to the compacted file before its name is durable.
     SwitchNotDurable,
@@ -147,13 +147,13 @@ pub enum Guard {
     NodeBeforeData,
     /// In a log-structured file system: an anchor names a super root that is not durable.
     AnchorBeforeSuperRoot,
-    /// In a log-structured file system: a partial segment counts although its units are not all there.
+    /// In a log-structured file system: a partial segment counts although some of its units are missing.
     PartialUnchecked,
     /// In a log-structured file system: a summary counts units that the drive moved and that are not durable there.
     SummaryBeforeMoves,
-    /// In a log-structured file system: what a snapshot sees is given up with the present's.
+    /// In a log-structured file system: units that a snapshot sees are released when the present no longer needs them.
     SnapshotHolds,
-    /// 18, in a log-structured file system: the cleaner moves what was written elsewhere since it looked.
+    /// 18, in a log-structured file system: the cleaner moves units that were rewritten elsewhere since it chose them.
     StaleMove,
     /// 17, in a log-structured file system: lists are cleared before the checkpoint that makes them void is durable.
     ListsClearedEarly,

@@ -1,4 +1,4 @@
-//! The checkpoint: the L2P as of a step, and what is still conditional then.
+//! The checkpoint: the L2P as of a step, and what is still conditional at that step.
 //!
 //! It holds each tenant's contents, the blocks that were open (recovery reads on in them), and the counters. A
 //! checkpoint counts only if all its pages are there. Its predecessor, and the journal that it covers, become free only
@@ -16,7 +16,7 @@ use crate::tenants::units::OWNER_BYTES;
 use crate::tenants::{TENANTS, Tenant};
 use crate::types::Seq;
 
-/// Bytes of a checkpoint beside what tenants count.
+/// Bytes of a checkpoint in addition to those that tenants count.
 const NOT_COUNTED_BYTES: u64 = 64 * 1024;
 
 impl Ftl {
@@ -133,7 +133,7 @@ impl Ftl {
         let unplanned = |more| sum(|tenant, ftl, more| tenant.unplanned_bytes(ftl, more), more);
         let kept = sum(|tenant, ftl, _| tenant.kept_bytes(ftl), 0) - unplanned(0);
         let owners = (owners * OWNER_BYTES) as u64;
-        // what is not counted: facts, open blocks, open logs
+        // not counted: facts, open blocks, open logs
         let planned = (kept + owners + NOT_COUNTED_BYTES).max(self.space.layout.checkpoint_bytes);
         planned + unplanned(entries) <= nvm.checkpoint_limit()
     }
@@ -148,8 +148,8 @@ impl Ftl {
         for _ in 0..NewCheckpoint::blocks_for(bytes.len(), &self.geometry) {
             blocks.push(self.take_system_block(BlockUse::Checkpoint, at_ns)?);
         }
-        // Only now: the checkpoint then covers what is recorded when blocks are erased for it, and is the last word of
-        // a clean shutdown.
+        // Only now: this way the checkpoint covers what is recorded when blocks are erased for it, and is the last
+        // thing that a clean shutdown writes.
         let step = self.next_seq();
         self.metadata.announce_checkpoint(&mut self.nand, step)?;
         TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
@@ -270,14 +270,14 @@ mod tests {
             .unwrap();
     }
 
-    /// Units that the next checkpoint takes, as reckoned and in fact.
+    /// Units that the next checkpoint takes, as calculated and in fact.
     fn next_checkpoint(ftl: &mut Ftl) -> (u64, u64) {
         let (reckoned, before) = (ftl.checkpoint_units(0), ftl.counters().flash_units.checkpoint);
         ftl.take_checkpoint(0, false).unwrap();
         (reckoned, ftl.counters().flash_units.checkpoint - before)
     }
 
-    /// What is kept free for the next checkpoint is what it takes, to within a page of two units.
+    /// The room reserved for the next checkpoint is what it takes, to within a page of two units.
     #[test]
     fn a_checkpoint_is_as_long_as_is_reckoned() {
         let mut ftl = ftl();
@@ -334,7 +334,7 @@ mod tests {
         assert!(matches!(ftl.ensure_owner_room(1, 0), Err(FtlError::CapacityExceeded)));
     }
 
-    /// No command leaves a log as full, but a drive that could not take this checkpoint would never write again.
+    /// No command leaves a log this full, but a drive that could not take this checkpoint would never write again.
     #[test]
     fn a_checkpoint_covers_records_for_which_a_log_in_memory_has_no_room() {
         let mut ftl = in_memory(1 << 20);
@@ -351,7 +351,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        // the unit has been given something newer when the trim that still waits is stored
+        // the unit has newer contents by the time the waiting trim is stored
         write(&mut ftl, 1);
         let taken = ftl.counters().checkpoints;
         ftl.take_checkpoint(0, false).unwrap();
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!((report.journal_records > 0, ftl.map().lookup(Lpn(1)).is_some()), (true, true));
     }
 
-    /// Longer, it would be stored over what is behind its place.
+    /// If it were longer, it would overwrite what lies behind its place.
     #[test]
     fn a_checkpoint_in_memory_is_as_long_as_its_place_at_most() {
         let mut ftl = in_memory(1 << 20);

@@ -29,7 +29,7 @@ macro_rules! counters {
                 [$( ($words, self.$counter), )*].into_iter()
             }
 
-            /// The increase since then; zero where a counter has gone back, as it may when power is lost.
+            /// The increase since then; zero for a counter that went back, as it may when power is lost.
             #[must_use]
             pub fn since(&self, before: &$name) -> $name {
                 $name {
@@ -60,7 +60,7 @@ counters! {
         journal: "journal",
         /// Checkpoints.
         checkpoint: "checkpoint",
-        /// Units dumped by the capacitor when power went.
+        /// Units dumped by the capacitor when power failed.
         dump: "dump",
     }
 }
@@ -89,7 +89,7 @@ counters! {
         batches_with_records: "batches of units and records",
         /// Times that the index of a namespace was dropped from DRAM, to be on flash only.
         indexes_swapped_out: "indexes swapped out",
-        /// Times that one was loaded again.
+        /// Times that such an index was loaded again.
         indexes_swapped_in: "indexes swapped in",
         /// Flash units read for indexes that are on flash only: to load them, and to copy them into the next checkpoint.
         index_units_read: "units of indexes read",
@@ -104,7 +104,7 @@ counters! {
         checkpoints: "checkpoints",
         /// Units whose mapping was shared.
         units_shared: "units shared",
-        /// Units of these that their hint brought home, without a journal record.
+        /// Of these, units whose hint brought them home without a journal record.
         units_brought_home: "units brought home",
         /// Units whose mapping was moved (`remap`).
         units_remapped: "units remapped",

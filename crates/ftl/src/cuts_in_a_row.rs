@@ -1,4 +1,4 @@
-//! Power that goes again and again, in recovery too, on drives that are as full as they may be.
+//! Repeated power losses, also during recovery, on drives that are as full as they can be.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::space::{FtlConfig, Layout};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Lpn, METADATA_BYTES};
 
-/// Blocks of 16 pages: what a cut leaves of one is worth something.
+/// Blocks of 16 pages: enough of a block is left after a cut to be worth using.
 const BLOCKS_OF_16: Geometry = Geometry { blocks_per_plane: 24, pages_per_block: 16, ..GEOMETRY };
 const NVM_BYTES: u64 = 1 << 20;
 
@@ -27,7 +27,7 @@ fn fullest(nvm_log_bytes: Option<u64>) -> FtlConfig {
 struct Host {
     config: FtlConfig,
     random: SplitMix64,
-    /// What each unit holds, and what it may hold instead: a write that power interrupted.
+    /// What each unit holds, and what it may hold instead if power interrupted a write.
     written: BTreeMap<u32, (u8, Option<u8>)>,
     cuts: u32,
 }
@@ -57,7 +57,7 @@ impl Host {
         Ok(())
     }
 
-    /// Power comes back, and goes again after a few operations, until it stays.
+    /// Power returns and goes again after a few operations, until it stays.
     fn recover(&mut self, ftl: Ftl) -> Ftl {
         let mut nand = ftl.into_nand();
         for more in (0..1 + self.draw(30)).rev() {
@@ -75,7 +75,7 @@ impl Host {
             nand.cut_after((more > 0).then_some(until.into()));
             nand = match Ftl::recover(nand, self.config, at_ns) {
                 Ok((ftl, _)) if more == 0 => return ftl,
-                // power stayed on for all of recovery, and goes now
+                // power stayed on throughout recovery, and goes now
                 Ok((mut ftl, _)) => {
                     let now_ns = ftl.nand().now_ns();
                     ftl.nand_mut().power_fail(now_ns);

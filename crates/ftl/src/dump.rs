@@ -2,7 +2,7 @@
 //!
 //! The dump goes to blocks kept erased for it, as ordinary pages. Recovery folds their spare areas and journal records
 //! like any others, so a second cut in recovery changes nothing. It saves cached units, units whose program did not
-//! complete, and the journal records whose units were all on flash when power went. Of atomic batches it saves only
+//! complete, and the journal records whose units were all on flash when power failed. Of atomic batches it saves only
 //! acknowledged `put`s, with their marks, so that they count together with what is on flash.
 
 use tantalum_nand::{LostProgram, Nanoseconds, Source};
@@ -17,7 +17,7 @@ use crate::tenants::{TENANTS, tenant_of};
 use crate::types::Seq;
 
 impl Ftl {
-    /// Whether a capacitor keeps what is in DRAM.
+    /// Whether a capacitor protects DRAM.
     pub fn has_plp(&self) -> bool {
         self.config.dump_units > 0
     }
@@ -62,7 +62,7 @@ impl Ftl {
         Ok(saved)
     }
 
-    /// What waits of tenants for a full page.
+    /// What tenants have waiting for a full page.
     fn dump_waiting(&mut self, dump: &mut DumpPages, step: Seq, cut_ns: Nanoseconds) -> Result<(), FtlError> {
         for tenant in TENANTS {
             for page in tenant.waiting(self, step)? {

@@ -6,7 +6,7 @@
 //!
 //! 1. memberships that only its spare areas prove are journaled (hazard 4),
 //! 2. the journal is flushed, so that what made its pages invalid is durable (hazard 2),
-//! 3. the erase starts when the programs are done that made the block free, copies out of it among them (hazard 3), and the
+//! 3. the erase starts when all programs that made the block free are done, including copies out of it (hazard 3), and the
 //!    journal and the last checkpoint, which may have taken over what it proved.
 //!
 //! Recovery erases by the same rule before its own checkpoint stands: it records what it found to be whole, and first

@@ -8,7 +8,7 @@ use crate::types::{FileId, Lpn, Seq};
 /// Why an operation of the FTL failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FtlError {
-    /// The medium failed: power went, the image failed, or a page is uncorrectable.
+    /// The medium failed: power was lost, the image failed, or a page is uncorrectable.
     #[error(transparent)]
     Nand(#[from] NandError),
     /// No flash is left even after garbage collection.

@@ -1,9 +1,9 @@
 //! Lists of what `fs_write` wrote to each file, in non-volatile memory (Jin's thesis, section 4.2.2).
 //!
-//! A file system writes data with `fs_write` and leaves its index for later: after a cut, the file's list says which unit
-//! holds which part of the file. An entry is added when its data are durable. It stands until its list is cleared, or
-//! until its unit is written by another `fs_write`, which moves it to the end of that file's list. Nothing else touches
-//! it: a list says what `fs_write` wrote, not what a unit holds by now.
+//! A file system writes data with `fs_write` and defers its index: after a cut, the file's list says which unit holds
+//! which part of the file. An entry is added when its data are durable. It stays until its list is cleared, or until its
+//! unit is written by another `fs_write`, which moves it to the end of that file's list. Nothing else touches it: a list
+//! says what `fs_write` wrote, not what a unit holds now.
 //!
 //! | where | words of 8 bytes |
 //! |---|---|
@@ -11,13 +11,14 @@
 //! | then, for each file | its number and the first unit of its list; 0 if free |
 //! | then, for each unit | its offset in the file, and the next unit of the list |
 //!
-//! A word is stored as a whole, and stores follow each other. So every change takes effect with one word:
+//! A word is stored atomically, and stores follow each other. So every change takes effect with one word:
 //!
 //! - **Appending**: the units' own words are linked to each other first, and then the last word of the list, or the file's,
-//!   names the first of them (hazard 24 of ARCHITECTURE.md). All of them are in the list, or none is. Units that are in a
-//!   list already leave it first: their data are new by then.
+//!   names the first of them (hazard 24 of ARCHITECTURE.md). All of them are in the list, or none. Units that are already
+//!   in a list leave it first, since their data are already new.
 //! - **Clearing a list**: the file's word.
-//! - **Clearing all**: the first word. Then the files' words are cleared; recovery does the rest of that (hazard 17).
+//! - **Clearing all**: the first word. Then the files' words are cleared; after a cut, recovery finishes this (hazard
+//!   17).
 
 use std::collections::BTreeMap;
 
@@ -44,7 +45,7 @@ pub enum ListRefusal {
     /// The drive has no lists.
     #[error("this drive keeps no lists of files: its profile has no nvm.files")]
     NoLists,
-    /// Not a number of a file.
+    /// Not a valid file number.
     #[error("0 is not a file's number; files are numbered from 1")]
     NoFile,
     /// The file would be too long.
@@ -66,7 +67,7 @@ pub enum ListRefusal {
 /// No unit.
 const NONE: u32 = u32::MAX;
 
-/// In the first word: all lists are being cleared.
+/// Value of the first word: all lists are being cleared.
 const CLEARING: u64 = 1;
 
 impl ListsPlan {
@@ -110,7 +111,7 @@ struct Entry {
     next: u32,
 }
 
-/// The lists of a running drive: what memory has, and the way back from each entry.
+/// The lists of a running drive: a copy of what memory has, with back links from each entry.
 #[derive(Clone, Debug)]
 pub(crate) struct FileLists {
     plan: ListsPlan,
@@ -139,7 +140,8 @@ impl FileLists {
         FileLists { plan, lists: BTreeMap::new(), entries: HashMap::default(), free }
     }
 
-    /// Reads the lists. Returns them with the time at which that is done. A clearing that was cut is ended.
+    /// Reads the lists. Returns them with the time at which that is done. A clearing that a cut interrupted is
+    /// finished.
     pub fn read(
         nand: &mut Nand,
         plan: ListsPlan,
@@ -252,7 +254,8 @@ impl FileLists {
         }
     }
 
-    /// Puts units, which are in no list, at the end of a file's. Returns their own words, and the one that links them.
+    /// Puts units, which are in no list, at the end of a file's list. Returns their own words, and the one that links
+    /// them.
     fn link(&mut self, file: FileId, first: u32, units: u32, offset: u32) -> (Words, Words) {
         let mut own = Words::new();
         let end = first + units;
@@ -296,7 +299,7 @@ impl FileLists {
         let (mut own, mut linking) = self.link(file, first.0, units, offset);
         let mut done_ns = at_ns;
         if !unlinked.is_empty() {
-            // a list that a unit was in must not lead into the new one
+            // the list that a unit was in must not lead into the new one
             done_ns = store(nand, &unlinked, done_ns)?;
         }
         if canary::out(Guard::ListLinkedEarly) {

@@ -1,4 +1,4 @@
-//! Lists of files beside a model in memory, with power cut at random operations.
+//! Lists of files compared with a model in memory, with power cut at random operations.
 
 use tantalum_nand::{NvmShape, Outcome, SplitMix64};
 
@@ -96,8 +96,8 @@ fn tables_that_no_drive_wrote_are_refused() {
     }
 }
 
-/// Power goes in any store of random commands, and in recovery once more: lists are as after some of the commands, and
-/// after all that were done.
+/// Power fails in any store of random commands, and again during recovery: the lists are as after a prefix of the
+/// commands that includes all completed ones.
 #[test]
 fn lists_survive_cuts_up_to_what_was_done() {
     let (mut partly_unlinked, mut cleared) = (0, 0);
@@ -154,7 +154,7 @@ fn lists_survive_cuts_up_to_what_was_done() {
         let is_before = lacks_some(&found, &model, &units);
         partly_unlinked += u32::from(is_before && found != model);
         assert!(found == after || is_before, "seed {seed}: {found:?} after {model:?}, or {after:?}");
-        // what recovery ended stays ended
+        // what recovery finished stays finished
         nand.cut_after(None);
         let again = all(&FileLists::read(&mut nand, PLAN, 0).unwrap().0);
         assert!(again == found, "seed {seed}: {again:?} after {found:?}");

@@ -1,4 +1,4 @@
-//! What an audit looked at and found.
+//! What an audit examined and found.
 
 use tantalum_nand::{BlockId, Ppn};
 
@@ -47,7 +47,7 @@ pub enum Finding {
         /// The actual count.
         counted: u32,
     },
-    /// A block's use does not agree with a list.
+    /// A block's use disagrees with a list.
     #[error("block {block} is used as {block_use:?}, {against}")]
     BlockUse {
         /// The block.

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::spare::BatchMark;
 
-    /// A tenant that has seen these members of batches, and notes those that count.
+    /// A tenant that has seen these members of batches, and records those that count.
     struct Members(Vec<BatchMark>);
 
     impl TenantFold for Members {
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// What is returned never counts: a member of it may be erased while recovery has no checkpoint yet, and then the
+    /// The batches returned never count: a member may be erased while recovery has no checkpoint yet, and then the
     /// journal must not call the batch whole.
     #[test]
     fn a_batch_with_a_member_missing_is_dropped_unless_the_journal_has_seen_it_whole() {

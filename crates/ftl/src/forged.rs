@@ -125,7 +125,7 @@ fn medium_of(pages: &[Page]) -> Nand {
     nand
 }
 
-/// Recovers, and audits the result. Returns whether there was one.
+/// Recovers, and audits the drive. Returns whether recovery succeeded.
 fn recovers(nand: Nand) -> bool {
     let Ok((mut ftl, _)) = Ftl::recover(nand, CONFIG, 0) else { return false };
     let mut audit = ftl.audit_maps();
@@ -141,7 +141,7 @@ fn put_back(bytes: &mut [u8], at: usize, random: &mut SplitMix64) {
     }
 }
 
-/// Draws pages with forged bytes and counts how many gave a drive.
+/// Draws pages with forged bytes and counts how many yield a drive.
 fn try_many(count: u64, forge: impl Fn(&mut Vec<Page>, &mut SplitMix64)) -> (u64, u64) {
     let mut original = worked_on();
     let mut recovered = 0;

@@ -1,4 +1,4 @@
-//! What the controller may do with lists of files.
+//! The controller's operations on lists of files.
 
 use tantalum_nand::{Nanoseconds, WORD_BYTES};
 
@@ -33,7 +33,7 @@ impl Ftl {
         Ok(linked_ns.max(written_ns))
     }
 
-    /// A file's list, and how long it takes to follow it: each entry says where the next is.
+    /// A file's list, and how long it takes to follow it: each entry points to the next.
     pub fn file_list(&self, file: FileId, entries: &mut Vec<FileEntry>) -> Result<Nanoseconds, ListRefusal> {
         let lists = self.lists()?;
         entries.clear();

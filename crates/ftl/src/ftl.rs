@@ -1,7 +1,7 @@
 //! The running FTL: its state, the write path, and what the other files of this crate build on.
 //!
 //! Each operation takes the earliest time at which it may start and returns the time at which it is done. State changes
-//! at once; the medium knows what was in flight when power goes.
+//! at once; the medium knows what was in flight when power fails.
 
 use tantalum_nand::{BlockId, Fetches, Geometry, Nand, Nanoseconds, Ppn, SpareEnds, UnitSpare};
 
@@ -49,9 +49,9 @@ pub struct Ftl {
     pub(crate) tenants: Tenants,
     pub(crate) seq: Seq,
     pub(crate) batches: Batches,
-    /// What `fs_write` wrote to each file, of a drive that keeps that.
+    /// What `fs_write` wrote to each file, on a drive that keeps lists.
     pub(crate) file_lists: Option<FileLists>,
-    /// Whether recovery would find the drive shut down, and so reuse numbers given since.
+    /// Whether recovery would find the drive shut down, and so reuse numbers issued since.
     pub(crate) shut_down: bool,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch,
@@ -127,8 +127,8 @@ impl Ftl {
         Ok(Some((generation, done_ns)))
     }
 
-    /// Numbers given to hosts are never reused. After a cut a gap is left for those that left no trace on flash, so the
-    /// flash must show that the drive is no longer shut down. Returns when it does.
+    /// Numbers issued to hosts are never reused. After a cut a gap is left for those that left no trace on flash, so
+    /// the flash must show that the drive is no longer shut down. Returns when it does.
     fn mark_power_on(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let tells =
             self.metadata.checkpoint.pages_since > 0 && self.nand.programs_done_ns() <= self.nand.now_ns();
@@ -153,8 +153,8 @@ impl Ftl {
         self.tenants.units.logs.accept(hint);
     }
 
-    /// A unit waits in the cache, and another one for the same logical page no longer does. Pages of hinted logs
-    /// thereby begin and end the claims to their homes.
+    /// A unit now waits in the cache, and an earlier one for the same logical page no longer does. Pages of hinted logs
+    /// thereby begin and end their claims to homes.
     #[inline]
     pub fn waits(&mut self, unit: &HostUnit, replaced: Option<&HostUnit>) {
         if replaced.is_some_and(|replaced| replaced.hint.is_some()) {
@@ -274,7 +274,7 @@ impl Ftl {
         self.read_place(ppn, data, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
-    /// As [`Ftl::read`], but the unit's bytes, if it has any, are to be fetched.
+    /// As [`Ftl::read`], but the unit's bytes, if it has any, are left for the host to fetch.
     pub fn read_later(
         &mut self,
         lpn: Lpn,
@@ -291,8 +291,8 @@ impl Ftl {
         self.unless_lost(ppn, read, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
-    /// Brings what reads of these logical pages will access into the processor's cache, so that the misses overlap. At
-    /// most [`PREFETCHED`] pages are used.
+    /// Prefetches what reads of these logical pages will access into the processor's cache, so that the misses overlap.
+    /// At most [`PREFETCHED`] pages are used.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
         let mut places = [Ppn(0); PREFETCHED];
         let mapped = lpns.take(PREFETCHED).filter_map(|lpn| self.map.lookup(lpn));

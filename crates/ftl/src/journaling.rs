@@ -13,7 +13,7 @@ use crate::metadata::{Attempt, JournalPage, Record};
 use crate::page_image::PageImage;
 use crate::space::BlockUse;
 
-/// Journal pages reserved for programs that fail.
+/// Journal pages reserved for failed programs.
 const SPARE_PAGES: u32 = 1;
 
 impl Ftl {
@@ -36,7 +36,7 @@ impl Ftl {
             | Record::NamespaceMade { .. }
             | Record::NamespaceDeleted { .. }
             | Record::PowerOn { .. } => 0,
-            // Garbage collection may have issued the program, so it need not be one of those for hosts.
+            // Garbage collection may have issued the program, so waiting for the host's programs is not enough.
             Record::Map { ppn, .. } | Record::MapInGroup { ppn, .. } => {
                 let named_ns = self.nand.programmed_ns(self.geometry.page_of(*ppn));
                 named_ns.max(self.nand.host_programs_done_ns())
@@ -100,8 +100,8 @@ impl Ftl {
     }
 
     /// Changes the map and appends the records of the change, at most as many as stated. It is refused as a whole if
-    /// the journal has no room for them, or the next checkpoint has none for the new owners. Nothing is erased
-    /// meanwhile, because only a record still to come may make a block invalid.
+    /// the journal has no room for them, or the next checkpoint has no room for the new owners. Nothing is erased
+    /// meanwhile, because it may be a record still to come that makes a block invalid.
     pub(crate) fn step<T>(
         &mut self,
         records: usize,
@@ -188,7 +188,7 @@ impl Ftl {
         }
     }
 
-    /// Releases the buffers of a page image after an error. If power went, they belong to the medium.
+    /// Releases the buffers of a page image after an error. If power failed, they belong to the medium.
     pub(crate) fn release_page(&mut self, page: &PageImage, error: &FtlError) {
         if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
             self.give_up_page(page);
@@ -279,7 +279,8 @@ mod tests {
         ftl.flush_journal(0).unwrap();
     }
 
-    /// The next block is erased while the open one still has pages: what waits for the journal does not wait for that.
+    /// The next block is erased while the open one still has pages, so nothing that waits for the journal waits for the
+    /// erase.
     #[test]
     fn the_next_journal_block_is_taken_once_the_open_one_is_half_full() {
         let mut ftl = ftl(8);
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(left, [7, 6, 5, 8 + 4, 8 + 3, 8 + 2, 8 + 1, 8, 7, 6, 5, 8 + 4]);
     }
 
-    /// Nothing is erased within a step, so its pages are there before it begins.
+    /// Nothing is erased within a step, so the pages that it needs must be ready before it begins.
     #[test]
     fn a_step_has_its_pages_before_it_begins() {
         for used in 0..8 {
@@ -309,7 +310,8 @@ mod tests {
         }
     }
 
-    /// Hundreds of steps between two commands that would take a checkpoint: the log is emptied when it has no room for one.
+    /// Hundreds of steps without a command that would take a checkpoint: the log is emptied when it has no room for another
+    /// step.
     #[test]
     fn a_log_in_memory_has_room_for_a_step_or_a_checkpoint_makes_it() {
         let nvm_bytes = 1 << 20;
@@ -328,7 +330,7 @@ mod tests {
         assert!(matches!(room, Err(FtlError::CapacityExceeded)), "{room:?}");
     }
 
-    /// Nor is one taken within a step, some of whose records would be before it and some after.
+    /// No checkpoint is taken within a step: some of the step's records would be before it and some after.
     #[test]
     fn no_checkpoint_is_taken_within_a_step_for_a_log_in_memory() {
         let nvm_bytes = 1 << 20;

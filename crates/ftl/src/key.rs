@@ -25,7 +25,7 @@ impl fmt::Display for NamespaceId {
 /// A key of 1 to 16 bytes, in the order of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Padded with zeros; of two keys that differ only in length, the shorter one comes first.
+    /// Padded with zeros; if two keys differ only in length, the shorter one comes first.
     bytes: [u8; KEY_BYTES],
     length: u8,
 }
@@ -57,7 +57,7 @@ impl Key {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Where it stands among the keys that a namespace lists: by hash.
+    /// Its position among the keys that a namespace lists: by hash.
     pub fn listing_order(&self) -> (u64, Key) {
         (self.hash(), *self)
     }
@@ -83,7 +83,7 @@ impl Key {
         if self.is_exact() { mix(low) } else { mix(mix(low ^ u64::from(self.length)) ^ high) }
     }
 
-    /// Where a later segment of its value belongs.
+    /// The hash under which a later segment of its value is stored.
     pub(crate) fn segment_hash(&self, segment: u16) -> u64 {
         match segment {
             0 => self.hash(),

@@ -1,5 +1,5 @@
-//! The limits of what flash may say. A number one beyond its limit is no drive's: taken for one, it would index past a
-//! map, or be drawn again.
+//! The limits of what flash may say. No drive writes a number beyond its limit: if accepted, it would index past a map,
+//! or be drawn again.
 
 use tantalum_nand::Ppn;
 
@@ -26,7 +26,7 @@ fn hint() -> Hint {
     }
 }
 
-/// Hints of which each breaks one rule.
+/// Hints that each break one rule.
 fn impossible_hints() -> [Hint; 5] {
     [
         Hint { start: 0, ..hint() },

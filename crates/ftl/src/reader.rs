@@ -1,4 +1,4 @@
-//! Reads a drive whose power came back: pages and their spare areas, taking the time of reads. Nothing is changed.
+//! Reads a drive after power came back: pages and their spare areas, taking the time of reads. Nothing is changed.
 
 use tantalum_nand::{
     BlockId, MAX_UNITS_PER_PAGE, Nand, NandError, Nanoseconds, PageId, PageState, Ppn, UNIT_BYTES,
@@ -26,7 +26,7 @@ pub(crate) struct ReadCounts {
     pub torn_pages: u64,
     /// Pages of checkpoint and journal that were read.
     pub pages_read: u64,
-    /// Bytes of memory that were loaded.
+    /// Bytes loaded from memory.
     pub nvm_bytes_read: u64,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct Reader {
     pub nand: Nand,
     /// When the next read may start.
     pub at_ns: Nanoseconds,
-    /// When everything read so far is there.
+    /// When everything read so far has arrived.
     pub done_ns: Nanoseconds,
     /// The greatest number from `Seq` found so far.
     pub newest: Seq,
     pub logical_units: u32,
     pub counts: ReadCounts,
-    /// The spare areas of the page that was read last.
+    /// The spare areas of the page read last.
     spares: [UnitSpare; MAX_UNITS_PER_PAGE],
 }
 

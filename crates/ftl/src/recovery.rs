@@ -32,7 +32,7 @@ use crate::tenants::state::Tenants;
 use crate::tenants::{TENANTS, filled_bytes};
 use crate::types::{SEQ_LIMIT, Seq};
 
-/// Gap left after the numbers found on flash: far more than a drive gives out from DRAM alone.
+/// Gap left after the numbers found on flash: far more than a drive issues from DRAM alone.
 const DRAWN_UNSEEN: u64 = 1 << 32;
 
 impl Ftl {
@@ -49,7 +49,7 @@ impl Ftl {
         Ok(ftl)
     }
 
-    /// Recovers a drive from its flash. Power may go again at any point. On failure the medium is returned with the
+    /// Recovers a drive from its flash. Power may fail again at any point. On failure the medium is returned with the
     /// error.
     pub fn recover(
         mut nand: Nand,
@@ -134,7 +134,7 @@ impl Ftl {
         let at_ns = self.read_file_lists(at_ns)?;
         self.counters = found.facts.counters;
         self.space.exhausted = found.facts.exhausted;
-        // an unmapping may have been lost that a transaction's version must not pass: all of them are over anyway
+        // an unmapping may have been lost that a transaction's version must not pass; all transactions are over anyway
         self.tenants.units.last_unmap = self.seq;
         for tenant in found.tenants {
             tenant.restore(self, found.clean)?;
@@ -165,7 +165,7 @@ impl Ftl {
         self.unless_at_its_end(ready).map(|()| report)
     }
 
-    /// What `fs_write` wrote to each file, which memory has as it is.
+    /// What `fs_write` wrote to each file; non-volatile memory has it unchanged.
     fn read_file_lists(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let Some(plan) = self.config.file_lists else { return Ok(at_ns) };
         let (lists, done_ns) = FileLists::read(&mut self.nand, plan, at_ns)?;
@@ -173,8 +173,8 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// A drive that has no room for what recovery does, and is at the end of its life, can still be read; every recovery finds
-    /// the same.
+    /// A drive at the end of its life that has no room for recovery's own writes can still be read; every recovery finds the
+    /// same.
     fn unless_at_its_end(&mut self, ready: Result<(), FtlError>) -> Result<(), FtlError> {
         if matches!(ready, Err(FtlError::CapacityExceeded)) {
             self.note_exhaustion();
@@ -235,7 +235,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// From now on the image mirrors what a capacitor protects, if it outlives the process. Its old contents are void.
+    /// From now on the image mirrors what a capacitor protects, if the image outlives the process. The mirror's old
+    /// contents are void.
     fn protect_anew(&mut self) -> Result<(), FtlError> {
         let protected =
             Protected::new(&self.nand, self.space.layout.dump_blocks, self.config.protected_units)?;
@@ -283,7 +284,8 @@ mod tests {
         Ftl::recover(nand, CONFIG, at_ns).map_err(|(_, error)| error).unwrap()
     }
 
-    /// A page of data alone says so: a drive that is taken for clean gives numbers again and forgets what was found.
+    /// A single page of data is enough to show it: a drive that is wrongly taken for clean reissues numbers and forgets
+    /// what was found.
     #[test]
     fn a_drive_with_a_page_written_since_its_shutdown_was_not_shut_down() {
         let ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!(ftl.counters().unsafe_shutdowns, 1);
     }
 
-    /// Nothing but a number was given since the shutdown, or a page besides that is still on its way.
+    /// Since the shutdown only a number was issued, perhaps with a page that is still in flight.
     #[test]
     fn a_number_given_after_a_shutdown_is_not_given_again() {
         for write in [false, true] {
@@ -320,7 +322,7 @@ mod tests {
         }
     }
 
-    /// A record alone, and one of two units, whose members are counted.
+    /// A single record, and one of two units, whose members are counted.
     #[test]
     fn a_drive_with_records_put_since_its_shutdown_was_not_shut_down() {
         for bytes in [100, 9000] {
@@ -338,7 +340,7 @@ mod tests {
         }
     }
 
-    /// A dump takes the records whose page was on its way.
+    /// A dump includes the records whose page was in flight.
     #[test]
     fn records_under_way_are_kept_for_a_dump_if_there_is_a_capacitor() {
         for (dump_units, kept) in [(0, 0), (16, 1)] {
@@ -352,8 +354,8 @@ mod tests {
         }
     }
 
-    /// The unit waited in protected DRAM while a checkpoint was taken that does not have it, and then the process was killed:
-    /// what is dumped when the image is opened must be newer than the checkpoint.
+    /// The unit waited in protected DRAM while a checkpoint was taken without it, and then the process was killed: what is
+    /// dumped when the image is opened must be newer than the checkpoint.
     #[test]
     fn what_waited_while_a_checkpoint_was_taken_outlives_the_process() {
         let config = FtlConfig { dump_units: 16, protected_units: 4, ..CONFIG };
@@ -381,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Blocks fail until none is left for recovery's checkpoint: what the drive has can still be read, whenever it is asked.
+    /// Blocks fail until none is left for recovery's checkpoint: the drive's contents can still be read, at every power-on.
     #[test]
     fn a_drive_at_the_end_of_its_life_comes_back_to_be_read() {
         let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
@@ -402,7 +404,7 @@ mod tests {
         }
     }
 
-    /// A drive that came back although its checkpoint failed would go on without what it found.
+    /// A drive that started although its checkpoint failed would continue without what it had found.
     #[test]
     fn a_recovery_that_fails_says_so() {
         let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();

@@ -34,7 +34,7 @@ pub struct RecoveryReport {
     pub transaction_units_dropped: u64,
     /// Units that had been acknowledged, waited in protected DRAM, and were brought back by the dump.
     pub units_restored: u64,
-    /// Units of the checkpoint at its end; 0 after a clean shutdown.
+    /// Units of the checkpoint taken at the end of recovery; 0 after a clean shutdown.
     pub checkpoint_units: u64,
     /// Device time of reading.
     pub read_ns: Nanoseconds,

@@ -3,10 +3,10 @@
 //! - A block that fails a program is emptied and retired; one that fails an erase is retired at once; one that keeps
 //!   lost units is retired once everything else has been moved out of it.
 //! - A lost unit stays mapped to the unreadable place, and reads as an error until it is written or trimmed. What its
-//!   spare area asserted is lost too. So when a loss is met, a checkpoint records where the unit is, and no older copy
-//!   comes back after a cut.
+//!   spare area asserted is lost too. So when a loss is detected, a checkpoint records where the unit is, and no older
+//!   copy comes back after a cut.
 //! - A drive that can no longer be laid out is read-only: with fewer good blocks than [`Layout::least_blocks`], plus
-//!   two for each namespace with logs of its own, it accepts no writes. That follows from the bad blocks alone, so it
+//!   two for each namespace with its own logs, it accepts no writes. That follows from the bad blocks alone, so it
 //!   holds after every power cycle. The same happens if the last free blocks fail while others hold data: the next
 //!   checkpoint records that, and if there is no room for one, every recovery finds the same again.
 
@@ -18,12 +18,12 @@ use crate::map::Owner;
 use crate::space::BlockUse;
 use crate::tenants::TENANTS;
 
-/// The good blocks that a drive has beyond those that it needs.
+/// The good blocks of a drive beyond those that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpareBlocks {
     /// Blocks that may still fail before the drive becomes read-only.
     pub available: u32,
-    /// What that would be without bad blocks.
+    /// The same number without bad blocks.
     pub total: u32,
 }
 
@@ -33,9 +33,9 @@ impl Ftl {
         self.space.is_read_only()
     }
 
-    /// There was no room for something. If no block is left to make room, and blocks are bad, it is not the host's data
-    /// that fill the flash: the drive is at the end of its life, even if more good blocks than the minimum hold data.
-    /// That is how it ends when all blocks wear out together.
+    /// There was no room for something. If no block is left to make room, and some blocks are bad, then it is not the
+    /// host's data that fill the flash: the drive is at the end of its life, even if more good blocks than the minimum
+    /// hold data. This happens when all blocks wear out together.
     pub fn note_exhaustion(&mut self) {
         self.space.exhausted |= self.spare_blocks() == 0 && self.space.good_blocks() < self.geometry.blocks();
     }
@@ -49,7 +49,7 @@ impl Ftl {
         }
     }
 
-    /// Marks a block as permanently bad, and plans with the rest. The block's contents can still be read.
+    /// Marks a block as permanently bad, and plans with the remaining blocks. The block's contents can still be read.
     pub(crate) fn retire(&mut self, block: BlockId) -> Result<(), FtlError> {
         debug_assert_eq!(self.space.blocks.block_use(block), BlockUse::Bad, "block {block} is out of use");
         if self.nand.is_bad(block) {
@@ -79,7 +79,7 @@ impl Ftl {
                     self.space.failing.push(block);
                 }
                 match emptied {
-                    // it is tried again when there is room
+                    // retried when there is room
                     Err(FtlError::CapacityExceeded) => return Ok(()),
                     emptied => emptied?,
                 }
@@ -118,7 +118,7 @@ impl Ftl {
     }
 
     /// A read failed. Before the host learns of it, a checkpoint records where the unit is, if only its spare area did.
-    /// Other units of the page, which nobody has read yet, are recorded as well.
+    /// The page's other units, not read yet, are recorded as well.
     pub(crate) fn lost(&mut self, ppn: Ppn, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.counters.uncorrectable_reads += 1;
         self.note_loss_in(self.geometry.block_of_unit(ppn));
@@ -195,7 +195,7 @@ mod tests {
         ftl.nand_mut().set_faults(Faults { program_failure_ppm, ..Faults::default() });
     }
 
-    /// Erasing another journal block while records are in flight could erase one that only they make invalid.
+    /// Erasing a block for the journal while records are in flight could hit one that only they make invalid.
     #[test]
     fn a_failed_journal_page_goes_to_the_rest_of_its_block() {
         let mut ftl = ftl();
@@ -262,7 +262,8 @@ mod tests {
         slot
     }
 
-    /// What cannot be programmed is tried again and again; a buffer kept each time would be missing in the end.
+    /// A page that cannot be programmed is retried again and again; if each attempt kept a buffer, buffers would run
+    /// out.
     #[test]
     fn pages_that_find_no_room_keep_no_buffer() {
         let mut ftl = ftl();

@@ -27,11 +27,11 @@ pub(crate) struct Found {
     pub uses: BTreeMap<BlockId, BlockUse>,
     /// The checkpoint's pages, in the order of its bytes.
     pub checkpoint_pages: Vec<PageId>,
-    /// Where the log in memory ends, if that is where it is.
+    /// Where the log ends, if it is in memory.
     pub nvm: Option<FoundNvm>,
 }
 
-/// The reading of a drive whose power came back.
+/// Reading a drive after power came back.
 pub(crate) struct Scan {
     pub reader: Reader,
     config: FtlConfig,
@@ -45,7 +45,7 @@ impl Scan {
         Scan { reader, config, nvm, report: RecoveryReport::default() }
     }
 
-    /// The medium back, and what was done, from `at_ns` on.
+    /// Returns the medium, and what was done since `at_ns`.
     pub fn into_parts(self, at_ns: Nanoseconds) -> (Reader, RecoveryReport) {
         let Scan { reader, mut report, .. } = self;
         report.read_ns = reader.done_ns - at_ns;
@@ -212,7 +212,7 @@ mod tests {
         (ftl, marked)
     }
 
-    /// Recovery may erase before its own checkpoint stands, and then says first what these blocks prove.
+    /// Recovery may erase before its own checkpoint stands, and must first record what these blocks prove.
     #[test]
     fn blocks_with_marks_since_the_checkpoint_are_found() {
         let (ftl, marked) = with_batch();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     /// Pages are written in turn on two planes, so unit 2 follows unit 0 in its block. What is older than the checkpoint is
-    /// in the checkpoint; of what may be newer nobody knows what it was.
+    /// in the checkpoint; the contents of what may be newer are unknown.
     #[test]
     fn a_damaged_page_is_ignored_only_if_a_later_one_is_older_than_the_checkpoint() {
         let checkpoint = |ftl: &mut Ftl| ftl.take_checkpoint(0, false).unwrap();

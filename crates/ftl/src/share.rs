@@ -46,7 +46,7 @@ pub enum ShareRefusal {
     /// The table of shared units is full.
     #[error("{owners} owners of shared units requested; the drive keeps at most {limit}")]
     TableFull {
-        /// Owners that there would be.
+        /// Owners after the share.
         owners: u64,
         /// The limit.
         limit: u64,
@@ -54,7 +54,7 @@ pub enum ShareRefusal {
 }
 
 impl Ftl {
-    /// Units that one share may map.
+    /// Maximum number of units that one share may map.
     pub fn share_limit(&self) -> u32 {
         // a remap takes one more record, for the sources
         self.records_per_page() as u32 - 1
@@ -135,7 +135,8 @@ impl Ftl {
         units + units.min(self.tenants.units.logs.count())
     }
 
-    /// Maps `dst` to what `src` has, at a new version, and returns the records for that; none if `dst` already has it.
+    /// Maps `dst` to what `src` has, at a new version, and returns the records for that; no records if `dst` already
+    /// has it.
     fn map_as_step(&mut self, dst: Lpn, src: Lpn, records: &mut Vec<Record>) {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         if self.map.lookup(dst) == Some(ppn) {
@@ -150,7 +151,7 @@ impl Ftl {
         records.push(Record::Map { lpn: dst, version, step: version, ppn });
     }
 
-    /// Maps `dst` to what `src` has. Adds what ends a claim by that to the records.
+    /// Maps `dst` to what `src` has. Adds the record that ends a claim, if this ends one.
     fn map_to(&mut self, dst: Lpn, version: Seq, src: Lpn, records: &mut Vec<Record>) {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         records.extend(self.superseded(dst, version));
@@ -172,7 +173,7 @@ impl Ftl {
         })
     }
 
-    /// Unmaps units, in several steps if ending claims takes more than a journal page.
+    /// Unmaps units, in several steps if ending claims takes more records than fit on a journal page.
     pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut range = (lpn.0..lpn.0 + units).map(Lpn);
         let is_news = range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn));
@@ -193,14 +194,14 @@ impl Ftl {
         Ok(())
     }
 
-    /// Whether a trim that is durable when it returns may find units unmapped by a step that is not.
+    /// Whether a trim that is durable when it returns may find units unmapped by a step that is not durable yet.
     fn may_come_back(&self) -> bool {
         let is_recorded =
             self.metadata.nothing_waits() && self.metadata.steps_done_ns() <= self.nand.now_ns();
         self.has_plp() && !is_recorded
     }
 
-    /// Unmaps units. Adds what ends claims by that to the records, and returns the record of the rest.
+    /// Unmaps units. Adds the records of the claims that this ends, and returns the record of the unmapping.
     fn unmap_range(&mut self, first: Lpn, units: u32, records: &mut Vec<Record>) -> Record {
         let version = self.next_seq();
         self.tenants.units.last_unmap = version;
@@ -269,14 +270,15 @@ impl Ftl {
         version
     }
 
-    /// Where a logical page is, and how often that block has been erased: the same again is the same version.
+    /// Where a logical page is, and how often that block has been erased: if both are the same later, so is the
+    /// version.
     pub(crate) fn whereabouts(&self, lpn: Lpn) -> Option<(Ppn, u32)> {
         let ppn = self.map.lookup(lpn)?;
         Some((ppn, self.nand.erase_count(self.geometry.block_of_unit(ppn))))
     }
 
-    /// Whether a page of a transaction is known to be newer than anything its logical page has or had. What has been copied
-    /// since counts as unknown: then the commit takes a version of its own.
+    /// Whether a page of a transaction is known to be newer than anything its logical page has or had. A page that has been
+    /// copied since counts as unknown: then the commit takes a new version.
     fn is_newest(&self, lpn: Lpn, page: &TxPage) -> bool {
         let Some(ppn) = self.map.lookup(lpn) else {
             return self.tenants.units.last_unmap < page.version;
@@ -330,7 +332,7 @@ mod tests {
         ftl.write_page(&[unit], 0).unwrap();
     }
 
-    /// A drive with a unit, and a transaction that has written it anew.
+    /// A drive with a unit, and a transaction that has rewritten it.
     fn with_transaction() -> (Ftl, TxId) {
         let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
         write(&mut ftl);
@@ -420,8 +422,8 @@ mod tests {
         assert_eq!(check(units as u32), Err(ShareRefusal::TooMany { units, limit }));
     }
 
-    /// A remap unmapped the unit, and is on its way with what it names: a cut loses all of it, and the unit comes back. So a
-    /// trim of the unit that is durable at once is recorded, although it finds nothing.
+    /// A remap unmapped the unit and is still in flight with what it names: a cut loses all of it, and the unit comes back.
+    /// So a trim of the unit that is durable at once must be recorded, although it finds nothing.
     #[test]
     fn a_trim_of_what_a_step_under_way_has_unmapped_is_recorded() {
         let config = FtlConfig { dump_units: 16, ..CONFIG };
@@ -445,7 +447,7 @@ mod tests {
         assert_eq!(trims(&mut ftl), 0, "it is on flash");
     }
 
-    /// One for each unit, and one for each claim that a page of a log may lose by it.
+    /// One for each unit, and one for each claim that a log page may lose through it.
     #[test]
     fn a_share_takes_a_record_for_each_unit_and_for_each_page_of_a_log_that_it_may_replace() {
         let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();

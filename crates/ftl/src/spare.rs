@@ -50,7 +50,7 @@ pub struct BatchMark {
 /// A condition or addition to what a unit asserts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
-    /// None: the owners hold as they are.
+    /// None: the owners hold unconditionally.
     Plain,
     /// Member of a batch.
     Batch(BatchMark),

@@ -63,10 +63,10 @@ impl fmt::Display for Generation {
     }
 }
 
-/// Bytes of metadata that can travel with a unit: the size of SQLite's frame header.
+/// Bytes of metadata that can be stored with a unit: the size of SQLite's frame header.
 pub const METADATA_BYTES: usize = 24;
 
-/// A few bytes that travel with a unit and are stored in its spare area.
+/// A few bytes that are written with a unit and stored in its spare area.
 pub type Metadata = [u8; METADATA_BYTES];
 
 /// What a log page tells the drive about itself (SW-WAL, section III-A, with attempts added).
@@ -96,7 +96,7 @@ impl Hint {
         if canary::out(Guard::AttemptsMixed) { (0, 1) } else { (self.attempt, self.start) }
     }
 
-    /// Whether both say the same of their page, apart from its home.
+    /// Whether both say the same about their page, apart from its home.
     pub(crate) fn is_same_page(&self, other: &Hint) -> bool {
         Hint { home: None, ..*self } == Hint { home: None, ..*other }
     }
@@ -108,12 +108,12 @@ impl Hint {
     }
 }
 
-/// One range of a `share`: `dst..dst+units` takes the mapping of `src..src+units`.
+/// One range of a `share`: `dst..dst+units` receives the mapping of `src..src+units`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShareRange {
-    /// The first unit that takes a new mapping.
+    /// The first unit that receives a new mapping.
     pub dst: Lpn,
-    /// The first unit whose mapping is taken.
+    /// The first unit whose mapping is copied.
     pub src: Lpn,
     /// Units in the range.
     pub units: u32,

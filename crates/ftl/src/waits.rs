@@ -1,5 +1,5 @@
-//! What must be on flash before what. Power goes while both are in flight on different planes, and the medium does the
-//! worst it may (M4): what should have waited is there, and what it should have waited for is not.
+//! Ordering between programs. Power fails while two programs are in flight on different planes, and the medium does the
+//! worst that it may (M4): the one that should have waited is there, and the one it should have waited for is not.
 //!
 //! In addition, what never happened must not count when a part of it is erased.
 
@@ -25,10 +25,10 @@ use crate::types::{Hint, Lpn, METADATA_BYTES, ShareRange};
 /// Enough planes for copies to overtake what a batch still programs.
 const FOUR_PLANES: Geometry = Geometry { channels: 4, ..GEOMETRY };
 
-/// Pages of a batch that fills a block on each of four planes, of which two pages are left, and has one page more.
+/// Pages of a batch that fills the last two pages of a block on each of four planes, and needs one page more.
 const BATCH_PAGES: u32 = 9;
 
-/// When programs that start after this many others on their plane are half done.
+/// The time at which programs that start after this many others on their plane are half done.
 fn in_turn(start_ns: Nanoseconds, turn: u64) -> Nanoseconds {
     start_ns + turn * TIMING.program_ns + TIMING.program_ns / 2
 }
@@ -61,7 +61,7 @@ fn read(ftl: &mut Ftl, lpn: u32) -> u8 {
     data[0]
 }
 
-/// Power goes and comes back. Everything in flight is done except one page, which was not started.
+/// Power fails and comes back. Everything in flight is done except one page, which was not started.
 fn cut(mut ftl: Ftl, at_ns: Nanoseconds, lost: PageId) -> Ftl {
     ftl.nand_mut().power_fail(at_ns);
     let mut nand = ftl.into_nand();
@@ -275,12 +275,12 @@ fn half_written(ftl: &Ftl, write: impl Fn(&mut Ftl) -> Result<Nanoseconds, FtlEr
     unreachable!("some seed does that")
 }
 
-/// Others write until the block of one of the pages has been erased, while that of the other is unchanged.
+/// Others write until the block of one of the pages has been erased, while the block of the other is unchanged.
 fn erase_one(ftl: &mut Ftl, pages: [PageId; 2]) {
     let erases = |ftl: &Ftl| pages.map(|page| ftl.nand().erase_count(GEOMETRY.block_of(page)));
     let before = erases(ftl);
     let now_ns = settle(ftl);
-    // there was no free block; what is empty is returned
+    // there was no free block; returns the empty ones
     ftl.collect_garbage(now_ns).unwrap();
     assert!(ftl.space.blocks.free() > 0);
     for round in 0.. {
@@ -321,7 +321,7 @@ fn a_batch_that_failed_half_way_stays_nothing_when_a_part_of_it_is_erased() {
     assert_eq!(found, [0; 6]);
 }
 
-/// A buffer that was given back while flash has it would be the next unit's as well.
+/// A buffer returned while flash still uses it would be given to the next unit as well.
 #[test]
 fn a_batch_that_failed_half_way_keeps_the_buffers_of_its_programmed_pages() {
     let mut ftl = format(GEOMETRY);
@@ -376,8 +376,8 @@ fn large() -> Ftl {
     Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap()
 }
 
-/// Commits such a transaction, whose units from 0 on hold 2, and waits until it is on flash, or the first page of its
-/// records only. Returns how many units it has.
+/// Commits such a transaction, whose units, starting at 0, hold 2, and waits until it is on flash, or only until the
+/// first page of its records is. Returns the number of its units.
 fn commit_large(ftl: &mut Ftl, both: bool) -> u32 {
     let units = ftl.records_per_page() as u32 + 2;
     let (tx, _) = ftl.begin_transaction(0).unwrap();
@@ -390,7 +390,7 @@ fn commit_large(ftl: &mut Ftl, both: bool) -> u32 {
         ftl.write_transaction_page(&page, now_ns).unwrap();
     }
     let now_ns = settle(ftl);
-    // what fills a page is flushed for the rest to follow
+    // records that fill a page are flushed so that the rest can follow
     ftl.commit(tx, now_ns).unwrap();
     if both {
         ftl.flush_journal(now_ns).unwrap();
@@ -399,7 +399,7 @@ fn commit_large(ftl: &mut Ftl, both: bool) -> u32 {
     units
 }
 
-/// No other test, and no torture, commits a transaction so large.
+/// No other test, nor the torture test, commits a transaction this large.
 #[test]
 fn a_commit_whose_records_take_two_pages_is_nothing_until_both_are_on_flash() {
     for both in [false, true] {
@@ -414,8 +414,8 @@ fn a_commit_whose_records_take_two_pages_is_nothing_until_both_are_on_flash() {
     }
 }
 
-/// What of such a commit ends claims was folded by nothing that was tested: a page of a log that it overwrites claims its
-/// home until the commit counts, and no longer.
+/// No test folded those records of such a commit that end claims: a log page that it overwrites claims its home until the
+/// commit counts, and no longer.
 #[test]
 fn a_commit_whose_records_take_two_pages_ends_claims_when_both_are_on_flash() {
     for both in [false, true] {
@@ -463,7 +463,7 @@ fn a_block_with_a_copy_of_a_page_of_a_log_is_marked() {
     assert!(ftl.space.blocks.is_marked(block));
 }
 
-/// A spare area names four owners. The page of the log is one of them, or its hint would say nothing.
+/// A spare area names four owners. The log page must be one of them, or its hint would say nothing.
 #[test]
 fn a_copy_of_a_page_of_a_log_names_the_page_before_its_other_owners() {
     let mut ftl = with_log_page();
@@ -490,7 +490,7 @@ fn move_and_erase_block_of(ftl: &mut Ftl, lpn: u32) {
     settle(ftl);
 }
 
-/// The copy is all that is left of the unit's second version, and the first one is still on flash.
+/// Only the copy is left of the unit's second version, and the first one is still on flash.
 #[test]
 fn a_copy_of_a_shared_unit_has_its_owners_versions() {
     let mut ftl = format(GEOMETRY);
@@ -520,7 +520,7 @@ fn a_copy_of_a_unit_with_many_owners_keeps_them_all() {
     assert_eq!([1, 2, 3, 4, 5, 6, 7, 8].map(|lpn| read(&mut ftl, lpn)), [3, 3, 3, 3, 3, 3, 3, 0]);
 }
 
-/// Its copy tells the version that the journal had told: nothing else is kept of it.
+/// Its copy records the version that the journal had recorded; nothing else keeps it.
 #[test]
 fn a_unit_that_was_shared_and_has_one_owner_left_is_plain_once_it_is_copied() {
     let mut ftl = format(GEOMETRY);
@@ -534,8 +534,8 @@ fn a_unit_that_was_shared_and_has_one_owner_left_is_plain_once_it_is_copied() {
     assert_eq!([1, 2].map(|lpn| read(&mut ftl, lpn)), [0, 3]);
 }
 
-/// A put of two records in one page that is on its way. Packed, they may get to different pages, of which one may be on
-/// flash and the page itself not.
+/// A put of two records in one page in flight. When packed, they may go to different pages, one of which may reach
+/// flash before the original page.
 #[test]
 fn packed_records_are_ready_when_the_page_that_they_come_from_is_on_flash() {
     let (mut ftl, namespace) = with_namespace(GEOMETRY, 0);
@@ -551,7 +551,7 @@ fn packed_records_are_ready_when_the_page_that_they_come_from_is_on_flash() {
     assert!(done_ns > start_ns && packed[0].ready_ns() >= done_ns, "{} of {done_ns}", packed[0].ready_ns());
 }
 
-/// A drive to which nothing but metadata are written takes a checkpoint too, or its journal would take every block.
+/// A drive to which only metadata are written must take checkpoints too, or its journal would take every block.
 #[test]
 fn a_journal_as_long_as_is_planned_asks_for_a_checkpoint() {
     let mut ftl = format(GEOMETRY);

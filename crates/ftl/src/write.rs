@@ -33,7 +33,7 @@ impl Ftl {
         Ok(programmed)
     }
 
-    /// The common part of all programs into a stream; `program` programs the page that it is given.
+    /// The common part of all programs into a stream; `program` programs the given page.
     #[inline]
     pub(crate) fn program_with(
         &mut self,
@@ -104,7 +104,7 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// Ensures that the journal has room for what ends the claims of this many log pages.
+    /// Ensures that the journal has room for the records that end the claims of this many log pages.
     pub fn ensure_claim_room(&mut self, units: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
         match units.min(self.tenants.units.logs.count()) {
             0 => Ok(()),

@@ -1,5 +1,5 @@
-//! The least that FUSE can cost: hands every request for data on to a file of another folder. What a mounted volume
-//! is compared with by `cargo xtask e2e`; mounts until it is killed or unmounted.
+//! The lowest cost of FUSE: passes every request for data on to a file of another folder. `cargo xtask e2e` compares a
+//! mounted volume with it. It stays mounted until it is killed or unmounted.
 //!
 //!     passthrough SOURCE FOLDER
 //!

@@ -123,7 +123,7 @@ impl Subject for Mount {
 
     fn mark(&self) -> Result<serde_json::Value, String> {
         if self.front.look(|_| ()).is_none() {
-            // whoever asked reads what there is so far
+            // the client reads what there is so far
             self.tape.end();
             return Err(TOO_LATE.to_owned());
         }

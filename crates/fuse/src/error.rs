@@ -9,7 +9,7 @@ use tantalum_filesystem::UnmountFailure;
 
 use crate::mount_point::MountPointError;
 
-/// What the kernel answers FUSE at.
+/// The kernel's device for FUSE.
 pub(crate) const DEVICE: &str = "/dev/fuse";
 
 /// Why a volume could not be mounted, or its image could not be closed.
@@ -32,7 +32,7 @@ pub enum MountError {
         /// Why.
         error: io::Error,
     },
-    /// Writes were to be all or nothing, and the file system has no such writes.
+    /// Atomic writes were requested, and the file system does not have them.
     #[error("this file system has no all-or-nothing writes; mount it without atomic writes")]
     NoWholeWrites,
     /// The control socket could not be created.

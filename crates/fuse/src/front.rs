@@ -29,7 +29,7 @@ pub(crate) struct Front {
     buffers: Mutex<Vec<Vec<u8>>>,
     /// A separate thread sends the answers of ioctls, see [`Changed`].
     pub changed: Mutex<Option<Sender<Changed>>>,
-    /// Told once when the drive has stopped for good.
+    /// Called once, when the drive has stopped for good.
     pub on_stop: Mutex<Option<OnStop>>,
 }
 
@@ -94,7 +94,7 @@ impl Front {
         }
     }
 
-    /// Answers when the drive would. If power goes before that, the answer is an error.
+    /// Answers at the time at which the drive would. If power fails before that, the answer is an error.
     pub fn finish<T: Send + 'static>(
         &self,
         ended: Ended<T>,
@@ -166,7 +166,7 @@ impl Front {
         });
     }
 
-    /// Under the mutex, only looks up what must be read from where. The bytes move while others have the mutex.
+    /// Under the mutex, only looks up what must be read and from where. The bytes move while others have the mutex.
     fn read_into(&self, inode: INodeNo, offset: u64, data: &mut [u8]) -> Ended<usize> {
         let ended = self.with(|host| host.read_later(inode, offset, data));
         match &ended.outcome {
@@ -177,7 +177,7 @@ impl Front {
         }
     }
 
-    /// Writes with `write` and answers. If the drive provides buffers, they are filled before, without the mutex.
+    /// Writes with `write` and answers. If the drive provides buffers, they are filled first, without the mutex.
     pub fn write(
         &self,
         offset: u64,
@@ -224,7 +224,7 @@ impl Front {
             Ok(done) => {
                 let files = done.changed.into_iter().map(inode_number).collect();
                 match changed {
-                    // If the thread has ended, so has the mount, and nobody waits for the answer.
+                    // If the thread has ended, so has the mount, and nobody is waiting for the answer.
                     Some(sender) => drop(sender.send(Changed { files, reply, out: done.out })),
                     None => reply.error(Errno::EIO),
                 }

@@ -1,7 +1,7 @@
 //! Open files, and the tokens by which an ioctl names them.
 //!
-//! An ioctl on one file may name others by tokens. A program gets a file's token from its own open file. So whoever has
-//! a token was allowed to open the file, for reading or writing as the token says.
+//! An ioctl on one file may name others by tokens. A program gets a file's token from its own open file. So the holder
+//! of a token was allowed to open the file, for reading or writing as the token says.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -38,7 +38,7 @@ impl Handles {
         FileHandle(self.next)
     }
 
-    /// It is no longer open.
+    /// It was closed.
     pub fn close(&mut self, handle: FileHandle) {
         if self.open.remove(&handle.0).is_some() {
             self.tokens.remove(&self.token(handle));

@@ -56,7 +56,7 @@ impl Caller {
 }
 
 impl Host {
-    /// One whose writes are as the system's: torn if power goes, and durable when it is asked for.
+    /// With ordinary writes: torn if power fails, and durable only on request.
     pub fn new(file_system: Box<dyn FileSystem>) -> Host {
         Host {
             file_system,

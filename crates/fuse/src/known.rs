@@ -12,7 +12,7 @@ use tantalum_filesystem::FileId;
 pub(crate) struct Known(HashMap<FileId, u64>);
 
 impl Known {
-    /// The kernel was told of the file once more. Returns whether it did not know the file.
+    /// The kernel learned of the file once more. Returns whether it did not know the file before.
     pub fn add(&mut self, file: FileId) -> bool {
         let references = self.0.entry(file).or_default();
         *references += 1;

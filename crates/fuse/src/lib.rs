@@ -4,15 +4,15 @@
 //! [`tantalum_filesystem::FileSystem`], which one mutex holds: a `tantalum_volume::Volume`, or another. Invariants:
 //!
 //! - **Answers wait; the file system does not.** With [`Pacing::Real`] an answer is held back until the drive would
-//!   have given it, outside the mutex and in no thread of its own: commands overlap as they do in a drive's queue.
+//!   have given it, outside the mutex and without occupying a thread: commands overlap as they do in a drive's queue.
 //! - **A file that the kernel knows exists.** The kernel's references keep a file without a name alive, so that no
 //!   inode number means another file before the kernel has forgotten the first.
-//! - **Nothing is durable before it is asked for.** Buffered writes wait in the file system's cache for `fsync`, or
-//!   a few seconds; `O_DIRECT` writes are with the drive when they return. `fsync` is the file system's sync.
+//! - **Nothing is durable until requested.** Buffered writes wait in the file system's cache for `fsync`, or a few
+//!   seconds; `O_DIRECT` writes have reached the drive when they return. `fsync` is the file system's sync.
 //! - **Without power every request fails.** After a power cut the answer is `EIO` until it is mounted again. The
 //!   same holds when the host's file below the drive has failed.
-//! - **Whoever mounts learns of the end.** The caller of [`Mounted::wait`] and clients of the control socket are told
-//!   that the drive stopped, and whether the file system could be closed.
+//! - **Whoever mounts learns of the end.** The caller of [`Mounted::wait`] and clients of the control socket learn that
+//!   the drive stopped, and whether the file system could be closed.
 
 mod answer;
 mod control;

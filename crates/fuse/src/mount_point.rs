@@ -175,7 +175,7 @@ pub fn unmount(folder: &Path) -> Result<(), MountPointError> {
     }
 }
 
-/// Detaches a folder's volume from the file tree although files are in use; these keep working until they are closed.
+/// Detaches a folder's volume from the file tree even if files are in use; these keep working until they are closed.
 pub(crate) fn detach(folder: &Path) {
     // A user without the right unmounts with the helper; if neither works the mount is dead, and anyone can unmount it.
     if umount2(folder, MntFlags::MNT_DETACH).is_err() {

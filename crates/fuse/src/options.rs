@@ -21,7 +21,7 @@ pub struct Options {
     pub pacing: Pacing,
     /// Threads that handle requests.
     pub threads: usize,
-    /// Whether each write of whole units is all or nothing if power goes; then the kernel caches nothing.
+    /// Whether each write of whole units is all or nothing if power fails; then the kernel caches nothing.
     pub atomic_writes: bool,
     /// Whether a flush follows each write, as if every file were opened with `O_SYNC`.
     pub sync_writes: bool,

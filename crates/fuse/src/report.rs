@@ -12,7 +12,7 @@ pub struct Report {
     /// The drive's part.
     #[serde(flatten)]
     pub drive: DriveReport,
-    /// Units of its flash, without spare areas: what the capacity and the over-provisioning take.
+    /// Units of its flash, without spare areas: capacity and over-provisioning.
     #[serde(default)]
     pub flash_units: u32,
     /// Where it is mounted; none if it is not.

@@ -28,7 +28,7 @@ use crate::requests::Requests;
 /// Writes that nobody synced become durable after this time, as on other file systems.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How a mount ended well.
+/// How a mount ended without an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// Everything is durable and the drive is shut down.
@@ -44,7 +44,7 @@ enum Event {
     DriveStopped(Status),
 }
 
-/// An event that whoever mounted the volume should know of.
+/// An event that the user who mounted the volume should know about.
 #[derive(Debug)]
 pub enum Notice<'a> {
     /// The drive stopped for good, with this error: every request fails from now on.
@@ -105,8 +105,8 @@ impl Mounted {
         &self.subject.tape
     }
 
-    /// Waits until anyone unmounts the volume, and closes its image. `notice` is told if the drive stopped, and how the
-    /// mount ended, before anybody at the control socket is.
+    /// Waits until anyone unmounts the volume, and closes its image. `notice` is called if the drive stopped, and with
+    /// how the mount ended, before clients of the control socket learn of it.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, MountError> {
         self.wait_for_unmount(&mut notice);
         drop(self.syncing);
@@ -136,7 +136,7 @@ impl Mounted {
     }
 }
 
-/// How a mount ended, for those who asked.
+/// How a mount ended, for clients that asked.
 fn ended(ending: &Result<Ending, MountError>) -> Ended {
     match ending {
         Ok(Ending::Closed) => Ended::Closed,
@@ -172,7 +172,7 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     control::serve(Arc::clone(&subject)).map_err(|error| MountError::Socket { image, error })?;
     let ended = sender.clone();
     let requests = move || {
-        // How the kernel hung up does not matter: the volume is closed in any case.
+        // How the kernel disconnected does not matter: the volume is closed in any case.
         let _ = session.run();
         let _ = ended.send(Event::Ended);
     };
@@ -193,7 +193,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 /// The kernel checks permissions. As root the mount is for everybody. An ordinary user may need permission for that in
-/// `/etc/fuse.conf`, and otherwise does without.
+/// `/etc/fuse.conf`; without it, the mount is for that user only.
 fn config(image: &Path, options: &Options) -> Config {
     let is_root = geteuid().is_root();
     let mut config = Config::default();

@@ -1,4 +1,4 @@
-//! Who uses the files in a folder: for a message to whoever wants to unmount it.
+//! The users of files in a folder, for a message to someone who tries to unmount it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

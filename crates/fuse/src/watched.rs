@@ -1,6 +1,6 @@
 //! What is written to each file, counted while somebody watches.
 //!
-//! Whoever watches sees inode numbers: names cost a search, which is done by the watcher on the mounted folder.
+//! The watcher gets inode numbers: finding names takes a search, which the watcher does on the mounted folder.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,25 +11,25 @@ use tantalum_filesystem::FileId;
 
 use crate::convert::inode_number;
 
-/// Files that are told of: those to which most was written.
+/// Number of files reported: those with the most bytes written.
 pub const MOST_TOLD: usize = 50;
 
-/// Files that are counted one by one. A further one counts among the others.
+/// Number of files counted individually. Further files are counted together.
 const MOST_COUNTED: usize = 100_000;
 
 /// A mounted drive at a glance.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Looked {
-    /// The drive. After a cut whose recovery was tried: as recovery leaves it.
+    /// The drive; after a cut whose recovery was tried, as recovery leaves it.
     #[serde(flatten)]
     pub look: Look,
     /// Where it is mounted.
     pub mounted_on: std::path::PathBuf,
-    /// Whether recovery was tried since power went.
+    /// Whether recovery was tried since power failed.
     pub is_tried: bool,
     /// The error that stopped the drive for good, if any.
     pub stopped: Option<String>,
-    /// What was written since somebody began to watch, by file, most first.
+    /// What was written since somebody began to watch, by file, in descending order.
     pub files: Vec<FileWrites>,
     /// What was written to all files.
     pub all_files: Count,
@@ -58,7 +58,7 @@ pub struct Count {
     pub syncs: u64,
 }
 
-/// The counts, and for how many watchers.
+/// The counts, and the number of watchers.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub watchers: usize,
@@ -87,7 +87,7 @@ impl Watched {
         }
     }
 
-    /// The files to which most was written, all writes together, and the number of files.
+    /// The files with the most bytes written, the total, and the number of files.
     pub fn told(&self) -> (Vec<FileWrites>, Count, usize) {
         let told =
             self.of.iter().map(|(file, count)| FileWrites { inode: inode_number(*file).0, count: *count });

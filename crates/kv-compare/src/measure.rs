@@ -21,17 +21,17 @@ const LOADED_AT_ONCE: u64 = 500;
 pub struct Plan {
     /// The stores, each by its name.
     pub stores: Vec<String>,
-    /// What the rows differ in beside the store.
+    /// What distinguishes the rows, besides the store.
     pub cases: Vec<Case>,
-    /// Times that each is measured.
+    /// How often each is measured.
     pub rounds: u64,
-    /// How long, each time.
+    /// The duration of each measurement.
     pub seconds: f64,
-    /// Records of YCSB that are there; of others, as many as take as many bytes.
+    /// Number of YCSB records; other workloads have enough records for the same number of bytes.
     pub records: u64,
     /// Size of a YCSB value in bytes.
     pub value_bytes: usize,
-    /// Where the stores are made; they are removed afterwards.
+    /// Where the stores are created; they are removed afterwards.
     pub folder: PathBuf,
     /// Seed of all randomness.
     pub seed: u64,
@@ -43,7 +43,7 @@ struct Turn {
     seconds: f64,
     /// Bytes of records written.
     written_bytes: u64,
-    /// Bytes that the disk or drive was sent for them.
+    /// Bytes sent to the disk or drive for them.
     below: Written,
     space_per_byte: f64,
 }
@@ -116,7 +116,7 @@ impl Plan {
     }
 }
 
-/// What is in a store, and is done to it, in one turn.
+/// The contents of a store, and the work on it, in one turn.
 struct Load {
     records: u64,
     value_bytes: usize,
@@ -136,7 +136,8 @@ impl Load {
         Ok(())
     }
 
-    /// All threads of a case work until a time. Returns what operations took, and the bytes of records written.
+    /// All threads of a case work until a given time. Returns the durations of operations, and the bytes of records
+    /// written.
     fn work(
         &self,
         engine: &dyn Engine,
@@ -227,7 +228,7 @@ pub fn cases(
     for &synced in synced {
         for &cache in caches {
             for &workload in workloads {
-                // Others than U have one case for all batches.
+                // Workloads other than U have one case for all batches.
                 let batches = if workload == Workload::U { batches } else { &batches[..1] };
                 for batch in batches.iter().map(|&batch| workload.batch(batch)) {
                     cases.extend(threads.iter().map(|&threads| Case {
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
     use crate::engines::NAMES;
 
-    /// A short run of all there is.
+    /// A short run of everything.
     fn plan(folder: &Path) -> Plan {
         use clap::ValueEnum;
         Plan {

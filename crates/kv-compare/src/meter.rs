@@ -1,4 +1,4 @@
-//! What has been written below the stores: by this process to a disk, or to a Tantalum drive that is mounted there.
+//! Measures what is written below the stores: by this process to a disk, or to a Tantalum drive mounted there.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub enum Meter {
 pub struct Written {
     /// Sent to the disk or drive.
     pub sent: u64,
-    /// Programmed into its flash, for whatever reason; none if the disk does not tell.
+    /// Programmed into its flash, for whatever reason; `None` if the disk does not report it.
     pub programmed: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Meter {
         matches!(self, Meter::Drive(_))
     }
 
-    /// All that was written so far.
+    /// Everything written so far.
     pub fn read(&mut self) -> Result<Written, Failure> {
         match self {
             Meter::Disk => Ok(Written { sent: sent_by_this_process()?, programmed: None }),

@@ -9,18 +9,18 @@ use tantalum_report::{Figures, Row as Line};
 use crate::engines::CacheSize;
 use crate::work::Workload;
 
-/// What is the same for all compared stores.
+/// The parameters that all compared stores share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Case {
     /// What they do.
     pub workload: Workload,
     /// Whether every commit is synced.
     pub synced: bool,
-    /// How large their own memory is.
+    /// The size of their caches.
     pub cache: CacheSize,
-    /// How many threads do it.
+    /// The number of threads.
     pub threads: u64,
-    /// Records that a commit updates, of a workload that chooses.
+    /// Records updated by a commit, in a workload for which this can be chosen.
     pub batch: Option<u64>,
 }
 
@@ -56,25 +56,25 @@ pub struct Row {
     pub case: Case,
     /// The store.
     pub store: String,
-    /// Times that it was measured.
+    /// How often it was measured.
     pub rounds: u64,
     /// Operations of all rounds.
     pub operations: u64,
-    /// Operations per second, of the round in the middle.
+    /// Operations per second in the median round.
     pub per_second: f64,
-    /// Of the slowest round.
+    /// The rate of the slowest round.
     pub per_second_least: f64,
     /// Of the quickest.
     pub per_second_most: f64,
-    /// Half of the operations took at most so long.
+    /// The median duration of operations.
     pub p50_us: f64,
-    /// 99 % took at most so long.
+    /// The 99th percentile.
     pub p99_us: f64,
-    /// Bytes sent to the disk for each byte of keys and values written; none if nothing was written.
+    /// Bytes sent to the disk for each byte of keys and values written; `None` if nothing was written.
     pub written_per_byte: Option<f64>,
-    /// Bytes programmed into the flash of a Tantalum drive for them; none elsewhere.
+    /// Bytes programmed into the flash of a Tantalum drive for them; `None` elsewhere.
     pub programmed_per_byte: Option<f64>,
-    /// Bytes on the disk for each byte of keys and values that are there.
+    /// Bytes on the disk for each byte of stored keys and values.
     pub space_per_byte: f64,
 }
 
@@ -189,7 +189,7 @@ pub fn rates(rows: &[Row]) -> Vec<Figures> {
     figures(rows, "", "operations/s", |row| Some(row.per_second))
 }
 
-/// The page for docs/: how it was made, the plot beside it if there is one, and tables with a column for each store.
+/// The page for docs/: how it was made, a link to the plot if there is one, and tables with a column for each store.
 pub fn markdown(rows: &[Row], command: &str, plot: Option<&str>) -> String {
     let mut page = format!(
         "# Figures of embedded stores\n\nWritten by `{command}` on {} cores. [The key-value store](key-value.md) says \

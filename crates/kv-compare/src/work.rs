@@ -34,11 +34,11 @@ pub enum Workload {
     D,
     /// 95 % scans of 1 to 100 records, 5 % new records.
     E,
-    /// Half reads, half records that are read and written anew.
+    /// Half reads, half read-modify-writes of a record.
     F,
-    /// Four records of 100 bytes are read and written anew.
+    /// Four records of 100 bytes are read and rewritten.
     T,
-    /// Several records are written anew by one commit, drawn like F's.
+    /// One commit rewrites several records, drawn like F's.
     U,
 }
 
@@ -50,7 +50,7 @@ pub const USUAL_WORKLOADS: [Workload; 7] =
 const MOST_SCANNED: usize = 100;
 
 impl Workload {
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Workload::A => "a",
@@ -69,7 +69,7 @@ impl Workload {
         if self == Workload::T { ACCOUNT_BYTES } else { value_bytes }
     }
 
-    /// What it is of YCSB's, if it is one of them.
+    /// The corresponding YCSB workload, if it is one.
     fn ycsb(self) -> Option<ycsb::Workload> {
         match self {
             Workload::A => Some(ycsb::Workload::A),
@@ -82,12 +82,12 @@ impl Workload {
         }
     }
 
-    /// Records that one commit updates: several only of U.
+    /// Records updated by one commit: several only in U.
     pub fn batch(self, batch: u64) -> Option<u64> {
         (self == Workload::U).then_some(batch)
     }
 
-    /// Draws its operations and records, of this many records; none for transfers.
+    /// Draws its operations and records, from this many records; `None` for transfers.
     pub fn draws(self, records: u64) -> Option<Draws> {
         self.ycsb().map(|workload| Draws::new(workload, records))
     }
@@ -107,24 +107,24 @@ pub fn check(stop: &AtomicBool) -> Result<(), Failure> {
 pub struct Worker<'a> {
     /// The store.
     pub engine: &'a dyn Engine,
-    /// Records that are there.
+    /// The number of existing records.
     pub records: &'a AtomicU64,
-    /// The same with those that threads are inserting.
+    /// The same, including those that threads are inserting.
     pub begun: &'a AtomicU64,
-    /// What it does of YCSB; transfers if none.
+    /// Its YCSB workload; transfers if `None`.
     pub draws: Option<&'a Draws>,
-    /// If it does nothing but update records: how many in one commit.
+    /// If it only updates records: how many in one commit.
     pub batch: Option<u64>,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Where its random numbers come from.
+    /// Its source of random numbers.
     pub random: Xoshiro256PlusPlus,
     /// Bytes of records written by all threads.
     pub written: &'a AtomicU64,
 }
 
 impl Worker<'_> {
-    /// Works until a time; what each operation took, in nanoseconds.
+    /// Works until a given time; returns the duration of each operation, in nanoseconds.
     pub fn work(mut self, end: Instant, stop: &AtomicBool) -> Result<Histogram<u64>, Failure> {
         let mut latencies = Histogram::<u64>::new(3)?;
         let mut now = Instant::now();
@@ -164,7 +164,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Different records, as a commit would write one of them once however often it was updated.
+    /// Different records, since a commit would write a record only once however often it was updated.
     fn update(&mut self, draws: &Draws, batch: u64) -> Result<(), Failure> {
         let mut keys = BTreeSet::new();
         let records = self.present();
@@ -213,7 +213,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Others may read a record, since all before it are there as well.
+    /// Others may now read a record, since all before it exist as well.
     fn is_inserted(&self, key: u64, stop: &AtomicBool) -> Result<(), Failure> {
         while self.present() < key {
             check(stop)?;

@@ -1,5 +1,6 @@
-//! What an ordered namespace costs beside a hashed one: records of the drive and memory for its index, bytes programmed into flash
-//! for each put, and what recovery does after a power loss. And what the capacity of an empty store costs.
+//! What an ordered namespace costs compared with a hashed one: records of the drive and memory for its index, bytes
+//! programmed into flash for each put, and what recovery does after a power loss. Also, what the capacity of an empty
+//! store costs.
 //!
 //! `cargo run --release -p tantalum-kv --example what_order_costs`
 
@@ -26,7 +27,7 @@ enum Kind {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // first, so that memory which others gave back is not taken for that of a store
+    // first, so that memory released by others is not counted as a store's
     println!("| capacity of a new store | on disk | memory | time to open |");
     [1, 16, 64, 256].into_iter().try_for_each(capacity)?;
     println!("\n{RECORDS} records with keys of 16 bytes, on the drive of a store of 2 GiB");
@@ -111,7 +112,7 @@ fn programmed(
     Ok((units()? - before) * UNIT_BYTES as u64)
 }
 
-/// What an empty store of so many GiB costs.
+/// What an empty store of this many GiB costs.
 fn capacity(gib: u64) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir_in(".")?;
     let path = folder.path().join("app.tant");

@@ -1,4 +1,4 @@
-//! Who asks for a lock, and how.
+//! The age of a transaction that requests locks, and the mode of a lock.
 
 /// When a transaction first began; greater is younger. No two open transactions have the same age.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

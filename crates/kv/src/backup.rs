@@ -1,9 +1,9 @@
-//! Backups in a file: what a snapshot sees, while others write; and stores made from them.
+//! Backups in a file of what a snapshot sees, made while others write; and stores created from them.
 //!
-//! A backup begins with eight bytes that say what it is. Frames follow: length (4 bytes), checksum of the frame's number
+//! A backup begins with eight bytes that identify it. Frames follow: length (4 bytes), checksum of the frame's number
 //! and contents (4), contents. These are entries: 1, kind, length of the name (1), name: a namespace; 2, length of the
 //! key (2), length of the value (4), key, value: a record of the namespace before it; 0, number of records (8): the end.
-//! All little-endian. A file without an end is no backup.
+//! All little-endian. A file without an end is not a backup.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -20,10 +20,10 @@ use crate::store::Store;
 
 const MAGIC: &[u8; 8] = b"TANTBAK1";
 
-/// A frame is written when it has so many bytes.
+/// A frame is written when it has this many bytes.
 const FRAME_BYTES: usize = 256 << 10;
 
-/// No frame has more: the last record may have 2 MiB.
+/// Maximum size of a frame: the last record may have 2 MiB.
 const MOST_FRAME_BYTES: usize = 4 << 20;
 
 const END: u8 = 0;
@@ -31,15 +31,15 @@ const NAMESPACE: u8 = 1;
 const RECORD: u8 = 2;
 
 impl Store {
-    /// Writes a backup of what is committed now ([`Snapshot::back_up`]).
+    /// Writes a backup of the committed state ([`Snapshot::back_up`]).
     pub fn back_up(&self, path: impl AsRef<Path>) -> Result<Copied, Error> {
         self.snapshot()?.back_up(path)
     }
 }
 
 impl Snapshot {
-    /// Writes what the snapshot sees to a file, which must not exist, and syncs it. Others go on reading and writing.
-    /// The file is there when it is complete. [`Error::SnapshotLost`] if too much is overwritten meanwhile.
+    /// Writes what the snapshot sees to a file, which must not exist, and syncs it. Others continue to read and write.
+    /// The file appears when it is complete. Fails with [`Error::SnapshotLost`] if too much is overwritten meanwhile.
     pub fn back_up(&self, path: impl AsRef<Path>) -> Result<Copied, Error> {
         let path = path.as_ref();
         if path.exists() {

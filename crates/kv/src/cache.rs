@@ -13,7 +13,7 @@ use crate::record::{Name, Value};
 /// Memory of a record besides its value.
 const OVERHEAD_BYTES: usize = 128;
 
-/// A ring this short is not tidied.
+/// A ring up to this length is not cleaned up.
 const LEAST_RING: usize = 64;
 
 struct Cached {
@@ -24,7 +24,7 @@ struct Cached {
 #[derive(Default)]
 struct Records {
     records: FxHashMap<Name, Cached>,
-    /// The order of the hand. Names of missing records are skipped; there are never more of them than records.
+    /// The order of the hand. Names of missing records are skipped; there are never more of these than of records.
     ring: VecDeque<Name>,
     bytes: usize,
 }

@@ -11,7 +11,7 @@ compile_error!("`canaries` is for tests: build with debug assertions, as `--prof
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Guard {
-    /// A scan does not lock what it has looked at: others insert into it.
+    /// A scan does not lock the range that it has read: others insert into it.
     RangeNotLocked = 1,
     /// A range is locked although others have locked keys in it.
     RangeOverPoints,
@@ -23,9 +23,9 @@ pub enum Guard {
     LargeInParts,
     /// Others read between the parts of a large transaction.
     PartsSeen,
-    /// The nodes of a tree are put after the values, in a step of their own.
+    /// The nodes of a tree are put after the values, in a separate step.
     NodesApart,
-    /// The record of the numbers that were given out is not written.
+    /// The record of the numbers issued is not written.
     NumbersTwice,
     /// What a put replaces is not kept for snapshots.
     VersionsForgotten,

@@ -1,9 +1,10 @@
-//! Group commit for all threads: one sync serves all waiting commits, and one `put` serves those that would not share a
-//! page otherwise.
+//! Group commit for all threads: one sync serves all waiting commits, and one `put` serves those that would otherwise
+//! not share a page.
 //!
-//! The first thread does the work of all in the queue; the others find their result when it is their turn. Waiting
-//! commits hold exclusive locks on all that they change, so no record is in a `put` twice. What a commit means for the
-//! trees of ordered namespaces is computed when it is its turn: only the thread that does the work changes them.
+//! The first thread does the work for everyone in the queue; the others find their results when their turn comes.
+//! Waiting commits hold exclusive locks on everything that they change, so no record is in a `put` twice. The effect of
+//! a commit on the trees of ordered namespaces is computed in its turn: only the thread that does the work changes
+//! them.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::record::{Name, OrderedChanges, Value};
 use crate::redo::{PutLimits, Redo};
 use crate::tree::{Numbers, change, is_node};
 
-/// Room that only deletes may use: in an ordered namespace they write nodes, and a store that is full must be able to
+/// Room that only deletes may use: in an ordered namespace they write nodes, and a full store must still be able to
 /// delete.
 const RESERVE_BYTES: usize = 512 << 10;
 
@@ -27,7 +28,7 @@ const RESERVE_BYTES: usize = 512 << 10;
 pub(crate) struct Work {
     pub records: Records,
     pub ordered: Vec<(NamespaceId, OrderedChanges)>,
-    /// When its client commits, if it lives in the drive's time.
+    /// When its client commits, if it runs in the drive's time.
     pub at_ns: Option<Nanoseconds>,
 }
 
@@ -61,7 +62,7 @@ impl Pending {
     }
 }
 
-/// What the thread that does the work knows.
+/// State of the thread that does the work.
 struct Leader {
     /// Numbers for records of ordered namespaces.
     numbers: FxHashMap<NamespaceId, Numbers>,
@@ -71,7 +72,7 @@ struct Leader {
 /// The queue.
 pub(crate) struct Commits {
     queue: Mutex<Vec<Arc<Pending>>>,
-    /// Held by the thread that does the work, and by anyone else who changes the drive.
+    /// Held by the thread that does the work, and by anything else that changes the drive.
     leader: Mutex<Leader>,
     limits: PutLimits,
 }
@@ -108,7 +109,7 @@ impl Commits {
         Ok(done)
     }
 
-    /// Does something while all that was put is as durable as requested, and nothing is put.
+    /// Calls a function while everything put is as durable as requested, and nothing is being put.
     pub fn at_rest<T>(&self, work: impl FnOnce() -> T) -> T {
         let _leader = self.leader.lock();
         work()
@@ -129,7 +130,7 @@ impl Commits {
 }
 
 impl Leader {
-    /// Does the work of all, and gives each its result.
+    /// Does the work of all, and delivers each result.
     fn lead(&mut self, drive: &Drive, limits: PutLimits, together: &[Arc<Pending>]) {
         let mut results = self.put_all(drive, limits, together);
         if let Err(failure) = drive.sync() {
@@ -151,7 +152,7 @@ impl Leader {
         drive.has_room(sizes.chain([RESERVE_BYTES]))
     }
 
-    /// The same, once what waits for a full page was programmed: until then what it replaces takes room.
+    /// The same, after programming what waits for a full page: until then the records that it replaces take room.
     fn leaves_reserve_at_last(&self, drive: &Drive, records: &Records) -> Result<bool, Failure> {
         if self.leaves_reserve(drive, records.iter()) {
             return Ok(true);
@@ -162,7 +163,7 @@ impl Leader {
 
     /// Small transactions are put separately where that takes no page of the drive, because they then fill units better
     /// than records that must stay together. The others go into one `put`. Those whose records are not known yet, or
-    /// are too many, follow one by one; and so do all when there is little room, so that only those fail that must.
+    /// are too many, follow one by one. When there is little room, all of them do, so that only those fail that must.
     fn put_all<'a>(
         &mut self,
         drive: &Drive,
@@ -239,14 +240,14 @@ fn put(drive: &Drive, together: &[&Pending]) -> Ended {
     }
 }
 
-/// What [`Guard::NodesApart`] is there against.
+/// What [`Guard::NodesApart`] protects against.
 fn put_nodes_apart(drive: &Drive, records: &Records) -> Ended {
     let (nodes, others): (Records, Records) = records.iter().cloned().partition(|(name, _)| is_node(*name));
     drive.put(&others, None)?;
     drive.put(&nodes, None)
 }
 
-/// What [`Guard::LargeInParts`] is there against.
+/// What [`Guard::LargeInParts`] protects against.
 fn put_in_parts(drive: &Drive, limits: PutLimits, records: &Records) -> Ended {
     let parts: Vec<Records> = records.chunks(limits.records / 2).map(<[_]>::to_vec).collect();
     drive.put_parts(&parts, None).map_err(|(_, failure)| failure)
@@ -286,7 +287,7 @@ mod tests {
         assert!(drive.device().lock().sync_begin().unwrap().is_none(), "the disk has it");
     }
 
-    /// Otherwise a snapshot, or a backup of it, may have a commit that the disk does not.
+    /// Otherwise a snapshot, or a backup of it, could have a commit that the disk does not have.
     #[test]
     fn nothing_is_at_rest_while_others_put_or_sync() {
         let folder = tempfile::tempdir().unwrap();

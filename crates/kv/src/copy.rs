@@ -6,7 +6,7 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::Transaction;
 
-/// Keys of a hashed namespace that are listed at once.
+/// Keys of a hashed namespace listed at once.
 const LISTED: usize = 1000;
 
 /// Records and bytes of one transaction of a loader. With the nodes of their tree they fit in one `put` of the drive.
@@ -24,7 +24,7 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Where records go, namespace by namespace.
+/// The destination of records, namespace by namespace.
 pub(crate) trait Sink {
     fn namespace(&mut self, name: &str, order: Order) -> Result<(), Error>;
 
@@ -32,7 +32,7 @@ pub(crate) trait Sink {
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error>;
 }
 
-/// Copies all that a snapshot sees.
+/// Copies everything that a snapshot sees.
 pub(crate) fn copy(snapshot: &Snapshot, sink: &mut impl Sink) -> Result<Copied, Error> {
     let mut copied = Copied::default();
     for (name, namespace, order) in snapshot.namespaces() {
@@ -64,7 +64,7 @@ fn each_hashed(
     let mut last = None;
     loop {
         let from = last.as_ref().map(AsRef::as_ref);
-        // the last one is listed once more
+        // the last key is listed again
         let keys = snapshot.list(namespace, from, LISTED)?;
         for key in keys.iter().filter(|key| Some(**key) != last) {
             let value =
@@ -92,7 +92,7 @@ impl<'a> Loader<'a> {
         Loader { store, namespace: None, tx: None, records: 0, bytes: 0 }
     }
 
-    /// Commits what was not committed.
+    /// Commits the rest.
     pub fn finish(&mut self) -> Result<(), Error> {
         (self.records, self.bytes) = (0, 0);
         self.tx.take().map_or(Ok(()), Transaction::commit)

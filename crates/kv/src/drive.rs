@@ -1,7 +1,7 @@
-//! The drive, with its records in memory and what they were before.
+//! The drive, with its cached records and their earlier versions.
 //!
-//! Puts and those who read several records together, or as of a snapshot, exclude each other, for as long as that takes
-//! the drive and not its sync. Records that a transaction has locked do not change, so it reads them as it likes.
+//! Puts exclude reads of several records together, or as of a snapshot, for as long as the drive takes, but not its
+//! sync. Records that a transaction has locked do not change, so it can read them at any time.
 
 use parking_lot::{RwLock, RwLockReadGuard};
 use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Status};
@@ -13,17 +13,17 @@ use crate::failure::Failure;
 use crate::record::{Name, Value};
 use crate::versions::{AsOf, Versions};
 
-/// Records and what they are to be; none for those to be deleted.
+/// Records and their new values; `None` for those to be deleted.
 pub(crate) type Records = Vec<(Name, Option<Value>)>;
 
 pub(crate) struct Drive {
-    /// Taken out when the store is closed. No clone of it leaves this struct.
+    /// `None` once the store is closed. No clone of it leaves this struct.
     device: Option<SharedDrive>,
     pub cache: Cache,
     versions: RwLock<Versions>,
 }
 
-/// Reads records. What it reads together belongs together.
+/// Reads records. What is read together is consistent.
 pub(crate) trait Source {
     fn record(&self, name: Name) -> Result<Option<Value>, Failure>;
 }
@@ -41,17 +41,17 @@ impl Drive {
         self.device.as_ref().expect("the drive is there until the store is gone")
     }
 
-    /// Takes the drive out: there is nothing left to shut down.
+    /// Takes the drive out, so that nothing is left to shut down.
     pub fn take_device(&mut self) -> Option<Device> {
         self.device.take().map(|drive| drive.into_device().expect("nobody else has a clone of it"))
     }
 
-    /// Leaves the drive as it is, whoever has it: another process does.
+    /// Leaves the drive as it is: another process has it.
     pub fn forget_device(&mut self) {
         std::mem::forget(self.device.take());
     }
 
-    /// A record that nobody changes meanwhile.
+    /// A record that nobody can change meanwhile.
     pub fn read(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Value>, Failure> {
         if let Some(value) = self.cache.get(&name) {
             return Ok(Some(value));
@@ -82,7 +82,7 @@ impl Drive {
         }
     }
 
-    /// Keys as the drive lists them.
+    /// Keys in the order in which the drive lists them.
     pub fn list(
         &self,
         namespace: NamespaceId,
@@ -96,7 +96,7 @@ impl Drive {
         Ok(keys)
     }
 
-    /// Nothing is put while this is held. Not to be asked for by one who has it.
+    /// Nothing is put while this is held. A thread that holds it must not request it again.
     pub fn stable(&self) -> Stable<'_> {
         Stable { drive: self, versions: self.versions.read() }
     }
@@ -106,8 +106,8 @@ impl Drive {
         self.put_parts(std::slice::from_ref(records), at_ns).map_err(|(_, failure)| failure)
     }
 
-    /// Puts the parts one after the other, and nobody sees some of them without the others. If one fails, says how many
-    /// were put.
+    /// Puts the parts one after the other, and nobody sees some of them without the others. If one fails, returns how
+    /// many were put.
     pub fn put_parts(
         &self,
         parts: &[Records],
@@ -135,7 +135,7 @@ impl Drive {
         Ok(done_ns)
     }
 
-    /// Puts records that are read by nobody, not even by a snapshot.
+    /// Puts records that nobody reads, not even a snapshot.
     pub fn put_unseen(&self, records: &Records) -> Result<(), Failure> {
         self.submit_put(records, None)?;
         Ok(())
@@ -147,7 +147,7 @@ impl Drive {
         Ok(device.submit(Command::KvPut { records: &kv_records(records) }, at_ns)?.done_ns)
     }
 
-    /// Whether the drive has room for values of these sizes beside all that is there.
+    /// Whether the drive has room for values of these sizes in addition to everything that it stores.
     pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
         self.device().lock().has_room(value_bytes)
     }
@@ -160,7 +160,7 @@ impl Drive {
         self.device().lock().sync_end().map_err(Failure::Drive)
     }
 
-    /// Opens a snapshot. No put may be under way.
+    /// Opens a snapshot. No put may be in progress.
     pub fn open_snapshot(&self) -> AsOf {
         self.versions.write().open()
     }
@@ -169,13 +169,13 @@ impl Drive {
         self.versions.write().close(at);
     }
 
-    /// Bytes that are kept for snapshots.
+    /// Bytes kept for snapshots.
     pub fn snapshot_bytes(&self) -> usize {
         self.versions.read().bytes()
     }
 }
 
-/// Whoever puts is alone, and sees the records as they are.
+/// The writer is alone, and sees the records as they are.
 impl Source for Drive {
     fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
         self.read(name, &mut None)
@@ -201,7 +201,7 @@ impl Source for Stable<'_> {
 }
 
 impl<'a> Stable<'a> {
-    /// How much has been put: if that is the same later, nothing has changed.
+    /// How much has been put: if this is the same later, nothing has changed.
     pub fn puts(&self) -> u64 {
         self.versions.puts()
     }
@@ -231,8 +231,8 @@ impl Source for Past<'_> {
 }
 
 impl Past<'_> {
-    /// Some keys of a namespace, from a key on, as the drive lists them; and the last key that was looked at, if there
-    /// may be more.
+    /// Some keys of a namespace, starting at a key, in the drive's order; and the last key examined, if there may be
+    /// more.
     pub fn list(
         &self,
         namespace: NamespaceId,

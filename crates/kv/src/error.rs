@@ -87,7 +87,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A backup that is damaged, or none.
+    /// A file that is not a backup, or a damaged one.
     #[error("{} is not a whole backup: {what}", path.display())]
     Backup {
         /// The backup.
@@ -159,7 +159,7 @@ pub enum Error {
         /// The number of the node.
         node: u64,
     },
-    /// What was written of a commit that was interrupted is damaged.
+    /// What an interrupted commit left is damaged.
     #[error("a commit that was interrupted is damaged; run `tantalum check` for details")]
     Redo,
     /// The drive refused a command.

@@ -1,4 +1,4 @@
-//! Why reading or changing the drive failed, for those below the store's users.
+//! Why reading or changing the drive failed, inside the store.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(crate) enum Failure {
     Drive(Status),
     /// It is unknown what is on the disk, or only a part of a commit is in place.
     Stops(String),
-    /// A node of an ordered namespace's tree is not one, or is missing.
+    /// A node of an ordered namespace's tree is damaged or missing.
     Node {
         namespace: NamespaceId,
         node: u64,

@@ -1,27 +1,27 @@
-//! Files that are there when they are complete, and not before.
+//! Files that appear only when they are complete.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// A name beside a file's, for as long as it is not complete.
+/// A temporary name next to the file's, until it is complete.
 pub(crate) fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     path.with_file_name(name)
 }
 
-/// Makes a file under another name, and gives it its own if that is not taken; says whether it was not.
+/// Creates a file under a temporary name, and gives it its own name unless that is taken; returns whether it was free.
 pub(crate) fn make_new(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<bool, Error> {
     let unfinished = unfinished(path);
     let made = make(&unfinished).and_then(|()| publish(&unfinished, path));
-    // it has its name now, or is of no use
+    // it has its name now, or is useless
     let _ = std::fs::remove_file(&unfinished);
     made
 }
 
-/// The same, taking the place of a file.
+/// The same, replacing an existing file.
 pub(crate) fn replace(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     let unfinished = unfinished(path);
     let made = make(&unfinished).and_then(|()| {

@@ -1,4 +1,4 @@
-//! Keys, and what is refused as one.
+//! Keys, and what is not accepted as a key.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -27,7 +27,7 @@ pub(crate) fn ordered_key(bytes: &[u8]) -> Result<Bytes, Error> {
 /// Keys from one bound to another.
 pub(crate) type KeyRange = (Bound<Bytes>, Bound<Bytes>);
 
-/// A range with keys of its own.
+/// A range that owns its keys.
 pub(crate) fn range_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> KeyRange {
     let owned = |bound: Bound<&K>| bound.map(|key| Bytes::from(key.as_ref()));
     (owned(range.start_bound()), owned(range.end_bound()))
@@ -49,7 +49,7 @@ pub fn prefix_range(prefix: &[u8]) -> (Bound<Bytes>, Bound<Bytes>) {
     (Bound::Included(prefix.into()), end)
 }
 
-/// The same range without keys of its own.
+/// The same range with borrowed keys.
 pub(crate) fn borrowed(range: &KeyRange) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (range.0.as_ref().map(|key| &key[..]), range.1.as_ref().map(|key| &key[..]))
 }

@@ -1,9 +1,9 @@
 //! Locks on records and on ranges of keys, shared and exclusive, and deadlocks.
 //!
-//! A transaction waits for those that hold a lock in a conflicting mode, and for those that wait before it: locks are
-//! granted in the order of the requests, except that a holder of a shared lock that wants it exclusively goes first. If
-//! a wait closes a cycle, the youngest transaction in it gives way. A transaction that retries keeps its age, so that
-//! it is the oldest one eventually.
+//! A transaction waits for the holders of a lock in a conflicting mode, and for those that wait ahead of it: locks are
+//! granted in the order of the requests, except that a holder of a shared lock that upgrades it goes first. If a wait
+//! closes a cycle, the youngest transaction in it gives way. A transaction that retries keeps its age, so that it is
+//! the oldest one eventually.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -100,7 +100,7 @@ struct Table {
     locks: FxHashMap<LockId, Lock>,
     /// Locks in ordered namespaces.
     spans: FxHashMap<NamespaceId, Spans>,
-    /// Where each waiting transaction waits, and what it is told.
+    /// Where each waiting transaction waits, and how it is woken.
     waits: FxHashMap<Age, (Place, Verdict)>,
     /// Lists of holders and queues, for reuse.
     spare: Vec<Lock>,
@@ -127,7 +127,7 @@ impl Locks {
         self.wait(table, age, &wake)
     }
 
-    /// Takes or upgrades a lock, if that needs no waiting; returns whether it did.
+    /// Takes or upgrades a lock, if it need not wait; returns whether it did.
     pub fn try_acquire(&self, age: Age, id: LockId, mode: Mode) -> bool {
         let mut table = self.table.lock();
         let has = table.try_acquire(age, id, mode);
@@ -155,7 +155,7 @@ impl Locks {
         self.wait(table, age, &wake)
     }
 
-    /// Takes or upgrades a lock in an ordered namespace, if that needs no waiting; returns whether it did.
+    /// Takes or upgrades a lock in an ordered namespace, if it need not wait; returns whether it did.
     pub fn try_acquire_span(&self, age: Age, namespace: NamespaceId, extent: &Extent, mode: Mode) -> bool {
         let mut table = self.table.lock();
         let has = table.spans.entry(namespace).or_default().try_acquire(age, extent, mode);
@@ -196,7 +196,7 @@ impl Locks {
         }
     }
 
-    /// Times that a transaction found a lock taken, and that one had to give way.
+    /// The number of times that a transaction found a lock taken, and that one had to give way.
     pub fn counters(&self) -> (u64, u64) {
         let table = self.table.lock();
         (table.conflicts, table.deadlocks)
@@ -230,7 +230,7 @@ impl Table {
         wake
     }
 
-    /// While `age` waits in a cycle, the youngest in it gives way.
+    /// As long as `age` waits in a cycle, the youngest transaction in it gives way.
     fn break_circles(&mut self, age: Age) {
         while let Some(circle) = self.circle(age) {
             self.deadlocks += 1;
@@ -303,7 +303,7 @@ impl Table {
         }
     }
 
-    /// Grants a lock to those waiting that may have it, in order.
+    /// Grants a lock to those waiters that can have it, in order.
     fn promote(&mut self, id: LockId) {
         let lock = self.locks.get_mut(&id).expect("somebody waits for it or had it");
         while let Some(first) = lock.queue.front()
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(younger.join().unwrap(), Err(GiveWay));
     }
 
-    /// It does not wait for itself, which would be a deadlock.
+    /// It must not wait for itself, which would be a deadlock.
     #[test]
     fn one_who_wants_more_of_a_lock_than_it_holds_waits_for_the_others_that_hold_it() {
         let locks = Arc::new(Locks::default());

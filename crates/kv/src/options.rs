@@ -12,7 +12,7 @@ use crate::files::make_new;
 pub enum Sync {
     /// The loss of the machine: a commit returns when the disk has it. One sync serves all waiting commits.
     Host,
-    /// Only the end of the process. The loss of the machine may damage the image beyond use: for experiments.
+    /// Only the end of the process. The loss of the machine may damage the image beyond use; for experiments.
     None,
 }
 
@@ -64,7 +64,7 @@ impl Options {
         self
     }
 
-    /// Bytes of memory for what commits overwrite while snapshots are open, with 128 for each record. Beyond that the
+    /// Bytes of memory for records overwritten while snapshots are open, including 128 bytes for each. Beyond that the
     /// oldest snapshot is lost ([`Error::SnapshotLost`]). Default: 64 MiB.
     pub fn snapshot_bytes(mut self, bytes: usize) -> Options {
         self.snapshot_bytes = bytes;
@@ -124,7 +124,8 @@ impl Options {
         Ok(profile)
     }
 
-    /// Creates an image, so that the path never has half of one. If somebody else created it meanwhile, that is as good.
+    /// Creates an image in such a way that the path never holds a partial one. If somebody else created it meanwhile,
+    /// that is just as good.
     fn create(&self, path: &Path) -> Result<(), Error> {
         let profile = self.new_profile()?;
         make_new(path, |unfinished| {

@@ -10,11 +10,11 @@ use crate::keys::KeyRange;
 use crate::record::{Bytes, Value};
 use crate::spans::begins_within;
 
-/// Keys that are looked for first, and at most at once.
+/// The number of keys fetched first, and the most fetched at once.
 const FIRST_KEYS: usize = 4;
 const MOST_KEYS: usize = 256;
 
-/// Where the value of a key is.
+/// Where the value of a key comes from.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     /// A change of the transaction.
@@ -27,11 +27,11 @@ pub(crate) enum Found {
 pub(crate) struct Batch {
     /// In the order of the keys, or backwards.
     pub entries: Vec<(Bytes, Found)>,
-    /// What is left of the range.
+    /// The rest of the range.
     pub rest: Option<KeyRange>,
 }
 
-/// Those who read ranges: transactions and snapshots.
+/// Readers of ranges: transactions and snapshots.
 pub(crate) trait Scan {
     /// About `limit` keys from one end of a range.
     fn batch(
@@ -65,11 +65,11 @@ impl<T: Scan + ?Sized> Scan for &mut T {
 }
 
 /// The keys and values of a range; [`Iterator::rev`] gives them backwards. A transaction locks what was iterated over,
-/// and at most 255 keys beyond. After an error there is nothing more.
+/// and at most 255 keys beyond. The iterator ends after an error.
 pub struct Range<'a> {
     scan: Box<dyn Scan + 'a>,
     namespace: NamespaceId,
-    /// What was not looked at.
+    /// The part not read yet.
     rest: Option<KeyRange>,
     front: VecDeque<(Bytes, Found)>,
     /// From the end of the range, backwards.
@@ -86,13 +86,13 @@ impl<'a> Range<'a> {
     }
 
     /// Locks what is iterated over exclusively: two transactions that are about to change it wait for each other here,
-    /// instead of giving way when they do. A snapshot has no locks, and ignores this.
+    /// instead of giving way later. A snapshot has no locks, and ignores this.
     pub fn for_update(mut self) -> Range<'a> {
         self.mode = Mode::Exclusive;
         self
     }
 
-    /// The keys alone; values are not read.
+    /// Only the keys; values are not read.
     pub fn keys(self) -> Keys<'a> {
         Keys { range: self }
     }

@@ -1,4 +1,4 @@
-//! Stores made anew: from a backup, or from a store that takes another capacity or gives space back.
+//! Rebuilt stores: from a backup, or from a store that gets another capacity or returns space.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::options::{Options, Sync};
 use crate::store::Store;
 
 impl Options {
-    /// Makes the store of a backup, in an image that must not exist. The image is there when it is complete. A damaged
+    /// Creates a store from a backup, in an image that must not exist. The image appears when it is complete. A damaged
     /// backup gives [`Error::Backup`] and leaves no image.
     pub fn restore(self, backup: impl AsRef<Path>, image: impl AsRef<Path>) -> Result<Copied, Error> {
         let (backup, image) = (backup.as_ref(), image.as_ref());
@@ -28,10 +28,10 @@ impl Options {
         if is_new { Ok(copied) } else { Err(Error::Exists { path: image.to_owned() }) }
     }
 
-    /// Copies a store into a new image, which takes the place of the old one when it is complete: with another
-    /// `capacity_bytes`, if that is set, and otherwise to give space back, since an image keeps the space of what was
-    /// deleted. A drive cannot change its capacity in place. The store must not be open; nothing is lost whenever this
-    /// ends. There must be room on the disk for both images.
+    /// Copies a store into a new image, which replaces the old one when it is complete: with another `capacity_bytes`,
+    /// if that is set, and otherwise to return space, since an image keeps the space of what was deleted. A drive
+    /// cannot change its capacity in place. The store must not be open; nothing is lost if this is interrupted at any
+    /// point. The disk must have room for both images.
     pub fn rebuild(self, image: impl AsRef<Path>) -> Result<Copied, Error> {
         let image = image.as_ref();
         let as_it_is = Options { capacity_bytes: None, ..self.clone() };
@@ -41,7 +41,7 @@ impl Options {
             None => device.profile().clone(),
         };
         profile.capacity_bytes = self.capacity_bytes.unwrap_or(device.profile().capacity_bytes);
-        // it is open until the new image has its place, so that nobody else changes it
+        // it stays open until the new image has replaced it, so that nobody else changes it
         let old = Store::over(device, as_it_is)?;
         let mut copied = Copied::default();
         replace(image, |unfinished| {
@@ -51,7 +51,7 @@ impl Options {
         Ok(copied)
     }
 
-    /// Makes an image with what is put into it.
+    /// Creates an image and fills it.
     fn fill(
         &self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! How a record is named, and what it holds.
+//! The names and values of records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub type Bytes = Arc<[u8]>;
 /// The maximum length of a key of an ordered namespace.
 pub const ORDERED_KEY_BYTES: usize = 1024;
 
-/// Changes of an ordered namespace: values of keys, none for keys that are deleted.
+/// Changes of an ordered namespace: values of keys, `None` for keys to be deleted.
 pub(crate) type OrderedChanges = BTreeMap<Bytes, Option<Value>>;
 
 /// How a namespace finds its records.

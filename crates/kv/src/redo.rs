@@ -1,9 +1,10 @@
 //! Commits of more records or bytes than one `put` of the drive takes.
 //!
-//! The records are written as groups that each fit in a `put`, to records of the first namespace that nobody else
-//! reads. A marker makes them count: then the groups are put one after the other, each with the deletion of what it was
-//! written to, and the last with that of the marker. A store that is opened and finds a marker does the rest; what it
-//! finds without a marker it deletes. Before the marker is put there is room for all that will be.
+//! The records are first written in groups that each fit in a `put`, as records of the first namespace that nobody else
+//! reads. A marker commits them. Then the groups are put in place one after the other, each together with the deletion
+//! of the records that held it, and the last with the deletion of the marker. When a store is opened and finds a
+//! marker, it does the rest; groups without a marker are deleted. The marker is put only once there is room for
+//! everything that follows.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::record::{Name, Value};
 
-/// The most records and bytes of values of one `put`.
+/// The maximum number of records, and of bytes of values, in one `put`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PutLimits {
     pub records: usize,
@@ -23,7 +24,7 @@ pub(crate) struct PutLimits {
 }
 
 impl PutLimits {
-    /// Whether one `put` takes all of these.
+    /// Whether all of these fit in one `put`.
     pub fn hold(self, records: &Records) -> bool {
         let bytes: usize =
             records.iter().map(|(_, value)| value.as_ref().map_or(0, |value| value.len())).sum();
@@ -34,15 +35,15 @@ impl PutLimits {
 /// A group is written to records of at most this size.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A group has so many fewer records than a `put` takes: those that it was written to are deleted with it.
+/// A group has this many fewer records than fit in a `put`, because the records that held it are deleted with it.
 const SPARE_RECORDS: usize = 8;
 
-/// Room that must be left for what else takes some.
+/// Room that must be left for other uses.
 const SPARE_BYTES: usize = 1 << 20;
 
 const MARKER: &[u8] = b"redo";
 
-/// A record that is put so that others are programmed, and more bytes than a unit of the drive has.
+/// A record that is put so that others get programmed, with more bytes than a unit of the drive.
 const FILLER: &[u8] = b"redo filler";
 const FILLER_BYTES: usize = 5000;
 
@@ -108,7 +109,7 @@ impl Redo {
         })
     }
 
-    /// Writes the groups, and makes sure that there is room for the records beside them.
+    /// Writes the groups, and ensures that there is room for the records in addition.
     fn write(&self, drive: &Drive, groups: &[Group], records: &Records) -> Result<(), Failure> {
         for (number, group) in groups.iter().enumerate() {
             for (piece, bytes) in group.bytes.chunks(PIECE_BYTES).enumerate() {
@@ -136,7 +137,7 @@ impl Redo {
             .try_for_each(|bytes| drive.put_unseen(&vec![((self.namespace, key(FILLER)), filler(bytes))]))
     }
 
-    /// Deletes what was written of a commit that failed. What cannot be deleted now is when the store is opened.
+    /// Deletes what a failed commit has written. What cannot be deleted now is deleted when the store is opened.
     fn delete_pieces(&self, drive: &Drive, groups: &[Group]) {
         for (number, group) in groups.iter().enumerate() {
             let _ = drive.put_unseen(&self.deletes(number as u32, group.pieces(), false));
@@ -151,7 +152,7 @@ impl Redo {
         keys.map(|key| ((self.namespace, key), None)).collect()
     }
 
-    /// Finishes a commit that is committed and not in place, or deletes what is there of one that is not committed.
+    /// Finishes a commit that is committed but not in place, or deletes the parts of one that is not committed.
     pub fn recover(&self, device: &mut Device) -> Result<(), Error> {
         if let Some(marker) = get(device, self.namespace, key(MARKER))? {
             let [FORMAT, groups @ ..] = &marker[..] else { return Err(Error::Redo) };
@@ -207,7 +208,7 @@ fn get(device: &mut Device, namespace: NamespaceId, key: Key) -> Result<Option<V
     }
 }
 
-/// Records that one `put` takes, with the deletes of their pieces.
+/// Records that fit in one `put` along with the deletes of their pieces.
 fn groups_of(records: &Records, limits: PutLimits) -> impl Iterator<Item = &[(Name, Option<Value>)]> {
     let mut rest = &records[..];
     std::iter::from_fn(move || {
@@ -224,7 +225,7 @@ fn groups_of(records: &Records, limits: PutLimits) -> impl Iterator<Item = &[(Na
     })
 }
 
-/// Whether these bytes are all of a group. A piece of a commit that failed may follow them.
+/// Whether these bytes are a complete group. A piece of a failed commit may follow them.
 fn is_whole(bytes: &[u8]) -> bool {
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return false };
     rest.len() >= u32::from_le_bytes(*length) as usize

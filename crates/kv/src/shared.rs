@@ -19,7 +19,7 @@ use crate::record::{Name, Order, Value};
 use crate::redo::{PutLimits, Redo};
 use crate::versions::AsOf;
 
-/// What the clones of a store and its transactions have in common. The drive is shut down when it is dropped.
+/// What the clones of a store and its transactions share. The drive is shut down when it is dropped.
 pub(crate) struct Shared {
     pub drive: Drive,
     pub options: Options,
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Takes over a drive whose catalog was read.
+    /// Takes over a drive whose catalog has been read.
     pub fn over(device: Device, catalog: Catalog, options: Options) -> Shared {
         let limits = device.limits().key_value;
         let put_limits = PutLimits { records: limits.put_records as usize, bytes: limits.put_bytes as usize };
@@ -121,12 +121,12 @@ impl Shared {
         self.alone(|device| catalog.delete(device, name, namespace))
     }
 
-    /// A record that nobody changes meanwhile.
+    /// A record that nobody can change meanwhile.
     pub fn read(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Value>, Error> {
         self.drive.read(name, now_ns).map_err(|failure| self.failed(failure))
     }
 
-    /// Does the work of a transaction; returns when that is done.
+    /// Does the work of a transaction; returns when it is done.
     pub fn commit(&self, work: Work) -> Result<Nanoseconds, Error> {
         self.commits.commit(&self.drive, work).map_err(|failure| self.failed(failure))
     }
@@ -136,11 +136,11 @@ impl Shared {
         self.commits.alone(&self.drive, work).map_err(|failure| self.failed(failure))
     }
 
-    /// Opens a snapshot of all that is committed, and of the names.
+    /// Opens a snapshot of the committed state, and of the names.
     pub fn open_snapshot(&self) -> Result<(AsOf, Names), Error> {
         let catalog = self.catalog.lock();
         let at = self.commits.at_rest(|| self.drive.open_snapshot());
-        // a commit that failed and stopped the store may be there
+        // a commit that failed and stopped the store may be in it
         if let Err(error) = self.check() {
             self.drive.close_snapshot(at);
             return Err(error);

@@ -1,4 +1,4 @@
-//! A snapshot: all that was committed at one time. It reads without locks, so it blocks no writer and is blocked by none.
+//! A snapshot: the committed state at one time. It reads without locks, so it blocks no writer and no writer blocks it.
 //!
 //! What commits overwrite while it is open is kept in memory ([`crate::Options::snapshot_bytes`]).
 
@@ -19,8 +19,8 @@ use crate::shared::Shared;
 use crate::tree::{find, page, value_name};
 use crate::versions::AsOf;
 
-/// A snapshot of a store ([`crate::Store::snapshot`]). It keeps the store open. A namespace that is deleted is gone for
-/// its snapshots too.
+/// A snapshot of a store ([`crate::Store::snapshot`]). It keeps the store open. Deleting a namespace deletes it for
+/// snapshots too.
 pub struct Snapshot {
     shared: Arc<Shared>,
     at: AsOf,
@@ -33,7 +33,7 @@ impl Snapshot {
         Ok(Snapshot { shared, at, names })
     }
 
-    /// The names of all namespaces, with what they are.
+    /// The names of all namespaces, with their kinds.
     pub fn namespaces(&self) -> impl Iterator<Item = (&str, Namespace, Order)> {
         self.names.iter().map(|(name, (namespace, order))| (&name[..], Namespace(*namespace), *order))
     }
@@ -61,7 +61,7 @@ impl Snapshot {
         let mut from = from.map(hashed_key).transpose()?;
         let mut keys: Vec<Key> = Vec::new();
         while keys.len() < limit {
-            // the first one may be the last of those before
+            // the first key may be the last of the previous batch
             let at_once = (limit - keys.len()).saturating_add(1);
             let (found, last) = self.past(|past| past.list(namespace.0, from.as_ref(), at_once))?;
             let before = keys.last().copied();
@@ -99,7 +99,7 @@ impl Snapshot {
         Ok(Range::new(self, namespace.0, range))
     }
 
-    /// Reads what was there.
+    /// Reads the state of the snapshot.
     fn past<T>(&self, work: impl FnOnce(&Past<'_>) -> Result<T, Failure>) -> Result<T, Error> {
         self.shared.check()?;
         let found = self.shared.drive.stable().past(self.at).and_then(|past| work(&past));
@@ -131,7 +131,7 @@ impl Scan for &Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        // a forked process has no part in the parent's snapshots
+        // a forked process must not touch the parent's snapshots
         if self.shared.check_process().is_ok() {
             self.shared.drive.close_snapshot(self.at);
         }

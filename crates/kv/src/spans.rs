@@ -1,8 +1,8 @@
-//! Locks in an ordered namespace: on keys, and on ranges of keys whether or not they exist. A range that is locked
-//! gains and loses no key, so that scans see no phantoms.
+//! Locks in an ordered namespace: on keys, and on ranges of keys whether or not they exist. No key appears in or
+//! disappears from a locked range, so scans see no phantoms.
 //!
-//! Requests are granted in their order where they conflict. A transaction that already holds a lock that overlaps its
-//! request does not wait for those in the queue, who may wait for it.
+//! Requests are granted in their order where they conflict. A transaction that already holds a lock overlapping its
+//! request does not wait for those in the queue, since they may be waiting for it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,7 +18,7 @@ use crate::record::Bytes;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Extent {
     Point(Bytes),
-    /// Never empty: `from` is not behind `to`.
+    /// Never empty: `from` is not after `to`.
     Range(Bound<Bytes>, Bound<Bytes>),
 }
 
@@ -50,7 +50,7 @@ fn is_within(key: &[u8], from: &Bound<Bytes>, to: &Bound<Bytes>) -> bool {
     after && before
 }
 
-/// Whether what begins at `from` begins before the end of what ends at `to`.
+/// Whether a range that begins at `from` begins before the end of one that ends at `to`.
 pub(crate) fn begins_within(from: &Bound<Bytes>, to: &Bound<Bytes>) -> bool {
     match (from, to) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
@@ -87,7 +87,7 @@ impl Spans {
         self.points.is_empty() && self.ranges.is_empty() && self.queue.is_empty()
     }
 
-    /// Those that hold a lock overlapping this extent.
+    /// The holders of a lock overlapping this extent.
     fn holders(&self, extent: &Extent) -> Vec<(Age, Mode)> {
         let mut holders = Vec::new();
         match extent {
@@ -103,7 +103,7 @@ impl Spans {
         holders
     }
 
-    /// Those that a request waits for, with the first `ahead` of the queue before it.
+    /// The transactions that a request waits for, with the first `ahead` of the queue before it.
     fn blockers(&self, age: Age, extent: &Extent, mode: Mode, ahead: usize) -> Vec<Age> {
         let holders = self.holders(extent);
         let mut blockers: Vec<Age> = holders
@@ -120,14 +120,14 @@ impl Spans {
         blockers
     }
 
-    /// Those that a waiting transaction waits for.
+    /// The transactions that a waiting transaction waits for.
     pub fn blockers_of(&self, age: Age) -> Vec<Age> {
         let Some(at) = self.queue.iter().position(|waiter| waiter.age == age) else { return Vec::new() };
         let SpanWaiter { mode, extent, .. } = &self.queue[at];
         self.blockers(age, extent, *mode, at)
     }
 
-    /// Takes a lock if that needs no waiting; returns whether it did.
+    /// Takes a lock if it need not wait; returns whether it did.
     pub fn try_acquire(&mut self, age: Age, extent: &Extent, mode: Mode) -> bool {
         let may = self.blockers(age, extent, mode, self.queue.len()).is_empty();
         if may {
@@ -153,7 +153,7 @@ impl Spans {
         }
     }
 
-    /// Extends a range that ends where this one begins, or the other way round, as the steps of one scan do.
+    /// Extends a range that ends where this one begins, or vice versa, as successive steps of one scan do.
     fn extend(&mut self, age: Age, mode: Mode, from: &Bound<Bytes>, to: &Bound<Bytes>) -> bool {
         for held in self.ranges.iter_mut().rev().filter(|held| (held.age, held.mode) == (age, mode)) {
             let Extent::Range(held_from, held_to) = &mut held.extent else { continue };
@@ -199,7 +199,7 @@ impl Spans {
         self.ranges.retain(|held| held.age != age);
     }
 
-    /// Grants locks to those waiting that may have them, in order; they have left the queue.
+    /// Grants locks to those waiters that can have them, in order; they leave the queue.
     pub fn promote(&mut self) -> Vec<SpanWaiter> {
         let (mut granted, mut at) = (Vec::new(), 0);
         while at < self.queue.len() {

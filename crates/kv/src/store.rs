@@ -23,7 +23,7 @@ pub struct Counters {
     pub deadlocks: u64,
     /// Bytes of records in the cache.
     pub cached_bytes: u64,
-    /// Bytes of memory for what snapshots see and was overwritten.
+    /// Bytes of memory for overwritten records that snapshots see.
     pub snapshot_bytes: u64,
 }
 
@@ -52,12 +52,12 @@ impl Store {
     }
 
     /// A store on a drive that was created or opened elsewhere, such as one in memory. The drive must have no
-    /// namespaces, or have been a store's; a namespace that no store created is deleted.
+    /// namespaces, or have belonged to a store; a namespace that no store created is deleted.
     pub fn over(device: Device, options: Options) -> Result<Store, Error> {
         Store::over_or_back(device, options).map_err(|(error, _)| error)
     }
 
-    /// The same; returns the drive as it is if that fails.
+    /// The same; returns the drive unchanged if that fails.
     pub fn over_or_back(mut device: Device, options: Options) -> Result<Store, (Error, Box<Device>)> {
         let catalog = options.check().and_then(|()| Catalog::open(&mut device));
         let catalog = match catalog {
@@ -118,8 +118,9 @@ impl Store {
         self.shared.delete_namespace(name)
     }
 
-    /// At most `limit` keys of a hashed namespace, in an order of the drive that is stable while other keys come and go:
-    /// from `from` on, or from the key that would follow it. Not part of any transaction: these are committed keys.
+    /// At most `limit` keys of a hashed namespace, in the drive's own order, which is stable while other keys come and
+    /// go: starting at `from`, or at the key that would follow it. Not part of any transaction: these are committed
+    /// keys.
     pub fn list(&self, namespace: Namespace, from: Option<&[u8]>, limit: usize) -> Result<Vec<Key>, Error> {
         self.shared.expect_order(namespace.0, Order::Hashed)?;
         let from = from.map(hashed_key).transpose()?;
@@ -127,8 +128,8 @@ impl Store {
         listed.map_err(|failure| self.shared.failed(failure))
     }
 
-    /// A snapshot of all that is committed now. It waits for the commit that is being synced, if there is one, and for
-    /// no transaction; nobody waits for it.
+    /// A snapshot of the committed state. It waits for the commit being synced, if there is one, but for no
+    /// transaction; nobody waits for it.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         self.shared.check()?;
         Snapshot::open(self.shared.clone())
@@ -140,15 +141,15 @@ impl Store {
         Ok(Transaction::new(self.shared.clone(), self.shared.new_age()))
     }
 
-    /// Begins a transaction of a client that lives in the drive's time, as in an experiment: its commands are issued at
-    /// [`Transaction::now_ns`], which advances with them. Other transactions wait for nobody's time but the drive's.
+    /// Begins a transaction of a client that runs in the drive's time, as in an experiment: its commands are issued at
+    /// [`Transaction::now_ns`], which advances with them. Other transactions wait only for the drive's time.
     pub fn begin_in_time(&self, now_ns: Nanoseconds) -> Result<Transaction, Error> {
         let mut tx = self.begin()?;
         tx.wait_until(now_ns);
         Ok(tx)
     }
 
-    /// Runs a transaction and commits it, and retries as long as it has to give way to others. If `work` fails, the
+    /// Runs a transaction and commits it, and retries whenever it has to give way to others. If `work` fails, the
     /// transaction is aborted.
     pub fn transact<T, E: From<Error>>(
         &self,
@@ -182,7 +183,7 @@ impl Store {
         Ok(look(&mut self.shared.drive.device().lock()))
     }
 
-    /// Returns the drive as it is; none if there are other clones or open transactions.
+    /// Returns the drive as it is; `None` if there are other clones or open transactions.
     pub fn into_drive(self) -> Option<Device> {
         let mut shared = Arc::into_inner(self.shared).filter(|shared| shared.check_process().is_ok())?;
         shared.drive.take_device()

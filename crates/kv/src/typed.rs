@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_has_no_form_is_refused_and_nothing_is_put() {
-        /// A sequence that does not know its length.
+        /// A sequence of unknown length.
         struct Endless;
 
         impl Serialize for Endless {

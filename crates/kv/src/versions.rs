@@ -1,8 +1,8 @@
-//! What records were before they were changed, for as long as a snapshot may ask, within a budget of bytes.
+//! Earlier versions of changed records, kept as long as a snapshot may read them, within a budget of bytes.
 //!
 //! Puts are numbered. A snapshot sees those up to the one after which it was opened. What a put replaces is kept with
-//! the put's number if an open snapshot sees it. Beyond the budget the oldest snapshots lose what they see, and
-//! nobody else notices.
+//! the put's number if an open snapshot sees it. Beyond the budget the oldest snapshots become unreadable; nothing else
+//! is affected.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct AsOf(u64);
 struct Old {
     /// The put that replaced it.
     until: u64,
-    /// None: the record did not exist.
+    /// `None`: the record did not exist.
     value: Option<Value>,
 }
 
@@ -31,11 +31,11 @@ type Listed = (NamespaceId, (u64, Key));
 pub(crate) struct Versions {
     budget_bytes: usize,
     puts: u64,
-    /// Open snapshots, and how many there are of each.
+    /// Open snapshots, and the number of each.
     open: BTreeMap<AsOf, usize>,
-    /// The newest snapshot that has lost what it sees; so have all older ones.
+    /// The newest snapshot that is lost; so are all older ones.
     lost: Option<AsOf>,
-    /// Of each record those that are kept, the oldest first.
+    /// The versions kept of each record, the oldest first.
     old: BTreeMap<Listed, Vec<Old>>,
     bytes: usize,
 }
@@ -53,7 +53,7 @@ impl Versions {
         Versions { budget_bytes, puts: 0, open: BTreeMap::new(), lost: None, old: BTreeMap::new(), bytes: 0 }
     }
 
-    /// Opens a snapshot of what is there now.
+    /// Opens a snapshot of the current state.
     pub fn open(&mut self) -> AsOf {
         let now = AsOf(self.puts);
         *self.open.entry(now).or_default() += 1;
@@ -88,7 +88,7 @@ impl Versions {
         self.bytes
     }
 
-    /// Whether what a record is now must be kept when it changes.
+    /// Whether a record's current version must be kept when it changes.
     pub fn wants(&self, name: Name) -> bool {
         let Some((newest, _)) = self.open.last_key_value() else { return false };
         if out(Guard::VersionsForgotten) {
@@ -98,7 +98,7 @@ impl Versions {
         last.is_none_or(|last| last.until <= newest.0)
     }
 
-    /// A put was done. It replaced these records that were wanted.
+    /// A put was done. It replaced these records, which must be kept.
     pub fn replaced(&mut self, records: Vec<(Name, Option<Value>)>) {
         self.puts += 1;
         for (name, value) in records {
@@ -113,7 +113,7 @@ impl Versions {
         }
     }
 
-    /// Forgets what no open snapshot sees.
+    /// Drops versions that no open snapshot sees.
     fn forget(&mut self) {
         let Some((&AsOf(oldest), _)) = self.open.first_key_value() else {
             self.old.clear();
@@ -131,13 +131,13 @@ impl Versions {
         });
     }
 
-    /// What a record was for a snapshot, if it has changed since.
+    /// A record's version as a snapshot sees it, if it has changed since.
     pub fn of(&self, name: Name, at: AsOf) -> Option<&Option<Value>> {
         seen(self.old.get(&listed(name))?, at)
     }
 
-    /// The changed records of a namespace from a key on, in the order in which it lists them, and whether they existed
-    /// for a snapshot.
+    /// The changed records of a namespace, starting at a key, in the order in which it lists them, and whether they
+    /// existed for a snapshot.
     pub fn listed_from(
         &self,
         namespace: NamespaceId,

@@ -1,5 +1,5 @@
-//! Guards of the store, taken out one by one: what threads see, or what is left after a cut, must tell. `tantalum crash kv` has
-//! those that power losses show (`crates/crash/tests/canaries_kv.rs`).
+//! Guards of the store, taken out one by one: what threads see, or what is left after a cut, must show it. `tantalum crash
+//! kv` has those that power losses show (`crates/crash/tests/canaries_kv.rs`).
 //!
 //! `cargo test --profile canary -p tantalum-kv --features canaries --test canaries -- --nocapture`
 

@@ -1,6 +1,6 @@
-//! Threads that read, scan and change ordered namespaces, through full drives and power losses, beside a map in memory: scans
-//! without phantoms, snapshots and backups that do not change, commits that are there or not. `SEED=17` runs one seed, `SEEDS=200`
-//! seeds 0 to 199. A plan that fails is made smaller, and printed.
+//! Threads that read, scan and change ordered namespaces, through full drives and power losses, compared with a map in
+//! memory: scans without phantoms, snapshots and backups that do not change, commits that are there or not. `SEED=17` runs
+//! one seed, `SEEDS=200` seeds 0 to 199. A failing plan is reduced and printed.
 
 #[path = "concurrent/mod.rs"]
 mod concurrent;

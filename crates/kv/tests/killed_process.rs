@@ -1,4 +1,4 @@
-//! A process that is killed while its threads commit leaves every commit that returned, and no half of one.
+//! A process that is killed while its threads commit leaves every commit that returned, and none in part.
 //!
 //! The test starts itself as the process to be killed. `SEED=17` runs one seed.
 
@@ -36,7 +36,7 @@ fn ordered_key(thread: u64, number: u64) -> Vec<u8> {
     format!("{}{thread} {number:08}", "long ".repeat((number % 50) as usize)).into_bytes()
 }
 
-/// What the process to be killed does: each thread counts in records of its own, and says how far it came.
+/// The work of the process to be killed: each thread counts in its own records, and reports its progress.
 #[test]
 fn victim() {
     let Ok(what) = std::env::var(VICTIM) else { return };
@@ -67,7 +67,7 @@ fn victim() {
     });
 }
 
-/// Kills the process after a while. Returns what it said to have committed.
+/// Kills the process after a while. Returns the commits that it reported.
 fn kill_one(sync: &str, path: &Path, after: Duration) -> [u64; THREADS as usize] {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["victim", "--exact", "--nocapture", "--test-threads=1"])

@@ -1,4 +1,4 @@
-//! Transactions of more than one `put` of the drive takes are all or nothing, wherever the process ends or power goes.
+//! Transactions larger than one `put` of the drive are all or nothing, wherever the process ends or power fails.
 //! `SEED=17` runs one seed.
 
 use std::path::Path;
@@ -37,7 +37,7 @@ fn write_all(store: &Store, number: u8) -> Result<(), Error> {
     tx.commit()
 }
 
-/// The number that all records have.
+/// The number that all records share.
 fn number_of_all(store: &Store) -> u8 {
     let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
     let mut tx = store.begin().unwrap();
@@ -110,7 +110,7 @@ fn a_process_that_ends_at_any_store_leaves_all_or_nothing() {
     assert!(seen[1] > 5 && seen[2] > 5 && ended_twice > 5, "{seen:?}, {ended_twice}");
 }
 
-/// Power goes at any operation of the flash, on drives with a capacitor and without.
+/// Power fails at any flash operation, on drives with a capacitor and without.
 #[test]
 fn power_that_goes_at_any_time_leaves_all_or_nothing() {
     let seeds = std::env::var("SEED").map_or(0..40, |seed| {
@@ -140,8 +140,8 @@ fn power_that_goes_at_any_time_leaves_all_or_nothing() {
     assert!(std::env::var("SEED").is_ok() || (seen[0] > 3 && seen[1] > 3), "{seen:?}");
 }
 
-/// Its commit first writes a copy of it, and there may be room for that and not for its records as well. Then it is refused
-/// before it counts, or the store could never finish it.
+/// The commit first writes a copy, and there may be room for the copy but not for the records as well. Then it must be
+/// refused before it counts, or the store could never finish it.
 #[test]
 fn a_transaction_that_does_not_fit_changes_nothing() {
     const BYTES: usize = 60_000;

@@ -1,12 +1,12 @@
-//! A machine that is lost while a process commits leaves every commit that returned, and no half of one.
+//! A machine that is lost while a process commits leaves every commit that returned, and none in part.
 //!
 //! A process that commits from several threads is traced: what it writes to the image, when it syncs, which commits
-//! returned. A simulated disk then keeps what was synced, and of everything else any version of any sector. What is
-//! left is opened, checked, and is the image of the next process, so that machines are lost while a log is read as
-//! well. Or the process is only killed: then the next one finds all that was written, and the disk may not have it.
-//! `SEED=17` runs one seed, `SEEDS=50` seeds 0 to 49; every other one has a drive with a capacitor, as a store's own is.
+//! returned. A simulated disk then keeps what was synced, and of everything else any version of any sector. What is left
+//! is opened, checked, and becomes the image of the next process, so that machines are also lost while a log is read. Or
+//! the process is only killed: then the next one finds everything written, though the disk may not have it. `SEED=17`
+//! runs one seed, `SEEDS=50` seeds 0 to 49; every other one has a drive with a capacitor, as a store's own is.
 //!
-//! And a process that syncs nothing is killed at each of its writes.
+//! In addition, a process that syncs nothing is killed at each of its writes.
 
 #![cfg(target_os = "linux")]
 
@@ -28,11 +28,11 @@ const THREADS: usize = 3;
 const RECORDS: u8 = 4;
 /// Processes on one image, one after the other.
 const PROCESSES: usize = 4;
-/// Losses that are looked at for each process.
+/// Losses examined for each process.
 const LOSSES: usize = 18;
 const VICTIM: &str = "TANTALUM_KV_TRACED";
 
-/// How many commits each thread has done.
+/// The number of commits of each thread.
 type Counts = [u64; THREADS];
 
 fn key(thread: usize, record: u8) -> [u8; 2] {
@@ -41,7 +41,7 @@ fn key(thread: usize, record: u8) -> [u8; 2] {
 
 fn value(number: u64, record: u8) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
-    // now and then one of several units
+    // occasionally one of several units
     let bytes =
         if number.is_multiple_of(40) { 20_000 } else { (number as usize * 37 + usize::from(record)) % 900 };
     value.resize(8 + bytes, number as u8 ^ record);
@@ -65,14 +65,14 @@ fn large_key(thread: usize, record: u64) -> String {
     format!("{thread} {record}")
 }
 
-/// Records that a large transaction writes beside the others, each in a key of its own.
+/// Records that a large transaction writes in addition to the others, each under its own key.
 const LARGE_RECORDS: u64 = 1100;
 
 fn number(value: Option<&[u8]>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value[..8].try_into().unwrap()))
 }
 
-/// What the traced process does: each thread counts in records of its own, and marks how far it came.
+/// The work of the traced process: each thread counts in its own records, and marks its progress.
 #[test]
 fn victim() {
     let Ok(what) = std::env::var(VICTIM) else { return };
@@ -115,7 +115,7 @@ fn count_on(store: &Store, (namespace, ordered): (Namespace, Namespace), thread:
     marks.write_all_at(&mark, 0).unwrap();
 }
 
-/// Runs a process on an image; what it did.
+/// Runs a process on an image; returns what it did.
 fn traced(folder: &Path, image: &Path, commits: u64, closes: &str, sync: &str) -> Vec<Event> {
     let trace = folder.join("trace");
     let _ = std::fs::remove_file(&trace);
@@ -149,7 +149,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Opens what is left, in memory. The count of each thread, or what is wrong.
+/// Opens what is left, in memory. Returns the count of each thread, or what is wrong.
 fn counts(image: &Path) -> Result<Counts, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let device = Device::open_as(image, Access::Overlay).map_err(|error| said(&error))?;
@@ -192,17 +192,17 @@ fn counts(image: &Path) -> Result<Counts, String> {
 #[derive(Default, Debug)]
 struct Seen {
     losses: u32,
-    /// Losses that left more than what was acknowledged.
+    /// Losses that left more than was acknowledged.
     unacknowledged_there: u32,
-    /// Times that the log began anew while a process ran, or when it ended.
+    /// How often the log started over while a process ran, or when it ended.
     restarts: u32,
-    /// Times that a log was brought in place when an image was opened.
+    /// How often a log was put in place when an image was opened.
     replays: u32,
     kills: u32,
     blocks_erased: u64,
 }
 
-/// An image on a disk, and what is to be there.
+/// An image on a disk, and its expected contents.
 struct Machine {
     folder: PathBuf,
     image: PathBuf,
@@ -311,7 +311,7 @@ impl Machine {
         }
     }
 
-    /// What is there, which is what was acknowledged, and perhaps the commits that were under way.
+    /// The contents: what was acknowledged, and perhaps the commits in progress.
     fn found(&self, image: &Path) -> Result<Counts, String> {
         let found = counts(image)?;
         let is_right = |thread: usize| {
@@ -325,7 +325,7 @@ impl Machine {
     }
 }
 
-/// Makes an image on which garbage is collected: without that no slot of the image was ever used again.
+/// Creates an image on which garbage is collected: otherwise no slot of the image would ever be reused.
 fn make_used(image: &Path, has_capacitor: bool) {
     let options = Store::options().capacity_bytes(16 << 20).sync(Sync::None);
     let options = if has_capacitor { options } else { options.profile("femu-2021") };
@@ -377,7 +377,7 @@ fn without_syncs_acknowledged_commits_are_lost() {
     println!("{wrong}");
 }
 
-/// A process that is killed leaves all that it wrote until then, in the order in which it wrote.
+/// A killed process leaves everything it wrote until then, in the order in which it wrote.
 #[test]
 fn a_process_that_is_killed_at_any_write_leaves_what_was_acknowledged() {
     let (_folder, path) = folder();

@@ -1,5 +1,5 @@
-//! Ordered namespaces beside a map in memory, over crashes; and that scans see no phantoms. `SEED=17` runs one seed,
-//! `SEEDS=200` seeds 0 to 199.
+//! Ordered namespaces compared with a map in memory, across crashes; and scans without phantoms. `SEED=17` runs one
+//! seed, `SEEDS=200` seeds 0 to 199.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -34,7 +34,7 @@ fn backwards(range: Range<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     range.rev().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 
-/// How the keys of a seed look: short ones, ones with a long common prefix, ones of up to 1,024 bytes.
+/// The kind of keys of a seed: short ones, ones with a long common prefix, ones of up to 1,024 bytes.
 fn key(seed: u64, random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     let number = random.random_range(0..400_u32);
     match seed % 3 {
@@ -67,7 +67,7 @@ fn is_empty(range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> bool {
     }
 }
 
-/// A random range is as the model has it, from both ends.
+/// A random range is as in the model, from both ends.
 fn compare(
     tx: &mut Transaction,
     namespace: Namespace,
@@ -150,7 +150,7 @@ fn an_ordered_namespace_is_a_sorted_map_over_reopening() {
     }
 }
 
-/// Power goes in the middle of commits. What is there is what was committed, or that and the commit under way.
+/// Power fails in the middle of commits. The store has what was committed, perhaps with the commit in progress.
 #[test]
 fn a_tree_is_whole_after_power_losses() {
     let mut unknown = 0;
@@ -258,7 +258,7 @@ fn two_that_scan_where_the_other_inserts_do_not_both_commit() {
     assert!(store.counters().deadlocks > 0, "they met");
 }
 
-/// Threads move money between accounts that they create and delete; whoever adds up all of them finds the same sum.
+/// Threads move money between accounts that they create and delete; adding up all accounts always gives the same sum.
 #[test]
 fn a_scan_sees_all_of_a_commit_or_nothing_while_keys_come_and_go() {
     let folder = tempfile::tempdir().unwrap();
@@ -294,7 +294,7 @@ fn a_scan_sees_all_of_a_commit_or_nothing_while_keys_come_and_go() {
         let (store, done, sums) = (&store, &done, &sums);
         scope.spawn(move || {
             let start = Instant::now();
-            // at least so many, however busy the machine is
+            // at least this many, however busy the machine is
             let is_enough = || sums.load(Ordering::SeqCst) > 10 && start.elapsed() > Duration::from_secs(2);
             while !is_enough() && start.elapsed() < Duration::from_secs(60) {
                 let sum: u64 = store
@@ -317,7 +317,7 @@ fn a_scan_sees_all_of_a_commit_or_nothing_while_keys_come_and_go() {
     assert!(sums.into_inner() > 10);
 }
 
-/// Readers of one key do not keep others from inserting beside it; those of a range do.
+/// Readers of one key do not keep others from inserting next to it; readers of a range do.
 #[test]
 fn only_ranges_that_were_read_keep_others_from_inserting() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Concurrent transactions, cut off by power losses, are as if they had run one after the other; and what was
+//! Concurrent transactions, interrupted by power losses, are as if they had run one after the other; and what was
 //! acknowledged stays. `SEED=17` runs one seed, `SEEDS=200` seeds 0 to 199.
 
 mod history;
@@ -28,11 +28,11 @@ fn read(tx: &mut Transaction, namespace: Namespace, record: u8) -> Result<Versio
     Ok(value.map_or(0, |value| Version::from_le_bytes(value[..8].try_into().unwrap())))
 }
 
-/// How transactions are isolated from each other.
+/// The isolation of transactions from each other.
 #[derive(Clone, Copy, PartialEq)]
 enum Isolation {
     Locks,
-    /// What is read is read in other transactions than what is written: a canary.
+    /// Reads are in transactions other than those of the writes: a canary.
     None,
 }
 
@@ -80,7 +80,7 @@ fn transaction(
     }
 }
 
-/// Several lives of one store, each ended by a power loss. Returns the histories, and what was there in the end.
+/// Several lives of one store, each ended by a power loss. Returns the histories, and the final contents.
 fn run(seed: u64, lives: u64, isolation: Isolation) -> (Vec<Done>, BTreeMap<u8, Version>) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut device = Device::in_memory(&profile(seed)).unwrap();

@@ -89,7 +89,7 @@ fn snapshots_are_as_the_store_was() {
     }
 }
 
-/// A writer holds locks on all that the snapshot reads, and the other way round.
+/// A writer holds locks on everything that the snapshot reads, and vice versa.
 #[test]
 fn a_snapshot_waits_for_nobody_and_nobody_for_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -71,7 +71,7 @@ fn values_of_every_size_come_back_and_too_large_ones_are_refused() {
     assert!(matches!(tx.put(blobs, [0; 17], b""), Err(Error::Key { .. })));
 }
 
-/// Several times what one `put` of the drive takes, in records and in bytes, over both kinds of namespaces.
+/// Several times what fits in one `put` of the drive, in records and in bytes, over both kinds of namespaces.
 #[test]
 fn a_transaction_may_be_larger_than_a_put_of_the_drive() {
     let folder = folder();
@@ -169,7 +169,7 @@ fn keys_that_are_there_and_keys_that_are_not_are_told_apart() {
     assert_eq!(value(&store, namespace, b"k").as_deref(), Some(&b"3"[..]));
 }
 
-/// What was read and put stays in memory, and would be found there after the commit of a delete.
+/// Records read and put stay in memory, and would be found there after the commit of a delete.
 #[test]
 fn a_record_whose_delete_was_committed_is_not_there_for_any_other_transaction() {
     let folder = folder();
@@ -379,7 +379,7 @@ fn after_power_is_lost_the_store_stops_and_what_was_committed_is_there() {
     let namespace = store.namespace("a").unwrap();
     store.transact::<_, Error>(|tx| tx.put(namespace, b"k", b"1")).unwrap();
     store.with_drive(|drive| drive.cut_after(Some(1))).unwrap();
-    // too much to wait for a full page: it is on its way to flash
+    // too much to wait for a full page, so it is on its way to flash
     let failed = store.transact::<_, Error>(|tx| tx.put(namespace, b"k", [2; 5000]));
     assert!(matches!(failed, Err(Error::Drive(tantalum::Status::PowerLost))));
     assert!(matches!(store.begin(), Err(Error::Stopped { .. })));

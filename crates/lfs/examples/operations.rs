@@ -25,7 +25,7 @@ const NOW: Timestamp = Timestamp { seconds: 1, nanoseconds: 0 };
 
 type Work = fn(&mut dyn FileSystem, &Files) -> Outcome<u32>;
 
-/// Operations, in the order in which a round does them. Each returns how many there were.
+/// Operations, in the order in which a round executes them. Each returns their number.
 const OPERATIONS: [(&str, Work); 14] = [
     ("create a file", create),
     ("look a name up", look_up),
@@ -57,7 +57,7 @@ fn new(kind: FileKind) -> NewFile {
     NewFile { kind, permissions: 0o644, now: NOW, ..NewFile::default() }
 }
 
-/// Each number below `count` once, in no order.
+/// Each number below `count` once, in no particular order.
 fn shuffled(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |index| index * 2_654_435_761 % count)
 }

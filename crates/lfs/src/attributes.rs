@@ -28,7 +28,7 @@ impl LogFs {
         m.changed = change.changed.unwrap_or(m.changed);
         let is_folder_touched =
             before.kind == FileKind::Folder && (change.accessed, change.modified) != (None, None);
-        // A folder's times are otherwise those of names, which recovery gives it again.
+        // Otherwise a folder's times follow its names, and recovery sets them again.
         if has_changed || is_folder_touched {
             self.since.changed.insert(file);
         }

@@ -36,7 +36,7 @@ pub(crate) fn put64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Stores the checksum of everything after the first four bytes there. Call it last.
+/// Stores the checksum of the rest in the first four bytes. Call it last.
 pub(crate) fn seal(bytes: &mut [u8]) {
     let checksum = checksum_of(&bytes[4..]);
     put32(bytes, 0, checksum);

@@ -3,7 +3,7 @@
 /// How files were made durable since the mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SyncCounters {
-    /// Syncs that wrote contents alone.
+    /// Syncs that wrote only contents.
     pub listed: u64,
     /// Syncs that wrote contents and what had changed of the file's part of the index.
     pub indexed: u64,
@@ -11,22 +11,22 @@ pub struct SyncCounters {
     pub checkpoints: u64,
     /// Syncs whose file the drive refused to list.
     pub refused: u64,
-    /// Units of contents that were written where they lay.
+    /// Units of contents written in place.
     pub units_in_place: u64,
 }
 
 /// Units sent to the drive, or about to be, since the mount: what they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WrittenCounters {
-    /// Contents of files, folders and symbolic links, also those that the cleaner copied.
+    /// Contents of files, folders and symbolic links, including those that the cleaner copied.
     pub contents: u64,
     /// Nodes, and inodes of syncs.
     pub nodes: u64,
-    /// What says of the units of a segment, or of a part of one, whose they are.
+    /// Summaries, which say what the units of a segment, or of a part of one, belong to.
     pub summaries: u64,
     /// Tables: of nodes or virtual numbers, and of segments.
     pub tables: u64,
-    /// What a mount starts from: superblocks, packs, super roots, anchors, lists of files without names.
+    /// Where a mount starts: superblocks, packs, super roots, anchors, lists of files without names.
     pub roots: u64,
 }
 
@@ -42,7 +42,7 @@ impl WrittenCounters {
 pub struct CleanerCounters {
     /// Segments cleaned.
     pub segments: u64,
-    /// Units read and written again, besides those that were to be written anyway.
+    /// Units read and rewritten, not counting those that were due to be written anyway.
     pub copied_units: u64,
     /// Units moved by the drive.
     pub remapped_units: u64,

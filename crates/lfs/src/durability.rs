@@ -13,7 +13,7 @@ use crate::superblock::Indexing;
 const BATCH_PAGES: usize = 1024;
 
 impl LogFs {
-    /// Makes a file durable: with its times, or only if something else changed.
+    /// Makes a file durable: with its times, or only if something other than times changed.
     pub(crate) fn sync_file(&mut self, id: FileId, with_times: bool) -> Result<()> {
         if self.is_snapshot {
             return Ok(());
@@ -54,8 +54,9 @@ impl LogFs {
         }
     }
 
-    /// Makes all names durable, if files that have none durably are all that there is to tell: their inodes have their names.
-    /// False if that takes a checkpoint: with lists always, because the drive lists only what is written to files that one has.
+    /// Makes all names durable, if the only changes are new files without a durable name, whose inodes contain their names.
+    /// False if a checkpoint is needed: with lists it always is, because the drive lists only writes to files that a
+    /// checkpoint has.
     fn sync_new_names(&mut self, folder: FileId) -> Result<bool> {
         let is_listed = self.superblock.indexing == Indexing::Nvm;
         if is_listed || self.since.unnamed.is_empty() || !self.since.are_names_new(folder) {
@@ -105,7 +106,7 @@ impl LogFs {
         Ok(())
     }
 
-    /// Sends up to `most` dirty pages of a file to the log, and lets the drive list them or not.
+    /// Sends up to `most` dirty pages of a file to the log, listed by the drive or not.
     pub(crate) fn write_back_file(&mut self, id: FileId, most: usize, is_listed: bool) -> Result<()> {
         let part = self.log.segments.units() as usize;
         let mut written = 0;
@@ -123,9 +124,9 @@ impl LogFs {
         Ok(())
     }
 
-    /// Sends a dirty page to the log, and lets the drive list it or not.
+    /// Sends a dirty page to the log, listed by the drive or not.
     pub(crate) fn write_back_page(&mut self, id: FileId, unit: u32, is_listed: bool) -> Result<()> {
-        // Cleaning in between may have written it.
+        // Cleaning may have written it meanwhile.
         if !self.pages.is_dirty((id, unit)) {
             return Ok(());
         }
@@ -159,7 +160,8 @@ impl LogFs {
         Ok(())
     }
 
-    /// Before an operation changes anything: keeps what a checkpoint would write below what is kept free for it.
+    /// Called before an operation changes anything: keeps what a checkpoint would write below the space reserved for
+    /// it.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.check_writable()?;
         if self.since.block_changes > 2 * self.log.segments.units() {
@@ -175,7 +177,7 @@ impl LogFs {
         Ok(())
     }
 
-    /// Sends dirty pages of everything but files to the log: what a checkpoint must have.
+    /// Sends the dirty pages that a checkpoint must have to the log: those of everything but files.
     fn write_back_folders(&mut self, may_clean: bool) -> Result<()> {
         let mut from = FileId(0);
         while let Some(id) = self.pages.next_dirty_file(from) {
@@ -216,7 +218,7 @@ impl LogFs {
         self.write_checkpoint(is_last)
     }
 
-    /// Makes all names, and all that was written back, durable in one step.
+    /// Makes all names, and everything written back, durable in one step.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         self.write_back_folders(true)?;
         self.make_room(0, self.index.changed_units())?;

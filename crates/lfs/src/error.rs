@@ -1,4 +1,4 @@
-//! Why the file system refuses, or cannot be used.
+//! Why the file system refuses a request, or cannot be used.
 
 use tantalum::{Lpn, Status};
 use tantalum_filesystem::Errno;
@@ -9,7 +9,7 @@ pub enum LfsError {
     /// The drive refused a command, or has come to its end.
     #[error(transparent)]
     Device(#[from] Status),
-    /// A refusal as programs know it.
+    /// A refusal, as an error number that programs know.
     #[error("{}", .0.desc())]
     Refused(Errno),
     /// No log-structured file system is on the drive.
@@ -54,10 +54,10 @@ pub enum LfsError {
         /// Its number.
         number: u32,
     },
-    /// The kind of index keeps no snapshots.
+    /// This kind of index keeps no snapshots.
     #[error("a file system of the kind lfs-nat keeps no snapshots; lfs-tree does")]
     KeepsNoSnapshots,
-    /// There are as many snapshots as there may be.
+    /// The maximum number of snapshots exists.
     #[error("there are {most} snapshots already, which is the most; delete one first")]
     TooManySnapshots {
         /// The most.
@@ -84,13 +84,13 @@ pub enum Damage {
         /// Of the contents.
         computed: u32,
     },
-    /// It is not what its place is for.
+    /// It is not what belongs in its place.
     #[error("{expected} was expected")]
     NotA {
         /// What should be there.
         expected: &'static str,
     },
-    /// It is another node than the one whose place this is.
+    /// It is not the node that belongs in this place.
     #[error("it holds node {found}, but node {expected} was expected")]
     OtherNode {
         /// As stored.
@@ -98,7 +98,7 @@ pub enum Damage {
         /// As the node address table says.
         expected: u32,
     },
-    /// Something stands for a unit or a file that is not there.
+    /// A reference to a unit or file that does not exist.
     #[error("the table has no unit or file {number}, to which something points")]
     NoUnit {
         /// Its number.
@@ -107,7 +107,7 @@ pub enum Damage {
     /// The table of segments does not count it.
     #[error("{0}, as the table of segments counts")]
     Miscounted(&'static str),
-    /// A number is beyond what it may be.
+    /// A number is out of range.
     #[error("{what} is {value}, but at most {most} is possible")]
     Beyond {
         /// Which number.

@@ -167,7 +167,7 @@ impl Attributes for LogFs {
 }
 
 impl Content for LogFs {
-    /// Whole units pass the page cache by, but for what is there: the kernel has a cache of its own.
+    /// Whole units bypass the page cache, except for pages that are there: the kernel has its own cache.
     fn read(
         &mut self,
         file: FileId,

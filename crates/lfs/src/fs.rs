@@ -49,20 +49,20 @@ pub struct LogFs {
     /// What the cleaner is doing in the background.
     pub(crate) job: Option<Job>,
     pub(crate) cleaned: CleanerCounters,
-    /// Files in memory beyond which those that are not needed are forgotten.
+    /// Number of files in memory beyond which unneeded ones are dropped.
     pub(crate) most_files: usize,
     /// Units of contents of files that were sent to the drive, without what the cleaner moved.
     pub(crate) content_units: u64,
     pub(crate) synced: SyncCounters,
-    /// Units that the drive had been sent before the mount.
+    /// Units sent to the drive before the mount.
     pub(crate) units_before: u64,
     /// It is a snapshot: nothing may change.
     pub(crate) is_snapshot: bool,
-    /// The file whose pages were written back last because too many were dirty.
+    /// The file whose pages were last written back because too many were dirty.
     pub(crate) written_back: FileId,
 }
 
-/// Units that a drive has been sent in its life.
+/// Units sent to the drive in its life.
 pub(crate) fn host_units(client: &Client) -> u64 {
     client.device().smart().counters.host_units_written
 }
@@ -89,7 +89,7 @@ impl LogFs {
         self.synced
     }
 
-    /// What was written since the mount, by what it is.
+    /// What was written since the mount, by kind.
     pub fn written(&self) -> WrittenCounters {
         self.log.written
     }
@@ -109,8 +109,8 @@ impl LogFs {
         }
     }
 
-    /// Units of contents of files that were sent to the drive since the mount, without what the cleaner moved: the amount
-    /// of file data by which the thesis divides what is written (section 4.4.4).
+    /// Units of files' contents sent to the drive since the mount, without what the cleaner moved: the amount of file
+    /// data by which the thesis divides all writes (section 4.4.4).
     pub fn content_units_written(&self) -> u64 {
         self.content_units
     }
@@ -143,7 +143,7 @@ impl LogFs {
         let LogFs { files, folders, since, most_files, .. } = self;
         files.retain(|id, file| file.opens > 0 || since.is_changed(*id) || since.times.contains(id));
         folders.retain(|id, _| files.contains_key(id));
-        // Open files stay, so that the next look pays only when there are many others again.
+        // Open files stay, so the next sweep pays only when there are many others again.
         *most_files = 2 * files.len();
     }
 
@@ -157,14 +157,14 @@ impl LogFs {
         }
     }
 
-    /// The inode of a file in memory, to be changed in more than its times.
+    /// The inode of a file in memory, for changing more than its times.
     pub(crate) fn change_inode(&mut self, id: FileId) -> Result<&mut Inode> {
         self.file(id)?;
         self.since.changed.insert(id);
         Ok(&mut self.file(id)?.inode)
     }
 
-    /// The metadata of a file in memory, to be changed in its size or number of units.
+    /// The metadata of a file in memory, for changing its size or number of units.
     pub(crate) fn change_space(&mut self, id: FileId) -> Result<&mut Metadata> {
         self.file(id)?;
         self.since.resized.insert(id);

@@ -1,15 +1,15 @@
-//! Writing contents where they lie, as F2FS does since Linux 3.18 (its `ipu_policy` is 16, `FSYNC`): no pointer changes, so
-//! that a sync writes contents alone.
+//! Writing contents in place, as F2FS does since Linux 3.18 (its `ipu_policy` is 16, `FSYNC`): no pointer changes, so a
+//! sync writes only contents.
 //!
-//! An `fdatasync` does so, an `fsync` with few dirty pages, and a write past the page cache. Everything else is appended: what
-//! has no place yet, what is written back because too much is dirty or time has passed, and blocks of folders.
+//! An `fdatasync` does so, as do an `fsync` with few dirty pages and a write past the page cache. Everything else is
+//! appended: units without a place, pages written back because too many are dirty or time has passed, and blocks of folders.
 //!
 //! Invariants:
-//! - **P1** A unit is overwritten where the index in memory has it, whether or not that is durable. The sync chains the file's
-//!   changed nodes besides, so that what the cleaner moved in between is found there.
-//! - **P2** What is durable names no place of another file or unit: a place is given out again only after a checkpoint that
-//!   does not name it. So until its sync returns, an overwritten unit is the old one or the new one, both of this file.
-//! - **P3** A sync returns when what was overwritten is flushed, as it does for what was appended.
+//! - **P1** A unit is overwritten where the index in memory has it, whether or not that is durable. The sync also chains the
+//!   file's changed nodes, so that what the cleaner moved meanwhile is found there.
+//! - **P2** Nothing durable names a place of another file or unit: a place is reused only after a checkpoint that does not
+//!   name it. So until its sync returns, an overwritten unit is the old one or the new one, both of this file.
+//! - **P3** A sync returns when what was overwritten is flushed, just like what was appended.
 
 use tantalum::{Fills, Lpn, UNIT_BYTES};
 use tantalum_filesystem::{FileId, FileKind};
@@ -19,15 +19,15 @@ use crate::fs::LogFs;
 use crate::index::Slot;
 use crate::segments::BUFFER_UNITS;
 
-/// Dirty pages of a file up to which `fsync` writes in place: F2FS's `min_fsync_blocks`. More of them are appended in
-/// order, for the price of the nodes. `fdatasync` writes in place however many there are.
+/// Dirty pages of a file up to which `fsync` writes in place: F2FS's `min_fsync_blocks`. More pages are appended in
+/// order, at the cost of writing nodes. `fdatasync` writes in place however many there are.
 const MOST_WITH_TIMES: usize = 8;
 
-/// Dirty pages that are looked at together.
+/// Dirty pages examined together.
 const BATCH_PAGES: usize = 256;
 
 impl LogFs {
-    /// Sends the dirty pages of a file that have a place there, unless too many are dirty for a sync with times.
+    /// Writes the dirty pages of a file that have a place in place, unless too many are dirty for a sync with times.
     pub(crate) fn overwrite_dirty(&mut self, id: FileId, with_times: bool) -> Result<()> {
         if !self.superblock.overwrites() || self.file(id)?.inode.metadata.kind != FileKind::File {
             return Ok(());
@@ -50,7 +50,7 @@ impl LogFs {
         Ok(())
     }
 
-    /// Sends contents of units to their place, as far as that is one. Returns how many those are: none if the first has no
+    /// Writes contents of units in place, as far as their places are adjacent. Returns their number: 0 if the first has no
     /// place, or everything is appended. The next of `fills` already hold `data`.
     pub(crate) fn overwrite_run(
         &mut self,

@@ -1,7 +1,7 @@
-//! What the file system asks of an index: where the units of files are, and what the files are.
+//! What the file system requires of an index: where the units of files are, and which files exist.
 //!
-//! An index keeps its changes in memory until [`Index::sync_file`] or [`Index::checkpoint`]. It accounts for space: a
-//! slot that is set releases what it held and adds what it holds ([`crate::segments::Segments`]).
+//! An index keeps its changes in memory until [`Index::sync_file`] or [`Index::checkpoint`]. It accounts for space:
+//! setting a slot releases its old contents and adds the new ones ([`crate::segments::Segments`]).
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(crate) const MOST_ORPHANS: usize = 4096;
 pub(crate) enum Slot {
     /// Nowhere: it reads as zeros.
     Hole,
-    /// Nowhere yet, but there is space for it; it reads as zeros.
+    /// No place yet, but there is space for it; it reads as zeros.
     Reserved,
     /// There.
     At(Lpn),
@@ -38,14 +38,14 @@ impl Slot {
     }
 }
 
-/// What a unit of the log is for; decides which head writes it.
+/// The purpose of a unit of the log, which decides which head writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// Entries of a folder.
     Folder,
     /// Contents of a file.
     Content,
-    /// Contents that the cleaner moves: the unit stays what it was.
+    /// Contents that the cleaner moves: the unit is unchanged.
     MovedContent,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Purpose {
 pub(crate) enum Owner {
     /// A unit of a file.
     Content { file: FileId, unit: u32 },
-    /// A unit that the index moves by itself, by a number of its own.
+    /// A unit that the index moves by itself, identified by the index's own number.
     Index(u32),
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Resident {
     pub owner: Owner,
 }
 
-/// A place for a unit that the drive is to move, and the log head that gave it out.
+/// A place for a unit that the drive is to move, and the log head that assigned it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MovedPlace {
     pub head: usize,
@@ -77,16 +77,16 @@ pub(crate) struct MovedPlace {
 pub(crate) enum Synced {
     /// The file is durable.
     Yes,
-    /// Only a checkpoint makes it so.
+    /// Only a checkpoint makes it durable.
     NeedsCheckpoint,
 }
 
 /// The file system as it was at one moment, which stays readable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// Its number, from 1 on; never used again.
+    /// Its number, starting with 1; never reused.
     pub number: u32,
-    /// Files that it has.
+    /// Number of files in it.
     pub files: u32,
     /// When it was made.
     pub created: Timestamp,
@@ -96,7 +96,7 @@ pub struct Snapshot {
 pub(crate) struct Opened {
     pub log: Log,
     pub index: Box<dyn Index>,
-    /// Files that lost their last name and were open: to be removed.
+    /// Files that lost their last name while open: to be removed.
     pub orphans: Vec<FileId>,
     /// Files that recovery found and that have no name yet.
     pub nameless: Vec<FileId>,
@@ -113,7 +113,7 @@ pub(crate) trait Index: Send {
     /// A new file without contents.
     fn new_file(&mut self, log: &mut Log, inode: &Inode) -> Result<FileId>;
 
-    /// Removes a file; its contents are gone already.
+    /// Removes a file whose contents have been removed.
     fn remove_file(&mut self, log: &mut Log, file: FileId) -> Result<()>;
 
     /// Where a unit of a file is.
@@ -122,37 +122,37 @@ pub(crate) trait Index: Send {
     /// Promises space for a unit of a file and gives up what was there. `ENOSPC` is possible only if it was a hole.
     fn reserve(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()>;
 
-    /// Makes sure that there is space for other contents of a unit that is no hole.
+    /// Makes sure that there is space for other contents of a unit that is not a hole.
     fn promise(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()>;
 
     /// Appends contents of a unit to the log; the unit is there from now on. There is space for it.
     fn append(&mut self, log: &mut Log, purpose: Purpose, file: FileId, unit: u32, page: &Page)
     -> Result<()>;
 
-    /// Makes holes of units of a file. Returns how many were none.
+    /// Turns units of a file into holes. Returns how many were not holes.
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64>;
 
-    /// The first unit from `from` on that is not a hole.
+    /// The first unit at or after `from` that is not a hole.
     fn next_used(&mut self, log: &mut Log, file: FileId, from: u32) -> Result<Option<u32>>;
 
     /// Makes a file durable whose contents were appended and whose inode was set.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced>;
 
-    /// Makes new files durable whose inodes were set, and with them their names, in this order. Nothing changed if that takes a
-    /// checkpoint.
+    /// Makes new files durable whose inodes were set, and with them their names, in this order. Changes nothing if a
+    /// checkpoint is needed for that.
     fn sync_new_files(&mut self, log: &mut Log, files: &[FileId]) -> Result<Synced>;
 
-    /// Checkpoints so far: each one counts one more, and a mount continues from the last durable one. Files have numbers
-    /// below 2^31, so that the drive's lists can tell checkpoints apart (F1 of `lists/mod.rs`).
+    /// The number of checkpoints so far; a mount continues from the last durable one. Files have numbers below 2^31, so
+    /// that the drive's lists can tell checkpoints apart (F1 of `lists/mod.rs`).
     fn checkpoints(&self) -> u64;
 
-    /// As [`Index::append`] of contents, which the drive lists; a sync leaves the index of them in memory.
+    /// As [`Index::append`] for contents that the drive lists; a sync leaves their index entries in memory.
     fn append_listed(&mut self, log: &mut Log, file: FileId, unit: u32, page: &Page) -> Result<()>;
 
     /// A unit of a file was found in a list, after a crash: it is there from now on.
     fn follow(&mut self, log: &mut Log, file: FileId, unit: u32, lpn: Lpn) -> Result<()>;
 
-    /// All units that lists have were followed.
+    /// All listed units were applied.
     fn end_following(&mut self, _log: &mut Log) -> Result<()> {
         Ok(())
     }
@@ -163,7 +163,7 @@ pub(crate) trait Index: Send {
     /// Whether a checkpoint should be taken before more changes.
     fn is_checkpoint_due(&self, log: &Log) -> bool;
 
-    /// Free segments that the next checkpoint may need at most, besides those that [`Index::changed_units`] take.
+    /// The most free segments that the next checkpoint may need, besides those that [`Index::changed_units`] take.
     fn least_free_segments(&self) -> u32;
 
     /// Whether contents go into holes of full segments, because free ones are short.
@@ -174,26 +174,26 @@ pub(crate) trait Index: Send {
     /// Makes everything durable in one step. All changed inodes were set. `orphans` are files without names.
     fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()>;
 
-    /// What may live in a segment. The caller asks [`Index::lives_at`] of each.
+    /// The units that may live in a segment. The caller must check [`Index::lives_at`] for each.
     fn residents(&mut self, log: &mut Log, segment: u32) -> Result<Vec<Resident>>;
 
     /// Whether the owner is still there.
     fn lives_at(&mut self, log: &mut Log, resident: &Resident) -> Result<bool>;
 
-    /// Whether a unit of the index differs from what the drive holds: it is written anew anyway.
+    /// Whether a unit of the index differs from what the drive holds: it is rewritten anyway.
     fn is_changed(&self, unit: u32) -> bool;
 
-    /// Lets a unit of the index be written anew.
+    /// Has a unit of the index rewritten.
     fn rewrite(&mut self, log: &mut Log, unit: u32) -> Result<()>;
 
-    /// How many places for units that the drive is to move can be given out before [`Index::moved`] of the first, at
-    /// least one. Nothing else is appended in between.
+    /// The number of places (at least one) for units that the drive is to move that can be assigned before
+    /// [`Index::moved`] is called for the first. Nothing else is appended in between.
     fn moves_at_once(&mut self, log: &mut Log) -> Result<usize>;
 
     /// A place for a unit that the drive is to move.
     fn place_for(&mut self, log: &mut Log, owner: Owner) -> Result<MovedPlace>;
 
-    /// A unit, unchanged, is now in a place that [`Index::place_for`] gave out.
+    /// An unchanged unit is now in a place that [`Index::place_for`] assigned.
     fn moved(&mut self, log: &mut Log, owner: Owner, to: Lpn) -> Result<()>;
 
     /// Numbers of all files.
@@ -205,7 +205,7 @@ pub(crate) trait Index: Send {
     /// Files that exist.
     fn file_count(&self) -> u64;
 
-    /// Snapshots that can be read.
+    /// The readable snapshots.
     fn snapshots(&self) -> Vec<Snapshot> {
         Vec::new()
     }
@@ -215,19 +215,19 @@ pub(crate) trait Index: Send {
         Err(LfsError::KeepsNoSnapshots)
     }
 
-    /// From the next checkpoint on, a snapshot cannot be read any more.
+    /// After the next checkpoint, a snapshot can no longer be read.
     fn begin_deletion(&mut self, _number: u32) -> Result<()> {
         Err(LfsError::KeepsNoSnapshots)
     }
 
-    /// Gives up what only snapshots being deleted see, from a place of the index on; a checkpoint follows. Returns where
-    /// it goes on; none at the end.
+    /// Gives up what only snapshots being deleted see, starting at a position in the index; a checkpoint follows.
+    /// Returns where to continue; none at the end.
     fn delete_some(&mut self, _log: &mut Log, _from: u32) -> Result<Option<u32>> {
         Ok(None)
     }
 
-    /// Visits every unit that the index has for a file, with its place unless it is only promised, and tells what is
-    /// wrong with its part of the index.
+    /// Visits every unit that the index has for a file, with its place unless it is only promised, and reports what is
+    /// wrong with the file's part of the index.
     fn audit_file(
         &mut self,
         log: &mut Log,
@@ -236,8 +236,8 @@ pub(crate) trait Index: Send {
         findings: &mut Vec<Finding>,
     ) -> Result<()>;
 
-    /// Visits every unit that counts as living and belongs to no file, or is promised to none, and tells what is wrong
-    /// with the index as a whole, given how many units files reach.
+    /// Visits every unit that counts as living or promised and belongs to no file, and reports what is wrong with the
+    /// index as a whole, given the number of units that files reach.
     fn audit(
         &mut self,
         log: &mut Log,

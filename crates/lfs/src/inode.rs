@@ -1,4 +1,4 @@
-//! An inode: what both kinds of index store of a file besides where its contents are.
+//! An inode: what both kinds of index store about a file, besides where its contents are.
 //!
 //! Layout, 1376 bytes, little-endian: kind, length of the name, permissions (2), owner, group, links, device number,
 //! parent (4 each), size, units (8 each), four times of 8 + 4 bytes, 4 zeros; at 96 the name (256); at 352 the extended
@@ -41,11 +41,11 @@ pub(crate) fn kind_of(byte: u8) -> Option<FileKind> {
 /// An extended attribute: its name and its value.
 pub(crate) type Attribute = (Box<[u8]>, Box<[u8]>);
 
-/// What is stored of a file.
+/// What is stored about a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Inode {
     pub metadata: Metadata,
-    /// The folder in which it was created; of a folder, the one that it is in.
+    /// The folder in which it was created; for a folder, the one that contains it.
     pub parent: FileId,
     /// The name under which it was created: recovery gives it to a file that no checkpoint has.
     pub name: Box<[u8]>,

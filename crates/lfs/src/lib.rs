@@ -1,9 +1,10 @@
 //! Log-structured file systems on a Tantalum drive.
 //!
 //! A [`LogFs`] writes to the ends of logs, in segments that a cleaner empties. [`Kind`] says how it finds units
-//! again: `Nat` is F2FS's way, nodes addressed by number, and contents that a sync may write where they lie; `Tree` is NILFS2's,
-//! trees behind a super root, which keep snapshots. Segments, log heads, cleaner, folders and the page cache are the same for every kind; an index implements
-//! one trait. [`Indexing`] says whether a sync writes the index, or leaves it to lists in the drive's memory.
+//! again: `Nat` is F2FS's way: nodes addressed by number, and contents that a sync may write in place. `Tree` is NILFS2's:
+//! trees below a super root, which keep snapshots. Segments, log heads, cleaner, folders and the page cache are the same for
+//! every kind; an index implements one trait. [`Indexing`] says whether a sync writes the index, or leaves it to lists in the
+//! drive's memory.
 //!
 //! Promises, on a drive that keeps its own promises D1 to D5:
 //!
@@ -11,13 +12,13 @@
 //!   or crash of the host, and so does the file itself under a name that it had. With [`Indexing::Nvm`], its times may be
 //!   those of the last checkpoint.
 //! - **L2** After [`Names::sync_folder`](tantalum_filesystem::Names::sync_folder), so do all creations, removals, links
-//!   and renames. Otherwise a crash leaves the names of some earlier moment, and those of files synced since.
+//!   and renames. Otherwise a crash leaves the names as of some earlier moment, plus those of files synced since.
 //! - **L3** A rename is one step, and so is an exchange of names.
-//! - **L4** A file never shows what another file held, nor a sync of it less than all.
-//! - **L5** Recovery changes nothing that it reads, so that it may be cut and repeated.
+//! - **L4** A file never shows what another file held, and never shows a sync of it in part.
+//! - **L5** Recovery changes nothing that it reads, so it may be interrupted and repeated.
 //!
 //! Without a sync, a file may show any mix of old and new units after a crash, and zeros where it was not written yet. With
-//! [`Indexing::Nvm`], one that was growing may end with any whole unit in between.
+//! [`Indexing::Nvm`], a growing file may end at any whole unit in between.
 
 mod attributes;
 mod bytes;

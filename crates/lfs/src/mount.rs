@@ -18,7 +18,7 @@ use crate::superblock::{Cleaning, Indexing, Kind, PLACES, Superblock};
 use crate::tree::Tree;
 
 impl LogFs {
-    /// Makes an empty file system; everything on the drive is lost. Reads and writes go through a page cache of
+    /// Creates an empty file system; everything on the drive is lost. Reads and writes go through a page cache of
     /// `cache_bytes`.
     pub fn format(
         drive: impl Into<Client>,
@@ -66,7 +66,7 @@ impl LogFs {
         Superblock::is_there(device)
     }
 
-    /// How the log-structured file system of a drive indexes its files; none if the drive claims to have none.
+    /// How the log-structured file system of a drive indexes its files; `None` if the drive does not claim to have one.
     pub fn kind_on(device: &mut Device) -> Result<Option<Kind>> {
         Superblock::kind_on(device)
     }
@@ -133,8 +133,8 @@ impl LogFs {
         Ok(LogFs { is_snapshot: true, ..LogFs::new(superblock, opened, cache_bytes) })
     }
 
-    /// Gives a file that recovery found the name under which it was created. Its folder is in the checkpoint, and the
-    /// name is free: otherwise its sync would have taken a checkpoint.
+    /// Gives a file that recovery found the name under which it was created. Its folder is in the checkpoint and the
+    /// name is free; otherwise its sync would have taken a checkpoint.
     fn name_again(&mut self, id: FileId) -> Result<()> {
         let inode = self.file(id)?.inode.clone();
         let is_free = match self.folder(inode.parent) {

@@ -12,7 +12,7 @@ const MOST_UNCHANGED: usize = 16 << 10;
 pub(crate) trait CachedNode {
     /// Names it.
     type Number: Copy + Eq + Hash + std::fmt::Debug;
-    /// Changed nodes are listed in the order of this, which never changes; different for each node.
+    /// Changed nodes are listed in the order of this key, which never changes and is different for each node.
     type Order: Copy + Ord + std::fmt::Debug;
 
     /// Its number.
@@ -34,7 +34,7 @@ struct Cached<N> {
 pub(crate) struct NodeCache<N: CachedNode> {
     cached: FxHashMap<N::Number, Cached<N>>,
     changed: BTreeSet<N::Order>,
-    /// Those that were not used since they were looked at last are given up first.
+    /// Nodes not used since the last pass are given up first.
     ring: VecDeque<N::Number>,
 }
 
@@ -65,7 +65,7 @@ impl<N: CachedNode> NodeCache<N> {
         &cached.node
     }
 
-    /// A node that is in memory, to be changed.
+    /// A node that is in memory, mutable.
     pub fn change(&mut self, number: N::Number) -> &mut N {
         let cached = self.cached.get_mut(&number).expect("it is loaded");
         cached.is_used = true;
@@ -76,7 +76,7 @@ impl<N: CachedNode> NodeCache<N> {
         &mut cached.node
     }
 
-    /// A node was read or made. Others that were not used for long make room.
+    /// A node was read or created. Others that were not used for long make room.
     pub fn insert(&mut self, node: N, is_changed: bool) {
         let mut looks = self.ring.len();
         while looks > 0 && self.cached.len() > MOST_UNCHANGED + self.changed.len() {

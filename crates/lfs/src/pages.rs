@@ -29,9 +29,9 @@ struct CachedPage {
 pub(crate) struct Pages {
     pages: FxHashMap<PageKey, CachedPage>,
     dirty: BTreeSet<PageKey>,
-    /// Of each file of which pages were here since they were all removed, the unit behind the last one.
+    /// For each file with pages, the unit after the last one that was in the cache since the file last had none.
     ends: FxHashMap<FileId, u64>,
-    /// All pages, and keys of dropped ones, in the order in which eviction looks at them.
+    /// All pages, and keys of dropped ones, in the order in which eviction examines them.
     ring: VecDeque<PageKey>,
     most: usize,
 }
@@ -73,7 +73,7 @@ impl Pages {
         Some(&page.data)
     }
 
-    /// The page of a unit, to be changed; it is dirty from now on.
+    /// The page of a unit, mutable; it is dirty from now on.
     pub fn change(&mut self, key: PageKey) -> Option<&mut Page> {
         let page = self.pages.get_mut(&key)?;
         page.is_used = true;
@@ -138,7 +138,7 @@ impl Pages {
     fn remove_one(&mut self, key: PageKey) {
         if self.pages.remove(&key).is_some() {
             self.dirty.remove(&key);
-            // Otherwise a file that is created and removed again and again would fill the ring.
+            // Otherwise a file that is repeatedly created and removed would fill the ring.
             if self.ring.len() > 2 * self.pages.len() + LEAST_PAGES {
                 let pages = &self.pages;
                 let mut seen = BTreeSet::new();
@@ -147,7 +147,7 @@ impl Pages {
         }
     }
 
-    /// The dirty units of a file from `from` on, at most `most`, in order.
+    /// The dirty units of a file at or after `from`, at most `most`, in order.
     pub fn dirty_units(&self, file: FileId, from: u32, most: usize) -> Vec<u32> {
         self.dirty.range((file, from)..=(file, u32::MAX)).take(most).map(|key| key.1).collect()
     }
@@ -157,7 +157,7 @@ impl Pages {
         self.dirty.range((file, 0)..=(file, u32::MAX)).next_back().map(|key| key.1)
     }
 
-    /// The first file from `from` on that has dirty pages.
+    /// The first file at or after `from` that has dirty pages.
     pub fn next_dirty_file(&self, from: FileId) -> Option<FileId> {
         self.dirty.range((from, 0)..).next().map(|key| key.0)
     }

@@ -1,4 +1,4 @@
-//! What a sync must know of the time since the last checkpoint.
+//! What a sync must know about the time since the last checkpoint.
 
 use std::collections::BTreeSet;
 
@@ -17,19 +17,19 @@ pub(crate) struct SinceCheckpoint {
     pub times: BTreeSet<FileId>,
     /// Files that no checkpoint has.
     pub new: BTreeSet<FileId>,
-    /// Those of them that no sync of a folder has made durable, in the order of their creation.
+    /// Of these, files that no sync of a folder has made durable, in the order of their creation.
     pub unnamed: Vec<FileId>,
-    /// Those that a sync of their own has made durable.
+    /// Of these, files that a sync of the file itself has made durable.
     pub synced_new: BTreeSet<FileId>,
     /// One of the new files is a folder: only a checkpoint makes it durable.
     pub has_new_folder: bool,
-    /// Files that got or lost a name, other than with their creation.
+    /// Files that got or lost a name, other than by their creation.
     pub renamed: BTreeSet<FileId>,
     /// Which files the drive lists, and which of them it cannot.
     pub lists: ListedFiles,
     /// The drive refused to move units.
     pub is_share_refused: bool,
-    /// A name went, or a file: the chain of synced nodes must not bring others back in its place.
+    /// A name or a file was removed: the chain of synced nodes must not bring others back in its place.
     pub is_name_lost: bool,
     /// Changes of blocks of folders that were not written back.
     pub block_changes: u32,
@@ -41,8 +41,8 @@ impl SinceCheckpoint {
         self.changed.contains(&id) || self.resized.contains(&id)
     }
 
-    /// Whether all that happened to names is that files other than folders were created, and a folder differs from the
-    /// index's in its size and times alone.
+    /// Whether the only changes to names are creations of files other than folders, and folders differ from the index
+    /// only in size and times.
     pub fn are_names_new(&self, folder: FileId) -> bool {
         !self.is_name_lost
             && !self.has_new_folder
@@ -57,7 +57,7 @@ impl SinceCheckpoint {
         self.has_new_folder |= is_folder;
     }
 
-    /// Forgets a file: its inode is the index's, or gone.
+    /// Forgets a file: its inode equals the index's, or is gone.
     pub fn forget_inode(&mut self, id: FileId) {
         self.changed.remove(&id);
         self.resized.remove(&id);

@@ -1,4 +1,4 @@
-//! Snapshots of the file system, of the kinds of index that keep them.
+//! Snapshots of the file system, for kinds of index that keep them.
 
 use tantalum_filesystem::Timestamp;
 
@@ -7,13 +7,13 @@ use crate::fs::LogFs;
 use crate::index::Snapshot;
 
 impl LogFs {
-    /// Snapshots that can be read, in the order in which they were made.
+    /// The readable snapshots, in the order of their creation.
     pub fn snapshots(&self) -> Vec<Snapshot> {
         self.index.snapshots()
     }
 
-    /// Makes everything durable, and keeps it readable as it is now. Returns the snapshot's number. Fails if the
-    /// index keeps none, if there are 64, and with `ENOSPC` if there is no space for copies of all nodes.
+    /// Makes everything durable, and keeps it readable as it is now. Returns the snapshot's number. Fails if the index
+    /// keeps no snapshots, if there are already 64, and with `ENOSPC` if there is no space for copies of all nodes.
     pub fn create_snapshot(&mut self, now: Timestamp) -> Result<u32> {
         self.check_writable()?;
         self.sync_all(false)?;
@@ -22,8 +22,8 @@ impl LogFs {
         Ok(number)
     }
 
-    /// Deletes a snapshot; its space comes back. Fails if there is none of that number. If a crash interrupts it, the
-    /// snapshot cannot be read any more, and the next mount goes on.
+    /// Deletes a snapshot; its space comes back. Fails if there is none with that number. If a crash interrupts it, the
+    /// snapshot can no longer be read, and the next mount continues the deletion.
     pub fn delete_snapshot(&mut self, number: u32) -> Result<()> {
         self.check_writable()?;
         self.sync_all(false)?;
@@ -32,7 +32,7 @@ impl LogFs {
         self.finish_deletions()
     }
 
-    /// Gives up what only snapshots see that are being deleted.
+    /// Gives up what only snapshots being deleted see.
     pub(crate) fn finish_deletions(&mut self) -> Result<()> {
         let mut from = 0;
         while let Some(next) = self.index.delete_some(&mut self.log, from)? {

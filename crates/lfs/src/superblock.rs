@@ -1,4 +1,4 @@
-//! The superblock: that the drive has a log-structured file system, and of which kind. Unit 0, with a copy in unit 1.
+//! The superblock: says that the drive has a log-structured file system, and of which kind. Unit 0, with a copy in unit 1.
 //!
 //! Layout, little-endian: checksum, version (4 each), magic (8), capacity in units (8), kind (1), cleaning (1),
 //! indexing (1).
@@ -25,7 +25,7 @@ pub enum Kind {
     Tree,
 }
 
-/// How the cleaner moves what lives in a segment.
+/// How the cleaner moves living units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Cleaning {
     /// It reads and writes.
@@ -38,13 +38,13 @@ pub enum Cleaning {
 /// How a sync of a file makes durable where its contents are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Indexing {
-    /// It writes the file's part of the index, as the file system of that kind does. As in F2FS, [`Kind::Nat`] writes contents
-    /// that have a place there, so that of the index nothing changes.
+    /// It writes the file's part of the index, as file systems of that kind do. Like F2FS, [`Kind::Nat`] writes contents that
+    /// have a place in place, so that nothing in the index changes.
     #[default]
     Conventional,
-    /// The same, and everything is appended: F2FS as it was before Linux 3.18, and as it is with `mode=lfs`.
+    /// The same, but everything is appended, as F2FS did before Linux 3.18, and does with `mode=lfs`.
     Appended,
-    /// It writes contents alone: the drive lists in memory that survives where they belong (Jin's thesis, section 4.3.2).
+    /// It writes only contents: the drive lists in non-volatile memory where they belong (Jin's thesis, section 4.3.2).
     Nvm,
 }
 
@@ -58,7 +58,8 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    /// Whether a sync writes contents where they lie. Trees have checksums of contents, and snapshots that see them.
+    /// Whether a sync writes contents in place. Trees cannot: they have checksums of contents, and snapshots that see
+    /// them.
     pub fn overwrites(&self) -> bool {
         self.kind == Kind::Nat && self.indexing == Indexing::Conventional
     }
@@ -131,7 +132,7 @@ impl Superblock {
         }
     }
 
-    /// The kind of the file system that a drive has; none if it claims to have none.
+    /// The kind of a drive's file system; `None` if the drive does not claim to have one.
     pub fn kind_on(device: &mut Device) -> Result<Option<Kind>> {
         match Superblock::is_there(device)? {
             true => Ok(Some(Superblock::read(device)?.kind)),

@@ -1,4 +1,4 @@
-//! The tests of the file system can fail: each of its guards, taken out, is noticed.
+//! The tests of the file system can fail: taking out any of its guards is noticed.
 //!
 //! `cargo test --profile canary -p tantalum-lfs --features canaries --test canaries -- --nocapture` prints the seeds.
 

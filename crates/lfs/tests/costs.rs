@@ -1,5 +1,5 @@
-//! What a mount and a recovery read, by the drive's capacity: bounded by the last checkpoint, but for the table of segments. And
-//! that what is written is counted.
+//! What a mount and a recovery read, by the drive's capacity: bounded by the last checkpoint, except for the table of
+//! segments. Also checks that writes are counted.
 
 mod common;
 

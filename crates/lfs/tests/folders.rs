@@ -1,5 +1,5 @@
-//! A folder of several blocks: its names are changed, and power is cut at every flash operation meanwhile. What is left
-//! is one of the states since the folder was last synced, and no other.
+//! A folder of several blocks: its names are changed, and power is cut at every flash operation meanwhile. One of the
+//! states since the folder was last synced must be left.
 
 mod common;
 
@@ -60,7 +60,7 @@ fn change(fs: &mut LogFs, folder: FileId, round: u32, state: &mut State) -> Outc
     Ok(())
 }
 
-/// Changes and syncs until power goes: the states that may be left. None if it did not go.
+/// Changes and syncs until power fails; returns the states that may be left, or `None` if it did not fail.
 fn work(fs: &mut LogFs, drive: &Drive, folder: FileId, operations: u64) -> Option<Vec<State>> {
     let mut states = vec![read(fs, folder)];
     drive.lock().cut_after(Some(operations));
@@ -117,8 +117,8 @@ fn every_cut_of_changes_to_several_blocks_leaves_one_state() {
     }
 }
 
-/// Creates files and symbolic links, removes a name now and then, and syncs the folder behind every second change, until power
-/// goes: the states that may be left. None if it did not go.
+/// Creates files and symbolic links, occasionally removes a name, and syncs the folder after every second change, until power
+/// fails; returns the states that may be left, or `None` if it did not fail.
 fn create_and_sync(fs: &mut LogFs, drive: &Drive, folder: FileId, operations: u64) -> Option<Vec<State>> {
     let mut states = vec![read(fs, folder)];
     drive.lock().cut_after(Some(operations));
@@ -176,7 +176,7 @@ fn every_cut_of_syncs_of_new_names_leaves_one_state() {
     }
 }
 
-/// Units that the drive was given, and checkpoints, for a change and a sync of its folder.
+/// Units sent to the drive, and checkpoints, for a change and a sync of its folder.
 fn cost(fs: &mut LogFs, drive: &Drive, change: impl FnOnce(&mut LogFs)) -> (u64, u64) {
     let now = |fs: &LogFs| (drive.lock().smart().counters.host_units_written, fs.syncs().checkpoints);
     let before = now(fs);

@@ -1,5 +1,5 @@
 //! Holes of full segments, which `lfs-nat` fills when free segments run short: what that writes, and that nothing is lost
-//! when power goes at any flash operation meanwhile.
+//! when power fails at any flash operation meanwhile.
 
 mod common;
 
@@ -12,7 +12,8 @@ use tantalum_drive::Drive;
 use tantalum_filesystem::Names;
 use tantalum_lfs::{Cleaning, Indexing};
 
-/// Units that the drive was given for each unit of contents, and units that the cleaner moved and heads filled in.
+/// Units sent to the drive for each unit of contents, units that the cleaner moved, and units that heads put into
+/// holes.
 fn cost(percent: u64, cleaning: Cleaning, indexing: Indexing) -> (f64, u64, u64) {
     const AT_ONCE: u64 = 16;
     let (drive, mut fs, files, units) = filled(128, percent, cleaning, indexing);
@@ -51,7 +52,7 @@ fn a_nearly_full_drive_is_written_into_its_holes_instead_of_cleaned() {
     }
 }
 
-/// The cleaner finds what fills holes, also behind a crash.
+/// The cleaner finds the units in filled holes, even after a crash.
 #[test]
 fn a_filled_segment_can_be_cleaned() {
     let (_, mut fs, files, units) = filled(8, 90, Cleaning::Copy, Indexing::Appended);

@@ -1,4 +1,4 @@
-//! What `lfs-nat` writes where it lies, what it appends, and what a crash leaves of either.
+//! What `lfs-nat` writes in place, what it appends, and what a crash leaves of either.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn read(fs: &mut LogFs, file: FileId, unit: u64) -> u8 {
     data[0]
 }
 
-/// Power goes now and comes back.
+/// Power fails now and comes back.
 fn cut(drive: &Drive, fs: LogFs) -> LogFs {
     let now_ns = fs.client().now_ns();
     drop(fs);
@@ -59,7 +59,7 @@ fn cut(drive: &Drive, fs: LogFs) -> LogFs {
 
 #[test]
 fn an_overwrite_that_is_synced_writes_contents_alone() {
-    // unit 800 is behind the inode's pointers
+    // unit 800 is beyond the inode's pointers
     for (indexing, units) in [(Indexing::Conventional, 1), (Indexing::Appended, 2)] {
         for unit in [3, 800] {
             let (drive, mut fs, file) = made(indexing, Cleaning::Copy, 900);
@@ -149,7 +149,7 @@ fn a_unit_that_the_cleaner_has_moved_is_synced_with_its_node() {
         }
         fs.sync_folder(ROOT).unwrap();
         fs.unlink(ROOT, b"other", common::NOW).unwrap();
-        // Until little is free, which is when the background cleans.
+        // Until little is free, so that background cleaning starts.
         let ballast = fs.create_in(ROOT, b"ballast", &new(FileKind::File)).unwrap();
         for unit in 0..5000 {
             fs.write_direct(ballast, unit * UNIT, &[8; UNIT_BYTES], None).unwrap();
@@ -170,7 +170,7 @@ fn a_unit_that_the_cleaner_has_moved_is_synced_with_its_node() {
     }
 }
 
-/// What waits in a buffer to be appended must not follow what is written in its place.
+/// Units that wait in a buffer to be appended must not follow units that are written in place.
 #[test]
 fn what_was_just_appended_is_overwritten_behind_it() {
     let (drive, mut fs, file) = conventional(4);
@@ -186,7 +186,7 @@ fn what_was_just_appended_is_overwritten_behind_it() {
 }
 
 /// What was written in place behind the end was there after a crash that lost the end. When the file grew again, a checkpoint
-/// had its new size before what was written anew.
+/// had its new size before the new data.
 #[test]
 fn what_a_crash_cut_off_does_not_come_back() {
     let (drive, mut fs, file) = conventional(3);
@@ -271,7 +271,7 @@ fn what_appends_or_leaves_the_index_to_lists_writes_nothing_in_place() {
     }
 }
 
-/// Buffers that a mount filled are used for what is written where it lies; those of what is appended are given back.
+/// Buffers that a mount filled are used for units written in place; those of appended units are given back.
 #[test]
 fn filled_buffers_go_to_the_units_that_they_hold() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Syncs that write contents alone, and what stands in their way.
+//! Syncs that write only contents, and what prevents them.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn listed(kind: Kind) -> (Drive, LogFs) {
     (drive, fs.expect("the drive keeps lists"))
 }
 
-/// A file of this number of units, durable with the checkpoint.
+/// A file with this number of units, durable with the checkpoint.
 fn file(fs: &mut LogFs, name: &str, units: usize) -> FileId {
     let file = fs.create_in(ROOT, name.as_bytes(), &new(FileKind::File)).unwrap();
     fs.write(file, 0, &vec![1; units * UNIT_BYTES]).unwrap();
@@ -60,7 +60,7 @@ fn write_contents_alone(kind: Kind) {
     sound(&mut fs);
 }
 
-/// Syncs that lists had no part in.
+/// Syncs without lists.
 fn by_index_or_checkpoint(fs: &LogFs) -> u64 {
     fs.syncs().indexed + fs.syncs().checkpoints
 }
@@ -156,7 +156,7 @@ fn a_file_that_shrank_and_grows_shows_nothing_of_before_after_a_crash() {
     assert_eq!((data[9], data.iter().skip(10).position(|byte| *byte != 0)), (1, None));
 }
 
-/// Recovery gave a node that it made anew the number of a file that came later in the chain.
+/// Recovery gave a node that it rebuilt the number of a file that came later in the chain.
 #[test]
 fn a_node_that_recovery_makes_anew_takes_no_number_of_a_file() {
     let mut fs = common::fs(Kind::Nat, 32, Cleaning::Copy, LARGE_CACHE);
@@ -173,7 +173,8 @@ fn a_node_that_recovery_makes_anew_takes_no_number_of_a_file() {
     fs.unlink(ROOT, b"later", NOW).unwrap();
 }
 
-/// Lists name units that no summary names, and a mount gives those numbers; a mount that was cut gave them others.
+/// Lists name units that no summary names, and a mount gives these numbers; an interrupted mount gave them different
+/// ones.
 #[test]
 fn the_cleaner_finds_what_only_lists_told_a_mount_that_was_cut() {
     for operations in 1.. {
@@ -214,8 +215,8 @@ fn lists_over_several_segments_survive_a_crash_and_a_cut() {
     KINDS.into_iter().for_each(lists_over_several_segments);
 }
 
-/// A mount made a checkpoint durable behind summaries that a crash of the host had left in the drive's cache, and cleared
-/// the lists. Power went, those summaries were lost, and so was the checkpoint.
+/// A mount made a checkpoint durable after summaries that a crash of the host had left in the drive's cache, and cleared
+/// the lists. Power failed, those summaries were lost, and so was the checkpoint.
 #[test]
 fn what_a_mount_finds_in_the_drives_cache_is_durable_with_its_checkpoint() {
     for (kind, indexing) in KINDS.map(|kind| [(kind, Indexing::Conventional), (kind, Indexing::Nvm)]).concat()

@@ -1,5 +1,5 @@
-//! Random programs beside a model: remounts, crashes of the host, power cuts, cuts of recovery, a drive that is nearly
-//! full. `LFS_SEED=17 cargo test --release -p tantalum-lfs --test oracle` runs one seed again.
+//! Random programs compared with a model: remounts, crashes of the host, power cuts, cuts of recovery, a nearly full
+//! drive. `LFS_SEED=17 cargo test --release -p tantalum-lfs --test oracle` runs one seed again.
 
 mod common;
 

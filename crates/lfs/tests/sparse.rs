@@ -1,4 +1,4 @@
-//! Large sparse files beside a model: trees of several levels, in any order.
+//! Large sparse files compared with a model: trees of several levels, in any order.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Flash that cannot be read any more. What is lost is refused with `EIO`; nothing reads as something else, no file goes
+//! Flash that can no longer be read. Lost data are refused with `EIO`; nothing reads as something else, no file is lost
 //! with the flash of another, and what was written and synced meanwhile is there.
 
 mod common;
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// The host crashes; if the file system does not mount any more, the run is over.
+    /// The host crashes; if the file system can no longer be mounted, the run is over.
     fn crash(&mut self) {
         match LogFs::mount(self.drive.client(), SMALL_CACHE) {
             Ok(fs) => self.fs = fs,

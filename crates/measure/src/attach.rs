@@ -14,15 +14,15 @@ use crate::measurement::Measurement;
 use crate::recording::Recording;
 use crate::stop::Stop;
 
-/// How often the mount is looked at.
+/// How often the mount is polled.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is told while a mount is watched.
+/// What is reported while a mount is watched.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched {
     /// Since when.
     pub seconds: f64,
-    /// Units that the drive was given.
+    /// Units sent to the drive.
     pub host_units: u64,
     /// Units that went to flash.
     pub flash_units: u64,
@@ -36,12 +36,12 @@ pub(crate) struct Attached {
     end: Option<EndWatch>,
     begun: Marked,
     since: Instant,
-    /// The last report, in case that there is no further one.
+    /// The last report, in case there is no further one.
     last: Option<Report>,
 }
 
 impl Attached {
-    /// Starts to record, with the files that are there.
+    /// Starts to record, with the existing files.
     pub fn start(image: &Path, recording: &Recording) -> Result<Control, MeasureError> {
         let mut control = Control::connect(image)?;
         control.record(recording.path())?;
@@ -68,7 +68,7 @@ impl Attached {
         })
     }
 
-    /// Sets the second mark, and ends the recording. If the mount has ended, what it said last is the end.
+    /// Sets the second mark, and ends the recording. If the mount has ended, its last report is the end.
     pub fn finish(mut self, recording: Recording) -> Result<Observed, MeasureError> {
         let seconds = self.since.elapsed().as_secs_f64();
         let (ended, incomplete) = match self.control.mark::<Marked>() {
@@ -88,7 +88,7 @@ impl Attached {
     }
 }
 
-/// Watches what is mounted on a folder, until Ctrl-C or for so long, and tells what was done.
+/// Watches what is mounted on a folder, until Ctrl-C or for a given time, and reports what was done.
 pub fn attach(
     folder: &Path,
     most: Option<Duration>,

@@ -13,18 +13,18 @@ use crate::error::MeasureError;
 /// Bytes of the volume's page cache: as much as `tantalum mount` has, so that the same writes go to the drive.
 pub(crate) const CACHE_BYTES: u64 = 256 << 20;
 
-/// A drive to be made.
+/// A drive to create.
 #[derive(Clone, Debug)]
 pub struct Drive {
     /// What it is.
     pub profile: Profile,
-    /// The seed of its age; none for a fresh one.
+    /// The seed for ageing it; `None` for a fresh drive.
     pub aged: Option<u64>,
-    /// Where its image is made, which must not exist; none for a drive in memory.
+    /// The path of its new image, which must not exist; `None` for a drive in memory.
     pub image: Option<PathBuf>,
 }
 
-/// Makes the drive and a volume on it.
+/// Creates the drive and a volume on it.
 pub(crate) fn new_volume(
     drive: &Drive,
     client: impl FnOnce(Device) -> Client,
@@ -40,7 +40,7 @@ pub(crate) fn new_volume(
     Ok((volume, ageing))
 }
 
-/// The same drive with a capacitor that saves its cache. None if it has one.
+/// The same drive with a capacitor that saves its cache. `None` if it already has one.
 pub(crate) fn with_capacitor(profile: &Profile) -> Option<Profile> {
     if profile.power.plp == Plp::Capacitor {
         return None;

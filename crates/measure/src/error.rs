@@ -21,7 +21,7 @@ pub enum MeasureError {
     /// The mount's profile cannot be read.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The drive could not be made.
+    /// The drive could not be created.
     #[error("{}the drive cannot be created: {error}", image.as_ref().map_or(String::new(), |path| format!("{}: ", path.display())))]
     Device {
         /// Its image, if it has one.
@@ -29,7 +29,7 @@ pub enum MeasureError {
         /// Why.
         error: DeviceError,
     },
-    /// The volume could not be made.
+    /// The volume could not be created.
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The drive could not be aged.
@@ -63,7 +63,7 @@ pub enum MeasureError {
     /// The recording cannot be read.
     #[error(transparent)]
     Spool(#[from] SpoolError),
-    /// The recording could not be done again.
+    /// The recording could not be replayed.
     #[error("operation {operation} of the recording failed when it was replayed: {errno}")]
     Replay {
         /// Which, from 0.
@@ -77,7 +77,7 @@ pub enum MeasureError {
          working directory, and of a mount only what is written while it is watched counts"
     )]
     NothingWritten,
-    /// Temporary files could not be made.
+    /// Temporary files could not be created.
     #[error("{}: {error}", path.display())]
     Files {
         /// Which.

@@ -1,4 +1,4 @@
-//! From what was observed to what is told.
+//! From observations to the report.
 
 use tantalum::Profile;
 use tantalum_fuse::report::{Marked, Report};
@@ -28,7 +28,7 @@ pub(crate) struct Observed {
     pub recording: Recording,
     pub begun: Marked,
     pub ended: Report,
-    /// Between the marks, by the machine's clock.
+    /// The time between the marks, by the machine's clock.
     pub seconds: f64,
     pub incomplete: Option<String>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Subject<'a> {
     pub aged: Option<Aged>,
 }
 
-/// Counts, does the recording again if `replays`, and puts everything together.
+/// Counts, replays the recording if `replays`, and puts everything together.
 pub(crate) fn evaluate(
     observed: &Observed,
     subject: Subject<'_>,
@@ -127,7 +127,7 @@ fn asked(tally: &Tally) -> Asked {
     }
 }
 
-/// What data files were given, to find it in logs.
+/// What was written to data files, to find it in logs.
 fn images(recording: &Recording, tally: &Tally) -> Result<Images, MeasureError> {
     let mut images = Images::default();
     let mut events = recording.events()?;
@@ -141,7 +141,7 @@ fn images(recording: &Recording, tally: &Tally) -> Result<Images, MeasureError> 
     Ok(images)
 }
 
-/// Does all replays, or as many as Ctrl-C leaves time for. Returns why these are not all.
+/// Does all replays, or as many as Ctrl-C leaves time for. Returns why some are missing.
 fn replay_all(
     observed: &Observed,
     tally: &Tally,
@@ -168,7 +168,7 @@ fn replay_all(
     Ok(left_out)
 }
 
-/// The first is as it ran; then each thing that it did not have, and all of them.
+/// The first is as it ran; then come each property that it did not have, and all of them together.
 fn settings<'a>(
     observed: &Observed,
     profile: &Profile,

@@ -97,7 +97,7 @@ impl Mount {
     }
 }
 
-/// A unit that is unlike any other.
+/// A unit unlike any other.
 fn unit(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let byte = || {
@@ -254,7 +254,8 @@ fn random_work_is_repeated_unit_by_unit() {
     check_replay(&measurement);
 }
 
-/// What a database with a write-ahead log does: pages with a header each to the log and a sync, later the same pages home.
+/// What a database with a write-ahead log does: writes pages, each with a header, to the log and syncs; later writes the
+/// same pages home.
 #[test]
 fn page_images_are_left_out_of_logs_and_duplicates_are_shared() {
     const PAGES: u64 = 64;
@@ -287,7 +288,7 @@ fn page_images_are_left_out_of_logs_and_duplicates_are_shared() {
     assert_eq!(measurement.replays.len(), 5);
 }
 
-/// The journal's pages are not at a unit's place there, so nothing is shared; two copies of a file are.
+/// The journal's pages are not aligned to units, so nothing is shared; two copies of a file are.
 #[test]
 fn equal_units_are_written_once_where_duplicates_are_shared() {
     let mut mount = Mount::new();

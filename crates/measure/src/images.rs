@@ -1,7 +1,7 @@
 //! Images of data pages in logs: what a program writes a second time so that a power cut cannot tear its pages.
 //!
 //! A unit of data (4 KiB at a multiple of that in a data file) that a log holds at any offset, with the same bytes, is an
-//! image: of what the page was, as in a rollback journal, or of what it becomes, as in a write-ahead log or a
+//! image: of the page's old contents, as in a rollback journal, or of its new contents, as in a write-ahead log or a
 //! doublewrite buffer. Units are compared by a rolling hash of 64 bits. Units of zeros are not counted.
 
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use tantalum::UNIT_BYTES;
 /// An odd multiplier of a polynomial hash modulo 2^64, whose bits are well mixed before (Knuth's, for 64 bits).
 const FACTOR: u64 = 6_364_136_223_846_793_005;
 
-/// What a byte counts. A plain byte would make the low bits of the hash depend on few of them.
+/// The weight of a byte. With plain bytes, the low bits of the hash would depend on few of them.
 const fn value(byte: u8) -> u64 {
     let mixed = (byte as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -42,14 +42,14 @@ fn hash(unit: &[u8]) -> u64 {
     unit.iter().fold(0, |hash: u64, byte| hash.wrapping_mul(FACTOR).wrapping_add(VALUES[usize::from(*byte)]))
 }
 
-/// The contents that data files were given.
+/// The contents written to data files.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     units: HashSet<u64>,
 }
 
 impl Images {
-    /// Notes what a data file was given at an offset: the whole units.
+    /// Records the whole units written to a data file at an offset.
     pub fn note(&mut self, offset: u64, data: &[u8]) {
         let unit = UNIT_BYTES as u64;
         let skipped = (offset.next_multiple_of(unit) - offset) as usize;
@@ -60,7 +60,7 @@ impl Images {
         }
     }
 
-    /// Where images begin in what a log was given. They do not overlap.
+    /// Where images begin in the data written to a log. They do not overlap.
     pub fn find(&self, data: &[u8]) -> Vec<usize> {
         let mut found = Vec::new();
         let mut start = 0;
@@ -101,7 +101,7 @@ pub(crate) struct ShorterLog {
 }
 
 impl ShorterLog {
-    /// Where an offset is after what was left out before it is gone.
+    /// The new position of an offset, after what was left out before it.
     pub fn place(&self, offset: u64) -> u64 {
         let at = self.left_out.partition_point(|(start, ..)| *start < offset);
         let Some((start, bytes, before)) = at.checked_sub(1).map(|at| self.left_out[at]) else {
@@ -111,7 +111,7 @@ impl ShorterLog {
         offset - before - within
     }
 
-    /// What remains of a write without the images in it, at its new place. Nothing remains of an image alone.
+    /// What remains of a write without its images, at its new place. Nothing remains of a lone image.
     pub fn write(&mut self, offset: u64, data: &[u8], images: &[usize]) -> (u64, Vec<u8>) {
         let unit = UNIT_BYTES as u64;
         let end = offset + data.len() as u64;
@@ -144,7 +144,7 @@ impl ShorterLog {
         self.changed = true;
     }
 
-    /// Whether a sync has nothing to do, because all that was written before it was left out.
+    /// Whether a sync has nothing to do, because everything written before it was left out.
     pub fn sync_is_idle(&mut self) -> bool {
         let (skipped, changed) = (std::mem::take(&mut self.skipped), std::mem::take(&mut self.changed));
         skipped && !changed
@@ -171,7 +171,7 @@ mod tests {
     fn images_are_found_at_any_offset_and_only_those() {
         let mut images = Images::default();
         images.note(8192, &[unit(1), unit(2)].concat());
-        // not at a unit's place in the file: one whole unit is within
+        // not aligned to units in the file: it contains one whole unit
         images.note(100, &[&vec![7; UNIT_BYTES - 100][..], &unit(3), &[1, 2]].concat());
         let log = [&[9; 24][..], &unit(1), &[8; 24], &unit(4), &unit(3), &unit(2)[1..], &unit(2)].concat();
         let unit = UNIT_BYTES;
@@ -199,7 +199,7 @@ mod tests {
         }
         assert_eq!(log.left_out.len(), 100);
         assert_eq!(log.place(32 + 100 * bytes), 32 + 100 * 24);
-        // a write that has no image where one was
+        // a write without an image in the place of one
         let (place, kept) = log.write(32, &frame, &[]);
         assert_eq!((place, kept.len(), log.left_out.len()), (32, frame.len(), 99));
         assert_eq!(log.place(32 + 2 * bytes), 32 + bytes + 24);

@@ -1,16 +1,17 @@
-//! What a file is for: data, a log, or temporary. Told by its name where that is known, otherwise by what was done to it.
+//! The purpose of a file: data, a log, or temporary. Determined by its name if that is known, otherwise by what was done
+//! to it.
 
 use serde::Serialize;
 
-/// What something was written for.
+/// The purpose of a write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// What is meant to stay.
+    /// Data that are meant to stay.
     Data,
     /// What makes changes of data durable or atomic: a journal, a write-ahead log, a doublewrite buffer.
     Log,
-    /// What is gone again before anybody made it durable.
+    /// Data that disappear before anybody makes them durable.
     Temporary,
     /// What the file system wrote for itself: inodes, names, the map of free space.
     Metadata,
@@ -42,7 +43,7 @@ const LOG_BEGINNINGS: [&str; 5] = ["ib_logfile", "#ib_redo", "aria_log.", "binlo
 const TEMPORARY_FOLDERS: [&str; 2] = ["pgsql_tmp", "#innodb_temp"];
 const TEMPORARY_BEGINNINGS: [&str; 4] = ["etilqs_", "pgsql_tmp", "ibtmp", "#sql"];
 
-/// A file that was appended to and synced so often is a log.
+/// A file that was appended to and synced at least this often is a log.
 const SYNCS_OF_A_LOG: u64 = 8;
 
 /// What was done to the files of a path.
@@ -50,7 +51,7 @@ const SYNCS_OF_A_LOG: u64 = 8;
 pub(crate) struct Habits {
     /// Bytes written.
     pub bytes: u64,
-    /// Bytes of these that were written behind everything that the file had.
+    /// Of these, bytes appended to the file.
     pub appended: u64,
     /// Syncs.
     pub syncs: u64,

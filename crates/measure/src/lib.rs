@@ -1,13 +1,13 @@
-//! What does a program write, down to the flash? It runs once on a mounted drive, or a mount is watched while anything works
-//! on it, and everything that is done to files there is recorded.
+//! What does a program write, down to the flash? The program runs once on a mounted drive, or a mount is watched while
+//! programs work on it, and everything done to files there is recorded.
 //!
 //! - [`run`] runs a program on a new drive ([`Drive`]), fresh or aged; [`attach`] watches a mount of another process. Both
-//!   go by the mount's control socket: the recording starts, a mark is set before what is measured and one after it, and
-//!   the drive's counters at both are compared.
+//!   use the mount's control socket: the recording starts, a mark is set before and after what is measured, and the
+//!   drive's counters at both are compared.
 //! - What was asked for, by path and kind, is counted from the recording (`tally.rs`, `kind.rs`, `names.rs`).
-//! - Who wrote which units of the drive is seen when the recording is done again on an equal drive (`replay.rs`, `tap.rs`, `owners.rs`).
-//!   The operations are the same in the same order, so the file system sends the same writes; [`Measurement`] tells both
-//!   figures.
+//! - Which file each unit of the drive was written for is found by replaying the recording on an identical drive
+//!   (`replay.rs`, `tap.rs`, `owners.rs`). The operations are the same in the same order, so the file system sends the same
+//!   writes; [`Measurement`] reports both figures.
 //! - What atomic writes, sharing of duplicates or a capacitor would have saved is measured by further replays. For atomic
 //!   writes, images of pages are left out of logs (`images.rs`).
 

@@ -21,7 +21,7 @@ const POINTS: u64 = 60;
 pub struct Measurement {
     /// The program with its arguments, or the folder that was watched.
     pub measured: String,
-    /// The exit code of the program; 128 and the signal's number if one ended it. None without a program.
+    /// The exit code of the program; 128 plus the signal's number if one ended it. `None` without a program.
     pub exit_code: Option<i32>,
     /// Why the measurement is not complete, if it is not.
     pub incomplete: Option<String>,
@@ -45,7 +45,7 @@ pub struct Measurement {
     pub flushes: Flushes,
     /// Amplification.
     pub amplification: Amplification,
-    /// How long the drive lives at this rate.
+    /// The drive's lifetime at this rate.
     pub life: Life,
     /// The same recording on other drives.
     pub replays: Vec<ReplayFigures>,
@@ -62,9 +62,9 @@ pub struct DriveAbout {
     pub capacity_bytes: u64,
     /// Rated erases of a block.
     pub endurance_cycles: u32,
-    /// How it was aged; none if it was not.
+    /// How it was aged; `None` if it was not.
     pub aged: Option<Ageing>,
-    /// Whether the program met the drive's latencies.
+    /// Whether the program saw the drive's latencies.
     pub time: String,
 }
 
@@ -79,9 +79,9 @@ pub struct Asked {
     pub copied_bytes: u64,
     /// `fsync`, `fdatasync` and syncs of folders.
     pub syncs: u64,
-    /// How long these took together, in seconds of the drive.
+    /// Their total duration, in seconds of drive time.
     pub sync_seconds: f64,
-    /// Each of them, in microseconds of the drive; none without syncs.
+    /// The duration of each, in microseconds of drive time; `None` without syncs.
     pub sync_us: Option<LatencyUs>,
 }
 
@@ -90,13 +90,13 @@ pub struct Asked {
 pub struct PathWrites {
     /// Below the mount.
     pub path: String,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// How that is known.
     pub known_by: &'static str,
-    /// How many files had this path, one after the other.
+    /// The number of successive files with this path.
     pub files: u64,
-    /// How many of them were removed.
+    /// The number of them that were removed.
     pub removed: u64,
     /// Bytes asked for.
     pub bytes: u64,
@@ -104,9 +104,9 @@ pub struct PathWrites {
     pub writes: u64,
     /// Syncs of them.
     pub syncs: u64,
-    /// How long these took, in seconds of the drive.
+    /// Their duration, in seconds of drive time.
     pub sync_seconds: f64,
-    /// Bytes that went to the drive for them, in whole units; none if that is not known.
+    /// Bytes that went to the drive for them, in whole units; `None` if unknown.
     pub drive_bytes: Option<u64>,
 }
 
@@ -117,7 +117,7 @@ pub struct FolderWrites {
     pub path: String,
     /// Bytes asked for.
     pub bytes: u64,
-    /// Bytes that went to the drive; none if that is not known.
+    /// Bytes that went to the drive; `None` if unknown.
     pub drive_bytes: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ pub struct KindWrites {
     pub kind: Kind,
     /// Bytes asked for.
     pub bytes: u64,
-    /// Bytes that went to the drive; none if that is not known.
+    /// Bytes that went to the drive; `None` if unknown.
     pub drive_bytes: Option<u64>,
 }
 
@@ -139,9 +139,9 @@ pub struct Rewritten {
     pub units: u64,
     /// Writes of them, divided by that.
     pub mean: f64,
-    /// The most written unit's.
+    /// Writes of the most written unit.
     pub most: u32,
-    /// How many units were written so often: from, to, units.
+    /// Histogram of writes per unit: from, to, units.
     pub histogram: Vec<(u32, u32, u64)>,
 }
 
@@ -150,11 +150,11 @@ pub struct Rewritten {
 pub struct Flushes {
     /// How many.
     pub count: u64,
-    /// How long one took, in microseconds of the drive.
+    /// The duration of one, in microseconds of drive time.
     pub mean_us: f64,
 }
 
-/// Amplification: each is none if nothing was written there.
+/// Amplification: each is `None` if nothing was written there.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Amplification {
     /// Bytes to the drive, for each byte asked for.
@@ -178,11 +178,11 @@ pub struct ReplayFigures {
     pub flash_units: FlashUnits,
     /// Flush commands.
     pub flushes: u64,
-    /// How long the program's syncs took, in seconds of the drive.
+    /// The duration of the program's syncs, in seconds of drive time.
     pub sync_seconds: f64,
-    /// Flash saved against the first replay, in percent; negative if it was more.
+    /// Flash saved compared with the first replay, in percent; negative if it took more.
     pub flash_saved_percent: f64,
-    /// Time in syncs saved against the first replay, in percent.
+    /// Time in syncs saved compared with the first replay, in percent.
     pub sync_saved_percent: f64,
     /// Bytes of page images left out of logs.
     pub left_out_bytes: u64,
@@ -221,7 +221,7 @@ pub(crate) fn by_path(tally: &Tally, written: Option<&Written>) -> Vec<PathWrite
     paths
 }
 
-/// Each folder, with all that is below it.
+/// Each folder, with everything below it.
 pub(crate) fn by_folder(files: &[PathWrites]) -> Vec<FolderWrites> {
     let mut folders: BTreeMap<String, (u64, Option<u64>)> = BTreeMap::new();
     for file in files {
@@ -272,7 +272,7 @@ impl Rewritten {
 }
 
 impl Amplification {
-    /// Of bytes asked for, units to the drive, units to flash.
+    /// From bytes asked for, units to the drive, and units to flash.
     pub(crate) fn of(asked_bytes: u64, drive_units: u64, flash_units: u64) -> Amplification {
         let ratio = |bytes: u64, of: u64| (of > 0).then(|| bytes as f64 / of as f64);
         let (drive, flash) = (unit_bytes(drive_units), unit_bytes(flash_units));
@@ -293,7 +293,7 @@ impl Flushes {
     }
 }
 
-/// Bytes asked for in stretches of equal length: where each ends, in seconds, and its bytes.
+/// Bytes asked for in intervals of equal length: the end of each, in seconds, and its bytes.
 pub(crate) fn over_time(tally: &Tally) -> Vec<(f64, u64)> {
     let stretch_ns = tally.span_ns.div_ceil(POINTS).next_multiple_of(MOMENT_NS).max(MOMENT_NS);
     let stretches = tally.span_ns / stretch_ns + 1;

@@ -11,12 +11,12 @@ pub(crate) struct Names {
     files: HashMap<Entry, FileNumber>,
     /// A name of each file, or the last one that it had.
     entry_of: HashMap<FileNumber, Entry>,
-    /// How many names each file has.
+    /// The number of names of each file.
     links: HashMap<FileNumber, u32>,
 }
 
 impl Names {
-    /// Follows an operation. Returns the file that lost its last name because it was removed, if one did.
+    /// Applies an operation. Returns the file that lost its last name because it was removed, if any.
     pub fn follow(&mut self, operation: &Operation) -> Option<FileNumber> {
         match operation {
             Operation::Create(entry, file, _) | Operation::Link(entry, file) => self.give(entry, *file),

@@ -1,4 +1,4 @@
-//! Whose units a replay writes.
+//! The owners of the units that a replay writes.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use tantalum_volume::Volume;
 
 use crate::tap::Tap;
 
-/// A range longer than this is not followed behind its first hole: programs reserve more than they use.
+/// A range longer than this is not followed beyond its first hole: programs reserve more than they use.
 const LONG_BYTES: u64 = 1 << 30;
 
 /// Units that went to the drive.
@@ -17,13 +17,13 @@ const LONG_BYTES: u64 = 1 << 30;
 pub(crate) struct Written {
     /// By path, as in the tally.
     pub by_path: HashMap<usize, u64>,
-    /// Of the file system itself.
+    /// Units of the file system itself.
     pub metadata: u64,
     /// How often each unit of a file was written.
     pub times: HashMap<(FileNumber, u32), u32>,
 }
 
-/// Where the units of files are.
+/// The places of files' units.
 #[derive(Debug)]
 pub(crate) struct Owners {
     tap: Tap,
@@ -32,12 +32,12 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Of a volume whose writes pass `tap`.
+    /// The owners on a volume whose writes pass `tap`.
     pub fn new(tap: Tap) -> Owners {
         Owners { tap, of: HashMap::new() }
     }
 
-    /// Notes where the units of a file's range are.
+    /// Records where the units of a file's range are.
     pub fn note(&mut self, volume: &Volume, (file, id): (FileNumber, FileId), offset: u64, bytes: u64) {
         let unit = UNIT_BYTES as u64;
         let units = offset / unit..offset.saturating_add(bytes).div_ceil(unit).min(u64::from(u32::MAX));
@@ -50,8 +50,8 @@ impl Owners {
         }
     }
 
-    /// Adds what was written since the last call, if it is measured. A unit that is no file's any more, or was never, is the
-    /// file system's.
+    /// Adds what was written since the last call, if it is measured. A unit that belongs to no file, or no longer does, is
+    /// the file system's.
     pub fn take(
         &self,
         volume: &Volume,

@@ -17,7 +17,7 @@ use crate::text;
 /// Files in the plot.
 const MOST_FILES: usize = 12;
 
-/// Characters of a file's name in a plot; what is left out is its beginning.
+/// Characters of a file's name in a plot; longer names lose their beginning.
 const MOST_CHARACTERS: usize = 24;
 
 /// The plot that takes the whole width.

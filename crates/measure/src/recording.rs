@@ -8,14 +8,14 @@ use tempfile::NamedTempFile;
 
 use crate::error::MeasureError;
 
-/// A recording in a temporary file, which is gone when this is dropped. It may be read several times.
+/// A recording in a temporary file, which is removed when this is dropped. It may be read several times.
 #[derive(Debug)]
 pub struct Recording {
     file: NamedTempFile,
 }
 
 impl Recording {
-    /// An empty file for one.
+    /// An empty file for a recording.
     pub fn new() -> Result<Recording, MeasureError> {
         let file = tempfile::Builder::new().prefix("tantalum-measure-").tempfile();
         file.map(|file| Recording { file }).map_err(MeasureError::files(std::env::temp_dir()))

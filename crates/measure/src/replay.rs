@@ -1,4 +1,4 @@
-//! A recording, done again on another drive.
+//! A recording, replayed on another drive.
 
 use std::collections::HashSet;
 
@@ -23,17 +23,17 @@ use crate::shorter_logs::{Shortened, ShorterLogs};
 use crate::tally::Tally;
 use crate::tap::Tap;
 
-/// Events between two looks at the wish to stop.
+/// Events between two checks for cancellation.
 const EVENTS_PER_STEP: u64 = 256;
 
-/// Bytes of one write that fills a file whose contents were not recorded.
+/// Size of one write when filling a file whose contents were not recorded.
 const FILL_BYTES: usize = 1 << 20;
 
-/// How a recording is done again.
+/// How a recording is replayed.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting<'a> {
     pub profile: Profile,
-    /// The seed of its age.
+    /// The seed for ageing it.
     pub aged: Option<u64>,
     /// Share duplicates.
     pub duplicates: bool,
@@ -41,23 +41,23 @@ pub(crate) struct Setting<'a> {
     pub images: Option<&'a Images>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub(crate) struct Replayed {
     /// What the drive did between the marks.
     pub counters: Counters,
-    /// Syncs of the program, and how long they took.
+    /// Syncs of the program, and their durations.
     pub syncs: u64,
     pub sync_ns: Nanoseconds,
     /// Operations that could not be repeated, such as those on files that were removed before the recording.
     pub not_repeated: u64,
     /// Bytes of images left out.
     pub left_out_bytes: u64,
-    /// Who wrote the units.
+    /// The owners of the units written.
     pub written: Written,
 }
 
-/// Does the recording again.
+/// Replays the recording.
 pub(crate) fn replay(
     recording: &Recording,
     tally: &Tally,
@@ -93,7 +93,7 @@ struct Replay<'a> {
     /// The counters at the first mark and at the second.
     begun: Option<Counters>,
     ended: Option<Counters>,
-    /// Files that are there besides the recording's: those of an aged drive.
+    /// Files that exist besides the recording's: those of an aged drive.
     found: HashSet<FileNumber>,
     owners: Owners,
     logs: ShorterLogs<'a>,
@@ -139,7 +139,7 @@ impl<'a> Replay<'a> {
 
     fn event(&mut self, number: u64, stamped: &Stamped<'_>) -> Result<(), MeasureError> {
         self.begin(stamped);
-        // no two are at the same time, so that what changes a time makes an inode dirty, as it did
+        // no two operations have the same time, so that a change of a time makes an inode dirty, as it did originally
         self.performer.now = Timestamp { seconds: number as i64 + 1, nanoseconds: 0 };
         if self.logs.goes_on(&stamped.event) {
             return Ok(());
@@ -155,10 +155,11 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Sets the clock. What waited for an operation before waits for it again; what did not begins when it did.
+    /// Sets the clock. What waited for an operation in the recording waits for it again; anything else begins at its
+    /// recorded time.
     fn begin(&mut self, stamped: &Stamped<'_>) {
         if stamped.at_ns == 0 {
-            // files that were there
+            // files that existed before
             return;
         }
         let now_ns = self.volume().now_ns();
@@ -279,7 +280,7 @@ impl<'a> Replay<'a> {
         self.write_there(file, offset, data, kind)
     }
 
-    /// Writes what was gathered of a log, without the images in it.
+    /// Writes what was gathered for a log, without its images.
     fn write_gathered(&mut self) -> Outcome<()> {
         let Some(Shortened { file, place, kept, kind, left_out_bytes }) = self.logs.take() else {
             return Ok(());
@@ -306,7 +307,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Fills a file whose contents are not known with bytes that no other unit has.
+    /// Fills a file of unknown contents with bytes that no other unit has.
     fn fill(&mut self, file: FileNumber, bytes: u64) -> Outcome<()> {
         let id = self.performer.file(file)?;
         let mut offset = 0;
@@ -334,14 +335,14 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Notes where the units of a file are.
+    /// Records where the units of a file are.
     fn own(&mut self, file: FileNumber, offset: u64, bytes: u64) {
         if let Ok(id) = self.performer.file(file) {
             self.owners.note(&self.performer.file_system, (file, id), offset, bytes);
         }
     }
 
-    /// Whose units were written just now.
+    /// The owners of the units written just now.
     fn attribute(&mut self) {
         let is_measured = self.is_measured();
         let Replay { owners, performer, tally, replayed, .. } = self;
@@ -352,10 +353,10 @@ impl<'a> Replay<'a> {
     /// Ends where the recording ends.
     fn finish(mut self, number: u64, bar: &Bar) -> Result<Replayed, MeasureError> {
         bar.check()?;
-        // what cannot be done at the end is as what could not be repeated before
+        // failures at the end count like other operations that could not be repeated
         self.replayed.not_repeated += u64::from(self.write_gathered().is_err());
         if self.is_measured() {
-            // whoever recorded was cut off before the second mark
+            // the recording was cut off before the second mark
             let errno = |errno| MeasureError::Replay { operation: number, errno };
             FileSystem::write_back(self.volume()).map_err(errno)?;
             self.attribute();

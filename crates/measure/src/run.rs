@@ -24,13 +24,13 @@ use crate::measurement::Measurement;
 use crate::recording::Recording;
 use crate::stop::Stop;
 
-/// How often a running program is looked at.
+/// How often a running program is polled.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A program that Ctrl-C has not ended after this time is asked with SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The most threads of the mount.
+/// The maximum number of threads of the mount.
 const MOST_THREADS: usize = 8;
 
 /// What is measured.
@@ -42,17 +42,18 @@ pub struct Task {
     pub setup: Option<String>,
     /// The drive.
     pub drive: Drive,
-    /// Whether the program meets the drive's latencies.
+    /// Whether the program sees the drive's latencies.
     pub time: Pacing,
     /// Whether each write of whole units is all or nothing.
     pub atomic_writes: bool,
-    /// Whether what the program prints goes to standard error, so that standard output is only the result.
+    /// Whether the program's output goes to standard error, so that standard output has only the result.
     pub quiet_output: bool,
-    /// Whether the recording is done again, which tells who wrote which units, and what other drives would have saved.
+    /// Whether the recording is replayed, which shows which units belong to which files, and what other drives would
+    /// have saved.
     pub replays: bool,
 }
 
-/// Runs the program once and tells what it wrote.
+/// Runs the program once and reports what it wrote.
 pub fn run(task: &Task, stop: &Stop) -> Result<Measurement, MeasureError> {
     let monitor = stop.monitor();
     let place = tempfile::Builder::new().prefix("tantalum-measure-").tempdir();
@@ -146,8 +147,8 @@ fn standard_error() -> io::Result<Stdio> {
     Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
 }
 
-/// Waits until the program ends. Ctrl-C reaches it as well if it is at the same terminal; otherwise it is told so after a
-/// while, and the second Ctrl-C kills it.
+/// Waits until the program ends. Ctrl-C reaches it as well if it shares the terminal; otherwise it gets a signal after a
+/// while, and a second Ctrl-C kills it.
 fn wait(mut child: Child, stop: &Stop) -> Result<ExitStatus, MeasureError> {
     let process = Pid::from_raw(child.id() as i32);
     let mut pressed: Option<Instant> = None;
@@ -172,7 +173,7 @@ fn wait(mut child: Child, stop: &Stop) -> Result<ExitStatus, MeasureError> {
     }
 }
 
-/// As a shell tells it.
+/// The exit code, as a shell reports it.
 fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }

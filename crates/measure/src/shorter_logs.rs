@@ -1,7 +1,7 @@
 //! All logs of a recording, without the images in them.
 //!
-//! The kernel cuts writes at pages, and images with them. So what a log is given without a gap is gathered, and the images in
-//! it are looked for when something else is done.
+//! The kernel splits writes at pages, and images with them. So contiguous writes to a log are gathered, and searched for
+//! images when something else is done.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use tantalum_record::{Event, WriteKind};
 
 use crate::images::{Images, ShorterLog};
 
-/// What a log is given without a gap is cut after this many bytes.
+/// Contiguous writes to a log are gathered up to this many bytes.
 const MOST_GATHERED_BYTES: usize = 8 << 20;
 
-/// The logs. If there are no images to leave out, they stay as they are.
+/// The logs. If there are no images to leave out, they stay unchanged.
 pub(crate) struct ShorterLogs<'a> {
     images: Option<&'a Images>,
     logs: HashMap<FileNumber, ShorterLog>,
@@ -42,12 +42,12 @@ impl<'a> ShorterLogs<'a> {
         ShorterLogs { images, logs: HashMap::new(), gathered: None }
     }
 
-    /// Where an offset of a file is after what was left out before it is gone.
+    /// The new position of an offset of a file, after what was left out before it.
     pub fn place(&self, file: FileNumber, offset: u64) -> u64 {
         self.logs.get(&file).map_or(offset, |log| log.place(offset))
     }
 
-    /// An operation at its new place, if it is one on a log.
+    /// An operation at its new place, if it is on a log.
     pub fn moved(&mut self, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
         match &mut operation {
@@ -75,7 +75,7 @@ impl<'a> ShorterLogs<'a> {
         self.logs.get_mut(&file).is_some_and(ShorterLog::sync_is_idle)
     }
 
-    /// Keeps what a log is given until [`take`](Self::take). False if there are no images to look for.
+    /// Keeps what is written to a log until [`take`](Self::take). False if there are no images to look for.
     pub fn gather(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> bool {
         if self.images.is_some() {
             self.gathered = Some(Gathered { file, offset, data: data.to_vec(), kind });
@@ -83,7 +83,7 @@ impl<'a> ShorterLogs<'a> {
         self.images.is_some()
     }
 
-    /// Whether this goes on where a log was written last, or only changes times meanwhile.
+    /// Whether this continues where a log was last written, or only changes times.
     pub fn goes_on(&mut self, event: &Event<'_>) -> bool {
         match (event, &mut self.gathered) {
             (Event::Wrote { file, offset, data, .. }, Some(gathered))
@@ -99,7 +99,7 @@ impl<'a> ShorterLogs<'a> {
         }
     }
 
-    /// What was gathered, without the images in it.
+    /// What was gathered, without its images.
     pub fn take(&mut self) -> Option<Shortened> {
         let Gathered { file, offset, data, kind } = self.gathered.take()?;
         let found = self.images?.find(&data);

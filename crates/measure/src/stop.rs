@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tantalum_report::Monitor;
 
-/// What a person who presses Ctrl-C asks for. While a program runs or a mount is watched, the first press ends that, and
-/// what was measured is told; the second one kills the program. Otherwise it ends whatever is done: the rest of the
-/// replays is left out. Clones are the same.
+/// What pressing Ctrl-C means. While a program runs or a mount is watched, the first press ends that, and the results so
+/// far are reported; the second one kills the program. Otherwise it ends the current work: the remaining replays are
+/// skipped. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<State>);
 
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Stop {
-    /// Ctrl-C was pressed. False if it was pressed before, and nothing came of it yet.
+    /// Ctrl-C was pressed. False if it was pressed before and that has had no effect yet.
     pub fn press(&self) -> bool {
         if self.0.measures.load(Ordering::Relaxed) {
             self.0.presses.fetch_add(1, Ordering::Relaxed);

@@ -13,27 +13,27 @@ use crate::kind::{Habits, Kind, kind_of};
 use crate::names::Names;
 use crate::recording::Recording;
 
-/// What was asked for of the files of one path.
+/// What was asked for, for the files of one path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathTally {
-    /// Below the mount; of files that were renamed, their last name.
+    /// The path below the mount; for renamed files, their last name.
     pub path: String,
-    /// How many files had it, one after the other.
+    /// The number of successive files with this path.
     pub files: u64,
-    /// How many of them were removed.
+    /// The number of them that were removed.
     pub removed: u64,
     pub bytes: u64,
     pub writes: u64,
-    /// Bytes written behind everything that the file had.
+    /// Bytes appended to the file.
     appended: u64,
-    /// Files that were created and removed meanwhile.
+    /// Files that were created and removed during the measurement.
     came_and_went: u64,
     pub syncs: u64,
     pub sync_ns: u64,
     pub kind: Option<(Kind, &'static str)>,
 }
 
-/// A stretch of the run.
+/// An interval of the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
     /// In the drive's time, from the first mark.
@@ -41,7 +41,7 @@ pub(crate) struct Moment {
     pub bytes: u64,
 }
 
-/// The run is looked at in stretches of this length.
+/// The run is divided into intervals of this length.
 pub(crate) const MOMENT_NS: Nanoseconds = 10_000_000;
 
 /// What was asked for.
@@ -52,7 +52,7 @@ pub(crate) struct Tally {
     /// Durations of `fsync`, `fdatasync` and syncs of folders.
     pub syncs: Histogram<u64>,
     pub sync_ns: u64,
-    /// When how much was asked for; nothing is said of moments at which nothing was.
+    /// The bytes asked for over time; moments without any are omitted.
     pub moments: Vec<Moment>,
     /// Events of the whole recording.
     pub events: u64,
@@ -70,7 +70,7 @@ struct FileTally {
     appended: u64,
     syncs: u64,
     sync_ns: u64,
-    /// The end of what it has.
+    /// The end of its contents.
     end: u64,
     is_new: bool,
     /// Its path when it was removed.
@@ -87,7 +87,7 @@ impl FileTally {
 struct Counter {
     names: Names,
     files: HashMap<FileNumber, FileTally>,
-    /// Between the marks, and when it began.
+    /// Whether it is between the marks, and when that began.
     begun_ns: Option<Nanoseconds>,
     has_ended: bool,
     syncs: Histogram<u64>,
@@ -98,7 +98,7 @@ struct Counter {
 }
 
 impl Tally {
-    /// Counts what a recording says.
+    /// Counts the events of a recording.
     pub fn of(recording: &Recording) -> Result<Tally, MeasureError> {
         let mut counter = Counter {
             names: Names::default(),
@@ -200,7 +200,7 @@ impl Counter {
         tally.appended += if offset >= old_end { bytes } else { 0 };
         let at_ns = at_ns.saturating_sub(begun_ns) / MOMENT_NS * MOMENT_NS;
         match self.moments.last_mut() {
-            // requests of several threads may begin in another order than they were done in
+            // requests of several threads may begin in an order other than that of their completion
             Some(moment) if moment.at_ns >= at_ns => moment.bytes += bytes,
             _ => self.moments.push(Moment { at_ns, bytes }),
         }

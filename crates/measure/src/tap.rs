@@ -1,4 +1,4 @@
-//! Sees which units of a drive are written.
+//! Observes which units of a drive are written.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
 use tantalum_drive::{Issued, Way};
 
-/// Units written since they were last taken: the first of each run, and how many.
+/// Units written since they were last taken: the first of each run, and their number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tap(Arc<Mutex<Vec<(Lpn, u32)>>>);
 
@@ -20,7 +20,7 @@ impl Tap {
 }
 
 impl Way for Tap {
-    /// Looks, and lets every command go to the drive.
+    /// Observes, and lets every command go to the drive.
     fn issue<'a>(&mut self, command: Command<'a>, _at_ns: Nanoseconds) -> Issued<'a> {
         let mut written = self.0.lock();
         match &command {

@@ -8,10 +8,10 @@ use tantalum_workloads::Life;
 
 use crate::measurement::{Measurement, PathWrites, unit_bytes};
 
-/// Files that are shown; the rest is one line.
+/// Number of files shown; the rest is one line.
 const MOST_FILES: usize = 20;
 
-/// Folders that are shown.
+/// Number of folders shown.
 const MOST_FOLDERS: usize = 10;
 
 const DAYS_PER_YEAR: f64 = 365.25;
@@ -173,7 +173,7 @@ fn by_file(measurement: &Measurement) -> Table {
     table
 }
 
-/// The path, and whether it is gone or was several files.
+/// The path, and whether the file is gone or was several files.
 pub(crate) fn name_of(file: &PathWrites) -> String {
     match (file.files, file.removed) {
         (1, 0) => file.path.clone(),

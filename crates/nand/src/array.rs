@@ -30,7 +30,7 @@ impl Array {
         if (HUGE_PAGE..=MOST_HUGE).contains(&bytes)
             && let Ok(map) = MmapMut::map_anon(bytes)
         {
-            // a host without huge pages refuses this, and is only slower
+            // a host without huge pages refuses this, and is merely slower
             #[cfg(target_os = "linux")]
             let _ = map.advise(memmap2::Advice::HugePage);
             return Array(Memory::Huge(map));

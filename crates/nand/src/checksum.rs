@@ -1,5 +1,5 @@
-//! The checksum of all that is stored: CRC-32C, of everything from a head of 20 bytes to the units, which each that is
-//! read or written passes. So it is computed the quickest way there is.
+//! The checksum of everything stored: CRC-32C, of anything from a head of 20 bytes to the units. Every unit read or
+//! written passes through it, so it is computed in the fastest way available.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -20,7 +20,7 @@ pub fn checksum_with(checksum: u32, data: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Bit by bit, as the polynomial says: what is stored must not depend on how it is computed.
+    /// Bit by bit, as the polynomial defines it: stored checksums must not depend on how they are computed.
     fn slowly(data: &[u8]) -> u32 {
         const REVERSED_POLYNOMIAL: u32 = 0x82f6_3b78;
         let step = |state: u32| (state >> 1) ^ if state & 1 == 1 { REVERSED_POLYNOMIAL } else { 0 };

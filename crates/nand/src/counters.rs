@@ -1,4 +1,4 @@
-//! What the medium has done since it was made or opened.
+//! What the medium has done since it was created or opened.
 
 /// Counts of operations. A power cut that undoes an operation does not take back its count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

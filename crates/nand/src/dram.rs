@@ -21,26 +21,26 @@ impl Nand {
         }
     }
 
-    /// Takes a free buffer of the controller's DRAM. It is to be filled, or given up, before anything else is done
-    /// with it.
+    /// Takes a free buffer of the controller's DRAM. It must be filled or given up before anything else is done with
+    /// it.
     pub fn reserve(&mut self) -> Result<Slot, NandError> {
         self.powered()?;
         self.slots.take()
     }
 
-    /// Copies a unit into a buffer that was reserved. If that fails it is still the caller's.
+    /// Copies a unit into a reserved buffer. If this fails, the buffer still belongs to the caller.
     pub fn fill(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
         assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
         self.slots.assert_used(slot);
         self.image.write_slot(slot, data)
     }
 
-    /// Gives a buffer up that was not programmed.
+    /// Gives up a buffer that was not programmed.
     pub fn release(&mut self, slot: Slot) {
         self.slots.release(slot);
     }
 
-    /// Reads a buffer, also one that has been programmed since or survived a cut.
+    /// Reads a buffer, even one that has been programmed since or has survived a cut.
     pub fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
         self.slots.assert_used(slot);
         self.image.read_slot(slot, data)
@@ -54,7 +54,7 @@ impl Nand {
 
     // -- protected DRAM ---------------------------------------------------------------------------------------
 
-    /// Whether the medium is in a file, and still there when the process has ended.
+    /// Whether the medium is in a file, which outlives the process.
     pub fn outlives_process(&self) -> bool {
         self.image.outlives_process()
     }
@@ -65,13 +65,13 @@ impl Nand {
         self.image.protected_bytes()
     }
 
-    /// Writes protected DRAM from byte `offset` on.
+    /// Writes protected DRAM, starting at byte `offset`.
     pub fn write_protected(&mut self, offset: u64, data: &[u8]) -> Result<(), NandError> {
         self.check_protected(offset, data.len())?;
         self.image.write_protected(offset, data)
     }
 
-    /// Reads protected DRAM from byte `offset` on; zeros where it was never written.
+    /// Reads protected DRAM, starting at byte `offset`; zeros where it was never written.
     pub fn read_protected(&self, offset: u64, data: &mut [u8]) -> Result<(), NandError> {
         self.check_protected(offset, data.len())?;
         self.image.read_protected(offset, data)

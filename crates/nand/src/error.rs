@@ -117,9 +117,9 @@ pub enum MediumError {
         field: &'static str,
         /// Its value.
         value: u64,
-        /// The least that is accepted.
+        /// The minimum.
         least: u64,
-        /// The most that is accepted.
+        /// The maximum.
         most: u64,
     },
     /// The description of an image is too long.
@@ -232,7 +232,7 @@ pub enum MediumError {
         /// The image.
         path: PathBuf,
     },
-    /// An image that was made before images had a redo log.
+    /// An image that was created before images had a redo log.
     #[error("{} has no redo log, so it cannot survive the loss of the machine; create a new image", path.display())]
     NoLog {
         /// The image.

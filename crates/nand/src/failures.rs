@@ -1,4 +1,4 @@
-//! What is to fail (`faults`), and what has failed for good: retired blocks and uncorrectable pages (M6).
+//! What will fail (`faults`), and what has failed for good: retired blocks and uncorrectable pages (M6).
 
 use crate::error::NandError;
 use crate::faults::{FaultGenerator, Faults};

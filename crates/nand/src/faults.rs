@@ -1,7 +1,7 @@
 //! Injected faults: programs, erases and reads that fail, and blocks that are bad from the factory (M6).
 //!
 //! Random read failures occur only when a host reads a unit ([`crate::Nand::read`]). Firmware reads spare areas, journal and
-//! checkpoints with as many retries as it takes; a page that is already uncorrectable stays so for firmware too.
+//! checkpoints with as many retries as necessary; but a page that is already uncorrectable stays so for firmware too.
 
 use crate::random::SplitMix64;
 
@@ -16,7 +16,7 @@ pub struct Faults {
     pub erase_failure_ppm: u32,
     /// Unit reads that make a page permanently uncorrectable, per million.
     pub read_failure_ppm: u32,
-    /// Erases that a block endures; each further one fails. None: no limit.
+    /// Erases that a block endures; each further one fails. `None`: no limit.
     pub endurance_cycles: Option<u32>,
 }
 

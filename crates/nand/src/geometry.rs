@@ -114,7 +114,7 @@ pub enum GeometryError {
     /// The page size is not supported.
     #[error("page_bytes is {page_bytes}; it must be 4096, 8192 or 16384")]
     PageBytes {
-        /// The size asked for.
+        /// The requested size.
         page_bytes: u32,
     },
     /// More units than a physical page number can name.

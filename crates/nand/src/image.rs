@@ -1,6 +1,6 @@
-//! Where the medium's bytes are: in memory or in a sparse file. There is a trait for each thing that an image can do.
+//! Where the medium's bytes are: in memory or in a sparse file. There is a trait for each capability of an image.
 //!
-//! The image stores what it is told and enforces no rules; [`crate::Nand`] does. A page's record says what the page
+//! The image stores what it is given and enforces no rules; [`crate::Nand`] does. A page's record says what the page
 //! holds and is valid only if it carries the erase count of its block, so one small write erases a block.
 
 mod examination;
@@ -88,13 +88,13 @@ pub(crate) enum SavedRecords {
     Buffer(spare_buffers::BufferId),
 }
 
-/// What keeps the medium's bytes: slots, records of pages and blocks, protected DRAM, and memory beside the flash; and
-/// what else it can do.
+/// The storage of the medium's bytes: slots, records of pages and blocks, protected DRAM, and memory beside the flash;
+/// and its further capabilities.
 pub(crate) trait Image: SlotStore + RecordStore + ProtectedDram + NvmCells + Send + Sync {
     /// Whether it outlives the process.
     fn outlives_process(&self) -> bool;
 
-    /// Its slots as places in a file; none if they must not be read or filled without the image.
+    /// Its slots as places in a file; `None` if they must not be read or filled without the image.
     fn slots_in_file(&self) -> Option<&dyn SlotsInFile> {
         None
     }
@@ -224,7 +224,7 @@ pub(crate) trait NvmCells {
 
 /// An image whose synced contents survive the loss of the machine.
 pub(crate) trait Synced {
-    /// Gathers the changes; once the returned sync has run, they are durable. None if there is nothing to sync.
+    /// Gathers the changes; once the returned sync has run, they are durable. `None` if there is nothing to sync.
     fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError>;
 
     /// The sync that [`Synced::sync_begin`] returned has run.

@@ -1,4 +1,4 @@
-//! What has been issued and may not be done, with what is needed to undo it, and when power went.
+//! Operations that were issued and may not be done, with what is needed to undo them, and when power failed.
 //!
 //! State changes at issue. An operation stays in this queue until the host's time has passed its end; a power cut undoes
 //! it or settles it (`resolve`).
@@ -19,11 +19,11 @@ pub enum Operation {
     Program(PageId),
     /// Erases a block.
     Erase(BlockId),
-    /// Stores words to memory that keeps them.
+    /// Stores words to non-volatile memory.
     Store,
 }
 
-/// An operation that had started and was not done when power went.
+/// An operation that had started and was not done when power failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InFlight {
     /// What it does.
@@ -49,7 +49,7 @@ pub enum Outcome {
 /// A program that did not complete, with its staged units, which a capacitor can still save.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LostProgram {
-    /// Where it was to go.
+    /// Its destination.
     pub page: PageId,
     /// The staged units and their spare areas. The slots are the caller's, to program or to release.
     pub units: Vec<(Slot, UnitSpare)>,
@@ -62,7 +62,7 @@ pub(crate) enum Origin {
     Padding,
     /// The caller's.
     Staged,
-    /// That place's; the place carries the mark `MOVED` since.
+    /// From that place, which has carried the mark `MOVED` since.
     Moved(Ppn),
     /// Created for this copy.
     Duplicated,
@@ -105,7 +105,7 @@ impl Issued {
     }
 }
 
-/// When power went.
+/// When power failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub at_ns: Nanoseconds,
@@ -113,7 +113,7 @@ pub(crate) struct Cut {
     pub at_last: bool,
 }
 
-/// Where an operation stood when power went.
+/// The state of an operation when power failed.
 pub(crate) enum Progress {
     Queued,
     OnItsWay(InFlight),
@@ -123,7 +123,7 @@ pub(crate) enum Progress {
 /// The state of the power supply.
 #[derive(Clone, Default)]
 pub(crate) struct Power {
-    /// Operations until power goes, including the last one.
+    /// Operations until power fails, including the last one.
     pub armed: Option<u64>,
     pub cut: Option<Cut>,
     /// In the order of issue.
@@ -131,7 +131,7 @@ pub(crate) struct Power {
 }
 
 impl Power {
-    /// Whether power goes at the next operation.
+    /// Whether power fails at the next operation.
     pub fn goes_next(&self) -> bool {
         self.armed == Some(1)
     }

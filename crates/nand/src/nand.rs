@@ -20,7 +20,7 @@
 //! Each operation changes the state when it is issued, and returns the time at which it would be done. What a power cut
 //! may still undo is kept until the host's time has passed it ([`Nand::advance`]).
 //!
-//! Invariants: an entry of `slot_of` names the slot with the unit's bytes, 0 if it has none (erased or padding).
+//! Invariants: an entry of `slot_of` names the slot with the unit's bytes, or 0 if there is none (erased or padding).
 //! Among the entries that name one slot, one owns it. The others carry the mark `MOVED`: their bytes went to a copy,
 //! and they stay readable until they are erased. Once the owner's erase is past, the slot is free. What a place marked
 //! `MOVED` reads as from then on is undefined: an FTL erases the last copy only when nothing needs the unit.
@@ -143,7 +143,7 @@ impl Nand {
     /// uncorrectable, and are listed by [`Nand::damaged_pages`].
     ///
     /// With [`Access::Write`] they become so permanently. Use that only for a repair that has been found to be sound.
-    /// Do not work with an image that has a finding which is not [`crate::ImageFinding::is_repairable`].
+    /// Do not use an image with a finding that is not [`crate::ImageFinding::is_repairable`].
     pub fn examine(path: &Path, access: Access) -> Result<(Nand, Examination), MediumError> {
         Nand::load(path, access, None, Damage::Note)
     }
@@ -199,7 +199,7 @@ impl Nand {
         }
     }
 
-    /// A second medium in the same state, or none for an image in a file.
+    /// A second medium in the same state, or `None` for an image in a file.
     pub fn try_clone(&self) -> Option<Nand> {
         Some(Nand {
             geometry: self.geometry,
@@ -253,7 +253,7 @@ impl Nand {
         self.time.timing()
     }
 
-    /// From now on operations follow each other like this. To be set before any is issued.
+    /// Sets how operations follow each other. Must be set before any is issued.
     pub fn set_scheduling(&mut self, scheduling: Scheduling) {
         self.time.set_scheduling(scheduling, self.geometry.blocks());
     }
@@ -273,35 +273,36 @@ impl Nand {
         self.time.plane_idle_ns(plane)
     }
 
-    /// When all programs for hosts issued so far are done; all programs, where it is first come, first served.
+    /// When all programs for hosts issued so far are done; with first come, first served, all programs.
     pub fn host_programs_done_ns(&self) -> Nanoseconds {
         self.time.host_programs_done_ns()
     }
 
-    /// When a page that was programmed is there; when all programs are done, where it is first come, first served.
+    /// When a programmed page is on flash; with first come, first served, when all programs are done.
     pub fn programmed_ns(&self, page: PageId) -> Nanoseconds {
         let block = self.geometry.block_of(page);
         self.time.programmed_ns(self.geometry.plane_of(block), page, block)
     }
 
-    /// Given when all programs issued by some time are done: that; when all programs are done, where it is first come, first
-    /// served.
+    /// Takes the time at which all programs issued by some moment are done, and returns it; with first come, first served,
+    /// returns when all programs are done.
     pub fn released_ns(&self, then_ns: Nanoseconds) -> Nanoseconds {
         self.time.released_ns(then_ns)
     }
 
-    /// Whether what waits for a time need not wait longer than anything else would: that is over, or all wait for all programs,
-    /// first come, first served.
+    /// Whether waiting until a time costs nothing extra: the time has passed, or, with first come, first served, everything
+    /// waits for all programs anyway.
     pub fn is_before_others(&self, then_ns: Nanoseconds) -> bool {
         self.time.is_before_others(then_ns)
     }
 
-    /// No program of a block begins before a time. Where it is first come, first served, nothing overtakes what that waits for.
+    /// Lets no program of a block begin before a time. With first come, first served this is unnecessary, since nothing
+    /// overtakes what it waits for.
     pub fn hold(&mut self, block: BlockId, until_ns: Nanoseconds) {
         self.time.hold(block, until_ns);
     }
 
-    /// When a plane could begin what a host's command programs, from `earliest_ns` on; on a block of it, if that is named.
+    /// When a plane could begin a program for a host's command, at or after `earliest_ns`; on one of its blocks, if named.
     #[inline]
     pub fn plane_ready_ns(
         &self,
@@ -350,7 +351,7 @@ impl Nand {
         size_of_val(&self.page_states[..]) + size_of_val(&self.slot_of[..]) + size_of_val(&self.blocks[..])
     }
 
-    /// What it has done.
+    /// Counters of what it has done.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -395,7 +396,7 @@ impl fmt::Debug for Nand {
 
 #[cfg(test)]
 mod tests {
-    /// What is recovered rests on these words: they are said twice, and not in two ways.
+    /// Recovery rests on these words: they appear twice, and must be identical.
     #[test]
     fn the_promises_are_those_of_architecture_md() {
         let promises = |text: &str| -> Vec<String> {

@@ -1,9 +1,8 @@
 //! Byte-addressable memory beside the flash that keeps its contents without power (NVM; Jin's thesis calls it BAM).
 //!
-//! - **Atomic** is a word: 8 bytes at a multiple of 8. Whatever is stored or loaded is whole words.
-//! - A store is a list of parts, and is done as a whole at a time. Stores follow each other: one begins when the one
-//!   before it is done. So at most one is in flight when power goes, and each of its words is there or not, in any
-//!   combination.
+//! - **Atomicity**: a word, 8 bytes at a multiple of 8, is atomic. Stores and loads are of whole words.
+//! - A store is a list of parts, which complete together. Stores follow each other: one begins when the one before it
+//!   is done. So at most one is in flight when power fails, and any combination of its words may have been stored.
 //! - A load sees every store that was issued. It takes its own time and waits for no store.
 //!
 //! A store changes the contents when it is issued, and keeps what it replaced while it may be undone, as a program does.
@@ -15,18 +14,18 @@ use crate::image::Image;
 /// Bytes of a word, the unit of atomicity.
 pub const WORD_BYTES: u64 = 8;
 
-/// The most memory of a drive.
+/// The maximum memory of a drive.
 pub const MAX_NVM_BYTES: u64 = 64 << 30;
 
 /// The longest latency: a second.
 pub const MAX_NVM_LATENCY_NS: Nanoseconds = 1_000_000_000;
 
-/// How large and how fast it is.
+/// Its size and speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NvmShape {
     /// Its size in bytes, a multiple of 8.
     pub bytes: u64,
-    /// Time of a store or load of no bytes, ns.
+    /// Fixed time of a store or load, ns.
     pub latency_ns: Nanoseconds,
     /// Bytes per second beyond that.
     pub bytes_per_second: u64,
@@ -80,7 +79,7 @@ pub(crate) fn assert_words(shape: &NvmShape, at: u64, bytes: usize) {
     assert!(whole && within, "{bytes} bytes at {at} are no words of a memory of {} bytes", shape.bytes);
 }
 
-/// Takes a store back: of each word all (`random` is none), or a half that is drawn.
+/// Undoes a store: all words (if `random` is `None`), or a random half of them.
 pub(crate) fn undo_store(
     image: &mut dyn Image,
     replaced: &[Replaced],

@@ -39,8 +39,9 @@ impl Nand {
     /// Programs a page for a host, data and spare areas together (M2). `sources` and `spares` have one entry for each unit.
     /// Returns when it is done, ns.
     ///
-    /// The page takes ownership of staged buffers. On an error they stay the caller's, except if power goes at this very
-    /// operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back the buffers of a program that did not complete.
+    /// The page takes ownership of staged buffers. On an error they still belong to the caller, except if power fails at
+    /// this very operation ([`Nand::cut_after`]): then [`Nand::resolve`] gives back the buffers of a program that did not
+    /// complete.
     ///
     /// Panics if the page is not the next one of its block, or the block is bad (M1).
     pub fn program(
@@ -96,8 +97,8 @@ impl Nand {
         })
     }
 
-    /// The common part of all programs, which have a priority and do not begin before a time. `gather` takes ownership of the bytes; `write` stores the record, which is
-    /// complete except for the spare areas.
+    /// The common part of all programs, which have a priority and an earliest time. `gather` takes ownership of the bytes;
+    /// `write` stores the record, which is complete except for the spare areas.
     #[inline]
     fn program_with(
         &mut self,
@@ -301,7 +302,7 @@ impl Nand {
         Ok(done_ns)
     }
 
-    /// Takes everything out of a block.
+    /// Removes everything from a block.
     fn empty_block(&mut self, block: BlockId, old: Block, records: SavedRecords) -> ErasedBlock {
         let (pages, units) = (self.geometry.pages_of(block), self.geometry.units_of_block(block));
         let erased = ErasedBlock {

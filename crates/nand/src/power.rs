@@ -1,6 +1,6 @@
-//! When power goes, and what can no longer be undone because the host's time has passed it.
+//! When power fails, and what can no longer be undone because the host's time has passed it.
 //!
-//! Power can go at an armed operation, just after it started, or at a given time. Then `resolve` settles the operations in
+//! Power can fail at an armed operation, just after it started, or at a given time. Then `resolve` settles the operations in
 //! flight.
 
 use crate::error::NandError;
@@ -13,7 +13,7 @@ use crate::state::MOVED;
 
 impl Nand {
     /// Arms a cut: the Nth program, erase or store from now (1 is the next) finds no power. That call and all later ones
-    /// return [`NandError::PowerLost`]. None disarms the cut.
+    /// return [`NandError::PowerLost`]. `None` disarms the cut.
     pub fn cut_after(&mut self, operations: Option<u64>) {
         self.power.armed = operations.map(|operations| operations.max(1));
     }
@@ -23,19 +23,19 @@ impl Nand {
         self.power.cut.is_none()
     }
 
-    /// When power went, if it is lost.
+    /// When power failed, if it is lost.
     pub fn cut_ns(&self) -> Option<Nanoseconds> {
         self.power.cut.map(|cut| cut.at_ns)
     }
 
-    /// Power goes at `at_ns`, or at the host's time if that is later. Does nothing if power is already lost.
+    /// Power fails at `at_ns`, or at the host's time if that is later. Does nothing if power is already lost.
     pub fn power_fail(&mut self, at_ns: Nanoseconds) {
         if self.has_power() {
             self.power.cut = Some(Cut { at_ns: at_ns.max(self.now_ns()), at_last: false });
         }
     }
 
-    /// After power went: the operations that had started and were not done, in the order of issue.
+    /// After power failed: the operations that had started and were not done, in the order of issue.
     pub fn in_flight(&self) -> impl Iterator<Item = InFlight> {
         let power = &self.power;
         power.cut.into_iter().flat_map(move |cut| {
@@ -100,7 +100,7 @@ impl Nand {
         }
     }
 
-    /// An operation can no longer be undone. What an erase held is free.
+    /// An operation can no longer be undone. What an erase held is now free.
     pub(crate) fn make_final(&mut self, issued: Issued) {
         if let Change::Erase(erased) = issued.change {
             for &entry in erased.slot_of.iter().filter(|entry| **entry != 0 && **entry & MOVED == 0) {

@@ -86,7 +86,7 @@ impl Model {
         if nand.has_power() && self.random.below(3) == 0 {
             self.now_ns += self.random.below(2_000);
             nand.advance(self.now_ns);
-            // What was done by then is settled; an earlier operation still in flight keeps all later ones.
+            // Operations done by that time are settled; an earlier one still in flight keeps all later ones unsettled.
             while self.issued.first().is_some_and(|issued| issued.end_ns <= self.now_ns) {
                 let issued = self.issued.remove(0);
                 Self::apply(&mut self.settled, &issued);
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// A read tells what is there, and not before it is there or in a place that it was copied from.
+    /// A read returns the current contents, and not before they are on flash or in a place from which they were copied.
     fn read(&mut self, nand: &mut Nand, earliest_ns: u64) {
         let ppn = Ppn(self.random.below(u64::from(GEOMETRY.units())) as u32);
         let (page, current) = (GEOMETRY.page_of(ppn), self.current());

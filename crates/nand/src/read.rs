@@ -1,4 +1,4 @@
-//! Reading: units, spare areas, and what costs no time as firmware reads the page anyway.
+//! Reading: units, spare areas, and what costs no time because firmware reads the page anyway.
 
 use crate::error::NandError;
 use crate::geometry::{
@@ -37,7 +37,7 @@ impl Nand {
         }
     }
 
-    /// [`Nand::read`] without the bytes: where they are, if the unit has any, and when they are there, ns.
+    /// [`Nand::read`] without the bytes: their place, if the unit has any, and when they are there, ns.
     pub(crate) fn begin_read(
         &mut self,
         ppn: Ppn,
@@ -126,8 +126,8 @@ impl Nand {
             }
     }
 
-    /// Brings the slots of these places, and then their data, into the processor's cache, so that several misses overlap.
-    /// Takes no time and is no operation of the medium.
+    /// Prefetches the slots of these places, and then their data, into the processor's cache, so that several misses
+    /// overlap. Takes no time and does not count as an operation of the medium.
     pub fn prefetch(&self, places: &[Ppn]) {
         let slots = places.iter().map(|ppn| self.slot_of[ppn.index()] & !MOVED);
         std::hint::black_box(slots.clone().fold(0, |any, slot| any | slot));
@@ -182,7 +182,7 @@ impl Nand {
         Ok(units.filter(|(ppn, _)| self.is_readable(*ppn)))
     }
 
-    /// The ends of the spare areas of all units of a block, for firmware that seldom needs more. Those of unreadable
+    /// The ends of the spare areas of all units of a block, for firmware that rarely needs more. Those of unreadable
     /// units ([`Nand::is_readable`]) are undefined, and an erased block may have none. `scratch` is for images that
     /// must fetch them.
     pub fn block_spare_ends<'a>(
@@ -200,8 +200,8 @@ impl Nand {
         self.charge(Priority::Background, page, bytes, earliest_ns)
     }
 
-    /// The page that a unit is read from. Garbage collection gives way to hosts, so a copy may be queued for long; until it
-    /// is on flash the unit is read where it was copied from, which is not erased before.
+    /// The page from which a unit is read. Garbage collection gives way to hosts, so a copy may be queued for a long time;
+    /// until it is on flash, the unit is read from its source, which is not erased before that.
     #[inline]
     fn page_to_read(&self, ppn: Ppn, earliest_ns: Nanoseconds) -> PageId {
         let page = self.geometry.page_of(ppn);

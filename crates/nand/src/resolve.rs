@@ -1,7 +1,7 @@
 //! After a power cut: queued operations are undone (M4), and the caller decides the outcome of those in flight (M2, M3).
 //!
 //! Operations are undone from the last to the first, so that each finds the state that it left. The operations on one
-//! block follow each other in time, so at most one of them was in flight and all later ones were queued. Of one plane several
+//! block follow each other in time, so at most one of them was in flight and all later ones were queued. On one plane several
 //! may have been in flight, on different blocks, if some have gone ahead of others (`schedule`).
 
 use crate::error::NandError;
@@ -14,7 +14,7 @@ use crate::slots::Slot;
 use crate::state::{Block, MOVED, PageState};
 
 impl Nand {
-    /// Settles the operations in flight when power went, in the order of issue and as `outcome` says, and turns power
+    /// Settles the operations in flight when power failed, in the order of issue and as `outcome` says, and turns power
     /// on again. `random` decides the pages of torn erases. Returns the programs that did not complete, in the order of
     /// issue. Time continues from the cut, with nothing in flight.
     ///

@@ -32,9 +32,9 @@ pub(crate) struct Slots {
     in_use: u32,
     /// Slots in use, and slots that were released but are not free yet.
     taken: Taken,
-    /// Slots above have never been used.
+    /// Slots above this have never been used.
     watermark: u32,
-    /// Released but not free yet, if the image is to survive the loss of the machine.
+    /// Released but not free yet, if the image should survive the loss of the machine.
     kept: Option<Kept>,
     /// Released but not free yet because somebody may still read them, oldest first.
     leased: VecDeque<Leased>,
@@ -139,7 +139,7 @@ impl Slots {
         }
     }
 
-    /// A slot may be reused once no lease is alive that exists now.
+    /// A slot may be reused once all leases that exist now have ended.
     fn free(&mut self, slot: Slot) {
         self.end_leases();
         match self.leased.back_mut() {
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!((slots.in_use(), slots.watermark()), (10_001, 10_001));
     }
 
-    /// Seeded: any order of taking and giving up, against a set.
+    /// Seeded: any order of taking and giving up, compared with a set.
     #[test]
     fn no_slot_has_two_owners() {
         let (mut slots, mut used) = (Slots::default(), std::collections::BTreeSet::new());
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(taken[128], 131);
     }
 
-    // what was given up during a sync went with the slots of that sync, and was free one sync too early
+    // slots given up during a sync were counted with those of that sync, and became free one sync too early
     #[test]
     fn a_kept_slot_is_free_after_two_syncs_that_began_later() {
         let mut slots = Slots::default();

@@ -1,4 +1,4 @@
-//! What is known of pages, units and blocks: what both the medium and its image speak of.
+//! The states of pages, units and blocks, shared by the medium and its image.
 
 use crate::slots::SLOT_LIMIT;
 
@@ -27,7 +27,7 @@ impl PageState {
 /// Marks an entry of `slot_of` whose slot belongs to a copy.
 pub(crate) const MOVED: u32 = SLOT_LIMIT;
 
-/// What is known of a block.
+/// What is known about a block.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Block {
     pub erase_count: u32,

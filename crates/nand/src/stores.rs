@@ -25,7 +25,8 @@ impl Nand {
         self.nvm.map_or(0, |nvm| nvm.free_ns)
     }
 
-    /// Stores each part at its place, from `earliest_ns` on. Returns when all of it is done. A part has whole words.
+    /// Stores each part at its place, beginning at or after `earliest_ns`. Returns when all of it is done. A part
+    /// consists of whole words.
     ///
     /// # Panics
     /// If a part is not made of words, or is beyond the end: a bug of the caller.
@@ -68,7 +69,7 @@ impl Nand {
         self.issue(Issued { interval: Interval { start_ns, end_ns }, change: Change::Store(replaced) })
     }
 
-    /// Loads words from `at` on. Returns when they are there.
+    /// Loads words, starting at `at`. Returns when they are there.
     ///
     /// # Errors
     /// [`NandError::NvmChecksum`] if the image's bytes were damaged.

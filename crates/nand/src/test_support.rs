@@ -23,12 +23,12 @@ pub fn nand() -> Nand {
     Nand::in_memory(GEOMETRY, TIMING).unwrap()
 }
 
-/// A unit of data that tells its tag.
+/// A unit of data that contains its tag.
 pub fn data(tag: u64) -> Vec<u8> {
     tag.to_le_bytes().repeat(UNIT_BYTES / 8)
 }
 
-/// A spare area that tells its tag.
+/// A spare area that contains its tag.
 pub fn spare(tag: u64) -> UnitSpare {
     let mut spare = [0x33; UNIT_SPARE_BYTES];
     spare[..8].copy_from_slice(&tag.to_le_bytes());

@@ -1,9 +1,9 @@
 //! Bytes of units that move between an image in a file and a host while others use the medium.
 //!
 //! Invariants:
-//! - A slot's bytes do not change from when it is filled until it is released. So whoever knows where they are may read
-//!   them without the medium, while a lease keeps released slots from being reused.
-//! - A reserved slot belongs to nobody else, so it may be filled without the medium. If power goes meanwhile, the slot is
+//! - A slot's bytes do not change from when it is filled until it is released. So anyone who knows where they are may
+//!   read them without the medium, while a lease keeps released slots from being reused.
+//! - A reserved slot belongs to nobody else, so it may be filled without the medium. If power fails meanwhile, the slot is
 //!   released; the lease then keeps others from using it.
 //!
 //! Units that are adjacent in the file move in one system call. Through memory each unit moves by itself, while it is in
@@ -19,7 +19,7 @@ use crate::image::{MappedFile, SlotsInFile};
 use crate::nand::Nand;
 use crate::slots::{Lease, Slot};
 
-/// Units that a host fetches from the image file into a buffer of its own. See [`Nand::fetches`].
+/// Units that a host fetches from the image file into its own buffer. See [`Nand::fetches`].
 #[derive(Debug)]
 pub struct Fetches {
     file: Arc<MappedFile>,
@@ -71,8 +71,8 @@ impl Fetches {
         self.next += UNIT_BYTES;
     }
 
-    /// Fetches the units. Returns whether all are as they were written; if not, reading them from the medium tells what
-    /// is wrong.
+    /// Fetches the units. Returns whether all are as written; if not, reading them from the medium reports what is
+    /// wrong.
     #[must_use]
     pub fn fetch(&self, data: &mut [u8]) -> bool {
         let is_alone = self.file.is_mapped();
@@ -123,13 +123,13 @@ fn is_next(at: u64, other: u64) -> bool {
 }
 
 impl Nand {
-    /// What [`Nand::read_later`] adds units to; none for a medium in memory or under changes in memory.
+    /// The list to which [`Nand::read_later`] adds units; `None` for a medium in memory or under changes in memory.
     pub fn fetches(&mut self) -> Option<Fetches> {
         let file = self.image.slots_in_file()?.file();
         Some(Fetches { file, units: Vec::new(), next: 0, _lease: self.slots.lease() })
     }
 
-    /// As [`Nand::read`], but the unit's bytes, if it has any, are to be fetched; if it has none, `data` is set.
+    /// As [`Nand::read`], but the unit's bytes, if it has any, are left to be fetched; if it has none, `data` is set.
     pub fn read_later(
         &mut self,
         ppn: Ppn,
@@ -148,15 +148,15 @@ impl Nand {
         Ok(done_ns)
     }
 
-    /// As [`Nand::read_slot`], but the bytes are to be fetched.
+    /// As [`Nand::read_slot`], but the bytes are left to be fetched.
     pub fn read_slot_later(&self, slot: Slot, fetches: &mut Fetches) {
         let slots = self.image.slots_in_file().expect("what is to be fetched lies in a file");
         fetches.push(slots.at(slot), slots.checksum(slot));
     }
 
-    /// Reserves buffers as [`Nand::reserve`] does, to be filled without the medium. Each is then to be taken over
-    /// ([`Nand::adopt`]) or given up ([`Nand::skip_fills`]). None for a medium in memory, under changes in memory, or with
-    /// a redo log.
+    /// Reserves buffers as [`Nand::reserve`] does, to be filled without the medium. Each must then be taken over
+    /// ([`Nand::adopt`]) or given up ([`Nand::skip_fills`]). `None` for a medium in memory, under changes in memory, or
+    /// with a redo log.
     pub fn fills(&mut self, units: usize) -> Result<Option<Fills>, NandError> {
         let Some(file) = self.image.slots_in_file().map(SlotsInFile::file) else { return Ok(None) };
         let mut fills = Fills { file, units: Vec::with_capacity(units), next: 0, _lease: self.slots.lease() };
@@ -175,7 +175,7 @@ impl Nand {
         Ok(Some(fills))
     }
 
-    /// Takes over the next buffer, as if [`Nand::stage`] had created it. None if there is none left.
+    /// Takes over the next buffer, as if [`Nand::stage`] had created it. `None` if there is none left.
     pub fn adopt(&mut self, fills: &mut Fills) -> Result<Option<Slot>, NandError> {
         self.powered()?;
         let Some(Filled { slot, checksum, .. }) = fills.take() else { return Ok(None) };

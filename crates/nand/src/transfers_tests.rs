@@ -31,7 +31,7 @@ fn tags(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(UNIT_BYTES).map(tag).collect()
 }
 
-/// Notes reads of these places, one after another.
+/// Records reads of these places, one after another.
 fn read_later(nand: &mut Nand, places: &[u32], buffer: &mut [u8]) -> Fetches {
     let mut fetches = nand.fetches().unwrap();
     for (&ppn, unit) in places.iter().zip(buffer.chunks_mut(UNIT_BYTES)) {
@@ -121,7 +121,7 @@ fn buffers_that_were_filled_are_programmed_like_others_and_survive_the_process()
     assert_eq!(nand.slots_in_use(), 2);
 }
 
-/// The host was about to fill a buffer when power went and came back, and the buffer belonged to somebody else.
+/// The host was about to fill a buffer when power failed and came back, and the buffer belonged to somebody else.
 #[test]
 fn a_buffer_that_is_filled_after_power_went_is_nobody_elses() {
     let folder = folder();

@@ -9,20 +9,20 @@ use crate::failure::Failure;
 pub struct BlockSpace {
     /// Bytes of a block.
     pub block_bytes: u32,
-    /// How many there are.
+    /// The number of blocks.
     pub blocks: u64,
 }
 
-/// A range of blocks that are there.
+/// A range of existing blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocks {
     /// The first.
     pub first: u64,
-    /// How many, at least one.
+    /// Their number, at least one.
     pub count: u32,
 }
 
-/// Where blocks lie: units, and which of their bytes.
+/// Where blocks lie: units, and the bytes within them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Units {
     /// The first unit.
@@ -31,7 +31,7 @@ pub struct Units {
     pub count: u32,
     /// Bytes of the first unit before the blocks.
     pub before: usize,
-    /// Bytes of the last unit behind them.
+    /// Bytes of the last unit after the blocks.
     pub after: usize,
 }
 
@@ -41,7 +41,7 @@ impl BlockSpace {
         BlockSpace { block_bytes, blocks: units * UNIT_BYTES as u64 / u64::from(block_bytes) }
     }
 
-    /// The power of two of a block's bytes.
+    /// The size of a block, as a power of two.
     pub fn block_bytes_log2(&self) -> u8 {
         self.block_bytes.trailing_zeros() as u8
     }
@@ -51,12 +51,12 @@ impl BlockSpace {
         UNIT_BYTES as u32 / self.block_bytes
     }
 
-    /// The bytes of a number of blocks.
+    /// The size of a number of blocks in bytes.
     pub fn bytes(&self, count: u32) -> u64 {
         u64::from(count) * u64::from(self.block_bytes)
     }
 
-    /// A range, if all of it is there.
+    /// A range, if all of it exists.
     pub fn blocks(&self, first: u64, count: u32) -> Result<Blocks, Failure> {
         let is_there = first.checked_add(count.into()).is_some_and(|end| end <= self.blocks);
         if is_there { Ok(Blocks { first, count }) } else { Err(Failure::OUT_OF_RANGE) }
@@ -78,7 +78,7 @@ impl BlockSpace {
 }
 
 impl Units {
-    /// Whether the blocks are all of their units.
+    /// Whether the blocks fill all of their units.
     pub fn are_whole(&self) -> bool {
         self.before == 0 && self.after == 0
     }
@@ -88,7 +88,7 @@ impl Units {
         self.count as usize * UNIT_BYTES
     }
 
-    /// The units of which all bytes are meant.
+    /// The units that the blocks cover completely.
     pub fn whole(&self) -> (Lpn, u32) {
         let skipped = u32::from(self.before > 0);
         let partial = skipped + u32::from(self.after > 0);

@@ -1,6 +1,6 @@
-//! A controller: what a host has of the subsystem, from the Connect of its admin queue to the end of that connection.
+//! A controller: a host's view of the subsystem, from the Connect of its admin queue to the end of that connection.
 //!
-//! Each queue is a connection of its own. When that of the admin queue ends, all end; a reset ends those of the I/O queues. A
+//! Each queue is a separate connection. When that of the admin queue ends, all end; a reset ends those of the I/O queues. A
 //! host disconnects its I/O queues first, and then shuts down on the admin queue.
 
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::mailbox::{Mailbox, Message};
 use crate::wire::fabrics::property;
 use crate::wire::feature;
 
-/// Entries that a queue may have (`MQES` is one less).
+/// Maximum number of entries of a queue (`MQES` is one less).
 pub const QUEUE_ENTRIES: u16 = 128;
-/// I/O queues that a controller may have.
+/// Maximum number of I/O queues of a controller.
 pub const IO_QUEUES: u16 = 64;
-/// The version of the Base Specification that is spoken: 2.0.
+/// The supported version of the Base Specification: 2.0.
 pub const VERSION: u32 = 0x0002_0000;
-/// Ready and shut down within this time, in units of 500 ms.
+/// Time limit for becoming ready and for shutting down, in units of 500 ms.
 const READY_TIMEOUT: u64 = 30;
 
-/// What kind of controller.
+/// The kind of controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// It has namespaces.
     Io,
-    /// It tells where subsystems are.
+    /// It reports where subsystems are.
     Discovery,
 }
 
@@ -37,7 +37,7 @@ pub enum Kind {
 pub struct Controller {
     /// Its number.
     pub id: u16,
-    /// What kind it is.
+    /// Its kind.
     pub kind: Kind,
     /// The host that connected.
     pub host: [u8; 16],
@@ -59,9 +59,9 @@ pub struct State {
     status: u32,
     /// The keep-alive timeout; 0 for none.
     pub keep_alive_ms: u32,
-    /// Values of features that are this controller's.
+    /// Values of this controller's own features.
     pub features: FxHashMap<u8, u32>,
-    /// I/O queues that the host asked for and was granted.
+    /// I/O queues that the host requested and was granted.
     pub io_queues: Option<u16>,
     /// Events to report to the host.
     pub events: Events,
@@ -90,12 +90,12 @@ const SHUTDOWN_DONE: u32 = 2 << 2;
 pub enum Change {
     /// Nothing has to be done.
     None,
-    /// The host announces the end: everything is to be durable.
+    /// The host announces a shutdown: everything must become durable.
     Shutdown,
 }
 
 impl Controller {
-    /// A controller with its admin queue, of a drive that has these critical warnings.
+    /// A controller with its admin queue, on a drive with these critical warnings.
     pub fn new(
         id: u16,
         kind: Kind,
@@ -111,7 +111,7 @@ impl Controller {
         Controller { id, kind, host, host_name, state, heard_ms: AtomicU64::new(0), made: Instant::now() }
     }
 
-    /// Whether it takes commands other than those of fabrics.
+    /// Whether it accepts commands other than Fabrics commands.
     pub fn is_ready(&self) -> bool {
         self.state.lock().status & READY != 0
     }
@@ -121,7 +121,7 @@ impl Controller {
         self.heard_ms.store(self.made.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// How long until the keep-alive timer runs out; none without one. Zero if it has.
+    /// Time until the keep-alive timer expires; `None` without a timer, zero if it has expired.
     pub fn alive_for(&self) -> Option<Duration> {
         let timeout_ms = match self.state.lock().keep_alive_ms {
             0 => return None,
@@ -158,7 +158,7 @@ impl Controller {
         self.state.lock().connections.get(&queue).cloned()
     }
 
-    /// The drive has these critical warnings now: the host is told if it asked for such events.
+    /// The drive now has these critical warnings: the host is notified if it asked for such events.
     pub fn warn(&self, warnings: u8) {
         let mut state = self.state.lock();
         if self.kind == Kind::Io
@@ -183,7 +183,7 @@ impl Controller {
         state.end_queues(|_| true);
     }
 
-    /// The value of a property; none if there is no such property of this size.
+    /// The value of a property; `None` if there is no such property of this size.
     pub fn property(&self, offset: u32, is_long: bool) -> Option<u64> {
         let state = self.state.lock();
         let value = match (offset, is_long) {
@@ -198,11 +198,11 @@ impl Controller {
         Some(value)
     }
 
-    /// Sets the configuration, the only writable property; none if the value is not allowed.
+    /// Sets the configuration, the only writable property; `None` if the value is not allowed.
     pub fn configure(&self, value: u32) -> Option<Change> {
         let mut state = self.state.lock();
         let is_enabled = value & ENABLE != 0;
-        // while it is being enabled: memory pages of 4 KiB, round robin, a command set that there is
+        // when enabling: memory pages of 4 KiB, round robin, an existing command set
         let command_set = value >> 4 & 7;
         if is_enabled && (value >> 7 & 0x7f != 0 || !matches!(command_set, 0 | 6)) {
             return None;

@@ -10,10 +10,10 @@ use crate::wire::command::Submission;
 use crate::wire::identify::empty;
 use crate::wire::log_page::ErrorEntry;
 
-/// Entries that are kept.
+/// Number of entries kept.
 pub const ERROR_ENTRIES: usize = 64;
 
-/// The transport, as the log tells it: TCP.
+/// The transport, as the log encodes it: TCP.
 const TCP: u8 = 3;
 
 /// The log.
@@ -45,7 +45,7 @@ impl ErrorLog {
         entries.latest.push_front(entry);
     }
 
-    /// How many there were.
+    /// Their number.
     pub fn count(&self) -> u64 {
         self.0.lock().count
     }

@@ -1,17 +1,17 @@
 //! Asynchronous events of a controller (Base, section 5.2).
 //!
-//! An event waits until the host has asked for events of its kind (Set Features) and has an Asynchronous Event Request under
-//! way. Once one has been told, further ones of its type wait until the host has read the log page that it names. None is
-//! forgotten meanwhile.
+//! An event waits until the host has enabled events of its kind (Set Features) and has an outstanding Asynchronous Event
+//! Request. Once an event has been reported, further ones of its type wait until the host has read the log page that it
+//! names. No event is lost meanwhile.
 
 use tantalum::Smart;
 
 use crate::wire::log_page::id;
 
-/// What a host may be told.
+/// What may be reported to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The drive takes no more writes.
+    /// The drive accepts no more writes.
     ReadOnly,
     /// Fewer spare blocks are left than the threshold.
     SpareLow,
@@ -19,11 +19,11 @@ pub enum Event {
     Namespaces,
 }
 
-/// Bits of the critical warning in the SMART log page, which are also those that ask for its events.
+/// Bits of the critical warning in the SMART log page, which also enable its events.
 pub mod warning {
     /// Fewer spare blocks are left than the threshold.
     pub const SPARE_LOW: u8 = 1 << 0;
-    /// The drive takes no more writes.
+    /// The drive accepts no more writes.
     pub const READ_ONLY: u8 = 1 << 3;
 }
 
@@ -33,16 +33,16 @@ pub fn critical_warning(smart: &Smart) -> u8 {
     (u8::from(is_low) * warning::SPARE_LOW) | (u8::from(smart.read_only) * warning::READ_ONLY)
 }
 
-/// The bit that asks for notices of namespaces, in the feature and in Identify (`OAES`).
+/// The bit that enables notices of namespaces, in the feature and in Identify (`OAES`).
 pub const NAMESPACE_NOTICES: u32 = 1 << 8;
 
-/// Values that the feature may have: critical warnings, also those that never come, and the notices that there are.
+/// Valid values of the feature: critical warnings, including those that never occur, and the existing notices.
 pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES;
 
 impl Event {
     const ALL: [Event; 3] = [Event::ReadOnly, Event::SpareLow, Event::Namespaces];
 
-    /// The log page that tells more, and whose reading lets the next event of this type be told.
+    /// The log page with details; reading it allows the next event of this type to be reported.
     fn log_page(self) -> u8 {
         match self {
             Event::ReadOnly | Event::SpareLow => id::SMART,
@@ -50,7 +50,7 @@ impl Event {
         }
     }
 
-    /// The bit of the feature that asks for it.
+    /// The bit of the feature that enables it.
     fn asked_with(self) -> u32 {
         match self {
             Event::ReadOnly => warning::READ_ONLY.into(),
@@ -59,7 +59,7 @@ impl Event {
         }
     }
 
-    /// Dword 0 of the completion: the type in bits 2:0, which event in bits 15:8, the log page in bits 23:16.
+    /// Dword 0 of the completion: the type in bits 2:0, the event in bits 15:8, the log page in bits 23:16.
     pub fn result(self) -> u64 {
         let (kind, which) = match self {
             Event::ReadOnly => (1, 0),
@@ -73,19 +73,19 @@ impl Event {
 /// Events of one controller.
 #[derive(Debug, Default)]
 pub struct Events {
-    /// Those that have not been told.
+    /// Events not reported yet.
     due: Vec<Event>,
-    /// Log pages that are to be read before more is told of them.
+    /// Log pages that must be read before more of their events are reported.
     unread: Vec<u8>,
-    /// Warnings as they were last.
+    /// The last known warnings.
     warnings: u8,
-    /// Whether the namespaces have changed since the host read which did.
+    /// Whether the namespaces have changed since the host last read the list of changes.
     have_namespaces_changed: bool,
 }
 
 impl Events {
-    /// Those of a host that comes when these warnings are there already. It is told of them; what its namespaces are like it
-    /// learns by itself.
+    /// The events of a host that connects while these warnings already exist. They are reported to it; it reads the state of
+    /// its namespaces by itself.
     pub fn new(warnings: u8) -> Events {
         let mut events = Events::default();
         events.warn(warnings);
@@ -94,7 +94,7 @@ impl Events {
         events
     }
 
-    /// These are the warnings now. Whether there is something new to tell.
+    /// Sets the current warnings. Returns whether there is something new to report.
     pub fn warn(&mut self, warnings: u8) -> bool {
         let new = warnings & !self.warnings;
         let changed = warnings ^ self.warnings;
@@ -119,7 +119,7 @@ impl Events {
         }
     }
 
-    /// Takes an event that may be told to a host that asked for these.
+    /// Takes an event that may be reported to a host that enabled these.
     pub fn next(&mut self, asked: u32) -> Option<Event> {
         let may = |event: &Event| asked & event.asked_with() != 0 && !self.unread.contains(&event.log_page());
         let event = Event::ALL.into_iter().filter(|event| self.due.contains(event)).find(may)?;
@@ -136,7 +136,7 @@ impl Events {
         }
     }
 
-    /// Whether namespaces have changed since the host read which did.
+    /// Whether namespaces have changed since the host last read the list of changes.
     pub fn have_namespaces_changed(&self) -> bool {
         self.have_namespaces_changed
     }

@@ -1,4 +1,4 @@
-//! How a command ends badly: the standard's status codes (Base, section 3.3.3.2.1).
+//! How a command fails: the standard's status codes (Base, section 3.3.3.2.1).
 
 use tantalum::Status;
 
@@ -9,11 +9,11 @@ pub struct Failure {
     code: u16,
     /// Whether the same command will fail again.
     is_final: bool,
-    /// What the completion tells besides.
+    /// What else the completion reports.
     pub result: u64,
 }
 
-/// Codes that are used: type and code.
+/// The codes in use: type and code.
 macro_rules! codes {
     ($( $(#[$about:meta])* $name:ident = $code:literal, )*) => {
         impl Failure {
@@ -25,33 +25,33 @@ macro_rules! codes {
 codes! {
     /// No such command.
     INVALID_OPCODE = 0x001,
-    /// A field that cannot be.
+    /// An invalid field.
     INVALID_FIELD = 0x002,
-    /// Two commands under way have one identifier.
+    /// Two commands in flight have the same identifier.
     ID_CONFLICT = 0x003,
     /// Data did not arrive.
     DATA_TRANSFER = 0x004,
-    /// The drive did what it never should, or its host failed.
+    /// A bug of the drive, or its host failed.
     INTERNAL = 0x006,
-    /// The host asked for it.
+    /// The host requested it.
     ABORTED = 0x007,
     /// No such namespace.
     INVALID_NAMESPACE = 0x00b,
     /// Not at this time.
     SEQUENCE = 0x00c,
-    /// The data pointer and the command disagree on how many bytes.
+    /// The data pointer and the command disagree about the number of bytes.
     SGL_LENGTH = 0x00f,
     /// A data pointer of a type that is not supported here.
     SGL_TYPE = 0x011,
-    /// In-capsule data that are not in the capsule.
+    /// In-capsule data outside the capsule.
     SGL_OFFSET = 0x016,
     /// A keep-alive timeout that is not supported.
     KEEP_ALIVE_INVALID = 0x01a,
-    /// The drive takes no more writes.
+    /// The drive accepts no more writes.
     WRITE_PROTECTED = 0x020,
     /// No such I/O command set.
     COMMAND_SET = 0x02c,
-    /// Blocks that are not there.
+    /// Blocks beyond the namespace.
     OUT_OF_RANGE = 0x080,
     /// No flash is left.
     CAPACITY_EXCEEDED = 0x081,
@@ -63,11 +63,11 @@ codes! {
     NO_SUCH_KEY = 0x087,
     /// A record that cannot be read.
     RECORD_UNREADABLE = 0x088,
-    /// A key that is there.
+    /// A key that already exists.
     KEY_EXISTS = 0x089,
-    /// More Aborts than there may be.
+    /// Too many Aborts.
     ABORT_LIMIT = 0x103,
-    /// More Asynchronous Event Requests than there may be.
+    /// Too many Asynchronous Event Requests.
     EVENT_LIMIT = 0x105,
     /// No such log page.
     INVALID_LOG_PAGE = 0x109,
@@ -79,37 +79,37 @@ codes! {
     CONNECT_FORMAT = 0x180,
     /// All controllers are in use.
     CONTROLLER_BUSY = 0x181,
-    /// A Connect with a parameter that cannot be.
+    /// A Connect with an invalid parameter.
     CONNECT_PARAMETER = 0x182,
     /// A host that may not connect.
     CONNECT_HOST = 0x184,
     /// A queue whose host has not authenticated.
     AUTHENTICATION_REQUIRED = 0x191,
-    /// More blocks than one command may have.
+    /// Too many blocks for one command.
     SIZE_LIMIT = 0x183,
     /// Flash could not be read.
     UNREADABLE = 0x281,
     /// The data differ.
     COMPARE = 0x285,
-    /// A vendor's: a share of a unit that is not mapped.
+    /// Vendor-specific: a share of an unmapped unit.
     UNMAPPED = 0x1c0,
-    /// A vendor's: more than the drive does in one step.
+    /// Vendor-specific: more than the drive can do in one step.
     OVER_LIMIT = 0x1c1,
-    /// A vendor's: no such open transaction.
+    /// Vendor-specific: no such open transaction.
     UNKNOWN_TRANSACTION = 0x1c2,
-    /// A vendor's: no such open log.
+    /// Vendor-specific: no such open log.
     UNKNOWN_LOG = 0x1c3,
-    /// A vendor's: a page of a log that does not follow.
+    /// Vendor-specific: a log page out of sequence.
     SLOT_OUT_OF_ORDER = 0x1c4,
-    /// A vendor's: no such endpoint of this controller.
+    /// Vendor-specific: no such endpoint of this controller.
     UNKNOWN_ENDPOINT = 0x1c5,
-    /// A vendor's: the endpoint's process may not do that.
+    /// Vendor-specific: the endpoint's process may not do that.
     NOT_ALLOWED = 0x1c6,
-    /// A vendor's: no such program.
+    /// Vendor-specific: no such program.
     UNKNOWN_PROGRAM = 0x1c7,
-    /// A vendor's: a module that is no program, or does not fit.
+    /// Vendor-specific: a module that is not a program, or does not fit.
     NOT_INSTALLED = 0x1c8,
-    /// A vendor's: more endpoints than there may be.
+    /// Vendor-specific: too many endpoints.
     NO_QUEUE_PAIR = 0x1c9,
 }
 
@@ -118,15 +118,15 @@ impl Failure {
     pub const TRANSIENT: Failure = Failure { code: 0x022, is_final: false, result: 0 };
     /// The drive has no power.
     pub const POWER_LOSS: Failure = Failure { code: 0x005, is_final: false, result: 0 };
-    /// Too many units wait in the drive just now (Namespace Not Ready).
+    /// Too many units are waiting in the drive at the moment (Namespace Not Ready).
     pub const NOT_READY: Failure = Failure { code: 0x082, is_final: false, result: 0 };
 
-    /// As [`Failure::CONNECT_PARAMETER`], with where the parameter is: in the command, or in its data.
+    /// As [`Failure::CONNECT_PARAMETER`], with the position of the parameter: in the command, or in its data.
     pub fn connect_parameter(is_in_data: bool, offset: u16) -> Failure {
         Failure { result: u64::from(is_in_data) << 16 | u64::from(offset), ..Failure::CONNECT_PARAMETER }
     }
 
-    /// The same, with what the completion tells besides.
+    /// The same, with what else the completion reports.
     pub fn with_result(self, result: u64) -> Failure {
         Failure { result, ..self }
     }
@@ -141,7 +141,7 @@ impl Failure {
         self.code << 1 | u16::from(self.is_final) << 15
     }
 
-    /// Type and code, as a completion's field tells them.
+    /// Type and code, as in a completion's status field.
     pub fn code_of(field: u16) -> u16 {
         field >> 1 & 0x7ff
     }

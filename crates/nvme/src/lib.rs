@@ -2,13 +2,14 @@
 //!
 //! Invariants:
 //!
-//! - **No completion leaves before what it promises is so.** Answers of the drive go out when they are due; if power goes
+//! - **No completion leaves before what it promises holds.** Answers of the drive go out when they are due; if power fails
 //!   before that, the answer is an error, and every connection ends.
 //! - **A command is checked as a whole before it moves data or changes anything.** What is not supported is refused with the
 //!   standard's status, never ignored.
 //! - **Nothing a host sends harms another one.** A connection has a thread, a bounded budget of memory and a bounded number
-//!   of commands. Whatever it does wrong ends with an error for its command or with the end of its own connection.
-//! - **A connection that breaks leaves whole units.** Data are given to the drive when all of a command's have arrived.
+//!   of commands. Any misbehaviour leads to an error for its command or to the end of its own connection.
+//! - **A broken connection leaves whole units.** The data of a command are given to the drive when all of them have
+//!   arrived.
 //!
 //! A [`session::Session`] is the protocol of one connection, without sockets: bytes go in, bytes come out. [`server::Server`]
 //! gives it a socket and a thread. [`wire`] has what goes over the wire.

@@ -16,22 +16,22 @@ pub struct Answer {
     pub data: Vec<u8>,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,
-    /// The buffer of what came from the host, to be used again.
+    /// The buffer of the host's data, for reuse.
     pub spare: Vec<u8>,
 }
 
 impl Answer {
-    /// Data for the host, and nothing else.
+    /// Only data for the host.
     pub fn data(data: Vec<u8>) -> Answer {
         Answer { data, ..Answer::default() }
     }
 
-    /// Nothing for the host; the buffer of what came from it can be used again.
+    /// Nothing for the host; the buffer of its data can be reused.
     pub fn spare(spare: Vec<u8>) -> Answer {
         Answer { spare, ..Answer::default() }
     }
 
-    /// A number for the host, and nothing else.
+    /// Only a number for the host.
     pub fn result(result: u64) -> Answer {
         Answer { result, ..Answer::default() }
     }
@@ -42,26 +42,26 @@ impl Answer {
 pub enum Message {
     /// The drive has done a command.
     Done {
-        /// The host's name for it.
+        /// Its identifier.
         id: u16,
         /// How it ended.
         ended: Result<Answer, Failure>,
     },
-    /// A command of this connection is to be aborted if it waits.
+    /// Abort a command of this connection if it is waiting.
     Abort {
-        /// The host's name for it.
+        /// Its identifier.
         id: u16,
         /// Where to send the answer.
         question: Question,
     },
     /// Another connection has answered an Abort.
     Aborted {
-        /// The host's name for the Abort.
+        /// The identifier of the Abort.
         id: u16,
         /// Whether the command was aborted.
         is_aborted: bool,
     },
-    /// There may be an event to tell.
+    /// There may be an event to report.
     Event,
     /// The connection is to end.
     End,
@@ -107,7 +107,7 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// A mailbox whose owner is woken with `wake`.
+    /// A mailbox whose owner is woken by `wake`.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Mailbox {
         Mailbox { messages: Mutex::default(), is_asleep: AtomicBool::new(false), wake: Box::new(wake) }
     }
@@ -125,7 +125,7 @@ impl Mailbox {
         self.messages.lock().pop_front()
     }
 
-    /// The owner is about to sleep. It must not if this is false: a message has come.
+    /// The owner is about to sleep. It must not if this returns false: a message has arrived.
     pub fn may_sleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
         let is_empty = self.messages.lock().is_empty();

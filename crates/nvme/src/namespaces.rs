@@ -1,4 +1,4 @@
-//! The namespaces of the subsystem, and what hosts call them.
+//! The namespaces of the subsystem, and their numbers for hosts.
 
 use tantalum::NamespaceId;
 
@@ -11,7 +11,7 @@ pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
 /// The first namespace with records has this number; the drive counts its own from 1.
 const FIRST_NAMESPACE: u32 = BLOCK_NAMESPACE + 1;
 
-/// The namespaces that there are.
+/// The existing namespaces.
 #[derive(Clone, Debug)]
 pub struct Namespaces {
     /// The drive's blocks.
@@ -21,24 +21,24 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// The namespace with records that a host calls `namespace`.
+    /// The namespace with records that has this number for hosts.
     pub fn key_value(&self, namespace: u32) -> Option<NamespaceId> {
         namespace_of(namespace).filter(|namespace| self.key_value.contains(namespace))
     }
 
-    /// What hosts call all of them, in order.
+    /// The numbers of all of them for hosts, in order.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
         let key_value = self.key_value.iter().map(|&namespace| number_of(namespace));
         std::iter::once(BLOCK_NAMESPACE).chain(key_value)
     }
 }
 
-/// The namespace of the drive that a host calls `namespace`.
+/// The drive's namespace that has this number for hosts.
 pub fn namespace_of(namespace: u32) -> Option<NamespaceId> {
     namespace.checked_sub(FIRST_NAMESPACE - 1).filter(|&number| number > 0).map(NamespaceId)
 }
 
-/// What hosts call a namespace of the drive.
+/// The number of one of the drive's namespaces for hosts.
 pub fn number_of(namespace: NamespaceId) -> u32 {
     namespace.0 + FIRST_NAMESPACE - 1
 }

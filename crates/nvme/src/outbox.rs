@@ -1,7 +1,7 @@
 //! What waits to be sent on a connection.
 //!
 //! Headers and small data are gathered in one buffer; large data go out from where the drive put them, without another
-//! copy. Each piece knows how many bytes of the connection's budget end with it.
+//! copy. Each piece knows how many bytes of the connection's budget it releases.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
@@ -28,13 +28,13 @@ struct Piece {
 #[derive(Debug, Default)]
 pub struct Outbox {
     pieces: VecDeque<Piece>,
-    /// Bytes of the first piece that are sent.
+    /// Bytes of the first piece that have been sent.
     sent: usize,
-    /// Bytes of all pieces that are not.
+    /// Unsent bytes of all pieces.
     bytes: usize,
-    /// A buffer to gather in, from before.
+    /// A spare buffer to gather in.
     spare: Vec<u8>,
-    /// Buffers of data that are sent.
+    /// Buffers of data that have been sent.
     emptied: Vec<Vec<u8>>,
 }
 
@@ -71,12 +71,12 @@ impl Outbox {
         self.pieces.back_mut().expect("a piece was added if there was none")
     }
 
-    /// A buffer of data that need it no more.
+    /// A buffer of data that no longer need it.
     pub fn emptied(&mut self) -> Option<Vec<u8>> {
         self.emptied.pop()
     }
 
-    /// Sends as much as the other side takes. Bytes of the budget that are free again.
+    /// Sends as much as the other side takes. Returns the bytes of the budget that are free again.
     pub fn send(&mut self, to: &mut impl Write) -> io::Result<usize> {
         let mut freed = 0;
         while !self.pieces.is_empty() {

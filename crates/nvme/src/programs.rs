@@ -1,11 +1,11 @@
 //! Endpoints of programs in the drive, as hosts have them over the wire.
 //!
 //! Invariants:
-//! - An endpoint is named by a key of 64 random bits, and only by commands of the controller that opened it. So the origin of a
-//!   request is who sent it: neither another host nor another process of the same host can name it.
-//! - A process is what opened an endpoint without naming another one. It ends with its last endpoint, and all endpoints of a
-//!   controller are closed when that ends.
-//! - Only hosts that the server was told to trust with it open endpoints of the kernel.
+//! - An endpoint is named by a key of 64 random bits, and only in commands of the controller that opened it. So the origin of
+//!   a request is its sender: neither another host nor another process of the same host can name the endpoint.
+//! - Opening an endpoint without naming another one creates a process. It ends with its last endpoint, and all endpoints of
+//!   a controller are closed when the controller ends.
+//! - Only hosts named as trusted may open endpoints of the kernel.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +18,7 @@ use tantalum_spu::{EndpointId, Event, ProcessId, SpuError};
 use crate::controller::Controller;
 use crate::failure::Failure;
 
-/// Endpoints that a controller may have.
+/// Maximum number of endpoints of a controller.
 pub const ENDPOINTS: usize = 64;
 
 /// Called when a program has ended.
@@ -29,8 +29,8 @@ type OnEnd = dyn Fn(&Event) + Send + Sync;
 pub struct Programs {
     ssd: OnceLock<Option<SharedSsd>>,
     endpoints: Mutex<FxHashMap<u64, Endpoint>>,
-    /// Why a command of each endpoint was refused last. Written while the processors are locked, so nothing else is locked
-    /// with it.
+    /// The reason for the last refusal of a command of each endpoint. Written while the processors are locked, so no other
+    /// lock is taken while holding it.
     refusals: Mutex<FxHashMap<u64, String>>,
     on_end: OnceLock<Arc<OnEnd>>,
 }
@@ -41,7 +41,7 @@ struct Endpoint {
     controller: u16,
 }
 
-/// Whose an endpoint that is opened will be.
+/// The process to which a new endpoint will belong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// A new process.
@@ -64,9 +64,10 @@ impl Programs {
         self.ssd.get_or_init(start).as_ref().ok_or(Failure::INTERNAL)
     }
 
-    /// Calls `told` with the event of every program that is ended. It has an effect before the first endpoint is opened.
+    /// Calls `told` with the event of every program that is ended. It must be called before the first endpoint is
+    /// opened.
     pub fn on_end(&self, told: impl Fn(&Event) + Send + Sync + 'static) {
-        // who was told first stays
+        // the first callback stays
         let _ = self.on_end.set(Arc::new(told));
     }
 
@@ -94,7 +95,8 @@ impl Programs {
         if open >= ENDPOINTS {
             return Err(Failure::NO_QUEUE_PAIR);
         }
-        // asked under the lock: who ends the controller sees this endpoint, or this sees that the controller has ended
+        // checked under the lock: either the end of the controller sees this endpoint, or this sees that the controller
+        // has ended
         if has_ended() {
             return Err(Failure::SEQUENCE);
         }
@@ -137,19 +139,19 @@ impl Programs {
         }
     }
 
-    /// Keeps why a command of an endpoint was refused, for who asks.
+    /// Records why a command of an endpoint was refused, for later queries.
     pub fn note_refusal(&self, key: u64, refusal: String) {
         if let Some(last) = self.refusals.lock().get_mut(&key) {
             *last = refusal;
         }
     }
 
-    /// Why a command of an endpoint was refused last.
+    /// The reason for the last refusal of a command of an endpoint.
     pub fn refusal(&self, key: u64) -> String {
         self.refusals.lock().get(&key).cloned().unwrap_or_default()
     }
 
-    /// Stops the processors: they give the drive no more commands.
+    /// Stops the processors: they send the drive no more commands.
     pub fn stop(&self) {
         if let Ok(ssd) = self.ssd() {
             ssd.stop();
@@ -159,7 +161,7 @@ impl Programs {
     /// The drive has power again.
     pub fn power_on(&self) {
         if let Ok(ssd) = self.ssd() {
-            // power may have gone again already, and then this comes again
+            // power may already have gone again, and then this is called again
             let _ = ssd.power_on();
         }
     }
@@ -169,7 +171,7 @@ fn random_key() -> u64 {
     getrandom::u64().expect("the system gives random bytes")
 }
 
-/// How a command ends for which the processors had no use.
+/// How a command ends that the processors refused.
 pub fn failure_of(error: SpuError) -> Failure {
     match error {
         SpuError::PowerLost => Failure::POWER_LOSS,

@@ -1,6 +1,6 @@
 //! Serving an image: from a device to a server, through power losses, to a clean stop.
 //!
-//! When power goes, every connection ends. Once no thread issues commands any more, the drive recovers, and hosts can
+//! When power fails, every connection ends. Once no thread issues commands any more, the drive recovers, and hosts can
 //! attach again.
 
 mod error;
@@ -46,23 +46,23 @@ pub struct Options {
     pub hosts: Hosts,
 }
 
-/// Ends of programs that are told: whoever may install programs could otherwise fill a log.
+/// Maximum number of program ends that are reported: users who may install programs could otherwise fill a log.
 pub const ENDS: usize = 1000;
 
-/// An event that whoever serves the image should know of.
+/// An event that the user who serves the image should know about.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// Power has gone.
+    /// Power has failed.
     PowerLost,
     /// The drive has power again.
     Recovered(&'a RecoveryReport),
-    /// A program in the drive was ended: which, where and why. At most [`ENDS`] are told.
+    /// A program in the drive was ended: which, where and why. At most [`ENDS`] are reported.
     ProgramEnded(&'a str),
-    /// The image is closed, or could not be.
+    /// The image was closed, or could not be.
     Ended(&'a Result<Ending, ServeError>),
 }
 
-/// How serving an image ended well.
+/// How serving an image ended without an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// Everything is durable and the drive is shut down.
@@ -147,7 +147,7 @@ impl Stopper {
 }
 
 impl Options {
-    /// Checks whether an image can be served like this, before it is opened for it.
+    /// Checks whether an image can be served with these options, before it is opened.
     pub fn check(&self) -> Result<(), ServeError> {
         if !self.listen.ip().is_loopback()
             && let Some(host) = self.hosts.first_without_proof()
@@ -194,8 +194,8 @@ impl Served {
         self.place.stopper.clone()
     }
 
-    /// Serves until it is stopped, and shuts the drive down, or leaves it as a power loss did that came before. `notice`
-    /// is told of events before anybody at the control socket is.
+    /// Serves until it is stopped, and then shuts the drive down, or leaves it as an earlier power loss left it.
+    /// `notice` is called with events before clients of the control socket learn of them.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, ServeError> {
         let ended = self.serve(&mut notice);
         let drive = self.place.server.subsystem().queue.drive();
@@ -300,15 +300,15 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     Ok(Served { place, events })
 }
 
-/// Each connection has three descriptors, and the usual limit of 1024 is there for old programs only. Where it cannot be
-/// raised, there are fewer connections.
+/// Each connection has three descriptors, and the usual limit of 1024 exists only for old programs. Where it cannot be
+/// raised, fewer connections are accepted.
 fn raise_file_limit() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 
-/// Shuts a drive down. If its power has gone, or goes on the way, the image becomes what that leaves.
+/// Shuts a drive down. If its power has failed, or fails meanwhile, the image becomes what the power loss leaves.
 fn shut_down(drive: &Drive, seed: u64) -> Result<Ending, ServeError> {
     let mut device = drive.lock();
     let now_ns = device.time_ns();
@@ -375,7 +375,7 @@ impl Subject for Place {
         match after_flash_operations {
             Some(operations) => device.cut_after(Some(operations)),
             None => {
-                // not before anything that a host was already told
+                // not before anything already acknowledged to a host
                 let now_ns = self.answers.now_ns().unwrap_or_else(|| device.time_ns());
                 let now_ns = now_ns.max(device.issued_ns());
                 device.cut_power(now_ns);

@@ -20,23 +20,23 @@ use crate::outbox::Outbox;
 use crate::session::Session;
 use crate::subsystem::Subsystem;
 
-/// Connections at once; further ones are closed.
+/// Maximum number of connections; further ones are closed.
 pub const MOST_CONNECTIONS: usize = 2048;
 
-/// Bytes that are read at once, where they do not go to their place directly.
+/// Bytes read at once, unless they go to their place directly.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How long a host has to read a termination request and close the connection.
+/// Time for a host to read a termination request and close the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How often the drive's health is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A thread does not sleep if an answer is due in less than this: to wake up may take as long. So it waits for the last part of each
-/// answer, if no other connection does.
+/// A thread does not sleep if an answer is due in less than this, because waking up may take that long. So it spins for the
+/// last part of each wait, if no other connection does.
 const AWAKE: Duration = Duration::from_micros(40);
 
-/// How long the connections' threads have to end.
+/// Time for the connections' threads to end.
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
 /// Accepts connections to a subsystem until it is dropped.
@@ -53,7 +53,7 @@ struct Shared {
     is_open: AtomicBool,
     connections: Mutex<FxHashMap<u64, Arc<Mailbox>>>,
     ended: Condvar,
-    /// How many were accepted.
+    /// The number accepted.
     accepted: AtomicU64,
     /// Whether a thread stays awake until its answer is due.
     is_awake: AtomicBool,
@@ -101,8 +101,8 @@ impl Server {
         self.shared.accepted.load(Ordering::Relaxed)
     }
 
-    /// Accepts no more connections, ends the present ones, and returns when no thread submits commands to the drive any more, so
-    /// that nothing a host sent earlier is executed later. False if some did not end in time.
+    /// Accepts no more connections, ends the existing ones, and returns when no thread submits commands to the drive any
+    /// more, so that nothing a host sent earlier is executed later. False if some did not end in time.
     pub fn close(&self) -> bool {
         self.shared.is_open.store(false, Ordering::SeqCst);
         let mut connections = self.shared.connections.lock();
@@ -207,7 +207,7 @@ struct Connection<'a> {
     mailbox: Arc<Mailbox>,
     session: Session,
     buffer: Vec<u8>,
-    /// What of the buffer the session has not taken.
+    /// The part of the buffer that the session has not taken.
     unread: Range<usize>,
 }
 
@@ -219,7 +219,7 @@ enum Heard {
 }
 
 impl Connection<'_> {
-    /// Runs until either side ends the connection. Nobody needs to know how it broke.
+    /// Runs until either side ends the connection. How it broke does not matter.
     fn run(mut self) {
         let is_kept = self.go_on().is_ok();
         let outbox = self.session.last_words();
@@ -289,7 +289,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Waits for the host, for a message, or for time to run out. Whether the host may have sent something.
+    /// Waits for the host, for a message, or for a timeout. Returns whether the host may have sent something.
     fn sleep(&mut self) -> io::Result<bool> {
         self.session.rest();
         if !self.mailbox.may_sleep() {
@@ -309,7 +309,7 @@ impl Connection<'_> {
             }
             due => {
                 let due = due.map(|due| if due < AWAKE { due } else { due - AWAKE });
-                // patience is rounded up, so that time has run out when this returns
+                // the timeout is rounded up, so that it has passed when this returns
                 let patience = self.session.patience().map(|patience| patience + Duration::from_millis(1));
                 let least = due.into_iter().chain(patience).min();
                 ppoll(&mut waits, least.map(TimeSpec::from), None)
@@ -351,7 +351,7 @@ fn say_goodbye(mut stream: TcpStream, mut outbox: Outbox, buffer: &mut [u8]) -> 
     }
 }
 
-/// Reads what there is; none if there is nothing now.
+/// Reads what is available; `None` if there is nothing now.
 fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match stream.read(buffer) {

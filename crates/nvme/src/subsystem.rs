@@ -18,20 +18,20 @@ use crate::mailbox::Mailbox;
 use crate::namespaces::Namespaces;
 use crate::programs::Programs;
 
-/// Controllers that there may be at once.
+/// Maximum number of controllers.
 const MOST_CONTROLLERS: usize = 1024;
 
-/// Bytes of data that commands of all connections may hold together, beside one command of each.
+/// Bytes of data that commands of all connections may hold together, in addition to one command of each.
 const MOST_HELD_BYTES: usize = 256 << 20;
 
-/// What a subsystem is called, and what its blocks are.
+/// A subsystem's names, and the size of its blocks.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Its name (NQN).
     pub name: String,
     /// Its serial number, of up to 20 characters.
     pub serial: String,
-    /// What its namespaces' identifiers are made of: the same for the same image.
+    /// The basis of its namespaces' identifiers: the same for the same image.
     pub identity: u64,
     /// Bytes of a logical block: 4096 or 512.
     pub block_bytes: u32,
@@ -39,21 +39,21 @@ pub struct Settings {
 
 /// One drive, as hosts see it.
 pub struct Subsystem {
-    /// What it is called.
+    /// Its names.
     pub settings: Settings,
     /// Who may connect.
     pub hosts: Hosts,
     /// The way into the drive.
     pub queue: Queue,
-    /// What there is on it. Namespaces neither come nor go while it is served.
+    /// Its namespaces, which neither come nor go while it is served.
     pub namespaces: Namespaces,
-    /// Programs in the drive, and who uses them.
+    /// Programs in the drive, and their users.
     pub programs: Programs,
     /// Commands that failed.
     pub errors: ErrorLog,
     /// Whether I/O commands are answered without reaching a drive, to measure everything but the drive.
     pub is_without_drive: bool,
-    /// What was counted since it was made.
+    /// Counters since its creation.
     pub counts: Counts,
     has_volatile_cache: bool,
     /// Whether every write is on flash before it completes.
@@ -64,7 +64,7 @@ pub struct Subsystem {
     made: Instant,
 }
 
-/// What is counted of commands.
+/// Counters of commands.
 #[derive(Default)]
 pub struct Counts {
     /// Commands that read.
@@ -110,12 +110,12 @@ impl Subsystem {
         Subsystem { hosts, ..self }
     }
 
-    /// The same, but its I/O commands reach no drive. They are answered at once, reads with any bytes.
+    /// The same, but its I/O commands reach no drive. They are answered at once, reads with arbitrary bytes.
     pub fn without_drive(self) -> Subsystem {
         Subsystem { is_without_drive: true, ..self }
     }
 
-    /// Whether what is written may be lost with power until it is flushed.
+    /// Whether written data may be lost with power until they are flushed.
     pub fn has_volatile_cache(&self) -> bool {
         self.has_volatile_cache
     }
@@ -125,7 +125,7 @@ impl Subsystem {
         self.is_write_through.load(Ordering::Relaxed)
     }
 
-    /// Lets writes wait in the cache, or not.
+    /// Sets whether writes may wait in the cache.
     pub fn set_write_through(&self, is_write_through: bool) {
         self.is_write_through.store(is_write_through, Ordering::Relaxed);
     }
@@ -135,7 +135,7 @@ impl Subsystem {
         self.made.elapsed().as_secs()
     }
 
-    /// A controller for a host. None if there are too many.
+    /// A controller for a host. `None` if there are too many.
     pub fn connect(
         &self,
         kind: Kind,
@@ -167,7 +167,7 @@ impl Subsystem {
         self.programs.end(controller);
     }
 
-    /// Checks the drive's health, and tells hosts of new warnings. Does nothing while the drive has no power.
+    /// Checks the drive's health, and reports new warnings to hosts. Does nothing while the drive has no power.
     pub fn look(&self) {
         let warnings = {
             let device = self.queue.drive().lock();
@@ -181,7 +181,7 @@ impl Subsystem {
     }
 
     /// Whether commands may hold this many more bytes. A connection that holds none may always hold those of one command;
-    /// otherwise it could wait for ever.
+    /// otherwise it could wait forever.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.held.load(Ordering::Relaxed) + bytes <= MOST_HELD_BYTES
     }
@@ -201,14 +201,14 @@ impl Subsystem {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// How many controllers there are.
+    /// The number of controllers.
     pub fn controllers(&self) -> usize {
         self.controllers.lock().by_id.len()
     }
 }
 
 impl Controllers {
-    /// A number that is free, and was not used lately. Those from FFF0h on are reserved (Base, section 3.1.1).
+    /// A free number that was not used recently. Numbers from FFF0h are reserved (Base, section 3.1.1).
     fn free_id(&mut self) -> u16 {
         loop {
             self.last_id = if self.last_id >= 0xffef { 1 } else { self.last_id + 1 };

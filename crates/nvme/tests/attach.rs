@@ -1,4 +1,4 @@
-//! A host attaches, learns what there is, and uses it.
+//! A host attaches, discovers what exists, and uses it.
 
 mod common;
 
@@ -274,7 +274,7 @@ fn features_are_told_and_set() {
     assert_eq!(get(0x06 | 3 << 8), (0, 4), "it can be changed");
 }
 
-/// What a host wrote, flushed or with FUA or with the cache off, is there after power went; all of it, unit by unit.
+/// What a host wrote, flushed or with FUA or with the cache off, is there after a power loss; all of it, unit by unit.
 #[test]
 fn what_was_promised_survives_a_power_cut() {
     for way in ["flush", "fua", "write through", "zeroes"] {
@@ -357,7 +357,7 @@ fn asynchronous_events_wait_until_they_are_aborted() {
     assert_eq!((second.code, second.result), (0, 0));
 }
 
-/// Buffers of commands are used again: what was in them is not read by a later command.
+/// Buffers of commands are reused: a later command must not read their old contents.
 #[test]
 fn blocks_that_hold_nothing_read_as_zeros_whatever_was_moved_before() {
     for block_bytes in [4096, 512] {

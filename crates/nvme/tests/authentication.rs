@@ -1,4 +1,4 @@
-//! Hosts prove that they know their secrets, or get nothing.
+//! Hosts prove that they know their secrets, or are refused.
 
 mod common;
 
@@ -56,7 +56,7 @@ fn serve() -> Server {
     Server::start(Arc::new(subsystem), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
 }
 
-/// A connection that is a queue, and not authenticated. Also the answer of Connect.
+/// A connection that is a queue but not authenticated, and the answer of Connect.
 fn connect(server: &Server, queue: u16, controller: u16, names: &Names) -> (Client, u64) {
     let mut client = Client::open(server.address(), Options::default()).unwrap();
     let connected = client.connect(queue, 31, controller, names, 0).unwrap();
@@ -147,7 +147,7 @@ fn an_unauthenticated_queue_takes_nothing_else() {
     }
     assert_eq!(client.property(property::CAPABILITIES, true).unwrap().code, required);
     assert_eq!(client.set_property(property::CONFIGURATION, 1).unwrap().code, required);
-    // in the middle of it neither
+    // nor in the middle of it
     let names = of_host("nqn.one");
     client.send_message(&credentials().offer(1)).unwrap();
     let challenge = client.receive_message().unwrap().data;
@@ -194,14 +194,14 @@ fn an_overheard_reply_is_worth_nothing() {
     let overheard = credentials().answer(&challenge, &names).unwrap().message;
     client.send_message(&overheard).unwrap();
     assert_eq!(refusal(&client.receive_message().unwrap().data), None);
-    // another connection is asked something else
+    // another connection gets a different challenge
     let mut other = admin(&server);
     other.send_message(&credentials().offer(1)).unwrap();
     assert_ne!(other.receive_message().unwrap().data[16..48], challenge[16..48]);
     other.send_message(&overheard).unwrap();
     assert_eq!(refusal(&other.receive_message().unwrap().data), Some(Reason::Failed as u8));
     is_over(&mut other);
-    // a host that asks our own question back gets no answer
+    // a host that sends our own challenge back gets no answer
     let mut mirror = admin(&server);
     mirror.send_message(&credentials().offer(1)).unwrap();
     let challenge = mirror.receive_message().unwrap().data;
@@ -258,7 +258,7 @@ fn messages_out_of_order_or_damaged_end_the_connection() {
 fn replies_that_cannot_be_are_refused() {
     let server = serve();
     let names = of_host("nqn.one");
-    // where in the reply, what to write there, how long the message is, and why it is refused
+    // the position in the reply, what to write there, the length of the message, and the reason for the refusal
     let whole = usize::MAX;
     for (group, at, byte, length, reason) in [
         (Group::Null, 6, 0, whole, Reason::Payload),

@@ -1,4 +1,4 @@
-//! The benchmark measures what it says, and leaves nothing behind.
+//! The benchmark measures what it claims, and leaves nothing behind.
 
 mod common;
 

@@ -28,7 +28,7 @@ fn records_are_stored_retrieved_listed_and_deleted() {
         assert_eq!((read.code, read.result), (0, bytes as u64));
         assert!(read.data == value);
     }
-    // a buffer that is too small gets the beginning, and the completion tells the size
+    // a buffer that is too small gets the beginning, and the completion has the size
     let read = retrieve(&mut host, 2, b"some key", 100);
     assert_eq!((read.data.len(), read.result), (100, 512 << 10));
     assert_eq!(retrieve(&mut host, 3, b"some key", 100).code, Failure::NO_SUCH_KEY.code());
@@ -141,7 +141,7 @@ fn transactions_are_seen_when_they_are_committed() {
     assert_eq!(gone.code, Failure::UNKNOWN_TRANSACTION.code());
 }
 
-/// Scattered units and a hinted log, and then power goes: they are there as they were promised.
+/// Scattered units and a hinted log, and then power fails: they are there as promised.
 #[test]
 fn scattered_writes_and_logs_survive_a_power_cut() {
     let server = server();

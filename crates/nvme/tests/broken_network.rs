@@ -1,4 +1,4 @@
-//! Networks that split, hold back and break, and servers that are killed: nothing is torn, and nothing that was promised is
+//! Networks that split, delay and break connections, and servers that are killed: nothing is torn, and nothing promised is
 //! lost. `SEED`, `BREAKS` and `KILLS` choose another run, or a longer one.
 
 mod common;
@@ -42,7 +42,7 @@ fn a_network_that_breaks_tears_nothing_and_loses_nothing() {
     let began = Instant::now();
     while proxy.happened.broken.load(Ordering::Relaxed) < breaks {
         assert!(began.elapsed() < Duration::from_secs(300), "the network does not break");
-        // to look takes more bytes than this network lets through, so the host looks by another way
+        // checking takes more bytes than this network lets through, so the host checks over another path
         let (_admin, mut io) = attach(server.address(), Options::default()).unwrap();
         witness.look(&mut io).expect("this network is whole");
         drop((_admin, io));

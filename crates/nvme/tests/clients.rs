@@ -1,6 +1,6 @@
 //! The C header and the Python module for programs on a host encode each command as the server reads it: the 64 bytes and
-//! the data of both are compared with what the server's own types say. Their examples do what they say, on a server that a
-//! relay gives their commands to in the kernel's place.
+//! the data of both are compared with what the server's own types say. Their examples work as described, on a server to
+//! which a relay passes their commands in place of the kernel.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn units() -> Vec<u8> {
     data
 }
 
-/// A namespace, a key, and its value; none deletes it.
+/// A namespace, a key, and its value; `None` deletes it.
 type Record<'a> = (u32, &'a [u8], Option<&'a [u8]>);
 
 fn records(of: &[Record<'_>]) -> Vec<u8> {
@@ -205,7 +205,7 @@ fn output_of(command: &mut Command) -> String {
     printed(command, ended)
 }
 
-/// What a program has printed, which must have ended well.
+/// The output of a program, which must have succeeded.
 fn printed(command: &Command, ended: io::Result<Output>) -> String {
     let output = ended.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,5 @@
-//! More connections than there may be, silent ones, slow ones, and ones that take no answers: memory stays bounded, and a host
-//! that behaves does not notice.
+//! Too many connections, silent ones, slow ones, and ones that take no answers: memory stays bounded, and a correct host is
+//! not affected.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn resident_bytes() -> usize {
     pages * 4096
 }
 
-/// A connection has a descriptor here and three in the server. None if there cannot be as many.
+/// A connection has a descriptor here and three in the server. `None` if there cannot be that many.
 fn raise_file_limit(connections: usize) -> Option<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
@@ -67,7 +67,7 @@ fn a_thousand_connections_of_each_kind_and_more_than_there_may_be() {
         rest.push(dial(&server));
         server.connections() == MOST_CONNECTIONS
     });
-    // one more is hung up on at once, and those that are there stay
+    // one more is closed at once, and the existing ones stay
     std::thread::sleep(Duration::from_millis(100));
     let mut more = dial(&server);
     let began = Instant::now();
@@ -98,7 +98,7 @@ fn silent_connections_are_hung_up_on() {
     bystander.finish();
 }
 
-/// What all hosts together make the server hold is bounded: 256 MiB, and a command of each.
+/// The memory that all hosts together make the server hold is bounded: 256 MiB, plus a command of each.
 #[test]
 fn all_connections_together_hold_no_more_than_there_is() {
     let server = serve(subsystem(4096));
@@ -124,7 +124,7 @@ fn all_connections_together_hold_no_more_than_there_is() {
     bystander.finish();
 }
 
-/// Who sends commands and takes no answers is not read from any more once so much waits for it.
+/// The server stops reading from a host that sends commands and takes no answers once too much waits for it.
 #[test]
 fn who_takes_no_answers_is_not_read_from() {
     let server = serve(subsystem(4096));
@@ -166,15 +166,15 @@ fn slow_hosts_slow_down_nobody_else() {
     for host in &mut dripping {
         assert_eq!(host.io.reap().unwrap().code, 0);
     }
-    // what waits for who does not take it is bounded
+    // what waits for a host that does not take it is bounded
     let held = server.subsystem().held_bytes();
     assert!(held <= 20 * (4 << 20) + 8192, "{held} bytes wait");
-    // and it is all there for who takes it in the end
+    // and all of it is there for a host that finally takes it
     let mut last = deaf.pop().unwrap();
     for _ in 0..60 {
         assert_eq!(last.io.reap().unwrap().data.len(), 512 << 10);
     }
-    // who hangs up with much on its way leaves nothing behind
+    // a host that hangs up with much in flight leaves nothing behind
     let mut some = [0; 1000];
     let gone = deaf.pop().unwrap();
     let _ = (&mut gone.io.stream()).read(&mut some);

@@ -1,4 +1,4 @@
-//! What a controller says unasked, and what it can be told to leave.
+//! Asynchronous events, and aborts.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn wait_for_event(admin: &mut Client) -> u16 {
     admin.submit(command(admin::ASYNC_EVENT, 0, [0; 6]), Vec::new(), 0).unwrap()
 }
 
-/// Reads a log page and takes the completions that come before it is there.
+/// Reads a log page and collects the completions that arrive before it.
 fn read_log(admin: &mut Client, page: u32, retain: bool) -> (Vec<u8>, Vec<Completed>) {
     let dword10 = 127 << 16 | u32::from(retain) << 15 | page;
     let read = command(admin::GET_LOG_PAGE, 0, [dword10, 0, 0, 0, 0, 0]);
@@ -77,7 +77,7 @@ fn a_host_hears_that_spare_is_low_and_that_the_drive_is_read_only() {
         smart.available_spare_percent < smart.available_spare_threshold_percent
     });
     assert!(!server.subsystem().queue.drive().lock().is_read_only(), "the drive died all at once");
-    // the server looks by itself
+    // the server checks by itself
     let event = client.reap().unwrap();
     assert_eq!((event.id, event.code, event.result), (events[0], 0, SPARE_LOW));
 
@@ -85,7 +85,7 @@ fn a_host_hears_that_spare_is_low_and_that_the_drive_is_read_only() {
     server.subsystem().look();
     let event = client.reap().unwrap();
     assert_eq!((event.id, event.result), (events[1], NAMESPACES), "the other one is masked");
-    // to look and to retain the event changes nothing
+    // reading while retaining the event changes nothing
     let (smart, before) = read_log(&mut client, 2, true);
     assert_eq!((smart[0], before.len()), (1 | 1 << 3, 0));
     let (_, before) = read_log(&mut client, 2, true);
@@ -98,7 +98,7 @@ fn a_host_hears_that_spare_is_low_and_that_the_drive_is_read_only() {
     let (changed, _) = read_log(&mut client, 4, false);
     assert_eq!(changed[0], 0, "it was read");
 
-    // who has not asked hears nothing, until it asks
+    // a host that has not enabled events gets none until it does
     let smart_of_deaf = read_log(&mut deaf, 2, true);
     assert_eq!(smart_of_deaf.1.len(), 0);
     let asked = command(admin::SET_FEATURES, 0, [0x0b, 1 << 3, 0, 0, 0, 0]);
@@ -179,7 +179,7 @@ fn abort(host: &mut Host, queue: u16, id: u16) -> Completed {
 
 const BIG: u32 = 512 << 10;
 
-/// Writes of half a MiB each, whose data are not sent: eight are asked for theirs, the others wait.
+/// Writes of half a MiB each, whose data are not sent: the data of eight are requested, the others wait.
 fn writes(host: &mut Host, count: u64) -> (Vec<u16>, Vec<Data>) {
     let write = |index: u64| Submission {
         data: Pointer::new(BIG, TRANSPORT),

@@ -1,5 +1,5 @@
-//! Hosts that send what Linux never does. Each gets the standard's answer or a clean end of its own connection, and a host
-//! that behaves does not notice.
+//! Hosts that send what Linux never would. Each gets the standard's answer or a clean end of its own connection, and a
+//! correct host is not affected.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn reason(client: &mut Client) -> (u16, u32) {
     }
 }
 
-/// A host that behaves still can.
+/// A correct host still can.
 fn all_is_well(server: &Server) {
     let mut host = attach(server, Options { data_digest: true, ..Options::default() });
     let (data, block_bytes) = (pattern(77, 4 * UNIT), server.subsystem().settings.block_bytes as usize);
@@ -326,7 +326,7 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
     let mut host = attach(&server, Options::default());
     let write = block_command(nvm::WRITE, 0, 16);
     for id in 0..200_u16 {
-        // data that never come keep their commands under way
+        // data that never arrive keep their commands in progress
         let mut write = write;
         write.id = id.into();
         write.flags = 1 << 6;
@@ -350,7 +350,7 @@ fn memory_is_asked_for_within_the_budget_and_all_commands_are_done_in_the_end() 
         let write = block_command(nvm::WRITE, index % 64 * 128, 128);
         host.io.submit_write(write, data.clone()).unwrap();
     }
-    // no more than eight of half a MiB may be asked for before data have come
+    // at most eight of half a MiB may be requested before data have arrived
     let mut asked = 0;
     host.io.stream().set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut bytes = [0; 24];

@@ -45,10 +45,10 @@ fn attach(address: SocketAddr, options: Options) -> io::Result<(Client, Client)>
     Ok((admin, io))
 }
 
-/// A host that keeps many plain commands under way, which reach the drive together.
+/// A host that keeps many plain commands in flight, which reach the drive together.
 struct Deep {
     first: u64,
-    /// The number of the last flushed write of each unit, and of the last one that was given.
+    /// The number of the last flushed write of each unit, and of the last one submitted.
     units: Vec<(u64, u64)>,
     last: u64,
     rng: Xoshiro256PlusPlus,
@@ -82,7 +82,7 @@ impl Deep {
                 }
                 let unit = units[&ended.id];
                 let write = self.check(unit, &ended.data);
-                // nothing is under way
+                // nothing is in flight
                 self.units[unit] = (write, write);
             }
         }
@@ -138,7 +138,7 @@ impl Drop for Stops {
 /// What a host does with its connections until they break.
 type Life<'a> = dyn FnMut(&mut Client, &mut Client) -> io::Result<()> + 'a;
 
-/// How hosts live: each attaches, looks, and works until its connection breaks.
+/// The life of a host: it attaches, checks its units, and works until its connection breaks.
 struct Hosts {
     grouped: Vec<Grouped>,
     deep: Deep,
@@ -162,7 +162,7 @@ impl Hosts {
         let again = |options: Options, mut live: Box<Life<'_>>| {
             while !is_over.load(Ordering::Relaxed) {
                 let attached = attach(address, options);
-                // how it breaks is of no interest: it must be known what is there
+                // how it breaks does not matter: what is there must be known
                 let broken = attached.and_then(|(mut admin, mut io)| live(&mut admin, &mut io));
                 if broken.is_err() {
                     thread::sleep(Duration::from_millis(2));

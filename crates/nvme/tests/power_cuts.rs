@@ -31,7 +31,7 @@ fn live(host: &mut Witness, address: SocketAddr, is_over: &AtomicBool, rounds: &
             .and_then(|(admin, id)| Ok((admin, Client::io(address, way, &names(), id, 1)?)));
         match attached {
             Ok((_admin, mut io)) => {
-                // how it breaks is of no interest: it must be known what is there
+                // how it breaks does not matter: what is there must be known
                 let _ = host.look(&mut io).and_then(|()| host.work(&mut io, rounds));
             }
             Err(_) => thread::sleep(Duration::from_millis(2)),

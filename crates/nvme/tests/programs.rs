@@ -1,4 +1,4 @@
-//! Programs in the drive, from hosts that are attached: endpoints, rights, and what a host must not do.
+//! Programs in the drive, used by attached hosts: endpoints, rights, and forbidden requests.
 
 mod common;
 
@@ -207,7 +207,7 @@ fn a_program_is_installed_and_answers_in_the_drive_s_time_and_without() {
         assert_eq!(send(&mut host, endpoint, 3, (hits, 0), &64_u32.to_le_bytes()), answer::BAD_ARGUMENT);
         assert_eq!(send(&mut host, endpoint, 3, (hits, 1), &[]), answer::NO_HANDLER);
         assert_eq!(send(&mut host, endpoint, 3, (hits + 1, 0), &[]), answer::NO_PROGRAM);
-        // by another queue of the same controller
+        // through another queue of the same controller
         let mut io = Client::io(server.address(), Options::default(), &names(), host.controller, 2).unwrap();
         std::mem::swap(&mut host.io, &mut io);
         assert_eq!(send(&mut host, endpoint, 3, (hits, 0), &7_u32.to_le_bytes()), 4);
@@ -392,7 +392,7 @@ fn a_program_that_ends_badly_ends_alone_and_says_why() {
     }
 }
 
-/// Who serves the image is told, for its log, also if the program's owner never asks.
+/// The user who serves the image learns of it through the log, even if the program's owner never asks.
 #[test]
 fn the_end_of_a_program_is_a_notice_of_the_server() {
     let folder = tempfile::tempdir().unwrap();
@@ -458,7 +458,7 @@ fn what_does_not_fit_is_refused_with_the_figures_and_what_is_bounded_stays_so() 
     let garbage = install_as(&mut host, endpoint, b"\0asm but not a module", Installation::default());
     assert_eq!(garbage.code, Failure::NOT_INSTALLED.code());
     assert!(refusal(&mut host, endpoint).contains("not a valid module"));
-    // endpoints of one controller, whoever's they are
+    // endpoints of one controller, whatever their process
     for _ in 1..ENDPOINTS {
         open(&mut host);
     }
@@ -470,7 +470,7 @@ fn what_does_not_fit_is_refused_with_the_figures_and_what_is_bounded_stays_so() 
         install_as(&mut other, hers, shipped::ATOMIC_WRITES, head).code,
         Failure::NOT_INSTALLED.code()
     );
-    // all is given back when the controller ends
+    // everything is released when the controller ends
     drop(host);
     let began = Instant::now();
     while install_as(&mut other, hers, shipped::ATOMIC_WRITES, head).code != 0 {

@@ -1,4 +1,4 @@
-//! The stored inputs of the fuzz targets, once more; and what can be tested well without sockets and threads.
+//! Replays the stored inputs of the fuzz targets, and tests what needs no sockets or threads.
 
 mod fuzzed;
 
@@ -76,7 +76,7 @@ fn more_aborts_than_there_may_be_are_refused() {
     host.give(&capsule(fabrics_command(fabrics::PROPERTY_SET, enable.as_bytes()), &[]));
     let mut io = Side::new(&subsystem);
     io.connect(1, controller);
-    // the other connection's thread does not come to answer
+    // the other connection's thread does not get to answer
     let mut sent = Vec::new();
     for id in 0..ABORTS as u16 + 1 {
         let abort = Submission {

@@ -1,4 +1,5 @@
-//! A served image is stopped while its drive loses power: whoever asked learns that, and the next start recovers.
+//! A served image is stopped while its drive loses power: the user who stopped it learns of that, and the next start
+//! recovers.
 
 mod common;
 
@@ -13,7 +14,7 @@ use tantalum_nvme::client::{Client, Options as Way, block_command};
 use tantalum_nvme::serve::{Ending, Served};
 use tantalum_nvme::wire::opcode::nvm;
 
-/// A drive that holds one flushed unit and one that waits in its cache. Its power goes by itself at this flash operation
+/// A drive that holds one flushed unit and one that waits in its cache. Its power fails by itself at this flash operation
 /// from now, or at once, and then it is stopped.
 fn stop_without_power(image: &Path, profile: &Profile, operation: Option<u64>) -> (Ended, Device) {
     let options = serving(image, Pacing::None);

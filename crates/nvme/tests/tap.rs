@@ -1,5 +1,5 @@
-//! The tap on the wire: it finds that a drive keeps what it has acknowledged, and finds out one that does not. `SEED` and
-//! `CUTS` choose another run, or a longer one.
+//! The tap on the wire: it confirms that a drive keeps what it has acknowledged, and detects one that does not. `SEED`
+//! and `CUTS` choose another run, or a longer one.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Vendor commands: one batch of units and records, and how transactions, logs and shares end otherwise than well.
+//! Vendor commands: one batch of units and records, and the failures of transactions, logs and shares.
 
 mod common;
 
@@ -132,7 +132,7 @@ fn page(generation: u64, slot: u32, home: Option<u32>) -> Vec<u8> {
     data
 }
 
-/// Nothing ends a log but what happens to its pages: a trimmed page claims its home no more.
+/// Only changes of its pages end a log: a trimmed page no longer claims its home.
 #[test]
 fn pages_of_a_log_follow_each_other_and_end_with_a_trim() {
     let server = server();

@@ -75,7 +75,7 @@ pub enum ExperimentError {
     /// This machine is too small for the experiment.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// A read returned other data than were written.
+    /// A read returned data other than those written.
     #[error(transparent)]
     WrongData(#[from] WrongData),
     /// Records of a drive differ from what was put.

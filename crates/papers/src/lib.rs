@@ -1,4 +1,4 @@
-//! Experiments from papers, with their printed figures beside ours; and what they need: comparisons of SQLite's modes,
+//! Experiments from papers, with their printed figures next to ours; and what they need: comparisons of SQLite's modes,
 //! recovery cost, private database servers.
 //!
 //! An experiment runs in virtual time: its results depend on its settings and its seed, not on the machine. The

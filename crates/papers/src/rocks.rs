@@ -9,19 +9,19 @@ use rocksdb::{
     TransactionDB, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
-/// Bits of a table's filter for each key, as its users have it.
+/// Bits of a table's filter for each key, a common setting.
 const FILTER_BITS: f64 = 10.0;
 
-/// What to open it with.
+/// Options for opening it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RocksOptions {
     /// Every commit is synced.
     pub synced: bool,
     /// Bytes of the cache for blocks, of which filters and indexes are a part.
     pub block_cache_bytes: u64,
-    /// Bytes of a table in memory, of which there may be two; none leaves them as RocksDB has them.
+    /// Size of a memtable, of which there may be two; `None` for RocksDB's default.
     pub table_bytes: Option<u64>,
-    /// Tables are read and written past the system's cache, so that there is no memory beside these.
+    /// Tables are read and written past the system's cache, so that there is no other memory.
     pub direct: bool,
 }
 
@@ -37,7 +37,7 @@ impl Rocks {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes as usize));
         blocks.set_bloom_filter(FILTER_BITS, false);
-        // they count as what is cached
+        // they count as cached data
         blocks.set_cache_index_and_filter_blocks(true);
         blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
         let mut database = Options::default();
@@ -62,7 +62,7 @@ impl Rocks {
         options
     }
 
-    /// Bytes of the value of a record; none if it is not there.
+    /// Bytes of the value of a record; `None` if it does not exist.
     pub fn length(&self, key: impl AsRef<[u8]>) -> Result<Option<usize>, Error> {
         Ok(self.database.get_pinned(key)?.map(|value| value.len()))
     }
@@ -79,14 +79,14 @@ impl Rocks {
         self.database.write_opt(batch, &self.write_options())
     }
 
-    /// Begins a transaction, which is told when it and others wait for each other.
+    /// Begins a transaction that detects deadlocks.
     pub fn begin(&self) -> Transaction<'_, TransactionDB> {
         let mut options = TransactionOptions::default();
         options.set_deadlock_detect(true);
         self.database.transaction_opt(&self.write_options(), &options)
     }
 
-    /// Writes the tables in memory to files.
+    /// Flushes the memtables to files.
     pub fn flush_tables(&self) -> Result<(), Error> {
         self.database.flush()
     }
@@ -96,20 +96,20 @@ impl Rocks {
         self.database.flush_wal(true)
     }
 
-    /// Reads at most this many records from a key on. Returns how many there were.
+    /// Reads at most this many records, starting at a key. Returns the number read.
     pub fn scan(&self, from: impl AsRef<[u8]>, count: usize) -> Result<usize, Error> {
         let from = IteratorMode::From(from.as_ref(), Direction::Forward);
         let mut records = self.database.iterator(from).take(count);
         records.try_fold(0, |found, record| record.map(|(_, value)| found + usize::from(!value.is_empty())))
     }
 
-    /// Reads all records, so that the cache holds what it can; says how many there are.
+    /// Reads all records, so that the cache holds as much as it can; returns their number.
     pub fn read_all(&self) -> Result<u64, Error> {
         self.database.iterator(IteratorMode::Start).try_fold(0, |count, record| record.map(|_| count + 1))
     }
 }
 
-/// Whether a transaction failed because of others, and would be done if tried again.
+/// Whether a transaction failed because of others, and would succeed if retried.
 pub fn gave_way(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain)
 }

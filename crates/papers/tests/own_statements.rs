@@ -14,7 +14,7 @@ use tantalum_report::Monitor;
 use tantalum_sqlite::{Mode, Synchronous};
 use tempfile::TempDir;
 
-/// A folder with the user's databases, of which one is at work.
+/// A folder with the user's databases, one of which is in use.
 struct Folder(TempDir);
 
 impl Folder {
@@ -36,7 +36,7 @@ impl Folder {
         entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
     }
 
-    /// Reads and compares, and holds the folder against what it was.
+    /// Reads, compares, and checks that the folder is unchanged.
     fn compare(&self, sql: &str) -> Result<(), ExperimentError> {
         let sql_path = self.path().join("work.sql");
         fs::write(&sql_path, sql).unwrap();

@@ -1,4 +1,5 @@
-//! Who watches an experiment on the device alone sees its drive also while it is measured, not only while it is aged.
+//! An observer of an experiment on the device alone sees its drive while it is measured, too, not only while it is
+//! aged.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ type IsMeasured = fn(&Look) -> bool;
 /// Measurements of milliseconds may be over before a busy machine has the watcher look: then the experiment runs again.
 const RUNS: u64 = 20;
 
-/// Runs the experiment, and looks at its newest drive all the time.
+/// Runs the experiment, and watches its newest drive all the time.
 fn is_seen(drives: NewDrives, name: &str, scale: f64, seed: u64, is_measured: IsMeasured) -> bool {
     let settings = Settings { scale: Some(scale), slower: None, seed, program: PathBuf::new() };
     let ended = AtomicBool::new(false);

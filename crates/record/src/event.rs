@@ -1,4 +1,4 @@
-//! What a recorder tells.
+//! What a recorder reports.
 
 use serde::{Deserialize, Serialize};
 use tantalum::Nanoseconds;
@@ -8,7 +8,7 @@ use crate::operation::{FileNumber, Operation};
 /// An offset in a file.
 pub type Place = (FileNumber, u64);
 
-/// How a write went to the file system.
+/// How a write reached the file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum WriteKind {
     /// Into its page cache.
@@ -19,7 +19,7 @@ pub enum WriteKind {
     Whole,
 }
 
-/// Something that was done.
+/// A recorded event.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Event<'a> {
     /// An operation other than a write.
@@ -42,18 +42,18 @@ pub enum Event<'a> {
         file: FileNumber,
         /// From here.
         offset: u64,
-        /// So many.
+        /// The length.
         bytes: u64,
     },
-    /// A file's times changed, and nothing else.
+    /// Only a file's times changed.
     Touched(FileNumber),
     /// The kernel knows a file from now on.
     Opened(FileNumber),
-    /// The kernel has forgotten it; without a name it is gone.
+    /// The kernel has forgotten a file; if it has no name, it is gone.
     Closed(FileNumber),
-    /// What was dirty of a file went to the drive.
+    /// A file's dirty data went to the drive.
     WrittenOut(FileNumber),
-    /// Everything that nobody had synced became durable.
+    /// Everything unsynced became durable.
     WrittenBack,
     /// A range was copied without passing through the caller.
     Copied {
@@ -61,9 +61,9 @@ pub enum Event<'a> {
         from: (FileNumber, u64),
         /// to this offset of that one.
         to: (FileNumber, u64),
-        /// How many bytes were asked for.
+        /// The number of bytes requested.
         bytes: u64,
-        /// How many there were.
+        /// The number of bytes copied.
         copied: u64,
     },
     /// Ranges read as others from now on: from, to, bytes of each.
@@ -77,7 +77,7 @@ pub enum Event<'a> {
         /// Bytes of each.
         bytes: u64,
     },
-    /// A file that was there when the recording started held this many bytes. Which ones is not recorded.
+    /// A file that existed when the recording started held this many bytes. Its contents are not recorded.
     Held {
         /// Which.
         file: FileNumber,
@@ -93,7 +93,7 @@ pub enum Event<'a> {
 pub struct Stamped<'a> {
     /// When it began.
     pub at_ns: Nanoseconds,
-    /// How long the drive took.
+    /// How long it took, in the drive's time.
     pub took_ns: Nanoseconds,
     /// What it was.
     #[serde(borrow)]

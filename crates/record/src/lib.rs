@@ -1,11 +1,11 @@
-//! What is done to a mounted file system: recorded while it is done, kept in a file, done again on another drive.
+//! Operations on a mounted file system: recorded as they happen, stored in a file, repeated on another drive.
 //!
-//! - [`Recorder`] is a file system in front of another. While its [`Tape`] runs, a [`Sink`] is told of every operation that
-//!   changes something or makes it durable, as an [`Event`], in the order in which the file system did them. Otherwise it
-//!   costs one look at a flag.
-//! - A recording that starts on files that are there begins with these: their names, and how many bytes they hold.
+//! - [`Recorder`] is a file system in front of another. While its [`Tape`] runs, a [`Sink`] receives every operation that
+//!   changes something or makes it durable, as an [`Event`], in the order in which the file system executed them. Otherwise
+//!   it only costs checking a flag.
+//! - A recording that starts with existing files begins with these: their names and sizes.
 //! - [`Spool`] is a sink that writes a file, and [`Events`] reads it, so that a recording may be larger than memory.
-//! - [`Performer`] does operations again.
+//! - [`Performer`] repeats operations.
 //! - [`program_in`] is a program that works in a recorded folder.
 //!
 //! Reads are not recorded.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tantalum_filesystem::{FileKind, RenameMode};
 
-/// A file of a recording. Numbers are never used again; the root folder is 0.
+/// A file of a recording. Numbers are never reused; the root folder is 0.
 pub type FileNumber = u64;
 
 /// The root folder.
@@ -20,7 +20,7 @@ pub struct Entry {
     pub name: Vec<u8>,
 }
 
-/// What a file is made with, or changed to.
+/// The attributes with which a file is created, or to which it is changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Made {
     /// Its kind.
@@ -31,18 +31,18 @@ pub struct Made {
     pub owner: u32,
     /// The group's number.
     pub group: u32,
-    /// Of a symbolic link.
+    /// The target of a symbolic link.
     pub target: Vec<u8>,
 }
 
-/// A change of a file that is not its contents.
+/// A change of something other than a file's contents.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Attribute {
     /// Permission bits.
     Permissions(u16),
     /// The owner's and the group's number.
     Owner(Option<u32>, Option<u32>),
-    /// An extended attribute, or none any more.
+    /// Sets an extended attribute, or removes it.
     Extended(Vec<u8>, Option<Vec<u8>>),
 }
 
@@ -53,11 +53,11 @@ pub enum Operation {
     Create(Entry, FileNumber, Made),
     /// A further name.
     Link(Entry, FileNumber),
-    /// A name is gone.
+    /// Removes a name.
     Unlink(Entry),
-    /// A folder is gone.
+    /// Removes a folder.
     RemoveFolder(Entry),
-    /// Another name, in one step.
+    /// Renames, in one step.
     Rename(Entry, Entry, RenameMode),
     /// Zeros at an offset; the file grows unless it keeps its size.
     Zero {
@@ -65,25 +65,25 @@ pub enum Operation {
         file: FileNumber,
         /// From here.
         offset: u64,
-        /// So many.
+        /// The length.
         bytes: u64,
         /// Whether it does not grow.
         keep_size: bool,
     },
-    /// Room for a range; the file grows unless it keeps its size.
+    /// Allocates a range; the file grows unless it keeps its size.
     Allocate {
         /// Which.
         file: FileNumber,
         /// From here.
         offset: u64,
-        /// So many.
+        /// The length.
         bytes: u64,
         /// Whether it does not grow.
         keep_size: bool,
     },
-    /// The file is shorter or longer.
+    /// Changes the file's size.
     Resize(FileNumber, u64),
-    /// Something else about a file.
+    /// Changes something else about a file.
     Change(FileNumber, Attribute),
     /// `fsync`.
     Sync(FileNumber),

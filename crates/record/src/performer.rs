@@ -1,4 +1,4 @@
-//! Recorded operations, done again.
+//! Repeats recorded operations.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use tantalum_filesystem::{
 
 use crate::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT};
 
-/// Does operations on a file system that was empty at first.
+/// Executes operations on a file system that was initially empty.
 pub struct Performer<F> {
     /// The file system.
     pub file_system: F,
@@ -19,7 +19,7 @@ pub struct Performer<F> {
 }
 
 impl<F: FileSystem> Performer<F> {
-    /// Files are open as the recording says ([`Performer::open`], [`Performer::close`]).
+    /// Files are open as recorded ([`Performer::open`], [`Performer::close`]).
     pub fn new(file_system: F) -> Performer<F> {
         Performer {
             file_system,
@@ -29,17 +29,17 @@ impl<F: FileSystem> Performer<F> {
         }
     }
 
-    /// Every file stays open, so that none is gone when its last name is.
+    /// Every file stays open, so that none is removed with its last name.
     pub fn keeping_open(file_system: F) -> Performer<F> {
         Performer { keeps_open: true, ..Performer::new(file_system) }
     }
 
-    /// The file of that number; `ESTALE` if it was never created here.
+    /// The file with that number; `ESTALE` if it was never created here.
     pub fn file(&self, file: FileNumber) -> Outcome<FileId> {
         self.files.get(&file).copied().ok_or(Errno::ESTALE)
     }
 
-    /// A file that was there before is the recording's file of that number.
+    /// An existing file corresponds to the recording's file with that number.
     pub fn adopt(&mut self, file: FileNumber, found: FileId) {
         self.files.insert(file, found);
     }
@@ -56,7 +56,7 @@ impl<F: FileSystem> Performer<F> {
         self.file_system.close(id)
     }
 
-    /// Does an operation. Its file must have been created here, or the error is `ESTALE`.
+    /// Executes an operation. Its file must have been created here, or the error is `ESTALE`.
     pub fn perform(&mut self, operation: &Operation) -> Outcome<()> {
         let file_of = |entry: &Entry| self.file(entry.folder);
         match operation {

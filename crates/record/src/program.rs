@@ -1,4 +1,4 @@
-//! A program that is given a folder to work in.
+//! A program with a folder to work in.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub fn program_in(words: &[OsString], folder: &Path) -> Command {
     command
 }
 
-/// A program that is a file seen from here stays that file in another folder.
+/// A program given as a relative path still means the same file when run in another folder.
 pub fn found_from_here(program: &OsStr) -> PathBuf {
     let path = Path::new(program);
     match path.components().count() > 1 || path.is_absolute() {

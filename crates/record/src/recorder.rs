@@ -1,4 +1,4 @@
-//! A file system that tells what is done to another.
+//! A file system that reports what is done to another.
 
 mod attributes;
 mod content;
@@ -23,12 +23,12 @@ impl Recorder {
         Recorder { inner, tape }
     }
 
-    /// When the operation begins that is about to be done; none if nothing is recorded.
+    /// When the next operation begins; `None` if nothing is recorded.
     fn begins(&self) -> Option<Nanoseconds> {
         self.tape.runs().then(|| self.inner.client().now_ns())
     }
 
-    /// Records what was done since then.
+    /// Records the operation that began then.
     fn record<'a>(&self, begun: Option<Nanoseconds>, event: impl FnOnce(&mut Numbers) -> Event<'a>) {
         if let Some(at_ns) = begun {
             let took_ns = self.inner.client().now_ns().saturating_sub(at_ns);

@@ -1,7 +1,8 @@
-//! A recording in a file, which is larger than memory if need be.
+//! A recording in a file, which may be larger than memory.
 //!
 //! Layout: the eight bytes of [`MAGIC`], then for each event the length of what follows (four bytes, little-endian) and
-//! a [`Stamped`] in postcard's format. A recording is read by the program that made it, or another of the same version.
+//! a [`Stamped`] in postcard's format. A recording can be read by the program that made it, or another of the same
+//! version.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -9,7 +10,7 @@ use std::io::{self, BufReader, Read, Write};
 use crate::event::Stamped;
 use crate::tape::Sink;
 
-/// What a recording begins with. Its last character is the version of the layout.
+/// The beginning of a recording. Its last character is the version of the layout.
 const MAGIC: [u8; 8] = *b"TNTLREC1";
 
 /// Bytes that wait in memory before they are written.
@@ -24,7 +25,7 @@ pub enum SpoolError {
     /// The file cannot be read.
     #[error("the recording cannot be read: {0}")]
     File(#[from] io::Error),
-    /// It is something else.
+    /// It is not a recording.
     #[error("this is not a recording of this version of tantalum")]
     NotARecording,
     /// An event is damaged.
@@ -102,7 +103,7 @@ impl Events {
         }
     }
 
-    /// The next event, or none at the end. An event that was cut off is the end: whoever wrote it was killed.
+    /// The next event, or `None` at the end. A truncated event is the end: its writer was killed.
     #[expect(
         clippy::should_implement_trait,
         reason = "events borrow their bytes, which an Iterator cannot give"

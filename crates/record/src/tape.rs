@@ -1,4 +1,4 @@
-//! When a recording runs, who is told, and which numbers it gives to files.
+//! When a recording runs, where its events go, and the numbers that it gives to files.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,9 +13,9 @@ use tantalum_filesystem::{FileId, FileKind, FileSystem, Metadata, Outcome};
 use crate::event::{Event, Stamped};
 use crate::operation::{Entry, FileNumber, Made, Operation, ROOT};
 
-/// Takes what a recorder tells.
+/// Takes a recorder's events.
 pub trait Sink: Send {
-    /// Takes an event. What cannot be kept is reported by [`Sink::flush`].
+    /// Takes an event. Failures to store events are reported by [`Sink::flush`].
     fn take(&mut self, event: Stamped<'_>);
 
     /// Finishes what waits in memory, and reports whether everything was kept.
@@ -23,8 +23,8 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Whether contents may move between files without being written. If not, such requests are refused while this
-    /// sink is told, and programs write instead.
+    /// Whether contents may move between files without being written. If not, such requests are refused while this sink
+    /// is in use, and programs write instead.
     fn takes_moves(&self) -> bool {
         true
     }
@@ -36,18 +36,18 @@ pub struct Tape(Arc<Reel>);
 
 #[derive(Default)]
 struct Reel {
-    /// Whether anything is recorded: looked at before each operation.
+    /// Whether anything is recorded: checked before each operation.
     runs: AtomicBool,
     running: Mutex<Option<Running>>,
 }
 
-/// A recording that is under way.
+/// A recording in progress.
 struct Running {
     sink: Box<dyn Sink>,
     numbers: Numbers,
 }
 
-/// File systems use the numbers of files that are gone again; a recording does not.
+/// File systems reuse the numbers of removed files; a recording does not.
 pub(crate) struct Numbers {
     of: HashMap<FileId, FileNumber>,
     next: FileNumber,
@@ -58,7 +58,7 @@ impl Numbers {
         Numbers { of: HashMap::from([(FileId::ROOT, ROOT)]), next: ROOT + 1 }
     }
 
-    /// The number of a file. One without a name when the recording started gets its number now.
+    /// The number of a file. A file that had no name when the recording started gets its number now.
     pub fn number(&mut self, file: FileId) -> FileNumber {
         match self.of.get(&file) {
             Some(number) => *number,
@@ -79,7 +79,7 @@ impl Numbers {
 }
 
 impl Tape {
-    /// Starts a recording with the files that are there. None if another one is under way.
+    /// Starts a recording with the existing files. `None` if another one is in progress.
     pub fn start(&self, file_system: &mut dyn FileSystem, sink: Box<dyn Sink>) -> Outcome<Option<()>> {
         let mut running = self.0.running.lock();
         if running.is_some() {
@@ -98,7 +98,7 @@ impl Tape {
         self.0.runs.store(true, Ordering::Release);
     }
 
-    /// Sets a mark, after which everything so far is with the sink.
+    /// Sets a mark; when it returns, the sink has everything so far.
     pub fn mark(&self, at_ns: Nanoseconds) -> io::Result<()> {
         match &mut *self.0.running.lock() {
             Some(running) => {
@@ -114,7 +114,7 @@ impl Tape {
         self.0.runs.store(false, Ordering::Release);
         let ended = self.0.running.lock().take();
         if let Some(mut running) = ended {
-            // whoever reads the recording sees where it ends
+            // so that readers of the recording see where it ends
             let _ = running.sink.flush();
         }
     }
@@ -124,7 +124,7 @@ impl Tape {
         self.0.runs.load(Ordering::Acquire)
     }
 
-    /// Tells the sink, if there is one.
+    /// Passes an event to the sink, if there is one.
     pub(crate) fn record<'a>(
         &self,
         at_ns: Nanoseconds,
@@ -142,7 +142,7 @@ impl Tape {
     }
 }
 
-/// The files that are there, as if they were created now.
+/// The existing files, as if they were created now.
 fn tell_of_files(file_system: &mut dyn FileSystem, running: &mut Running) -> Outcome<()> {
     let mut folders = vec![FileId::ROOT];
     while let Some(folder) = folders.pop() {

@@ -11,7 +11,7 @@ use crate::trace::TraceError;
 /// Why a trace was not replayed to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It was interrupted before there was anything to tell.
+    /// It was interrupted before there was anything to report.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// A setting that cannot be used.
@@ -20,7 +20,7 @@ pub enum ReplayError {
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The trace asks for nothing.
+    /// The trace has no requests.
     #[error("{}: the trace has no requests", path.display())]
     NoRequests {
         /// The trace.
@@ -31,10 +31,10 @@ pub enum ReplayError {
         "line {line}: the trace has changed since it was first read; replay it when nothing writes to it"
     )]
     Changed {
-        /// Where that shows; 0 at its end.
+        /// Where this shows; 0 at its end.
         line: u64,
     },
-    /// A request goes beyond the drive's end, and nothing is scaled.
+    /// A request goes beyond the end of the drive, and scaling is off.
     #[error(
         "line {line}: the request ends at byte {end_bytes}, but the drive has {capacity_bytes}; use --scale fit or wrap, \
          or a larger --capacity"
@@ -74,13 +74,14 @@ pub enum ReplayError {
         /// What was read.
         wrong: WrongData,
     },
-    /// The drive could not be made or brought into its condition.
+    /// The drive could not be created or brought into its initial condition.
     #[error(transparent)]
     Drive(WorkloadError),
 }
 
 impl ReplayError {
-    /// Whether what came before it is worth telling: the drive or the user ended the replay, and it was in order until then.
+    /// Whether the results before it are worth reporting: the drive or the user ended the replay, which was in order until
+    /// then.
     pub(crate) fn ends_replay(&self) -> bool {
         matches!(
             self,

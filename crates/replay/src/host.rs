@@ -1,9 +1,9 @@
-//! A host that gives a drive the requests of a trace.
+//! A host that issues the requests of a trace to a drive.
 //!
 //! - The drive's commands are whole units of 4 KiB. A write of part of a unit makes the drive read the unit first, and
 //!   write all of it (read-modify-write). Deallocation of part of a unit does nothing.
-//! - A request may take several commands. One that depends on an earlier one is issued when that is done: requests and
-//!   these are issued together in the order of time.
+//! - A request may take several commands. A command that depends on an earlier one is issued when that is done:
+//!   requests and such commands are issued together in the order of time.
 //! - Every unit written begins with its own number, and each read checks that it finds this or zeros.
 
 use std::cmp::Reverse;
@@ -23,10 +23,11 @@ const MOST_UNITS: u64 = 256;
 
 const UNIT: u64 = UNIT_BYTES as u64;
 
-/// Requests that may wait for a command of their own. Beyond, a trace that the drive cannot keep up with would fill memory.
+/// The number of requests that may wait for their commands. Without a limit, a trace that the drive cannot keep up with
+/// would fill memory.
 const MOST_WAITING: usize = 1 << 20;
 
-/// What happens at a time. Of one time, the one that was scheduled first.
+/// An event and its time. Events at the same time happen in the order in which they were scheduled.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Event {
     at_ns: Nanoseconds,
@@ -40,11 +41,11 @@ enum What {
     Begin(Job),
     /// All units that a write fills in part have been read.
     Write(Job),
-    /// A request is done, and the host may ask for another.
+    /// A request is done, and the host may issue another.
     Done,
 }
 
-/// What is on its way to the drive.
+/// Requests on their way to the drive.
 pub(crate) struct Host {
     pub tally: Tally,
     events: BinaryHeap<Reverse<Event>>,
@@ -76,7 +77,7 @@ impl Host {
         self.events.peek().map(|Reverse(event)| event.at_ns)
     }
 
-    /// Lets the next event happen. Returns whether it was the end of a request.
+    /// Executes the next event. Returns whether it was the end of a request.
     pub(crate) fn step(&mut self, device: &mut Device) -> Result<bool, ReplayError> {
         let Some(Reverse(Event { at_ns, what, .. })) = self.events.pop() else { return Ok(false) };
         match what {
@@ -93,7 +94,7 @@ impl Host {
         Ok(false)
     }
 
-    /// The host asks for something, at its `asked_ns`.
+    /// The host issues a request, at its `asked_ns`.
     pub(crate) fn ask(&mut self, device: &mut Device, job: Job) -> Result<(), ReplayError> {
         let at_ns = job.asked_ns;
         self.tally.asked(&job);
@@ -223,7 +224,7 @@ fn refused(line: u64) -> impl FnOnce(Status) -> ReplayError {
     move |status| ReplayError::Refused { line, status }
 }
 
-/// The units of a piece: those that it touches at all.
+/// The units that a piece touches.
 fn units_of(piece: &Piece) -> (u64, u64) {
     (piece.offset / UNIT, (piece.offset + piece.bytes).div_ceil(UNIT))
 }
@@ -237,7 +238,7 @@ fn commands_of(pieces: &[Piece]) -> impl Iterator<Item = (Lpn, u64)> + use<'_> {
     })
 }
 
-/// The units that these pieces fill only in part, each once.
+/// The units that these pieces cover only in part, each once.
 fn parts_of(pieces: &[Piece]) -> Vec<Lpn> {
     let mut parts = Vec::new();
     for piece in pieces {

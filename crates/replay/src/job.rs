@@ -12,7 +12,7 @@ const UNIT: u64 = UNIT_BYTES as u64;
 pub(crate) struct Job {
     pub line: u64,
     pub operation: Operation,
-    /// When the host asked for it.
+    /// When the host issued it.
     pub asked_ns: Nanoseconds,
     /// Bytes asked for.
     pub bytes: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Job {
     pub pieces: Vec<Piece>,
 }
 
-/// Whether a request begins and ends at units.
+/// Whether a request is aligned to units.
 pub(crate) fn is_aligned(pieces: &[Piece]) -> bool {
     pieces.iter().all(|piece| piece.offset.is_multiple_of(UNIT) && piece.bytes.is_multiple_of(UNIT))
 }

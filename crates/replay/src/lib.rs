@@ -1,8 +1,9 @@
 //! Block traces of other systems on a drive: fio's iologs, blkparse, MSR Cambridge, Alibaba.
 //!
-//! [`replay`] gives a drive a load: a trace, or a pattern that is made up (`load.rs`). It reads a trace twice: once to see that all of it is understood and how much of the address space it touches
-//! (`survey.rs`), once to give its requests to a drive (`host.rs`) in virtual time. Both readings are streams (`trace/`), so
-//! a trace may be larger than memory. [`Outcome`] follows from trace, profile and seed alone.
+//! [`replay`] applies a load to a drive: a trace, or a synthetic pattern (`load.rs`). It reads a trace twice: once to check
+//! that all of it can be parsed and how much of the address space it touches (`survey.rs`), and once to issue its requests to
+//! a drive (`host.rs`) in virtual time. Both readings are streams (`trace/`), so a trace may be larger than memory.
+//! [`Outcome`] depends only on trace, profile and seed.
 
 mod error;
 mod host;

@@ -1,4 +1,4 @@
-//! Where requests come from: a trace, or a pattern that is made up.
+//! The source of requests: a trace, or a synthetic pattern.
 
 use tantalum::SplitMix64;
 use tantalum_report::InvalidSetting;
@@ -12,25 +12,25 @@ const MIXED_READ_PERCENT: u64 = 70;
 
 const WRITE: Operation = Operation::Write { preflush: false, fua: false };
 
-/// What is done to a drive.
+/// The load on a drive.
 #[derive(Clone, Debug)]
 pub enum Load {
     /// The requests of a trace.
     Trace(Source),
-    /// Requests all over the drive. They have no times.
+    /// Requests over the whole drive. They have no times.
     Synthetic(Synthetic),
 }
 
 /// A pattern over the whole drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Synthetic {
-    /// What is done where.
+    /// The operations and their places.
     pub pattern: Pattern,
     /// How many requests.
     pub requests: u64,
-    /// Bytes of each request; it begins at a multiple of that.
+    /// Bytes of each request, which begins at a multiple of this.
     pub request_bytes: u64,
-    /// Where the addresses come from.
+    /// The seed of the addresses.
     pub seed: u64,
 }
 
@@ -47,7 +47,7 @@ impl Synthetic {
     }
 }
 
-/// The requests of a load, one after the other.
+/// The requests of a load, in order.
 pub(crate) enum Feed {
     Trace(Box<Trace>),
     Synthetic(Generator),
@@ -69,11 +69,11 @@ impl Feed {
     }
 }
 
-/// Makes the requests of a pattern.
+/// Generates the requests of a pattern.
 pub(crate) struct Generator {
     synthetic: Synthetic,
     random: SplitMix64,
-    /// Places for a request on the drive.
+    /// Number of places for a request on the drive.
     places: u64,
     made: u64,
 }

@@ -1,4 +1,4 @@
-//! What came of a replay.
+//! The result of a replay.
 
 use serde::Serialize;
 use tantalum::{Counters, Smart, UNIT_BYTES};
@@ -15,10 +15,10 @@ use crate::survey::Survey;
 use crate::tally::{Done, Kind, Tally};
 use crate::trace::Format;
 
-/// Volumes that are named.
+/// Maximum number of volumes named.
 const NAMED: usize = 8;
 
-/// What came of a replay. Everything but `path` follows from the trace and the settings, on any machine.
+/// The result of a replay. Everything but `path` follows from the trace and the settings, on any machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// `"replay"`.
@@ -27,27 +27,28 @@ pub struct Outcome {
     pub trace: TraceAbout,
     /// The drive.
     pub drive: DriveAbout,
-    /// How the trace's requests came to the drive.
+    /// How the trace's requests were issued to the drive.
     pub replay: ReplayAbout,
     /// Why the replay is not complete, if it is not.
     pub incomplete: Option<String>,
     /// The drive's time from the first request to the end of the last, in seconds.
     pub seconds: f64,
-    /// Requests that are done, by kind; kinds that the trace does not have are left out.
+    /// Completed requests by kind; kinds that the trace does not have are left out.
     pub requests: Vec<Requests>,
     /// Requests that do not fit the drive's units.
     pub unaligned: Unaligned,
     /// What the drive did, with a flush at the end.
     pub counters: Counters,
-    /// Units to flash for each unit to the drive; none if nothing was written.
+    /// Units to flash for each unit to the drive; `None` if nothing was written.
     pub amplification: Option<f64>,
     /// Erases of the drive's blocks.
     pub wear: Wear,
-    /// How long the drive lives at this rate.
+    /// The drive's lifetime at this rate.
     pub life: Life,
     /// How busy the drive's parts were, and what commands waited for.
     pub binds: Vec<Figures>,
-    /// Bytes of reads and writes over time: where a stretch of equally many requests ends, in seconds, and its bytes.
+    /// Bytes of reads and writes over time: the end of each interval of equally many requests, in seconds, and its
+    /// bytes.
     pub over_time: Vec<(f64, u64)>,
     #[serde(skip)]
     pub(crate) latencies: Vec<(Kind, hdrhistogram::Histogram<u64>)>,
@@ -60,19 +61,19 @@ pub struct Outcome {
 pub struct TraceAbout {
     /// Its file, or the pattern's name.
     pub path: String,
-    /// Its format; none of a pattern.
+    /// Its format; `None` for a pattern.
     pub format: Option<Format>,
-    /// Its requests, of the volumes that are replayed.
+    /// Its requests on the volumes replayed.
     pub requests: u64,
-    /// How many volumes these are.
+    /// The number of these volumes.
     pub volumes: u64,
     /// Their names, or the first of them.
     pub volume_names: Vec<String>,
-    /// From its first to its last request, in seconds; none if it has no times.
+    /// From its first to its last request, in seconds; `None` if it has no times.
     pub seconds: Option<f64>,
     /// Requests so far out of order that they were issued late.
     pub late: u64,
-    /// By how much at most, in seconds.
+    /// The largest delay, in seconds.
     pub latest_seconds: f64,
 }
 
@@ -87,22 +88,22 @@ pub struct DriveAbout {
     pub over_provisioning_percent: f64,
     /// Rated erases of a block.
     pub endurance_cycles: u32,
-    /// What was done to it before.
+    /// Its condition before the replay.
     pub condition: Condition,
     /// The write amplification of an aged drive before the replay.
     pub aged_amplification: Option<f64>,
-    /// Whether that had become steady.
+    /// Whether this had become steady.
     pub steady: Option<bool>,
-    /// The seed of its age.
+    /// The seed for ageing it.
     pub seed: u64,
 }
 
-/// How requests came to the drive.
+/// How requests were issued to the drive.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplayAbout {
-    /// Open: how many times faster than in the trace.
+    /// Open loop: how many times faster than in the trace.
     pub speed: Option<f64>,
-    /// Closed: how many at once.
+    /// Closed loop: the number in flight.
     pub queue_depth: Option<u32>,
     /// What was done with addresses.
     pub addresses: String,
@@ -113,13 +114,13 @@ pub struct ReplayAbout {
 pub struct Requests {
     /// Which.
     pub kind: Kind,
-    /// How many are done.
+    /// The number completed.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// From the time that the host asked to the end, in microseconds of the drive.
+    /// From issue to completion, in microseconds of drive time.
     pub latency_us: LatencyUs,
-    /// What one of a thousand exceeds.
+    /// The 99.9th percentile.
     pub p999_us: f64,
 }
 
@@ -130,11 +131,11 @@ pub struct Unaligned {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-    /// Units that the drive read because a write fills them in part.
+    /// Units that the drive read because a write covers them in part.
     pub units_read_to_write: u64,
     /// Deallocation, of which only whole units count.
     pub trims: u64,
-    /// Requests for nothing: of no bytes, or deallocating what the trace never touches. They did not go to the drive.
+    /// Requests without effect: empty, or deallocating what the trace never touches. They were not issued to the drive.
     pub empty: u64,
 }
 
@@ -145,9 +146,9 @@ pub struct Wear {
     pub mean_before: f64,
     /// After.
     pub mean_after: f64,
-    /// Those of the least worn block after.
+    /// Erases of the least worn block after.
     pub least_after: u32,
-    /// Those of the most worn one.
+    /// Erases of the most worn block after.
     pub most_after: u32,
 }
 
@@ -175,7 +176,7 @@ impl Outcome {
         self.ended.as_deref()
     }
 
-    /// Units to flash over units to the drive, of a cause.
+    /// Units to flash over units to the drive, for one cause.
     pub(crate) fn share(&self, units: u64) -> Option<f64> {
         let written = self.counters.host_units_written;
         (written > 0).then(|| units as f64 / written as f64)
@@ -295,7 +296,7 @@ fn requests(kind: Kind, done: &Done) -> Requests {
     }
 }
 
-/// Bytes of so many units.
+/// The size of a number of units in bytes.
 pub(crate) fn unit_bytes(units: u64) -> u64 {
     units * UNIT_BYTES as u64
 }

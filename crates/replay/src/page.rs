@@ -46,7 +46,7 @@ fn render(outcome: &Outcome) -> Result<String, ReportError> {
     Ok(page(&title, "What the trace does to the drive", &lead, &contents))
 }
 
-/// What the replay says, in a sentence or two.
+/// The result of the replay, in a sentence or two.
 fn headline(outcome: &Outcome) -> String {
     let counters = &outcome.counters;
     let mut text = format!(
@@ -138,7 +138,7 @@ fn over_time(outcome: &Outcome) -> Result<Plot, ReportError> {
     let mut from = 0.0;
     let mut rates = Vec::new();
     for (to, bytes) in &outcome.over_time {
-        // requests of one moment have no rate
+        // requests at a single moment have no rate
         if *to > from {
             rates.push((*to, *bytes as f64 / (to - from)));
             from = *to;

@@ -1,9 +1,9 @@
-//! Where the addresses of a trace lie on the drive.
+//! Maps the addresses of a trace to the drive.
 //!
-//! Volumes lie one after the other. If they do not all fit, the trace's owner chooses: [`Scale::Fit`] leaves out what the
-//! trace never touches and, if what is left is still too large, lays several of its chunks on one of the drive;
-//! [`Scale::Wrap`] goes on at the drive's beginning; [`Scale::None`] refuses. Within a chunk nothing is moved, so what was
-//! sequential or unaligned still is.
+//! Volumes are placed one after the other. If they do not all fit, the user chooses: [`Scale::Fit`] leaves out what the
+//! trace never touches and, if the rest is still too large, maps several of its chunks to one chunk of the drive;
+//! [`Scale::Wrap`] continues at the beginning of the drive; [`Scale::None`] refuses. Offsets within a chunk do not change,
+//! so sequential requests stay sequential, and unaligned ones unaligned.
 
 use std::str::FromStr;
 
@@ -13,13 +13,13 @@ use crate::survey::Survey;
 use crate::touched::{CHUNK_BYTES, Touched};
 use crate::trace::{Operation, Request};
 
-/// What is done with addresses that the drive does not have.
+/// What to do with addresses beyond the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scale {
-    /// What is never touched is left out, and what is still too much lies on top of other parts.
+    /// Leaves out what is never touched, and overlays what still does not fit.
     #[default]
     Fit,
-    /// Addresses are taken modulo the capacity.
+    /// Takes addresses modulo the capacity.
     Wrap,
     /// They are refused.
     None,
@@ -38,14 +38,14 @@ impl FromStr for Scale {
     }
 }
 
-/// Bytes of the drive, one after the other.
+/// A contiguous range of bytes of the drive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Piece {
     pub offset: u64,
     pub bytes: u64,
 }
 
-/// Bytes of a request that the drive does not have.
+/// Bytes of a request beyond the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Beyond {
     pub end_bytes: u64,
@@ -61,16 +61,16 @@ pub(crate) struct Placement {
 
 #[derive(Debug)]
 enum Way {
-    /// Each volume begins here, and has so many bytes.
+    /// Where each volume begins, and its size in bytes.
     Linear { volumes: Vec<Piece> },
     /// The same, modulo the capacity.
     Wrapped { bases: Vec<u64> },
-    /// Touched chunks by rank, spread over so many of the drive.
+    /// Touched chunks by rank, spread over this many chunks of the drive.
     Chunks { touched: Touched, chunks: u64, places: u64 },
 }
 
 impl Placement {
-    /// Finds it; takes what the survey knows of touched places.
+    /// Computes it; takes the survey's touched places.
     pub(crate) fn of(survey: &mut Survey, scale: Scale, capacity_bytes: u64) -> Placement {
         let mut bases = Vec::with_capacity(survey.volumes.len());
         let mut end = 0u64;
@@ -138,8 +138,8 @@ impl Placement {
         &self.about
     }
 
-    /// Where a request's bytes lie, in order; adjacent ones are one piece. Bytes that are deallocated and that the drive
-    /// does not have are left out.
+    /// Where a request's bytes are, in order; adjacent ones are one piece. Deallocated bytes without a place on the
+    /// drive are left out.
     pub(crate) fn place(&self, request: &Request, pieces: &mut Vec<Piece>) -> Result<(), Beyond> {
         pieces.clear();
         let Request { volume, offset, bytes, .. } = *request;
@@ -178,12 +178,12 @@ impl Placement {
     }
 }
 
-/// Where the touched chunk of this rank lies.
+/// The place of the touched chunk with this rank.
 fn place_of(rank: u64, chunks: u64, places: u64) -> u64 {
     if chunks <= places { rank } else { (u128::from(rank) * u128::from(places) / u128::from(chunks)) as u64 }
 }
 
-/// Bytes at an offset from `base`, on a drive whose end is followed by its beginning.
+/// Bytes at an offset from `base`, on a drive that wraps around.
 fn push_wrapped(pieces: &mut Vec<Piece>, base: u64, offset: u64, bytes: u64, capacity_bytes: u64) {
     let mut left = bytes.min(capacity_bytes);
     let mut from = (base % capacity_bytes + offset % capacity_bytes) % capacity_bytes;
@@ -288,7 +288,7 @@ mod tests {
         );
         assert_eq!(places(&placement, &request(0, READ, far + 3, MIB)), [(3, MIB)]);
         assert_eq!(places(&placement, &request(1, READ, 7 * MIB + 5, 10)), [(2 * MIB + 5, 10)]);
-        // what is deallocated without ever being written is not on the drive
+        // bytes that are deallocated but never written have no place on the drive
         assert_eq!(places(&placement, &request(0, Operation::Trim, 0, far)), []);
         assert_eq!(places(&placement, &request(0, Operation::Trim, 0, u64::MAX)), [(0, 2 * MIB)]);
     }
@@ -299,7 +299,7 @@ mod tests {
         assert!(placement.about().contains("2.00 of its MiB share one"), "{}", placement.about());
         assert_eq!(places(&placement, &request(0, READ, 3 * MIB + 512, 64)), [(MIB + 512, 64)]);
         assert_eq!(places(&placement, &request(0, READ, 7 * MIB, MIB)), [(3 * MIB, MIB)]);
-        // these chunks lie side by side there as well
+        // these chunks are adjacent there as well
         let over = request(0, READ, 2 * MIB - 512, 1024);
         assert_eq!(places(&placement, &over), [(MIB - 512, 1024)]);
     }

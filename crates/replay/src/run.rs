@@ -1,4 +1,4 @@
-//! One replay, from a trace and a drive to what came of it.
+//! One replay, from a trace and a drive to the result.
 
 use tantalum::{Command, Nanoseconds, Smart};
 use tantalum_drive::Drive;
@@ -17,10 +17,10 @@ use crate::survey::{Survey, survey};
 use crate::tally::Tally;
 use crate::trace::{Operation, Request, TraceError};
 
-/// Requests between two looks at the wish to stop, and between two moments at which others may look at the drive.
+/// Requests between two checks for cancellation, and between two moments at which others may look at the drive.
 const REQUESTS_PER_STEP: u64 = 1024;
 
-/// Replays a trace. If the drive or the user ends that early, the outcome tells of what was done.
+/// Replays a trace. If the drive or the user ends it early, the outcome covers what was done.
 pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayError> {
     settings.validate()?;
     let mut survey = survey(&settings.load, settings.profile.capacity_bytes, monitor)?;
@@ -57,7 +57,7 @@ struct Run<'a> {
     settings: &'a Settings,
     placement: &'a Placement,
     survey: &'a Survey,
-    /// Requests that the first reading found and this one has not.
+    /// Requests that the first reading found and this one has not found yet.
     left: u64,
 }
 
@@ -75,7 +75,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Each request at its time.
+    /// Issues each request at its time.
     fn open_loop(
         &mut self,
         feed: &mut Feed,
@@ -103,7 +103,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Each request when there is room for it. What a trace without times waits for, it waits for here as well.
+    /// Issues each request when there is room for it. Waits in a trace without times are kept.
     fn closed_loop(
         &mut self,
         feed: &mut Feed,
@@ -158,7 +158,7 @@ impl Run<'_> {
         (self.survey.requests - self.left).is_multiple_of(REQUESTS_PER_STEP)
     }
 
-    /// What the drive is asked; none if that is nothing.
+    /// The request for the drive; `None` if it has no effect.
     fn job(&mut self, request: &Request, asked_ns: Nanoseconds) -> Result<Option<Job>, ReplayError> {
         let mut pieces = Vec::new();
         self.placement.place(request, &mut pieces).map_err(|beyond| ReplayError::BeyondCapacity {
@@ -175,7 +175,7 @@ impl Run<'_> {
         Ok(Some(Job { line, operation, asked_ns, bytes, pieces }))
     }
 
-    /// Brings to flash what waits in the cache, so that it is counted. A drive that refused a command may refuse this.
+    /// Flushes the cache, so that what waits there is counted. A drive that refused a command may refuse this too.
     fn close(self, ended: &Ended) -> Result<(Smart, Tally), ReplayError> {
         let mut device = self.drive.lock();
         let at_ns = device.time_ns().max(device.issued_ns());

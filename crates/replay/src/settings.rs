@@ -1,4 +1,4 @@
-//! What is replayed on what, and how fast.
+//! The settings of a replay: what, on which drive, and how fast.
 
 use tantalum::Profile;
 use tantalum_report::InvalidSetting;
@@ -11,35 +11,35 @@ use crate::trace::Source;
 /// When requests are issued.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// When the trace says, so many times faster.
+    /// At the trace's times, this many times faster.
     Open {
-        /// 1 is as it was.
+        /// 1 is the original speed.
         speed: f64,
     },
-    /// When fewer than so many are under way, whatever the trace says.
+    /// Whenever fewer than this many are in flight, ignoring the trace's times.
     Closed {
         /// At least 1.
         queue_depth: u32,
     },
 }
 
-/// The pace of a trace without times for which none is chosen: what fio does by default.
+/// The default pace of a trace without times: fio's own default.
 const WITHOUT_TIMES: Pace = Pace::Closed { queue_depth: 1 };
 
-/// What is replayed on what.
+/// The settings of a replay.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is done to the drive.
+    /// The load.
     pub load: Load,
     /// The drive.
     pub profile: Profile,
-    /// What is done to it before.
+    /// The drive's initial condition.
     pub condition: Condition,
-    /// When requests are issued; none for the trace's times, or one after the other if it has none.
+    /// When requests are issued; `None` for the trace's times, or one after the other if it has none.
     pub pace: Option<Pace>,
-    /// What is done with addresses that the drive does not have.
+    /// What to do with addresses beyond the drive.
     pub scale: Scale,
-    /// Seed of the drive's age.
+    /// Seed for ageing the drive.
     pub seed: u64,
 }
 
@@ -62,7 +62,7 @@ impl Settings {
         }
     }
 
-    /// The pace, now that it is known whether the trace has times.
+    /// The pace, given whether the trace has times.
     pub(crate) fn pace(&self, has_times: bool) -> Result<Pace, InvalidSetting> {
         match self.pace {
             Some(Pace::Open { speed }) if !has_times => Err(InvalidSetting::new(

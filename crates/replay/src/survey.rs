@@ -1,4 +1,4 @@
-//! A trace read once before it is replayed: whether all of it is understood, and how much of what there is.
+//! Reads a trace once before it is replayed: checks that all of it can be parsed, and counts its contents.
 
 use tantalum_report::Monitor;
 
@@ -7,20 +7,20 @@ use crate::load::Load;
 use crate::touched::Touches;
 use crate::trace::{Format, Operation, Source, Trace};
 
-/// Requests between two looks at the wish to stop.
+/// Requests between two checks for cancellation.
 const REQUESTS_PER_STEP: u64 = 4096;
 
-/// What a trace has.
+/// The contents of a trace.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// None of a pattern.
+    /// `None` for a pattern.
     pub format: Option<Format>,
     pub has_times: bool,
     pub requests: u64,
     pub volumes: Vec<Volume>,
     pub first_ns: u64,
     pub last_ns: u64,
-    /// Requests that came too late to be sorted, and by how much at most.
+    /// Requests that came too late to be sorted, and the largest delay.
     pub late: (u64, u64),
     pub touches: Touches,
 }
@@ -29,11 +29,11 @@ pub(crate) struct Survey {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Volume {
     pub name: String,
-    /// Where the last byte that is read or written ends.
+    /// The end of the last byte read or written.
     pub end_bytes: u64,
 }
 
-/// Reads all of a trace. Of a pattern everything is known.
+/// Reads all of a trace. A pattern's contents are known in advance.
 pub(crate) fn survey(load: &Load, capacity_bytes: u64, monitor: &Monitor) -> Result<Survey, ReplayError> {
     match load {
         Load::Trace(source) => of_trace(source, monitor),

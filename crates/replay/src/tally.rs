@@ -1,4 +1,4 @@
-//! What a replay has asked for and how long it took.
+//! Counts a replay's requests and their latencies.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::trace::Operation;
 /// Points of the plot over time.
 pub(crate) const POINTS: u64 = 60;
 
-/// What requests are told apart by.
+/// The kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Read => "read",
@@ -49,12 +49,12 @@ impl Kind {
     }
 }
 
-/// Requests of one kind that are done.
+/// Completed requests of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     pub requests: u64,
     pub bytes: u64,
-    /// From the time that the host asked, in nanoseconds.
+    /// Latencies from the time of issue, in nanoseconds.
     pub latencies: Histogram<u64>,
 }
 
@@ -62,18 +62,18 @@ pub(crate) struct Done {
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub kinds: [Done; 4],
-    /// Reads and writes that do not begin and end at units.
+    /// Reads and writes not aligned to units.
     pub unaligned: [u64; 2],
-    /// Deallocation that does not.
+    /// Deallocations not aligned to units.
     pub unaligned_trims: u64,
-    /// Requests for no bytes.
+    /// Empty requests.
     pub empty: u64,
     pub units_read_to_write: u64,
     pub units_trimmed: u64,
     pub start_ns: Nanoseconds,
     /// The last end of a request.
     pub end_ns: Nanoseconds,
-    /// Ends of stretches with equally many requests: when the last of them was asked for, and the bytes of all.
+    /// Intervals with equally many requests: when the last of them was issued, and their total bytes.
     pub over_time: Vec<(Nanoseconds, u64)>,
     stretch: u64,
     in_stretch: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Before a trace of so many requests.
+    /// Empty, for a trace of this many requests.
     pub(crate) fn new(requests: u64, start_ns: Nanoseconds) -> Tally {
         Tally {
             kinds: std::array::from_fn(|_| Done { requests: 0, bytes: 0, latencies: histogram() }),
@@ -127,7 +127,7 @@ impl Tally {
         self.end_ns = self.end_ns.max(done_ns);
     }
 
-    /// Requests that are done.
+    /// Completed requests.
     pub(crate) fn requests(&self) -> u64 {
         self.kinds.iter().map(|done| done.requests).sum()
     }

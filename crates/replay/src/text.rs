@@ -22,7 +22,7 @@ pub fn of(outcome: &Outcome) -> String {
     text
 }
 
-/// What was replayed on what.
+/// What was replayed, and on which drive.
 pub(crate) fn heading(outcome: &Outcome) -> String {
     let (trace, drive) = (&outcome.trace, &outcome.drive);
     let mut text = format!(
@@ -50,7 +50,7 @@ pub(crate) fn heading(outcome: &Outcome) -> String {
     text
 }
 
-/// What a reader has to know to trust the figures.
+/// What a reader must know to interpret the figures.
 pub(crate) fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(why) = &outcome.incomplete {
@@ -161,7 +161,7 @@ fn by_cause(outcome: &Outcome) -> Table {
     table
 }
 
-/// The figures of one replay, one below the other.
+/// The figures of one replay, one per line.
 fn parts(figures: &Figures) -> Table {
     let mut table = Table::new(&[("", Align::Left), (figures.unit, Align::Right)]);
     let row = figures.rows.first().map_or(&[][..], |row| &row.ours);

@@ -1,11 +1,11 @@
 //! Which parts of a trace's address space are read or written.
 //!
-//! The space of a trace is mostly empty, so it is kept as a bitmap of [`CHUNK_BYTES`] with pages only where something
-//! is. Once all is noted, each chunk has a rank: how many touched chunks stand before it.
+//! The space of a trace is mostly empty, so it is kept as a bitmap of chunks of [`CHUNK_BYTES`], with pages only where
+//! something is touched. Once everything is recorded, each chunk has a rank: the number of touched chunks before it.
 
 use std::collections::HashMap;
 
-/// What is touched or not as a whole. Requests that follow each other within a chunk do so on the drive as well.
+/// The unit of what is touched or not. Requests that are sequential within a chunk are so on the drive as well.
 pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Chunks of one page of the bitmap.
@@ -35,7 +35,7 @@ impl Touches {
         }
     }
 
-    /// How many chunks are touched.
+    /// The number of touched chunks.
     pub(crate) fn chunks(&self) -> u64 {
         let bits = |page: &[u64; WORDS]| page.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         self.pages.values().map(|page| bits(page)).sum()
@@ -55,7 +55,7 @@ impl Touches {
     }
 }
 
-/// What is touched, with ranks.
+/// The touched chunks, with ranks.
 #[derive(Debug)]
 pub(crate) struct Touched {
     pages: Vec<(PageId, Box<[u64; WORDS]>)>,
@@ -64,7 +64,7 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
-    /// How many touched chunks stand before this one; none if it is not touched.
+    /// The number of touched chunks before this one; `None` if it is not touched.
     pub(crate) fn rank(&self, volume: u32, chunk: u64) -> Option<u64> {
         let index = self.pages.binary_search_by_key(&(volume, chunk / PAGE_CHUNKS), |(id, _)| *id).ok()?;
         let (page, bit) = (&self.pages[index].1, chunk % PAGE_CHUNKS);

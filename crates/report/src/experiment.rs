@@ -1,4 +1,4 @@
-//! The results of an experiment next to its paper's.
+//! The results of an experiment, next to its paper's.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub enum Time {
 pub struct Outcomes {
     /// `"lab run"`.
     pub command: &'static str,
-    /// In the order asked for.
+    /// In the requested order.
     pub experiments: Vec<Outcome>,
 }
 
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub experiment: &'static str,
     /// What it shows.
     pub title: &'static str,
-    /// Where the paper's figures are from.
+    /// The source of the paper's figures.
     pub source: &'static str,
     /// Which clock.
     pub time: Time,
@@ -73,7 +73,7 @@ pub enum Quantity {
     Percent,
 }
 
-/// The range of several figures. Read as one figure, or as a list of the least and the most.
+/// The range of several figures. Parsed from one figure, or from a list of the least and the greatest.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Span {
@@ -83,7 +83,7 @@ pub struct Span {
     pub high: f64,
 }
 
-/// A span as it is written in a file.
+/// A span as written in a file.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -137,7 +137,7 @@ impl Span {
 pub struct Claim {
     /// What is compared.
     pub what: String,
-    /// How it is expressed.
+    /// Its form.
     pub quantity: Quantity,
     /// What the paper says.
     pub paper: Span,

@@ -9,14 +9,14 @@ pub struct Figures {
     pub title: String,
     /// The unit of its figures.
     pub unit: &'static str,
-    /// What the columns differ in.
+    /// What distinguishes the columns.
     pub columns: Vec<String>,
     /// The rows, each one line, or two with the paper's figures.
     pub rows: Vec<Row>,
 }
 
 impl Figures {
-    /// How busy the machine's processors were: if they were saturated, they bound the figures.
+    /// How busy the machine's processors were: if saturated, they were the bottleneck.
     pub fn of_processors(columns: &[String], rows: impl IntoIterator<Item = (String, Vec<f64>)>) -> Figures {
         let row = |(name, ours)| Row { name, ours, paper: None };
         Figures {
@@ -41,7 +41,7 @@ pub struct Row {
     pub name: String,
     /// What was measured.
     pub ours: Vec<f64>,
-    /// The paper's figures; none if it has only a plot.
+    /// The paper's figures; `None` if it has only a plot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<Vec<f64>>,
 }

@@ -40,7 +40,7 @@ impl LatencyMs {
     /// The titles of the columns.
     pub const COLUMNS: [&str; 6] = ["mean", "P25", "P50", "P75", "P99", "max"];
 
-    /// The figures of a histogram of nanoseconds; all 0 of an empty one.
+    /// The figures of a histogram of nanoseconds; all 0 if it is empty.
     pub fn of(histogram: &Histogram<u64>) -> LatencyMs {
         let at = |quantile| histogram.value_at_quantile(quantile) as f64;
         let figures = [histogram.mean(), at(0.25), at(0.50), at(0.75), at(0.99), histogram.max() as f64];

@@ -14,7 +14,7 @@ pub const WARRANTY_YEARS: f64 = 5.0;
 /// Days of a year.
 pub const DAYS_PER_YEAR: f64 = 365.0;
 
-/// What a drive's flash is rated for, and how much of that is used.
+/// The rating of a drive's flash, and how much of it is used.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Endurance {
     /// Bytes of flash, of which hosts see less.
@@ -38,7 +38,7 @@ pub struct Lifetime {
     pub drive_writes_per_day: f64,
 }
 
-/// Bytes as makers of drives state them: powers of ten.
+/// Bytes as drive makers state them: in powers of ten.
 pub fn terabytes(bytes: f64) -> String {
     match bytes {
         bytes if bytes >= 1e12 => format!("{} TB", figure_text(bytes / 1e12)),
@@ -52,7 +52,7 @@ impl Endurance {
         self.erases * 100.0 / f64::from(self.cycles.max(1))
     }
 
-    /// The life at a write amplification. None if that is not above 0, because nothing was written.
+    /// The life at a write amplification. `None` if that is not above 0, because nothing was written.
     pub fn lifetime(&self, write_amplification: f64) -> Option<Lifetime> {
         if write_amplification.is_nan() || write_amplification <= 0.0 {
             return None;
@@ -69,7 +69,7 @@ impl Endurance {
 }
 
 impl Lifetime {
-    /// The remaining lifetime in years if hosts write this much a day. None if they write nothing.
+    /// The remaining lifetime in years if hosts write this much a day. `None` if they write nothing.
     pub fn years_at(&self, host_bytes_per_day: f64) -> Option<f64> {
         (host_bytes_per_day > 0.0).then(|| self.host_bytes_left / host_bytes_per_day / DAYS_PER_YEAR)
     }

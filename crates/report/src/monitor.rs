@@ -15,8 +15,8 @@ use crate::error::Interrupted;
 /// Where there is no terminal, a line is printed this often.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// Shows an experiment's progress on standard error, and tells it when to stop: bars on a terminal, otherwise an occasional
-/// line. Clones share one monitor.
+/// Shows an experiment's progress on standard error (bars on a terminal, otherwise an occasional line), and tells it when
+/// to stop. Clones share one monitor.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     bars: MultiProgress,
@@ -95,7 +95,7 @@ impl Bar {
         check(&self.cancelled)
     }
 
-    /// The text beside the bar.
+    /// The text next to the bar.
     pub fn say(&self, message: String) {
         self.bar.set_message(message);
     }

@@ -1,6 +1,6 @@
 //! What requests to programs cost: `cargo run --release -p tantalum-spu --example rpc`.
 //!
-//! All is virtual time, and the same on every machine. The example `sandbox` measures this machine's.
+//! All times are virtual, and the same on every machine. The example `sandbox` measures this machine's.
 
 use tantalum::{Device, Profile};
 use tantalum_drive::Drive;
@@ -16,7 +16,7 @@ fn ssd(processors: u32) -> Ssd {
     Ssd::new(Drive::new(Device::in_memory(&profile).expect("a drive of this size")))
 }
 
-/// Each endpoint has one request under way until `requests` are answered; returns the virtual nanoseconds.
+/// Each endpoint has one request in flight until `requests` are answered; returns the virtual nanoseconds.
 fn closed_loop(
     ssd: &mut Ssd,
     endpoints: &[EndpointId],

@@ -1,6 +1,6 @@
 //! What the runtime costs on this machine: `cargo run --release -p tantalum-spu --example sandbox`.
 //!
-//! Two handlers, each as a module and as a function of Rust: one that counts, with a few instructions, and one that computes a
+//! Two handlers, each as a module and as a Rust function: one that counts, with a few instructions, and one that computes a
 //! checksum of 4 KiB. Both sides get the same requests by the same queues, processors and link, with the same instructions in
 //! virtual time, and their answers are compared; so the difference is the sandbox. Then, how long programs take to start.
 
@@ -91,7 +91,7 @@ fn ssd() -> Ssd {
     Ssd::new(Drive::new(Device::in_memory(&profile).expect("a drive of this size")))
 }
 
-/// Each endpoint has one request under way until all are answered. Returns the sum of the answers.
+/// Each endpoint has one request in flight until all are answered. Returns the sum of the answers.
 fn closed_loop(
     ssd: &mut Ssd,
     endpoints: &[EndpointId],

@@ -1,4 +1,5 @@
-//! One call of a handler: its request, what it sends, and what it asks of the system, the drive's small operating system.
+//! One call of a handler: its request, what it sends, and what it requests from the system, the drive's small operating
+//! system.
 
 use std::ops::Range;
 
@@ -6,7 +7,7 @@ use crate::message::{CallId, Message};
 use crate::names::{ProgramId, SpuId};
 use crate::stage::{How, Stage};
 
-/// The most requests that one call may send.
+/// The maximum number of requests that one call may send.
 pub(crate) const TICKETS: usize = 64;
 
 /// A handler's call.
@@ -21,7 +22,7 @@ pub(crate) struct Activation {
     pub revocations: u32,
     pub stage: Stage,
     pub draft: Option<Draft>,
-    /// The answers to this call's requests; none for those under way.
+    /// The answers to this call's requests; `None` for those in flight.
     pub tickets: Vec<Option<i32>>,
     /// The data that the call returns to another program on this processor.
     pub reply: Vec<u8>,
@@ -45,8 +46,8 @@ pub(crate) enum Part {
     Nvm(Range<u64>),
 }
 
-/// What a handler asks of the system: everything that others could notice, or that takes time beyond its own instructions. It
-/// happens at the handler's time, in order with everything else in the drive.
+/// What a handler requests from the system: everything that others could observe, or that takes time beyond its own
+/// instructions. It happens at the handler's time, in order with everything else in the drive.
 #[derive(Debug)]
 pub(crate) enum Op {
     NvmRead { to: u32, range: Range<u64> },

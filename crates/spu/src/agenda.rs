@@ -17,7 +17,7 @@ pub(crate) struct Agenda {
     arranged: u64,
 }
 
-/// An event and its time. Of two at one time, the one that was arranged first comes first.
+/// An event and its time. Events at the same time come in the order in which they were scheduled.
 struct Appointment {
     at_ns: Nanoseconds,
     order: u64,
@@ -56,7 +56,7 @@ pub(crate) enum What {
         run: Run,
         call: Option<Activation>,
     },
-    /// What a thread waits for is complete, with this result.
+    /// What a thread is waiting for is complete, with this result.
     Wake {
         thread: ThreadRef,
         status: i32,

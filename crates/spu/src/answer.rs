@@ -8,9 +8,9 @@ pub const NOT_DELIVERED: i32 = -1;
 pub const NO_PROGRAM: i32 = -2;
 /// The program has no such handler.
 pub const NO_HANDLER: i32 = -3;
-/// The sender may not send that there.
+/// The sender may not send this to that receiver.
 pub const NOT_ALLOWED: i32 = -4;
-/// The originating process may not access the range, or the drive has to ask the host's driver first.
+/// The originating process may not access the range, or the drive must ask the host's driver first.
 pub const NO_PERMISSION: i32 = -5;
 /// The range is not within one stripe of the processor.
 pub const NOT_LOCAL: i32 = -6;

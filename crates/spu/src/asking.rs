@@ -10,7 +10,7 @@ impl Ssd {
     /// handler sends more requests than the endpoint's queue holds, it learns that they were not delivered.
     ///
     /// # Errors
-    /// As [`Ssd::send`], and [`SpuError::PowerLost`] if power goes before the answer.
+    /// As [`Ssd::send`], and [`SpuError::PowerLost`] if power fails before the answer.
     pub fn ask(
         &mut self,
         endpoint: EndpointId,
@@ -26,13 +26,13 @@ impl Ssd {
                 return Ok(status);
             }
             self.check_power()?;
-            // a request that the drive took is answered while it has power
+            // a request that the drive accepted is answered as long as it has power
             self.advance().ok_or(SpuError::PowerLost)?;
         }
     }
 
     /// The next event of an endpoint, including answers to [`Ssd::send`], the end of a program of its process, and a loss of power.
-    /// Events of other endpoints stay. None if nothing is under way.
+    /// Events of other endpoints stay. `None` if nothing is in progress.
     ///
     /// The end of a program and a loss of power are delivered once, to the first caller.
     pub fn receive(&mut self, endpoint: EndpointId) -> Option<Event> {

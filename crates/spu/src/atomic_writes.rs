@@ -17,7 +17,7 @@ use crate::system::Ssd;
 
 pub use transaction::{Outcome, Transaction};
 
-/// How many transactions may be under way. Transaction `t` is in slot `t % SLOTS`.
+/// The number of transactions that may be in progress. Transaction `t` is in slot `t % SLOTS`.
 pub const SLOTS: u64 = 16;
 /// The most writes of a transaction on one processor.
 pub const RECORDS: usize = 8;
@@ -98,7 +98,7 @@ impl AtomicWrites {
         AtomicWrites::install_module(ssd, kernel, region_start, crate::shipped::ATOMIC_WRITES)
     }
 
-    /// Installs another build of it.
+    /// Installs a different build of it.
     pub fn install_module(
         ssd: &mut Ssd,
         kernel: EndpointId,

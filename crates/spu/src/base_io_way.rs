@@ -15,8 +15,8 @@ use crate::block_client::{BlockClient, IoError};
 use crate::error::SpuError;
 use crate::system::Ssd;
 
-/// Sends reads, writes and flushes of a client of the drive through Base-IO. Each is complete when it returns, so several commands
-/// under way are executed one after the other.
+/// Sends reads, writes and flushes of a client of the drive through Base-IO. Each is complete when it returns, so several
+/// commands in flight are executed one after the other.
 ///
 /// # Example
 ///

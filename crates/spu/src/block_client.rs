@@ -16,7 +16,7 @@ const FLUSH: u32 = 2;
 
 /// Bytes of the header before the data of a request, and before the data that a read returns.
 const HEAD_BYTES: usize = 16;
-/// The most pieces under way at once; fewer than an endpoint's queue holds.
+/// The maximum number of pieces in flight; fewer than an endpoint's queue holds.
 const UNDER_WAY: usize = 32;
 
 /// Why a read or write failed.
@@ -75,7 +75,7 @@ struct Piece {
 }
 
 impl BlockClient {
-    /// A client with an endpoint of its own.
+    /// A client with its own endpoint.
     pub fn new(endpoint: EndpointId, program: ProgramId) -> BlockClient {
         BlockClient { endpoint, program }
     }
@@ -116,7 +116,7 @@ enum Bytes<'a> {
     From(&'a [u8]),
 }
 
-/// A read or a write under way.
+/// A read or a write in progress.
 struct Transfer<'a> {
     client: BlockClient,
     address: u64,
@@ -161,7 +161,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Why a transfer cannot continue when nothing is under way: rights that were revoked in the middle of a write are not
+    /// Why a transfer cannot continue when nothing is in flight: rights that were revoked in the middle of a write are not
     /// requested again.
     fn stuck(&self) -> IoError {
         match self.missing.first() {

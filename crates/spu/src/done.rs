@@ -1,4 +1,4 @@
-//! The result of what a handler asked of the system.
+//! The result of what a handler requested from the system.
 
 use tantalum::Nanoseconds;
 
@@ -14,7 +14,7 @@ pub(crate) enum Done {
     At(i32, Nanoseconds),
     /// It waits.
     Waits(Waiting),
-    /// The program has to be ended.
+    /// The program must be ended.
     Fault(Fault),
 }
 

@@ -1,4 +1,5 @@
-//! The host's driver, which decides about the permissions that processors ask for, by its book ([`Host`](crate::host::Host)).
+//! The host's driver, which decides about the permissions that processors request, according to its book
+//! ([`Host`](crate::host::Host)).
 
 use tantalum::Nanoseconds;
 

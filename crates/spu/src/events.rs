@@ -1,8 +1,8 @@
 //! Executes everything in the drive, in order of virtual time.
 //!
 //! Invariants:
-//! - Everything that one part of the drive could notice of another happens in order of virtual time. Only a handler's
-//!   instructions run ahead of it, because nobody notices them before the handler asks for something.
+//! - Everything in one part of the drive that another could observe happens in order of virtual time. Only a handler's
+//!   instructions run ahead of it, because nobody can observe them before the handler requests something.
 //! - Each request is answered once: by its handler, or by the system.
 
 use tantalum::{Nanoseconds, Status};
@@ -16,8 +16,8 @@ use crate::packet::Load;
 use crate::system::Ssd;
 
 impl Ssd {
-    /// Sends a request from an endpoint at `at_ns`, or now if that is past. Returns its number; its answer is an event
-    /// ([`Ssd::next_event`]).
+    /// Sends a request from an endpoint at `at_ns`, or now if that has passed. Returns its number; its answer is an
+    /// event ([`Ssd::next_event`]).
     pub fn send(
         &mut self,
         endpoint: EndpointId,
@@ -51,7 +51,7 @@ impl Ssd {
         Ok(request)
     }
 
-    /// The host's next event. None if nothing is under way.
+    /// The host's next event. `None` if nothing is in progress.
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.host.next_event() {
@@ -61,7 +61,8 @@ impl Ssd {
         }
     }
 
-    /// The next event of an endpoint, or a loss of power. Events of other endpoints stay. None if nothing is under way.
+    /// The next event of an endpoint, or a loss of power. Events of other endpoints stay. `None` if nothing is in
+    /// progress.
     pub fn next_event_of(&mut self, endpoint: EndpointId) -> Option<Event> {
         loop {
             if let Some(event) = self.host.next_event_that(|event| event.is_for(endpoint)) {
@@ -71,8 +72,8 @@ impl Ssd {
         }
     }
 
-    /// The host's next event up to `at_ns`; none if there is none until then. For a host that has something of its own to do at
-    /// that time.
+    /// The host's next event up to `at_ns`; `None` if there is none by then. For a host that has something else to do at that
+    /// time.
     pub fn next_event_until(&mut self, at_ns: Nanoseconds) -> Option<Event> {
         loop {
             if let Some(event) = self.host.next_event() {
@@ -93,7 +94,7 @@ impl Ssd {
         self.now_ns = self.now_ns.max(at_ns);
     }
 
-    /// Executes the next step. None if nothing is arranged.
+    /// Executes the next step. `None` if nothing is scheduled.
     pub(crate) fn advance(&mut self) -> Option<()> {
         let (at_ns, what) = self.next_arranged()?;
         if !self.is_stale(&what) {

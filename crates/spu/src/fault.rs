@@ -3,7 +3,7 @@
 /// Why a program was ended.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// The module trapped: an access beyond its memory, a stack that is full, a division by zero, and so on.
+    /// The module trapped: an access beyond its memory, a full stack, a division by zero, and so on.
     #[error("{0}")]
     Trap(String),
     /// One call of a handler took more instructions than the profile allows.

@@ -67,7 +67,7 @@ fn read(section: NameSectionReader<'_>) -> Result<BTreeMap<u32, String>, BinaryR
     Ok(names)
 }
 
-/// A name that is safe to print: anybody may have chosen it.
+/// A name made safe to print: anybody may have chosen it.
 fn harmless(name: &str) -> String {
     let shown =
         |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };

@@ -14,8 +14,8 @@ use crate::permission::Rights;
 use crate::system::Ssd;
 
 impl Ssd {
-    /// Gives a process rights to a range, in place of those it had there; [`Rights::NONE`] revokes them. The driver keeps
-    /// them in its book, and installs them in the processors.
+    /// Gives a process rights to a range, replacing those that it had there; [`Rights::NONE`] revokes them. The driver
+    /// keeps them in its book, and installs them in the processors.
     pub fn grant(&mut self, process: ProcessId, range: Range<u64>, rights: Rights) -> Result<(), SpuError> {
         self.check_power()?;
         let overlaps = |region: &Range<u64>| region.start < range.end && range.start < region.end;

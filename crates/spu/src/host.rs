@@ -11,9 +11,9 @@ use crate::functions::Function;
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
 use crate::permission::{PermissionTable, Rights};
 
-/// How many requests of programs an endpoint's queue holds; further ones are not delivered.
+/// The number of programs' requests that an endpoint's queue holds; further ones are not delivered.
 pub const ENDPOINT_QUEUE: usize = 64;
-/// How many bytes of their bodies it holds.
+/// The number of bytes of their bodies that it holds.
 pub const ENDPOINT_QUEUE_BYTES: usize = 320 << 10;
 
 /// An event that the host learns of.
@@ -45,7 +45,7 @@ pub enum Event {
         /// When it arrives at the host.
         at_ns: Nanoseconds,
     },
-    /// The driver decided about a permission that a processor asked for. If it was granted, the request that failed with
+    /// The driver decided about a permission that a processor requested. If it was granted, the request that failed with
     /// [`crate::answer::NO_PERMISSION`] can be sent again.
     Permission {
         /// The endpoint on whose behalf the range was accessed.
@@ -76,7 +76,7 @@ pub enum Event {
         /// When the event arrives at the host.
         at_ns: Nanoseconds,
     },
-    /// The drive lost power: nothing is installed, and requests under way are not answered.
+    /// The drive lost power: nothing is installed, and requests in flight are not answered.
     PowerLost {
         /// When power was lost.
         at_ns: Nanoseconds,
@@ -273,8 +273,8 @@ impl Host {
         Some(event)
     }
 
-    /// The next event, for a host that queues it further. A request keeps its room in its endpoint's queue until
-    /// [`Host::release`].
+    /// The next event, for a host that passes it to another queue. A request keeps its room in its endpoint's queue
+    /// until [`Host::release`].
     pub fn pass_on(&mut self) -> Option<Event> {
         self.outbox.pop_front()
     }
@@ -289,7 +289,7 @@ impl Host {
         }
     }
 
-    /// The driver's decision about a missing permission: the extent to install, or none.
+    /// The driver's decision about a missing permission: the extent to install, or `None`.
     pub fn resolve(
         &mut self,
         process: ProcessId,

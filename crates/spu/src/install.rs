@@ -1,8 +1,8 @@
 //! Installing programs, and ending them.
 //!
 //! Invariants: everything installed fits into the instruction and data memory of every processor, and each program's share is
-//! reserved when it is installed; a program has a copy on every processor or on none; ending one affects no other. Each program
-//! has a runtime of its own, because a runtime keeps the translation of every module that it ever loaded.
+//! reserved when it is installed; a program has a copy on every processor or on none; ending one affects no other. Each
+//! program has its own runtime, because a runtime keeps the translation of every module that it ever loaded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -24,7 +24,7 @@ use crate::program::{Installed, Resident, Thread};
 use crate::stripes::STRIPE_BYTES;
 use crate::system::Ssd;
 
-/// The most programs that may be installed at once.
+/// The maximum number of programs installed at once.
 pub const PROGRAMS: usize = 64;
 
 /// How a program is installed.
@@ -355,7 +355,7 @@ impl Ssd {
             })
     }
 
-    /// What a program wrote to its serial ports, and its counters; available also for the program that faulted last.
+    /// What a program wrote to its serial ports, and its counters; also available for the program that faulted last.
     pub fn output(&self, program: ProgramId) -> Result<Output, SpuError> {
         match (&self.programs.get(&program), &self.faulted) {
             (Some(installed), _) => Ok(Output::of(installed)),

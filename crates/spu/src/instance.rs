@@ -1,7 +1,7 @@
 //! A program's copy on one processor: its memory, and the threads that run its handlers.
 //!
-//! Invariants: at most one thread runs at a time, and threads switch only where a handler asks the system for something; each
-//! thread has a stack of its own; memory does not grow after the copy was created.
+//! Invariants: at most one thread runs at a time, and threads switch only where a handler requests something from the system;
+//! each thread has its own stack; memory does not grow after the copy was created.
 
 use wasmi::{Extern, Global, Linker, Memory, Store, TrapCode, TypedFunc, TypedResumableCall, Val};
 
@@ -13,7 +13,7 @@ use crate::marks::{MARK, MARK_BYTES, MEMORY, NOWHERE};
 use crate::module::{HANDLERS, Program, handler_number};
 use crate::native::Native;
 
-/// The most threads of a program on a processor.
+/// The maximum number of threads of a program on a processor.
 pub const THREADS: u32 = 16;
 /// The most instructions for asking a program for its stacks.
 const INSTALL_FUEL: u64 = 100_000;
@@ -24,7 +24,7 @@ type Stopped = wasmi::TypedResumableCallHostTrap<()>;
 /// How a thread's run ended.
 #[derive(Debug)]
 pub(crate) enum Run {
-    /// It asks the system for something, and waits.
+    /// It requests something from the system, and waits.
     Asks(Op),
     /// Its handler returned.
     Returns,
@@ -130,7 +130,7 @@ impl Instance {
         }
     }
 
-    /// Calls a handler that there is. Returns what it did, and the instructions that took.
+    /// Calls an existing handler. Returns what it did, and the instructions it took.
     pub fn start(&mut self, thread: usize, activation: Activation) -> (Run, Option<Activation>, u64) {
         if let Some(native) = &mut self.native {
             let status = native.handle(&activation.message.body);
@@ -148,7 +148,7 @@ impl Instance {
         self.leave(thread, result)
     }
 
-    /// Continues a stopped handler with an answer to what it asked for.
+    /// Continues a stopped handler with the answer to its request.
     pub fn resume(&mut self, thread: usize, value: i32) -> (Run, Option<Activation>, u64) {
         let stopped = self.threads[thread].stopped.take();
         let (stopped, activation) = stopped.expect("the system resumes what has stopped");

@@ -6,7 +6,7 @@
 //!
 //! - [`Ssd`] is a drive with its processors in virtual time: endpoints, requests, answers and events.
 //! - Programs are WebAssembly, run by an interpreter that counts instructions, so time is the same on every machine.
-//! - Below, programs use the drive as a client inside it: its cache, its FTL and its promises, without the link.
+//! - Programs use the drive below as a client inside it: its cache, its FTL and its promises, without the link.
 //!
 //! | file | holds |
 //! |---|---|
@@ -23,7 +23,7 @@
 //! | `marks.rs` | noting which function runs |
 //! | `fault.rs` | why a program was ended |
 //! | `native.rs` | a handler in Rust, to measure what the runtime costs |
-//! | `permission.rs`, `stripes.rs`, `stage.rs` | who may access what; who owns what; stores that take effect together |
+//! | `permission.rs`, `stripes.rs`, `stage.rs` | permissions; owners of stripes; stores that take effect together |
 //! | `host.rs`, `asking.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; blocking calls; rights; the driver's decisions |
 //! | `block_client.rs`, `base_io_way.rs`, `atomic_writes.rs` | host libraries of shipped programs |
 //! | `shared.rs` | a drive whose clients are on several threads, in real time or virtual time |

@@ -1,7 +1,7 @@
 //! Marks in a program's code, which record the function that runs, so that a fault can be located.
 //!
 //! The runtime has no call stack that a host could inspect. So when a module is loaded, each of its functions gets instructions
-//! that store its number: at its beginning, and after each call that it makes. The number is in a memory of its own, which the
+//! that store its number: at its beginning, and after each call that it makes. The number is in a separate memory, which the
 //! module's instructions cannot name.
 //!
 //! Invariants: marks consist of instructions that programs may not use (floating point), and these cost nothing, so that marks do
@@ -54,7 +54,7 @@ struct Marking<'a> {
     bytes: &'a [u8],
     own_memory: Option<u64>,
     has_memories: bool,
-    /// How many functions were imported or have been marked.
+    /// The number of functions that were imported or have been marked.
     functions: u32,
     bodies: Vec<u8>,
     bodies_left: u32,

@@ -14,7 +14,7 @@ pub const HEADER_BYTES: u64 = 32;
 pub const ANSWER_BYTES: u64 = 16;
 /// The longest body.
 pub const BODY_BYTES: usize = 64 << 10;
-/// The most requests that programs may send on behalf of one request of the host.
+/// The maximum number of requests that programs may send on behalf of one request of the host.
 const REQUESTS_OF_ONE: u32 = 4096;
 
 /// The endpoint on whose behalf something is done, and how many more requests may be sent for it.

@@ -164,7 +164,7 @@ pub(crate) fn handler_number(export: &str) -> Option<u32> {
     (number < HANDLERS && digits == number.to_string()).then_some(number)
 }
 
-/// The most handlers of a program.
+/// The maximum number of handlers of a program.
 pub(crate) const HANDLERS: u32 = 64;
 
 impl Shape {

@@ -11,7 +11,7 @@ const USER: u32 = 0x8000_0000;
 /// Bits of an endpoint's number that distinguish the endpoints of a process.
 const QUEUE_BITS: u32 = 10;
 
-/// A process of the host: what permissions are granted to.
+/// A process of the host, to which permissions are granted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId(u32);
 
@@ -19,7 +19,7 @@ impl ProcessId {
     /// The host's kernel.
     pub const KERNEL: ProcessId = ProcessId(0);
 
-    /// The most processes besides the kernel.
+    /// The maximum number of processes besides the kernel.
     pub(crate) const MOST_USERS: usize = (USER >> QUEUE_BITS) as usize - 1;
 
     pub(crate) fn user(number: u32) -> ProcessId {
@@ -57,7 +57,8 @@ impl ProcessId {
 pub struct EndpointId(u32);
 
 impl EndpointId {
-    /// The endpoint of this number, for a host's library that keeps numbers. Requests from one that is not open are refused.
+    /// The endpoint of this number, for a host's library that keeps numbers. Requests from an endpoint that is not open are
+    /// refused.
     pub fn from_number(number: u32) -> EndpointId {
         EndpointId(number)
     }

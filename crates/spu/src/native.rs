@@ -1,8 +1,8 @@
 //! Handlers in Rust instead of WebAssembly, to measure what the runtime costs.
 //!
-//! Such a handler goes the same way as a module's: queue, thread, the processor's time, answer. But nothing protects the drive
-//! from it, so only a host in the same process can install one ([`Ssd::install_native`](crate::Ssd::install_native)). It
-//! answers each request at once.
+//! Such a handler takes the same path as a module's: queue, thread, the processor's time, answer. But nothing protects the
+//! drive from it, so only a host in the same process can install one ([`Ssd::install_native`](crate::Ssd::install_native)).
+//! It answers each request at once.
 
 /// Handler 0 of a program in Rust: it gets a request's body, and returns the answer.
 pub type NativeHandler = Box<dyn FnMut(&[u8]) -> i32 + Send>;

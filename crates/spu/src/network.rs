@@ -12,7 +12,7 @@ use crate::packet::{Load, Packet};
 use crate::system::Ssd;
 
 impl Ssd {
-    /// Sends a packet between processors and the host; none stands for the host.
+    /// Sends a packet between processors and the host; `None` stands for the host.
     pub(crate) fn dispatch_packet(
         &mut self,
         from: Option<SpuId>,

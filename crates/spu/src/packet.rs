@@ -9,7 +9,7 @@ use crate::message::{AnswerTo, Message};
 use crate::names::{EndpointId, ProcessId, SpuId};
 use crate::permission::Rights;
 
-/// A packet on its way; none stands for the host.
+/// A packet on its way; `None` stands for the host.
 pub(crate) struct Packet {
     pub from: Option<SpuId>,
     pub to: Option<SpuId>,
@@ -35,7 +35,7 @@ pub(crate) enum Load {
     Bulk,
 }
 
-/// A permission that a processor asked for.
+/// A permission that a processor requested.
 #[derive(Clone)]
 pub(crate) struct Miss {
     pub endpoint: EndpointId,

@@ -1,4 +1,4 @@
-//! Does what handlers ask of the system, at their time.
+//! Executes what handlers request from the system, at their time.
 
 use tantalum::{NamespaceId, Status};
 

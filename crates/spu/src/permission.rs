@@ -160,7 +160,7 @@ impl PermissionTable {
         self.entries.iter().any(|((_, start), entry)| *start < range.end && entry.end > range.start)
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -202,7 +202,7 @@ mod tests {
         assert!(table.check(process, &(0..10), RW).0 && !table.check(process, &(20..30), RW).0);
     }
 
-    /// The table beside a map of every byte, for random grants and questions.
+    /// The table compared with a map of every byte, for random grants and queries.
     #[test]
     fn a_table_that_has_room_agrees_with_a_map_of_every_byte() {
         let mut random = SplitMix64(18);

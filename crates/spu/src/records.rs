@@ -18,7 +18,7 @@ const SCANNED: usize = 64;
 const SCAN_INSTRUCTIONS: u64 = 12;
 
 impl Ssd {
-    /// The key that a handler names, none if it is empty; or the refusal to let it read the namespace.
+    /// The key that a handler names, `None` if it is empty; or the refusal to let it read the namespace.
     fn readable(
         &mut self,
         thread: ThreadRef,
@@ -126,7 +126,7 @@ impl Ssd {
         Ok(self.later(records as i32, done_ns, instructions))
     }
 
-    /// Keys from `from` on; none if the namespace does not exist.
+    /// Keys, starting at `from`; `None` if the namespace does not exist.
     fn list(
         &mut self,
         namespace: NamespaceId,

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - Non-volatile memory is accessed only within one stripe of the processor, and only where the originating process has
-//!   the right, or in the program's own region. The kernel has all rights; nobody reaches another program's region.
+//!   the right, or in the program's own region. The kernel has all rights; nobody can access another program's region.
 //! - Stores are committed only while their process still has the right to them.
 
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(crate) const CHECK_INSTRUCTIONS: u64 = 20;
 const ENTRY_INSTRUCTIONS: u64 = 12;
 
 impl Ssd {
-    /// The call of a thread that has asked the system for something.
+    /// The call of a thread that has requested something from the system.
     pub(crate) fn call_of(&mut self, thread: ThreadRef) -> &mut Activation {
         let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
         copy.instance.stopped(thread.thread).expect("the thread stopped to ask")
@@ -76,7 +76,7 @@ impl Ssd {
     }
 
     /// Whether a handler still has the rights to its uncommitted stores. If the driver has revoked any, all of the stores are
-    /// discarded: their place may belong to somebody else by now (hazard 27).
+    /// discarded: their place may now belong to somebody else (hazard 27).
     pub(crate) fn keep_rights(&mut self, thread: ThreadRef) -> bool {
         let call = self.call_of(thread);
         let (process, revocations) = (call.message.origin.process(), call.revocations);

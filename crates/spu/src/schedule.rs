@@ -18,7 +18,7 @@ use crate::program::{Resident, Thread, Waiting};
 use crate::stage::Stage;
 use crate::system::Ssd;
 
-/// The most requests that may wait for a program on a processor.
+/// The maximum number of requests that may wait for a program on a processor.
 const QUEUE_REQUESTS: usize = 64;
 /// The most bytes of their bodies.
 const QUEUE_BYTES: usize = 256 << 10;
@@ -122,7 +122,7 @@ impl Ssd {
         self.occupy(of, run, call, instructions + DISPATCH_INSTRUCTIONS, 0);
     }
 
-    /// Continues a thread with the result of what it asked for.
+    /// Continues a thread with the result of its request.
     pub(crate) fn resume(
         &mut self,
         spu: SpuId,
@@ -215,7 +215,7 @@ impl Ssd {
         }
     }
 
-    /// Whether this is a timeout that nobody waits for any more.
+    /// Whether this is a timeout for which nobody waits any more.
     pub(crate) fn is_stale(&mut self, what: &What) -> bool {
         let What::Timeout { thread, ticket } = what else { return false };
         match self.waiting(*thread) {

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - Every request is answered once: by its handler, by the system, after [`PATIENCE`], or because power was lost or its
 //!   endpoint closed. Every wait for an event ends as well.
-//! - After a loss of power there are no events and no answers. Whoever notices the loss first fails all waits.
+//! - After a loss of power there are no events and no answers. Whichever thread notices the loss first fails all waits.
 //! - An endpoint's backlog is bounded, whatever programs send: requests by its queue, all other events by [`NOTICES`].
 //! - A process ends with its last endpoint; its programs and rights are removed with it.
 
@@ -65,7 +65,8 @@ impl SharedSsd {
         self.0.state.lock().waiting.on_end(Box::new(told));
     }
 
-    /// Opens another endpoint of a process that has one, or of the kernel; with none, the first endpoint of a new process.
+    /// Opens another endpoint of a process that has one, or of the kernel; with `None`, the first endpoint of a new
+    /// process.
     pub fn open(&self, process: Option<ProcessId>) -> Result<EndpointId, SpuError> {
         let mut state = self.0.state.lock();
         if let Some(process) = process
@@ -117,8 +118,8 @@ impl SharedSsd {
         }
     }
 
-    /// Waits for the next event of an endpoint other than an answer. `received` is called with it, or with none after `wait`. A
-    /// request's body must fit into `room` bytes.
+    /// Waits for the next event of an endpoint other than an answer. `received` is called with it, or with `None` after
+    /// `wait`. A request's body must fit into `room` bytes.
     pub fn receive(
         &self,
         endpoint: EndpointId,
@@ -144,7 +145,7 @@ impl SharedSsd {
         installed: impl FnOnce(Result<ProgramId, InstallError>) + Send + 'static,
     ) {
         let job = move |state: &mut State| {
-            // the endpoint may be closed by now, and nobody would ever remove the program
+            // the endpoint may already be closed, and then nobody would ever remove the program
             let result = match state.waiting.is_open(endpoint) {
                 true => state.ssd.install(endpoint.process(), &module, options),
                 false => Err(InstallError::NoEndpoint(endpoint.number())),

@@ -1,4 +1,4 @@
-//! Non-volatile memory as a handler sees it: its own stores over the drive's contents.
+//! Non-volatile memory as a handler sees it: its own stores on top of the drive's contents.
 //!
 //! Invariants: a store changes nothing in the drive until it is committed; stores committed together reach the drive at one time,
 //! so no other client finds a part of them. A program that faults never commits (hazard 22).
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use tantalum::{Command, Device, Lpn, Nanoseconds, Status, UNIT_BYTES};
 
-/// The most units with uncommitted stores of one handler.
+/// The maximum number of units with uncommitted stores of one handler.
 pub const STAGE_UNITS: usize = 64;
 
 const UNIT: u64 = UNIT_BYTES as u64;

@@ -1,4 +1,4 @@
-//! How a thread's run ended: it asks the system for something, returns, or faults.
+//! How a thread's run ended: it requests something from the system, returns, or faults.
 //!
 //! Invariant: stores take effect when their handler returns or commits them, and only if it still has the rights to them.
 

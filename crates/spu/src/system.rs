@@ -39,7 +39,7 @@ pub struct Ssd {
     calls: u64,
     requests: u64,
     pub(crate) now_ns: Nanoseconds,
-    /// How many revocations are still on their way.
+    /// The number of revocations still on their way.
     pub(crate) revoking: usize,
     is_down: bool,
 }
@@ -99,7 +99,7 @@ impl Ssd {
         &self.drive
     }
 
-    /// How many processors there are.
+    /// The number of processors.
     pub fn processors(&self) -> u32 {
         self.profile.count
     }
@@ -145,7 +145,7 @@ impl Ssd {
         self.lose_power();
     }
 
-    /// Stops the processors, as when the drive loses power: nothing is installed any more, and nothing under way is answered.
+    /// Stops the processors, as when the drive loses power: nothing is installed any more, and nothing in flight is answered.
     pub(crate) fn lose_power(&mut self) {
         if self.is_down {
             return;
@@ -159,7 +159,7 @@ impl Ssd {
     }
 
     /// Starts the processors after the drive got power again, with nothing installed. The host's driver keeps its book of
-    /// permissions; programs have to be installed again.
+    /// permissions; programs must be installed again.
     ///
     /// # Errors
     /// [`SpuError::PowerLost`] if the drive has none.
@@ -201,7 +201,7 @@ impl Ssd {
         self.requests
     }
 
-    /// Takes the next event and its time. None if nothing is arranged.
+    /// Takes the next event and its time. `None` if nothing is scheduled.
     pub(crate) fn next_arranged(&mut self) -> Option<(Nanoseconds, What)> {
         self.agenda.next()
     }

@@ -1,9 +1,9 @@
 //! Atomic-Writes under power cuts: hazards 20 to 22, and the canaries that show that the torture notices them.
 //!
 //! Clients commit transactions over cells in stripes of all processors. Each client has cells of its own, which share units
-//! with those of others. Power goes at a flash operation drawn from a seed, also in recovery. Then every client's cells must
-//! hold its last acknowledged transaction whole, or the one under way whole. Acknowledged commits are repeated, and old
-//! messages arrive late. `SPU_SEEDS=200` runs more seeds, `SPU_SEED=17` one.
+//! with those of others. Power fails at a flash operation drawn from a seed, also during recovery. Then every client's cells
+//! must hold its last acknowledged transaction, or the one in progress, completely. Acknowledged commits are repeated, and
+//! old messages arrive late. `SPU_SEEDS=200` runs more seeds, `SPU_SEED=17` one.
 
 mod common;
 
@@ -130,7 +130,8 @@ impl Torture {
         Ok(())
     }
 
-    /// Runs transactions until power goes, or for a number of commits. Returns whether power went, or what went wrong.
+    /// Runs transactions until power fails, or for a number of commits. Returns whether power failed, or what went
+    /// wrong.
     fn run(&mut self, commits: u64) -> Result<bool, String> {
         match self.run_until(commits) {
             Ok(None) => Ok(false),
@@ -278,7 +279,7 @@ fn transactions_are_all_or_nothing_over_power_cuts() {
     assert!(committed > 0 && cuts > 0);
 }
 
-/// Power goes at each flash operation of one workload, one after the other, and what was in flight is done or not.
+/// Power fails at each flash operation of one workload in turn, and each operation in flight is done or not.
 #[test]
 fn a_cut_at_every_flash_operation_of_a_commit_leaves_all_or_nothing() {
     for operation in 1.. {

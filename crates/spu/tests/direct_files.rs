@@ -1,5 +1,5 @@
-//! Direct-IO on the files of a volume: the volume tells where they are, the driver grants it, and takes it back before the
-//! place is another file's.
+//! Direct-IO on the files of a volume: the volume says where they are, the driver grants access, and revokes it before the
+//! place becomes another file's.
 
 mod common;
 

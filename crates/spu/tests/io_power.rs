@@ -144,7 +144,7 @@ fn direct_io_keeps_what_was_flushed_and_tears_nothing() {
     torture_all(shipped::DIRECT_IO, false);
 }
 
-/// Power goes at each flash operation of one workload, one after the other; what was in flight is done or not.
+/// Power fails at each flash operation of one workload in turn; each operation in flight is done or not.
 #[test]
 fn a_cut_at_every_flash_operation_of_base_io_and_direct_io_keeps_what_was_flushed() {
     for (module, is_kernel) in [(shipped::BASE_IO, true), (shipped::DIRECT_IO, false)] {

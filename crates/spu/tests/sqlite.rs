@@ -1,4 +1,4 @@
-//! SQLite on Base-IO: the VFS's volume reads, writes and flushes through a program in the drive. Power goes while SQLite works,
+//! SQLite on Base-IO: the VFS's volume reads, writes and flushes through a program in the drive. Power fails while SQLite works,
 //! and comes back: a committed transaction is there, none is half there. `SPU_SEEDS=200` runs more seeds, `SPU_SEED=17` one.
 
 mod common;

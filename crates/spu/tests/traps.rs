@@ -1,11 +1,11 @@
-//! Who installed a program that was ended is told in which function, by its name if the module has names.
+//! The installer of a program that was ended learns in which function it happened, by name if the module has names.
 
 mod common;
 
 use common::{KERNEL, OPEN, ask, profile, rest, ssd, ssd_of, wat, with_program};
 use tantalum_spu::{Event, Fault, ProgramId, Ssd, shipped};
 
-/// Sends a request that ends the program, and returns what its owner is told.
+/// Sends a request that ends the program, and returns what its owner learns.
 fn end(ssd: &mut Ssd, program: ProgramId, handler: u32, body: &[u8]) -> Event {
     let endpoint = ssd.endpoint(KERNEL).unwrap();
     let (_, events) = ask(ssd, endpoint, 0, (program, handler), body);

@@ -15,7 +15,7 @@
 //! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, which Debian's is not; without it, `atomic` behaves as `rollback`.
 //!
 //! SQLite reports only a code for an error. `SELECT tantalum_error()` on the connection that loaded the extension, or
-//! `PRAGMA tantalum_error` on one of the VFS, tells the reason of the last one; `sqlite3_log` gets all.
+//! `PRAGMA tantalum_error` on one of the VFS, reports the reason for the last one; `sqlite3_log` gets all of them.
 
 #![allow(unsafe_code)]
 

@@ -132,7 +132,7 @@ mod tests {
         let code = unsafe { rusqlite::ffi::sqlite3_auto_extension(Some(note_routines)) };
         assert_eq!(code, 0);
         drop(rusqlite::Connection::open_in_memory().unwrap());
-        // SAFETY: the table is static, and longer than the part that is looked at.
+        // SAFETY: the table is static, and longer than the part that is read.
         let (routines, api) = unsafe {
             let routines = ROUTINES.load(Ordering::SeqCst);
             (&*routines, Api::of(routines))

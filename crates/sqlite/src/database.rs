@@ -24,7 +24,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// A database that nobody has open yet.
+    /// A database that nobody has opened yet.
     pub fn new(name: &str, file: FileId, mode: Mode) -> Database {
         Database {
             name: name.to_owned(),
@@ -47,7 +47,7 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// If no handle of it is open.
+    /// Whether no handle of it is open.
     pub fn log(&mut self) -> &mut LogFile {
         self.log.as_mut().expect("a log with an open handle is there")
     }

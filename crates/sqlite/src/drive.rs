@@ -34,7 +34,7 @@ pub enum DriveError {
         /// SQLite's result code.
         code: i32,
     },
-    /// The volume was asked for while files on it are open.
+    /// The volume was requested while files on it are open.
     #[error("{handles} files of the volume are open, or a VFS is registered; close all connections first")]
     InUse {
         /// How many.

@@ -1,8 +1,8 @@
-//! The reason of the last error, for those who see only SQLite's code for it: the SQL function and the pragma
+//! The reason for the last error, for programs that see only SQLite's code: the SQL function and the pragma
 //! `tantalum_error`.
 //!
-//! A connection that could not be opened cannot be asked. So the function is there on every connection that loads the
-//! extension; the pragma is there on connections of the VFS.
+//! A connection that could not be opened cannot be queried. So the function exists on every connection that loads the
+//! extension; the pragma exists on connections of the VFS.
 
 #![allow(unsafe_code)]
 
@@ -24,7 +24,7 @@ struct Context {
     result_text: ResultText,
 }
 
-/// Set by the first library that loads the extension. A second library in the same process has the pragma alone.
+/// Set by the first library that loads the extension. A second library in the same process has only the pragma.
 static CONTEXT: OnceLock<Context> = OnceLock::new();
 
 /// Adds the function to a connection. Fails with SQLite's code.

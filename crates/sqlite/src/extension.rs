@@ -1,7 +1,7 @@
 //! The VFS in the SQLite that loads it as an extension.
 //!
-//! A program may load the extension any number of times; only the first time registers the VFS. A second VFS of the
-//! same name would hide the first one and know nothing of the images that it has open.
+//! A program may load the extension any number of times; only the first time registers the VFS. A second VFS with the
+//! same name would hide the first one and know nothing about the images that it has open.
 
 #![allow(unsafe_code)]
 
@@ -38,7 +38,7 @@ pub unsafe fn register_extension(connection: *mut c_void, routines: *const ApiRo
     }
 }
 
-/// The registration of the VFS; none if another copy of this library has registered one.
+/// The registration of the VFS; `None` if another copy of this library has registered one.
 fn register_once(api: Api) -> Result<Option<&'static Registration>, c_int> {
     let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
     let name = CString::new(EXTENSION_VFS).expect("the name has no zero in it");
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// A connection that has loaded the extension, as a program that then opens databases by URIs has it.
+    /// A connection that has loaded the extension, as in a program that then opens databases by URIs.
     fn loader() -> Connection {
         static LOADED: Mutex<()> = Mutex::new(());
         let _one_at_a_time = LOADED.lock().unwrap();
@@ -142,7 +142,7 @@ mod tests {
         // SQLite's own parameters are not refused.
         let database = open(&uri(&path, "app.db", "&mode=rwc&cache=private&psow=1&interface=wal")).unwrap();
         database.execute_batch("CREATE TABLE t(a)").unwrap();
-        // A database that is not there in an image that is there: nothing goes.
+        // A missing database in an existing image: nothing is removed.
         let other =
             Connection::open_with_flags(uri(&path, "other.db", ""), existing | OpenFlags::SQLITE_OPEN_URI);
         assert!(other.is_err() && path.exists());

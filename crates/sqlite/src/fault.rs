@@ -1,4 +1,4 @@
-//! Why a request of SQLite failed, and what SQLite is told.
+//! Why a request of SQLite failed, and the code returned to SQLite.
 
 use std::ffi::c_int;
 

@@ -32,9 +32,9 @@ struct FileState {
 
 /// A file.
 pub(crate) enum OpenFile {
-    /// One without a name.
+    /// A file without a name.
     Temporary(TemporaryFile),
-    /// One on a volume.
+    /// A file on a volume.
     OnVolume(Handle),
 }
 

@@ -2,8 +2,8 @@
 //!
 //! SQLite sees a header of 32 bytes and then frames, each a header of 24 bytes and a page (SQLite's file format,
 //! section 4). In units: the log's header has unit 0 to itself. Frame `n`, counted from 1, has the `k` units of its
-//! page, from `1 + (n - 1) * k` on; its header is stored as metadata of the first of them. So a page of the log is
-//! whole units on the drive, and can be shared with the database file.
+//! page, starting at unit `1 + (n - 1) * k`; its header is stored as metadata of the first of them. So a page of the
+//! log is whole units on the drive, and can be shared with the database file.
 
 use tantalum::{METADATA_BYTES, UNIT_BYTES};
 use tantalum_volume::ATTRIBUTE_BYTES;
@@ -99,7 +99,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout for a page size; none if pages are not whole units.
+    /// The layout for a page size; `None` if pages are not whole units.
     pub fn new(page_bytes: u32) -> Option<Layout> {
         let is_whole = page_bytes.is_power_of_two()
             && page_bytes as usize >= UNIT_BYTES
@@ -107,7 +107,7 @@ impl Layout {
         is_whole.then_some(Layout { page_bytes })
     }
 
-    /// The layout according to a volume file's attributes; none if the file is a plain one.
+    /// The layout according to a volume file's attributes; `None` if the file is a plain one.
     pub fn from_attributes(attributes: &[u8; ATTRIBUTE_BYTES]) -> Option<Layout> {
         let (magic, rest) = attributes.split_first_chunk::<4>()?;
         let page_bytes = u32::from_le_bytes(*rest.first_chunk::<4>()?);

@@ -1,4 +1,4 @@
-//! A write-ahead log in which each frame has units of its own: its part in host memory, and the translation of SQLite's
+//! A write-ahead log in which each frame occupies whole units: its part in host memory, and the translation of SQLite's
 //! reads and writes.
 //!
 //! Frames that SQLite writes stay in host memory until they are sent: when SQLite syncs the log, and when there are
@@ -45,7 +45,7 @@ pub(crate) struct FramedLog {
     headers: Vec<Option<FrameHeader>>,
     /// Pages that wait to be sent.
     pub(crate) pages: BTreeMap<u32, Box<[u8]>>,
-    /// Frames that the drive does not have as they are now: their page or their header changed.
+    /// Frames whose current version the drive does not have: their page or their header changed.
     pub(crate) changed: BTreeSet<u32>,
     spare_pages: Vec<Box<[u8]>>,
     pub(crate) numbering: Numbering,
@@ -250,24 +250,24 @@ impl FramedLog {
         Ok(())
     }
 
-    /// A buffer for a page, with any contents.
+    /// A buffer for a page, with arbitrary contents.
     pub(crate) fn spare_page(&mut self) -> Box<[u8]> {
         self.spare_pages.pop().unwrap_or_else(|| vec![0; self.layout.page_bytes()].into_boxed_slice())
     }
 
-    /// The drive has a frame as it is now.
+    /// The drive has the current version of a frame.
     pub(crate) fn forget_change(&mut self, frame: u32) {
         self.changed.remove(&frame);
         self.spare_pages.extend(self.pages.remove(&frame));
     }
 
-    /// A commit ends the log: pages in memory that a rollback left after it belong to nobody.
+    /// A commit ends the log: pages in memory that a rollback left after it are obsolete.
     fn forget_changes_after(&mut self, frame: u32) {
         self.changed.split_off(&(frame + 1));
         self.spare_pages.extend(self.pages.split_off(&(frame + 1)).into_values());
     }
 
-    /// Gives the header and all frames up to `frame` their places in the volume.
+    /// Allocates places in the volume for the header and all frames up to `frame`.
     fn make_room(&mut self, volume: &mut Volume, frame: u32) -> Result<(), VolumeError> {
         if frame <= self.frames && self.frames > 0 {
             return Ok(());

@@ -19,7 +19,8 @@ pub(crate) struct Handle {
     pub(crate) target: Target,
     delete_on_close: Option<String>,
     pub(crate) lock: LockLevel,
-    /// RESERVED was taken on the way to EXCLUSIVE: SQLite writes for itself, and is not recovering from a crash.
+    /// RESERVED was taken on the way to EXCLUSIVE: SQLite is writing on its own account, and not recovering from a
+    /// crash.
     pub(crate) writes_for_itself: bool,
     pub(crate) shm: ShmHeld,
     pub(crate) persist_log: bool,
@@ -268,7 +269,7 @@ mod tests {
         Handle::open(host, "app.db", SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB, None).unwrap()
     }
 
-    /// The first byte of a unit of the database, as the drive has it.
+    /// The first byte of a unit of the database on the drive.
     fn stored(host: &HostRef, unit: u64) -> u8 {
         let volume = &mut host.lock().volume;
         let file = volume.find("app.db").unwrap();

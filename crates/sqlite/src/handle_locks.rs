@@ -37,7 +37,7 @@ impl Handle {
         Ok(self.host.lock().database(id).1.locks.is_reserved())
     }
 
-    /// The address of a region of the shared memory; none if it does not exist and must not be created.
+    /// The address of a region of the shared memory; `None` if it does not exist and must not be created.
     pub fn map_shm(
         &mut self,
         region: usize,

@@ -49,8 +49,8 @@ impl HostRef {
         HostRef(Arc::new(Mutex::new(host)))
     }
 
-    /// Takes the mutex. If another thread panicked while holding it, that thread returned an I/O error; the state that
-    /// it left is judged by the usual checks.
+    /// Takes the mutex. If another thread panicked while holding it, that thread returned an I/O error; the usual
+    /// checks judge the state that it left.
     pub fn lock(&self) -> MutexGuard<'_, Host> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +79,7 @@ impl Host {
         (&mut self.volume, database)
     }
 
-    /// Forgets a database that has nothing open any more.
+    /// Forgets a database that nobody has open any more.
     pub fn forget_if_closed(&mut self, id: DatabaseId) {
         let (_, database) = self.database(id);
         if database.handles == 0 && !database.has_log() {

@@ -31,13 +31,13 @@ impl Hosts {
         }
     }
 
-    /// Whether files get the dates of their changes. A volume that the program opened has what the program gives it:
-    /// dates would add to what the modes write.
+    /// Whether files get the dates of their changes. Not on a volume that the program opened, where dates would add to
+    /// what the modes write.
     pub fn dates_files(&self) -> bool {
         matches!(self, Hosts::Images(_))
     }
 
-    /// The volume of another file; none if no database of that name is open.
+    /// The volume of another file; `None` if no database with that name is open.
     pub fn for_name(&self, name: &str) -> Option<HostRef> {
         match self {
             Hosts::One(host) => Some(host.clone()),

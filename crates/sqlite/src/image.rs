@@ -1,4 +1,4 @@
-//! Images that the extension opens as databases name them.
+//! Images that the extension opens when databases name them.
 //!
 //! A database's URI names its image, profile, capacity and mode. SQLite passes parameters only when it opens the
 //! database file itself; the journal and the log are found by the database's name. So one name cannot be open in two
@@ -37,11 +37,11 @@ pub(crate) struct Parameters {
 /// The parameters of a URI that SQLite itself knows.
 const OWN_PARAMETERS: [&str; 7] = ["vfs", "mode", "cache", "psow", "nolock", "immutable", "modeof"];
 
-/// Those of this VFS.
+/// The parameters of this VFS.
 const PARAMETERS: [&str; 5] = ["image", "profile", "capacity", "interface", "time"];
 
 impl Parameters {
-    /// Refuses parameters that nobody knows: a misspelt one would be ignored.
+    /// Refuses unknown parameters: a misspelt one would otherwise be ignored.
     pub fn check_names(mut names: impl Iterator<Item = String>) -> Result<(), ImageError> {
         let is_known = |name: &str| OWN_PARAMETERS.contains(&name) || PARAMETERS.contains(&name);
         match names.find(|name| !is_known(name)) {
@@ -88,12 +88,12 @@ struct Open {
     images: HashMap<PathBuf, HostRef>,
     /// Databases and their images, including databases that were closed.
     databases: HashMap<String, PathBuf>,
-    /// Images that were made, and in which no database has been opened yet.
+    /// Images that were created, and in which no database has been opened yet.
     new: HashSet<PathBuf>,
 }
 
 impl Open {
-    /// Opens an image; makes it if there is none and it may be created.
+    /// Opens an image; creates it if it does not exist and may be created.
     fn image(
         &mut self,
         path: &Path,
@@ -126,8 +126,8 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// The image of a database about to be opened; made if there is none and the database may be created. The caller
-    /// says how the opening went: [`Images::opened`] or [`Images::abandon`].
+    /// The image of a database about to be opened; created if it does not exist and the database may be created. The
+    /// caller reports the outcome with [`Images::opened`] or [`Images::abandon`].
     pub fn for_database(
         &self,
         name: &str,
@@ -170,21 +170,21 @@ impl Images {
         longest.map(|(_, path)| open.images[path].clone())
     }
 
-    /// A database of an image was opened, so that the image stays.
+    /// A database of an image was opened, so the image stays.
     pub fn opened(&self, host: &HostRef) {
         let mut open = self.lock();
         let Open { images, new, .. } = &mut *open;
         new.retain(|path| !images.get(path).is_some_and(|image| image.is(host)));
     }
 
-    /// A database of an image could not be opened: an image that was made for it goes again.
+    /// A database of an image could not be opened: an image that was created for it is removed.
     pub fn abandon(&self, host: HostRef) {
         let path = {
             let open = self.lock();
             let is_its = |path: &&PathBuf| open.images.get(*path).is_some_and(|image| image.is(&host));
             open.new.iter().find(is_its).cloned()
         };
-        // The opening has failed already, for a reason of its own.
+        // The opening has already failed, with its own error.
         let _ = self.release(host);
         let mut open = self.lock();
         if let Some(path) = path
@@ -226,7 +226,7 @@ enum CloseError {
 
 fn close_volume(volume: Volume) -> Result<(), CloseError> {
     let client = volume.unmount().map_err(|error| CloseError::Volume(error.error))?;
-    // if others still have the drive, they go on with it
+    // if others still have the drive, they continue to use it
     let Ok(device) = client.into_device() else { return Ok(()) };
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(CloseError::Shutdown)
@@ -239,7 +239,7 @@ fn open_volume(path: &Path, parameters: &Parameters) -> Result<Volume, ImageErro
     if !path.exists() {
         let device = Device::create(path, &parameters.new_profile()?).map_err(device_error)?;
         return Volume::format(device, CACHE_BYTES).map_err(|error| {
-            // Half an image is of no use, and the error that counts is the first.
+            // A partial image is useless, and the first error is the one that counts.
             let _ = std::fs::remove_file(path);
             volume_error(error)
         });
@@ -305,7 +305,7 @@ mod tests {
         assert!(error.contains("a.tant"), "the image is locked: {error}");
     }
 
-    /// What waits in memory is stored, and the image is put away like a drive that is shut down.
+    /// Stores what waits in memory, and closes the image like a drive that is shut down.
     #[test]
     fn a_volume_that_is_closed_has_everything_on_its_drive() {
         let folder = tempfile::tempdir().unwrap();

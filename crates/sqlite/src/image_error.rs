@@ -32,10 +32,10 @@ pub(crate) enum ImageError {
     /// `time=` is invalid.
     #[error("time: {0:?} is neither `none` (answer at once) nor `real` (keep the drive's latencies)")]
     Time(String),
-    /// Another `interface=` than that of the open image.
+    /// An `interface=` other than that of the open image.
     #[error("image {path} is already open with interface {open}; it cannot be opened with {asked}", path = path.display())]
     OtherMode { path: PathBuf, open: Mode, asked: Mode },
-    /// A parameter of the URI that nobody knows.
+    /// An unknown parameter of the URI.
     #[error("the URI has an unknown parameter {name:?}; this VFS has {known}", known = known.join(", "))]
     Parameter { name: String, known: &'static [&'static str] },
     /// There is no image, and the database may not be created.
@@ -46,7 +46,7 @@ pub(crate) enum ImageError {
     OtherImage { name: String, path: PathBuf },
 }
 
-/// An error of an image, which it names once: those about its file do so already.
+/// An error of an image, which names it once: errors about its file already do.
 fn of_image(path: &Path, error: &impl Display) -> String {
     let (image, error) = (path.display().to_string(), error.to_string());
     if error.starts_with(&image) { error } else { format!("image {image}: {error}") }

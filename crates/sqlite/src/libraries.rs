@@ -110,7 +110,7 @@ mod tests {
     fn a_sqlite_without_loading_says_so() {
         let none = Libraries { own: ptr::null_mut() };
         let mut message = [1 as c_char; 64];
-        // SAFETY: the path is terminated, and the message has the room that is told.
+        // SAFETY: the path is terminated, and the message has the stated room.
         let text = unsafe {
             assert!(none.open(c"/nonexistent".as_ptr()).is_null());
             none.error(message.len() as c_int, message.as_mut_ptr());

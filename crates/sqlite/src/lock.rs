@@ -31,7 +31,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Raises a handle's lock from `held` towards `wanted`, and returns what it holds then: less than `wanted` if
+    /// Raises a handle's lock from `held` towards `wanted`, and returns what it then holds: less than `wanted` if
     /// others are in the way. A failed attempt at EXCLUSIVE leaves PENDING.
     pub fn raise(&mut self, handle: HandleId, held: LockLevel, wanted: LockLevel) -> LockLevel {
         let others = |holder: Option<HandleId>| holder.is_some_and(|holder| holder != handle);

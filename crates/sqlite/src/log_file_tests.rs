@@ -1,5 +1,5 @@
-//! Logs against a plain list of bytes, with pages of several units: what is written is read, before and after it was
-//! sent and reopened.
+//! Logs compared with a plain list of bytes, with pages of several units: what was written can be read, before and
+//! after sending and reopening.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -58,7 +58,7 @@ impl Log {
         let mut header = [salt; LOG_HEADER_BYTES];
         header[..4].copy_from_slice(&0x377f_0682_u32.to_be_bytes());
         header[8..12].copy_from_slice(&(self.page_bytes as u32).to_be_bytes());
-        // a plain log keeps its old frames, which SQLite takes for none of this life
+        // a plain log keeps its old frames, which SQLite recognises as not of this life
         if self.mode != Mode::Wal {
             self.bytes.clear();
         }
@@ -178,7 +178,7 @@ fn a_log_reads_as_it_was_written_in_every_mode() {
                 72..75 if !was_reopened && mode != Mode::Wal => {
                     let frames = random.random_range(0..=log.frames());
                     let bytes = log.page_at(frames + 1) - FRAME_HEADER_BYTES;
-                    // half a frame does not stay
+                    // half a frame is dropped
                     let more = random.random_range(0..2) * 100;
                     log.log.truncate(&mut log.volume, (bytes + more) as u64).unwrap();
                     let left = if bytes + more >= log.bytes.len() { log.bytes.len() } else { bytes };
@@ -217,7 +217,7 @@ fn a_log_that_is_cut_to_nothing_is_empty_when_it_is_opened() {
     assert_eq!(log.log.size(&log.volume).unwrap(), 0);
 }
 
-/// A log of frames in units goes on as a plain one, and is opened as what it is now.
+/// A log of frames in units continues as a plain one, and is reopened as what it now is.
 #[test]
 fn a_log_that_changes_its_layout_is_emptied_first() {
     let mut log = Log::new(Mode::Share, PAGE);
@@ -261,7 +261,7 @@ fn a_page_goes_home_only_as_the_last_whole_transaction_has_it() {
     assert_eq!([1, 2, 3].map(|page| log.database(page)), [vec![1; PAGE], vec![4; PAGE], vec![5; PAGE]]);
 }
 
-/// What the drive does not share is written, each page to its place.
+/// What the drive refuses to share is written, each page to its place.
 #[test]
 fn pages_whose_share_is_refused_are_written() {
     let mut log = Log::new(Mode::Share, PAGE);
@@ -328,7 +328,7 @@ fn what_is_behind_a_reopened_log_is_trimmed_and_nothing_else() {
     log.check(0, bytes, "what the log has");
 }
 
-/// Files take all of the drive, so the log grows in another place than behind what it has: that is another file's.
+/// Files take all of the drive, so the log cannot grow contiguously: the units behind it belong to another file.
 fn take_all_but_one_place(log: &mut Log) {
     let mut fillers = Vec::new();
     for shift in (12..=27).rev() {
@@ -358,7 +358,7 @@ fn take_all_but_one_place(log: &mut Log) {
     log.volume.sync_names().unwrap();
 }
 
-/// Two places, and what is between them is another file's.
+/// Two places; the units between them belong to another file.
 #[test]
 fn a_log_in_several_places_is_trimmed_where_it_is() {
     const LARGE: usize = 16 * UNIT_BYTES;

@@ -5,13 +5,13 @@
 //! 1. Shares of the old log are durable before a new header is sent: SQLite syncs the database before it restarts its
 //!    log, and [`crate::database::Database::sync`] issues and flushes them.
 //! 2. Before a frame is sent, the volume durably knows the log's units, and the database's units that hints name as
-//!    homes; otherwise the drive would bring pages home into units that belong to nobody.
+//!    homes; otherwise the drive would bring pages home into units that belong to no file.
 //! 3. A new header is durable before a frame of the life that it opens is sent: SQLite syncs the log after its header
 //!    (`sqlite3WalFrames`).
 //! 4. Everything after the place where a reopened log continues is durably trimmed before the log continues.
 //!
-//! If the drive takes no more hints, or has forgotten the log because of many others, the log continues without hints
-//! until it restarts. Then the drive brings home fewer transactions than SQLite recovers, and SQLite's own checkpoint
+//! If the drive accepts no more hints, or has forgotten the log because of many others, the log continues without hints
+//! until it restarts. The drive then brings home fewer transactions than SQLite recovers, and SQLite's own checkpoint
 //! makes up for it; it never brings home more.
 
 use tantalum::canary::{self, Guard};

@@ -63,7 +63,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// There is no mode of that name.
+/// There is no mode with that name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no mode named {name:?}; use {}", Mode::ALL.map(Mode::name).join(", "))]
 pub struct UnknownMode {

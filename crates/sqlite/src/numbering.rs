@@ -6,8 +6,8 @@
 //! - Frames are sent in order, each once in an attempt. `end` is on a commit frame whose header is final.
 //! - A frame of the open transaction that changes after it was sent (overwritten in place, given a new header, or left
 //!   behind by a rollback and rewritten) makes the attempt void: the next one starts after the last commit that was
-//!   sent, and everything from there is sent again.
-//! - If a frame changes whose commit was sent, this life of the log is over. The same holds after reopening, when it is
+//!   sent, and everything after that is sent again.
+//! - If a frame changes whose commit was sent, this life of the log ends. The same holds after reopening, when it is
 //!   unknown what the drive has. Everything after the last commit is trimmed, and a new generation starts there.
 //!
 //! Frames count from 1 in the log, slots from 1 in the generation, in units.
@@ -24,7 +24,7 @@ pub(crate) struct Numbering {
     ends: Vec<u32>,
     /// The last frame whose header was written: the end of the log.
     head: u32,
-    /// Frames up to here were sent as they are, in this attempt or as part of earlier transactions.
+    /// Frames up to here were sent in their current version, in this attempt or as part of earlier transactions.
     sent: u32,
     attempt: u32,
     /// The first frame of the attempt.
@@ -75,7 +75,7 @@ impl Numbering {
         }
     }
 
-    /// The frames to send next, in order; none if there is nothing new.
+    /// The frames to send next, in order; `None` if there is nothing new.
     pub fn unsent(&self) -> std::ops::RangeInclusive<u32> {
         self.sent + 1..=self.head
     }
@@ -238,7 +238,7 @@ mod tests {
         append(&mut log, 1..=3, false);
         send(&mut log);
         log.page_written(2);
-        log.header_written(4, false); // not sealed: its header comes again
+        log.header_written(4, false); // not sealed: its header will be written again
         log.page_written(4);
         assert_eq!(send(&mut log).len(), 4, "sent early, and none of it ends the transaction");
         for frame in 2..=4 {

@@ -1,4 +1,4 @@
-//! The frames of a log that were read last: those that a checkpoint may be about to write home.
+//! The frames of a log that were read last, which a checkpoint may be about to write home.
 
 /// Number of remembered frames: other connections may read between a checkpoint's read and its write.
 const RECENT: usize = 8;

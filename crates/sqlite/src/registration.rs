@@ -12,7 +12,7 @@ use crate::hosts::Hosts;
 use crate::vfs::Vfs;
 use crate::vfs_methods::object;
 
-/// A VFS in SQLite's list. Dropping it removes it; open connections go on.
+/// A VFS in SQLite's list. Dropping it removes it; open connections continue to work.
 #[derive(Debug)]
 pub struct Registration {
     vfs: Arc<Vfs>,

@@ -1,8 +1,8 @@
 //! Checkpoint writes that become shares.
 //!
 //! SQLite brings a page home by reading it from the log and writing it to the database file. If the page has units of
-//! its own in the log, the drive need only map the database's units to them. Such shares are gathered, as many as the
-//! drive takes in one command.
+//! its own in the log, the drive need only map the database's units to them. Such shares are gathered, up to the number
+//! that the drive takes in one command.
 //!
 //! The owner of the queue keeps these invariants: the queue is issued before anything else accesses the database file
 //! or the units that it names, and before the log's header changes; a share is durable with the flush that follows it.

@@ -1,7 +1,7 @@
 //! The shared memory in which SQLite's connections keep the index of a write-ahead log, and its eight locks.
 //!
 //! All connections are in this process, so the memory is plain heap. A region never moves while any connection has it
-//! mapped. It is freed when the last one leaves: the next will rebuild the index from the log.
+//! mapped. It is freed when the last one leaves: the next one rebuilds the index from the log.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// `PRAGMA synchronous`, as far as a write-ahead log tells it apart.
+/// `PRAGMA synchronous`, as far as it matters to a write-ahead log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Synchronous {
     /// The log is synced before each checkpoint.

@@ -12,13 +12,14 @@ const UNIT: u64 = UNIT_BYTES as u64;
 
 /// An open transaction on one database file.
 ///
-/// If the drive takes no more of it, it is aborted at once and *doomed*: SQLite, told of the failure, gives it up in
-/// one way or another, and sees the file as it was. The pages that it restores on the way are already there.
+/// If the drive accepts no more of it, it is aborted at once and *doomed*: SQLite learns of the failure, gives the
+/// transaction up in one way or another, and sees the file as it was. The pages that it restores while doing so are
+/// already there.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     file: FileId,
     size: u64,
-    /// The drive's transaction; none if it is doomed.
+    /// The drive's transaction; `None` if it is doomed.
     tx: Option<TxId>,
 }
 

@@ -21,7 +21,7 @@ use crate::ffi;
 use crate::hosts::Hosts;
 use crate::libraries::Libraries;
 
-/// The name of the SQL function and of the pragma that tell the last error.
+/// The name of the SQL function and of the pragma that report the last error.
 pub(crate) const ERROR_NAME: &CStr = c"tantalum_error";
 
 /// A VFS and what belongs to it.

@@ -1,4 +1,4 @@
-//! Power goes while SQLite works, and comes back: a committed and synced transaction is there, none is half there.
+//! Power fails while SQLite works, and comes back: every committed and synced transaction is there, and none in part.
 
 mod common;
 
@@ -71,7 +71,7 @@ fn state(connection: &Connection) -> (i64, i64) {
     (least, bytes as i64)
 }
 
-/// Works until power goes; returns the last transaction that was committed and whether one was under way.
+/// Works until power fails; returns the last committed transaction and whether one was in progress.
 fn work_until_cut(connection: &Connection, random: &mut Random, mode: Mode, mut number: i64) -> i64 {
     for _ in 0..400 {
         if transaction(connection, random, number + 1).is_err() {
@@ -154,7 +154,7 @@ fn transactions_are_whole_after_a_cut_without_syncs() {
     }
 }
 
-/// Power goes now, if it has not yet, and comes back. What was under way has that outcome.
+/// Power fails now, if it has not yet, and comes back. Operations in flight have that outcome.
 fn cut_now(drive: Drive, mode: Mode, outcome: Outcome) -> Drive {
     let volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
     let now_ns = volume.now_ns();
@@ -194,7 +194,7 @@ fn numbers(connection: &Connection) -> (i64, i64, i64) {
         .unwrap()
 }
 
-/// Does statements until power goes at flash operation `cut`; returns how many were acknowledged.
+/// Executes statements until power fails at flash operation `cut`; returns the number acknowledged.
 fn work_until(drive: &Drive, connection: Connection, cut: u64, statements: &[&str]) -> usize {
     drive.volume().device().cut_after(Some(cut));
     statements.iter().take_while(|statement| connection.execute_batch(statement).is_ok()).count()

@@ -1,5 +1,5 @@
-//! Fuzzy checkpoints: pages that were changed before the last checkpoint are written, and a record lists the transactions under
-//! way and the changed pages. Then the log before the oldest of these is not needed.
+//! Fuzzy checkpoints: pages changed before the last checkpoint are written, and a record lists the transactions in progress
+//! and the changed pages. Then the log before the oldest of these is not needed.
 
 use std::rc::Rc;
 
@@ -37,7 +37,7 @@ pub(crate) fn lowest(checkpoint: Lsn, active: &[(u64, Lsn, Lsn)], changed: &[(u6
     begun.chain(changed.iter().map(|(_, since)| *since)).fold(checkpoint, Lsn::min)
 }
 
-/// A task that takes a checkpoint whenever a quarter of the log's ring was written.
+/// A task that takes a checkpoint whenever a quarter of the log's ring has been written.
 pub(crate) async fn take_in_background(
     aries: Rc<Aries>,
     path: Path,
@@ -51,7 +51,7 @@ pub(crate) async fn take_in_background(
         last = aries.log.end();
         let is_clean = || !aries.pool.has_changes_before(aries.pool.due.get());
         while !is_clean() {
-            // the cleaners work on it; looking at all pages in every step would cost too much
+            // the cleaners work on it; examining all pages in every step would cost too much
             aries.host.sleep(20_000).await;
         }
         let active = aries.active();

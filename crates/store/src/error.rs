@@ -4,10 +4,10 @@ use tantalum::DeviceError;
 use tantalum_spu::atomic_writes::AtomicWritesError;
 use tantalum_spu::{InstallError, IoError, SpuError};
 
-/// Why a store could not be made, run or recovered.
+/// Why a store could not be created, run or recovered.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The drive could not be made.
+    /// The drive could not be created.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// A program could not be installed.
@@ -22,7 +22,7 @@ pub enum StoreError {
     /// A read or write failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// A drive that acknowledges what a power cut may undo.
+    /// The drive acknowledges what a power cut may undo.
     #[error(
         "the drive {profile} acknowledges writes that a power cut may undo: use one with a capacitor (tlc-nvme-plp) or with memory for its processors (willow)"
     )]
@@ -30,7 +30,7 @@ pub enum StoreError {
         /// The profile's name.
         profile: String,
     },
-    /// Tables that do not fit.
+    /// The tables do not fit.
     #[error(
         "log, tables and Atomic-Writes take {needed} bytes, and the drive has {capacity}: raise its capacity"
     )]
@@ -40,7 +40,7 @@ pub enum StoreError {
         /// What there is.
         capacity: u64,
     },
-    /// More clients than Atomic-Writes has transactions.
+    /// There are more clients than transactions of Atomic-Writes.
     #[error("{clients} clients requested; a store has 1 to {most}")]
     Clients {
         /// The number given.

@@ -1,6 +1,6 @@
-//! What the host's work costs, in virtual time. The thesis gives no such figures: all are chosen, for a server of 2014 with a
-//! processor for each client. They are the same in all schemes but for how a request gets to the drive. A store can be told that
-//! its own work (the first three) takes several times as long, as in larger database systems.
+//! The cost of the host's work, in virtual time. The thesis gives no such figures: all are chosen, for a server of 2014 with
+//! a processor for each client. They are the same in all schemes, except for how a request gets to the drive. A store's own
+//! work (the first three) can be set to take several times as long, as in larger database systems.
 
 use tantalum::Nanoseconds;
 
@@ -10,10 +10,10 @@ pub const TRANSACTION_NS: Nanoseconds = 3_000;
 /// To find a record in its page, lock it, and change it.
 pub const RECORD_NS: Nanoseconds = 2_500;
 
-/// To make a log record and append it to the log's buffer.
+/// To create a log record and append it to the log's buffer.
 pub const LOG_RECORD_NS: Nanoseconds = 600;
 
-/// What a request costs its thread before the drive has it, and after it was answered.
+/// What a request costs its thread before it reaches the drive, and after it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestCost {
     /// Before.
@@ -25,5 +25,5 @@ pub struct RequestCost {
 /// Through the kernel: system call, file system and block layer; an interrupt, and the thread wakes up.
 pub const KERNEL: RequestCost = RequestCost { submit_ns: 2_500, complete_ns: 3_500 };
 
-/// From the process, through a queue pair of its own.
+/// From the process, through its own queue pair.
 pub const ENDPOINT: RequestCost = RequestCost { submit_ns: 300, complete_ns: 400 };

@@ -1,10 +1,10 @@
 //! A small storage manager, and TPC-B on it, in virtual time: figure 5.4 of Jin's thesis.
 //!
-//! Clients change balances in pages of 4 KiB that a buffer pool holds, under locks on records (strict two-phase). What
-//! makes their transactions atomic and durable is one of three [`Scheme`]s:
+//! Clients change balances in pages of 4 KiB that a buffer pool holds, under locks on records (strict two-phase). One
+//! of three [`Scheme`]s makes their transactions atomic and durable:
 //!
-//! - **ARIES** (Mohan et al., TODS 1992) over `Base-IO` or `Direct-IO`: a log of before and after images, pages that are written
-//!   whenever it suits (steal) and not at commit (no force), group commit, fuzzy checkpoints; redo and undo after a cut.
+//! - **ARIES** (Mohan et al., TODS 1992) over `Base-IO` or `Direct-IO`: a log of before and after images, pages that are
+//!   written at any time (steal) and not at commit (no force), group commit, fuzzy checkpoints; redo and undo after a cut.
 //! - **MARS** (Coburn et al., SOSP 2013) over `Atomic-Writes`: the drive has the log. A transaction's writes go there as bytes of
 //!   records, and commit brings them home. There are no checkpoints, and no page is written back.
 //!
@@ -16,15 +16,15 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `host.rs` | what work of the host costs: all such constants |
+//! | `host.rs` | the cost of the host's work: all such constants |
 //! | `world.rs` | tasks in virtual time, and the drive that they use |
-//! | `tables.rs` | what lies where; transfers |
+//! | `tables.rs` | layout; transfers |
 //! | `locks.rs`, `pool.rs` | locks on records; the buffer pool |
 //! | `record.rs`, `log.rs`, `checkpoint.rs`, `recovery.rs` | ARIES |
 //! | `transfer.rs` | one transaction, in each scheme |
 //! | `scheme.rs` | the schemes |
 //! | `store.rs` | a store: loading, power, checking |
-//! | `run.rs`, `measure.rs` | running clients, and what that took |
+//! | `run.rs`, `measure.rs` | running clients, and measuring them |
 
 mod checkpoint;
 mod error;

@@ -1,6 +1,6 @@
-//! Locks on records: exclusive, in the order in which they are asked for, held to the end of a transaction.
+//! Locks on records: exclusive, granted in the order of the requests, held to the end of a transaction.
 //!
-//! Transactions lock tables in one order and one record of each, so none waits in a circle.
+//! Transactions lock tables in one order, and one record of each, so there are no deadlocks.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -17,14 +17,14 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Waits until a transaction has a record.
+    /// Waits until a transaction has locked a record.
     pub async fn acquire(&self, host: &Host, record: RecordId, transaction: u64) {
         self.lines.borrow_mut().entry(record).or_default().push_back(transaction);
         let is_first = || self.lines.borrow()[&record].front() == Some(&transaction);
         host.until(|| is_first().then_some(())).await;
     }
 
-    /// A transaction gives a record back, and the next in line has it.
+    /// A transaction releases a record, and the next in line gets it.
     pub fn release(&self, record: RecordId, transaction: u64) {
         let mut lines = self.lines.borrow_mut();
         let line = lines.get_mut(&record).expect("a lock that is held has a line");

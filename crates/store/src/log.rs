@@ -1,8 +1,8 @@
 //! ARIES's log: appended to in memory, written in groups. Commits that arrive while a write is in flight wait for the next
 //! one together (group commit).
 //!
-//! Invariants: positions only grow, and a position's place is its remainder by the ring's size; what recovery may need is never
-//! overwritten; a block that was written in part is written again with all it had.
+//! Invariants: positions only grow, and a position's place is the position modulo the ring's size; what recovery may need is
+//! never overwritten; a partly filled block is rewritten with everything it had.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,13 +11,13 @@ use crate::record::{Lsn, Record};
 use crate::tables::LOG_AT;
 use crate::world::{Host, Path};
 
-/// The log is written in blocks of this size, as a block device wants it.
+/// The log is written in blocks of this size, as a block device requires.
 pub(crate) const BLOCK_BYTES: u64 = 512;
 
 /// The position of the first record.
 pub(crate) const FIRST: Lsn = BLOCK_BYTES;
 
-/// The most that one write of the log can have: recovery clears as much after the log's end.
+/// Maximum size of one write of the log: recovery clears this much after the log's end.
 pub(crate) fn most_at_once(ring_bytes: u64) -> u64 {
     ring_bytes / 8
 }
@@ -26,13 +26,13 @@ pub(crate) fn most_at_once(ring_bytes: u64) -> u64 {
 pub(crate) struct Log {
     host: Host,
     ring_bytes: u64,
-    /// From the block that has `durable` on.
+    /// Starts with the block that contains `durable`.
     buffer: RefCell<Vec<u8>>,
     end: Cell<Lsn>,
     durable: Cell<Lsn>,
-    /// Somebody waits for this much.
+    /// Somebody waits until this much is durable.
     wanted: Cell<Lsn>,
-    /// Recovery needs nothing before this.
+    /// Recovery needs nothing before this position.
     low: Cell<Lsn>,
     pub writes: Cell<u64>,
 }
@@ -64,7 +64,7 @@ impl Log {
         lsn < self.durable.get()
     }
 
-    /// Recovery needs nothing before `low` any more: a durable checkpoint says so.
+    /// Recovery no longer needs anything before `low`, according to a durable checkpoint.
     pub fn give_up_before(&self, low: Lsn) {
         let before = self.low.replace(low);
         assert!(before <= low, "the log had given up what is before {before}, and {low} is needed");
@@ -87,7 +87,7 @@ impl Log {
         self.host.until(|| has_room().then_some(())).await;
     }
 
-    /// Waits until everything that was appended so far is durable.
+    /// Waits until everything appended so far is durable.
     pub async fn force(&self) {
         let end = self.end.get();
         self.wanted.set(self.wanted.get().max(end));

@@ -1,4 +1,4 @@
-//! What a run did, and how busy it kept the parts of the host and the drive.
+//! What a run did, and how busy the parts of the host and the drive were.
 
 use tantalum::Nanoseconds;
 use tantalum_spu::SpuId;
@@ -6,14 +6,15 @@ use tantalum_spu::SpuId;
 use crate::transfer::Aries;
 use crate::world::Host;
 
-/// What a run did. Shares are of the time that it took.
+/// What a run did. Shares are fractions of its duration.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Transfers that were acknowledged, of each client.
+    /// Acknowledged transfers of each client.
     pub transfers: Vec<u64>,
     /// How long it took, in virtual time.
     pub elapsed_ns: Nanoseconds,
-    /// Share of the clients' time in which their threads computed. Those that write ARIES's log and pages count as well.
+    /// Share of the clients' time in which their threads computed. Threads that write ARIES's log and pages count as
+    /// well.
     pub host: f64,
     /// Share of the time in which the drive's processors executed: the mean, and the busiest one.
     pub processors: [f64; 2],
@@ -33,7 +34,7 @@ pub struct Ran {
     pub log_writes: u64,
     /// Checkpoints taken.
     pub checkpoints: u64,
-    /// Whether power was lost on the way.
+    /// Whether power was lost during the run.
     pub lost_power: bool,
 }
 

@@ -35,7 +35,7 @@ struct Frames {
     of: HashMap<u64, Frame>,
     /// The least recently used page first.
     order: BTreeMap<u64, u64>,
-    /// Changed pages that nobody writes, by their first change.
+    /// Changed pages that are not being written, by their first change.
     dirty: BTreeSet<(Lsn, u64)>,
     ticks: u64,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Pool {
     log: Rc<Log>,
     limit: usize,
     frames: RefCell<Frames>,
-    /// Pages with changes before this are to be written.
+    /// Pages with changes before this must be written.
     pub due: Cell<Lsn>,
     pub pages_read: Cell<u64>,
     pub pages_written: Cell<u64>,
@@ -111,7 +111,7 @@ impl Pool {
         }
     }
 
-    /// Removes a page from the pool; false if that took time, in which other tasks may have run.
+    /// Removes a page from the pool; false if this took time, during which other tasks may have run.
     async fn make_room(&self, path: Path) -> Result<bool, StoreError> {
         let victim = self.frames.borrow().victim();
         if let Some(victim) = victim {
@@ -169,7 +169,8 @@ impl Pool {
         let mut frames = self.frames.borrow_mut();
         let frame = frames.of.get_mut(&page).expect("a page that is written stays");
         frame.is_writing = false;
-        // what changed meanwhile did so after what was written; redo begins at a record, so it begins with that one
+        // changes made meanwhile come after what was written; redo begins at a record, so it begins with the first of
+        // them
         let is_newer = read_i64(&frame.bytes, 0) as Lsn != written;
         frame.changed_since = is_newer.then_some(written);
         if is_newer {
@@ -179,12 +180,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Bytes of a page that was just fetched.
+    /// The bytes of a page that was just fetched.
     pub fn bytes(&self, place: Place, length: usize) -> Vec<u8> {
         self.frames.borrow().of[&place.page].bytes[place.offset..][..length].to_vec()
     }
 
-    /// Changes a page that was just fetched, by what the log has at `lsn`.
+    /// Changes a page that was just fetched, as the log records at `lsn`.
     pub fn change(&self, place: Place, bytes: &[u8], lsn: Lsn) {
         let mut frames = self.frames.borrow_mut();
         let frame = frames.of.get_mut(&place.page).expect("the page was just fetched");
@@ -198,7 +199,8 @@ impl Pool {
         }
     }
 
-    /// Changes a page that the drive will have changed before it is replaced; it was just fetched, and is pinned.
+    /// Changes a page whose change the drive will have made before the page is replaced; it was just fetched, and is
+    /// pinned.
     pub fn change_pinned(&self, place: Place, bytes: &[u8]) {
         let mut frames = self.frames.borrow_mut();
         let frame = frames.of.get_mut(&place.page).expect("a pinned page stays");
@@ -227,8 +229,8 @@ impl Pool {
         self.frames.borrow().of.values().any(|frame| frame.changed_since.is_some_and(|since| since < lsn))
     }
 
-    /// A task that writes changed pages: those that are due for a checkpoint, and the oldest when half of the pool is changed, so
-    /// that clients find pages to replace.
+    /// A task that writes changed pages: those due for a checkpoint, and the oldest when half of the pool is dirty, so that
+    /// clients find pages to replace.
     pub async fn clean_in_background(self: Rc<Pool>, path: Path) -> Result<(), StoreError> {
         loop {
             let page = self

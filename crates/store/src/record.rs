@@ -1,4 +1,4 @@
-//! Records of ARIES's log. A record is found again only where it was written: it holds its own position, under a checksum.
+//! Records of ARIES's log. A record is valid only where it was written: it holds its own position, under a checksum.
 
 use tantalum::checksum_of;
 
@@ -13,19 +13,19 @@ pub(crate) type Lsn = u64;
 /// No record.
 pub(crate) const NONE: Lsn = 0;
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
     /// Bytes of a page were changed.
     Update { place: Place, before: Vec<u8>, after: Vec<u8> },
-    /// An update was undone (compensation). What is undone next of the transaction is at `next`.
+    /// An update was undone (compensation). The transaction's next update to undo is at `next`.
     Undone { place: Place, after: Vec<u8>, next: Lsn },
     /// The transaction is committed, and ends.
     Commit,
     /// The transaction is undone, and ends.
     End,
-    /// What was going on when a checkpoint was taken: transactions with their first and last records, and changed pages with
-    /// their first change that the drive may not have.
+    /// The state when a checkpoint was taken: transactions with their first and last records, and changed pages with their
+    /// first change that the drive may not have.
     Checkpoint { active: Vec<(u64, Lsn, Lsn)>, changed: Vec<(u64, Lsn)> },
 }
 
@@ -130,7 +130,7 @@ impl Body {
 }
 
 impl Record {
-    /// As it stands in the log from `lsn` on.
+    /// Its bytes in the log, starting at `lsn`.
     pub fn encode(&self, lsn: Lsn) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         put_numbers(&mut bytes, [lsn, self.transaction, self.previous, self.body.kind()]);
@@ -143,7 +143,7 @@ impl Record {
         bytes
     }
 
-    /// The record at `lsn`, and its length; none if the log ends there.
+    /// The record at `lsn`, and its length; `None` if the log ends there.
     pub fn decode(bytes: &[u8], lsn: Lsn) -> Option<(Record, u64)> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let length = word(0)? as usize;

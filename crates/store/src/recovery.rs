@@ -1,5 +1,6 @@
-//! Recovery of ARIES: analysis finds who was active and what may be missing, redo repeats history, undo takes back what was not
-//! committed. What undo does is logged and durable before any page is written, so power may go again at any point.
+//! Recovery of ARIES: analysis finds the active transactions and the changes that may be missing, redo repeats history, undo
+//! rolls back what was not committed. What undo does is logged and durable before any page is written, so power may fail again
+//! at any point.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +21,7 @@ pub(crate) struct Recovered {
     pub records: u64,
     pub redone: u64,
     pub undone: u64,
-    /// Transactions that were taken back.
+    /// Transactions rolled back.
     pub losers: u64,
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct Recovered {
 pub(crate) struct Tail {
     pub low: Lsn,
     pub end: Lsn,
-    /// What its last block begins with.
+    /// The beginning of its last block.
     pub begun: Vec<u8>,
     pub next_transaction: u64,
 }
@@ -111,7 +112,7 @@ impl Recovery<'_> {
         lsn + bytes.len() as u64
     }
 
-    /// Writes what was put between two positions, in whole blocks. What follows the end is zeros.
+    /// Writes what was appended between two positions, in whole blocks. Zeros follow the end.
     fn write_log(&mut self, from: Lsn, to: Lsn) -> Result<(), StoreError> {
         for at in to..to.next_multiple_of(BLOCK_BYTES) {
             self.ring[(at % self.ring_bytes) as usize] = 0;
@@ -125,8 +126,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Clears what a write of the log that was cut may have left after a gap. Otherwise the log might one day end where such
-    /// a record begins, and it would be taken for a part of the log.
+    /// Clears what an interrupted write of the log may have left after a gap. Otherwise the log might one day end where such
+    /// a record begins, and the record would be taken for a part of the log.
     fn clear_after(&mut self, end: Lsn) -> Result<(), StoreError> {
         let from = end.next_multiple_of(BLOCK_BYTES);
         for lsn in (from..end + most_at_once(self.ring_bytes)).step_by(BLOCK_BYTES as usize) {
@@ -167,7 +168,7 @@ impl Recovery<'_> {
         Ok((active, changed, lsn))
     }
 
-    /// Repeats history from the oldest change on that a page may lack. Returns a number that no transaction had.
+    /// Repeats history, starting with the oldest change that a page may lack. Returns a number that no transaction had.
     fn redo(&mut self, changed: &LsnOf, end: Lsn) -> Result<u64, StoreError> {
         let mut lsn = changed.values().copied().min().unwrap_or(end);
         let mut next_transaction = 1;
@@ -186,7 +187,7 @@ impl Recovery<'_> {
         Ok(next_transaction)
     }
 
-    /// Takes back what was not committed, the last change first. Returns the end of the log, which is not written yet.
+    /// Rolls back what was not committed, the last change first. Returns the end of the log, which is not written yet.
     fn undo(&mut self, losers: &LsnOf, mut end: Lsn) -> Result<Lsn, StoreError> {
         self.done.losers = losers.len() as u64;
         let mut last: LsnOf = losers.clone();
@@ -216,7 +217,7 @@ impl Recovery<'_> {
         Ok(end)
     }
 
-    /// A checkpoint of a store without transactions under way.
+    /// A checkpoint of a store without active transactions.
     fn finish(&mut self, end: Lsn, next_transaction: u64) -> Result<Tail, StoreError> {
         let body = Body::Checkpoint { active: Vec::new(), changed: Vec::new() };
         let low = lowest(end, &[], &[]);

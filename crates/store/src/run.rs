@@ -1,4 +1,4 @@
-//! Clients that do transfers at the same time on a store, and the tasks that help them.
+//! Clients that make transfers concurrently on a store, and the tasks that help them.
 //!
 //! Invariant: a line of history is counted for a client only when its transfer is acknowledged.
 
@@ -17,7 +17,7 @@ use crate::store::{CLEANERS, Store, lines_of};
 use crate::transfer::{Aries, Mars, Work};
 use crate::world::{Host, Task};
 
-/// What each client is asked to do.
+/// The work of each client.
 #[derive(Clone, Copy)]
 struct Load {
     transfers: u64,
@@ -25,15 +25,15 @@ struct Load {
     seed: u64,
 }
 
-/// What executes transfers, shared by all tasks of a run: MARS if there is one, and ARIES otherwise.
+/// What executes transfers, shared by all tasks of a run: MARS if present, otherwise ARIES.
 struct Managers {
     aries: Rc<Aries>,
     mars: Option<Rc<Mars>>,
 }
 
 impl Store {
-    /// Each client does `transfers` transfers and rolls `rolled_back_percent` of them back. Ends early if power is lost. Then
-    /// the host has lost what it had in memory, and the next run begins with recovery.
+    /// Each client makes `transfers` transfers and rolls `rolled_back_percent` of them back. Ends early if power is lost. The
+    /// host then loses its memory, and the next run begins with recovery.
     pub fn run(&mut self, transfers: u64, rolled_back_percent: u64, seed: u64) -> Result<Ran, StoreError> {
         if self.tail.is_none() {
             self.recover()?;
@@ -79,7 +79,7 @@ impl Store {
         Managers { aries, mars }
     }
 
-    /// A task that does a client's transfers, and counts the lines of history that were acknowledged.
+    /// A task that makes a client's transfers, and counts the acknowledged lines of history.
     fn client_task(
         &self,
         managers: &Managers,
@@ -109,7 +109,7 @@ impl Store {
         })
     }
 
-    /// A task that fills the pool with pages, so that what is measured does not begin with an empty one.
+    /// A task that fills the pool with pages, so that the measurement does not begin with an empty one.
     fn warm(&self, pool: &Rc<Pool>, seed: u64) -> Task {
         let (pool, path, pages, limit) =
             (Rc::clone(pool), self.path(0), self.layout.pages_of_records(), self.layout.size.frames);

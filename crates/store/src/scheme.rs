@@ -1,6 +1,6 @@
-//! What makes transactions atomic and durable: three schemes to compare.
+//! Ways to make transactions atomic and durable: three schemes to compare.
 
-/// What makes transactions atomic and durable.
+/// How transactions become atomic and durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// ARIES over Base-IO, through the kernel.
@@ -15,7 +15,7 @@ impl Scheme {
     /// All of them.
     pub const ALL: [Scheme; 3] = [Scheme::AriesBase, Scheme::AriesDirect, Scheme::Mars];
 
-    /// What it is called in tables.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::AriesBase => "ARIES, Base-IO",

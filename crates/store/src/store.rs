@@ -1,4 +1,4 @@
-//! A store on a drive: made, cut off from power, recovered, checked. It runs clients in `run.rs`.
+//! A store on a drive: creation, power cuts, recovery, checks. It runs clients in `run.rs`.
 
 use tantalum::{CacheMode, Device, Plp, PowerLoss, Profile};
 use tantalum_drive::Drive;
@@ -17,7 +17,7 @@ pub(crate) const CLEANERS: usize = 4;
 
 const OPEN: InstallOptions = InstallOptions { is_open: true, region: None };
 
-/// What the programs are, since power came on.
+/// The programs installed since power came on.
 #[derive(Clone, Copy)]
 pub(crate) struct Programs {
     base: ProgramId,
@@ -27,16 +27,16 @@ pub(crate) struct Programs {
 
 /// A store.
 pub struct Store {
-    /// None while clients run.
+    /// `None` while clients run.
     pub(crate) ssd: Option<Ssd>,
     scheme: Scheme,
     pub(crate) layout: Layout,
     process: ProcessId,
     kernel: EndpointId,
-    /// Of each client, then of the log, the checkpoints and the cleaners.
+    /// One for each client, then those of the log, the checkpoints and the cleaners.
     endpoints: Vec<EndpointId>,
     pub(crate) programs: Programs,
-    /// Where the log goes on; none before recovery.
+    /// Where the log continues; `None` before recovery.
     pub(crate) tail: Option<Tail>,
     /// Lines of history that each client has written.
     pub(crate) lines: Vec<u64>,
@@ -106,7 +106,7 @@ impl Store {
         Ok(())
     }
 
-    /// Recovers what a cut left, or the end of a run. A new store is one after a cut in which nothing happened.
+    /// Recovers what a cut, or the end of a run, left. A new store is like one after a cut before anything happened.
     pub fn recover(&mut self) -> Result<(), StoreError> {
         if self.scheme != Scheme::Mars {
             let client = self.client();
@@ -128,7 +128,7 @@ impl Store {
         }
     }
 
-    /// How requests of the task with endpoint `index` get to the drive.
+    /// How requests of the task with endpoint `index` reach the drive.
     pub(crate) fn path(&self, index: usize) -> Path {
         let endpoint = self.endpoints[index];
         match self.scheme {
@@ -139,24 +139,25 @@ impl Store {
         }
     }
 
-    /// The store's work takes this many times what `host.rs` says: in runs from now on.
+    /// In future runs, the store's work takes this many times what `host.rs` says.
     pub fn slow_down(&mut self, host_times: u64) {
         self.host_times = host_times;
     }
 
     // -- power --------------------------------------------------------------------------------------------------
 
-    /// The drive finds no power at the Nth program, erase or store from now; for the next recovery while it has none.
+    /// The drive finds no power at the Nth program, erase or store from now, or in the next recovery if it has no
+    /// power.
     pub fn cut_after(&mut self, operations: Option<u64>) {
         let ssd = self.ssd.as_ref().expect("the store does not run");
         ssd.drive().lock().cut_after(operations);
     }
 
-    /// Power comes back: programs are installed again, and the store is recovered. False if power went again on the way.
+    /// Power comes back: programs are installed again, and the store is recovered. False if power failed again meanwhile.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<bool, StoreError> {
         let ssd = self.ssd.as_mut().expect("the store does not run");
         if ssd.drive().lock().has_power() {
-            // the host alone begins anew
+            // only the host restarts
             return self.recovered();
         }
         // programs may not have noticed yet
@@ -176,7 +177,7 @@ impl Store {
         self.recovered()
     }
 
-    /// Recovers; false if power goes on the way.
+    /// Recovers; false if power fails meanwhile.
     fn recovered(&mut self) -> Result<bool, StoreError> {
         match self.recover() {
             Err(_) if !self.has_power() => Ok(false),
@@ -201,13 +202,13 @@ impl Store {
         self.layout.check(page).map_err(StoreError::Inconsistent)
     }
 
-    /// Lines of history that were acknowledged to each client; after recovery, those that are there.
+    /// Lines of history acknowledged to each client; after recovery, the existing ones.
     pub fn lines(&self) -> &[u64] {
         &self.lines
     }
 }
 
-/// Installs the programs. Atomic-Writes recovers with that.
+/// Installs the programs. This also recovers Atomic-Writes.
 fn install(
     ssd: &mut Ssd,
     kernel: EndpointId,

@@ -1,11 +1,11 @@
-//! What lies where, and transfers: TPC-B's branches, tellers, accounts and history.
+//! Layout and transfers: TPC-B's branches, tellers, accounts and history.
 //!
 //! A page begins with 8 bytes for the log's position of its last change, and has records of 100 bytes: number, balance, filler.
-//! Every transfer changes a branch, so each branch has a page: otherwise all of them would be one processor's.
-//! Lines of history have 48 bytes.
+//! Every transfer changes a branch, so each branch has its own page: otherwise all of them would be on one processor. Lines
+//! of history have 48 bytes.
 //!
-//! A transfer changes few processors' stripes: tellers are in the page of their branch, and each client appends to a history for
-//! each processor, of which a transfer takes the one of its branch's. So only its account may be elsewhere.
+//! A transfer changes few processors' stripes: tellers are in the page of their branch, and each client has a history on each
+//! processor; a transfer appends to the one on its branch's processor. So only its account may be elsewhere.
 
 use tantalum::{STRIPE_BYTES, SplitMix64, UNIT_BYTES};
 
@@ -16,7 +16,7 @@ pub(crate) const PAGE_BYTES: usize = UNIT_BYTES;
 const PAGE_HEAD_BYTES: usize = 8;
 const RECORD_BYTES: usize = 100;
 const RECORDS_PER_PAGE: u64 = ((PAGE_BYTES - PAGE_HEAD_BYTES) / RECORD_BYTES) as u64;
-/// Where a record's balance is in it.
+/// The offset of the balance in a record.
 const BALANCE_AT: usize = 8;
 pub(crate) const HISTORY_BYTES: usize = 48;
 const LINES_PER_PAGE: u64 = ((PAGE_BYTES - PAGE_HEAD_BYTES) / HISTORY_BYTES) as u64;
@@ -25,7 +25,7 @@ const LINES_PER_PAGE: u64 = ((PAGE_BYTES - PAGE_HEAD_BYTES) / HISTORY_BYTES) as 
 const STRIPE_PAGES: u64 = STRIPE_BYTES / PAGE_BYTES as u64;
 const LINES_PER_STRIPE: u64 = STRIPE_PAGES * LINES_PER_PAGE;
 
-/// Where the log's last checkpoint is told, in a unit of its own.
+/// The place of the log's last checkpoint, in a separate unit.
 pub(crate) const MASTER_AT: u64 = 0;
 /// Where the log begins, and its size. It is a ring.
 pub(crate) const LOG_AT: u64 = 64 << 10;
@@ -42,7 +42,7 @@ pub struct Size {
     pub branches: u64,
     /// Accounts of each branch.
     pub accounts_per_branch: u64,
-    /// Transfers that the history of each client has room for.
+    /// The number of transfers for which each client's history has room.
     pub transfers_per_client: u64,
     /// Pages that the buffer pool holds.
     pub frames: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Transfer {
     pub delta: i64,
 }
 
-/// Bytes of a page: which page, from where.
+/// Bytes of a page: the page and the offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub page: u64,
@@ -104,7 +104,7 @@ impl Layout {
         self.first[0]..self.first[3]
     }
 
-    /// Those of accounts and branches.
+    /// The pages of accounts and branches.
     pub fn pages_of_records(&self) -> std::ops::Range<u64> {
         self.first[0]..self.first[1] + self.size.branches
     }
@@ -132,7 +132,7 @@ impl Layout {
         Place { page, offset: PAGE_HEAD_BYTES + index as usize * RECORD_BYTES + BALANCE_AT }
     }
 
-    /// The history that a transfer is written to: that of the processor which has its branch.
+    /// The history to which a transfer is written: the one on the processor that has its branch.
     pub fn history_of(&self, transfer: &Transfer) -> usize {
         let page = self.balance((BRANCHES, transfer.branch)).page;
         (page / STRIPE_PAGES % self.processors) as usize
@@ -149,7 +149,7 @@ impl Layout {
         }
     }
 
-    /// A page as it is loaded: records with their numbers and no balance.
+    /// A page as loaded initially: records with their numbers and zero balances.
     pub fn fresh(&self, page: u64) -> Vec<u8> {
         let mut bytes = vec![0; PAGE_BYTES];
         let mut put = |record: RecordId| {

@@ -22,7 +22,7 @@ pub(crate) struct Aries {
     pub pool: Rc<Pool>,
     pub locks: Locks,
     pub layout: Layout,
-    /// Transactions under way: first and last record.
+    /// Active transactions: first and last record.
     active: RefCell<BTreeMap<u64, (Lsn, Lsn)>>,
     next: Cell<u64>,
     pub checkpoints: Cell<u64>,
@@ -57,7 +57,7 @@ impl Work {
         [account, teller, branch, (self.line, HISTORY_BYTES)]
     }
 
-    /// What one of them holds then.
+    /// The contents of one of them afterwards.
     fn after(&self, before: &[u8]) -> Vec<u8> {
         match before.len() {
             8 => (read_i64(before, 0) + self.transfer.delta).to_le_bytes().to_vec(),
@@ -88,7 +88,7 @@ impl Aries {
         }
     }
 
-    /// Transactions under way, with their first and last records.
+    /// Active transactions, with their first and last records.
     pub fn active(&self) -> Vec<(u64, Lsn, Lsn)> {
         self.active.borrow().iter().map(|(&transaction, &(first, last))| (transaction, first, last)).collect()
     }
@@ -101,7 +101,7 @@ impl Aries {
         lsn
     }
 
-    /// Does a transfer. It is durable when this ends.
+    /// Makes a transfer. It is durable when this ends.
     pub async fn transfer(&self, work: Work) -> Result<(), StoreError> {
         self.host.work(host::TRANSACTION_NS).await;
         self.log.wait_for_room().await;
@@ -150,10 +150,10 @@ impl Aries {
 }
 
 impl Mars {
-    /// Does a transfer. It is durable when this ends.
+    /// Makes a transfer. It is durable when this ends.
     pub async fn transfer(&self, work: Work) -> Result<(), StoreError> {
         self.host.work(host::TRANSACTION_NS).await;
-        // the clock numbers transactions: in one slot they only grow, also over power cuts
+        // the clock numbers transactions: in one slot the numbers only grow, even across power cuts
         let number = self.host.now_ns() / SLOTS * SLOTS + SLOTS + work.client as u64;
         let (mut writes, mut undo) = (Vec::new(), Vec::new());
         for (step, (place, length)) in work.places(&self.layout).into_iter().enumerate() {

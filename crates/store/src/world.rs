@@ -1,7 +1,7 @@
 //! Tasks of the host in virtual time, and the drive that they use.
 //!
-//! A task is a future. It waits only in [`Host::until`], for something that other tasks or the drive's answers bring about. All
-//! tasks go on as far as they can before time does, in the order in which they were given; so runs repeat exactly.
+//! A task is a future. It waits only in [`Host::until`], for something that other tasks or the drive's answers bring about.
+//! All tasks run as far as they can before time advances, in the order in which they were given, so runs repeat exactly.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -25,10 +25,10 @@ const WRITE: u32 = 1;
 /// Bytes before the data of a request, and of what comes back.
 const HEAD_BYTES: usize = 16;
 
-/// How long a task waits before it sends again what found no room.
+/// How long a task waits before it resends what found no room.
 const AGAIN_NS: Nanoseconds = 5_000;
 
-/// Something that goes on beside others.
+/// Something that runs concurrently with others.
 pub(crate) type Task = Pin<Box<dyn Future<Output = Result<(), StoreError>>>>;
 
 /// How requests get to the drive.
@@ -47,15 +47,15 @@ struct World {
     ssd: RefCell<Ssd>,
     now_ns: Cell<Nanoseconds>,
     alarms: RefCell<BinaryHeap<Reverse<Nanoseconds>>>,
-    /// Answers that were not taken yet, by request.
+    /// Answers not taken yet, by request.
     answers: RefCell<BTreeMap<u64, i32>>,
     /// Data that programs sent and nobody took yet, by tag.
     data: RefCell<BTreeMap<u32, Vec<u8>>>,
     commits: RefCell<BTreeMap<EndpointId, (Transaction, Option<Outcome>)>>,
     tags: Cell<u32>,
-    /// How often a task has gone on.
+    /// How often a task was resumed.
     steps: Cell<u64>,
-    /// Time that threads computed, all together.
+    /// Total computing time of all threads.
     busy_ns: Cell<Nanoseconds>,
     /// How many times longer than `host.rs` says work takes.
     times: u64,
@@ -95,7 +95,7 @@ impl Host {
         work(&mut self.0.ssd.borrow_mut())
     }
 
-    /// The drive, when no task is left.
+    /// The drive, once no task is left.
     ///
     /// # Panics
     /// If a task still has the host.
@@ -109,7 +109,7 @@ impl Host {
     /// Runs tasks until those of `clients` have ended, or power is lost. The others are helpers, which never end.
     pub fn run(&self, clients: Vec<Task>, helpers: Vec<Task>) -> Result<(), StoreError> {
         self.run_all(clients, helpers).or_else(|error| {
-            // a task may notice before the host is told
+            // a task may notice before the host does
             self.0.has_power.set(self.with_ssd(|ssd| ssd.drive().lock().has_power()));
             if self.has_power() { Err(error) } else { Ok(()) }
         })
@@ -144,7 +144,7 @@ impl Host {
         }
     }
 
-    /// Time goes on to what happens next.
+    /// Time advances to the next event.
     fn advance(&self, tasks: usize) -> Result<(), StoreError> {
         let alarm = self.0.alarms.borrow().peek().map(|alarm| alarm.0);
         let mut ssd = self.0.ssd.borrow_mut();
@@ -199,7 +199,7 @@ impl Host {
 
     // -- waiting ------------------------------------------------------------------------------------------------
 
-    /// Waits until there is something.
+    /// Waits until there is a result.
     pub async fn until<T>(&self, mut found: impl FnMut() -> Option<T>) -> T {
         poll_fn(|_| match found() {
             Some(found) => {
@@ -224,7 +224,7 @@ impl Host {
         self.sleep(ns).await;
     }
 
-    /// A thread does work of the store, which other hosts take longer for.
+    /// A thread does work of the store, which can be set to take longer.
     pub async fn work(&self, ns: Nanoseconds) {
         self.compute(ns * self.0.times).await;
     }

@@ -66,7 +66,7 @@ fn commits_that_come_while_the_log_is_written_share_the_next_write() {
     assert!(ran.log_writes * 2 < ran.transfers.iter().sum(), "{ran:?}");
 }
 
-/// Power goes at a drawn operation, also in recovery.
+/// Power fails at a random operation, also during recovery.
 fn torture(seed: u64) -> u64 {
     let mut random = SplitMix64(seed);
     let name = ["willow", "tlc-nvme-plp"][random.below(2) as usize];

@@ -7,10 +7,10 @@ use tantalum::ProfileError;
 use tantalum_replay::ReplayError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 
-/// Why a sweep, or a run of it, was not done.
+/// Why a sweep, or one of its runs, was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// It was interrupted. Runs that are complete are kept.
+    /// It was interrupted. Complete runs are kept.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// An option that cannot be used.
@@ -24,7 +24,7 @@ pub enum SweepError {
         /// The system's error.
         error: io::Error,
     },
-    /// The grid is not TOML, or has something else than a grid.
+    /// The grid is not TOML, or its contents are not a grid.
     #[error("{origin}: {reason}")]
     Grid {
         /// The grid's file.
@@ -32,7 +32,7 @@ pub enum SweepError {
         /// What is wrong.
         reason: String,
     },
-    /// A setting has a value that it cannot have.
+    /// A setting has an invalid value.
     #[error("{origin}: {key} = {value}: {expected}")]
     Value {
         /// The grid's file.
@@ -41,10 +41,10 @@ pub enum SweepError {
         key: String,
         /// What was given.
         value: String,
-        /// What would be right.
+        /// What would be valid.
         expected: String,
     },
-    /// Settings make no drive.
+    /// The settings do not describe a valid drive.
     #[error("{origin}: with {values}: {error}")]
     Profile {
         /// The grid's file.
@@ -62,7 +62,7 @@ pub enum SweepError {
         /// The limit.
         most: u64,
     },
-    /// What is kept of a run is not what a sweep writes.
+    /// The stored result of a run is not what a sweep writes.
     #[error("{}: {reason}; remove the file to repeat the run", path.display())]
     Kept {
         /// The file.

@@ -1,4 +1,4 @@
-//! The output folder: a file for each run that is complete, and the table.
+//! The output folder: a file for each complete run, and the table.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,35 +9,35 @@ use tantalum_report::save;
 use crate::error::SweepError;
 use crate::run::{Row, Run};
 
-/// Where a sweep keeps what it has done. Several processes may use one folder: a run's file appears in one step, and is the
-/// same whoever wrote it.
+/// Where a sweep keeps its results. Several processes may use one folder: a run's file appears atomically, and is the same
+/// whichever process wrote it.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
-/// What is kept of a run.
+/// The stored result of a run.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     run: Run,
     row: Row,
 }
 
-/// What a folder keeps of a run, as it stands in its file.
+/// The stored result of a run, as it is in its file.
 pub fn kept_text(run: &Run, row: &Row) -> String {
     let kept = Kept { run: run.clone(), row: row.clone() };
     serde_json::to_string_pretty(&kept).expect("it has string keys only")
 }
 
 impl Folder {
-    /// Opens the folder, which is made if it does not exist.
+    /// Opens the folder, which is created if it does not exist.
     pub fn open(path: &Path) -> Result<Folder, SweepError> {
         let runs = path.join("runs");
         fs::create_dir_all(&runs).map_err(SweepError::file(&runs))?;
         Ok(Folder { path: path.to_owned() })
     }
 
-    /// What came of a run, if it was completed here.
+    /// The result of a run, if it was completed here.
     pub fn row(&self, run: &Run) -> Result<Option<Row>, SweepError> {
         let path = self.file(run);
         let text = match fs::read_to_string(&path) {
@@ -53,7 +53,7 @@ impl Folder {
         }
     }
 
-    /// Keeps what came of a run.
+    /// Stores the result of a run.
     pub fn keep(&self, run: &Run, row: &Row) -> Result<(), SweepError> {
         Ok(save(&kept_text(run, row), &self.file(run))?)
     }

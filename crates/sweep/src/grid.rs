@@ -1,6 +1,6 @@
 //! A grid in TOML: what all runs have in common, axes, and seeds.
 //!
-//! A setting that is none of those below is a field of the profile, by its name in the profile's file.
+//! Any setting other than those below is a field of the profile, by its name in the profile's file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use toml::Value as Toml;
 use crate::error::SweepError;
 use crate::run::{Load, Run, Value};
 
-/// Runs of one grid: more are a mistake, and would fill memory.
+/// Maximum number of runs of one grid: more are a mistake, and would fill memory.
 const MOST_RUNS: u64 = 1 << 20;
 
 /// Requests of a pattern, unless the grid says otherwise.
@@ -59,7 +59,7 @@ impl Grid {
         Grid::from_toml(&text, &path.display().to_string(), folder)
     }
 
-    /// The same of a text.
+    /// The same from a text.
     pub fn from_toml(text: &str, origin: &str, folder: &Path) -> Result<Grid, SweepError> {
         let reason = |reason: String| SweepError::Grid { origin: origin.to_owned(), reason };
         let written: Written = toml::from_str(text).map_err(|error| {
@@ -122,12 +122,12 @@ fn chosen(axes: &[(String, Vec<Toml>)], mut combination: u64) -> Vec<(String, To
 struct Builder<'a> {
     origin: &'a str,
     folder: &'a Path,
-    /// What is in each trace, which is read once.
+    /// The contents of each trace, which is read once.
     contents: HashMap<PathBuf, String>,
 }
 
 impl Builder<'_> {
-    /// The run with these settings, of seed 0.
+    /// The run with these settings and seed 0.
     fn run(&mut self, common: &toml::Table, chosen: &[(String, Toml)]) -> Result<Run, SweepError> {
         let mut settings = common.clone();
         settings.extend(chosen.iter().cloned());
@@ -247,10 +247,10 @@ impl Builder<'_> {
             .map_err(wrong)
     }
 
-    /// Changes a field such as `flash.read_ns`. Whether the profile has it is told by the profile.
+    /// Changes a field such as `flash.read_ns`. The profile decides whether it has such a field.
     fn set(&self, table: &mut toml::Table, key: &str, value: Toml) -> Result<(), SweepError> {
         let Some((section, field)) = key.split_once('.') else {
-            // a whole number is fine where the profile has another
+            // an integer is fine where the profile has a fraction
             let is_float = table.get(key).is_some_and(Toml::is_float);
             let value =
                 value.as_integer().filter(|_| is_float).map_or(value, |whole| Toml::Float(whole as f64));

@@ -1,4 +1,4 @@
-//! One run of a sweep: what it is, and what comes of it.
+//! One run of a sweep: its settings and its result.
 
 use std::collections::BTreeMap;
 
@@ -33,30 +33,30 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// A run, with everything that it needs but the bytes of its trace.
+/// A run, with everything that it needs except the bytes of its trace.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// Its place in the grid.
     pub number: u64,
-    /// What the axes have here.
+    /// The values of the axes.
     pub axes: BTreeMap<String, Value>,
     /// The seed.
     pub seed: u64,
     /// The drive, as TOML.
     pub profile: String,
-    /// Before the load: fresh, filled or aged.
+    /// The condition before the load: fresh, filled or aged.
     pub condition: String,
-    /// What is done to the drive.
+    /// The load on the drive.
     pub load: Load,
-    /// Requests under way; none for the times of the trace.
+    /// Requests in flight; `None` for the times of the trace.
     pub queue_depth: Option<u32>,
-    /// How much faster than the trace; none for 1, or with a queue depth.
+    /// How much faster than the trace; `None` for 1, or with a queue depth.
     pub speed: Option<f64>,
-    /// What is done with addresses: fit, wrap or none.
+    /// What to do with addresses: fit, wrap or none.
     pub scale: String,
 }
 
-/// What is done to a drive.
+/// A load on a drive.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
@@ -75,22 +75,22 @@ pub enum Load {
         path: String,
         /// Its length and the checksum of its bytes.
         contents: String,
-        /// Its format; none to find it out.
+        /// Its format; `None` to detect it.
         format: Option<String>,
-        /// Which volumes; all if there are none.
+        /// Which volumes; all if empty.
         volumes: Vec<String>,
-        /// At most so many requests.
+        /// The maximum number of requests.
         requests: Option<u64>,
     },
 }
 
-/// What came of a run: figures by name, in the order of the table's columns.
+/// The result of a run: figures by name, in the order of the table's columns.
 pub type Row = Vec<(String, Option<Value>)>;
 
 impl Run {
-    /// What its figures follow from, as a name.
+    /// A name derived from everything that determines its figures.
     pub fn id(&self) -> String {
-        // its number is where it stands in a grid, and not what it is
+        // its number is its position in a grid, not part of what it is
         let what = Run { number: 0, axes: BTreeMap::new(), ..self.clone() };
         let what = serde_json::to_string(&what).expect("it has string keys only");
         let hash = Sha256::digest(format!("{} {what}", env!("CARGO_PKG_VERSION")));
@@ -103,7 +103,7 @@ impl Run {
         format!("{axes}seed {}", self.seed)
     }
 
-    /// Does it. Its figures are the same wherever and whenever that is.
+    /// Executes it. Its figures are the same wherever and whenever this happens.
     pub fn run(&self, monitor: &Monitor) -> Result<Row, SweepError> {
         let outcome = replay(&self.settings()?, monitor)?;
         match outcome.ended_early() {
@@ -152,7 +152,7 @@ impl Run {
     }
 }
 
-/// The error for a value of a run that cannot be used.
+/// The error for an unusable value of a run.
 fn wrong(key: &str, value: &str, expected: String) -> SweepError {
     let (key, value) = (key.to_owned(), value.to_owned());
     SweepError::Value { origin: "run".to_owned(), key, value, expected }

@@ -1,4 +1,4 @@
-//! Runs on all processors, one drive a thread.
+//! Runs on all processors, with one drive per thread.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -15,24 +15,24 @@ use crate::run::{Row, Run};
 use crate::table::Table;
 use crate::table_parquet;
 
-/// What has come of a sweep.
+/// The result of a sweep.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Swept {
     /// Runs of the grid.
     pub runs: usize,
     /// Of these, done now.
     pub done: usize,
-    /// Of these, kept from an earlier time.
+    /// Of these, kept from earlier.
     pub kept: usize,
     /// Why runs failed, with their values.
     pub failed: Vec<(String, String)>,
     /// Whether it was interrupted before all were done.
     pub interrupted: bool,
-    /// The table in each format; of the runs that are complete or failed.
+    /// The table in each format, with the runs that are complete or failed.
     pub tables: Vec<PathBuf>,
 }
 
-/// Does all runs of a grid that are not in the folder, on so many threads (all processors without a number), and writes the
+/// Does all runs of a grid that are not in the folder, on this many threads (by default all processors), and writes the
 /// table. A run that fails does not end the others.
 pub fn sweep(
     grid: &Grid,
@@ -82,7 +82,7 @@ fn run_all<'a>(
                     failed.lock().expect("nothing panics with it").push((run, error.to_string()));
                 }
                 Err(error) => {
-                    // such as a full disk: all threads stop
+                    // an error such as a full disk: all threads stop
                     next.store(left.len(), Ordering::Relaxed);
                     fatal.lock().expect("nothing panics with it").get_or_insert(error);
                     return;

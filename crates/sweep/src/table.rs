@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::run::{Row, Run, Value};
 
-/// What a column holds.
+/// The values of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Integer,
@@ -22,7 +22,7 @@ pub(crate) struct Column {
     pub values: Vec<Option<Value>>,
 }
 
-/// Columns of equally many values.
+/// Columns of the same length.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Table {
     pub columns: Vec<Column>,
@@ -54,7 +54,7 @@ impl Table {
             put("seed", Some(Value::Integer(run.seed as i64)));
             put("failed", why.map(|why| Value::Text(why.clone())));
             for (name, value) in row.into_iter().flatten() {
-                // a figure never hides what was asked for
+                // a figure never hides a setting
                 let name =
                     if run.axes.contains_key(name) { format!("{name}_measured") } else { name.clone() };
                 put(&name, value.clone());
@@ -66,7 +66,7 @@ impl Table {
         table
     }
 
-    /// As RFC 4180 has it, with a line of titles. What is not there is empty.
+    /// As in RFC 4180, with a header line. Missing values are empty.
     pub(crate) fn csv(&self) -> String {
         let mut text = String::new();
         let titles: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
@@ -82,7 +82,7 @@ impl Table {
     }
 }
 
-/// The narrowest kind that has all values. Nothing at all is text.
+/// The narrowest type that fits all values. A column without values is text.
 fn kind_of(values: &[Option<Value>]) -> Kind {
     let mut there = values.iter().flatten().peekable();
     if there.peek().is_none() {

@@ -15,7 +15,7 @@ use crate::error::SweepError;
 use crate::run::Value;
 use crate::table::{Column, Kind, Table};
 
-/// Writes the table to a file, which is there in one step.
+/// Writes the table to a file, which appears atomically.
 pub(crate) fn write(table: &Table, path: &Path) -> Result<(), SweepError> {
     let beside = path.with_extension("parquet.new");
     let file = File::create(&beside).map_err(SweepError::file(&beside))?;
@@ -58,7 +58,7 @@ fn field(column: &Column) -> Result<Type, ParquetError> {
         .build()
 }
 
-/// Writes the values that are there, and which are.
+/// Writes the values that exist, and which of them do.
 fn put<T: DataType>(
     to: &mut SerializedColumnWriter<'_>,
     column: &Column,

@@ -1,8 +1,8 @@
 //! Allocating units of the drive to files.
 //!
 //! A unit gets its place when it is first written into the page cache, so that the writer learns of a full volume, and
-//! not a later sync. A growing file takes a little more than it needs, to stay in few extents. What it takes ahead is
-//! not stored, and is free again after a mount.
+//! not a later sync. A growing file takes a little more than it needs, to stay in few extents. Units taken ahead are
+//! not stored, and are free again after a mount.
 
 use tantalum_filesystem::FileId;
 
@@ -32,8 +32,8 @@ impl Volume {
     /// Durable with the file's next sync; units below the reservation may then be written directly, see
     /// [`Volume::lpn`].
     ///
-    /// Reserved units beyond the size belong to the program. When the size grows over them they read as what is there:
-    /// zeros, or what was written directly, or what a write that grew the file left there before a crash.
+    /// Reserved units beyond the size belong to the program. When the size grows over them they read as whatever is
+    /// there: zeros, or what was written directly, or what a write that grew the file left there before a crash.
     pub fn reserve(&mut self, file: FileId, bytes: u64) -> Result<(), VolumeError> {
         self.drive.check()?;
         let units = units_of(check_end(bytes)?);
@@ -107,8 +107,8 @@ impl Volume {
         Ok(u64::from(range.units.saturating_sub(units)))
     }
 
-    /// Frees everything that is not needed: what files other than `growing` took ahead, and what was given up while a
-    /// durable inode may still name it.
+    /// Frees everything that is not needed: units that files other than `growing` took ahead, and units that were given
+    /// up while a durable inode may still name them.
     fn reclaim(&mut self, growing: FileId) -> Result<(), VolumeError> {
         // A transaction's pages may lie beyond the size.
         if self.transactions.is_empty() {

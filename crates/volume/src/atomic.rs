@@ -11,7 +11,7 @@ use crate::error::VolumeError;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Units that one [`Volume::write_atomic`] can take: one batch without the inode's unit.
+    /// Units that one [`Volume::write_atomic`] can take: a batch less the inode's unit.
     pub fn atomic_units_limit(&self) -> u32 {
         self.drive.device().limits().atomic_units - 1
     }
@@ -91,7 +91,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Tells the page cache the drive's contents of a unit that was written or shared without the volume.
+    /// Puts the drive's contents of a unit that was written or shared without the volume into the page cache.
     ///
     /// # Panics
     ///

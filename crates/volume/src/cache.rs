@@ -48,9 +48,9 @@ pub(crate) struct FrameId(u32);
 
 #[derive(Clone, Debug)]
 struct Frame {
-    /// None if the frame is free.
+    /// `None` if the frame is free.
     key: Option<PageKey>,
-    /// When it became dirty; none if it is clean.
+    /// When it became dirty; `None` if it is clean.
     dirty_since: Option<u64>,
     /// Used since the clock's hand last passed.
     referenced: bool,
@@ -124,12 +124,12 @@ impl PageCache {
         Some(frame)
     }
 
-    /// A page for `key`: the existing one, or else a new one, clean, with any contents.
+    /// A page for `key`: the existing one, or else a new, clean one with arbitrary contents.
     pub fn find_or_insert(&mut self, key: PageKey) -> FrameId {
         self.find(key).unwrap_or_else(|| self.insert(key))
     }
 
-    /// A new page, clean, with any contents. There must be none for `key`.
+    /// A new, clean page with arbitrary contents. There must be none for `key`.
     pub fn insert(&mut self, key: PageKey) -> FrameId {
         debug_assert!(!self.contains(key), "{key:?} has a page already");
         let frame = self.free.pop().unwrap_or_else(|| self.grow().unwrap_or_else(|| self.evict()));
@@ -185,7 +185,7 @@ impl PageCache {
         self.chunks[chunk][page * UNIT_BYTES..].first_chunk().expect("a page is a unit")
     }
 
-    /// The bytes of a page, to be changed.
+    /// The bytes of a page, mutable.
     pub fn data_mut(&mut self, frame: FrameId) -> &mut [u8; UNIT_BYTES] {
         let (chunk, page) = (frame.0 as usize / CHUNK_PAGES, frame.0 as usize % CHUNK_PAGES);
         self.chunks[chunk][page * UNIT_BYTES..].first_chunk_mut().expect("a page is a unit")
@@ -250,8 +250,8 @@ impl PageCache {
         }
     }
 
-    /// The transaction's version of a unit becomes the one that everyone sees. If there is no page of that version,
-    /// none is left.
+    /// The transaction's version of a unit becomes the one that everyone sees. If there is no page of that version, no
+    /// page is left.
     pub fn publish(&mut self, key: PageKey) {
         let public = PageKey::new(key.file, key.unit);
         self.remove(public);

@@ -19,7 +19,7 @@ use crate::volume::Volume;
 
 const ZEROS: [u8; UNIT_BYTES] = [0; UNIT_BYTES];
 
-/// An inode that is ready to be written; its continuations are on the drive already, though not flushed.
+/// An inode that is ready to be written; its continuations are already on the drive, though not flushed.
 pub(crate) struct InodeChange {
     pub file: FileId,
     pub lpn: Lpn,
@@ -69,8 +69,8 @@ impl Volume {
         }
     }
 
-    /// Whether a sync of the file must make names durable: names in it if it is a folder, further names of it, or that
-    /// it has no name any more. Otherwise it could be seen again after a crash without what was synced.
+    /// Whether a sync of the file must make name changes durable: names in it if it is a folder, further names of it,
+    /// or the loss of its last name. Otherwise it could be seen again after a crash without what was synced.
     fn names_wait_for(&self, file: FileId) -> bool {
         let Some(file) = self.files.get(&file) else { return false };
         file.folder.is_some() && self.pending_names() > 0
@@ -238,7 +238,7 @@ impl Volume {
         }
     }
 
-    /// The drive's inode equals the file's: nothing durable names any more what the file gave up. What an orphan gave
+    /// The drive's inode equals the file's: nothing durable names what the file gave up any more. What an orphan gave
     /// up may still be named: see [`Volume::apply_removals`].
     fn give_up_freed(&mut self, file: FileId) {
         if let Some(file) = self.files.get_mut(&file).filter(|file| file.slot.is_some()) {
@@ -262,7 +262,7 @@ impl Volume {
     }
 
     /// Trims what no durable inode names, and frees it. Nobody waits for the trims, and their causes are durable: if
-    /// the drive refuses, they remain for the next time.
+    /// the drive refuses, they are left for the next time.
     pub(crate) fn trim(&mut self) {
         self.untrimmed.sort_unstable();
         merge(&mut self.untrimmed);
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(volume.free_slots, free);
     }
 
-    /// What is merged by mistake is another file's, and would be trimmed.
+    /// Units merged by mistake belong to another file, and would be trimmed.
     #[test]
     fn only_ranges_that_touch_are_merged() {
         let range = |(lpn, units)| LpnRange { lpn: Lpn(lpn), units };

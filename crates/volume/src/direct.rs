@@ -16,7 +16,7 @@ impl Volume {
     }
 
     /// As [`Volume::write_direct`], with buffers that already hold `data` ([`tantalum::Device::fills`]). The caller
-    /// must release those that are left.
+    /// must release the rest.
     pub fn write_direct_filled(
         &mut self,
         file: FileId,
@@ -67,9 +67,9 @@ impl Volume {
         self.read_units(file, offset, data, None)
     }
 
-    /// As [`Volume::read_direct`], but what is in the file of the drive's image is to be fetched into `data`, which may
-    /// happen while others use the volume ([`tantalum::Device::fetches`]). The contents of `data` after the bytes that
-    /// there were are undefined.
+    /// As [`Volume::read_direct`], but bytes in the drive's image file are left to be fetched into `data`, which may
+    /// happen while others use the volume ([`tantalum::Device::fetches`]). The contents of `data` after the bytes read
+    /// are undefined.
     pub fn read_direct_later(
         &mut self,
         file: FileId,
@@ -115,7 +115,7 @@ impl Volume {
         Ok(bytes)
     }
 
-    /// Reads units that come from one place, and returns when they are there, which is not waited for.
+    /// Reads units that come from one place, and returns the time at which they are there, without waiting for it.
     #[inline]
     fn read_part(
         &mut self,

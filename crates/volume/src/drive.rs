@@ -52,13 +52,13 @@ impl Drive {
         self.submit(Command::Read { lpn, data }).map(drop)
     }
 
-    /// Writes whole units of a file now and returns when that will be done; units recently written elsewhere are shared
+    /// Writes whole units of a file now and returns when this will be done; units recently written elsewhere are shared
     /// instead.
     pub fn write(&mut self, lpn: Lpn, data: &[u8]) -> Result<Nanoseconds, VolumeError> {
         self.write_filled(lpn, data, None)
     }
 
-    /// As [`Drive::write`]. The next of `fills` already hold the same units.
+    /// As [`Drive::write`]. The next buffers of `fills` already hold the same units.
     pub fn write_filled(
         &mut self,
         lpn: Lpn,

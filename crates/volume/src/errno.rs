@@ -1,4 +1,4 @@
-//! The volume's reasons as the numbers that programs know.
+//! The volume's errors as the numbers that programs know.
 
 use tantalum::Status;
 use tantalum_filesystem::Errno;

@@ -52,7 +52,7 @@ pub enum VolumeError {
     /// All units of the drive belong to files.
     #[error("no space left on the volume: {needed} units needed, {free} free")]
     NoSpace {
-        /// Units that were needed.
+        /// Units needed.
         needed: u64,
         /// Units that are free.
         free: u64,
@@ -204,7 +204,7 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
-    /// Whether the drive answers no more commands.
+    /// Whether the drive executes no more commands.
     pub fn is_end_of_drive(&self) -> bool {
         matches!(self, VolumeError::Device(status) if status.is_end_of_drive())
     }

@@ -158,7 +158,7 @@ impl Attributes for Volume {
 }
 
 impl Content for Volume {
-    /// Whole units pass the page cache by, but for what is dirty there: the kernel has a cache of its own.
+    /// Whole units bypass the page cache, except for dirty pages there: the kernel has its own cache.
     fn read(
         &mut self,
         file: FileId,

@@ -1,8 +1,8 @@
-//! Files whose bytes others access directly, by their place on the drive: programs in the drive, with permissions that
-//! come from here.
+//! Files whose bytes others (programs in the drive, with permissions that come from here) access directly, by their
+//! place on the drive.
 //!
-//! Invariant: whoever may access a place hears that it will not be the file's any more before it is trimmed, belongs to another
-//! file, or changes places with another one. Otherwise a late write would be seen in somebody else's file (V3; hazard 27).
+//! Invariant: those who may access a place learn that it will no longer be the file's before it is trimmed, belongs to
+//! another file, or is exchanged with another place. Otherwise a late write would be seen in another file (V3; hazard 27).
 
 use std::ops::Range;
 
@@ -22,16 +22,16 @@ pub struct LentExtent {
 }
 
 impl Volume {
-    /// Tells where a file's bytes are, in whole units, up to its end; holes are nowhere. The page cache holds nothing of the
-    /// file then. Until its places are given up ([`Volume::before_reuse`]), others may read and write there; do not use them by
-    /// way of the volume at the same time.
+    /// Returns where a file's bytes are, in whole units, up to its end; holes have no place. The page cache then holds
+    /// nothing of the file. Until its places are given up ([`Volume::before_reuse`]), others may read and write there; do not
+    /// use them through the volume at the same time.
     pub fn lend(&mut self, file: FileId) -> Result<Vec<LentExtent>, VolumeError> {
         self.drive.check()?;
         let units = self.content_file(file)?.inode.size.div_ceil(UNIT_BYTES as u64) as u32;
         self.write_back_file(file)?;
         self.cache.remove_units(file, 0..units);
         let file = self.file_mut(file)?;
-        // somebody may write where the volume never did
+        // others may write where the volume never did
         file.touched = true;
         let extents = file.inode.extents.between(0, units);
         let lent = extents.map(|extent| LentExtent {
@@ -41,19 +41,19 @@ impl Volume {
         Ok(lent.collect())
     }
 
-    /// From now on `tell` is called with bytes of the drive before a file gives them up. When it returns, nobody may access
-    /// them any more by what [`Volume::lend`] told. It must not use the volume.
+    /// From now on `tell` is called with bytes of the drive before a file gives them up. Once it returns, nobody may access
+    /// them any more on the strength of [`Volume::lend`]. It must not use the volume.
     pub fn before_reuse(&mut self, tell: impl FnMut(Range<u64>) + Send + 'static) {
         self.before_reuse.set(tell);
     }
 
-    /// What is about to be trimmed belongs to no file any more.
+    /// Units about to be trimmed belong to no file any more.
     pub(crate) fn tell_before_trim(&mut self) {
         let Volume { untrimmed, before_reuse, .. } = self;
         untrimmed.iter().for_each(|&range| before_reuse.tell(range));
     }
 
-    /// Units of a file are about to be another file's, or to be elsewhere in it.
+    /// Units of a file are about to become another file's, or to move within it.
     pub(crate) fn tell_before_move(&mut self, file: FileId, units: Range<u32>) -> Result<(), VolumeError> {
         let Volume { files, before_reuse, .. } = self;
         let file = files.get(&file).ok_or(VolumeError::NoSuchFile(file))?;

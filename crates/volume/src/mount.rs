@@ -30,7 +30,7 @@ use crate::volume::Volume;
 /// Units of the inode table read in one command.
 const READ_UNITS: u32 = 256;
 
-/// A failed unmount: the volume goes on, with everything it had.
+/// A failed unmount: the volume continues, with everything it had.
 #[derive(Debug, thiserror::Error)]
 #[error("the volume could not be unmounted: {error}")]
 pub struct UnmountError {
@@ -127,7 +127,7 @@ impl Volume {
         while let Some((&tx, _)) = self.transactions.first_key_value() {
             self.tx_abort(tx)?;
         }
-        // Mounting does not trim a volume that is not in use, so files that are only open go now.
+        // Mounting does not trim a volume that is not in use, so files that are only open are removed now.
         while let Some(&orphan) = self.orphans.first() {
             self.forget_orphan(orphan);
         }
@@ -139,7 +139,7 @@ impl Volume {
         }
         let closed = self.write_superblock(false);
         if closed.is_err() {
-            // The volume goes on. If this fails as well, so will whatever is tried next.
+            // The volume continues. If this fails as well, so will whatever is tried next.
             let _ = self.write_superblock(true);
         }
         closed
@@ -289,7 +289,7 @@ impl Volume {
         for range in ranges {
             self.drive.submit(Command::Trim { lpn: range.lpn, units: range.units })?;
         }
-        // What is seen from now on is durable, including what the host had not flushed before it crashed.
+        // Makes durable what is seen from now on, including what the host had not flushed before it crashed.
         self.flush()
     }
 }

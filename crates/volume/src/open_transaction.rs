@@ -1,4 +1,4 @@
-//! What the volume knows of an open transaction of the drive.
+//! What the volume knows about an open transaction of the drive.
 
 use std::collections::BTreeSet;
 

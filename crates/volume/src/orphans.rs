@@ -1,4 +1,4 @@
-//! Files that have lost their last name: they go at once, or with their last close.
+//! Files that have lost their last name: they are removed at once, or with their last close.
 
 use tantalum_filesystem::FileId;
 
@@ -7,7 +7,7 @@ use crate::file::RemovedSlot;
 use crate::volume::Volume;
 
 impl Volume {
-    /// The file has lost its last name: it goes, or becomes an orphan while it is open.
+    /// The file has lost its last name: it is removed, or becomes an orphan while it is open.
     pub(crate) fn forget_file(&mut self, id: FileId) {
         let file = self.files.get_mut(&id).expect("the file exists");
         let slot = file.slot.take().expect("a file that has a name has a slot");
@@ -52,8 +52,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Undoes one [`Volume::open`]. A file that has lost its last name meanwhile goes with the last one; after a crash
-    /// it is gone as well.
+    /// Undoes one [`Volume::open`]. A file that has lost its last name meanwhile is removed with the last close, or by
+    /// a crash.
     pub fn close(&mut self, file: FileId) -> Result<(), VolumeError> {
         let entry = self.file_mut(file)?;
         entry.opens = entry.opens.checked_sub(1).ok_or(VolumeError::NotOpen(file))?;

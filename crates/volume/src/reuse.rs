@@ -1,4 +1,4 @@
-//! Telling of places that files give up, before anybody else gets them.
+//! Announces the places that files give up, before anybody else gets them.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::extents::LpnRange;
 pub(crate) struct BeforeReuse(Option<Box<dyn FnMut(Range<u64>) + Send>>);
 
 impl BeforeReuse {
-    /// From now on `tell` hears of them, and nobody else.
+    /// From now on only `tell` is called for them.
     pub fn set(&mut self, tell: impl FnMut(Range<u64>) + Send + 'static) {
         self.0 = Some(Box::new(tell));
     }

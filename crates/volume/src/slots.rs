@@ -13,7 +13,7 @@ use crate::volume::Volume;
 /// The table grows by a quarter, within these bounds.
 const GROWTH_UNITS: std::ops::RangeInclusive<u32> = 32..=4096;
 
-/// Slots reserved for existing inodes: without them the files of a full volume could not be truncated.
+/// Slots reserved for existing inodes: without them files on a full volume could not be truncated.
 const RESERVED_SLOTS: usize = 8;
 
 impl Volume {

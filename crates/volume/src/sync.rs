@@ -1,4 +1,4 @@
-//! Syncs: what is dirty goes to the drive, and becomes durable with its metadata.
+//! Syncs: dirty data go to the drive, and become durable with their metadata.
 
 use tantalum_filesystem::FileId;
 
@@ -27,7 +27,7 @@ impl Volume {
         self.cache.dirty_pages() > 0 || self.pending_names() > 0 || self.files.values().any(is_dirty)
     }
 
-    /// Makes creations, removals and renames durable. A new file is there then, with the size of its last sync.
+    /// Makes creations, removals and renames durable. A new file then exists, with the size of its last sync.
     pub fn sync_names(&mut self) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.commit_names()

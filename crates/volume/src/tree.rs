@@ -131,9 +131,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes a name from a file that is not a folder. The file goes with its last name, or with its last
-    /// [`Volume::close`] if it is open. Durable with [`Volume::sync_names`], or with the next sync that changes
-    /// another file's metadata. A file that the drive does not know goes without a trace.
+    /// Removes a name from a file that is not a folder. The file is removed with its last name, or with its last
+    /// [`Volume::close`] if it is open. Durable with [`Volume::sync_names`], or with the next sync that changes another
+    /// file's metadata. A file that the drive does not know disappears without a trace.
     pub fn unlink(&mut self, folder: FileId, name: &[u8], now: Timestamp) -> Result<(), VolumeError> {
         self.drive.check()?;
         let file = self.entry(folder, name)?.file;

@@ -53,7 +53,7 @@ pub struct Volume {
     pub(crate) must_flush: bool,
     /// Where the data of long commands are assembled.
     pub(crate) scratch: Vec<u8>,
-    /// Is told of places before files give them up.
+    /// Called with places before files give them up.
     pub(crate) before_reuse: BeforeReuse,
 }
 
@@ -100,8 +100,8 @@ impl Volume {
         self.drive.client.drive()
     }
 
-    /// The device below. Writing to it without the volume may damage the volume. While somebody has it the volume
-    /// waits, so keep it only as long as necessary.
+    /// The device below. Writing to it without the volume may damage the volume. The volume waits while somebody has
+    /// it, so keep it only as long as necessary.
     pub fn device(&self) -> Locked<'_> {
         self.drive.device()
     }
@@ -128,7 +128,7 @@ impl Volume {
         self.drive.client.begin_at(now_ns);
     }
 
-    /// The client waits until `ns`, if that is not past.
+    /// The client waits until `ns`, unless that has passed.
     pub fn wait_until(&mut self, ns: Nanoseconds) {
         self.drive.wait_until(ns);
     }
@@ -138,7 +138,7 @@ impl Volume {
         self.drive.wait_until(self.drive.now_ns().saturating_add(ns));
     }
 
-    /// Sends a command to the drive now and waits for it. The page cache does not learn of it: tell it with
+    /// Sends a command to the drive now and waits for it. The page cache does not learn of it: update it with
     /// [`Volume::cache_put_clean`] or [`Volume::cache_drop`].
     pub fn submit(&mut self, command: Command<'_>) -> Result<Completion, VolumeError> {
         self.drive.submit(command)
@@ -165,7 +165,7 @@ impl Volume {
         Ok(self.file(file)?.inode.attributes)
     }
 
-    /// Sets bytes that travel with the file and mean nothing to the volume. They become durable when the file is
+    /// Sets bytes that are stored with the file and mean nothing to the volume. They become durable when the file is
     /// next synced or written atomically.
     pub fn set_attributes(
         &mut self,

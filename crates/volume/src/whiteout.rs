@@ -12,7 +12,7 @@ use crate::volume::Volume;
 
 impl Volume {
     /// As [`Volume::rename_in`], replacing what has the new name, and in the same step creates a whiteout with the old
-    /// one. `whiteout` tells owner, permissions and time.
+    /// one. `whiteout` gives owner, permissions and time.
     pub fn rename_leaving_whiteout(
         &mut self,
         folder: FileId,
@@ -25,7 +25,7 @@ impl Volume {
         let slot = self.take_slot_for_name()?;
         let renamed = self.rename_in(folder, name, new_folder, new_name, RenameMode::Replace, whiteout.now);
         if renamed.is_err() || self.lookup(folder, name).is_ok() {
-            // Refused, or both are names of one file and stay.
+            // Refused, or both are names of one file and remain.
             self.free_slots.insert(slot);
             return renamed;
         }

@@ -10,7 +10,7 @@ use crate::cache::FrameId;
 use crate::error::VolumeError;
 use crate::volume::Volume;
 
-/// The most units written in one command.
+/// The maximum number of units written in one command.
 const WRITE_UNITS: usize = 256;
 
 /// Pages written back at once when there are too many.
@@ -81,7 +81,7 @@ impl Volume {
     }
 }
 
-/// How many of the pages, from the first on, are adjacent.
+/// The number of pages, starting with the first, that are adjacent.
 fn run_length(pages: &[DirtyPage]) -> usize {
     let first = pages[0].lpn.0;
     let follows = |(i, page): &(usize, &DirtyPage)| page.lpn.0 == first + *i as u32;

@@ -1,4 +1,4 @@
-//! What is there after the host crashed: the page cache is lost, the drive goes on.
+//! What is there after a host crash: the page cache is lost, the drive continues.
 
 mod common;
 
@@ -238,7 +238,7 @@ fn units_written_past_the_volume_are_seen_when_it_is_told() {
     assert_eq!(content(&mut volume, file)[..4096], [3; 4096]);
 }
 
-/// Trims that nobody waited for, and the word that the volume is closed: power goes at each operation between them. A
+/// Trims that nobody waited for, and the word that the volume is closed: power fails at each operation between them. A
 /// closed volume is not trimmed when it is mounted, so what was given up must not come back in it.
 #[test]
 fn a_volume_is_not_closed_before_its_last_trims_are_durable() {

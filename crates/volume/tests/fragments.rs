@@ -81,7 +81,7 @@ fn a_power_cut_leaves_the_old_pieces_or_the_new_ones() {
             let mut volume = old.try_clone().unwrap();
             volume.device().cut_after(Some(cut + 1));
             let done = add_pieces(&mut volume, atomic);
-            // What was acknowledged must survive power going right behind it.
+            // What was acknowledged must survive a power loss right after it.
             volume.device().cut_power(u64::MAX / 2);
             let mut device = volume.into_client_without_sync().into_device().unwrap();
             device.power_on(&mut PowerLoss::seeded(cut)).expect("the drive recovers");

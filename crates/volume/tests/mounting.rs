@@ -108,7 +108,7 @@ fn share(dst: u32, src: u32) -> tantalum::ShareRange {
     tantalum::ShareRange { dst: Lpn(dst + 2032), src: Lpn(src + 2032), units: 1 }
 }
 
-/// A mount after a crash trims what belongs to no file. Power may go there again, at any operation: the next mount
+/// A mount after a crash trims what belongs to no file. Power may fail there again, at any operation: the next mount
 /// finishes it, and finds every file as it was synced.
 #[test]
 fn power_may_go_at_any_operation_of_a_mount() {

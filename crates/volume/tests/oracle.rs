@@ -315,7 +315,7 @@ impl Run {
         self.start_again()
     }
 
-    /// The host crashes; the drive goes on.
+    /// The host crashes; the drive continues.
     fn crash(&mut self) -> Step {
         if !self.volume.device().has_power() {
             return Err(VolumeError::Device(Status::PowerLost)); // it went in a trim, for which nobody waits

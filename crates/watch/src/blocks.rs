@@ -1,4 +1,4 @@
-//! The blocks as the page gets them: all of them once, then those that changed.
+//! The blocks as sent to the page: all of them once, then those that changed.
 
 use serde::Serialize;
 use tantalum_drive::look::BLOCK_CHARACTERS;
@@ -13,7 +13,7 @@ pub enum Blocks {
     Changed(Vec<u32>, String),
 }
 
-/// What changed. If that is much, all of them.
+/// The blocks that changed; all of them if many did.
 pub fn changes(before: &str, now: &str) -> Blocks {
     if before.len() != now.len() {
         return Blocks::All(now.to_owned());
@@ -36,7 +36,7 @@ fn each(blocks: &str) -> impl Iterator<Item = &[u8]> {
     blocks.as_bytes().chunks_exact(BLOCK_CHARACTERS)
 }
 
-/// How many blocks are used so.
+/// The number of blocks with this use.
 pub fn count(blocks: &str, used: u8) -> usize {
     each(blocks).filter(|block| block[0] == used).count()
 }
@@ -44,11 +44,11 @@ pub fn count(blocks: &str, used: u8) -> usize {
 /// Erases of blocks that are not retired.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Wear {
-    /// Of the least-worn block.
+    /// Erases of the least-worn block.
     pub least: u32,
     /// The mean.
     pub mean: f64,
-    /// Of the most-worn block.
+    /// Erases of the most-worn block.
     pub most: u32,
 }
 
@@ -63,7 +63,7 @@ pub fn wear(blocks: &str) -> Wear {
     }
 }
 
-/// A number of base 64.
+/// A number in base 64.
 fn number(digits: &[u8]) -> u32 {
     digits.iter().fold(0, |number, digit| {
         let value = match digit {

@@ -1,4 +1,4 @@
-//! What the pages show: what a page that is opened gets at once, and what all pages are told from then on.
+//! What the pages show: what a newly opened page gets at once, and what is sent to all pages from then on.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use tokio::sync::broadcast::{self, Receiver, Sender};
 use crate::blocks::{Blocks, Wear};
 use crate::point::{Amplification, Point};
 
-/// Points that a page gets when it is opened: five minutes, at two each second.
+/// Number of points that a page gets when it is opened: five minutes, at two per second.
 const HISTORY: usize = 600;
 
-/// Events that it gets.
+/// Number of events that it gets.
 const EVENTS: usize = 50;
 
-/// Messages that may wait for a page that is slow; then it gets everything anew.
+/// Messages that may wait for a slow page; beyond that it gets everything again.
 const WAITING: usize = 16;
 
 /// What does not change while the drive is in use.
@@ -37,7 +37,7 @@ pub struct About {
     pub capacity_bytes: u64,
     /// Rated erases of a block.
     pub endurance_cycles: u32,
-    /// Whether programs see the drive's latencies; none in an experiment.
+    /// Whether programs see the drive's latencies; `None` in an experiment.
     pub time: Option<Pacing>,
     /// Where it is mounted, if it is.
     pub mounted_on: Option<PathBuf>,
@@ -51,13 +51,13 @@ pub enum State {
     On,
     /// It has none.
     Off,
-    /// It has none, and recovery was tried in memory.
+    /// It has no power, and recovery was tried in memory.
     Tried,
     /// Nobody uses the image.
     Ended,
 }
 
-/// The drive just now.
+/// The current state of the drive.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Now {
     pub state: State,
@@ -71,9 +71,9 @@ pub struct Now {
     pub recovery: Vec<String>,
     /// The error that stopped the drive for good.
     pub stopped: Option<String>,
-    /// Files to which something was written; none if it is not mounted.
+    /// Files that were written to; `None` if it is not mounted.
     pub files: Option<Files>,
-    /// For how long the drive was held at most to look at it.
+    /// The longest time for which the drive was held for a look.
     pub longest_hold_ns: u64,
 }
 
@@ -103,11 +103,11 @@ pub struct Event {
     pub text: String,
 }
 
-/// What a page is told.
+/// A message to a page.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Message<'a> {
-    /// Everything, at the beginning and when another drive is looked at.
+    /// Everything, at the beginning and when the drive changes.
     All {
         about: &'a About,
         control: bool,
@@ -150,7 +150,7 @@ impl Feed {
         }
     }
 
-    /// How many pages are open.
+    /// The number of open pages.
     pub fn pages(&self) -> usize {
         self.sender.receiver_count()
     }
@@ -160,12 +160,12 @@ impl Feed {
         self.hurried.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody wants that since this was last asked.
+    /// Whether somebody has wanted that since the last call.
     pub fn is_hurried(&self) -> bool {
         self.hurried.swap(false, Ordering::Relaxed)
     }
 
-    /// For a page that is opened: everything so far, and what it is told from then on.
+    /// For a newly opened page: everything so far, and the messages from then on.
     pub fn open(&self) -> (Arc<str>, Receiver<Arc<str>>) {
         let shown = self.shown.lock();
         (self.all(&shown), self.sender.subscribe())
@@ -185,7 +185,7 @@ impl Feed {
         }
     }
 
-    /// Another drive is looked at, or the same used in another way: its lines begin anew.
+    /// The drive or its use has changed: its lines start over.
     pub fn begin(&self, about: About, now: Now, blocks: &str) {
         let mut shown = self.shown.lock();
         if shown.drive.as_ref().is_none_or(|(before, _)| before.image != about.image) {
@@ -196,10 +196,10 @@ impl Feed {
         self.send(self.all(&shown));
     }
 
-    /// What a look showed.
+    /// The result of a look.
     pub fn look(&self, now: Now, point: Point, blocks: &str) {
         let mut shown = self.shown.lock();
-        // without power there may be no blocks to see: what was seen last stays
+        // without power there may be no blocks to see: the last ones seen stay
         let seen = if blocks.is_empty() { shown.blocks.clone() } else { blocks.to_owned() };
         let changed = crate::blocks::changes(&shown.blocks, &seen);
         self.send(text(&Message::Look { now: &now, point: &point, blocks: &changed }));
@@ -210,7 +210,7 @@ impl Feed {
         }
     }
 
-    /// The drive is not in use any more.
+    /// The drive is no longer in use.
     pub fn end(&self) {
         let mut shown = self.shown.lock();
         if let Some((_, now)) = &mut shown.drive {
@@ -227,7 +227,7 @@ impl Feed {
         push(&mut shown.events, event, EVENTS);
     }
 
-    /// If no page is open, nobody is told.
+    /// If no page is open, no message is sent.
     fn send(&self, message: Arc<str>) {
         let _ = self.sender.send(message);
     }

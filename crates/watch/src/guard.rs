@@ -1,10 +1,10 @@
 //! Which requests are answered.
 //!
-//! - The name under which the server was called is one of this machine's for it, with its port. Otherwise a page from
+//! - The `Host` header must be one of this machine's names for the server, with its port. Otherwise a page from
 //!   elsewhere whose name was rebound to 127.0.0.1 could read this one (DNS rebinding).
-//! - The path begins with the token. Without it nothing is there, whatever the path.
+//! - The path begins with the token. Without it, nothing is found, whatever the path.
 //! - Reading is `GET`. Power is cut by a `POST` that a page from elsewhere cannot send: it has a header that browsers let
-//!   only pages of the same origin set, and its `Origin`, if it has one, is this server's.
+//!   only pages of the same origin set, and its `Origin`, if any, is this server's.
 
 use std::net::SocketAddr;
 
@@ -20,9 +20,9 @@ pub const ACTION: &str = "x-tantalum-action";
 pub enum Wanted {
     /// A file of the page.
     File(&'static str),
-    /// What happens, from now on.
+    /// Events, from now on.
     Events,
-    /// That power be cut.
+    /// A power cut.
     Cut,
 }
 
@@ -34,7 +34,7 @@ pub const FILES: [&str; 7] =
 #[derive(Debug)]
 pub struct Guard {
     token: Token,
-    /// What the server may be called.
+    /// The server's permitted names.
     hosts: Vec<String>,
     control: bool,
 }
@@ -46,7 +46,7 @@ impl Guard {
         Guard { token, hosts, control }
     }
 
-    /// What a request asks for, or why it gets nothing.
+    /// What a request asks for, or why it is refused.
     pub fn admit(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Wanted, StatusCode> {
         let host = only(headers, header::HOST.as_str()).ok_or(StatusCode::BAD_REQUEST)?;
         if !self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host)) {
@@ -86,7 +86,7 @@ impl Guard {
     }
 }
 
-/// The value of a header that is there exactly once.
+/// The value of a header that occurs exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// A page from elsewhere whose name leads to this machine's loopback address.
+    /// A page from elsewhere whose name resolves to this machine's loopback address.
     #[test]
     fn another_name_of_this_machine_is_refused() {
         let called = |host| admit(false, Method::GET, "/TOKEN/", &[("host", host)]);

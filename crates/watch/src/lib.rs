@@ -1,13 +1,13 @@
-//! A page on which one watches a drive at work: `tantalum watch`.
+//! A web page that shows a drive at work: `tantalum watch`.
 //!
-//! A thread (`sampler`) asks the process that uses the image for a look several times a second, and makes of two looks
-//! what the page shows (`point`, `words`, `blocks`). A small server (`server`) sends that to browsers. Invariants:
+//! A thread (`sampler`) asks the process that uses the image for a look several times a second; the page shows the
+//! difference of two looks (`point`, `words`, `blocks`). A small server (`server`) sends that to browsers. Invariants:
 //!
-//! - **Only this machine, and only who has the address.** The server listens on loopback addresses only; every path begins
-//!   with a random `token`; requests under another host's name are refused (`guard`).
-//! - **The drive is only looked at**, unless its power may be cut ([`Options::control`]).
-//! - **It costs little.** Nobody looks at the page: nobody looks at the drive. A look that takes long is taken seldom.
-//! - **Nothing comes from elsewhere**: the page, its script and its plots are in this program.
+//! - **Only this machine, and only those who know the address.** The server listens only on loopback addresses; every path
+//!   begins with a random `token`; requests under another host's name are refused (`guard`).
+//! - **Watching is read-only**, unless power may be cut ([`Options::control`]).
+//! - **It costs little.** While no page is open, nobody looks at the drive. Looks that take long are taken rarely.
+//! - **Nothing is loaded from elsewhere**: the page, its script and its plots are in this program.
 
 mod blocks;
 mod feed;
@@ -76,7 +76,7 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Looks at the drive for the first time, and serves the page from now on, in threads of their own.
+    /// Looks at the drive for the first time, and serves the page from now on, in separate threads.
     pub fn start(options: &Options) -> Result<Watching, WatchError> {
         if !options.listen.ip().is_loopback() {
             return Err(WatchError::NotLoopback { address: options.listen });
@@ -95,7 +95,7 @@ impl Watching {
         Ok(Watching { address, token })
     }
 
-    /// Where the page is. Who has this may look, and with [`Options::control`] cut power.
+    /// The page's address. Anyone who has it may look, and with [`Options::control`] cut power.
     pub fn url(&self) -> String {
         format!("http://{}/{}/", self.address, self.token.text())
     }

@@ -1,7 +1,7 @@
-//! The names of files that are known by inode number, found in the mounted folder.
+//! Finds the names of files by inode number in the mounted folder.
 //!
-//! The drive's process is not asked for names. A search reads folders, not files, and as much at a time as does not
-//! disturb; what it does not reach stays without a name.
+//! The drive's process does not supply names. A search reads folders, not files, and only as much at a time as does not
+//! disturb; files that it does not reach stay without a name.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
@@ -9,10 +9,10 @@ use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Entries that one search looks at.
+/// Entries that one search examines.
 const MOST_ENTRIES: usize = 20_000;
 
-/// How long a search is remembered. Files are renamed, and new ones take the numbers of old ones.
+/// How long a search's results are kept. Files are renamed, and new ones take the numbers of old ones.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// Names by inode number.
@@ -33,7 +33,7 @@ impl Names {
         self.known(inodes)
     }
 
-    /// Their names as far as they were found before.
+    /// Their names, as far as they were found before.
     pub fn known(&self, inodes: &[u64]) -> Vec<Option<String>> {
         inodes.iter().map(|inode| self.known.get(inode).cloned()).collect()
     }

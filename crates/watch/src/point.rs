@@ -6,7 +6,7 @@ use serde::Serialize;
 use tantalum::{Counters, FlashUnits, UNIT_BYTES};
 use tantalum_drive::look::Look;
 
-/// A moment of every line; where nothing can be said there is none.
+/// A point of every line; lines without a value there have none.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Point {
     /// When, in milliseconds since 1970.
@@ -19,7 +19,7 @@ pub struct Point {
     pub amplification: Option<Amplification>,
     /// Latencies of reads, of units and of records.
     pub reads: Option<Percentiles>,
-    /// Of writes, of units and of records.
+    /// Latencies of writes, of units and of records.
     pub writes: Option<Percentiles>,
     /// Of flushes.
     pub flushes: Option<Percentiles>,
@@ -65,7 +65,7 @@ pub struct Between<'a> {
 }
 
 impl Between<'_> {
-    /// What the counters counted.
+    /// The increase of the counters.
     pub fn counted(&self) -> Counters {
         self.now.counters.since(&self.before.counters)
     }
@@ -83,7 +83,7 @@ impl Between<'_> {
         self.now.device_ns.saturating_sub(self.before.device_ns) as f64 / 1e9
     }
 
-    /// The point of this time.
+    /// The point for this time.
     pub fn point(&self, at_ms: u64) -> Point {
         let counters = self.counted();
         let (latency, earlier) = (&self.now.latency, &self.before.latency);
@@ -109,7 +109,7 @@ pub fn nothing(at_ms: u64) -> Point {
     Point { at_ms, written: None, read: None, amplification: None, reads: none, writes: none, flushes: none }
 }
 
-/// None if no host wrote.
+/// `None` if no host wrote.
 pub fn amplification(counters: &Counters) -> Option<Amplification> {
     let written = counters.host_units_written as f64 + counters.record_bytes_put as f64 / UNIT_BYTES as f64;
     let of = |units: u64| units as f64 / written;
@@ -136,8 +136,8 @@ fn both(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
     all
 }
 
-/// The percentiles of what was counted in between; none if nothing was. Counts that have gone back, as another drive's,
-/// count from nothing.
+/// The percentiles of what was counted in between; `None` if nothing was. If counts have gone back, as with another
+/// drive, they start from zero.
 fn percentiles(before: &[(u64, u64)], now: &[(u64, u64)]) -> Option<Percentiles> {
     let mut earlier = before.iter().peekable();
     let new: Vec<(u64, u64)> = now
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(both(&of_both, &[]), of_both);
     }
 
-    /// A drive whose host puts records had no throughput and no latencies on the page.
+    /// A drive whose host puts records once had no throughput and no latencies on the page.
     #[test]
     fn a_drive_of_records_has_points() {
         use tantalum::{Command, Device, Key, KvRecord, NamespaceAttributes, Profile};

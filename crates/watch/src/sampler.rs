@@ -1,4 +1,4 @@
-//! Looks at the drive again and again, while somebody looks at the page.
+//! Looks at the drive repeatedly while a page is open.
 
 use std::io;
 use std::path::PathBuf;
@@ -28,10 +28,10 @@ const PATIENCE: u32 = 100;
 /// But no longer than this.
 const MOST_INTERVAL: Duration = Duration::from_secs(5);
 
-/// When no page has been open for so long, the drive need not count writes by file any more.
+/// After no page has been open for this long, the drive need no longer count writes by file.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How often one checks whether a page was opened, or something happened.
+/// How often to check whether a page was opened, or something happened.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// An answer to a look: of a mount, which has files, or of anything else.
@@ -65,7 +65,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Of the drive in this image.
+    /// A sampler of the drive in this image.
     pub fn new(image: PathBuf, feed: Arc<Feed>) -> Sampler {
         Sampler { image, feed, control: None, before: None, names: Names::default(), has_ended: false }
     }
@@ -78,7 +78,7 @@ impl Sampler {
         }
     }
 
-    /// Goes on in a thread.
+    /// Continues in a thread.
     pub fn start(mut self) -> io::Result<()> {
         thread::Builder::new().name("looks".to_owned()).spawn(move || self.run()).map(drop)
     }
@@ -102,7 +102,7 @@ impl Sampler {
         }
     }
 
-    /// Until it is time for the next look, or something happened that should be seen at once.
+    /// Waits until it is time for the next look, or something happened that should be seen at once.
     fn wait(&self, time: Duration) {
         let begun = Instant::now();
         while begun.elapsed() < time && !self.feed.is_hurried() {
@@ -236,7 +236,7 @@ fn event_of(before: Option<&Seen>, now: &Seen) -> Option<String> {
     event.map(str::to_owned)
 }
 
-/// What this thread has taken; nothing where the kernel does not tell.
+/// The processor time of this thread; zero where the kernel does not report it.
 fn processor_time() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = told.split(' ').next().and_then(|taken| taken.parse().ok());

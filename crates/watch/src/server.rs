@@ -1,4 +1,4 @@
-//! Sends the page, its files and what happens to browsers; passes on the wish to cut power.
+//! Sends the page, its files and events to browsers; forwards requests to cut power.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,13 +25,13 @@ use crate::guard::{Guard, Wanted};
 use crate::sampler::now_ms;
 use crate::words;
 
-/// Pages that may be open at a time.
+/// Maximum number of open pages.
 const MOST_PAGES: usize = 32;
 
-/// For how long one waits for a drive that recovers by itself.
+/// How long to wait for a drive that recovers by itself.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-/// A page that is open is told something at least this often, so that it notices when this program has ended.
+/// An open page is sent something at least this often, so that it notices when this program has ended.
 const ALIVE: Duration = Duration::from_secs(5);
 
 /// What the server serves.
@@ -41,13 +41,13 @@ pub struct Site {
     pub image: PathBuf,
 }
 
-/// What came of a cut.
+/// The result of a cut.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Cut {
     /// What recovery found.
     Recovered(Vec<String>),
-    /// Why there is nothing to tell.
+    /// Why there is no result.
     Failed(String),
 }
 
@@ -61,7 +61,7 @@ pub fn start(listener: std::net::TcpListener, site: Site) -> io::Result<()> {
     };
     let router = Router::new().fallback(answer).with_state(Arc::new(site));
     let serve = move || {
-        // it goes on until the process ends
+        // it continues until the process ends
         let _ = runtime.block_on(async { axum::serve(listener, router).await });
     };
     thread::Builder::new().name("page".to_owned()).spawn(serve).map(drop)
@@ -82,7 +82,7 @@ async fn answer(State(site): State<Arc<Site>>, request: Request) -> Response {
     response
 }
 
-/// The page takes nothing from elsewhere, is shown nowhere else, and does not tell its address.
+/// The page loads nothing from elsewhere, cannot be framed, and does not leak its address.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -118,7 +118,7 @@ fn events(site: &Arc<Site>) -> Response {
     Sse::new(messages).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
 }
 
-/// Everything so far, and then what happens. A page that is too slow for that gets everything anew.
+/// Everything so far, and then events. A page that is too slow for them gets everything again.
 fn messages(feed: Arc<Feed>) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold((feed, None), |(feed, open)| async move {
         let (message, told) = next(&feed, open).await?;
@@ -126,7 +126,7 @@ fn messages(feed: Arc<Feed>) -> impl Stream<Item = Result<Event, Infallible>> {
     })
 }
 
-/// The next message of a page that is open, or the first one.
+/// The next message for an open page, or the first one.
 async fn next(feed: &Feed, open: Option<Receiver<Arc<str>>>) -> Option<(Arc<str>, Receiver<Arc<str>>)> {
     let Some(mut told) = open else { return Some(feed.open()) };
     match told.recv().await {

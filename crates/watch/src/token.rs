@@ -19,12 +19,12 @@ impl Token {
         Ok(Token(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// As the address has it.
+    /// The token as text, as in the address.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is the token. How long that takes does not tell how much of it is right.
+    /// Whether this is the token. The time taken does not depend on how much of it is right.
     pub fn is(&self, text: &str) -> bool {
         let (ours, theirs) = (self.0.as_bytes(), text.as_bytes());
         if ours.len() != theirs.len() {

@@ -1,4 +1,4 @@
-//! What collection and recovery do, in words.
+//! Describes collection and recovery in words.
 
 use tantalum::{RecoveryReport, UNIT_BYTES};
 use tantalum_report::table::{bytes, grouped};
@@ -96,7 +96,7 @@ pub fn recovery(report: &RecoveryReport) -> Vec<String> {
     said
 }
 
-/// Those of which there are any.
+/// Only those that are not zero.
 fn listed(verb: &str, counts: &[(u64, &str)]) -> Option<String> {
     let some = counts.iter().filter(|(count, _)| *count > 0);
     let some: Vec<String> = some.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();

@@ -33,7 +33,7 @@ const OTHER_DATA: &str = "other-data";
 /// How a drive was aged.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Ageing {
-    /// Bytes of other data beside the database.
+    /// Bytes of other data besides the database.
     pub other_data_bytes: u64,
     /// Units of them that were overwritten at random.
     pub units_overwritten: u64,
@@ -48,7 +48,7 @@ pub fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, 
     age_with(volume, left_free, seed, monitor)
 }
 
-/// Units that [`age`] leaves free on a drive of this many.
+/// Units that [`age`] leaves free on a drive with this many units.
 pub fn left_free(capacity_units: u64) -> u64 {
     (capacity_units * FREE_PERCENT / 100).max(LEAST_FREE_UNITS)
 }
@@ -103,7 +103,7 @@ fn age_with(
     })
 }
 
-/// The units to leave free on a drive of any capacity, of which this many are to be left on this one.
+/// The units to leave free on a drive of any capacity: the same share as `free` is on this one.
 fn share_of(volume: &Volume, free: u64) -> impl Fn(u64) -> u64 + use<> {
     let own_units = volume.device().limits().capacity_units;
     move |units| (u128::from(free) * u128::from(units) / u128::from(own_units)) as u64

@@ -31,12 +31,12 @@ pub struct Beginning {
 }
 
 impl Beginning {
-    /// Of what is done from now on.
+    /// Starts measuring now.
     pub fn of(device: &Device) -> Beginning {
         Beginning { usage: device.usage(), at_ns: device.time_ns() }
     }
 
-    /// All that was done since.
+    /// Everything done since.
     pub fn until(self, device: &Device) -> Phase {
         Phase { usage: device.usage().since(&self.usage), elapsed_ns: device.time_ns() - self.at_ns }
     }

@@ -9,16 +9,16 @@ use tantalum_report::{Bar, Interrupted};
 /// Requests between two checks for an interruption.
 const REQUESTS_PER_STEP: u64 = 256;
 
-/// What clients have had.
+/// The results of clients.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Served {
-    /// Requests in a second.
+    /// Requests per second.
     pub per_second: f64,
-    /// What a request takes, on average.
+    /// The mean duration of a request.
     pub mean_us: f64,
 }
 
-/// What comes of a client's turn.
+/// The result of a client's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// Its request needs another turn, at this time.
@@ -27,8 +27,8 @@ pub enum Turn {
     Done(Nanoseconds),
 }
 
-/// Executes `requests` requests of `clients` clients from `start_ns` on. `turn` executes a client's request, or the part up
-/// to the next command that depends on an earlier answer. Turns are in the order of time.
+/// Executes `requests` requests of `clients` clients, starting at `start_ns`. `turn` executes a client's request, or the
+/// part up to the next command that depends on an earlier answer. Turns are in the order of time.
 pub fn serve<E: From<Interrupted>>(
     clients: u32,
     requests: u64,

@@ -19,8 +19,9 @@ pub fn create_database<'a>(
     Ok(())
 }
 
-/// Counts the rows of all tables of the database in use. Statistics are made when a table is, and servers here do not
-/// renew them by themselves: a plan for tables without rows reads them from end to end, and locks what it reads.
+/// Counts the rows of all tables of the database in use. Statistics are made when a table is created, and the servers
+/// here do not update them by themselves: a query plan made for empty tables reads them from end to end, and locks what
+/// it reads.
 pub fn count_rows(connection: &mut Conn) -> Result<(), WorkloadError> {
     let tables: Vec<String> = connection.query("SHOW TABLES")?;
     Ok(connection.query_drop(format!("ANALYZE TABLE {}", tables.join(", ")))?)

@@ -72,7 +72,7 @@ impl Shuffle {
         Shuffle { n, factor }
     }
 
-    /// Where a number from 1 to `n` goes.
+    /// The image of a number from 1 to `n`.
     pub fn of(&self, number: u64) -> u64 {
         1 + ((u128::from(number) * u128::from(self.factor)) % u128::from(self.n)) as u64
     }
@@ -84,7 +84,7 @@ pub fn geometric(random: &mut impl Rng, probability: f64, most: u64) -> u64 {
     (1 + ((1.0 - share).ln() / (1.0 - probability).ln()) as u64).min(most)
 }
 
-/// A number whose logarithm is normal, of this median and this deviation of the logarithm.
+/// A log-normal number with this median and this standard deviation of the logarithm.
 pub fn log_normal(random: &mut impl Rng, median: f64, deviation: f64) -> f64 {
     let (first, second): (f64, f64) = (random.random(), random.random());
     let normal = (-2.0 * (1.0 - first).ln()).sqrt() * (std::f64::consts::TAU * second).cos();

@@ -6,7 +6,7 @@ use tantalum_volume::Volume;
 const MIB: u64 = 1 << 20;
 const UNITS_PER_MIB: u64 = MIB / UNIT_BYTES as u64;
 
-/// Units of other data that make an aged drive one.
+/// The least units of other data on an aged drive.
 const LEAST_OTHER_UNITS: u64 = UNITS_PER_MIB;
 
 /// No larger capacity is suggested: 64 TiB.
@@ -17,8 +17,8 @@ pub fn units_in_use(volume: &Volume) -> u64 {
     volume.device().limits().capacity_units - volume.free_units()
 }
 
-/// The smallest capacity in bytes, in whole MiB, of a drive that can be aged: beside the units in use, it has what is to
-/// stay free of that many units of capacity, and room for other data.
+/// The smallest capacity in bytes, in whole MiB, of a drive that can be aged: besides the units in use, it has the share
+/// of its capacity that must stay free, and room for other data.
 pub fn enough(used_units: u64, free_of: impl Fn(u64) -> u64) -> Option<u64> {
     let would_do = |mib: u64| {
         let capacity_units = mib * UNITS_PER_MIB;

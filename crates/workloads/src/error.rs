@@ -5,7 +5,7 @@ use tantalum_report::table::bytes;
 use tantalum_report::{Interrupted, InvalidSetting};
 use tantalum_volume::VolumeError;
 
-/// Why a workload did not come to its end.
+/// Why a workload did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// Somebody asked to stop.
@@ -64,7 +64,7 @@ pub struct TooSmall {
     pub capacity_bytes: u64,
     /// What does not fit.
     pub what: String,
-    /// What would do, in whole MiB, if that is known.
+    /// A sufficient capacity, in whole MiB, if known.
     pub enough_bytes: Option<u64>,
 }
 

@@ -22,7 +22,7 @@ const OPERATIONS_PER_STEP: u64 = 1024;
 pub enum Action {
     /// Reads.
     Read,
-    /// Writes, with an `fsync` after this many of the job's writes, or none.
+    /// Writes, with an `fsync` after this many of the job's writes, or without any.
     Write {
         /// The job's writes between two syncs.
         writes_per_sync: Option<u64>,
@@ -66,7 +66,7 @@ struct Job {
 }
 
 impl FsyncWrites {
-    /// Runs on the drive from its time on. Returns the operations per second of that time.
+    /// Runs on the drive, starting at its time. Returns the operations per second of that time.
     pub fn run(&self, drive: &Drive, seed: u64, bar: &Bar) -> Result<f64, WorkloadError> {
         let start_ns = drive.lock().time_ns();
         let slots = self.span_units / self.units;

@@ -14,16 +14,16 @@ const LONG_VALUE_BYTES: usize = 1024;
 const TELLERS_PER_BRANCH: u64 = 10;
 const DISTRICTS_PER_WAREHOUSE: u64 = 10;
 
-/// What is done to a record.
+/// The operation on a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Read, and left as it is.
+    /// Read only.
     Read,
     /// Read, and then written.
     Change,
-    /// Written, whatever it was.
+    /// Written without reading it.
     Write,
-    /// Written, and not there before.
+    /// Inserted.
     Insert,
 }
 
@@ -34,7 +34,7 @@ pub struct Step {
     pub table: usize,
     /// The record.
     pub key: u64,
-    /// What is done to it.
+    /// The operation on it.
     pub access: Access,
 }
 
@@ -61,7 +61,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub fn name(self) -> String {
         match self {
             Load::AccountUpdate => "TPC-B AccountUpdate".to_owned(),
@@ -167,7 +167,7 @@ impl Drawer {
             step(6, new, Access::Insert),
         ];
         for line in 0..random.random_range(5..=15) {
-            // lines of an order have items of their own, so that no record is changed twice
+            // lines of an order have distinct items, so that no record is changed twice
             let item = (random.random_range(0..ITEMS / 16) * 16 + line) % ITEMS;
             steps.push(step(3, item, Access::Read));
             steps.push(step(4, warehouse * ITEMS + item, Access::Change));

@@ -1,7 +1,7 @@
 //! Workloads for a drive, a volume, or a database server: the load of experiments and comparisons.
 //!
 //! A workload draws from its own seed, so it does the same on every machine and every system. A workload in virtual time
-//! ([`closed_loop`], [`mod@bench`], [`ageing`]) reports figures that do not depend on the machine; [`clients`] work in real
+//! ([`closed_loop`], [`mod@bench`], [`ageing`]) reports figures that do not depend on the machine; [`clients`] run in real
 //! time.
 
 pub mod ageing;

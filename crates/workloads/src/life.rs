@@ -8,18 +8,18 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 /// The years for which drive writes per day are usually stated.
 const YEARS: f64 = 5.0;
 
-/// How long the drive lives.
+/// The drive's lifetime.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Life {
-    /// Days until its rated erases are used up at this rate; none if nothing was written to flash.
+    /// Days until its rated erases are used up at this rate; `None` if nothing was written to flash.
     pub days: Option<f64>,
     /// Drive writes per day: how often the drive's capacity is written each day at this rate.
     pub drive_writes_per_day: f64,
-    /// How often a day its capacity may be written like this for five years; none if nothing was written to flash.
+    /// How often a day its capacity may be written like this for five years; `None` if nothing was written to flash.
     pub allowed_drive_writes_per_day: Option<f64>,
     /// Bytes that can still go to its flash.
     pub flash_bytes_left: f64,
-    /// Bytes that hosts may still write like this (TBW); none if nothing was written to flash.
+    /// Bytes that hosts may still write like this (TBW); `None` if nothing was written to flash.
     pub host_bytes_left: Option<f64>,
 }
 

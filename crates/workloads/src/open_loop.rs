@@ -19,18 +19,18 @@ const OPERATIONS_PER_STEP: u64 = 1024;
 pub struct OpenLoop {
     /// The units that are read and written.
     pub span_units: u32,
-    /// Reads in a hundred operations.
+    /// Percentage of reads.
     pub read_percent: u32,
-    /// How many there are.
+    /// Number of operations.
     pub operations: u64,
-    /// How many arrive in a second, on average.
+    /// Mean number of arrivals per second.
     pub per_second: u64,
 }
 
 /// The latencies of operations of one kind, from arrival to completion.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Waits {
-    /// How many there were.
+    /// Their number.
     pub operations: u64,
     /// The sum of all.
     pub sum_ns: Nanoseconds,
@@ -61,7 +61,7 @@ pub struct WaitsByKind {
 }
 
 impl OpenLoop {
-    /// Runs on the drive from its time on.
+    /// Runs on the drive, starting at its time.
     pub fn run(&self, drive: &Drive, seed: u64, bar: &Bar) -> Result<WaitsByKind, WorkloadError> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut buffer = vec![0; UNIT_BYTES];
@@ -111,7 +111,7 @@ mod tests {
         let (waits, elapsed_ns) = run(0, 1000);
         assert!((4_500_000_000..5_500_000_000).contains(&elapsed_ns), "{elapsed_ns}");
         assert_eq!((waits.reads.operations, waits.writes.operations), (0, 5000));
-        // a program of 500 us and 10 us of firmware, and seldom another one before it
+        // a program of 500 us and 10 us of firmware, and rarely another one before it
         assert!((510_000.0..600_000.0).contains(&waits.writes.mean_ns()), "{waits:?}");
     }
 

@@ -9,7 +9,8 @@ use tantalum::Counters;
 /// Windows in which the capacity is overwritten once.
 pub const WINDOWS_PER_CAPACITY: u64 = 8;
 
-/// Successive windows that have to agree. They span one overwriting of the capacity, so that a slow drift shows.
+/// Successive windows that have to agree. They span one overwriting of the capacity, so that a slow drift becomes
+/// visible.
 const AGREEING_WINDOWS: usize = WINDOWS_PER_CAPACITY as usize;
 
 /// How far apart the halves of these windows may be, relative to their mean.

@@ -24,7 +24,7 @@ const TABLES: &str = "\
     CREATE TABLE accounts (aid BIGINT NOT NULL, bid BIGINT NOT NULL, balance BIGINT NOT NULL, filler CHAR(84)); \
     CREATE TABLE history (tid BIGINT, bid BIGINT, aid BIGINT, delta BIGINT, mtime TIMESTAMP, filler CHAR(22))";
 
-/// Makes and fills the tables.
+/// Creates and fills the tables.
 pub fn load(connection: &mut Connection, branches: i64) -> Result<(), WorkloadError> {
     let (tellers, accounts) = (branches * TELLERS_PER_BRANCH, branches * ACCOUNTS_PER_BRANCH);
     let fill = format!(
@@ -49,7 +49,7 @@ pub fn is_consistent(connection: &mut Connection) -> Result<bool, WorkloadError>
     Ok((1..4).all(|column| sum(column) == sum(0)))
 }
 
-/// What one transaction is about.
+/// The parameters of one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Transfer {
     teller: i64,

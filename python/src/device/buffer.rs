@@ -1,7 +1,7 @@
 //! Python's buffers as slices of bytes, in place.
 //!
-//! This is the only unsafe code of the package. A copy would be safe, but each byte would move twice; what PyO3 offers
-//! without a copy (`&[Cell<u8>]`) is for a thread that has the interpreter, and the drive works without it.
+//! This is the only unsafe code of the package. A copy would be safe, but each byte would move twice; PyO3's access
+//! without a copy (`&[Cell<u8>]`) is for a thread that holds the interpreter, and the drive works without it.
 
 use std::slice;
 
@@ -31,8 +31,8 @@ impl Source {
         }
         // SAFETY: the buffer is C-contiguous, so these are `length` bytes from `buf_ptr` on. They are there until it is
         // released, which is after `self`. Bytes have no alignment and no invalid values. Nobody may change them
-        // meanwhile, as for Python's own `file.write`, which also lets the interpreter go; callers are told so. A program
-        // that does it all the same writes units that mix old and new bytes.
+        // meanwhile, as for Python's own `file.write`, which also releases the interpreter; the documentation says so. A
+        // program that does it anyway writes units that mix old and new bytes.
         #[allow(unsafe_code)]
         unsafe {
             slice::from_raw_parts(self.0.buf_ptr().cast_const().cast(), length)

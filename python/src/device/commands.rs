@@ -22,7 +22,7 @@ impl PyDevice {
         })
     }
 
-    /// Reads as many units as the buffer takes, from `lpn` on, into it. Returns when that is done.
+    /// Fills the buffer with units from `lpn` on. Returns when that is done.
     ///
     /// UnreadableError as `read`; BufferError if the buffer is read-only or not contiguous.
     #[pyo3(signature = (lpn, buffer, *, queued = false))]
@@ -54,7 +54,7 @@ impl PyDevice {
         })
     }
 
-    /// Makes everything that was acknowledged durable.
+    /// Makes all acknowledged writes durable.
     #[pyo3(signature = (*, queued = false))]
     fn flush(&self, py: Python<'_>, queued: bool) -> PyResult<u64> {
         self.with(py, |state| state.run(Command::Flush, queued).map_err(raised))

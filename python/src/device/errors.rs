@@ -1,4 +1,4 @@
-//! What went wrong, as exceptions that a caller can tell apart.
+//! Errors as exceptions that a caller can tell apart.
 
 use std::io;
 
@@ -30,7 +30,7 @@ create_exception!(
     "The machine failed below the image. The drive takes no more changes until it is opened again."
 );
 
-/// A number that the drive cannot count to.
+/// A number too large for the drive.
 pub enum NumberError {
     /// Of a unit.
     Unit { number: u64, capacity_units: u64 },
@@ -76,7 +76,7 @@ pub fn raised(status: Status) -> PyErr {
     }
 }
 
-/// A drive was not made or opened, or did not recover.
+/// A drive was not created or opened, or did not recover.
 pub fn not_made(error: DeviceError) -> PyErr {
     let text = error.to_string();
     match error {

@@ -1,4 +1,4 @@
-//! What a drive tells of itself: time, counters, latencies, limits.
+//! What a drive reports: time, counters, latencies, limits.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -51,7 +51,7 @@ impl PyDevice {
         })
     }
 
-    /// Lets time pass that the host spends elsewhere, in ns; returns the new time.
+    /// Advances time by what the host spends elsewhere, in ns; returns the new time.
     fn advance(&self, py: Python<'_>, ns: u64) -> PyResult<u64> {
         self.with(py, |state| match state.now_ns.checked_add(ns).filter(|now_ns| *now_ns <= LAST_NS) {
             Some(now_ns) => {
@@ -74,19 +74,19 @@ impl PyDevice {
         self.with(py, |state| Ok(state.device.limits().capacity_units))
     }
 
-    /// How many units are mapped; those that wait in the cache for the first time do not count.
+    /// How many units are mapped, not counting those written for the first time that are still in the cache.
     #[getter]
     fn mapped_units(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |state| Ok(state.device.mapped_units()))
     }
 
-    /// The profile that the drive was made from, as TOML.
+    /// The profile that the drive was created from, as TOML.
     #[getter]
     fn profile(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |state| Ok(state.device.profile().to_toml()))
     }
 
-    /// The drive's limits for one step: units, bytes, records, and what may be open at once.
+    /// The drive's limits for one step (units, bytes, records), and for what may be open at once.
     fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let limits = self.with(py, |state| Ok(state.device.limits()))?;
         let (dict, key_value) = (PyDict::new(py), limits.key_value);
@@ -133,7 +133,7 @@ impl PyDevice {
         object(py, &report)
     }
 
-    /// Latencies of commands since the drive was made or opened, in ns of the drive's time and accurate to 1 %, by kind:
+    /// Latencies of commands since the drive was created or opened, in ns of the drive's time and accurate to 1 %, by kind:
     /// "read", "write", "flush", "map" (share, remap, trim, atomic writes, commits), "put" and "get" (of records). Each has
     /// "count", "mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns" and "max_ns"; kinds without a command are left
     /// out.

@@ -114,7 +114,7 @@ impl PyDevice {
         self.with(py, |state| state.run(Command::KvDelete { namespace, key }, false).map_err(raised))
     }
 
-    /// At most `limit` keys, in an order of the drive, from the key `start` on, or from the one that would follow it.
+    /// At most `limit` keys, in an order the drive chooses, from the key `start`, or from the one that would follow it.
     #[pyo3(signature = (namespace, start = None, limit = 1000))]
     fn kv_list<'py>(
         &self,

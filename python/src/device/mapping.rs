@@ -41,7 +41,7 @@ impl PyDevice {
         })
     }
 
-    /// Moves the contents of units from `src` to `dst` without moving data, in one step; `src` is unmapped after it
+    /// Moves the contents of units from `src` to `dst` in one step without moving data; `src` is unmapped afterwards
     /// (SW-WAL). It is durable when it is done.
     ///
     /// UnmappedError, LimitError and ValueError as `share`.

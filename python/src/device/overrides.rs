@@ -6,7 +6,7 @@ use pyo3::types::{PyBool, PyDict};
 use tantalum_device::Profile;
 use toml::{Table, Value};
 
-/// No number of a profile is larger: as nanoseconds three days, as bytes 256 TiB. Sums of such times never overflow.
+/// The largest number in a profile: as nanoseconds three days, as bytes 256 TiB. Sums of such times never overflow.
 const MOST: i64 = 1 << 48;
 
 fn wrong(error: impl ToString) -> PyErr {
@@ -71,14 +71,14 @@ fn toml_of(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     })
 }
 
-/// Changes a field such as `flash.read_ns`, or removes it. Whether the profile has it, the profile tells.
+/// Changes a field such as `flash.read_ns`, or removes it. Parsing the profile decides whether such a field exists.
 fn set(table: &mut Table, rest: &str, key: &str, value: Option<Value>) -> PyResult<()> {
     let Some((section, field)) = rest.split_once('.') else {
         let Some(value) = value else {
             table.remove(rest);
             return Ok(());
         };
-        // a whole number is fine where the profile has another
+        // an integer is fine where the profile has a float
         let is_float = table.get(rest).is_some_and(Value::is_float);
         let whole = value.as_integer().filter(|_| is_float);
         table.insert(rest.to_owned(), whole.map_or(value, |whole| Value::Float(whole as f64)));

@@ -62,8 +62,8 @@ impl PyDevice {
         self.with(py, |state| Ok(state.device.flash_operations()))
     }
 
-    /// Power goes now, or at `at_ns`, but not before the last command was issued. Commands that are done by then have been
-    /// acknowledged; what was acknowledged and flushed survives.
+    /// Cuts power now, or at `at_ns`, but not before the last command was issued. Commands that are done by then have been
+    /// acknowledged; acknowledged and flushed data survive.
     #[pyo3(signature = (at_ns = None))]
     fn cut_power(&self, py: Python<'_>, at_ns: Option<u64>) -> PyResult<()> {
         self.with(py, |state| {
@@ -76,8 +76,8 @@ impl PyDevice {
         })
     }
 
-    /// Power will go at the Nth program or erase from now, 1 being the next; None takes that back. The command that comes
-    /// to it raises PowerLostError. Without power it is the Nth operation of the next recovery.
+    /// Arms a power cut at the Nth program or erase from now, 1 being the next; None disarms it. The command that reaches
+    /// it raises PowerLostError. Without power it is the Nth operation of the next recovery.
     fn cut_after(&self, py: Python<'_>, flash_operations: Option<u64>) -> PyResult<()> {
         if flash_operations == Some(0) {
             return Err(PyValueError::new_err("flash operations are counted from 1"));
@@ -88,18 +88,18 @@ impl PyDevice {
         })
     }
 
-    /// After a cut: the operations that had begun and were not done, as tuples (what, page or block, begin in ns, end in
+    /// After a cut: the operations that had begun but were not done, as tuples (what, page or block, begin in ns, end in
     /// ns), in the order of issue; what is "program", "erase" or "store" (to non-volatile memory, without a number).
     fn in_flight(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, Option<u64>, u64, u64)>> {
         self.with(py, |state| Ok(state.device.in_flight().into_iter().map(described).collect()))
     }
 
-    /// Power comes back, and the drive recovers. Returns what recovery did, as `recovery` does.
+    /// Turns power on again, and the drive recovers. Returns what recovery did, as `recovery` does.
     ///
     /// seed: draws how operations in flight ended. fates: "not started", "torn" or "completed" for all of them, or a list
     /// of these in the order of `in_flight`.
     ///
-    /// PowerLostError if a cut was armed for recovery and has come: call it again. ValueError if the drive has power.
+    /// PowerLostError if a cut armed for recovery has come: call it again. ValueError if the drive has power.
     #[pyo3(signature = (seed = 0, *, fates = None))]
     fn power_on(&self, py: Python<'_>, seed: u64, fates: Option<Fates>) -> PyResult<Py<PyAny>> {
         let mut loss = loss(seed, fates)?;
@@ -114,10 +114,10 @@ impl PyDevice {
         object(py, &report)
     }
 
-    /// From now on, until the image is opened again, flash operations fail: programs, erases and reads of so many in a
-    /// million, and erases beyond `endurance_cycles` of a block. The same seed gives the same failures.
+    /// From now on, until the image is opened again, flash operations fail: programs, erases and reads at these rates
+    /// per million, and erases beyond `endurance_cycles` of a block. The same seed gives the same failures.
     ///
-    /// ValueError if all programs would fail: the drive would try for ever.
+    /// ValueError if all programs would fail, since the drive would retry for ever.
     #[pyo3(signature = (*, seed = 0, program_failure_ppm = 0, erase_failure_ppm = 0, read_failure_ppm = 0, endurance_cycles = None))]
     fn set_faults(
         &self,

@@ -1,4 +1,4 @@
-//! Writes that say more than where their data go: metadata, hinted logs, files.
+//! Writes that carry more than data and their place: metadata, hinted logs, files.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -68,12 +68,12 @@ impl PyDevice {
         })
     }
 
-    /// Writes one page of a log, whose hint says where it belongs: when its transaction is whole, recovery brings it home
-    /// without being told (SW-WAL).
+    /// Writes one page of a log, with a hint that says where it belongs: if its transaction is complete, recovery moves
+    /// it home on its own (SW-WAL).
     ///
     /// generation: what `begin_log` returned. slot: the page's place in the log, from 1; pages come in the order of slots.
     /// first: the first slot of its transaction. end: whether it ends the transaction. home: the unit to which the page
-    /// belongs, or None. attempt: from 0; a log that was rolled back goes on with the next attempt at slot `start`.
+    /// belongs, or None. attempt: from 0; a log that was rolled back continues with the next attempt at slot `start`.
     ///
     /// KeyError if the log is not open, ValueError if the page does not follow the one before it.
     #[pyo3(signature = (lpn, data, *, generation, slot, first, end, home = None, attempt = 0, start = 1, metadata = None, queued = false))]

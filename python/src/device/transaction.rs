@@ -45,7 +45,7 @@ impl PyDeviceTransaction {
         })
     }
 
-    /// Writes one unit; KeyError if the transaction has ended, LimitError if all open ones hold too much.
+    /// Writes one unit; KeyError if the transaction has ended, LimitError if all open ones together hold too much.
     #[pyo3(signature = (lpn, data, *, queued = false))]
     fn write(&self, py: Python<'_>, lpn: u64, data: &Bound<'_, PyAny>, queued: bool) -> PyResult<u64> {
         let (tx, source) = (self.tx, Source::get(data)?);
@@ -55,13 +55,13 @@ impl PyDeviceTransaction {
         })
     }
 
-    /// Makes what was written visible and durable, all or nothing; KeyError if the transaction has ended.
+    /// Makes the writes visible and durable, all or nothing; KeyError if the transaction has ended.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         let tx = self.tx;
         self.device.get().with(py, |state| state.run(Command::Commit { tx }, false).map_err(raised))
     }
 
-    /// Drops what was written; KeyError if the transaction has ended.
+    /// Discards the writes; KeyError if the transaction has ended.
     fn abort(&self, py: Python<'_>) -> PyResult<u64> {
         let tx = self.tx;
         self.device.get().with(py, |state| state.run(Command::Abort { tx }, false).map_err(raised))
@@ -80,7 +80,7 @@ impl PyDeviceTransaction {
     ) -> PyResult<bool> {
         match kind {
             None => self.commit(py).map(|_| false),
-            // what the block raised is told, also if the drive has lost the transaction with its power
+            // the block's exception is reported, even if the drive lost the transaction with its power
             Some(_) => self.abort(py).map(|_| false).or(Ok(false)),
         }
     }

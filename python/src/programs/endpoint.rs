@@ -1,4 +1,4 @@
-//! Endpoints: sending, waiting, serving; and what the host's kernel and owners of programs do.
+//! Endpoints: sending, waiting, serving; and the methods of the host's kernel and of programs' owners.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::shared::{Shared, install_raised, io_raised, raised, refused, with};
 /// The body of a request without one.
 const NOTHING: &[u8] = b"";
 
-/// An endpoint of a process: it sends requests to programs, and is told what they send.
+/// An endpoint of a process: it sends requests to programs and receives theirs.
 #[pyclass(frozen)]
 pub struct Endpoint {
     pub(super) ssd: Shared,
@@ -28,7 +28,7 @@ impl Endpoint {
         self.id.number()
     }
 
-    /// Its process: what rights are granted to.
+    /// Its process, to which rights are granted.
     #[getter]
     fn process(&self) -> u32 {
         self.id.process().number()
@@ -42,7 +42,7 @@ impl Endpoint {
         })
     }
 
-    /// Ends its process: all its endpoints are closed, its programs removed, its rights taken away.
+    /// Ends its process: all its endpoints are closed, its programs removed, its rights revoked.
     fn end_process(&self, py: Python<'_>) -> PyResult<()> {
         with(py, &self.ssd, |ssd| {
             ssd.end_process(self.id.process());
@@ -50,7 +50,8 @@ impl Endpoint {
         })
     }
 
-    /// Installs a module on all processors, and returns the program. A region is its own; only the kernel gives one.
+    /// Installs a module on all processors, and returns the program. The program owns its region; only the kernel can
+    /// give one.
     #[pyo3(signature = (module, *, is_open = false, region = None))]
     fn install(
         &self,
@@ -76,8 +77,8 @@ impl Endpoint {
         })
     }
 
-    /// Gives a process rights to a range instead of those it had there: 1 to read, 2 to write, 0 takes them away. Only an
-    /// endpoint of the kernel grants.
+    /// Sets a process's rights to a range, replacing those it had there: 1 to read, 2 to write, 0 revokes them. Only an
+    /// endpoint of the kernel can grant.
     fn grant(&self, py: Python<'_>, process: u32, start: u64, end: u64, rights: u32) -> PyResult<()> {
         if !self.id.process().is_kernel() {
             return Err(refused("only the kernel grants rights"));
@@ -112,7 +113,7 @@ impl Endpoint {
         with(py, &self.ssd, |ssd| ssd.ask(self.id, SpuId(processor), to, body.to_vec()).map_err(raised))
     }
 
-    /// Waits for the next event; None if nothing is under way.
+    /// Waits for the next event; None if nothing is in flight.
     fn receive(&self, py: Python<'_>) -> PyResult<Option<PyEvent>> {
         let event = with(py, &self.ssd, |ssd| Ok(ssd.receive(self.id)))?;
         Ok(event.map(|event| PyEvent::of(py, &event)))
@@ -143,7 +144,7 @@ impl Endpoint {
         Ok((output.counters.to_vec(), PyBytes::new(py, port)))
     }
 
-    /// Reads a range by way of Base-IO or Direct-IO.
+    /// Reads a range through Base-IO or Direct-IO.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -166,7 +167,7 @@ impl Endpoint {
         with(py, &self.ssd, |ssd| client.write(ssd, address, data).map_err(io_raised))
     }
 
-    /// Makes durable what was written.
+    /// Makes everything written durable.
     fn flush(&self, py: Python<'_>, program: u32) -> PyResult<()> {
         let client = BlockClient::new(self.id, ProgramId(program));
         with(py, &self.ssd, |ssd| client.flush(ssd).map_err(io_raised))

@@ -1,10 +1,10 @@
-//! What endpoints are told.
+//! Events of endpoints.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tantalum_spu::Event;
 
-/// What an endpoint is told: `kind` is "answer", "request", "permission", "ended" or "power lost".
+/// An event of an endpoint: `kind` is "answer", "request", "permission", "ended" or "power lost".
 #[pyclass(name = "Event", frozen, get_all)]
 pub struct PyEvent {
     pub(super) kind: &'static str,
@@ -18,11 +18,11 @@ pub struct PyEvent {
     request: u64,
     /// Of an answer, the handler's status, or a negative one of the drive.
     status: i32,
-    /// Of a permission, whether it was granted. Then the request that failed can be sent again.
+    /// Of a permission, whether it was granted. If so, the failed request can be sent again.
     is_granted: bool,
     /// Of a permission, its range.
     range: (u64, u64),
-    /// When the host is told, in the drive's time.
+    /// When the host learns of it, in the drive's time.
     at_ns: u64,
     /// Of a request, its body; of a program that was ended, why, and in which function.
     body: Py<PyBytes>,

@@ -39,7 +39,7 @@ pub fn io_raised(error: IoError) -> PyErr {
     }
 }
 
-/// A drive that its endpoints share; none when it is closed.
+/// A drive that its endpoints share; None once it is closed.
 pub type Shared = Arc<Mutex<Option<Ssd>>>;
 
 /// Uses a drive while other threads of Python run.

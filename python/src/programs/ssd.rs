@@ -1,4 +1,4 @@
-//! The drive itself: made, shut down, cut from power.
+//! The drive itself: opening, shutdown, power loss.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ impl PySsd {
         Ok(PySsd { ssd: Arc::new(Mutex::new(Some(Ssd::new(Drive::new(made))))) })
     }
 
-    /// Opens an endpoint of a new process; with `of`, a further one of that endpoint's process; or one of the kernel.
+    /// Opens an endpoint of a new process; with `of`, another one of that endpoint's process; or one of the kernel.
     #[pyo3(signature = (*, is_kernel = false, of = None))]
     fn endpoint(&self, py: Python<'_>, is_kernel: bool, of: Option<&Endpoint>) -> PyResult<Endpoint> {
         if of.is_some_and(|endpoint| is_kernel || !Arc::ptr_eq(&endpoint.ssd, &self.ssd)) {
@@ -58,7 +58,7 @@ impl PySsd {
         Ok(Endpoint { ssd: Arc::clone(&self.ssd), id })
     }
 
-    /// The time of what happened last, in nanoseconds.
+    /// The time of the last event, in nanoseconds.
     #[getter]
     fn now_ns(&self, py: Python<'_>) -> PyResult<u64> {
         with(py, &self.ssd, |ssd| Ok(ssd.now_ns()))
@@ -82,7 +82,7 @@ impl PySsd {
         with(py, &self.ssd, |ssd| Ok(ssd.stripes().capacity_bytes()))
     }
 
-    /// Bytes that the link has carried to the drive, and to the host.
+    /// Bytes that the link has carried to the drive and to the host.
     #[getter]
     fn link_bytes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         with(py, &self.ssd, |ssd| Ok(ssd.link_bytes()))
@@ -93,7 +93,7 @@ impl PySsd {
         with(py, &self.ssd, |ssd| Ok(ssd.stripes().owner(address).0))
     }
 
-    /// Cuts the power now. Nothing is installed any more, and what was not durable may be lost.
+    /// Cuts the power now. All programs are removed, and data that are not durable may be lost.
     fn cut_power(&self, py: Python<'_>) -> PyResult<()> {
         with(py, &self.ssd, |ssd| {
             ssd.cut_power();
@@ -101,7 +101,7 @@ impl PySsd {
         })
     }
 
-    /// Gives the drive power again, and recovers. `seed` decides how operations that were under way ended.
+    /// Turns the power on again, and recovers. `seed` decides the outcome of operations that were in flight.
     #[pyo3(signature = (seed = 0))]
     fn power_on(&self, py: Python<'_>, seed: u64) -> PyResult<()> {
         with(py, &self.ssd, |ssd| {
@@ -113,7 +113,7 @@ impl PySsd {
         })
     }
 
-    /// Shuts the drive down. What was written is in its image, if it has one.
+    /// Shuts the drive down. Written data are in its image, if it has one.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let put_away = py.detach(|| {
             let Some(ssd) = self.ssd.lock().expect("nothing panics with it").take() else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! Whether our log-structured file systems write more than those whose kind they are: F2FS and NILFS2 in a guest on a served
-//! drive, `lfs-nat` and `lfs-tree` on a mounted one, all below the same program (`xtask/guest/writers.c`) with the
+//! Whether our log-structured file systems write more than the ones they are modelled on: F2FS and NILFS2 in a guest on a
+//! served drive, `lfs-nat` and `lfs-tree` on a mounted one, all under the same program (`xtask/guest/writers.c`) with the
 //! workloads of `pebble-fig8` and OLTP.
 //!
-//! What is compared is what the drive was given for each block of 4 KiB of contents that was written, from before the
-//! first write to after a last sync of everything.
+//! The comparison is of the bytes the drive received for each 4 KiB block of contents written, from before the first
+//! write until after a last sync of everything.
 
 use std::fs;
 use std::path::Path;
@@ -17,11 +17,11 @@ use super::mounted::Mounted;
 use super::served::Served;
 use super::shell::Shell;
 
-/// The drive of the experiments, as far as sizes go.
+/// The drive of the experiments, as far as sizes matter.
 const PROFILE: &str = "pebblessd";
 
-/// File systems of the guest, as `baselines.sh` calls them. `f2fs-log` is F2FS without writing in place, as Linux 3.16 and the
-/// thesis had it; `f2fs` is as it comes.
+/// File systems of the guest, as `baselines.sh` calls them. `f2fs-log` is F2FS without writing in place, as Linux 3.16 and
+/// the thesis had it; `f2fs` has its defaults.
 const THEIRS: [&str; 3] = ["f2fs", "f2fs-log", "nilfs2"];
 
 /// Ours: a name here, and the options of `tantalum mount`.
@@ -31,47 +31,48 @@ const OURS: [(&str, [&str; 4]); 3] = [
     ("lfs-tree", ["--file-system", "lfs-tree", "--index", "conventional"]),
 ];
 
-/// Which of ours stands for which of theirs.
+/// Which of ours is modelled on which of theirs.
 const PAIRS: [(&str, &str); 3] = [("lfs-nat", "f2fs"), ("nat-append", "f2fs-log"), ("lfs-tree", "nilfs2")];
 
-/// By how much ours may write more before it is wrong: checkpoints come by time, and one run is longer than another.
+/// By how much ours may write more before the step fails: checkpoints are timed, and runs differ in length.
 const SLACK: f64 = 0.05;
 
-/// The same below `fsync`, which writes inodes for their times: `lfs-nat` has 663 pointers there and F2FS 923, so that it writes
-/// a direct node besides more often.
+/// The same under `fsync`, which writes inodes for their times: `lfs-nat` has 663 pointers there and F2FS 923, so `lfs-nat`
+/// more often writes a direct node as well.
 const SLACK_WITH_TIMES: f64 = 0.15;
 
 const CAPACITY: &str = "512M";
 
-/// Files of a synced writer: those of `pebble-fig8` at its own scale.
+/// Files of a synced writer: those of `pebble-fig8` at that experiment's own scale.
 const FILE_MIB: u32 = 16;
 
-/// The same where cleaning is measured: all of them take two thirds of the drive, and what is overwritten more than the rest.
+/// The same where cleaning is measured: together they take two thirds of the drive, and more is overwritten than is left
+/// free.
 const FULL_FILE_MIB: u32 = 85;
 
-/// There, writes for each that `TANTALUM_WRITES` asks for.
+/// There, writes for each write that `TANTALUM_WRITES` asks for.
 const FULL_WRITES: u64 = 15;
 
 /// Synced writes of a workload; `TANTALUM_WRITES` asks for more, or fewer. `TANTALUM_WORKLOADS=OLTP,appends` takes those
 /// whose names have one of these parts.
 const WRITES: u64 = 1000;
 
-/// Something to do: the arguments of `writers`, in which FOLDER and COUNT are replaced.
+/// A workload: the arguments of `writers`, in which FOLDER and COUNT are replaced.
 struct Workload {
     title: String,
     arguments: String,
     count: u64,
-    /// The drive is so full that it is cleaned, which NILFS2 does not keep up with.
+    /// The drive is so full that it needs cleaning, which NILFS2 does not keep up with.
     is_full: bool,
 }
 
-/// What one file system wrote below one workload.
+/// What one file system wrote under one workload.
 #[derive(Clone, Copy)]
 struct Measured {
     host_units: u64,
     writes: u64,
     blocks: u64,
-    /// Blocks that the cleaner moved, where that is told.
+    /// Blocks that the cleaner moved, where the file system reports it.
     moved: Option<u64>,
 }
 
@@ -80,7 +81,7 @@ impl Measured {
         self.host_units as f64 / self.blocks.max(1) as f64
     }
 
-    /// From the last line of `writers`, and in a guest what the cleaner had moved before and after.
+    /// From the last line of `writers`, and, in a guest, the cleaner's count before and after.
     fn new(said: &str, host_units: u64) -> Result<Measured, Failure> {
         let numbers: Vec<u64> = said.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
         let (writes, blocks, moved) = match numbers[..] {
@@ -122,12 +123,12 @@ fn workloads(writes: u64) -> Vec<Workload> {
 }
 
 impl Workload {
-    /// Whether a file system is measured below it.
+    /// Whether a file system is measured under it.
     fn runs_on(&self, system: &str) -> bool {
         !self.is_full || system != "nilfs2"
     }
 
-    /// As words, with this folder, and so much to do; with nothing to do, files are made.
+    /// As arguments, with this folder and count; with a count of 0, the files are created.
     fn words(&self, folder: &str, count: u64) -> Vec<String> {
         let word = |word: &str| match word {
             "FOLDER" => folder.to_owned(),
@@ -160,7 +161,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Said(table))
 }
 
-/// One of ours below all workloads, each on a new drive.
+/// One of ours under all workloads, each on a new drive.
 fn ours(
     context: &Context,
     folder: &Path,
@@ -188,7 +189,7 @@ fn ours(
     Ok(measured)
 }
 
-/// Each of theirs below all workloads, in one guest, each on a file system made anew.
+/// Each of theirs under all workloads, in one guest, each on a new file system.
 fn theirs(
     context: &Context,
     folder: &Path,
@@ -235,7 +236,7 @@ fn units_copied(report: &Value) -> Result<u64, Failure> {
 
 type Columns = [(&'static str, Column)];
 
-/// What one file system wrote below each workload that runs on it.
+/// What one file system wrote under each workload that runs on it.
 type Column = Vec<Option<Measured>>;
 
 fn table(workloads: &[Workload], columns: &Columns) -> String {
@@ -257,14 +258,14 @@ fn table(workloads: &[Workload], columns: &Columns) -> String {
     lines.join("\n")
 }
 
-/// Where ours write more than those whose kind they are.
+/// Where ours write more than the ones they are modelled on.
 fn dearer(workloads: &[Workload], columns: &Columns) -> Vec<String> {
     let of = |name: &str| columns.iter().find(|(system, _)| *system == name).map(|(_, measured)| measured);
     let mut found = Vec::new();
     for (ours, theirs) in PAIRS {
         let (Some(our_rows), Some(their_rows)) = (of(ours), of(theirs)) else { continue };
         for ((workload, our), their) in workloads.iter().zip(our_rows).zip(their_rows) {
-            // How much a checkpoint writes, and how often one is due to get at holes, differs between them.
+            // They differ in how much a checkpoint writes, and in how often one is due to make holes usable.
             if workload.is_full {
                 continue;
             }

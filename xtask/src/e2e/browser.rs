@@ -1,4 +1,4 @@
-//! A headless Chromium, driven over ChromeDriver's WebDriver protocol: what the tests of pages need of it.
+//! A headless Chromium, driven over ChromeDriver's WebDriver protocol, as far as the tests of pages need it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Failure, ensure};
 
-/// How long one waits for a page.
+/// How long to wait for a page.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a server answers: the status and the body.
@@ -81,7 +81,7 @@ impl Process {
         self.child.id().to_string()
     }
 
-    /// The first word of its output that begins so; it ends with white space or a full stop.
+    /// The first word of its output with this beginning; it ends with white space or a full stop.
     pub fn word(&mut self, begins: &str) -> Result<String, Failure> {
         loop {
             let mut line = String::new();
@@ -164,7 +164,7 @@ impl Browser {
         self.of_session("/url", &json!({"url": url})).map(drop)
     }
 
-    /// Runs a script's function body in the page. What it returns.
+    /// Runs a script's function body in the page, and returns its result.
     pub fn run(&self, script: &str) -> Result<Value, Failure> {
         self.of_session("/execute/sync", &json!({"script": script, "args": []}))
     }
@@ -175,7 +175,7 @@ impl Browser {
         Ok(text.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Waits until the text of an element is right, and gives it.
+    /// Waits until the text of an element is right, and returns it.
     pub fn wait_for(&self, id: &str, is_right: impl Fn(&str) -> bool) -> Result<String, Failure> {
         let begun = Instant::now();
         loop {
@@ -221,7 +221,7 @@ impl Browser {
         self.of_session("/goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
     }
 
-    /// What the page's console said since it was last asked: errors and warnings.
+    /// Errors and warnings on the page's console since the last call.
     pub fn complaints(&self) -> Result<Vec<String>, Failure> {
         let log = self.of_session("/se/log", &json!({"type": "browser"}))?;
         let entries = log.as_array().into_iter().flatten();

@@ -12,7 +12,7 @@ pub enum Done {
     Passed,
     /// With a line to print.
     Said(String),
-    /// Why this machine cannot do it.
+    /// Why this machine cannot run it.
     LeftOut(String),
 }
 

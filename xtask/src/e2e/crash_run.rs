@@ -1,5 +1,5 @@
-//! Programs under `tantalum crash run`: those that lose what they said is durable are found, and right ones are not. What was
-//! found can be looked at again.
+//! Programs under `tantalum crash run`: those that lose data they called durable are found, and correct ones are not.
+//! Findings can be examined again.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::shell::Shell;
 
-/// Keeps a number in a file in several ways, and says when it is durable.
+/// Stores a number in a file in several ways, and says when it is durable.
 const PROGRAM: &str = r#"
 import ctypes, mmap, os, sys
 folder, way = sys.argv[1:]
@@ -66,7 +66,7 @@ for number in range(1, 4):
     print('ack', number, flush=True)
 "#;
 
-/// The number that was said last, or a later one; whole, if it is not written in place.
+/// The last number said to be durable, or a later one; intact, if it is not written in place.
 const CHECK: &str = r#"
 import os, sys
 said = [int(line) for line in open(os.environ['TANTALUM_ACKS'])]
@@ -123,7 +123,7 @@ fn outcome(mut shell: Shell, way: &str, fails: bool) -> Result<Value, Failure> {
     serde_json::from_str(&text).map_err(|error| Failure::Wrong(format!("{error}: {text}")))
 }
 
-/// A page, and a saved finding: its check fails again, and its files can be mounted, looked at, and changed for as long as that.
+/// A page, and a saved finding: its check fails again, and its files can be mounted, read, and changed while mounted.
 fn keeps_findings(context: &Context, folder: &Path, program: &Path, check: &Path) -> Result<(), Failure> {
     let (saved, page, mount) = (folder.join("saved"), folder.join("page.html"), folder.join("mount"));
     fs::create_dir(&mount)?;
@@ -136,7 +136,7 @@ fn keeps_findings(context: &Context, folder: &Path, program: &Path, check: &Path
         .all(|part| text.contains(part));
     ensure(is_whole, || format!("the page lacks something: {text}"))?;
     let finding = saved.join("finding-1");
-    // what is done to the mounted files is not done to the saved ones
+    // changes to the mounted files do not reach the saved ones
     for _ in 0..2 {
         let output = Shell::new(&context.tantalum).args(["crash", "replay"]).args([&finding]).output()?;
         ensure(output.status.code() == Some(1), || format!("the check is content again: {}", output.status))?;

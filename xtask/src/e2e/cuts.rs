@@ -1,7 +1,7 @@
-//! The process is killed, or the drive loses power, under a program that syncs.
+//! The process is killed, or the drive loses power, while a program writes and syncs.
 //!
-//! The program writes records of a known pattern into a few files with O_DIRECT and without, syncs, and notes what
-//! was acknowledged. After the mount every record that was synced must be there, and every other be old or new.
+//! The program writes records of a known pattern into a few files with O_DIRECT and without, syncs, and notes what was
+//! acknowledged. After the next mount every synced record must be there, and every other one must be old or new.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,9 +23,9 @@ const RECORD: usize = 4096;
 
 /// What a file holds, as far as its program knows.
 struct Records {
-    /// The number that each record has been acknowledged with, after a sync.
+    /// The number of each record that a sync has acknowledged.
     synced: Vec<u64>,
-    /// The number that it was last written with.
+    /// The number it was last written with.
     written: Vec<u64>,
 }
 
@@ -49,7 +49,7 @@ fn mixed(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The program: it goes on until a request fails.
+/// The program: it runs until a request fails.
 fn work(folder: &Path, round: u64, files: &mut [Records]) -> Result<io::Error, Failure> {
     let open = |index: u64| {
         let mut options = File::options();
@@ -69,7 +69,7 @@ fn work(folder: &Path, round: u64, files: &mut [Records]) -> Result<io::Error, F
                 .map(|()| records.synced.clone_from(&records.written))
         } else {
             let (record, number) = (record % RECORDS, round << 32 | step);
-            // What was asked for may happen, also when the answer is an error.
+            // A request may take effect even if its answer is an error.
             records.written[record as usize] = number;
             handle.write_all_at(&page(index, record, number).0, record * RECORD as u64)
         };
@@ -95,7 +95,8 @@ fn verify(folder: &Path, files: &mut [Records]) -> Result<(), Failure> {
                 0 => found.iter().all(|&byte| byte == 0),
                 number => found == page(index as u64, record as u64, number).0,
             };
-            // Between the two there may have been others, which the program does not keep: they have its round.
+            // Other writes may lie between the two, which the program does not remember; their numbers are of the same
+            // round.
             let number = found_number(found, index as u64, record as u64);
             let is_between = synced < number && number < written;
             ensure(is(synced) || is(written) || (is_between && is(number)), || {
@@ -108,7 +109,7 @@ fn verify(folder: &Path, files: &mut [Records]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The number that a record was made of: the first word undone.
+/// The number that a record was made from, computed back from its first word.
 fn found_number(found: &[u8], file: u64, record: u64) -> u64 {
     let word = u64::from_le_bytes(found[..8].try_into().expect("a record has words"));
     // The inverse of the odd factor, by Newton's method.
@@ -123,7 +124,7 @@ fn no_records() -> Vec<Records> {
     (0..FILES).map(|_| Records { synced: none(), written: none() }).collect()
 }
 
-/// The check itself must be able to see a record's number.
+/// The check itself must be able to recover a record's number.
 fn check_the_check() -> Result<(), Failure> {
     let number = 5 << 32 | 77;
     ensure(found_number(&page(3, 9, number).0, 3, 9) == number, || {
@@ -145,7 +146,7 @@ pub fn killed(context: &Context, folder: &Path) -> Outcome {
         killer.join().expect("the killer does not panic")?;
         let is_gone = matches!(error.raw_os_error(), Some(ENOTCONN | EIO)) || is_aborted(&error);
         ensure(is_gone, || format!("after the process was killed: {error}"))?;
-        // Mounting again clears away what is left of the last mount.
+        // Mounting again cleans up what is left of the last mount.
         mounted.mount(&["--time", "none"])?;
         verify(&mounted.folder, &mut files)?;
     }
@@ -157,7 +158,7 @@ fn is_aborted(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionAborted
 }
 
-/// The process that has the volume mounted: who holds the image open.
+/// The process that has the volume mounted: the one that holds the image open.
 fn process_of(mounted: &Mounted<'_>) -> Result<String, Failure> {
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;

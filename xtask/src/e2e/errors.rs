@@ -1,4 +1,4 @@
-//! What cannot be done, a full volume, and a disk that is full under one.
+//! Mistakes, a full volume, and a full host disk under a volume.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -35,7 +35,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     let error = fs::write(long, "").expect_err("a name of 256 bytes");
     ensure(error.raw_os_error() == Some(nix::errno::Errno::ENAMETOOLONG as i32), || error.to_string())?;
     ensure(!closer.is_finished(), || "this machine is too slow to have a file open meanwhile".to_owned())?;
-    // It waits for the file to be closed.
+    // Unmounting waits for the file to be closed.
     mounted.remount(&["--time", "none"])?;
     closer.join().expect("who closes a file does not panic");
     ensure(fs::read(mounted.path("held"))? == b"still there", || "a file is lost".to_owned())?;
@@ -43,7 +43,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Passed)
 }
 
-/// Each mistake ends the command with a message that says what was wrong.
+/// Each mistake ends the command with a message that says what is wrong.
 fn refuse_all(context: &Context, folder: &Path) -> Result<(), Failure> {
     let refused = |arguments: &[&str], wanted: &str| refused(context, folder, arguments, wanted);
     refused(&["mount", "empty.tant", "mnt"], "already mounted on mnt")?;
@@ -120,7 +120,7 @@ pub fn full(context: &Context, folder: &Path) -> Outcome {
     )))
 }
 
-/// A disk of the host that is unmounted whatever becomes of the step.
+/// A disk of the host, which is unmounted however the step ends.
 pub struct Disk(pub PathBuf);
 
 impl Disk {

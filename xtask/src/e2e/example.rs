@@ -1,4 +1,4 @@
-//! An example of `crates/fuse` that mounts something, and that is ended whatever becomes of the step.
+//! An example of `crates/fuse` that mounts something, and that is stopped however the step ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub struct Example {
 }
 
 impl Example {
-    /// Makes `folder`, and has the example mount on it what it makes of `source`.
+    /// Creates `folder`, and has the example mount its view of `source` there.
     pub fn start(context: &Context, name: &str, source: &Path, folder: PathBuf) -> Result<Example, Failure> {
         fs::create_dir(&folder)?;
         let program = context.target.join("release/examples").join(name);

@@ -1,5 +1,5 @@
 //! A guest with Debian's own kernel, emulated in software: it needs neither root nor `/dev/kvm`. The host's loopback address
-//! is 10.0.2.2 there. What it has to say it prints on its serial line.
+//! is 10.0.2.2 there. It reports on its serial line.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,9 +10,9 @@ use super::context::Context;
 use super::failure::{Failure, ensure};
 use super::shell::Shell;
 
-/// What the guest has of this machine.
+/// What the guest gets of this machine.
 const PROGRAMS: &str = "nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 sync fstrim";
-/// Programs in C that the guest has: a client of the drive's own commands, and synced writers.
+/// C programs in the guest: a client of the drive's own commands, and synced writers.
 const CLIENTS: [(&str, &str); 2] =
     [("batch", "crates/nvme/clients/examples/batch.c"), ("writers", "xtask/guest/writers.c")];
 const MODULES: &str =
@@ -24,24 +24,24 @@ const MOST_SECONDS: &str = "14400";
 /// The guest's kernel and its root.
 pub struct Guest {
     folder: PathBuf,
-    /// How it is made and booted.
+    /// How it is built and booted.
     base: PathBuf,
     /// What it runs.
     scripts: PathBuf,
 }
 
-/// What scripts said of their checks.
+/// The results of the scripts' checks.
 #[derive(Default)]
 pub struct Said {
     /// How many passed.
     pub passed: usize,
-    /// Those that did not, with what was printed behind them.
+    /// Those that did not, with what was printed after them.
     pub failed: Vec<String>,
     has_ended: bool,
 }
 
 impl Guest {
-    /// Makes the root, and fetches the kernel if it is not there from last time.
+    /// Builds the root, and fetches the kernel unless it is still there from the last time.
     pub fn build(context: &Context) -> Result<Guest, Failure> {
         let base = context.root.join("crates/papers/guest");
         let folder = context.target.join("guest");
@@ -64,8 +64,8 @@ impl Guest {
         self.folder.join(name)
     }
 
-    /// Boots, and runs scripts one after the other with these parameters. Each line for the host goes to `on_line`; the
-    /// guest waits until that has returned.
+    /// Boots, and runs scripts one after the other with these parameters. Each line for the host is passed to
+    /// `on_line`; the guest waits until it has returned.
     pub fn run(
         &self,
         folder: &Path,
@@ -113,7 +113,7 @@ impl Guest {
     }
 }
 
-/// A guest that ends with whoever runs it.
+/// A guest that ends when its owner does.
 struct Running(Child);
 
 impl Drop for Running {

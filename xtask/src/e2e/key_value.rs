@@ -1,4 +1,4 @@
-//! The stores, and drives that run programs, as programs in C and Python have them.
+//! The stores, and drives that run programs, as used from C and Python.
 
 use std::path::Path;
 

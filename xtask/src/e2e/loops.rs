@@ -1,4 +1,4 @@
-//! Other file systems on the drive, by way of a loop device on a file of the mount.
+//! Other file systems on the drive, through a loop device on a file of the mount.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ const RUBBISH_UNITS: u64 = 25_600;
 /// What a file system may write elsewhere meanwhile: its log and its own trees.
 const TOLERATED_UNITS: u64 = RUBBISH_UNITS / 20;
 
-/// How long a file system may take to give back what was removed.
+/// How long a file system may take to free removed files.
 const DISCARD_LIMIT: Duration = Duration::from_secs(30);
 
-/// A loop device, detached whatever becomes of the step.
+/// A loop device, detached however the step ends.
 struct Loop {
     device: PathBuf,
     folder: PathBuf,
@@ -93,8 +93,8 @@ fn file_system(context: &Context, folder: &Path, kind: &str, format: &[&str]) ->
     mounted.unmount()
 }
 
-/// A file that is removed inside, and trimmed, gives its units back to the volume. A file system may do a part of both
-/// in the background, and trims nothing whose removal is not in its log yet, so it is asked again for a while.
+/// Removing a file inside, and trimming, returns its units to the volume. A file system may do part of both in the
+/// background, and trims nothing whose removal is not in its log yet, so the step retries for a while.
 fn discard(mounted: &Mounted<'_>, inner: &Path, rubbish: &Path) -> Result<(), Failure> {
     Shell::new("sync").args(["--file-system"]).args([inner]).run()?;
     let before = counter(mounted, "volume", "free_units")?;

@@ -1,4 +1,4 @@
-//! A volume that a step mounts, and that is unmounted whatever becomes of the step.
+//! A volume that a step mounts, and that is unmounted however the step ends.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub struct Mounted<'a> {
 }
 
 impl<'a> Mounted<'a> {
-    /// Makes a drive in `folder` and mounts it there.
+    /// Creates a drive in `folder` and mounts it there.
     pub fn create(
         context: &'a Context,
         folder: &Path,
@@ -57,7 +57,7 @@ impl<'a> Mounted<'a> {
         Ok(())
     }
 
-    /// Unmounts it, which must end with 2 as the volume cannot be closed. What it said on standard error.
+    /// Unmounts it, which must exit with 2 because the volume cannot be closed. Returns its standard error.
     pub fn unmount_badly(&mut self) -> Result<String, Failure> {
         let output = Shell::new(&self.context.tantalum).args(["unmount"]).args([&self.folder]).output()?;
         self.is_mounted = false;
@@ -69,12 +69,12 @@ impl<'a> Mounted<'a> {
         Ok(said)
     }
 
-    /// It was unmounted by something else.
+    /// Something else has unmounted it.
     pub fn is_unmounted(&mut self) {
         self.is_mounted = false;
     }
 
-    /// What the log beside the image holds.
+    /// The contents of the log beside the image.
     pub fn log(&self) -> Result<String, Failure> {
         let mut path = self.image.clone().into_os_string();
         path.push(".log");

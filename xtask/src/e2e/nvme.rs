@@ -1,4 +1,5 @@
-//! Linux attaches served drives: nvme-cli, file systems, fio, a server that is killed, power cuts. One guest does it all.
+//! Linux attaches to served drives: nvme-cli, file systems, fio, a server that is killed, power cuts. One guest does it
+//! all.
 
 use std::path::Path;
 
@@ -30,14 +31,14 @@ const KILLED_FILE_SYSTEMS: &str = "ext4 btrfs";
 const REMAPPING: &[&str] = &["--remap-duplicates"];
 const PROTECTED: &[&str] = &["--remap-duplicates", "--block-size", "512"];
 
-/// Units of what `file_systems.sh` removes and trims, less what a file system may write elsewhere meanwhile.
+/// Units that `file_systems.sh` removes and trims, less what a file system may write elsewhere meanwhile.
 const TRIMMED_UNITS: u64 = 8_000_000 / 4096 * 9 / 10;
 
 fn named(variable: &str, default: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| default.to_owned())
 }
 
-/// The three drives, and what the guest has asked for so far.
+/// The three drives, and the guest's requests so far.
 struct Host<'a> {
     plain: Served<'a>,
     remapping: Served<'a>,
@@ -52,7 +53,7 @@ struct Host<'a> {
     seed: u64,
     cuts: u64,
     kills: u64,
-    /// How often a tap found that all was kept, and what it found else.
+    /// How often a tap found that everything was kept, and what else it found.
     kept: u64,
     lost: Vec<String>,
 }
@@ -88,13 +89,13 @@ impl Host<'_> {
     fn cut(&mut self) -> Result<(), Failure> {
         self.cuts += 1;
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // operations from now until power goes
+        // operations from now until power fails
         let operations = 1 + (self.seed >> 33) % 400;
         let drive = if self.cuts_remapping { &self.remapping } else { &self.plain };
         drive.cut(operations, self.seed)
     }
 
-    /// Power has gone and come back: what the drive had promised is there, whatever the file system makes of it.
+    /// Power was lost and is back: what the drive had promised is there, whatever the file system makes of it.
     fn check_kept(&mut self, when: &str) {
         let tap = if self.cuts_remapping { &mut self.remapping_tap } else { &mut self.plain_tap };
         match tap.check() {
@@ -103,7 +104,7 @@ impl Host<'_> {
         }
     }
 
-    /// What the guest's scripts are given.
+    /// The parameters of the guest's scripts.
     fn parameters(&self, systems: &str, cuts: u64) -> String {
         let Host { plain, remapping, protected, plain_tap, remapping_tap, .. } = self;
         let wanted = |list: &str| {
@@ -164,7 +165,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Said(format!("{} checks, {} power cuts, {} kills", said.passed, host.cuts, host.kills)))
 }
 
-/// Nothing was left out: a script that ended early would fail no check.
+/// Every script ran to its end: one that ended early would fail no check.
 fn check_complete(
     host: &Host<'_>,
     scripts: &str,

@@ -1,4 +1,4 @@
-//! A mounted volume as the upper layer of overlayfs: the kernel asks it for whiteouts and for extended attributes of its own.
+//! A mounted volume as the upper layer of overlayfs: the kernel creates whiteouts and its own extended attributes on it.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -55,7 +55,7 @@ fn overlay(lower: &Path, mounted: &Mounted<'_>, merged: &Path) -> Result<String,
     Shell::new("mount").args(["-t", "overlay", "overlay", "-o", &options]).args([merged]).run()
 }
 
-/// Changes, removes and renames what the lower layer has.
+/// Changes, removes and renames files of the lower layer.
 fn change(merged: &Path) -> Result<(), super::failure::Failure> {
     fs::write(merged.join("changed"), "new")?;
     fs::remove_file(merged.join("removed"))?;
@@ -65,7 +65,7 @@ fn change(merged: &Path) -> Result<(), super::failure::Failure> {
     Ok(())
 }
 
-/// What the kernel keeps of that on the volume.
+/// What the kernel stores of that on the volume.
 fn check_upper(mounted: &Mounted<'_>) -> Result<(), super::failure::Failure> {
     for name in ["removed", "moved"] {
         let whiteout = fs::symlink_metadata(mounted.path("upper").join(name))?;

@@ -7,7 +7,7 @@ use nix::unistd::geteuid;
 use super::failure::Failure;
 use super::shell::Shell;
 
-/// A package, and a program by which one knows that it is there.
+/// A package, and a program whose presence shows that it is installed.
 #[derive(Clone, Copy)]
 pub struct Package {
     name: &'static str,

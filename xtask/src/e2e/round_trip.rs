@@ -1,4 +1,4 @@
-//! Files of every kind, over unmount and mount; mounting as an ordinary user.
+//! Files of every kind across unmount and mount; mounting as an ordinary user.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -66,7 +66,7 @@ fn fill(tree: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Both folders hold the same.
+/// Both folders have the same contents.
 fn compare(reference: &Path, folder: &Path) -> Result<(), Failure> {
     let wanted = listing(&reference.join("tree"), Path::new(""))?;
     let found = listing(&folder.join("tree"), Path::new(""))?;
@@ -87,7 +87,7 @@ fn compare(reference: &Path, folder: &Path) -> Result<(), Failure> {
     })
 }
 
-/// One line for each file; what two file systems need not have in common is left out.
+/// One line for each file, without what may differ between file systems.
 fn listing(folder: &Path, name: &Path) -> Result<Vec<String>, Failure> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(folder.join(name))? {
@@ -119,7 +119,7 @@ fn listing(folder: &Path, name: &Path) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
-/// A device that every user may open, as `/dev/fuse` is on most machines; afterwards it is as it was.
+/// A device that every user may open, as `/dev/fuse` is on most machines; its mode is restored afterwards.
 struct OpenToAll<'a> {
     device: &'a Path,
     before: fs::Permissions,

@@ -1,4 +1,4 @@
-//! A drive that a step serves over NVMe/TCP, and that is stopped whatever becomes of the step.
+//! A drive that a step serves over NVMe/TCP, and that is stopped however the step ends.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub struct Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    /// Makes a drive of 512 MiB in `folder` and serves it, with these options whenever it is started.
+    /// Creates a drive of 512 MiB in `folder` and serves it, with these options at every start.
     pub fn create(
         context: &'a Context,
         folder: &'a Path,
@@ -50,7 +50,7 @@ impl<'a> Served<'a> {
         Ok(())
     }
 
-    /// The process dies, and another serves the image at the same place.
+    /// Kills the process, and has another serve the image at the same address.
     pub fn kill(&mut self) -> Result<(), Failure> {
         Shell::new("kill").args(["-9", &self.process]).run()?;
         std::thread::sleep(std::time::Duration::from_millis(500));
@@ -59,7 +59,7 @@ impl<'a> Served<'a> {
         ensure(self.name == name, || format!("{name} is {} when it is served again", self.name))
     }
 
-    /// Power goes at a flash operation from now on.
+    /// Arms a power cut at a flash operation from now on.
     pub fn cut(&self, operations: u64, seed: u64) -> Result<(), Failure> {
         let (operations, seed) = (operations.to_string(), seed.to_string());
         self.run("cut", &["--after-flash-ops", &operations, "--seed", &seed]).map(drop)
@@ -76,7 +76,7 @@ impl<'a> Served<'a> {
         shell.folder(self.folder).run()
     }
 
-    /// It is closed properly, and its audit finds nothing.
+    /// Shuts the drive down properly; its audit must find nothing.
     pub fn close(&self) -> Result<(), Failure> {
         self.run("stop", &[])?;
         self.run("check", &[]).map(drop)

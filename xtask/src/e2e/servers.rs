@@ -1,16 +1,16 @@
-//! Database servers through power cuts, and experiments with them through Ctrl-C: tests of the command's crate.
+//! Database servers under power cuts, and experiments with them under Ctrl-C: tests of the command's crate.
 
 use std::path::Path;
 
 use super::context::{Context, Done, Outcome};
 use super::shell::Shell;
 
-/// Servers through power cuts; `TANTALUM_CUTS` and `TANTALUM_SEED` reach the test.
+/// Servers under power cuts; `TANTALUM_CUTS` and `TANTALUM_SEED` reach the test.
 pub fn run(context: &Context, _folder: &Path) -> Outcome {
     test(context, &["servers_survive_power_cuts"])
 }
 
-/// Experiments through Ctrl-C, and whoever watches one.
+/// Experiments under Ctrl-C, and watching one.
 pub fn experiments(context: &Context, _folder: &Path) -> Outcome {
     test(context, &["interrupted_experiments", "watched_runs"])
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::failure::Failure;
 
-/// A command to be run.
+/// A command to run.
 pub struct Shell {
     command: Command,
     shows_output: bool,
@@ -32,13 +32,13 @@ impl Shell {
         self
     }
 
-    /// With a variable of the environment.
+    /// With an environment variable.
     pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Shell {
         self.command.env(name, value);
         self
     }
 
-    /// What it prints is shown, not kept.
+    /// Its output is shown, not captured.
     pub fn with_output(mut self) -> Shell {
         self.shows_output = true;
         self
@@ -52,7 +52,7 @@ impl Shell {
         self.command.output().map_err(|error| self.failure(format!("cannot be run: {error}"), String::new()))
     }
 
-    /// Runs it, and gives what it printed. It must end well.
+    /// Runs it, and returns its output. It must succeed.
     pub fn run(mut self) -> Result<String, Failure> {
         let output = self.output()?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();

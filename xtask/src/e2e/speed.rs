@@ -1,10 +1,10 @@
-//! How fast a mounted volume is, beside a mount that only passes requests on to a file in memory; and the log-structured file
-//! systems, mounted the same way, beside the volume.
+//! How fast a mounted volume is, compared with a mount that only passes requests on to a file in memory; and the
+//! log-structured file systems, mounted the same way, compared with the volume.
 //!
-//! All run in turns, and the median of each counts: what else the machine does then disturbs none more. As on any
-//! drive, figures mean something once all of the flash has been written and the data lie as the measurement reads them:
-//! a drive in steady state, with sequential patterns before random ones. The image is in memory as the other mount's
-//! file is, and memory that is touched for the first time is no drive's speed.
+//! They run in turns, and the median of each counts, so that other load on the machine disturbs all alike. As on any
+//! drive, figures are meaningful only once all of the flash has been written and the data lie as the measurement reads
+//! them: a drive in steady state, with sequential patterns before random ones. The image is in memory, like the other
+//! mount's file, and touching memory for the first time would not measure the drive.
 
 use std::fs;
 use std::path::Path;
@@ -17,17 +17,17 @@ use super::failure::Failure;
 use super::mounted::Mounted;
 use super::shell::Shell;
 
-/// What is aimed at: this part of the other mount's speed, or of the volume's. A shared machine is too noisy to demand it.
+/// The goal: this part of the other mount's speed, or of the volume's. A shared machine is too noisy to require it.
 const AIM: f64 = 0.7;
 
-/// What is mounted, with the name beside which it stands.
+/// What is mounted, with the name it is compared with.
 const SYSTEMS: [(&str, &str); 3] = [("volume", "passthrough"), ("lfs-nat", "volume"), ("lfs-tree", "volume")];
 
 const ROUNDS: usize = 5;
 const SECONDS: &str = "--runtime=2";
 const FILE_BYTES: &str = "--size=512M";
 
-/// The drive, and how often the file is written before anything is measured: more than all flash.
+/// The drive, and how often the file is written before measuring: more than all of the flash.
 const CAPACITY: &str = "1GiB";
 const FILLS: usize = 4;
 
@@ -36,7 +36,7 @@ struct Pattern {
     name: &'static str,
     arguments: [&'static str; 3],
     direction: &'static str,
-    /// Operations per second, or else bytes.
+    /// Operations per second; otherwise bytes.
     counts_operations: bool,
 }
 
@@ -118,7 +118,7 @@ impl Pattern {
         Ok(SYSTEMS.map(line).join("\n"))
     }
 
-    /// Operations or bytes in a second.
+    /// Operations or bytes per second.
     fn measure(&self, place: &Path) -> Result<f64, Failure> {
         let mut arguments = self.arguments.to_vec();
         arguments.extend(["--time_based", SECONDS, "--output-format=json"]);

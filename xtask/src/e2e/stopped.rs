@@ -1,4 +1,4 @@
-//! A drive that stopped, and a volume that cannot be closed: nobody who mounted it is left to think that all is well.
+//! A drive that stopped, and a volume that cannot be closed: whoever mounted it learns of it.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +14,11 @@ use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
 
-/// How long something takes at most that takes a moment.
+/// How long a short operation may take.
 const MOST_WAIT: Duration = Duration::from_secs(20);
 
-/// What a log holds before: so much that what is said when the disk is full needs a page of it that is not there yet.
+/// What the log holds beforehand: so much that a message written when the disk is full needs a page that is not
+/// allocated yet.
 const BEFORE: usize = 4096 - 150;
 
 const AT_ONCE: &[&str] = &["--time", "none"];
@@ -75,7 +76,7 @@ fn without_power(context: &Context, folder: &Path) -> Result<(), Failure> {
     let output = Shell::new(&context.tantalum).args(["unmount"]).args([&mounted.folder]).output()?;
     mounted.is_unmounted();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // Whoever cuts power wants to see what recovery makes of it: no failure.
+    // A power cut by request is no failure: the user wants to see what recovery makes of it.
     ensure(output.status.success() && said.contains("the drive had lost power"), || {
         format!("unmount ended with {} and said {said:?}", output.status)
     })?;
@@ -113,7 +114,7 @@ pub fn foreground(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Passed)
 }
 
-/// Mounts in the foreground and waits until it is there.
+/// Mounts in the foreground and waits until the mount is up.
 fn start(context: &Context, image: &Path, folder: &Path) -> Result<Child, Failure> {
     let child = Command::new(&context.tantalum)
         .arg("mount")

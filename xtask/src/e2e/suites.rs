@@ -1,4 +1,4 @@
-//! Test suites of others: fsx and pjdfstest from crates.io, and fio, which reads again what it wrote.
+//! Third-party test suites: fsx and pjdfstest from crates.io, and fio, which verifies what it wrote.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
 const FSX_OPERATIONS: &str = "10000";
 const FSX_SEEDS: u32 = 4;
 
-/// Everything that fsx can do, but holes.
+/// Everything that fsx can do, except holes.
 const FSX_CONFIGURATION: &str = "
 flen = 2000000
 [opsize]
@@ -42,8 +42,8 @@ copy_file_range = 5
 
 const FSX_HOLES: &str = "punch_hole = 5\n";
 
-/// It remounts read-only through mount.fuse, which does not know this file system, so it must not; the reasons for
-/// all that is skipped are in docs/mounting.md.
+/// It would remount read-only through mount.fuse, which does not know this file system, so it must not;
+/// docs/mounting.md gives the reasons for everything skipped.
 const PJDFSTEST_CONFIGURATION: &str = r#"
 [features]
 posix_fallocate = {}
@@ -59,12 +59,13 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// More would be a test that no reason is known for.
+/// More would mean a skipped test without a known reason.
 const PJDFSTEST_SKIPPED: usize = 14;
 
 const NO_ROOT: &str = "without root it cannot test permissions";
 
-/// Written once everywhere at random, in blocks of many sizes, by jobs that sync now and then; the same each time.
+/// Written once everywhere in random order, in blocks of many sizes, by jobs that sync now and then; the same each
+/// time.
 const FIO: &str = "--name=verify --rw=randwrite --bsrange=4k-64k --size=8m --numjobs=4 --ioengine=psync --verify=crc32c \
                    --verify_fatal=1 --fsync=16 --end_fsync=1 --group_reporting";
 
@@ -98,7 +99,7 @@ pub fn pjdfstest(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Said(summary))
 }
 
-/// A file system with nothing that is optional.
+/// A file system without any optional features.
 pub fn in_memory(context: &Context, folder: &Path) -> Outcome {
     if !geteuid().is_root() {
         return Ok(Done::LeftOut(NO_ROOT.to_owned()));
@@ -110,7 +111,7 @@ pub fn in_memory(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Said(format!("{fsx}\n{pjdfstest}")))
 }
 
-/// Log-structured file systems, which are recognised when they are mounted again.
+/// Log-structured file systems, whose kind is recognised when they are mounted again.
 pub fn log_structured(context: &Context, folder: &Path) -> Outcome {
     if !geteuid().is_root() {
         return Ok(Done::LeftOut(NO_ROOT.to_owned()));
@@ -141,7 +142,7 @@ fn log_structured_of(context: &Context, folder: &Path, kind: &str) -> Result<Str
     Ok(format!("{fsx}\n{pjdfstest}"))
 }
 
-/// A snapshot has what was overwritten since, and refuses changes.
+/// A snapshot still has data overwritten since, and refuses changes.
 fn snapshot_keeps_a_file(context: &Context, mounted: &mut Mounted<'_>) -> Result<(), Failure> {
     let snapshot =
         |action: &str| Shell::new(&context.tantalum).args(["snapshot", action]).args([&mounted.image]).run();
@@ -159,7 +160,7 @@ fn snapshot_keeps_a_file(context: &Context, mounted: &mut Mounted<'_>) -> Result
     mounted.unmount()
 }
 
-/// Runs fsx in a mounted folder, with files of its own in `folder`. What to print.
+/// Runs fsx in a mounted folder, with its own files in `folder`. Returns the text to print.
 fn run_fsx(context: &Context, folder: &Path, mounted: &Path, configuration: &str) -> Result<String, Failure> {
     let fsx = program(context, FSX)?;
     let file = folder.join("fsx.toml");
@@ -183,7 +184,7 @@ fn run_fio(mounted: &mut Mounted<'_>) -> Result<(), Failure> {
     fio(&mounted.folder, &["--verify_only=1"])
 }
 
-/// Runs pjdfstest in a mounted folder, with files of its own in `folder`. What to print.
+/// Runs pjdfstest in a mounted folder, with its own files in `folder`. Returns the text to print.
 fn run_pjdfstest(context: &Context, folder: &Path, mounted: &Path) -> Result<String, Failure> {
     let pjdfstest = program(context, PJDFSTEST)?;
     let (configuration, second) = (folder.join("pjdfstest.toml"), folder.join("second"));

@@ -1,4 +1,4 @@
-//! A tap between a guest and a served drive, which tells what the drive has kept through a power cut.
+//! A tap between a guest and a served drive, which checks what the drive has kept across a power cut.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -16,7 +16,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// A tap on the drive of that name that is served at a port.
+    /// A tap on the drive of that name, served at a port.
     pub fn start(context: &Context, port: &str, name: &str) -> Result<Tap, Failure> {
         let mut child = Command::new(context.target.join("release/examples/tap"))
             .args([&format!("127.0.0.1:{port}"), name])

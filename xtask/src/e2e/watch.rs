@@ -1,8 +1,8 @@
-//! The page of `tantalum watch`, in a headless Chromium: it loads without complaints, its figures change while files are
-//! written, it can be used by keyboard, its button cuts power and shows what recovery found, and nobody else gets it. So
-//! are the drives of an experiment.
+//! The page of `tantalum watch`, in a headless Chromium: it loads without errors, its figures change while files are
+//! written, it can be used by keyboard, its button cuts power and shows what recovery found, and nobody else can reach
+//! it. The same for the drives of an experiment.
 //!
-//! With `TANTALUM_PICTURES=FOLDER` it leaves pictures of the page there, as PNG files.
+//! With `TANTALUM_PICTURES=FOLDER` it saves pictures of the page there, as PNG files.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -17,7 +17,7 @@ use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 
-/// For how long the cost of looking is measured.
+/// How long the cost of watching is measured.
 const MEASURED: Duration = Duration::from_secs(10);
 
 /// Keys as WebDriver names them.
@@ -62,7 +62,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Said(format!("{cost}\n{of_experiment}")))
 }
 
-/// The drive of a command that has it in its own process. What looking cost, in words.
+/// A drive in the command's own process. Returns the cost of watching, in words.
 fn experiment(context: &Context, folder: &Path, browser: &Browser) -> Result<String, Failure> {
     let name = folder.join("run");
     let mut bench = Command::new(&context.tantalum);
@@ -82,7 +82,7 @@ fn experiment(context: &Context, folder: &Path, browser: &Browser) -> Result<Str
     cost("bench", &bench.number(), &watching.number())
 }
 
-/// While files are written. What looking cost, in words.
+/// While files are written. Returns the cost of watching, in words.
 fn see(browser: &Browser, mount: &str, watch: &str) -> Result<String, Failure> {
     figures_change(browser)?;
     let cost = cost("the mount", mount, watch)?;
@@ -92,8 +92,8 @@ fn see(browser: &Browser, mount: &str, watch: &str) -> Result<String, Failure> {
     Ok(cost)
 }
 
-/// What looking costs the machine, by the kernel's account of processor time: of the thread that answers at the control
-/// socket, in the process that uses the drive, and of the process that serves the page.
+/// What watching costs the machine in processor time, as the kernel accounts for it: of the thread that answers on the
+/// control socket, in the process that uses the drive, and of the process that serves the page.
 fn cost(what: &str, user: &str, watch: &str) -> Result<String, Failure> {
     let spent = || -> Result<[u64; 3], Failure> {
         let answers = processor_ns(user, |thread| thread == "control")?;
@@ -126,7 +126,7 @@ fn processor_ns(process: &str, is_meant: impl Fn(&str) -> bool) -> Result<u64, F
     Ok(sum)
 }
 
-/// Until it is told to stop, or power is gone.
+/// Until it is told to stop, or power is lost.
 fn write_files(folder: &Path, goes_on: &AtomicBool) {
     let data = vec![7; 1 << 16];
     for round in 0.. {
@@ -178,7 +178,7 @@ fn keyboard(browser: &Browser) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first Tab goes past the link, the second to the button. In the dialog, the safe choice has the focus.
+/// Cuts power by keyboard. In the dialog, the safe choice has the focus.
 fn cut(browser: &Browser) -> Result<(), Failure> {
     browser.run("document.getElementById('cut').focus()")?;
     browser.press(&[ENTER])?;
@@ -221,8 +221,8 @@ fn picture(browser: &Browser, name: &str) -> Result<(), Failure> {
 /// Headers of a request: names and values.
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
-/// Requests that a page from elsewhere, or another machine's name, could lead to. `cut` is what a right request to cut
-/// power gets.
+/// Requests that a foreign page, or another machine's name, could lead to. `cut` is the status of a proper request to
+/// cut power.
 fn refuses_others(url: &str, cut: u16) -> Result<(), Failure> {
     let place = url.trim_start_matches("http://");
     let (host, path) =

@@ -1,4 +1,4 @@
-//! Data of the drive, by way of Base-IO or Direct-IO.
+//! Data of the drive, through Base-IO or Direct-IO.
 
 use std::ptr;
 
@@ -7,7 +7,7 @@ use tantalum_spu::{BlockClient, EndpointId, ProgramId};
 use super::drive::{drive_of, tantalum_ssd};
 use crate::call::{bytes_of, null, run};
 
-/// Reads a range by way of Base-IO or Direct-IO, which is installed as `program`.
+/// Reads a range through Base-IO or Direct-IO, which is installed as `program`.
 ///
 /// # Safety
 /// `ssd` is open; `to` has room for `bytes` bytes.
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn tantalum_ssd_read(
         let to = match (to.is_null(), bytes) {
             (_, 0) => &mut [],
             (true, _) => return Err(null("to")),
-            // SAFETY: as above. What the caller has there need not be initialised, so it is first.
+            // SAFETY: as above. The caller's buffer may be uninitialised, so it is initialised first.
             (false, bytes) => unsafe {
                 ptr::write_bytes(to, 0, bytes);
                 std::slice::from_raw_parts_mut(to, bytes)

@@ -1,4 +1,4 @@
-//! The drive itself: made, shut down, cut from power.
+//! The drive itself: opening, shutdown, power loss.
 
 use std::ffi::c_char;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::call::{Refusal, TANTALUM_INVALID, TANTALUM_REFUSED, null, run, text_o
 #[allow(non_camel_case_types)]
 pub struct tantalum_ssd {
     pub(super) ssd: Mutex<Ssd>,
-    /// Events whose bodies were longer than the room for them.
+    /// Events whose bodies did not fit the caller's buffer.
     kept: Mutex<Vec<(EndpointId, Event)>>,
 }
 
@@ -53,7 +53,7 @@ pub struct tantalum_ssd_facts {
     pub stripe_bytes: u32,
     /// The drive's capacity.
     pub capacity_bytes: u64,
-    /// The time of what happened last.
+    /// The time of the last event.
     pub now_ns: u64,
     /// Bytes that the link has carried to the drive.
     pub link_bytes_to_drive: u64,
@@ -85,8 +85,8 @@ fn device(profile: &str, path: Option<&Path>, capacity_bytes: u64) -> Result<Dev
     })
 }
 
-/// Makes a drive of a profile (a name, or the path of a file) in memory, or, with a `path`, in an image: one that exists is
-/// opened, with the profile that it has. `capacity_bytes`: 0 for the profile's.
+/// Creates a drive of a profile (a name, or the path of a file) in memory, or, with a `path`, in an image; an existing
+/// image is opened with its own profile. `capacity_bytes`: 0 for the profile's.
 ///
 /// # Safety
 /// `profile` ends with a zero, and so does `path` unless it is null; `ssd` can be written.

@@ -1,4 +1,4 @@
-//! What endpoints are told, and handlers of the host for requests of programs.
+//! Events of endpoints, and the host's handlers for requests of programs.
 
 use std::ffi::c_void;
 
@@ -11,7 +11,7 @@ use crate::call::{copy_out, null, run};
 pub const TANTALUM_SSD_NOTHING: u32 = 0;
 /// A program sends a request.
 pub const TANTALUM_SSD_REQUEST: u32 = 1;
-/// The driver decided about a permission that was missing. If it was granted, the request that failed can be sent again.
+/// The driver decided about a missing permission. If it was granted, the failed request can be sent again.
 pub const TANTALUM_SSD_PERMISSION: u32 = 2;
 /// A program of the endpoint's process was ended; the body says why, and in which function.
 pub const TANTALUM_SSD_ENDED: u32 = 3;
@@ -43,7 +43,7 @@ pub struct tantalum_ssd_event {
     pub start: u64,
     /// The byte after its last.
     pub end: u64,
-    /// When the host is told, in the drive's time.
+    /// When the host learns of it, in the drive's time.
     pub at_ns: u64,
     /// Bytes of the body.
     pub body_bytes: usize,
@@ -55,14 +55,14 @@ pub struct tantalum_ssd_event {
 pub struct tantalum_ssd_handler {
     /// The number.
     pub number: u32,
-    /// What is called. It may use the drive.
+    /// The function to call. It may use the drive.
     pub serve:
         Option<unsafe extern "C" fn(context: *mut c_void, event: *const tantalum_ssd_event, body: *const u8)>,
 }
 
 /// Waits for the next event of an endpoint. Its body is stored in `body`, which has room for `capacity` bytes; if that is too
-/// little, the result is `TANTALUM_SHORT_BUFFER`, `event->body_bytes` what it needs, and the event stays. If nothing is under
-/// way any more, the event's kind is `TANTALUM_SSD_NOTHING`.
+/// little, the result is `TANTALUM_SHORT_BUFFER`, `event->body_bytes` what it needs, and the event stays. If nothing is in
+/// flight any more, the event's kind is `TANTALUM_SSD_NOTHING`.
 ///
 /// # Safety
 /// `ssd` is open; `event` can be written; `body` has room for `capacity` bytes.
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn tantalum_ssd_serve(
 ) -> i32 {
     // SAFETY: the caller's promises are those of this function.
     let status = unsafe { tantalum_ssd_receive(ssd, endpoint, event, body, capacity) };
-    // SAFETY: as above; who has received an event has written it.
+    // SAFETY: as above; receiving an event has written it.
     let Some(told) = (unsafe { event.as_ref() }) else { return status };
     if status != 0 || told.kind != TANTALUM_SSD_REQUEST {
         return status;

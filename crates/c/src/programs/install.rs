@@ -1,4 +1,4 @@
-//! Installed programs: their modules, whom they may call, and what they told their host.
+//! Installed programs: their modules, whom they may call, and their counters and output.
 
 use std::ffi::c_char;
 
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn tantalum_ssd_shipped(
     })
 }
 
-/// Installs a module for a process, on all processors. With `is_open` every process may send it requests. A region from
-/// `region_start` to `region_end` is its own; only the kernel gives one, and 0 and 0 is none.
+/// Installs a module for a process, on all processors. With `is_open` every process may send it requests. It owns the
+/// region from `region_start` to `region_end`; only the kernel can give one, and 0 and 0 mean none.
 ///
 /// # Safety
 /// `ssd` is open; `module` has `module_bytes` bytes; `program` can be written.
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn tantalum_ssd_allow_calls(
 }
 
 /// Reads a program's counters (`TANTALUM_SSD_COUNTERS`), over all processors, and what it wrote to the serial port of one:
-/// at most 4096 bytes. It can also be read of the program that faulted last.
+/// at most 4096 bytes. They can also be read for the program that faulted last.
 ///
 /// # Safety
 /// `ssd` is open; `counters` has room for them, `serial` for `capacity` bytes; `serial_bytes` can be written.

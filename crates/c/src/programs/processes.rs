@@ -62,7 +62,7 @@ pub unsafe extern "C" fn tantalum_ssd_close_endpoint(ssd: *const tantalum_ssd, e
     })
 }
 
-/// Ends a process: its endpoints are closed, its programs removed, its rights taken away.
+/// Ends a process: its endpoints are closed, its programs removed, its rights revoked.
 ///
 /// # Safety
 /// `ssd` is open.
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn tantalum_ssd_end_process(ssd: *const tantalum_ssd, proc
     })
 }
 
-/// Gives a process rights to a range instead of those it had there; 0 takes them away.
+/// Sets a process's rights to a range, replacing those it had there; 0 revokes them.
 ///
 /// # Safety
 /// `ssd` is open.

@@ -61,7 +61,7 @@ impl Storage for Folder {
     type File = FolderFile;
     type Lock = ();
 
-    /// The folder, which has one store, is locked itself.
+    /// The folder itself is locked, and has one store.
     fn lock(&self, _name: &str) -> io::Result<()> {
         Ok(())
     }

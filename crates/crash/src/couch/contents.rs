@@ -15,7 +15,7 @@ const KEYS: u32 = 70;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     seq: u64,
-    /// Length and digest; none is a deletion.
+    /// Length and digest; `None` is a deletion.
     value: Option<(usize, u64)>,
 }
 
@@ -102,7 +102,7 @@ impl Contents {
         })
     }
 
-    /// The first difference of `found`; none if there is none.
+    /// The first difference of `found`; `None` if there is none.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         let mut keys = self.documents.keys().chain(found.documents.keys());
         let key = keys.find(|key| self.documents.get(*key) != found.documents.get(*key))?;

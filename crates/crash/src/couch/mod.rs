@@ -1,10 +1,10 @@
-//! `tantalum crash couch`: a document store works on a drive, power is cut at flash operations, and the result
-//! is checked against what the store promised (C1 to C5 at the head of `tantalum-couch`).
+//! `tantalum crash couch`: a document store runs on a drive, power is cut at flash operations, and the result is
+//! checked against what the store promised (C1 to C5 at the head of `tantalum-couch`).
 //!
-//! Batches make, update and delete documents, snapshots are held open, the file is compacted step by step, and other data
-//! are overwritten so that garbage is collected. After each cut the drive recovers, the volume is mounted, the store is
-//! opened, and all documents and all changes are compared with a copy in host memory. Everything follows from a seed, so
-//! every violation has a command line that reproduces it.
+//! Batches create, update and delete documents, snapshots are held open, the file is compacted step by step, and other
+//! data are overwritten so that garbage is collected. After each cut the drive recovers, the volume is mounted, the store
+//! is opened, and all documents and all changes are compared with a copy in host memory. Everything follows from a seed,
+//! so every violation has a command line that reproduces it.
 
 mod contents;
 mod documents;

@@ -16,7 +16,7 @@ pub(super) const OTHER_UNITS: u64 = 2000;
 /// The store's file.
 const NAME: &str = "app.couch";
 
-/// The most snapshots open at once.
+/// The maximum number of open snapshots.
 const SNAPSHOTS: usize = 2;
 
 /// The file is always compacted once it is this large: the volume has room for a few such files.
@@ -65,7 +65,7 @@ pub(super) struct Session<'a> {
     pub expected: &'a mut Expected,
     snapshots: Vec<(Snapshot<VolumeStorage>, Contents)>,
     compaction: Option<Compaction<VolumeStorage>>,
-    /// Draws what comes next.
+    /// Draws the next step.
     random: Random,
     /// Comparisons made.
     pub checked: u64,

@@ -1,4 +1,4 @@
-//! Batches of units and records: a step of either oracle, and both are done or neither is.
+//! Batches of units and records: one step in each of the two oracles, and either both are done or neither.
 
 use tantalum::Lpn;
 
@@ -15,7 +15,7 @@ struct Batch {
     durable_ns: u64,
 }
 
-/// Those that a cut may still undo.
+/// Batches that a cut may still undo.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batches(Vec<Batch>);
 
@@ -48,12 +48,12 @@ impl Batches {
         self.0.retain(|batch| batch.durable_ns > now_ns);
     }
 
-    /// Power has gone and everything was judged.
+    /// Power has failed and everything was judged.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// How many are judged.
+    /// The number of batches judged.
     pub fn count(&self) -> u64 {
         self.0.len() as u64
     }

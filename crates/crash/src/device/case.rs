@@ -64,7 +64,7 @@ pub(super) struct Case {
 pub(super) struct Found {
     /// The command before or during which power was last cut.
     pub command: u64,
-    /// How many cuts there had been.
+    /// The number of cuts so far.
     pub cut: u64,
     /// Where power was cut, if every place is tried.
     pub point: Option<Box<CutPoint>>,
@@ -72,7 +72,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// From the error that stopped a run. A power loss without a cut is a finding too.
+    /// Makes a finding of the error that stopped a run. A power loss without a cut is a finding too.
     pub fn new(stop: Stop, command: u64, cut: u64, point: Option<CutPoint>) -> Found {
         let broken = match stop {
             Stop::Broken(broken) => broken,
@@ -129,7 +129,7 @@ impl Case {
                 case.plan.cuts = Cuts::At(CutPoint::clone(point));
                 case.plan.second_cut = false;
             }
-            // only the command at which it shows needs cuts
+            // only the command at which it appears needs cuts
             (_, None) => {
                 case.plan.age = found.command;
                 case.plan.commands = 1;

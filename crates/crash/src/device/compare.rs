@@ -33,7 +33,7 @@ impl Run {
             return Err(Stop::broken("D3", torn));
         }
         self.compare_cold("D1")?;
-        // reading may write, as indexes are swapped, so that power may go here: nothing is settled before the last read
+        // reading may write, because indexes are swapped, so power may fail here: nothing is settled before the last read
         let (found_records, orders) = self.records.compare(&mut self.host, self.cut_ns)?;
         self.tally.promises_checked += self.batches.count();
         if let Some(torn) = self.batches.torn(&findings, &orders) {
@@ -56,7 +56,7 @@ impl Run {
             found == LOST && self.losses > 0 && candidates.iter().any(|candidate| candidate.stamp != 0);
         if !lost && !candidates.iter().any(|candidate| candidate.stamp == found) {
             let allowed: Vec<Stamp> = candidates.iter().map(|candidate| candidate.stamp).collect();
-            // a unit that was trimmed durably and is back violates D4
+            // a durably trimmed unit that comes back violates D4
             let promise = if allowed == [0] { "D4" } else { "D1" };
             return Err(Stop::broken(promise, format!("unit {lpn} reads {found}, allowed {allowed:?}")));
         }

@@ -1,4 +1,4 @@
-//! The files' lists, against what they may be.
+//! The files' lists, compared with their allowed contents.
 
 use tantalum::Command;
 
@@ -33,7 +33,7 @@ impl Run {
         Ok(())
     }
 
-    /// After a cut: the lists are as after all commands that were done, and perhaps more; then these have their data.
+    /// After a cut: the lists are as after all completed commands and perhaps some more; these must have their data.
     pub fn compare_lists(&mut self) -> Result<(), Stop> {
         if !self.has_lists {
             return Ok(());

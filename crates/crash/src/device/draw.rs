@@ -15,7 +15,7 @@ pub(super) fn lpn(rng: &mut Generator) -> Lpn {
     Lpn(rng.random_range(DIRECT))
 }
 
-/// Fewer than `limit` units, one after the other.
+/// Fewer than `limit` consecutive units.
 pub(super) fn range(rng: &mut Generator, limit: u32) -> Range<u32> {
     let first = lpn(rng).0;
     first..first + rng.random_range(1..limit).min(DIRECT.end - first)

@@ -28,7 +28,7 @@ pub(super) const LOG: u32 = DIRECT.start - 32;
 const RECORD_UNITS: u32 = 64;
 const INDEX_BLOCKS: u32 = 2;
 
-/// Extra blocks for drives whose namespaces have logs of their own: those take half of what the layout can spare.
+/// Extra blocks for drives whose namespaces have their own logs: those take half of what the layout can spare.
 const LOG_BLOCKS: u32 = 32;
 
 /// Bytes that the index of each namespace takes here.
@@ -58,7 +58,7 @@ pub enum Flash {
     Loses,
 }
 
-/// Where the drive is, and thus how it stops.
+/// Where the drive is, which determines how it stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Medium {
     /// In memory; power is cut.
@@ -76,7 +76,7 @@ pub struct Drive {
     pub cache: CacheMode,
     /// What happens to DRAM.
     pub plp: Plp,
-    /// Whether key-value namespaces have logs of their own.
+    /// Whether key-value namespaces have their own logs.
     pub own_logs: bool,
     /// Whether DRAM has room only for some of their indexes.
     pub swaps: bool,
@@ -183,7 +183,7 @@ impl Drive {
     }
 
     /// Bytes of the cache. With a capacitor, three of six seeds ask for as much as it can dump: that leaves nothing for
-    /// the journal and for partly filled pages, and the drive has to limit itself.
+    /// the journal and for partly filled pages, so the drive must limit itself.
     fn cache_bytes(&self, seed: u64) -> u64 {
         let all_of_the_dump = self.plp == Plp::Capacitor && seed / 3 % 2 == 1;
         let units = if all_of_the_dump { DUMP_UNITS } else { 16 };
@@ -200,7 +200,7 @@ impl Drive {
         (self.plp == Plp::Nvm).then_some(NvmProfile { bytes, latency_ns, bytes_per_second, files: LISTS })
     }
 
-    /// DRAM for indexes, if not all fit: for one, or for two of the three of namespaces with logs of their own.
+    /// DRAM for indexes, if not all fit: for one, or for two of three if namespaces have their own logs.
     fn index_dram_bytes(&self) -> Option<u64> {
         let indexes = if self.own_logs { 2 } else { 1 };
         self.swaps.then_some(indexes * INDEX_BYTES)
@@ -245,28 +245,28 @@ impl Drive {
     }
 }
 
-/// The selected drives: every kind of what is not selected, and the seed's page size.
+/// The selected drives: every kind of each property that is not selected, and the seed's page size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriveChoice {
-    /// The protection; none for every kind.
+    /// The protection; `None` for every kind.
     pub plp: Option<Plp>,
-    /// The cache; none for every kind that goes with the protection.
+    /// The cache; `None` for every kind that goes with the protection.
     pub cache: Option<CacheMode>,
-    /// Bytes of a page; none for the seed's choice.
+    /// Bytes of a page; `None` for the seed's choice.
     pub page_bytes: Option<u32>,
-    /// Whether key-value namespaces have logs of their own; none for the seed's choice.
+    /// Whether key-value namespaces have their own logs; `None` for the seed's choice.
     pub own_logs: Option<bool>,
-    /// Whether DRAM has room only for some of their indexes; none for the seed's choice.
+    /// Whether DRAM has room only for some of their indexes; `None` for the seed's choice.
     pub swaps: Option<bool>,
-    /// Whether the host submits a command before the previous one is done; none for the seed's choice.
+    /// Whether the host submits a command before the previous one is done; `None` for the seed's choice.
     pub queues: Option<bool>,
-    /// Whether the host asks for more space than there is; none for the seed's choice.
+    /// Whether the host asks for more space than there is; `None` for the seed's choice.
     pub full: Option<bool>,
-    /// How flash fails; none for flash that does not.
+    /// How flash fails; `None` for flash that does not.
     pub flash: Option<Flash>,
-    /// Where the drive is; none for memory.
+    /// Where the drive is; `None` for memory.
     pub medium: Option<Medium>,
-    /// How the flash's operations follow each other; none for the seed's choice.
+    /// How the flash's operations follow each other; `None` for the seed's choice.
     pub scheduling: Option<FlashScheduling>,
 }
 

@@ -38,7 +38,7 @@ pub(super) fn every_cut(case: &Case, progress: &Progress<'_>) -> Report {
     Report { tally: cutter.tally, found: found.err() }
 }
 
-/// The cuts of a single command, to see whether a failure is still there.
+/// The cuts of a single command, to see whether a failure still occurs.
 pub(super) fn cuts_of_command(case: &Case, command: u64) -> Option<Found> {
     let mut cutter = Cutter { case, tally: Tally::default(), cuts: 0 };
     let mut run = match cutter.aged(command, &Progress::unseen()) {
@@ -80,7 +80,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// A run before command `upto`; none if it was interrupted.
+    /// A run before command `upto`; `None` if it was interrupted.
     fn aged(&self, upto: u64, progress: &Progress<'_>) -> Result<Option<Run>, Found> {
         let made = guarded(|| Run::new(self.case));
         let mut run = made.map_err(|stop| Found::new(stop, 0, 0, None))?;
@@ -117,7 +117,7 @@ impl Cutter<'_> {
         Ok(())
     }
 
-    /// A copy of the run on which power has just gone; none if the command has no such operation.
+    /// A copy of the run on which power has just gone; `None` if the command has no such operation.
     fn cut(&mut self, before: &Run, point: &CutPoint) -> Result<Option<Run>, Found> {
         let mut cut = before.fork();
         let stopped = guarded(|| match point.operation {

@@ -39,7 +39,7 @@ impl Run {
                 self.oracle.hints.begin(generation, begun.done_ns);
                 self.logs.push(generation);
                 if self.logs.len() > LOGS {
-                    // it is left as it is
+                    // it is left unfinished
                     self.logs.remove(0);
                 }
                 Ok(())
@@ -114,7 +114,7 @@ impl Run {
         self.refused_page(lpn, hint, stamp, |status| matches!(status, Status::SlotOutOfOrder(_)))
     }
 
-    /// A page of an earlier log, or of none.
+    /// A page of an earlier log, or of no log.
     fn write_to_unknown_log(&mut self, rng: &mut Generator) -> Result<(), Stop> {
         let (lpn, stamp) = (lpn(rng), self.stamp() | 1);
         let generation = self.old_log.unwrap_or(Generation(1 << 40));

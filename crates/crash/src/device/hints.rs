@@ -1,7 +1,7 @@
 //! The promises of hinted logs, without reference to how the drive keeps them.
 //!
 //! A page of a hinted log is an ordinary unit. In addition it claims its home: when power is lost, a page in the whole run
-//! of its log comes home, unless its home was given something newer, or the page's own unit changed. So a claim is a
+//! of its log comes home, unless its home received something newer, or the page's own unit changed. So a claim is a
 //! version of its home, given when the page was written, that a running drive does not show.
 //!
 //! - The *whole run* is defined in `docs/commands.md`: transactions, from the first slot of the log on, without a gap,
@@ -130,7 +130,7 @@ impl Frame {
 }
 
 impl Hints {
-    /// A log was begun: its number is unique from then on; before, it may be used again after a cut.
+    /// A log was begun: its number is unique from then on; before that, it may be reused after a cut.
     pub fn begin(&mut self, generation: Generation, begun_ns: u64) {
         self.logs.insert(generation, Log { begun_ns, next_slot: 1, first: 1, start: 1, ..Log::default() });
     }
@@ -140,7 +140,7 @@ impl Hints {
         self.logs.get(&generation).is_some_and(|log| log.begun_ns <= at_ns)
     }
 
-    /// The logs of that time are over: power was lost, or came back.
+    /// The logs of that time have ended: power was lost, or came back.
     pub fn clear(&mut self) {
         self.logs.clear();
     }

@@ -45,7 +45,7 @@ impl Default for History {
 }
 
 impl History {
-    /// One that holds a stamp, for good.
+    /// A history that holds a stamp, for good.
     pub fn holding(stamp: Stamp) -> History {
         History(vec![Version { order: 0, stamp, known_ns: 0, durable_ns: 0 }])
     }
@@ -72,14 +72,14 @@ impl History {
         }
     }
 
-    /// The newest version cannot be read any more. Until it is durable, the previous one may still come back: a share
-    /// from a page that was lost.
+    /// The newest version can no longer be read. Until it is durable, the previous one may still come back: it may be a
+    /// share from a lost page.
     pub fn lose(&mut self) {
         self.0.last_mut().expect("there is always a version").stamp = LOST;
     }
 
     /// A flush submitted at one time is done at another: what the host knew to be done when it submitted the flush is
-    /// durable.
+    /// then durable.
     pub fn flush(&mut self, given_ns: u64, done_ns: u64) {
         for version in self.0.iter_mut().filter(|version| version.known_ns <= given_ns) {
             version.durable_ns = version.durable_ns.min(done_ns);

@@ -1,10 +1,10 @@
 //! The host: a drive, the clock of its one client, and values that show whether a unit is whole.
 //!
 //! A host that waits submits a command when the previous one is done. A host with a queue has up to [`QUEUE`] commands
-//! in flight, so power may go when some are done and others are not.
+//! in flight, so power may fail when some are done and others are not.
 //!
 //! A drive in an image is not cut but killed: then stores to the file are counted, not flash operations, and everything
-//! that was answered is done.
+//! answered is done.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -164,7 +164,7 @@ impl Host {
         Ok(fills)
     }
 
-    /// Time passes. Power may go meanwhile.
+    /// Lets time pass. Power may be lost meanwhile.
     pub fn wait_until(&mut self, ns: u64) -> Result<(), Status> {
         if let Some(cut_ns) = self.cut_ns.filter(|cut_ns| *cut_ns < ns) {
             match &self.image {
@@ -223,7 +223,7 @@ impl Host {
     }
 
     /// Power is lost at the Nth program or erase from now, even one of a clean shutdown or of the opening after it; or the
-    /// process is killed after as many stores. None disarms.
+    /// process is killed after that many stores. `None` disarms.
     pub fn cut_after(&mut self, operations: Option<u64>) {
         if let Some(image) = &self.image {
             return image.life.end_after(operations);
@@ -232,7 +232,7 @@ impl Host {
         self.device.cut_after(operations);
     }
 
-    /// Does something with the cut disarmed.
+    /// Calls a function with the cut disarmed.
     pub fn uncut<T>(&mut self, action: impl FnOnce(&mut Host) -> T) -> T {
         if self.is_killed() {
             return action(self);
@@ -262,7 +262,7 @@ impl Host {
         self.cut_operation.map(|cut_at| cut_at.saturating_sub(self.device.flash_operations()).max(1))
     }
 
-    /// Power is lost after this time, in the command then in flight. None disarms.
+    /// Power is lost after this time, in the command then in flight. `None` disarms.
     pub fn cut_at(&mut self, from_now_ns: Option<u64>) {
         self.cut_ns = from_now_ns.map(|from_now_ns| self.now_ns + from_now_ns);
     }
@@ -272,7 +272,7 @@ impl Host {
         self.cut_ns.is_some()
     }
 
-    /// Power comes back after a cut. [`Stop::PowerLost`] if it went again.
+    /// Power comes back after a cut. [`Stop::PowerLost`] if it failed again.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, Stop> {
         self.under_way.clear();
         let powered_on = match &self.image {

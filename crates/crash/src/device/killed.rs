@@ -10,7 +10,7 @@ use super::stop::Stop;
 /// An image in a folder that is removed with this value.
 pub(super) struct ImageFile {
     path: PathBuf,
-    /// Of the process that has it open.
+    /// The life of the process that has it open.
     pub life: Life,
     _folder: TempDir,
 }

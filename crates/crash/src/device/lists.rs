@@ -1,4 +1,4 @@
-//! Files' lists: what `fs_write` appended, and what the lists may be after a cut.
+//! Files' lists: what `fs_write` appended, and the allowed lists after a cut.
 //!
 //! The memory executes stores in order. So after a cut the lists reflect a prefix of the commands in the order of submission,
 //! which includes all that were completed. The next command may already have removed units from a list. What took effect has
@@ -31,7 +31,7 @@ struct Change {
     what: What,
 }
 
-/// What the lists are.
+/// The current lists.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ListHost {
     /// For good.

@@ -1,4 +1,4 @@
-//! A host that works as SQLite's log does: frames with a chained checksum in their metadata, rollbacks after pages were
+//! A host that works like SQLite's log: frames with a chained checksum in their metadata, rollbacks after pages were
 //! written, partial checkpoints, restarts. What it would recover from the log and what the drive has brought home must
 //! be the same committed state, no older than what was flushed (hazards 7 and 8).
 
@@ -62,7 +62,7 @@ pub(super) struct LogHost {
     /// Slots of the log that belong to earlier generations of the drive's, after a recovery.
     slot_base: u32,
     brought_home: u32,
-    /// What the homes hold after each commit, the newest last, and from when on that is durable.
+    /// What the homes hold after each commit, the newest last, and since when that is durable.
     states: Vec<(BTreeMap<u32, u64>, u64)>,
     next_stamp: u64,
 }
@@ -215,7 +215,7 @@ impl LogHost {
         Ok(())
     }
 
-    /// What a reader sees: homes, with the log's committed frames over them.
+    /// What a reader sees: homes, with the log's committed frames on top.
     fn view(&self, host: &mut Host) -> Result<BTreeMap<u32, u64>, Stop> {
         let mut view = BTreeMap::new();
         for home in 0..HOMES {
@@ -233,7 +233,7 @@ impl LogHost {
         &self.states.last().expect("there is always a state").0
     }
 
-    /// The running drive reads right.
+    /// Checks that the running drive reads right.
     pub fn check_running(&self, host: &mut Host) -> Result<(), Stop> {
         let view = self.view(host)?;
         if view != *self.now() {

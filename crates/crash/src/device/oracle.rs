@@ -99,8 +99,8 @@ impl Oracle {
         .collect()
     }
 
-    /// The steps and log transactions that, by what was found, are neither done nor undone; and transactions that came
-    /// home although earlier ones of their log did not.
+    /// The steps and log transactions that, judging by what was found, are neither done nor undone; and transactions
+    /// that came home although earlier ones of their log did not.
     pub fn torn_steps(&self, found: &Findings) -> Vec<String> {
         let matching = |lpn: &Lpn| found.of(*lpn);
         let mut torn = Vec::new();
@@ -136,13 +136,13 @@ impl Oracle {
         torn
     }
 
-    /// How many steps are judged.
+    /// The number of steps judged.
     pub fn step_count(&self) -> u64 {
         let transactions: usize = self.hints.transactions().map(|log| log.len()).sum();
         (self.steps.len() + transactions) as u64
     }
 
-    /// After a cut the units hold this, for good. Logs are over.
+    /// After a cut the units hold this, for good. Logs have ended.
     pub fn settle(&mut self, found: &BTreeMap<Lpn, Stamp>) {
         self.units = found.iter().map(|(lpn, stamp)| (*lpn, History::holding(*stamp))).collect();
         self.steps.clear();

@@ -18,7 +18,7 @@ const CUT: u64 = 5 << 32;
 /// Commands after which power is cut if their operations have not triggered the cut.
 const PATIENCE: u64 = 1000;
 
-/// The most cuts in recovery, one after the other.
+/// The maximum number of cuts in recovery, one after the other.
 const IN_A_ROW: u64 = 30;
 
 /// Cuts power `count` times.
@@ -47,7 +47,7 @@ pub(super) fn random_cuts(case: &Case, count: u64, progress: &Progress<'_>) -> R
 /// Commands until power is lost, recovery, comparison.
 fn cycle(case: &Case, run: &mut Run, cut: u64, index: &mut u64) -> Result<(), Stop> {
     let mut rng = generator(&[case.seed, CUT, cut]);
-    // one in eight is so far away that journal blocks and checkpoints come and go before it
+    // one in eight is so distant that journal blocks and checkpoints come and go before it
     let reach = if rng.random_ratio(1, 8) { 800 } else { 120 } * run.stores_per_operation();
     run.host.cut_after(Some(rng.random_range(1..reach)));
     let at_time = rng.random_ratio(1, 4);
@@ -75,7 +75,7 @@ fn recover(case: &Case, run: &mut Run, rng: &mut Xoshiro256PlusPlus) -> Result<(
     let twice = case.plan.second_cut && rng.random_ratio(1, 2);
     run.host.cut_after(twice.then(|| rng.random_range(1..12 * run.stores_per_operation())));
     let mut loss = PowerLoss::seeded(rng.next_u64());
-    // now and then many in a row: each may take something that the next recovery needs
+    // occasionally many in a row: each may use up something that the next recovery needs
     let mut more = if twice && rng.random_ratio(1, 8) { rng.random_range(1..IN_A_ROW) } else { 0 };
     let mut recovered = run.power_on(&mut loss);
     while matches!(recovered, Err(Stop::PowerLost)) {

@@ -1,6 +1,6 @@
 //! A host that puts and deletes records of some key-value namespaces, and now and then replaces one of them. They share
-//! the drive's log, or some have logs of their own. On a drive that becomes full, one of them is filled until nothing
-//! more fits.
+//! the drive's log, or some have their own logs. On a drive that becomes full, one of them is filled until nothing more
+//! fits.
 
 mod commands;
 mod compare;
@@ -50,11 +50,11 @@ struct Made {
 #[derive(Clone, Debug)]
 pub(super) struct RecordHost {
     logs: Vec<u32>,
-    /// The last one fills the drive, if it is to be full.
+    /// The last one fills the drive, if it should become full.
     full: bool,
     flash: Flash,
     slots: Vec<Option<Made>>,
-    /// Where namespaces deleted since power came on were.
+    /// The former places of namespaces deleted since power came on.
     former: BTreeMap<NamespaceId, usize>,
     records: Records,
     /// Namespaces that a command in flight may have created, with the logs that they should have.
@@ -67,7 +67,7 @@ pub(super) struct RecordHost {
 }
 
 impl RecordHost {
-    /// Empty namespaces, some of them with logs of their own if asked for.
+    /// Empty namespaces, some of them with their own logs if requested.
     pub fn new(host: &mut Host, drive: &Drive) -> Result<RecordHost, Stop> {
         let mut logs = if drive.own_logs { OWN.to_vec() } else { SHARED.to_vec() };
         if drive.full {

@@ -1,6 +1,6 @@
 //! What key-value namespaces hold, and what they may hold after a cut.
 //!
-//! On every drive all of it is durable when it is done, and a put of many records is there completely or not at all.
+//! On every drive everything is durable when it is done, and a put of many records is there completely or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,12 +82,12 @@ impl Records {
         self.things.get(&thing).unwrap_or(&History::default()).candidates(cut_ns).collect()
     }
 
-    /// All that was ever given to the drive since power came on, and was not forgotten.
+    /// Everything given to the drive since power came on that was not forgotten.
     pub fn things(&self) -> BTreeSet<Thing> {
         self.things.keys().copied().collect()
     }
 
-    /// The keys of a namespace that are there.
+    /// The existing keys of a namespace.
     pub fn keys(&self, namespace: NamespaceId) -> impl Iterator<Item = (u64, Stamp)> + '_ {
         let first = Thing::Record((namespace, 0));
         let of_namespace = self.things.range(first..=Thing::Record((namespace, u64::MAX)));
@@ -97,8 +97,9 @@ impl Records {
         })
     }
 
-    /// By what was found, the orders of the commands that each thing may show. What is lost says nothing. `is` says
-    /// whether what was found may be what a stamp stands for, because two stamps may stand for the same value.
+    /// Judging by what was found, the orders of the commands that each thing may show. Lost things give no information.
+    /// `is` says whether what was found may be what a stamp stands for, because two stamps may stand for the same
+    /// value.
     pub fn orders(
         &self,
         found: &BTreeMap<Thing, Stamp>,
@@ -133,7 +134,7 @@ impl Records {
         torn.map(|(step, _)| format!("some of a put was done: {}", tell(step))).collect()
     }
 
-    /// How many steps are judged.
+    /// The number of steps judged.
     pub fn step_count(&self) -> u64 {
         self.steps.len() as u64
     }

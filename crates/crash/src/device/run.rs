@@ -38,7 +38,7 @@ pub(super) struct Run {
     pub batches: Batches,
     /// Units that no command uses.
     pub cold: Range<u32>,
-    /// Units that are written and trimmed many at a time; none on most drives.
+    /// Units that are written and trimmed many at a time; empty on most drives.
     pub bulk: Range<u32>,
     /// Open transactions with what they have written.
     pub transactions: Vec<(TxId, BTreeMap<Lpn, Stamp>)>,
@@ -47,11 +47,11 @@ pub(super) struct Run {
     /// A log from before power was lost.
     pub old_log: Option<Generation>,
     pub next_stamp: Stamp,
-    /// Whether what is in DRAM survives.
+    /// Whether the contents of DRAM survive.
     pub protected: bool,
     /// Whether a write is durable when it returns.
     pub durable_writes: bool,
-    /// Whether the drive is to become full.
+    /// Whether the drive should become full.
     pub full: bool,
     pub flash: Flash,
     pub medium: Medium,
@@ -61,7 +61,7 @@ pub(super) struct Run {
     /// Whether something has been made durable since the last clean shutdown began: then recovery must not find that
     /// the drive was shut down.
     pub worked: bool,
-    /// When power was lost last.
+    /// When power was last lost.
     pub cut_ns: u64,
     pub tally: Tally,
     units_per_page: u64,
@@ -139,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Counts what the drive has done since power came on, before it goes.
+    /// Counts what the drive has done since power came on, before power fails.
     pub fn count_work(&mut self) {
         let now = self.host.device.smart().counters;
         self.tally.reached.add(&Reached::of(&now.since(&self.counters), self.units_per_page));
@@ -147,7 +147,7 @@ impl Run {
         self.counters = now;
     }
 
-    /// Power has gone, and comes back. If it is lost in recovery ([`Stop::PowerLost`]), call
+    /// Power has failed, and comes back. If it is lost in recovery ([`Stop::PowerLost`]), call
     /// [`Run::power_on_again`].
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<(), Stop> {
         match self.worked {

@@ -8,7 +8,7 @@ use super::random_cuts::random_cuts;
 /// Number of runs tried. Not a time, so that the result depends only on the seed.
 const ATTEMPTS: u64 = 150;
 
-/// The case with as few commands as were found necessary, and its finding.
+/// The case with as few commands as necessary, and its finding.
 pub(super) fn shrink(case: Case, found: Found, progress: &Progress<'_>) -> (Case, Found) {
     let mut smallest = (case, found);
     if let Some(point) = &smallest.1.point {
@@ -41,7 +41,7 @@ pub(super) fn shrink(case: Case, found: Found, progress: &Progress<'_>) -> (Case
     }
 }
 
-/// The same failure without these commands, if it is still there.
+/// The same failure without these commands, if it still occurs.
 fn without((case, found): &(Case, Found), left_out: std::ops::Range<u64>) -> Option<(Case, Found)> {
     let mut case = case.clone();
     case.plan.skip = case.plan.skip.with(left_out);

@@ -1,6 +1,6 @@
-//! What fills a drive that is to become full.
+//! What fills a drive that should become full.
 
-/// What fills a drive that is to become full: records while units are given up, and then units.
+/// What fills a drive that should become full: records while units are given up, and then units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tide {
     Records,
@@ -8,7 +8,7 @@ pub(super) enum Tide {
 }
 
 impl Tide {
-    /// The one at a command.
+    /// The tide at a given command.
     pub fn at(index: u64) -> Tide {
         if (index / 96).is_multiple_of(2) { Tide::Records } else { Tide::Units }
     }

@@ -26,7 +26,7 @@ pub struct Settings {
     pub seeds: Range<u64>,
     /// The drives.
     pub drives: DriveChoice,
-    /// What is done with each.
+    /// What to do with each.
     pub plan: Plan,
     /// Runs fresh seeds for this many minutes. Then the findings depend on the machine.
     pub minutes: Option<u64>,
@@ -79,9 +79,9 @@ pub struct DriveCounts {
     pub cache: &'static str,
     /// Bytes of a flash page.
     pub page_bytes: u32,
-    /// Times that power was cut while the drive worked.
+    /// Power cuts while the drive worked.
     pub cuts: u64,
-    /// Times that power was cut during recovery.
+    /// Power cuts during recovery.
     pub second_cuts: u64,
     /// Broken promises.
     pub violations: u64,
@@ -135,7 +135,7 @@ fn steps_of(settings: &Settings) -> u64 {
     })
 }
 
-/// A case that is over.
+/// A finished case.
 struct Ended {
     number: u64,
     case: Case,

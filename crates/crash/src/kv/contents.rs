@@ -22,7 +22,7 @@ impl Digest {
 
 pub(super) type Map = BTreeMap<Arc<[u8]>, Digest>;
 
-/// The namespaces, by what they are.
+/// The namespaces, by kind.
 #[derive(Clone, Copy)]
 pub(super) struct Namespaces {
     pub ordered: Namespace,
@@ -76,7 +76,7 @@ impl Contents {
         Ok(Ok(Contents { ordered, hashed }))
     }
 
-    /// The first difference of `found`; none if there is none.
+    /// The first difference of `found`; `None` if there is none.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         let ordered = map_difference(&self.ordered, &found.ordered).map(|what| format!("ordered: {what}"));
         ordered.or_else(|| map_difference(&self.hashed, &found.hashed).map(|what| format!("hashed: {what}")))
@@ -94,7 +94,7 @@ fn map_difference(expected: &Map, found: &Map) -> Option<String> {
     Some(format!("{}: {is}, should be {expected}", shown(key)))
 }
 
-/// A key for people; long ones by their ends.
+/// A key for display; long ones are abbreviated to their ends.
 pub(super) fn shown(key: &[u8]) -> String {
     match key.len() {
         0..60 => key.escape_ascii().to_string(),

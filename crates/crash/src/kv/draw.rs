@@ -25,7 +25,7 @@ impl Changes {
         };
         // phases in which a tree grows, and in which it shrinks
         let deletes = [10, 50, 95][random.random_range(0..3)];
-        // keys that are beside each other, or anywhere
+        // adjacent keys, or keys anywhere
         let (first, span) = match random.random_range(0..3) {
             0 => (random.random_range(0..KEYS), KEYS / 8),
             _ => (0, KEYS),
@@ -40,10 +40,10 @@ impl Changes {
         Changes((0..count).map(change).collect())
     }
 
-    /// More records than one `put` of the drive takes, in both namespaces; or all of them go.
+    /// More records than fit in one `put` of the drive, in both namespaces; or deletes all of them.
     pub fn many(random: &mut Random, is_there: bool) -> Changes {
         let number = random.random::<u64>().to_le_bytes();
-        // of some KiB, or more than the room that a store keeps for deletes
+        // of a few KiB, or more than the room that a store reserves for deletes
         let number = number.repeat([1, 1, 100][random.random_range(0..3)]);
         let value = |_| (!is_there).then(|| number.clone());
         let all = (0..BULK).map(|record| Change {

@@ -1,4 +1,4 @@
-//! The drive, which belongs to the store while that is open.
+//! The drive, which belongs to the store while the store is open.
 
 use std::cell::RefCell;
 
@@ -7,10 +7,10 @@ use tantalum_kv::{Error, Options, Store, Sync};
 
 use crate::program::Place;
 
-/// Memory for what snapshots see: some are lost, which their readers must be told.
+/// Memory for what snapshots see: some get lost, which their readers must learn.
 const SNAPSHOT_BYTES: usize = 300_000;
 
-/// Nodes and records are read from the drive again soon.
+/// A small cache, so that nodes and records soon are read from the drive again.
 const CACHE_BYTES: usize = 60_000;
 
 enum State {
@@ -29,7 +29,7 @@ impl Held {
         Held { state: RefCell::new(State::Closed(Box::new(device))) }
     }
 
-    /// Opens the store. If that fails, the drive is there as it is.
+    /// Opens the store. If that fails, the drive is still there, unchanged.
     pub fn open(&self) -> Result<Store, Error> {
         let device = self.state.replace(State::Nowhere).into_device();
         let options =

@@ -1,12 +1,12 @@
-//! Keys that trees do not like: of 1 to 1,024 bytes, prefixes of each other, and the least and greatest there are.
+//! Keys that are hard on trees: of 1 to 1,024 bytes, prefixes of each other, and the least and greatest possible ones.
 
-/// Keys that a random one is drawn from.
+/// The number of keys from which a random one is drawn.
 pub(super) const KEYS: u32 = 360;
 
-/// Keys that a large transaction puts or deletes, all of them.
+/// The number of keys that a large transaction puts or deletes.
 pub(super) const BULK: u32 = 1100;
 
-/// The most bytes of a key.
+/// The maximum length of a key.
 const MOST_BYTES: usize = 1024;
 
 /// The key of a number below [`KEYS`].

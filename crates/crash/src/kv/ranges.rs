@@ -1,4 +1,4 @@
-//! Random ranges of the ordered namespace beside those of the expected contents.
+//! Random ranges of the ordered namespace, compared with the expected contents.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::keys::{KEYS, key};
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Compares a range that is read from both ends with what is expected. Returns what is wrong.
+/// Compares a range that is read from both ends with the expected one. Returns what is wrong.
 pub(super) fn compare(
     tx: &mut Transaction,
     namespace: Namespace,

@@ -1,4 +1,4 @@
-//! The host while power is on: transactions, ranges, snapshots, and a drive that is full now and then.
+//! The host while power is on: transactions, ranges, snapshots, and a drive that is occasionally full.
 
 use rand::{Rng, RngExt, SeedableRng};
 use tantalum::{Status, UNIT_BYTES};
@@ -10,13 +10,13 @@ use super::keys::bulk_key;
 use super::ranges::compare;
 use crate::program::{Broken, Stop};
 
-/// Other records there are at first, of the drive's 4096 units.
+/// The initial number of other records, on the drive's 4096 units.
 const OTHER: u32 = 2000;
 
 /// Other records that one step overwrites, or adds.
 const OTHER_AT_ONCE: usize = 12;
 
-/// The most snapshots open at once.
+/// The maximum number of open snapshots.
 const SNAPSHOTS: usize = 3;
 
 /// Which states the store may be in after a cut.
@@ -74,7 +74,7 @@ pub(super) struct Session<'a> {
     snapshots: Vec<(Snapshot, Contents)>,
     /// Other records that were added until the drive was full.
     added: u32,
-    /// Draws what comes next.
+    /// Draws the next step.
     random: Random,
     /// Comparisons made.
     pub checked: u64,
@@ -121,7 +121,7 @@ impl<'a> Session<'a> {
         let mut tx = self.store.begin()?;
         let next = changes.make(&mut tx, self.namespaces, &self.expected.contents)?;
         self.checked += 1;
-        // with what it has changed
+        // with its own changes
         let wrong = compare(&mut tx, self.namespaces.ordered, &next.ordered, &mut self.random)?;
         if let Some(wrong) = wrong {
             return Ok(Some(Broken::new("a transaction sees its own changes", wrong)));
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         Ok(None)
     }
 
-    /// Reads a snapshot, which may be lost if it says so.
+    /// Reads a snapshot, which may be lost if it reports that.
     fn look(&mut self) -> Result<Option<Broken>, Error> {
         let at = self.random.random_range(0..self.snapshots.len());
         let (snapshot, contents) = self.snapshots.swap_remove(at);
@@ -186,7 +186,7 @@ impl<'a> Session<'a> {
         Ok(None)
     }
 
-    /// The drive is full: the refused change has no effect, and the store works on. Deletes what was added.
+    /// The drive is full: the refused change has no effect, and the store continues to work. Deletes what was added.
     fn give_room(&mut self) -> Result<(), Stop> {
         self.expected.under_way = None;
         match self.check_and_delete() {
@@ -199,7 +199,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A full store can delete, although that writes a node.
+    /// A full store can delete, although this writes a node.
     fn delete_one(&mut self) -> Result<(), Error> {
         let mut next = self.expected.contents.clone();
         let Some((key, _)) = next.ordered.pop_first() else { return Ok(()) };

@@ -7,11 +7,12 @@ use crate::program::Cuts;
 pub struct Settings {
     /// The first seed.
     pub first_seed: u64,
-    /// How many seeds, one after another.
+    /// Number of consecutive seeds.
     pub seeds: u64,
     /// When power is cut.
     pub cuts: Cuts,
-    /// The most commits before a random cut, or the commits of the run that is cut at every flash operation.
+    /// The maximum number of commits before a random cut, or the commits of the run that is cut at every flash
+    /// operation.
     pub commits: u64,
     /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,

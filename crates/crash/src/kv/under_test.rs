@@ -15,7 +15,7 @@ use crate::program::{Broken, Life, Program, RunEnd, live_steps};
 #[derive(Clone, Copy)]
 pub(super) struct KeyValue;
 
-/// What is open, and what is in it.
+/// What is open, and its contents.
 type Opened = (Store, Namespaces, Contents);
 
 fn open(held: &Held) -> Result<Result<Opened, String>, Error> {

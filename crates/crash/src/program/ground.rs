@@ -1,11 +1,11 @@
-//! What a program is given: a volume, or a drive without one.
+//! What a program works on: a volume, or a drive without one.
 
 use tantalum::Device;
 use tantalum_volume::Volume;
 
 use super::broken::Broken;
 
-/// A drive, or what lies on one, that nobody else uses.
+/// A drive, or a volume on one, that nobody else uses.
 pub(crate) trait Ground: Sized {
     /// Another one with the same contents.
     fn copy(&self) -> Self;
@@ -13,7 +13,7 @@ pub(crate) trait Ground: Sized {
     /// The drive, as it is.
     fn into_device(self) -> Device;
 
-    /// Takes a drive that has recovered.
+    /// Made from a recovered drive.
     fn over(device: Device, cache_bytes: u64) -> Result<Self, Broken>;
 }
 

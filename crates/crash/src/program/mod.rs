@@ -1,9 +1,9 @@
-//! The torture of a program that works on a drive, mostly on a volume there: power is cut at flash operations, the drive recovers,
-//! the volume is mounted, the program opens what it left there, and that is checked against what it promised.
+//! The torture test of a program that works on a drive, usually on a volume there: power is cut at flash operations, the
+//! drive recovers, the volume is mounted, the program opens what it left there, and this is checked against what it promised.
 //!
 //! What all programs have in common is here: when power is lost ([`Cuts`]), the lives of one run ([`run`]), recovery with second
-//! cuts ([`recovery`]), seeds and the smallest command line that shows a finding ([`torture`]), and the drive ([`drive`]). What a
-//! program does, and what may be there after a cut, is a [`Program`].
+//! cuts ([`recovery`]), seeds and the smallest command line that shows a finding ([`torture`]), and the drive ([`drive`]). A
+//! [`Program`] defines what a program does, and what may be there after a cut.
 
 mod broken;
 mod cuts;

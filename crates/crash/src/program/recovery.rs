@@ -1,5 +1,5 @@
 //! Power comes back: the drive recovers, the volume is mounted, the program opens its files, and their contents are checked
-//! against the allowed states. Now and then power is cut again on the way.
+//! against the allowed states. Occasionally power is cut again meanwhile.
 
 use tantalum::{Device, PowerLoss};
 
@@ -9,16 +9,16 @@ use super::place::Place;
 use super::under_test::Program;
 use crate::CrashOutcome;
 
-/// One recovery in this many loses power again while the drive recovers, and as many while the program does.
+/// One recovery in this many loses power again while the drive recovers, and the same share while the program does.
 const SECOND_CUT_ONE_IN: u64 = 3;
 
-/// Times that power may fail in one recovery before something else must be wrong.
+/// How often power may fail in one recovery before something else must be wrong.
 const ATTEMPTS: u32 = 4;
 
 /// The recovery from one cut.
 pub(super) struct Recovery<'a, P> {
     pub program: P,
-    /// Of what the program takes anew.
+    /// The seed of what the program sets up anew.
     pub seed: u64,
     /// Decides the outcome of operations in flight, and when power is lost again.
     pub loss: &'a mut PowerLoss,
@@ -41,7 +41,7 @@ impl<P: Program> Recovery<'_, P> {
             match opened {
                 Ok(opened) if !lost_power => return self.checked(place, opened, expected),
                 Err(broken) if !lost_power => return Err(broken),
-                // What is open is closed here: without power that does nothing to the drive.
+                // Everything open is closed here: without power this does not affect the drive.
                 _ => {}
             }
             self.outcome.second_cuts += 1;

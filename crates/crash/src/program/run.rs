@@ -1,4 +1,5 @@
-//! One run of one seed: the program lives until power is lost, what it left is recovered and checked, and may live on.
+//! One run of one seed: the program runs until power is lost; what it left is recovered and checked, and the program
+//! may continue.
 
 use tantalum::PowerLoss;
 use tantalum_report::Monitor;
@@ -15,7 +16,7 @@ use crate::CrashOutcome;
 pub(super) struct Run<'a, P> {
     pub program: P,
     pub seed: u64,
-    /// Work of a life: before a random cut at most, or in all.
+    /// Work of a life: the maximum before a random cut, or the total.
     pub length: u64,
     pub monitor: &'a Monitor,
 }

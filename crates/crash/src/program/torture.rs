@@ -1,4 +1,4 @@
-//! Seeds one after another, and what is found, with the smallest command line that reproduces it.
+//! Consecutive seeds, and their findings, with the smallest command line that reproduces each.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,13 +16,13 @@ use crate::{CrashOutcome, Violation};
 
 /// What is tested, and for how long.
 pub(crate) struct Plan<P> {
-    /// In each of these settings, with each seed.
+    /// The settings; each is tested with each seed.
     pub programs: Vec<P>,
     pub first_seed: u64,
-    /// How many seeds, one after another.
+    /// Number of consecutive seeds.
     pub seeds: u64,
     pub cuts: Cuts,
-    /// The most work before a random cut, or the work of the run that is cut at every flash operation.
+    /// The maximum work before a random cut, or the work of the run that is cut at every flash operation.
     pub length: u64,
     /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,
@@ -72,10 +72,10 @@ pub(crate) fn torture<P: Program>(plan: &Plan<P>, monitor: &Monitor) -> Result<C
     }
 }
 
-/// How far the test is, by its number of seeds or by the clock.
+/// The test's progress, by its number of seeds or by the clock.
 struct Pace {
     seeds: u64,
-    /// Counts instead of seeds if there is one.
+    /// The time limit, which counts instead of seeds if set.
     limit: Option<Duration>,
     began: Instant,
     bar: Bar,

@@ -1,4 +1,4 @@
-//! What the torture requires of a program.
+//! What the torture test requires of a program.
 
 use super::broken::{Broken, RunEnd};
 use super::ground::Ground;
@@ -10,23 +10,23 @@ use crate::error::CrashError;
 pub(crate) trait Program: Copy {
     /// What it works on: a volume, or a drive.
     type Ground: Ground;
-    /// That in the program's hands.
+    /// The same in the program's hands.
     type Place: Place;
     /// What the program has open, with its contents.
     type Opened;
-    /// The states that are allowed after a cut.
+    /// The states allowed after a cut.
     type Expected;
 
-    /// The most flash operations until a random cut, once one has been decided on.
+    /// The maximum number of flash operations until a random cut, once one is due.
     const CUT_OPERATIONS: u64;
-    /// Flash operations after which a second cut comes, at most.
+    /// The maximum number of flash operations before a second cut.
     const SECOND_CUT_OPERATIONS: u64;
     /// Promises that one comparison after a cut checks.
     const PROMISES: u64;
     /// The host's page cache.
     const CACHE_BYTES: u64;
 
-    /// Prepared for the first life.
+    /// Prepares it for the first life.
     fn prepare(seed: u64) -> Result<Self::Ground, CrashError>;
 
     /// Takes it. Everything random follows from the seed.
@@ -41,8 +41,8 @@ pub(crate) trait Program: Copy {
     /// Opens and reads the program's files after a cut.
     fn open_again(&self, place: &Self::Place) -> Result<Self::Opened, Broken>;
 
-    /// Works until power is lost or the life is over, and closes what is open. Returns what may be there, beside how many promises
-    /// were checked.
+    /// Works until power is lost or the life is over, and closes everything. Returns the states that may be there, and the
+    /// number of promises checked.
     fn live(
         &self,
         place: &Self::Place,
@@ -53,10 +53,10 @@ pub(crate) trait Program: Copy {
     /// Checks what was found after a cut.
     fn check(expected: &Self::Expected, found: &Self::Opened) -> Result<(), Broken>;
 
-    /// Its setting, for people.
+    /// Its setting, for display.
     fn name(&self) -> String;
 
-    /// The beginning of the command line that shows a finding again: the command and its setting.
+    /// The beginning of the command line that reproduces a finding: the command and its setting.
     fn command(&self) -> String;
 
     /// The option that limits the work of a life.

@@ -39,7 +39,7 @@ const CREATE: &str = "
     CREATE TABLE wide(k TEXT PRIMARY KEY, tag INTEGER, b BLOB) WITHOUT ROWID;
     COMMIT";
 
-/// Makes the empty tables.
+/// Creates the empty tables.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(CREATE)
 }
@@ -176,7 +176,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// The first row in which `found` differs; none if there is none.
+    /// The first row in which `found` differs; `None` if there is none.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         if self == found {
             return None;
@@ -195,7 +195,7 @@ impl Contents {
 }
 
 /// Runs a transaction up to its COMMIT, which is left to the caller. `discarded` is a seed for work that is rolled back
-/// to a savepoint on the way, after its pages have spilled.
+/// to a savepoint within it, after its pages have spilled.
 pub(super) fn begin(
     connection: &Connection,
     number: u64,

@@ -29,7 +29,7 @@ fn promise(mode: Mode, synchronous: Synchronous) -> Promise {
 #[derive(Clone, Debug)]
 pub(super) struct History {
     promise: Promise,
-    /// The state that was there when power came on, and those that followed.
+    /// The state when power came on, and those that followed.
     states: Vec<Contents>,
     /// The state known to be durable, independent of promises.
     durable: usize,
@@ -64,7 +64,7 @@ impl History {
         self.under_way = None;
     }
 
-    /// All that was acknowledged is durable: a checkpoint was complete.
+    /// Everything acknowledged is durable: a checkpoint was complete.
     pub fn all_is_durable(&mut self) {
         self.durable = self.states.len() - 1;
     }

@@ -1,5 +1,5 @@
-//! `tantalum crash sqlite`: a real SQLite works on a drive, power is cut at flash operations, and what is there
-//! afterwards is checked against what SQLite promised.
+//! `tantalum crash sqlite`: a real SQLite runs on a drive, power is cut at flash operations, and what is left is
+//! checked against what SQLite promised.
 //!
 //! After each cut the drive recovers, the volume is mounted, SQLite opens the database and checks its integrity, and
 //! all rows are compared with a copy in host memory. The database must equal the state after one transaction, and the

@@ -21,7 +21,7 @@ pub(super) const OTHER_UNITS: u64 = 2200;
 /// SQLite's page cache, in pages: small enough that transactions spill.
 const SMALL_CACHE_PAGES: u32 = 5;
 
-/// Large enough that none does: only then does SQLite write atomic batches.
+/// Large enough that no transaction spills: only then does SQLite write atomic batches.
 const LARGE_CACHE_PAGES: u32 = 500;
 
 /// Frames in the log at which SQLite checkpoints automatically.

@@ -13,11 +13,12 @@ pub struct Settings {
     pub synchronous: Vec<Synchronous>,
     /// The first seed.
     pub first_seed: u64,
-    /// How many seeds, one after another.
+    /// Number of consecutive seeds.
     pub seeds: u64,
     /// When power is cut.
     pub cuts: Cuts,
-    /// The most transactions before a random cut, or the transactions of the run that is cut at every flash operation.
+    /// The maximum number of transactions before a random cut, or the transactions of the run that is cut at every
+    /// flash operation.
     pub transactions: u64,
     /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,

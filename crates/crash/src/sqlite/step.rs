@@ -16,7 +16,7 @@ pub(super) const WRITERS: usize = 2;
 pub(super) struct Transaction {
     pub writer: usize,
     pub changes: Vec<Change>,
-    /// A seed for work that is rolled back to a savepoint on the way.
+    /// A seed for work that is rolled back to a savepoint within it.
     pub discarded: Option<u64>,
     /// Readers check their snapshots before it commits.
     pub watched: bool,

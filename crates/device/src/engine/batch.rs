@@ -41,7 +41,7 @@ impl Engine {
         self.claims_end(ends_claims, done_ns, at_ns)
     }
 
-    /// Ensures room before anything is changed. Returns the records that are needed, and when this is done.
+    /// Ensures room before anything is changed. Returns the records that are needed, and when the room is there.
     fn admit_batch<'a>(
         &mut self,
         writes: &Writes<'_>,

@@ -20,12 +20,12 @@ pub struct Cache {
     index: HashTable<u32>,
     entries: Vec<Option<HostUnit>>,
     free: Vec<u32>,
-    /// Entry numbers with their turn; a number whose entry has another turn by now is skipped.
+    /// Entry numbers with their turn; a number whose entry now has another turn is skipped.
     queue: VecDeque<(u32, u64)>,
     turns: Vec<u64>,
     next_turn: u64,
     hinted: usize,
-    /// Units on their way to flash, which still hold their buffers: until when, and how many.
+    /// Units on their way to flash, which still hold their buffers: until when, and their number.
     in_flight: VecDeque<(Nanoseconds, u32)>,
     in_flight_units: usize,
     /// When room was last granted.
@@ -37,7 +37,7 @@ fn hash(lpn: Lpn) -> u64 {
 }
 
 impl Cache {
-    /// A cache of `capacity` units; 0 for none.
+    /// A cache of `capacity` units; 0 means no cache.
     pub fn new(capacity: usize) -> Cache {
         // a profile may ask for more than this host has; a cache grows with its contents
         let expected = capacity.min(1 << 16);
@@ -166,15 +166,15 @@ impl Cache {
         *self = Cache::new(self.capacity);
     }
 
-    /// Units went to flash and hold their buffers until they are there.
+    /// Units were sent to flash and hold their buffers until they are there.
     pub fn programmed(&mut self, units: u32, done_ns: Nanoseconds) {
         self.in_flight.push_back((done_ns, units));
         self.in_flight_units += units as usize;
     }
 
     /// When there is room for `units` more, at or after `at_ns`; none if the waiting units leave too little. At most
-    /// half of the cache waits if callers keep it from being high. Room is granted in the order of the requests, even
-    /// when a queue submits both at once.
+    /// half of the cache waits if callers program pages whenever it is high. Room is granted in the order of the
+    /// requests, even when a queue submits both at once.
     pub fn room_ns(&mut self, units: usize, at_ns: Nanoseconds) -> Option<Nanoseconds> {
         let taken = self.len() + units;
         if taken > self.capacity {
@@ -198,7 +198,7 @@ impl Cache {
         Some(room_ns)
     }
 
-    /// Whether enough waits that a page should be programmed.
+    /// Whether enough units wait that a page should be programmed.
     pub fn is_high(&self) -> bool {
         self.len() > self.capacity / 2
     }

@@ -1,4 +1,4 @@
-//! Commands on the lists of what was written to files: `fs_write`, reading them, clearing them.
+//! Commands on lists of files: `fs_write`, reading lists, clearing them.
 
 use tantalum_ftl::{FileEntry, FileId, Lpn};
 use tantalum_nand::{Nanoseconds, UNIT_BYTES, WORD_BYTES};

@@ -2,7 +2,7 @@
 
 use tantalum_ftl::{Hint, Lpn, Metadata};
 
-/// Units of the host from `lpn` on, with what belongs to them.
+/// Units of the host, starting at `lpn`, with what belongs to them.
 #[derive(Clone, Copy)]
 pub(super) struct HostData<'a> {
     pub lpn: Lpn,

@@ -90,15 +90,15 @@ impl Engine {
         Ok(values + records.iter().map(|record| record.key.as_bytes().len()).sum::<usize>())
     }
 
-    /// With a capacitor, a put is done when there is room for it: units on their way to flash still hold theirs.
-    /// Without one, or if there never is room for it, it is done when it is on flash.
+    /// With a capacitor, a put is done when there is room for it (units on their way to flash still occupy theirs).
+    /// Without one, or if it can never fit, it is done when it is on flash.
     fn put_records(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let protected = self.ftl.has_plp();
         while protected && self.cache.is_high() {
             self.drain_page(at_ns)?;
         }
         let put = match self.try_put(records, at_ns) {
-            // waiting units may or may not be new ones, and what waiting records replace takes its room until then
+            // waiting units may or may not be new ones, and what waiting records replace takes room until then
             Err(Status::CapacityExceeded) if self.cache.len() > 0 || protected => {
                 self.drain(at_ns)?;
                 self.drain_records(at_ns)?;
@@ -110,7 +110,7 @@ impl Engine {
         put
     }
 
-    /// Whether records with values of these sizes have room beside all that is there.
+    /// Whether records with values of these sizes fit in addition to everything that is stored.
     pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
         self.ftl.has_room(value_bytes, self.cache.len())
     }

@@ -20,8 +20,8 @@ impl Engine {
         Ok(at_ns)
     }
 
-    /// A step replaces these units, and may be lost until it is complete. What waits for them in protected DRAM was
-    /// acknowledged as durable, so it goes to flash first.
+    /// A step replaces these units, and may be lost until it is complete. Their data in protected DRAM were
+    /// acknowledged as durable, so these go to flash first.
     pub(super) fn settle_replaced(
         &mut self,
         mut lpns: impl Iterator<Item = u32>,
@@ -36,7 +36,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends cached sources to flash, so that they have a place to share.
+    /// Sends cached sources to flash, so that there is a place to share.
     fn settle_sources(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), Status> {
         self.settle_replaced(ranges.iter().flat_map(destinations).map(|lpn| lpn.0), at_ns)?;
         let cached = ranges.iter().any(|range| {
@@ -113,7 +113,7 @@ impl Engine {
     }
 }
 
-/// The units that take a new mapping.
+/// The units that receive a new mapping.
 fn destinations(range: &ShareRange) -> impl Iterator<Item = Lpn> + Clone + use<> {
     (range.dst.0..range.dst.0 + range.units).map(Lpn)
 }

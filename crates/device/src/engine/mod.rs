@@ -27,7 +27,7 @@ use crate::status::Status;
 
 /// The path of a command's data between the client and the drive's DRAM.
 pub trait Port {
-    /// When `bytes` that are ready at `ready_ns` have crossed.
+    /// When `bytes` that are ready at `ready_ns` have crossed the link.
     fn transfer(&mut self, ready_ns: Nanoseconds, bytes: usize) -> Nanoseconds;
 }
 
@@ -171,7 +171,7 @@ impl Engine {
         Ok(self.ftl.maintain(at_ns)?)
     }
 
-    /// The same after a command that is done: if there is no room, the next command reports that.
+    /// The same after a command has completed: if there is no room, the next command reports it.
     fn maintain_after(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         match self.maintain(at_ns) {
             Err(Status::CapacityExceeded) => Ok(()),
@@ -207,7 +207,7 @@ impl Engine {
             self.abort(tx, drained_ns)?;
         }
         match self.maintain(drained_ns).and_then(|()| Ok(self.ftl.take_checkpoint(drained_ns, true)?)) {
-            // at the end of its life there may be no room for it: the next recovery will find the same
+            // at the end of the drive's life there may be no room for it: the next recovery will find the same
             Err(Status::CapacityExceeded) if self.ftl.is_read_only() => Ok(drained_ns),
             closed => closed,
         }
@@ -223,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// Power has gone at `cut_ns`. `last` is the operation at which it went, and `lost` are the programs that did not
+    /// Power has failed at `cut_ns`. `last` is the operation at which it failed, and `lost` are the programs that did not
     /// complete. With power-loss protection, what waits in DRAM is dumped. Returns the flash, and the number of units
     /// dumped.
     pub fn lose_power(
@@ -234,7 +234,7 @@ impl Engine {
     ) -> Result<(Nand, u64), FtlError> {
         let mut dumped_units = 0;
         if self.ftl.has_plp() {
-            // the command at which power went may have programmed units without removing them from the cache
+            // the command at which power failed may have programmed units without removing them from the cache
             let page = match last {
                 Some(Operation::Program(page)) => Some(page),
                 _ => None,
@@ -243,8 +243,8 @@ impl Engine {
             cached.retain(|unit| !self.ftl.is_on_flash(unit.lpn, unit.version, page));
             let lost = lost.into_iter().map(|program| without_cached(program, &cached)).collect();
             match self.ftl.dump(lost, cached.iter().copied(), cut_ns) {
-                // after the end of its life no blocks are kept for a dump, and nothing is acknowledged that would need
-                // one
+                // after the end of the drive's life no blocks are reserved for a dump, and nothing is acknowledged that
+                // would need one
                 Err(FtlError::CapacityExceeded) if self.ftl.is_read_only() => {}
                 dumped => dumped_units = dumped?,
             }

@@ -49,7 +49,7 @@ impl Engine {
         Ok(port.transfer(ready_ns, data.len()))
     }
 
-    /// Brings what reads of these units will access into the processor's cache.
+    /// Prefetches what reads of these units will access into the processor's cache.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
         self.ftl.prefetch(lpns.filter(|lpn| lpn.0 < self.ftl.map().logical_units()));
     }

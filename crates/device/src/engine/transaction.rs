@@ -61,7 +61,7 @@ impl Engine {
         Ok(arrived_ns)
     }
 
-    /// Refuses one more unit of a transaction than the drive keeps.
+    /// Refuses a unit of a transaction beyond the number that the drive keeps.
     fn check_transaction_units(&self) -> Result<(), Status> {
         let waiting = self.transaction_units.len() as u64;
         let asked = u64::from(self.ftl.transactions().units()) + waiting + 1;
@@ -72,7 +72,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A unit was refused: the one that waited in its place before is restored.
+    /// A unit was refused: restores the one that waited in its place before.
     fn take_back(&mut self, tx: TxId, lpn: Lpn, replaced: Option<Slot>) -> Result<(), Status> {
         let is_it = |unit: &(TxId, Lpn, Slot)| unit.0 == tx && unit.1 == lpn;
         let index = self.transaction_units.iter().position(is_it).expect("what was not programmed waits");

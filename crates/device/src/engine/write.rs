@@ -135,16 +135,15 @@ impl Engine {
         let (slot, is_filled) = self.buffer(fills)?;
         let HostData { lpn, data, metadata, hint } = unit;
         let unit = HostUnit { slot, lpn, version: self.ftl.next_seq(), metadata, hint };
-        // The stores of a page's copy take long to drain, and a load of what was stored in other pieces waits for them all:
-        // the unit is complete before, and stays where it is.
+        // The stores of a page's copy take long to drain, and a load of bytes that were stored in other pieces waits for
+        // them all. So the unit is completed before the copy, and stays where it is.
         self.take_in(&unit, data, is_filled)?;
         self.replace_in_cache(unit, ends_claim, at_ns)?;
         self.ftl.counters_mut().host_units_written += 1;
         Ok(room_ns)
     }
 
-    /// A complete unit takes the place in the cache of what waits there for the same page, and ends that page's claim if it
-    /// has one.
+    /// A complete unit replaces what waits in the cache for the same page, and ends that page's claim if it has one.
     #[inline]
     fn replace_in_cache(
         &mut self,
@@ -168,7 +167,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A buffer for the next unit, and whether it was filled with it before.
+    /// A buffer for the next unit, and whether it already holds the unit.
     #[inline]
     fn buffer(&mut self, fills: Option<&mut Fills>) -> Result<(Slot, bool), Status> {
         let nand = self.ftl.nand_mut();
@@ -178,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// Has a unit's data in its buffer, and in protected DRAM if there is any.
+    /// Puts a unit's data into its buffer, and into protected DRAM if there is any.
     #[inline]
     fn take_in(&mut self, unit: &HostUnit, data: &[u8], is_filled: bool) -> Result<(), Status> {
         let ftl = &mut self.ftl;
@@ -224,7 +223,7 @@ impl Engine {
         let written = ftl.write_page(page, at_ns);
         let done_ns = match written {
             Ok(done_ns) => done_ns,
-            // buffers in flight when power went belong to the medium
+            // buffers in flight when power failed belong to the medium
             Err(FtlError::Nand(NandError::PowerLost)) => return Err(Status::PowerLost),
             Err(error) => {
                 release_all(ftl, page);

@@ -1,10 +1,10 @@
-//! What firmware costs beside the decoding of commands. Fields that a profile leaves out cost nothing.
+//! The costs of firmware besides decoding commands. Fields that a profile leaves out cost nothing.
 
 use serde::{Deserialize, Serialize};
 
 use super::validate::{InvalidField, invalid};
 
-/// The most commands at once: the link keeps a time for each.
+/// The maximum number of commands at once: the link keeps a time for each.
 const MOST_CORES: u32 = 64;
 
 /// The longest time for one command: 1000 s, so that sums of times do not overflow.
@@ -16,16 +16,16 @@ const MOST_NS: u64 = 1_000_000_000_000;
 pub struct FirmwareProfile {
     /// Commands that it handles at once, 1 to 64.
     pub cores: u32,
-    /// Whether a flush may be under way beside other commands. If not, as with SATA's FLUSH CACHE, it begins when all
-    /// commands before it are done, and the next one begins when it is done.
+    /// Whether a flush may overlap with other commands. If not, as with SATA's FLUSH CACHE, it begins when all commands
+    /// before it are done, and the next one begins when it is done.
     pub queued_flush: bool,
-    /// What a flush takes, beyond what it programs, if DRAM is lost with power; in nanoseconds.
+    /// Time of a flush beyond its programs if DRAM is lost with power; in nanoseconds.
     pub flush_ns: u64,
     /// For a read or write of units, which locks their range.
     pub range_ns: u64,
     /// For each record that is put or got.
     pub record_ns: u64,
-    /// For a put with a key that is new.
+    /// For a put with a new key.
     pub insert_ns: u64,
 }
 

@@ -5,10 +5,10 @@ use tantalum_nand::MAX_NVM_LATENCY_NS;
 
 use super::validate::{InvalidField, invalid};
 
-/// The most processors: a set of them is a mask of 64 bits.
+/// The maximum number of processors: a set of them is a mask of 64 bits.
 const MOST_PROCESSORS: u32 = 64;
 
-/// The most queue pairs: their number takes ten bits of an endpoint's.
+/// The maximum number of queue pairs: their number takes ten bits of an endpoint's number.
 const MOST_QUEUE_PAIRS: u32 = 1024;
 
 /// Bytes that one entry of the permission table takes: 768 of them take 20 KB (thesis, section 5.2).
@@ -31,7 +31,7 @@ pub struct SpuProfile {
     pub data_bytes: u32,
     /// Entries of each permission table.
     pub permission_entries: u32,
-    /// Bytes per second on the ring between them, where one sends at a time.
+    /// Bytes per second on the ring between them, on which one sends at a time.
     pub ring_bytes_per_second: u64,
     /// Bytes per second between ring and host, in each direction.
     pub host_bytes_per_second: u64,
@@ -39,7 +39,7 @@ pub struct SpuProfile {
     pub queue_pairs: u32,
     /// Instructions after which one call of a handler counts as an endless loop.
     pub handler_instructions: u64,
-    /// Non-volatile memory of their own, with the drive's capacity. Without it they use the drive's flash.
+    /// Their own non-volatile memory, with the drive's capacity. Without it they use the drive's flash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<SpuMemoryProfile>,
 }
@@ -49,9 +49,9 @@ pub struct SpuProfile {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpuMemoryProfile {
-    /// Time of a load of no bytes, in nanoseconds.
+    /// Fixed time of a load, in nanoseconds.
     pub load_ns: u64,
-    /// Time of a store of no bytes, in nanoseconds.
+    /// Fixed time of a store, in nanoseconds.
     pub store_ns: u64,
     /// Bytes per second of each bank beyond that.
     pub bytes_per_second: u64,

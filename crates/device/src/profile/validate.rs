@@ -1,4 +1,4 @@
-//! Constraints on a profile's figures that make a drive possible.
+//! Constraints on a profile's figures without which no drive can be built.
 
 use tantalum_nand::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_UNITS, UNIT_BYTES, WORD_BYTES};
 
@@ -7,7 +7,7 @@ use super::{CacheMode, FlashScheduling, Plp, Profile};
 /// The minimum capacity of a drive.
 const LEAST_CAPACITY_BYTES: u64 = 1 << 20;
 
-/// The most over-provisioning that makes sense: a fifth of the flash is offered to the host.
+/// The most over-provisioning that makes sense: the host gets a fifth of the flash.
 const MAX_OVER_PROVISIONING_PERCENT: f64 = 400.0;
 
 /// A field with a value that no drive can have.

@@ -1,7 +1,7 @@
 //! Mutate an image and open it: shared by `damaged_images.rs` and the fuzz target in `fuzz/`.
 //!
-//! A damaged image gives an error, or a drive on which every unit reads as what was written to it last, or as a read
-//! error. Anything else panics here, and so does a panic of the drive.
+//! A damaged image gives an error, or a drive on which every unit reads as its last contents, or as a read error.
+//! Anything else panics here, and so does a panic of the drive.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -34,11 +34,11 @@ pub struct Specimen {
     file: File,
     image: Vec<u8>,
     older: Vec<u8>,
-    /// What each unit holds: the number that fills it, 0 if it is not mapped.
+    /// What each unit holds: the number that fills it, or 0 if it is not mapped.
     stamps: Vec<u64>,
 }
 
-/// One thing that happens to an image.
+/// A mutation of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
     /// A bit flips.
@@ -49,7 +49,7 @@ pub enum Mutation {
     Splice { at: u64, bytes: u64 },
 }
 
-/// What became of a mutated image.
+/// The result of a mutation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It was not opened.
@@ -193,7 +193,7 @@ impl Worker {
 }
 
 impl Specimen {
-    /// Makes one in `folder`.
+    /// Creates one in `folder`.
     pub fn new(folder: &Path, end: End) -> Specimen {
         let path = folder.join(format!("{end:?}.tantalum"));
         let device = Device::create(&path, &profile()).expect("the profile is possible");
@@ -247,14 +247,13 @@ impl Specimen {
         self.page_records().0.end.next_multiple_of(4096)
     }
 
-    /// Whether a piece is not what it was in the older copy.
+    /// Whether a piece differs from the older copy.
     pub fn differs_from_older(&self, at: u64, bytes: u64) -> bool {
         let piece = at as usize..(at + bytes) as usize;
         self.image[piece.clone()] != self.older[piece]
     }
 
-    /// Applies a mutation to a copy and repairs it; none if it is not an image any more. What can be read after it is
-    /// right.
+    /// Applies a mutation to a copy and repairs it; `None` if it is no longer an image. What can then be read is right.
     pub fn repair(&self, folder: &Path, mutation: &Mutation) -> Option<Repair> {
         let path = folder.join("repaired.tantalum");
         let mut image = self.image.clone();
@@ -275,7 +274,7 @@ impl Specimen {
         Some(repair)
     }
 
-    /// Applies the mutations, opens the image, looks at every unit, checks the image, and puts it back as it was.
+    /// Applies the mutations, opens the image, reads every unit, checks the image, and restores it.
     pub fn try_out(&self, mutations: &[Mutation]) -> Verdict {
         mutations.iter().for_each(|mutation| self.apply(mutation));
         let verdict = self.open();
@@ -350,7 +349,7 @@ impl Specimen {
     }
 }
 
-/// What every unit holds; none if it cannot be read.
+/// What every unit holds; `None` if it cannot be read.
 fn read_all(mut device: Device) -> Vec<Option<u64>> {
     let mut unit = vec![0; UNIT_BYTES];
     (0..UNITS)

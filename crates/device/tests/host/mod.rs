@@ -21,7 +21,7 @@ impl Host {
         Host { device: self.device.try_clone().unwrap(), now_ns: self.now_ns }
     }
 
-    /// Gives a command, and waits until it is done.
+    /// Issues a command, and waits until it is done.
     pub fn submit(&mut self, command: Command<'_>) -> Result<Completion, Status> {
         let done = self.device.submit(command, self.now_ns)?;
         self.now_ns = done.done_ns;
@@ -71,7 +71,7 @@ impl Host {
         self.submit(Command::KvPut { records: &records }).map(drop)
     }
 
-    /// Power goes, and comes again. Nothing that was under way is done.
+    /// Power fails and comes back. Nothing that was in flight is done.
     pub fn cut(&mut self) {
         self.device.cut_power(self.now_ns);
         self.device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();

@@ -40,7 +40,7 @@ struct Known {
 
 pub struct MediaHost {
     pub device: Device,
-    /// Reads that told of a lost unit.
+    /// Reads that reported a lost unit.
     pub lost_reads: u64,
     pub cuts: u64,
     rng: Xoshiro256PlusPlus,
@@ -92,7 +92,7 @@ impl MediaHost {
         data
     }
 
-    /// A command gives units these stamps; how it ended decides what they may read as.
+    /// A command writes these stamps to units; its result decides what they may read as.
     fn changed(&mut self, new: &[(u32, u64)], ended: Result<tantalum::Completion, Status>, durable: bool) {
         match ended {
             Ok(_) => {
@@ -112,7 +112,7 @@ impl MediaHost {
         }
     }
 
-    /// Refused for want of flash: a write of several units may have been done in part.
+    /// Refused for lack of flash: a write of several units may have been done in part.
     fn refused(&mut self, new: &[(u32, u64)]) {
         for &(lpn, stamp) in new {
             self.known[lpn as usize].may.insert(stamp);
@@ -246,7 +246,7 @@ impl MediaHost {
         })
     }
 
-    /// Power goes between two commands, with operations under way.
+    /// Power fails between two commands, with operations in flight.
     pub fn cut(&mut self) {
         self.cuts += 1;
         let seed = self.rng.random();
@@ -284,14 +284,14 @@ impl MediaHost {
 
     // -- reading ------------------------------------------------------------------------------------------------
 
-    /// The stamp a unit reads as, if it may; none if it is lost.
+    /// The stamp a unit reads as, if allowed; `None` if it is lost.
     fn read(&mut self, lpn: u32) -> Option<u64> {
         let mut data = [0; UNIT_BYTES];
         match self.submit(Command::Read { lpn: Lpn(lpn), data: &mut data }) {
             Ok(_) => {
                 let stamp = u64::from_le_bytes(data[..8].try_into().unwrap());
                 let known = &self.known[lpn as usize];
-                // a share brings data to another unit: the stamp tells, the filling is the first writer's
+                // a share brings data to another unit: the stamp identifies it, the filling is the first writer's
                 assert!(
                     known.may.contains(&stamp) || stamp == known.now,
                     "unit {lpn} reads {stamp}; it may be {:?}, it was {} (lost: {})",

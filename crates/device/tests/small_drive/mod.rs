@@ -1,4 +1,4 @@
-//! A drive so small that garbage is collected soon, and with a capacitor one that soon has no room: for several tests.
+//! A drive small enough that garbage is collected soon, and that with a capacitor soon has no room, for several tests.
 
 use tantalum::{CacheMode, Plp, Profile, UNIT_BYTES};
 

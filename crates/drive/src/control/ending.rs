@@ -1,4 +1,4 @@
-//! How the use of an image ended, for those who asked.
+//! Reports how the use of an image ended, to those who asked.
 //!
 //! Requests made before the end are answered before the process exits.
 
@@ -75,7 +75,7 @@ impl End {
         state.ended = Some(ended);
         self.changed.notify_all();
         for stream in state.conversations.values() {
-            // Requests already sent are still read, but no later ones.
+            // Requests already sent are still read, but later ones are not.
             let _ = stream.shutdown(Shutdown::Read);
         }
         let has_conversations = |state: &mut State| !state.conversations.is_empty();

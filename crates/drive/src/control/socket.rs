@@ -1,4 +1,4 @@
-//! The control socket of an image in use, which is beside the image.
+//! The control socket of an image in use, in the image's folder.
 
 use std::ffi::OsString;
 use std::fs::File;

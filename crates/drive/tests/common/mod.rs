@@ -1,4 +1,4 @@
-//! Contents of units that can be told apart.
+//! Contents of units that can be distinguished.
 #![allow(dead_code)] // Each test takes what it needs.
 
 use tantalum::{Profile, UNIT_BYTES};

@@ -101,7 +101,7 @@ impl Ftl {
         victim: BlockId,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        // not a victim again while its last units wait for a full page, and nothing is moved there
+        // it cannot become a victim again while its last units wait for a full page, and nothing is moved into it
         self.space.blocks.set_use(victim, BlockUse::Open);
         self.map.valid_counts_mut().remove_candidate(victim);
         self.finish_if_short(collection, at_ns).inspect_err(|_| self.close_block(victim))?;
@@ -117,8 +117,8 @@ impl Ftl {
         moved
     }
 
-    /// Programs what waits if there is no room for one more victim and for that. A packed unit that takes a little of
-    /// each victim keeps them all from becoming free, while their other units take up blocks.
+    /// Programs what waits if there is no room for both that and one more victim. A packed unit with a little of each
+    /// victim keeps all of them from becoming free, while their other units take up blocks.
     fn finish_if_short(&mut self, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let pages = self.geometry.pages_per_block + collection.waiting_pages();
         if collection.victims.is_empty() || self.missing_blocks(Target::Collect, pages) <= self.spare_blocks()
@@ -173,9 +173,9 @@ impl Ftl {
     }
 
     fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
-        // members of a batch under way have no owner and would be taken for garbage
+        // members of a batch in flight have no owner and would be taken for garbage
         debug_assert!(!self.batches.is_under_way(), "garbage is collected during a batch");
-        // members of an atomic batch lose their mark when moved: the whole batch must be on flash before
+        // members of an atomic batch lose their mark when moved, so the whole batch must be on flash first
         let earliest_ns = at_ns.max(self.batches.done_ns());
         self.metadata.between_steps(at_ns);
         Collection {

@@ -1,4 +1,4 @@
-//! Units of victims in transit: which are in use, what their copies' spare areas say, and who owns the new places.
+//! Units of victims in transit: which are in use, what their copies' spare areas say, and what owns the new places.
 //!
 //! A copyback keeps the versions of a unit and takes a new step (hazard 6). It lists all owners of the unit; those that
 //! do not fit in the spare area go into the journal (hazard 5).
@@ -41,7 +41,7 @@ impl Ftl {
             units.push(ValidUnit { ppn, plain });
         }
         self.scratch.spare_ends = scratch;
-        // all at once, so that the misses overlap
+        // all together, so that the misses overlap
         self.map.assert_at(units.iter().filter_map(|unit| Some((unit.plain?, unit.ppn))));
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Ftl {
         moving.push(&self.nand, (ppn, how), (Source::Copy(ppn), copy.encode()))
     }
 
-    /// Packs what is in use of one unit, and moves the units that are full.
+    /// Packs the contents of one unit that are in use, and moves the units that this fills.
     fn take_packed_along(
         &mut self,
         id: TenantId,
@@ -186,7 +186,7 @@ impl Ftl {
         }
     }
 
-    /// The log page of a unit whose hint lives.
+    /// The log page of a unit whose hint is living.
     fn living_log_page(&self, old: &Spare, owners: &[(Lpn, Seq)]) -> Option<Lpn> {
         let Mark::Hint(hint, log_lpn) = old.mark else { return None };
         let living = self.tenants.units.logs.hint(log_lpn)?;
@@ -266,8 +266,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// The copies assert owners by themselves. If a step that is not durable yet records one of them, the copy would make
-    /// that owner durable without the rest of its step: so it waits.
+    /// The copies assert owners by themselves. If an owner comes from a step that is not durable yet, the copy would make
+    /// that owner durable without the rest of its step, so it waits.
     fn await_steps(&mut self, moving: &mut MovingPage, at_ns: Nanoseconds) -> Result<(), FtlError> {
         if !moving.waits_for_steps {
             return Ok(());

@@ -7,7 +7,7 @@ use crate::space::VictimPolicy;
 
 impl Ftl {
     /// The block of a plane with the fewest valid units, if collecting it frees at least half of it. If more must be
-    /// moved, the log does better on other planes.
+    /// moved, the log is better off on other planes.
     pub(super) fn choose_victim_on(&self, plane: PlaneId) -> Option<BlockId> {
         let (first, valid) = (plane.0 * self.geometry.blocks_per_plane, self.map.valid_counts());
         let closed = (first..first + self.geometry.blocks_per_plane)

@@ -17,7 +17,7 @@ use super::valid::ValidCounts;
 use crate::types::{HashMap, Lpn, Seq, TenantId};
 
 const FLAG: u32 = 1 << 31;
-/// With [`FLAG`]: a tenant packs the place's contents. The lower bits hold the tenant's number, and the weight in use.
+/// With [`FLAG`]: a tenant packs the place's contents. The lower bits hold the tenant's number and the weight in use.
 const PACKED: u32 = 1 << 30;
 const TENANT_SHIFT: u32 = 24;
 const WEIGHT: u32 = (1 << TENANT_SHIFT) - 1;
@@ -181,7 +181,7 @@ impl Map {
         self.touch_chunk(lpn);
     }
 
-    /// Points `lpn` at a place, beside the owners it has. The version may be [`IN_SPARE`].
+    /// Points `lpn` at a place, in addition to the owners that it has. The version may be [`IN_SPARE`].
     pub fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) {
         match self.lookup(lpn) {
             Some(old) => {
@@ -381,8 +381,8 @@ impl Map {
         }
     }
 
-    /// The owners of a place are about to move away from its spare area: writes down the versions that it tells, by
-    /// `version_of`. The owner whose version it does not tell, if there is one.
+    /// The owners of a place are about to move away from its spare area: stores the versions that it records, by
+    /// `version_of`. Returns the owner whose version it does not record, if there is one.
     pub fn tell_versions(&mut self, ppn: Ppn, version_of: impl Fn(Lpn) -> Option<Seq>) -> Result<(), Lpn> {
         let Some(Claim::Owners(owners)) = self.claims.get_mut(&ppn.0) else { return Ok(()) };
         for (lpn, version) in owners.iter_mut().filter(|owner| owner.1 == IN_SPARE) {

@@ -12,8 +12,9 @@
 //! old as the checkpoint counts only if it is among these: the checkpoint stores no versions, so the claim could not
 //! lose to what the home has.
 //!
-//! A hint *lives* as long as its page is in its unit and may be needed: either it claims a home, or its page is not yet
-//! known to be in the whole run and later transactions may need it there. Garbage collection copies only living hints.
+//! A hint *lives* as long as its page is in its unit and the hint may be needed: either it claims a home, or its page
+//! is not yet known to be in the whole run and later transactions may need it there. Garbage collection copies only
+//! living hints.
 //!
 //! For every open log, even one without living hints, a checkpoint records how far it is whole: the transactions that
 //! follow continue a run whose pages recovery no longer reads.
@@ -58,7 +59,7 @@ struct Log {
 }
 
 impl Log {
-    /// Whether pages may follow: not in one that recovery found.
+    /// Whether pages may follow; false for an attempt that recovery found.
     fn is_open(&self) -> bool {
         self.next_slot < u32::MAX
     }
@@ -113,7 +114,7 @@ struct Claimant {
 }
 
 impl Logs {
-    /// Whether one more log can be opened only after another was forgotten.
+    /// Whether another log can be opened only after one is forgotten.
     pub fn is_full(&self) -> bool {
         self.logs.len() >= OPEN_LOGS
     }
@@ -272,8 +273,8 @@ impl Logs {
         self.update_flag(map, home);
     }
 
-    /// `lpn` took `version`: claims to it as a home that are not newer end, and so does the hint of its previous page.
-    /// Returns that page's claim, because nothing newer is recorded for its home.
+    /// `lpn` took `version`: claims to it as a home end unless they are newer, and so does the hint of its previous
+    /// page. Returns that page's claim, because nothing newer is recorded for its home.
     pub fn superseded(&mut self, map: &mut Map, lpn: Lpn, version: Seq) -> Option<EndedClaim> {
         self.home_taken(map, lpn, version);
         let living = self.living.get(&lpn.0).copied().filter(|living| living.version < version)?;
@@ -299,7 +300,7 @@ impl Logs {
         }
     }
 
-    /// `home` took `version`: claims to it that are not newer end.
+    /// `home` took `version`: claims to it end unless they are newer.
     fn home_taken(&mut self, map: &mut Map, home: Lpn, version: Seq) {
         for claimant in self.of_home.get(&home.0).cloned().unwrap_or_default() {
             if claimant.version <= version {
@@ -476,7 +477,8 @@ mod tests {
         (logs, Map::new(&GEOMETRY, 128))
     }
 
-    /// A claim that outlived its page would keep room for its home, and in time no page could claim anything.
+    /// A claim that outlived its page would keep occupying room for its home, and eventually no page could claim
+    /// anything.
     #[test]
     fn nothing_is_left_of_a_page_that_no_longer_waits() {
         let (mut logs, mut map) = opened();

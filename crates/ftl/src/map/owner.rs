@@ -1,13 +1,13 @@
-//! Whose a place of the flash is.
+//! The owner of a place of the flash.
 
 use tantalum_nand::Ppn;
 
 use crate::types::{Lpn, Seq, TenantId, TxId};
 
-/// Stands for the version of an owner that the place's spare area tells: nobody has to read it for that.
+/// Stands for a version that the place's spare area records, so that it need not be read for that.
 pub const IN_SPARE: Seq = Seq(0);
 
-/// The owner of a place if P2L alone cannot say.
+/// The owner of a place that P2L alone cannot express.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Claim {
     /// Logical pages with the versions at which they own the place, or [`IN_SPARE`]; never empty.
@@ -34,6 +34,6 @@ pub enum Owner<'a> {
 pub struct ValidUnit {
     /// The place.
     pub ppn: Ppn,
-    /// The only owner, if just the step of a copy's spare area must change.
+    /// The only owner, if only the step must change in a copy's spare area.
     pub plain: Option<Lpn>,
 }

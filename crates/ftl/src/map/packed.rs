@@ -1,4 +1,4 @@
-//! What tenants that pack have in use of each block.
+//! The contents in use of each block, for tenants that pack.
 
 use super::valid::ValidCounts;
 
@@ -15,7 +15,7 @@ pub struct BlockPacked {
 }
 
 impl BlockPacked {
-    /// One more unit, with this weight in use.
+    /// Adds a unit with this weight in use.
     pub fn add(&mut self, weight: u32) {
         self.weight += weight;
         self.units += 1;
@@ -27,7 +27,7 @@ impl BlockPacked {
     }
 }
 
-/// The same of all blocks.
+/// The same for all blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packed {
     /// Empty until something is packed.
@@ -41,7 +41,7 @@ impl Packed {
         self.units
     }
 
-    /// Changes what is in use of a block, and its valid count with it.
+    /// Changes a block's contents in use, and with them its valid count.
     pub fn recount(&mut self, block: u32, valid: &mut ValidCounts, change: impl FnOnce(&mut BlockPacked)) {
         if self.blocks.is_empty() {
             self.blocks.resize(valid.counts().len(), BlockPacked::default());

@@ -23,7 +23,7 @@ fn alone(index: u32) -> u32 {
 }
 
 impl ValidCounts {
-    /// No unit in use, no candidate.
+    /// No unit is in use, and no block is a candidate.
     pub fn new(blocks: u32, units_per_block: u32) -> ValidCounts {
         let nodes = blocks + units_per_block + 1;
         ValidCounts {

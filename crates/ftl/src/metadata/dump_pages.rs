@@ -22,7 +22,7 @@ impl DumpPages {
         DumpPages { blocks, place: 0, page: PageImage::new(), units: 0 }
     }
 
-    /// Units that it has.
+    /// Units dumped so far.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -59,7 +59,7 @@ impl DumpPages {
             let place = geometry.page(block, index);
             match nand.program(place, &self.page.sources[..units], &self.page.spares[..units], at_ns) {
                 Ok(_) => break,
-                // the rest of the block must do, because there is no other
+                // the rest of the block must suffice, because there is no other
                 Err(NandError::ProgramFailed { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -21,7 +21,7 @@ pub(crate) struct Facts {
     pub exhausted: bool,
     /// The counters.
     pub counters: Counters,
-    /// Blocks that data streams had open, or may go on in.
+    /// Blocks that data streams had open, or may continue in.
     pub open_blocks: Vec<BlockId>,
 }
 

@@ -1,10 +1,10 @@
 //! The metadata log's blocks on flash: journal pages in consecutive blocks, and the pages of the checkpoint.
 //!
-//! This file takes no block by itself. It says when it needs one and is given it: a block is erased when it is opened,
-//! and erasing (`erase`) involves more than this part.
+//! This file never takes a block by itself. It says when it needs one and is given it, because a block is erased when
+//! it is opened, and erasing (`erase`) involves more than this part.
 //!
-//! The next journal block is prepared when the open one is half full. So a flush never waits for an erase, and nothing
-//! must be erased while records wait that may be all that makes the erased block invalid.
+//! The next journal block is prepared when the open one is half full. So a flush never waits for an erase, and no block
+//! is erased while records wait that may be all that makes it invalid.
 
 use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, UNIT_BYTES};
 
@@ -143,7 +143,7 @@ impl FlashLog {
 pub(crate) struct NewCheckpoint {
     pub blocks: Vec<BlockId>,
     pub pages: Vec<PageId>,
-    /// The block whose turn it is.
+    /// The block that takes the next page.
     turn: usize,
     step: Seq,
     page_count: u32,
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(blocks, [0, 1, 1, 2, 2, 3]);
     }
 
-    /// Its blocks take turns, except one that fails and one that is full.
+    /// Its blocks take turns, skipping one that fails and one that is full.
     #[test]
     fn a_page_of_a_checkpoint_goes_to_a_block_that_has_room_and_does_not_fail() {
         let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();

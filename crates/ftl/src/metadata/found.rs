@@ -11,9 +11,9 @@ use crate::types::Seq;
 pub(crate) struct FoundCheckpoint {
     pub step: Seq,
     pub bytes: Vec<u8>,
-    /// Its pages, in the order of its bytes; none of one in memory.
+    /// Its pages, in the order of its bytes; empty if it is in memory.
     pub pages: Vec<PageId>,
-    /// Its number, of one in memory.
+    /// Its number, if it is in memory.
     pub number: u64,
 }
 

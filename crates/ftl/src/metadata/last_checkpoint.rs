@@ -9,7 +9,7 @@ use crate::types::Seq;
 pub(crate) struct LastCheckpoint {
     /// Its step.
     pub step: Seq,
-    /// When it is there.
+    /// When it is on flash.
     pub done_ns: Nanoseconds,
     /// Data pages programmed since, including copies.
     pub pages_since: u64,
@@ -22,7 +22,7 @@ pub(crate) struct LastCheckpoint {
 }
 
 impl LastCheckpoint {
-    /// A newer one stands. When it is on flash is known later.
+    /// A newer one stands. The time at which it is on flash becomes known later.
     pub fn replace(&mut self, step: Seq, host_units: u64) {
         let last = self.step;
         debug_assert!(step >= last, "a checkpoint of step {step} would replace that of step {last}");

@@ -136,7 +136,7 @@ pub(crate) fn dump_what_is_left(
 }
 
 impl Left {
-    /// A step after everything that is left and after the checkpoint.
+    /// A step later than everything that was left and than the checkpoint.
     pub fn next_step(&self) -> Seq {
         let versions = self.units.iter().filter_map(|(bytes, _)| Spare::decode(bytes));
         let units = versions.map(|spare| spare.step);

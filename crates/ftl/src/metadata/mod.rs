@@ -7,12 +7,12 @@
 //! |---|---|
 //! | append | [`MetadataLog::append`]: records wait in DRAM, at most one page of them |
 //! | flush | [`MetadataLog::take_page`], [`MetadataLog::program`], [`MetadataLog::programmed`]: they go to flash as a page, together or not at all |
-//! | checkpoint | [`NewCheckpoint`], [`MetadataLog::stands`]: bytes from the layers above; what they replace is then free |
+//! | checkpoint | [`NewCheckpoint`], [`MetadataLog::stands`]: bytes from the layers above; whatever they replace is then free |
 //! | scan | [`find_checkpoint`], [`find_journal`]: the bytes of the newest whole checkpoint and the records after it |
 //! | protected | [`protected`]: what a capacitor keeps of it, mirrored into an image that outlives the process; [`MetadataLog::take_ready`] for the dump |
 //!
-//! A record's step is the step at which it was made: garbage collection may have moved the unit before the page is
-//! programmed, and its copy must win (hazard 6). [`steps`] knows steps that changed the map and are not on flash yet.
+//! A record's step is the step at which it was made: garbage collection may move the unit before the page is
+//! programmed, and the copy must win (hazard 6). [`steps`] tracks steps that changed the map and are not on flash yet.
 
 mod dump_pages;
 mod facts;
@@ -90,7 +90,7 @@ pub(crate) struct MetadataLog {
     /// Blocks kept erased for a dump.
     dump_blocks: Vec<BlockId>,
     units_per_page: u32,
-    /// A page's bytes, so that none are allocated for each.
+    /// A page's bytes, kept so that they need not be allocated for each page.
     scratch: Vec<u8>,
 }
 
@@ -172,8 +172,8 @@ impl MetadataLog {
         Ok(JournalPage { records: std::mem::take(&mut self.waiting), image })
     }
 
-    /// The page could not be programmed: its records keep waiting, because nothing may be erased that they make
-    /// invalid.
+    /// The page could not be programmed: its records keep waiting, because blocks that only they make invalid must not
+    /// be erased.
     pub fn put_back(&mut self, page: JournalPage) {
         self.waiting = page.records;
     }
@@ -194,7 +194,7 @@ impl MetadataLog {
         }
     }
 
-    /// The page was issued and will be on flash at this time, or never if power went.
+    /// The page was issued and will be on flash at this time, or never if power failed.
     pub fn issued(&mut self, nand: &Nand, page: JournalPage, done_ns: Nanoseconds) {
         if self.keeps_under_way {
             // a dump must find these records while their page is in flight
@@ -202,7 +202,7 @@ impl MetadataLog {
         }
     }
 
-    /// The last page issued is on flash at this time. Then waiting records have room in protected DRAM again.
+    /// The last page issued is on flash at this time. From then on waiting records have room in protected DRAM again.
     pub fn programmed(&mut self, nand: &mut Nand, done_ns: Nanoseconds) -> Result<(), FtlError> {
         self.steps.programmed(done_ns);
         match &mut self.protected {
@@ -211,7 +211,7 @@ impl MetadataLog {
         }
     }
 
-    /// For a dump: takes all records that were not on flash when power went, but whose referents were.
+    /// For a dump: takes all records that were not on flash when power failed, but whose referents were.
     pub fn take_ready(&mut self, cut_ns: Nanoseconds) -> Vec<Record> {
         let lost = self.under_way.take_lost(cut_ns).flatten();
         let records = lost.chain(self.waiting.drain(..)).filter(|waiting| waiting.ready_ns <= cut_ns);
@@ -238,7 +238,7 @@ impl MetadataLog {
         self.in_step
     }
 
-    /// No step has some records on flash and others in DRAM.
+    /// At this point no step has some records on flash and others in DRAM.
     pub fn between_steps(&mut self, now_ns: Nanoseconds) {
         self.steps.between(self.waiting.is_empty(), now_ns);
     }
@@ -368,7 +368,7 @@ impl MetadataLog {
         self.protected.as_mut()
     }
 
-    /// From now on what a capacitor protects is mirrored, if there is a mirror. Its contents are void at first.
+    /// From now on what a capacitor protects is mirrored, if there is a mirror. It starts out void.
     pub fn set_protected(&mut self, protected: Option<Protected>) {
         self.protected = protected;
     }
@@ -408,7 +408,8 @@ mod tests {
         log.programmed(nand, done_ns).unwrap();
     }
 
-    /// From the step that gives it an owner until all records of the step are on flash; copies wait that long.
+    /// A place is in flight from the step that gives it an owner until all records of the step are on flash; copies
+    /// wait that long.
     #[test]
     fn a_place_is_under_way_until_the_records_of_its_step_are_on_flash() {
         let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();

@@ -3,12 +3,12 @@
 //! The rules are those of the log on flash; only the places differ, and no flash is programmed.
 //!
 //! - **An entry** has the records that are durable together, under a checksum. A store whose words arrived in part leaves
-//!   an entry whose checksum is wrong: there the log ends.
+//!   an entry whose checksum is wrong: the log ends there.
 //! - **No entry before what it names.** A store of records begins when every program issued before it is done (hazard 24
-//!   of ARCHITECTURE.md). Stores follow each other, so an entry is never there without those before it.
-//! - **A checkpoint** is stored in the place that the last one does not have, once every program is done (hazard 25):
-//!   its L2P may name pages that were in flight. The switch, one word, is stored when all of it is there. From then on the
-//!   log begins anew; an entry says after which checkpoint it comes, so what is left of the old log does not count.
+//!   of ARCHITECTURE.md). Stores follow each other, so an entry never exists without those before it.
+//! - **A checkpoint** is stored in the place that the last one does not occupy, once every program is done (hazard 25),
+//!   because its L2P may name pages that were in flight. The switch, one word, is stored when the checkpoint is complete.
+//!   Then the log starts over; an entry says which checkpoint it follows, so the remains of the old log do not count.
 
 use tantalum_nand::{Nand, Nanoseconds, WORD_BYTES, checksum_of, checksum_with};
 use zerocopy::little_endian::U32;
@@ -32,7 +32,7 @@ pub(crate) struct NvmLog {
     plan: NvmPlan,
     /// The number of the checkpoint that counts; 0 on a drive that is being formatted.
     number: u64,
-    /// Bytes of the log that have entries.
+    /// Bytes of the log in use.
     used: u64,
     /// How many.
     entries: u64,
@@ -62,7 +62,7 @@ impl NvmLog {
         self.used > self.plan.log_bytes / 2
     }
 
-    /// Whether this many records fit, whatever entries they come in, and a page of them that waits.
+    /// Whether this many records fit, however they are divided into entries, in addition to a page of waiting records.
     pub fn has_room(&self, records: usize) -> bool {
         let per_entry = records_per_page(self.plan.units_per_page);
         let entries = records.div_ceil(per_entry) as u64 + 2;
@@ -70,7 +70,7 @@ impl NvmLog {
         self.used + bytes + entries * (ENTRY_HEAD_BYTES + WORD_BYTES) <= self.plan.log_bytes
     }
 
-    /// Bytes of the largest checkpoint that has a place.
+    /// Bytes of the largest checkpoint that fits in a place.
     pub fn checkpoint_limit(&self) -> u64 {
         self.plan.place_bytes - CHECKPOINT_HEAD_BYTES
     }
@@ -212,7 +212,7 @@ pub(crate) fn find_journal(
     Ok((FoundJournal { records, blocks: Default::default() }, found))
 }
 
-/// The entry after those that were found, and its length. None if there is none that is whole.
+/// The entry after those already found, and its length; `None` if there is no whole entry.
 fn read_entry(
     reader: &mut Reader,
     plan: &NvmPlan,
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(found(nand, &PLAN, 0), (12, 6, 480));
     }
 
-    /// What is behind the log is not one of its entries, even if it looks like the next one.
+    /// Bytes behind the log are not an entry, even if they look like the next one.
     #[test]
     fn a_log_ends_where_it_is_planned_to() {
         let longer = NvmPlan { log_bytes: 7 * 80, ..PLAN };
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(found(again, &PLAN, 0), (12, 6, 480));
     }
 
-    /// As many records as wait for a page of two units, and one more, which no drive of this shape stores together.
+    /// As many records as fit on a page of two units, and one more, which no drive of this shape stores together.
     #[test]
     fn an_entry_has_as_many_records_as_wait_for_a_page() {
         let plan = NvmPlan { log_bytes: 20_000, ..PLAN };
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    /// A drive that goes on where recovery found the log: its next entries follow those that were there.
+    /// A drive that continues where recovery found the end of the log: its next entries follow the existing ones.
     #[test]
     fn what_is_appended_after_recovery_is_found_with_what_was_there() {
         let (mut nand, mut log) = (nand(&PLAN), NvmLog::new(PLAN));

@@ -1,4 +1,4 @@
-//! What lies where in non-volatile memory (NVM), planned once from its size and the drive's.
+//! The layout of non-volatile memory (NVM), planned once from its size and the drive's.
 //!
 //! | at | what |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | then | two places for checkpoints; one of an odd number is in the second |
 //!
 //! The log is at least large enough for the largest step on each of its halves: a checkpoint is due once the first half
-//! is full. A place holds at least the largest checkpoint without indexes of key-value namespaces. What is left of the
-//! memory is shared out, so that these have room.
+//! is full. A place holds at least the largest checkpoint without indexes of key-value namespaces. The rest of the
+//! memory is divided between them, so that these indexes have room.
 
 use super::record::{RECORD_BYTES, records_per_page};
 use crate::error::LayoutError;
@@ -17,24 +17,24 @@ use tantalum_nand::{Geometry, WORD_BYTES};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Before the records of an entry.
+/// Precedes the records of an entry.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct EntryHead {
     /// CRC-32C of the rest of the head, and of the records.
     pub checksum: U32,
     pub records: U32,
-    /// The number of the checkpoint that it comes after.
+    /// The number of the checkpoint that it follows.
     pub checkpoint: U64,
     /// How many entries are before it.
     pub index: U64,
 }
 
-/// Before the bytes of a checkpoint.
+/// Precedes the bytes of a checkpoint.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct CheckpointHead {
-    /// CRC-32C of the rest of the head. The bytes have one of their own.
+    /// CRC-32C of the rest of the head. The bytes have a separate one.
     pub checksum: U32,
     pub reserved: U32,
     pub number: U64,
@@ -53,7 +53,7 @@ const _: () = assert!(ENTRY_HEAD_BYTES == 24 && CHECKPOINT_HEAD_BYTES == 32);
 /// Bytes before the log.
 const HEAD_BYTES: u64 = 64;
 
-/// Of what is left, the log gets one part of this many.
+/// The log gets one part in this many of what is left.
 const LOG_SHARE: u64 = 4;
 
 /// See the head of this file.
@@ -68,7 +68,7 @@ pub struct NvmPlan {
 }
 
 impl NvmPlan {
-    /// Plans the memory of a drive that keeps its metadata log there; none for others.
+    /// Plans the memory of a drive that keeps its metadata log there; `None` for others.
     pub fn plan(
         geometry: &Geometry,
         config: &FtlConfig,

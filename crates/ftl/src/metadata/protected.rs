@@ -6,13 +6,13 @@
 //! like any other pages.
 //!
 //! Everything issued to the flash is done when a process is killed, so every record is ready. A unit is stored before
-//! its write is acknowledged, and voided after it is on flash or something recorded has replaced it. Unit heads,
-//! journal head and header are each written in a single write and carry a checksum. They count only in the epoch that
-//! the header names, so that one write voids them all. A unit that is briefly in the cache twice does no harm: the fold
+//! its write is acknowledged, and voided once it is on flash or something recorded has replaced it. Unit heads, journal
+//! head and header are each written in a single write and carry a checksum. They count only in the epoch that the
+//! header names, so that one write voids them all. A unit that is briefly in the cache twice does no harm: the fold
 //! takes the greater version.
 //!
 //! A unit of records grows in place: new bytes are written after the existing ones, and then the head. So there may be
-//! anything after the last record that a head covers, and it is taken for zeros.
+//! anything after the last record that a head covers; it is treated as zeros.
 //!
 //! | where | what |
 //! |---|---|
@@ -38,7 +38,7 @@ use crate::types::{HashMap, Lpn, Seq};
 enum Stored {
     /// A unit of the cache.
     Cached(Lpn),
-    /// A unit of records that wait, by its number.
+    /// A unit of waiting records, by its number.
     Records(u64),
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Protected {
 }
 
 impl Protected {
-    /// The mirror of a drive whose image is a file; none for others. Nothing in it is valid until
+    /// The mirror of a drive whose image is a file; `None` for others. Nothing in it is valid until
     /// [`Protected::restart`].
     pub fn new(nand: &Nand, dump_blocks: u32, cache_units: u32) -> Result<Option<Protected>, FtlError> {
         if !nand.outlives_process() || dump_blocks == 0 {
@@ -110,8 +110,8 @@ impl Protected {
         }
     }
 
-    /// A unit of records waits to be programmed, or has grown: of its `data`, those in `new` are not stored yet, those
-    /// before them are, and those after them are zeros.
+    /// A unit of records waits to be programmed, or has grown: of its `data`, the bytes in `new` are not stored yet,
+    /// those before them are, and those after them are zeros.
     pub fn records_wait(
         &mut self,
         nand: &mut Nand,

@@ -156,7 +156,7 @@ fn a_new_list_of_dump_blocks_is_not_stored_over_the_old_one() {
     }
 }
 
-/// Recovery ignores what is not newer than the checkpoint. Units that waited when it was taken are.
+/// Recovery ignores whatever is not newer than the checkpoint. Units that were waiting when it was taken are newer.
 #[test]
 fn what_is_dumped_is_newer_than_the_checkpoint() {
     let (_folder, mut nand, mut protected, places) = medium();

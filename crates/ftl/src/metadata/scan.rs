@@ -21,7 +21,7 @@ pub(crate) struct MetadataScan {
 }
 
 impl MetadataScan {
-    /// Of a drive with this plan of its memory; without one the log is on flash.
+    /// For a drive with this plan of its memory; without a plan the log is on flash.
     pub fn new(nvm: Option<NvmPlan>) -> MetadataScan {
         MetadataScan { nvm, found: None }
     }

@@ -1,9 +1,9 @@
 //! Steps that may not be on flash yet, and the places to which they gave an owner.
 //!
 //! A copy names all owners of its unit by itself. If one of them comes from a share, a remap or a commit, the copy must
-//! not be on flash before the whole step is. So it waits for the records, or for the pages of logs that come home
-//! without records. Unfinished steps are kept in two generations: places of the older one are done together, and those
-//! of the newer one later.
+//! not reach flash before the whole step does. So it waits for the records, or for the pages of logs that come home
+//! without records. Unfinished steps are kept in two generations: all places of the older one are done together, and
+//! those of the newer one later.
 
 use tantalum_nand::{Nanoseconds, Ppn};
 
@@ -26,7 +26,7 @@ impl Steps {
         self.done_ns
     }
 
-    /// A journal page, or one with log pages, is done at this time.
+    /// A journal page, or a page with log pages, is on flash at this time.
     pub fn programmed(&mut self, done_ns: Nanoseconds) {
         self.done_ns = self.done_ns.max(done_ns);
     }

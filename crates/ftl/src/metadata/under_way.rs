@@ -15,7 +15,7 @@ impl<T> Default for UnderWay<T> {
 }
 
 impl<T> UnderWay<T> {
-    /// All of it was issued and will be on flash at `done_ns`. Power may go at `now_ns`, but not earlier.
+    /// All of it was issued and will be on flash at `done_ns`. Power may fail at `now_ns`, but not earlier.
     pub fn issued(&mut self, now_ns: Nanoseconds, done_ns: Nanoseconds, what: T) {
         while self.0.front().is_some_and(|(done_ns, _)| *done_ns <= now_ns) {
             self.0.pop_front();
@@ -23,7 +23,7 @@ impl<T> UnderWay<T> {
         self.0.push_back((done_ns, what));
     }
 
-    /// Everything kept, including what may be on flash by now.
+    /// Everything kept, including what may already be on flash.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|(_, what)| what)
     }

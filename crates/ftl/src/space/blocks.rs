@@ -42,7 +42,7 @@ pub struct Blocks {
     free: u32,
     /// Free blocks with marks.
     free_marked: u32,
-    /// Whether the meaning of the marks is only on flash yet: then marked blocks are opened last.
+    /// Whether the meaning of the marks is still only on flash: then marked blocks are opened last.
     pub recovering: bool,
 }
 
@@ -114,7 +114,8 @@ impl Blocks {
         self.erased[block.index()] || nand.is_before_others(self.released_ns[block.index()])
     }
 
-    /// From when on this many free blocks can be opened without waiting for garbage collection; 0 if they can already.
+    /// The time from which this many free blocks can be opened without waiting for garbage collection; 0 if they
+    /// already can.
     pub fn ready_ns(&self, count: u32, nand: &Nand) -> Nanoseconds {
         let (mut missing, mut later) = (count as usize, Vec::with_capacity(self.free as usize));
         for block in self.free_of_plane.iter().flatten() {
@@ -133,14 +134,14 @@ impl Blocks {
     }
 
     /// Takes the least-worn free block of a plane (dynamic wear levelling), if possible one that need not wait for garbage
-    /// collection; among equals, erased ones first. Marked ones go first, so that those that recovery may erase stay; in
-    /// recovery they go last.
+    /// collection; among equals, erased ones first. Marked ones are taken first, so that those that recovery may erase
+    /// remain; in recovery they are taken last.
     pub fn take(&mut self, plane: PlaneId, block_use: BlockUse, nand: &Nand) -> Option<BlockId> {
         let rank = |block: &BlockId| {
             let last = self.marked[block.index()] == self.recovering;
             (last, !self.is_ready(*block, nand), nand.erase_count(*block), !self.erased[block.index()])
         };
-        // none ranks before an erased block that was never erased before, and a drive that was never full has many
+        // no block ranks before a fresh one that was never erased, and a drive that was never full has many
         let no_marks = self.free_marked == 0 && !self.recovering;
         let first = (no_marks, false, 0, false);
         let free = &self.free_of_plane[plane.index()];

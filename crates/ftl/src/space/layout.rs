@@ -1,7 +1,7 @@
 //! How much flash each purpose gets, computed once from geometry and configuration.
 //!
 //! Everything that is not host data is counted here, so that a full drive can still collect garbage, journal,
-//! checkpoint, dump and recover (hazard 11 of ARCHITECTURE.md). Bad blocks count as absent: as they become more, the
+//! checkpoint, dump and recover (hazard 11 of ARCHITECTURE.md). Bad blocks count as absent: as their number grows, the
 //! streams become narrower, down to the minimum that the drive needs to accept writes.
 
 use tantalum_nand::{Geometry, UNIT_BYTES};
@@ -41,27 +41,28 @@ pub struct FtlConfig {
     pub victim_policy: VictimPolicy,
     /// Erase-count spread at which cold blocks are moved.
     pub wear_spread: u32,
-    /// Units that a capacitor can program after power went; 0 without one.
+    /// Units that a capacitor can program after power fails; 0 without a capacitor.
     pub dump_units: u32,
-    /// Units that may wait in DRAM that a capacitor protects; 0 without one.
+    /// Units that may wait in DRAM that a capacitor protects; 0 without a capacitor.
     pub protected_units: u32,
     /// Extra owners that the drive's DRAM holds; beyond that, moving a shared unit costs a read of the spilled table.
     pub shared_owners: u32,
-    /// Non-volatile memory for the metadata log, in bytes; none has it on flash.
+    /// Non-volatile memory for the metadata log, in bytes; with `None` the log is on flash.
     pub nvm_log_bytes: Option<u64>,
-    /// Where non-volatile memory has lists of what was written to files, if it has.
+    /// Where non-volatile memory has the lists of files, if it has any.
     pub file_lists: Option<ListsPlan>,
     /// When a checkpoint is due.
     pub checkpoint_interval: CheckpointInterval,
     /// DRAM for the indexes of key-value namespaces, in bytes; if all take more, the least recently used are on flash
-    /// only. None has room for all.
+    /// only. `None` means room for all.
     pub index_dram_bytes: Option<u64>,
 }
 
 /// The plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Good blocks without which the drive accepts no writes: the logical capacity, and what is needed beside it.
+    /// The fewest good blocks with which the drive accepts writes: the logical capacity, and what is needed in
+    /// addition.
     pub least_blocks: u32,
     /// Bytes of the largest checkpoint, without indexes of key-value namespaces.
     pub checkpoint_bytes: u64,
@@ -76,7 +77,7 @@ pub struct Layout {
     /// Planes on which the collection stream keeps a block open.
     pub collect_width: u32,
     /// Blocks that the logs of key-value namespaces may take in addition: their open blocks, and one in reserve for
-    /// each namespace. Half of what is left by then; the other half lets garbage accumulate.
+    /// each namespace. Half of what is left for them; the other half lets garbage accumulate.
     pub log_blocks: u32,
     /// Total owners beyond the first that all shared units may have.
     pub extra_owners_limit: u32,
@@ -95,11 +96,11 @@ const HINT_BYTES: u64 = 72;
 const LOG_BYTES: u64 = 24;
 const FIXED_BYTES: u64 = 64 * 1024;
 
-/// Units that open transactions may hold in total if the log is in memory: a commit of all of them has to fit in it.
+/// Units that open transactions may hold in total if the log is in memory: a commit of all of them must fit in it.
 const NVM_TRANSACTION_UNITS: u32 = 1 << 16;
 
-/// Owners beyond the first, if checkpoints are in memory: their two places must leave room there (PebbleSSD's maps take
-/// 60 % of it, section 4.4.5 of the thesis).
+/// Owners beyond the first, if checkpoints are in memory: the two places for checkpoints must leave room there
+/// (PebbleSSD's maps take 60 % of it, section 4.4.5 of the thesis).
 const NVM_OWNERS: u32 = 1 << 20;
 
 /// Living hints, if checkpoints are in memory.

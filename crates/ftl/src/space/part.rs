@@ -8,7 +8,7 @@ use super::blocks::{BlockUse, Blocks};
 use super::layout::{FtlConfig, Layout};
 use super::stream::Streams;
 
-/// The most partial blocks that are remembered; recovery reads as many more.
+/// The maximum number of partial blocks that are remembered; recovery reads this many more.
 const PARTIAL_BLOCKS: usize = 16;
 
 /// See the head of this file.
@@ -20,9 +20,9 @@ pub struct Space {
     pub blocks: Blocks,
     /// The open blocks.
     pub streams: Streams,
-    /// Closed blocks that are not full, as a power cut left them, those with the most room last. If no block is free,
-    /// garbage collection goes on in them. Checkpoints name them with the open ones, as recovery reads blocks that are
-    /// named and those that were begun later.
+    /// Closed blocks that a power cut left partly filled, those with the most room last. If no block is free, garbage
+    /// collection continues in them. Checkpoints name them along with the open ones, since recovery reads the named
+    /// blocks and those begun later.
     pub partial: Vec<BlockId>,
     /// Blocks that failed a program, or keep lost units, and must be emptied and retired.
     pub failing: Vec<BlockId>,
@@ -50,7 +50,7 @@ impl Space {
         }
     }
 
-    /// Finds the blocks that are not full, among those that the last checkpoint names if there will be no new one.
+    /// Finds the partly filled blocks, only among those that the last checkpoint names if there will be no new one.
     pub fn find_partial(&mut self, nand: &Nand, named: Option<&[BlockId]>) {
         let pages = nand.geometry().pages_per_block;
         let closed = self.blocks.with_use(BlockUse::Closed).filter(|block| nand.next_page(*block) < pages);
@@ -63,7 +63,7 @@ impl Space {
     /// The one of them with the most room.
     pub fn take_partial(&mut self) -> Option<BlockId> {
         while let Some(block) = self.partial.pop() {
-            // not a victim, and not one that is to be retired
+            // neither a victim nor a block that is to be retired
             if self.blocks.block_use(block) == BlockUse::Closed && !self.failing.contains(&block) {
                 return Some(block);
             }
@@ -71,7 +71,7 @@ impl Space {
         None
     }
 
-    /// A block was opened: it begins anew.
+    /// A block was opened: it starts afresh.
     pub fn opened(&mut self, block: BlockId) {
         self.partial.retain(|partial| *partial != block);
     }
@@ -81,8 +81,8 @@ impl Space {
         self.good_blocks
     }
 
-    /// Good blocks without which the drive accepts no writes: those that every drive needs, plus an open block and one
-    /// in reserve for each namespace with logs of its own.
+    /// The fewest good blocks with which the drive accepts writes: those that every drive needs, plus an open block and
+    /// one in reserve for each namespace with its own logs.
     pub fn least_blocks(&self) -> u32 {
         self.layout.least_blocks + 2 * self.streams.logs.len() as u32
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
-    /// A drive with closed blocks in each of which this many of four pages are programmed.
+    /// A drive with closed blocks, in each of which this many of four pages are programmed.
     fn space(pages: &[u32]) -> (Nand, Space) {
         let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
         let layout = Layout::with_good_blocks(&GEOMETRY, &CONFIG, GEOMETRY.blocks());

@@ -27,11 +27,11 @@ pub enum Target {
 pub struct Stream {
     /// In the order of their planes, at most one each.
     open: Vec<(PlaneId, BlockId)>,
-    /// The planes on which blocks are opened, in their order.
+    /// The planes on which blocks are opened, in order.
     home: Vec<PlaneId>,
     planes: u32,
     width: u32,
-    /// The plane whose turn it is.
+    /// The plane that is next in turn.
     cursor: u32,
 }
 
@@ -125,7 +125,7 @@ impl Stream {
         self.open.insert(position, (plane, block));
     }
 
-    /// The page to program next, none if no block is open.
+    /// The page to program next; `None` if no block is open.
     pub fn next_page(
         &mut self,
         geometry: &Geometry,
@@ -178,7 +178,7 @@ impl Streams {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn of_mut(&mut self, target: Target) -> &mut Stream {
         match target {
             Target::Host => &mut self.host,

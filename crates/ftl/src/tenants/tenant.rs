@@ -35,8 +35,8 @@ pub(crate) trait Tenant: Sync {
 
     // -- what waits in protected DRAM ---------------------------------------------------------------------------
 
-    /// Whether a unit lost on its way to flash was acknowledged as durable and is nowhere else. What garbage collection
-    /// was moving is still at its old place.
+    /// Whether a unit lost on its way to flash was acknowledged as durable and exists nowhere else. What garbage
+    /// collection was moving is still at its old place.
     fn is_saved(&self, ftl: &Ftl, spare: &Spare) -> bool;
 
     /// What waits for a full page, as pages for the dump.
@@ -46,10 +46,10 @@ pub(crate) trait Tenant: Sync {
 
     // -- keep in a checkpoint -----------------------------------------------------------------------------------
 
-    /// Appends its contents for a checkpoint. Returns when everything that had to be read for that was there.
+    /// Appends its contents for a checkpoint. Returns when everything that had to be read for it has been read.
     fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError>;
 
-    /// The number of these bytes now.
+    /// The current number of these bytes.
     fn kept_bytes(&self, ftl: &Ftl) -> u64;
 
     /// The part of these bytes that the layout does not plan for, with this many more entries.
@@ -122,13 +122,13 @@ pub(crate) trait PackedUnit {
     /// Its spare area.
     fn spare(&self, step: Seq) -> Spare;
 
-    /// It has a place now, and its contents no longer have the old ones.
+    /// It now has a place, and its contents no longer occupy the old ones.
     fn moved(&self, ftl: &mut Ftl, to: Ppn);
 }
 
 /// The part of a checkpoint still to be decoded.
 pub(crate) struct Kept<'a> {
-    /// From the tenant's first byte on.
+    /// The bytes, starting with the tenant's first.
     pub bytes: &'a [u8],
     /// The position of that byte in the checkpoint.
     pub first_byte: u64,
@@ -144,7 +144,7 @@ pub(crate) trait TenantFold {
     /// The journal since the checkpoint, after all units.
     fn journal(&mut self, records: &[Record]);
 
-    /// The batches whose members were seen, with the members that were there.
+    /// The batches whose members were seen, with the members found.
     fn batches(&self) -> Vec<BatchMark>;
 
     /// The members of whole batches assert, the others do not.
@@ -218,7 +218,7 @@ mod tests {
         );
     }
 
-    /// Of pages of the metadata log a dump saves nothing: it has the records themselves.
+    /// A dump saves no pages of the metadata log: it has the records themselves.
     #[test]
     fn units_and_records_have_one_tenant_each_and_the_metadata_log_has_none() {
         let kinds = [Kind::Data, Kind::Transaction, Kind::KeyValue, Kind::Journal, Kind::Checkpoint];

@@ -1,7 +1,7 @@
-//! A file system in memory: the least that a mount takes. It shows that the mount needs nothing of a volume but what
-//! [`FileSystem`] says.
+//! A file system in memory: the minimum for a mount. It shows that the mount needs nothing of a volume beyond
+//! [`FileSystem`].
 //!
-//! Nothing of it is on the drive but flushes: an unmount and a crash lose all files.
+//! The drive gets nothing but flushes: an unmount or a crash loses all files.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ mod node;
 
 use node::{Entry, Node};
 
-/// What all files together have room for.
+/// The capacity for all files together.
 const MOST_UNITS: u64 = (256 << 20) / UNIT_BYTES as u64;
 
 /// The longest target of a symbolic link.
@@ -112,7 +112,7 @@ impl MemoryFileSystem {
         file
     }
 
-    /// A file without names that nobody has open goes.
+    /// Removes a file without names that nobody has open.
     fn forget(&mut self, file: FileId) {
         let is_over = |node: &Node| node.metadata.links == 0 && node.opens == 0;
         if self.nodes.get(&file).is_some_and(is_over) {
@@ -131,7 +131,7 @@ impl MemoryFileSystem {
         self.nodes[&folder].entries[&cookie].name.clone()
     }
 
-    /// Whether what is renamed may take the place of what has the name.
+    /// Whether a renamed file may replace the one that has the name.
     fn check_replaces(&mut self, file: FileId, old: FileId) -> Outcome<()> {
         match (self.node(file)?.is_folder(), self.node(old)?.is_folder()) {
             (true, true) => self.check_empty(old),
@@ -373,5 +373,5 @@ impl Content for MemoryFileSystem {
     }
 }
 
-/// It has none of what is optional.
+/// It has no optional features.
 impl Ranges for MemoryFileSystem {}

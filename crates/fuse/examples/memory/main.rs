@@ -1,5 +1,5 @@
-//! Mounts a file system in memory, as `tantalum mount` mounts a volume: `cargo xtask e2e` runs suites of others on it. What
-//! is in it is lost with the mount; the drive, which is new, has nothing of it.
+//! Mounts a file system in memory, as `tantalum mount` mounts a volume: `cargo xtask e2e` runs third-party suites on it.
+//! Its contents are lost with the mount; the drive, which is new, has none of them.
 //!
 //!     memory IMAGE FOLDER
 

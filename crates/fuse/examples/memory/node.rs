@@ -14,13 +14,13 @@ const MOST_FILE_BYTES: u64 = 1 << 40;
 /// A file of any kind.
 pub struct Node {
     pub metadata: Metadata,
-    /// What was written of a file.
+    /// The written contents of a file.
     pub units: BTreeMap<u64, Box<[u8; UNIT_BYTES]>>,
     /// The target of a symbolic link.
     pub target: Vec<u8>,
-    /// What is in a folder, by cookie.
+    /// The entries of a folder, by cookie.
     pub entries: BTreeMap<u64, Entry>,
-    /// The folder that a folder lies in.
+    /// The folder that contains a folder.
     pub parent: FileId,
     pub opens: u32,
 }
@@ -62,7 +62,7 @@ impl Node {
         Ok(())
     }
 
-    /// Returns how many bytes there were.
+    /// Returns the number of bytes.
     pub fn read(&self, offset: u64, data: &mut [u8]) -> usize {
         let bytes = self.metadata.size.saturating_sub(offset).min(data.len() as u64) as usize;
         for (unit, within, place) in parts(offset, bytes) {

@@ -14,7 +14,7 @@ const NAME_BYTES: usize = 255;
 /// The extended attribute in which the kernel stores a program's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// The changes of `setattr`; none leaves a field as it is.
+/// The changes of `setattr`; `None` leaves a field unchanged.
 #[derive(Default)]
 pub(crate) struct Change {
     pub mode: Option<u32>,

@@ -17,8 +17,7 @@ impl Host {
         Ok(self.file_system.read(file_of(inode)?, offset, data, None)?)
     }
 
-    /// As [`Host::read`]; what comes from the drive is to be fetched into `data` afterwards, if anything can be
-    /// fetched.
+    /// As [`Host::read`]; bytes from the drive are left to be fetched into `data` afterwards, if any can be fetched.
     pub fn read_later(
         &mut self,
         inode: INodeNo,
@@ -31,7 +30,7 @@ impl Host {
         Ok((bytes, fetches))
     }
 
-    /// The drive's buffers for a coming write, if it goes to the drive at once and they can be filled now.
+    /// The drive's buffers for an upcoming write, if it goes to the drive at once and they can be filled now.
     pub fn fills(&mut self, offset: u64, bytes: usize, flags: OpenFlags) -> Option<Fills> {
         if self.atomic_writes || !is_direct(offset, bytes, flags) {
             return None;
@@ -40,7 +39,7 @@ impl Host {
         self.file_system.client().device().fills(bytes / UNIT_BYTES).ok().flatten()
     }
 
-    /// Writes `data`; `fills` already hold the same.
+    /// Writes `data`; `fills` already hold the same bytes.
     pub fn write(
         &mut self,
         inode: INodeNo,

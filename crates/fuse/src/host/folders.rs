@@ -52,7 +52,7 @@ impl Host {
         })
     }
 
-    /// Passes entries after `offset` to `take`, until that says that there is no more room.
+    /// Passes entries after `offset` to `take`, until it reports that it has no more room.
     fn each_entry(
         &mut self,
         inode: INodeNo,

@@ -1,4 +1,4 @@
-//! Requests on a file system that has nothing optional: what the mount itself has to do for any of them.
+//! Requests on a file system without any optional feature: what the mount itself must do for every file system.
 
 use fuser::{Errno, FileHandle, INodeNo, OpenFlags};
 use nix::libc;
@@ -159,7 +159,7 @@ fn a_flush_follows_each_write_only_if_that_is_wanted() {
     }
 }
 
-/// As overlayfs does; a file system that has no whiteouts says so, and a flag that nobody knows is refused.
+/// As overlayfs does; a file system without whiteouts refuses them, and an unknown flag is refused.
 #[test]
 fn a_rename_may_leave_a_whiteout_if_the_file_system_has_them() {
     use fuser::RenameFlags;

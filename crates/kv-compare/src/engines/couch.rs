@@ -7,7 +7,7 @@ use tantalum_couch::{Batch, Folder, Options, Store, Way};
 
 use super::engine::{Engine, Failure, Make, Setting};
 
-/// The file is compacted once more of it is garbage.
+/// The file is compacted once more than this share of it is garbage.
 const MOST_GARBAGE_PERCENT: f64 = 50.0;
 
 /// A store.

@@ -13,20 +13,20 @@ pub type Make<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 /// A store.
 pub trait Engine: Sync + Send {
-    /// Reads a record; says how many bytes it has.
+    /// Reads a record; returns its length.
     fn read(&self, key: u64) -> Result<usize, Failure>;
     /// Writes records, all or nothing.
     fn write(&self, records: &[(u64, Vec<u8>)]) -> Result<(), Failure>;
-    /// Reads records and writes each anew.
+    /// Reads records and rewrites each.
     fn change(&self, keys: &[u64], make: Make<'_>) -> Result<(), Failure>;
-    /// Reads at most so many records from a key on, in the order of keys; says how many there were. A store without
-    /// order fails.
+    /// Reads at most this many records, starting at a key, in key order; returns their number. A store without order
+    /// fails.
     fn scan(&self, from: u64, count: usize) -> Result<usize, Failure>;
-    /// The records are loaded: with a cache that does not hold them, none are left in buffers for writing.
+    /// The records are loaded: with a cache that is too small for them, none must be left in write buffers.
     fn loaded(&self) -> Result<(), Failure> {
         Ok(())
     }
-    /// Brings to the disk what commits have left to the system.
+    /// Writes what commits have left to the system to the disk.
     fn settle(&self) -> Result<(), Failure> {
         Ok(())
     }
@@ -36,14 +36,14 @@ pub trait Engine: Sync + Send {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheSize {
-    /// All data fit, with what the store keeps beside them.
+    /// All data fit, with what the store keeps in addition.
     Fits,
     /// A quarter of the data.
     Quarter,
 }
 
 impl CacheSize {
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             CacheSize::Fits => "fits",
@@ -57,7 +57,7 @@ impl CacheSize {
 pub struct Setting {
     /// Every commit is synced.
     pub synced: bool,
-    /// How much memory it has.
+    /// The size of its memory.
     pub cache: CacheSize,
     /// Bytes of all records.
     pub data_bytes: u64,
@@ -76,7 +76,7 @@ impl Setting {
     }
 
     /// Bytes of the cache for blocks, and of the tables in memory, of a store that merges sorted tables: half and half.
-    /// None leaves the latter as the store has them.
+    /// `None` leaves the latter at the store's default.
     pub fn block_cache_and_tables_bytes(self) -> (u64, Option<u64>) {
         match self.cache {
             CacheSize::Fits => (self.cache_bytes(), None),

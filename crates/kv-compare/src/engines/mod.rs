@@ -113,8 +113,8 @@ mod tests {
         }
     }
 
-    /// What the process to be killed does, if this is one: it commits a change and ends without any clean-up, as a
-    /// killed one would.
+    /// The work of a process to be killed, if this is one: it commits a change and ends without any clean-up, as a
+    /// killed process would.
     #[test]
     fn victim() {
         let Ok(what) = std::env::var(VICTIM) else { return };

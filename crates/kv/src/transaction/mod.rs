@@ -23,16 +23,16 @@ pub struct Transaction {
     shared: Arc<Shared>,
     age: Age,
     locks: FxHashMap<LockId, Mode>,
-    /// The keys that it has locked in ordered namespaces. One that is here may have ranges that it has locked.
+    /// The keys that it has locked in ordered namespaces. It may also have locked ranges in a namespace listed here.
     spans: FxHashMap<NamespaceId, FxHashMap<Bytes, Mode>>,
     changes: FxHashMap<Name, Option<Value>>,
     ordered: BTreeMap<NamespaceId, OrderedChanges>,
     gave_way: bool,
-    /// The client's time, if it lives in the drive's.
+    /// The client's time, if it runs in the drive's.
     now_ns: Option<Nanoseconds>,
 }
 
-/// A record, and what is locked for it.
+/// A record, and the lock that covers it.
 enum Target {
     Hashed(Name, LockId),
     Ordered(NamespaceId, Bytes),
@@ -61,12 +61,12 @@ impl Transaction {
         }
     }
 
-    /// From now on the client lives in the drive's time, or has waited until `now_ns`.
+    /// From now on the client runs in the drive's time, or has waited until `now_ns`.
     pub fn wait_until(&mut self, now_ns: Nanoseconds) {
         self.now_ns = Some(now_ns);
     }
 
-    /// The client's time, if it lives in the drive's ([`crate::Store::begin_in_time`]).
+    /// The client's time, if it runs in the drive's ([`crate::Store::begin_in_time`]).
     pub fn now_ns(&self) -> Option<Nanoseconds> {
         self.now_ns
     }
@@ -77,7 +77,7 @@ impl Transaction {
         self.current(&target)
     }
 
-    /// Reads a record that is about to be changed: two transactions that do so wait for each other here, instead of
+    /// Reads a record that is about to be changed: two transactions that do this wait for each other here, instead of
     /// giving way when they change it.
     pub fn read_for_update(
         &mut self,
@@ -88,8 +88,8 @@ impl Transaction {
         self.current(&target)
     }
 
-    /// Locks a record that is to be changed, if that needs no waiting; returns whether it is locked. If it is not,
-    /// nothing has changed, and this transaction goes on as if it had not asked.
+    /// Locks a record that is to be changed, if it need not wait; returns whether the record is locked. If not, nothing
+    /// has changed, and this transaction continues as if it had not tried.
     pub fn try_lock(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         match self.target(namespace, key.as_ref())? {
             Target::Hashed(_, id) => {
@@ -180,13 +180,13 @@ impl Transaction {
         self.commit_in_time().map(drop)
     }
 
-    /// The same; returns when that is done, if the client lives in the drive's time.
+    /// The same; returns when it is done, if the client runs in the drive's time.
     pub fn commit_in_time(mut self) -> Result<Option<Nanoseconds>, Error> {
         self.finish()
     }
 
-    /// The same for a client that lives in the drive's time as it passes: `wait` is called with the time that it must
-    /// wait for. Others do not get its locks before that.
+    /// The same for a client that follows the drive's time as it passes: `wait` is called with the time until which it
+    /// must wait. Others do not get its locks before then.
     pub fn commit_then_wait(mut self, wait: impl FnOnce(Nanoseconds)) -> Result<(), Error> {
         if let Some(done_ns) = self.finish()? {
             wait(done_ns);
@@ -211,8 +211,8 @@ impl Transaction {
     /// Discards the changes.
     pub fn abort(self) {}
 
-    /// Aborts this transaction and begins another one of the same age: one that gives way and does so is the oldest
-    /// eventually, and then no longer gives way. [`crate::Store::transact`] does this for its callers.
+    /// Aborts this transaction and begins another one of the same age: a transaction that always retries like this
+    /// eventually is the oldest, and then no longer gives way. [`crate::Store::transact`] does this for its callers.
     pub fn restart(self) -> Result<Transaction, Error> {
         let (shared, age) = (self.shared.clone(), self.age);
         self.abort();
@@ -220,7 +220,7 @@ impl Transaction {
         Ok(Transaction::new(shared, age))
     }
 
-    /// Whether it had to give way: then all it does fails with [`Error::Deadlock`].
+    /// Whether it had to give way: then everything it does fails with [`Error::Deadlock`].
     pub fn gave_way(&self) -> bool {
         self.gave_way
     }
@@ -258,13 +258,13 @@ impl Transaction {
         Error::Deadlock
     }
 
-    /// Fails if the transaction can do nothing more, or not there.
+    /// Fails if the transaction had to give way, or there is no such namespace.
     fn check_open(&self, namespace: NamespaceId) -> Result<Order, Error> {
         let order = self.shared.order_of(namespace)?;
         if self.gave_way { Err(Error::Deadlock) } else { Ok(order) }
     }
 
-    /// A record, and what is locked for it.
+    /// A record, and the lock that covers it.
     fn target(&self, namespace: Namespace, key: &[u8]) -> Result<Target, Error> {
         match self.check_open(namespace.0)? {
             Order::Hashed => {
@@ -276,7 +276,7 @@ impl Transaction {
         }
     }
 
-    /// The record as this transaction, which has locked it, sees it.
+    /// The record as seen by this transaction, which has locked it.
     fn current(&mut self, target: &Target) -> Result<Option<Value>, Error> {
         let name = match target {
             Target::Hashed(name, _) => match self.changes.get(name) {
@@ -316,7 +316,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // a forked process has no part in the parent's locks
+        // a forked process must not touch the parent's locks
         if !matches!(self.shared.check(), Err(Error::Forked { .. })) {
             self.shared.locks.release(self.age, self.locks.drain().map(|(id, _)| id));
             for (namespace, keys) in self.spans.drain() {

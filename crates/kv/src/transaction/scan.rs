@@ -1,7 +1,7 @@
-//! Ranges of ordered namespaces as a transaction sees them: what is committed, with its own changes.
+//! Ranges of ordered namespaces as a transaction sees them: committed records with its own changes.
 //!
-//! A range is locked up to the last key that was found before that key is used, and looked at again if somebody has
-//! committed meanwhile. So what a scan returns is all there is in the range, until the transaction ends.
+//! A range is locked up to the last key found before that key is used, and read again if somebody has committed
+//! meanwhile. So what a scan returns is exactly what the range contains, until the transaction ends.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -59,7 +59,7 @@ impl Transaction {
         Ok(Range::new(self, namespace.0, range))
     }
 
-    /// What is committed in a range, and how much had been put then.
+    /// The committed records in a range, and how much had been put at that time.
     fn committed(
         &self,
         namespace: NamespaceId,
@@ -83,7 +83,7 @@ impl Transaction {
         self.shared.locks.acquire_span(self.age, namespace, extent, mode).map_err(|_| self.give_way())
     }
 
-    /// Adds this transaction's changes to what is committed in a range.
+    /// Merges this transaction's changes into the committed records of a range.
     fn with_own(
         &self,
         namespace: NamespaceId,
@@ -104,7 +104,7 @@ impl Transaction {
     }
 }
 
-/// Divides a range behind a key.
+/// Splits a range after a key.
 fn divide(range: KeyRange, backwards: bool, at: &Bytes) -> (KeyRange, KeyRange) {
     let (from, to) = range;
     let (key, beyond) = (Bound::Included(at.clone()), Bound::Excluded(at.clone()));

@@ -1,7 +1,7 @@
 //! Applies a transaction's changes to a tree: the records to put for them.
 //!
 //! Each node on the way is read once and written once, however many of its keys change. A node that grows too large is
-//! cut, one that becomes small is merged with a neighbour, one that becomes empty goes.
+//! split, one that becomes small is merged with a neighbour, and one that becomes empty is removed.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::drive::{Records, Source};
 use crate::failure::Failure;
 use crate::record::{Bytes, OrderedChanges, Value};
 
-/// What to put for the changes, and the numbers that are left when it was put.
+/// The records to put for the changes, and the numbers that remain afterwards.
 pub(crate) struct Changed {
     pub records: Records,
     pub numbers: Numbers,
@@ -46,7 +46,7 @@ type Change<'a> = (&'a Bytes, &'a Option<Value>);
 struct Child {
     low: Bytes,
     number: u64,
-    /// Its entries, if they are not those that are stored.
+    /// Its entries, if they differ from those stored.
     changed: Option<Vec<Entry>>,
 }
 
@@ -54,7 +54,7 @@ struct Work<'a, S> {
     source: &'a S,
     namespace: NamespaceId,
     numbers: Numbers,
-    /// Nodes to be written, with their levels; none for those that go.
+    /// Nodes to be written, with their levels; `None` for those to be removed.
     nodes: BTreeMap<u64, Option<(u8, Vec<Entry>)>>,
     records: Records,
 }
@@ -99,11 +99,11 @@ impl<S: Source> Work<'_, S> {
     }
 
     fn new_child(&mut self, entries: Vec<Entry>) -> Child {
-        // the root, if there are no others: then this number is not used
+        // the root, if it is the only one: then this number is not used
         Child { low: entries[0].key.clone(), number: ROOT, changed: Some(entries) }
     }
 
-    /// Writes the root; one with a single child takes the place of that.
+    /// Writes the root; a root with a single child is replaced by it.
     fn store_root(&mut self, mut level: u8, mut entries: Vec<Entry>) -> Result<(), Failure> {
         while level > 0 && entries.len() == 1 {
             let only = entries[0].number;
@@ -125,7 +125,7 @@ impl<S: Source> Work<'_, S> {
         Ok((node.level(), node.entries(low).ok_or(self.damaged(number))?))
     }
 
-    /// Changes what is below a node. Returns what its parent is to have for it.
+    /// Changes the subtree of a node. Returns the entries that its parent gets for it.
     fn subtree(
         &mut self,
         number: u64,
@@ -155,7 +155,7 @@ impl<S: Source> Work<'_, S> {
         Ok(self.pieces(number, low, level, after, appended))
     }
 
-    /// Whether a leaf keeps its keys; then the values are put.
+    /// Whether a leaf keeps its keys; then only the values are put.
     fn changes_values_alone(&mut self, leaf: Node<'_>, changes: &[Change<'_>]) -> Option<bool> {
         let found: Option<Vec<Option<u64>>> = changes.iter().map(|(key, _)| leaf.find(key)).collect();
         let found = found?;
@@ -170,7 +170,7 @@ impl<S: Source> Work<'_, S> {
         Some(true)
     }
 
-    /// A leaf's entries with the changes, whose values are put.
+    /// A leaf's entries with the changes applied; the new values are put.
     fn merged(&mut self, before: Vec<Entry>, changes: &[Change<'_>]) -> Vec<Entry> {
         let mut after = Vec::with_capacity(before.len() + changes.len());
         let mut before = before.into_iter().peekable();
@@ -193,7 +193,7 @@ impl<S: Source> Work<'_, S> {
         after
     }
 
-    /// Changes what is below an inner node. Returns the children that it is to have.
+    /// Changes the subtree of an inner node. Returns its new children.
     fn children(
         &mut self,
         level: u8,
@@ -252,7 +252,7 @@ impl<S: Source> Work<'_, S> {
     fn store_children(&mut self, level: u8, children: Vec<Child>) -> Vec<Entry> {
         let mut entries = Vec::with_capacity(children.len());
         for Child { low, number, changed } in children {
-            // the root's entries move to a node of their own when it gets neighbours
+            // the root's entries move to a separate node when it gets neighbours
             let number = if number == ROOT { self.numbers.take() } else { number };
             if let Some(changed) = changed {
                 self.nodes.insert(number, Some((level, changed)));
@@ -262,7 +262,7 @@ impl<S: Source> Work<'_, S> {
         entries
     }
 
-    /// The nodes that a node becomes; none if it is empty.
+    /// The nodes into which a node is split; none if it is empty.
     fn pieces(
         &mut self,
         number: u64,

@@ -1,4 +1,4 @@
-//! Finding keys, one or those of a range.
+//! Finding one key, or those of a range.
 
 use std::ops::Bound;
 
@@ -10,7 +10,7 @@ use crate::drive::Source;
 use crate::failure::Failure;
 use crate::record::{Bytes, Value};
 
-/// A node's record; none if there is none and it is the root.
+/// A node's record; `None` if there is no root.
 pub(super) fn node_at(
     source: &impl Source,
     namespace: NamespaceId,
@@ -42,7 +42,7 @@ pub(crate) fn find(source: &impl Source, namespace: NamespaceId, key: &[u8]) -> 
 pub(crate) struct Page {
     /// In the order of the keys, or backwards.
     pub entries: Vec<(Bytes, u64)>,
-    /// Whether all keys of the range are there.
+    /// Whether these are all keys of the range.
     pub is_all: bool,
 }
 
@@ -70,7 +70,7 @@ struct Walk<'a, S> {
 }
 
 impl<S: Source> Walk<'_, S> {
-    /// Visits what is below a node. Returns whether to go on.
+    /// Visits the subtree of a node. Returns whether to continue.
     fn subtree(&mut self, number: u64, above: Option<u8>) -> Result<bool, Failure> {
         let Some(bytes) = node_at(self.source, self.namespace, number)? else { return Ok(false) };
         let damaged = Failure::Node { namespace: self.namespace, node: number };

@@ -1,9 +1,9 @@
-//! The order of an ordered namespace: a B+tree whose nodes are records of the drive, beside those of the values.
+//! The order of an ordered namespace: a B+tree whose nodes are records of the drive, like its values.
 //!
 //! A leaf has keys, each with the number of its value's record, so that changing a value changes no node. Nodes have
-//! no neighbours' numbers: scans go down from the root, which always has number 0. Only the thread that commits
-//! changes a tree, and a change of several nodes is one `put` of the drive with the values, so that a tree is whole
-//! after any loss. Numbers are never used twice.
+//! no neighbours' numbers: scans go down from the root, which always has number 0. Only the thread that commits changes
+//! a tree, and a change of several nodes is one `put` of the drive together with the values, so a tree is intact after
+//! any loss. Numbers are never used twice.
 
 mod change;
 mod find;
@@ -21,7 +21,8 @@ pub(crate) use numbers::Numbers;
 /// The number of the root. A namespace without keys has none.
 const ROOT: u64 = 0;
 
-/// What a record of an ordered namespace is. The kind is the first byte of the drive's key, the number the other seven.
+/// The kinds of records of an ordered namespace. The kind is the first byte of the drive's key, the number the other
+/// seven.
 #[derive(Clone, Copy)]
 enum Kind {
     Node = 1,

@@ -13,7 +13,7 @@ const ENTRY_BYTES: usize = 10;
 /// Beyond this many bytes a node is split, unless it has too few entries. Two such nodes fit in a unit of the drive.
 pub(super) const FULL_BYTES: usize = 2008;
 
-/// A node has so many entries before it is split.
+/// A node has at least this many entries before it is split.
 const LEAST_SPLIT: usize = 4;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub number: u64,
 }
 
-/// The bytes of a node. Lookups beyond what is there give none: an image may hold anything.
+/// The bytes of a node. Lookups beyond its end return none: an image may hold anything.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
     level: u8,
@@ -61,7 +61,7 @@ impl<'a> Node<'a> {
         Some(u64::from_le_bytes(number.try_into().ok()?))
     }
 
-    /// How many of the entries from `first` on have keys that fulfil this; those that do come first.
+    /// The number of entries, starting at `first`, whose keys satisfy this; those that do come first.
     fn partition(self, first: usize, is_before: impl Fn(&[u8]) -> bool) -> Option<usize> {
         let (mut least, mut most) = (first, self.len());
         while least < most {
@@ -122,7 +122,7 @@ pub(super) fn bytes_of(entries: &[Entry]) -> usize {
     HEAD_BYTES + entries.iter().map(entry_bytes).sum::<usize>()
 }
 
-/// Cuts entries into nodes: of equal size, or full ones if keys were appended, since more may follow them.
+/// Divides entries into nodes: of equal size, or full ones if keys were appended, since more may follow.
 pub(super) fn cut(entries: Vec<Entry>, appended: bool) -> Vec<Vec<Entry>> {
     let total = bytes_of(&entries);
     if total <= FULL_BYTES || entries.len() < LEAST_SPLIT {

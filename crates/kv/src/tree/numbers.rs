@@ -1,5 +1,5 @@
-//! Numbers for the nodes and values of a namespace. A record says which were given out; it is written once for many,
-//! with the change that uses the first of them, so that after a loss some are skipped and none is used twice.
+//! Numbers for the nodes and values of a namespace. A record says which were issued; it is written once for many, with
+//! the change that uses the first of them, so that after a loss some are skipped but none is used twice.
 
 use tantalum::NamespaceId;
 
@@ -8,18 +8,18 @@ use crate::canary::{Guard, out};
 use crate::drive::{Records, Source};
 use crate::failure::Failure;
 
-/// Numbers that one write of the record gives out.
+/// Numbers issued by one write of the record.
 const AT_ONCE: u64 = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Numbers {
     next: u64,
-    /// Below this they are given out, by the record.
+    /// All numbers below this are issued, according to the record.
     end: u64,
 }
 
 impl Numbers {
-    /// Those of a namespace when its store is opened.
+    /// The numbers of a namespace when its store is opened.
     pub fn read(source: &impl Source, namespace: NamespaceId) -> Result<Numbers, Failure> {
         let Some(value) = source.record(name(namespace, Kind::Numbers, 0))? else {
             return Ok(Numbers { next: ROOT + 1, end: ROOT + 1 });
@@ -39,7 +39,7 @@ impl Numbers {
         number
     }
 
-    /// Adds the record, if these are more than `before`.
+    /// Adds the record, if more numbers are issued than `before`.
     pub(super) fn store(self, before: Numbers, namespace: NamespaceId, records: &mut Records) {
         if self.end != before.end && !out(Guard::NumbersTwice) {
             let value = self.end.to_le_bytes();

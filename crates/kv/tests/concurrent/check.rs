@@ -1,11 +1,11 @@
-//! Whether what was seen fits to what was done: the transactions one after the other, in the order in which they held all their
-//! locks, on a map in memory.
+//! Checks that what was seen matches what was done: applies the transactions one after the other, in the order in which they
+//! held all their locks, to a map in memory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-/// What a transaction changed; none for what it deleted.
+/// What a transaction changed; `None` for what it deleted.
 pub type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -14,7 +14,7 @@ pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub enum Event {
     Read(Vec<u8>, Option<Vec<u8>>),
     Wrote(Vec<u8>, Option<Vec<u8>>),
-    /// Forwards or backwards; all of a range, or as much as was asked for.
+    /// Forwards or backwards; all of a range, or as much as was requested.
     Scanned {
         bounds: Bounds,
         backwards: bool,
@@ -29,7 +29,7 @@ pub enum Outcome {
     Committed(u64),
     /// It aborted, or was refused: it changes nothing.
     Aborted,
-    /// The power went during its commit.
+    /// Power failed during its commit.
     Unknown,
 }
 
@@ -119,7 +119,7 @@ pub fn is_empty(bounds: &Bounds) -> bool {
     }
 }
 
-/// Whether a store has what is certainly there, with some of what may be: each all or nothing.
+/// Whether a store has what is certainly there, plus some of what may be: each all or nothing.
 pub fn is_possible(found: &Map, certain: &Map, unknown: &[Writes]) -> bool {
     (0..1_u32 << unknown.len()).any(|some| {
         let mut map = certain.clone();
@@ -140,7 +140,7 @@ pub fn number(value: &[u8]) -> u64 {
 }
 
 /// Whether a snapshot saw all of each commit or nothing, all that had returned, and nothing that began later. What a
-/// missing key says about commits is not looked at: it may have been deleted before or after.
+/// missing key implies about commits is ignored: it may have been deleted before or after.
 pub fn check_snapshot(seen: &Seen, history: &[Done]) -> Result<(), String> {
     // who wrote what it saw: values are written once
     let writers: BTreeMap<(&[u8], u64), u64> = history

@@ -1,4 +1,4 @@
-//! What the threads are to do. It is drawn from a seed, and can be made smaller.
+//! The work of the threads. It is drawn from a seed, and can be reduced.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -44,10 +44,10 @@ pub struct Planned {
     pub commits: bool,
 }
 
-/// Until the power goes, or the store is closed and opened again.
+/// Until power fails, or the store is closed and reopened.
 #[derive(Clone, Debug)]
 pub struct Life {
-    /// Flash operations until the power goes.
+    /// Flash operations until power fails.
     pub cut_after: Option<u64>,
     pub threads: Vec<Vec<Planned>>,
 }

@@ -1,4 +1,4 @@
-//! Does what a plan says, and checks it.
+//! Executes a plan, and checks the result.
 
 use std::ops::Bound;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ const TRANSACTIONS_BETWEEN_LOOKS: usize = 4;
 /// How long to wait for them before looking again.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// What was done, so that a test can tell whether that was much.
+/// What was done, so that a test can check that it was enough.
 #[derive(Default, Debug)]
 pub struct Counts {
     pub commits: u64,
@@ -45,7 +45,7 @@ fn profile(seed: u64) -> Profile {
 struct Ground<'a> {
     store: &'a Store,
     namespace: Namespace,
-    /// Orders all that is seen and done.
+    /// Orders everything seen and done.
     clock: &'a AtomicU64,
     history: Mutex<Vec<Done>>,
     seen: Mutex<Vec<Seen>>,
@@ -184,7 +184,7 @@ impl Ground<'_> {
         outcome != Outcome::Unknown
     }
 
-    /// Something failed, which is right if there is no power.
+    /// Something failed, which is correct if there is no power.
     fn failed(&self, error: Error) -> bool {
         if self.store.with_drive(|drive| drive.has_power()).unwrap() {
             self.is_wrong(format!("{error:?}"));
@@ -240,7 +240,7 @@ impl Ground<'_> {
         }
     }
 
-    /// A snapshot stays what it is, and so does its backup.
+    /// A snapshot does not change, and nor does its backup.
     fn look(&self) -> Result<(), Error> {
         let from = self.now();
         let snapshot = self.store.snapshot()?;

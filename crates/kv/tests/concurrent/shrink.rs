@@ -1,12 +1,11 @@
-//! Makes a plan that fails smaller, for as long as it still fails. Threads meet by chance, so each smaller plan is tried several
-//! times.
+//! Reduces a failing plan as long as it still fails. Threads meet by chance, so each smaller plan is tried several times.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::plan::Plan;
 use super::run::{Counts, run};
 
-/// Times that a plan is tried.
+/// How often a plan is tried.
 const TRIES: u32 = 5;
 
 /// What is wrong with a run, if anything is.

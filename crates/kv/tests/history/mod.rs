@@ -1,28 +1,29 @@
-//! What transactions read and wrote, and whether that is as if they had run one after the other.
+//! What transactions read and wrote, and whether this is equivalent to a serial execution.
 //!
-//! Each write reads first what it replaces, and each value is written once: so the versions of a record are a chain, and
-//! who comes before whom can be told. A history is serializable if these say no circle (Adya's direct serialization
-//! graph): who wrote a value comes before who reads or replaces it, and who read one before who replaced it.
+//! Each write first reads what it replaces, and each value is written once, so the versions of a record are a chain,
+//! which gives an order. A history is serializable if this order has no cycle (Adya's direct serialization graph): the
+//! writer of a value comes before those that read or replace it, and a reader of a value comes before the one that
+//! replaces it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A value: who wrote it. 0 stands for a record that is not there.
+/// A value: its writer. 0 stands for a missing record.
 pub type Version = u64;
 
-/// What one transaction did.
+/// The work of one transaction.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// Its number, which is what it writes.
+    /// Its number, which it writes as the value.
     pub version: Version,
     /// What it found, by record.
     pub reads: BTreeMap<u8, Version>,
     /// The records that it wrote; it has read them.
     pub writes: BTreeSet<u8>,
-    /// Whether its commit returned well, or is unknown.
+    /// Whether its commit succeeded, or is unknown.
     pub acknowledged: bool,
 }
 
-/// Checks histories, and what the store has after them. Returns what is wrong.
+/// Checks histories, and the store's contents after them. Returns what is wrong.
 pub fn check(history: &[Done], last: &BTreeMap<u8, Version>) -> Result<(), String> {
     let by_version: BTreeMap<Version, &Done> = history.iter().map(|done| (done.version, done)).collect();
     let there = committed(history, last, &by_version)?;
@@ -66,7 +67,7 @@ pub fn check(history: &[Done], last: &BTreeMap<u8, Version>) -> Result<(), Strin
     no_circle(&after)
 }
 
-/// The transactions that took effect: those acknowledged, and of the others those whose values somebody saw.
+/// The transactions that took effect: those acknowledged, and others whose values somebody saw.
 fn committed<'a>(
     history: &'a [Done],
     last: &BTreeMap<u8, Version>,

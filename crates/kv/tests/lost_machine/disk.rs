@@ -1,4 +1,4 @@
-//! A disk that has lost its machine: what was synced is there, and of each sector written since, any version.
+//! A disk that has lost its machine: it has what was synced, and any version of each sector written since.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What a disk writes whole.
+/// What a disk writes atomically.
 const SECTOR: u64 = 512;
 const SECTORS_PER_PAGE: u64 = 8;
 
@@ -22,7 +22,7 @@ pub enum Event {
     Mark(Vec<u8>),
 }
 
-/// Reads what `trace.c` noted.
+/// Reads what `trace.c` recorded.
 pub fn events(trace: &Path) -> Vec<Event> {
     let mut bytes = Vec::new();
     File::open(trace).unwrap().read_to_end(&mut bytes).unwrap();
@@ -93,12 +93,12 @@ impl Disk {
         self.writes = 0;
     }
 
-    /// Makes the file that a killed process leaves: the machine still knows all that was written.
+    /// Creates the file that a killed process leaves: the machine still has everything written.
     pub fn keep(&self, path: &Path) {
         self.leave(path, |_, _| usize::MAX);
     }
 
-    /// Makes the file that is left when the machine is lost now.
+    /// Creates the file that is left when the machine is lost now.
     pub fn lose(&self, path: &Path, random: &mut Xoshiro256PlusPlus) {
         // how much arrived, whether pages stay whole, and whether the disk kept an order
         let (arrived, by_page) = (random.random_range(0..=4), random.random_range(0..2) == 0);

@@ -8,7 +8,7 @@ use tantalum_filesystem::FileId;
 /// Something that is wrong with a file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Finding {
-    /// A node of a file cannot be read, or is not the one that should be there.
+    /// A node of a file cannot be read, or is the wrong one.
     BadNode {
         /// The file.
         file: FileId,
@@ -17,13 +17,13 @@ pub enum Finding {
         /// What is wrong.
         why: String,
     },
-    /// A node is counted that no file has, or the other way round.
+    /// A node is counted that no file has, or vice versa.
     NodeCount {
         /// Who counts.
         what: &'static str,
-        /// How many it counts.
+        /// The number counted.
         counted: u64,
-        /// How many the files have.
+        /// The number that files have.
         reachable: u64,
     },
     /// Two owners have the same unit of the drive.
@@ -33,32 +33,32 @@ pub enum Finding {
         /// One owner.
         file: FileId,
     },
-    /// A file has a unit outside of the log.
+    /// A file has a unit outside the log.
     OutsideLog {
         /// The unit.
         lpn: Lpn,
         /// The file.
         file: FileId,
     },
-    /// Units that nobody has count as living in a segment, or the other way round.
+    /// Units without an owner count as living in a segment, or vice versa.
     LiveUnits {
         /// The segment.
         segment: u32,
-        /// How many count as living.
+        /// The number that count as living.
         counted: u32,
-        /// How many have owners.
+        /// The number that have owners.
         owned: u32,
     },
-    /// The summaries of a segment do not say whose what lives there is.
+    /// The summaries of a segment do not identify everything that lives there.
     Summaries {
         /// The segment.
         segment: u32,
-        /// How many units count as living.
+        /// The number of units that count as living.
         counted: u32,
-        /// How many its summaries explain.
+        /// The number that its summaries explain.
         found: u32,
     },
-    /// A snapshot has a unit that does not live, or has it twice.
+    /// A snapshot has a unit that does not live, or has one twice.
     BadSnapshot {
         /// The snapshot.
         snapshot: u32,
@@ -67,11 +67,11 @@ pub enum Finding {
         /// The virtual number of the unit.
         number: u32,
     },
-    /// Promised units that no file has, or the other way round.
+    /// Promised units that no file has, or vice versa.
     Promised {
-        /// How many count as promised.
+        /// The number that count as promised.
         counted: u64,
-        /// How many files have.
+        /// The number that files have.
         owned: u64,
     },
     /// A file's inode is wrong.

@@ -12,12 +12,12 @@ use crate::fs::LogFs;
 use crate::index::Owner;
 use crate::names::{entries_of, is_whole};
 
-/// What folders say of a file.
+/// What folders say about a file.
 #[derive(Default)]
 struct Seen {
     /// Its names.
     names: u32,
-    /// Of a folder: folders in it.
+    /// For a folder: the folders in it.
     subfolders: u32,
 }
 
@@ -33,7 +33,7 @@ struct Walk {
 }
 
 impl LogFs {
-    /// Whether folders, files, index and segments agree, with what is in memory. Empty if they do.
+    /// Checks that folders, files, index and segments agree, including what is in memory. Empty if they do.
     pub fn check(&mut self) -> Result<Vec<Finding>> {
         let mut walk = Walk { live: vec![0; self.log.segments.count() as usize], ..Walk::default() };
         self.check_folders(&mut walk)?;
@@ -49,7 +49,7 @@ impl LogFs {
             }
         }
         if self.is_snapshot {
-            return Ok(walk.findings); // how space is used is the present's business
+            return Ok(walk.findings); // the use of space concerns only the present
         }
         let Walk { mut places, mut live, mut promised, nodes, mut findings, .. } = walk;
         let segments = self.log.segments.clone();
@@ -113,7 +113,7 @@ impl LogFs {
         Ok(())
     }
 
-    /// The entries of a folder as its blocks have them.
+    /// The entries of a folder as stored in its blocks.
     fn check_blocks(&mut self, folder: FileId, walk: &mut Walk) -> Result<Vec<(Vec<u8>, FileId, FileKind)>> {
         let units = units_of(self.file(folder)?.inode.metadata.size);
         let (mut entries, mut names) = (Vec::new(), BTreeSet::new());

@@ -1,11 +1,11 @@
-//! The cleaner: moves what lives in a segment elsewhere, so that the segment can be written again.
+//! The cleaner: moves the living units of a segment elsewhere, so that the segment can be rewritten.
 //!
 //! In the foreground it cleans when free segments run out and there are no holes to fill ([`crate::segments`]), and a checkpoint then
 //! frees what it emptied. In the
-//! background it works in slices. What it moves is read and written, or shared by the drive without programming flash
-//! ([`crate::Cleaning`]); the old place is given up after the next checkpoint, because the last one still names it.
+//! background it works in slices. It moves units by reading and writing them, or has the drive share them without programming
+//! flash ([`crate::Cleaning`]); the old place is given up after the next checkpoint, because the last one still names it.
 //!
-//! Invariant: a unit is moved only if it still lives where the cleaner saw it, and what is dirty is written from memory
+//! Invariant: a unit is moved only if it still lives where the cleaner saw it, and dirty units are written from memory
 //! (hazard 18).
 
 pub(crate) mod job;
@@ -18,10 +18,10 @@ use crate::fs::LogFs;
 use job::Job;
 use victim::Policy;
 
-/// Segments that files never get, so that there is always something to gain by cleaning.
+/// Segments withheld from files, so that cleaning always has something to gain.
 pub(crate) const LEAST_RESERVE: u32 = 24;
 
-/// Slices of the background in which a full segment is moved.
+/// The number of background slices in which a full segment is moved.
 const SLICES: u32 = 8;
 
 impl LogFs {
@@ -30,8 +30,8 @@ impl LogFs {
         CleanerCounters { filled_units: self.log.filled_units(), ..self.cleaned }
     }
 
-    /// Cleans until there is room for these further units of contents and of the index, and for a checkpoint. Contents may go into
-    /// holes, as far as there are any.
+    /// Cleans until there is room for this many further units of contents and of the index, and for a checkpoint. Contents
+    /// may go into holes, as far as there are any.
     pub(crate) fn make_room(&mut self, contents: u64, of_index: u64) -> Result<()> {
         let least = self.index.least_free_segments();
         let mut cleaned = std::collections::BTreeSet::new();
@@ -62,7 +62,7 @@ impl LogFs {
         }
     }
 
-    /// Whether a checkpoint would free segments that are enough, or free segments are short.
+    /// Whether a checkpoint would free enough segments, or free segments are scarce.
     fn is_checkpoint_enough(&self, wanted: u32) -> bool {
         let least = self.index.least_free_segments();
         let segments = &self.log.segments;
@@ -117,7 +117,7 @@ impl LogFs {
         let Some(segment) = victim::choose(segments, Policy::CostBenefit, &Default::default()) else {
             return Ok(None);
         };
-        // A segment that is nearly full costs more than it gives.
+        // A nearly full segment costs more than it yields.
         if segments.get(segment).live > segments.units() / 8 * 7 {
             return Ok(None);
         }
@@ -125,13 +125,13 @@ impl LogFs {
         Ok(Some(Job { segment, residents, done: 0 }))
     }
 
-    /// The segment that is being cleaned in the background.
+    /// The segment being cleaned in the background.
     pub fn cleaning(&self) -> Option<u32> {
         self.job.as_ref().map(|job| job.segment)
     }
 
-    /// Cleans until no segment is worth it, as the experiments of PebbleSSD do (section 4.4.3), and takes a checkpoint.
-    /// Returns how many segments it cleaned.
+    /// Cleans until no segment is worth cleaning, as the experiments of PebbleSSD do (section 4.4.3), and takes a
+    /// checkpoint. Returns the number of segments cleaned.
     pub fn clean_all(&mut self) -> Result<u64> {
         self.check_writable()?;
         let before = self.cleaned.segments;

@@ -1,4 +1,4 @@
-//! Moving what lives in a segment.
+//! Moving the living units of a segment.
 
 use tantalum::ShareRange;
 use tantalum::canary::{Guard, out};
@@ -22,7 +22,7 @@ impl LogFs {
         let (mut moves, mut copies) = (Vec::new(), Vec::new());
         let mut most = 0;
         for resident in residents {
-            // In between, it may have been written elsewhere or given up.
+            // Meanwhile, it may have been rewritten elsewhere or given up.
             let is_unchecked = is_late && out(Guard::StaleMove);
             if !is_unchecked && !self.index.lives_at(&mut self.log, resident)? {
                 continue;
@@ -48,11 +48,11 @@ impl LogFs {
         self.remap(&moves)
     }
 
-    /// What differs in memory is written from there: now if it is content, with the checkpoint if it is of the index.
+    /// Units that differ in memory are written from there: contents now, units of the index with the checkpoint.
     fn is_written_anyway(&mut self, resident: &Resident, moves: &mut Vec<Move>) -> Result<bool> {
         match resident.owner {
             Owner::Content { file, unit } if self.pages.is_dirty((file, unit)) => {
-                // Nothing is appended while places that were given out are empty.
+                // Nothing is appended while assigned places are empty.
                 self.remap(&std::mem::take(moves))?;
                 self.write_back_page(file, unit, false)?;
                 Ok(true)
@@ -62,7 +62,7 @@ impl LogFs {
         }
     }
 
-    /// Reads what is not in memory, all of it at once, and appends it.
+    /// Reads what is not in memory, all at once, and appends it.
     fn copy_all(&mut self, residents: &[Resident]) -> Result<()> {
         let mut contents = Vec::new();
         let mut read_ns = self.log.client.now_ns();
@@ -88,7 +88,7 @@ impl LogFs {
         })
     }
 
-    /// Lets the drive map new places to the same flash. What it refuses is copied there.
+    /// Lets the drive map new places to the same flash. Units that it refuses to map are copied there.
     fn remap(&mut self, moves: &[Move]) -> Result<()> {
         if moves.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Which segment is cleaned next.
+//! Chooses the segment to clean next.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use crate::segments::{Segments, State};
 pub(super) enum Policy {
     /// The one with the fewest living units: most space at once. For the foreground.
     Greedy,
-    /// The one with the largest `(1 - u) / (1 + u) * age`, where `u` is the share that lives: what was not written for
-    /// long stays where it is put (Rosenblum and Ousterhout, section 3.6, with the cost of reading the whole segment left
-    /// out). For the background.
+    /// The one with the largest `(1 - u) / (1 + u) * age`, where `u` is the share that lives: data not written for a long
+    /// time stay where they are put (Rosenblum and Ousterhout, section 3.6, without the cost of reading the whole
+    /// segment). For the background.
     CostBenefit,
 }
 

@@ -10,8 +10,9 @@ use crate::fs::LogFs;
 use crate::index::Slot;
 
 impl LogFs {
-    /// Writes whole units where they lie, or appends them to the log, and waits for the drive. `fills` are buffers of the drive
-    /// that already hold `data`: they help units that lie together; the log gathers others, of several writes, in one command.
+    /// Writes whole units in place, or appends them to the log, and waits for the drive. `fills` are buffers of the drive
+    /// that already hold `data`: they are used for adjacent units; the log gathers others, from several writes, in one
+    /// command.
     pub(crate) fn write_units(
         &mut self,
         file: FileId,
@@ -71,8 +72,8 @@ impl LogFs {
         Ok(())
     }
 
-    /// Reads whole units, and returns how many bytes there were. With `fetches`, what is in the file of the drive's
-    /// image may be fetched later.
+    /// Reads whole units, and returns the number of bytes. With `fetches`, bytes in the drive's image file may be
+    /// fetched later.
     pub(crate) fn read_units(
         &mut self,
         file: FileId,
@@ -107,7 +108,7 @@ impl LogFs {
         Ok(bytes)
     }
 
-    /// Reads units from `unit` on that are in one place, at least one. Returns their bytes, and when they are there.
+    /// Reads adjacent units, starting at `unit`, at least one. Returns their bytes, and when they are there.
     fn read_run(
         &mut self,
         file: FileId,

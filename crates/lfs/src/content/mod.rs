@@ -1,4 +1,4 @@
-//! The contents of files: through the page cache, past it, and ranges.
+//! The contents of files: access through the page cache, past it, and operations on ranges.
 
 mod direct;
 mod pages;

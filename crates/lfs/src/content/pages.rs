@@ -22,7 +22,8 @@ impl LogFs {
         Ok(self.pages.find(key))
     }
 
-    /// The page of a unit, to be changed; there is space for it. Its contents are void if it will be overwritten whole.
+    /// The page of a unit, mutable; there is space for it. Its contents are undefined if it will be overwritten
+    /// completely.
     pub(crate) fn change_page(&mut self, file: FileId, unit: u32, is_whole: bool) -> Result<&mut Page> {
         let key = (file, unit);
         if !self.pages.is_dirty(key) {
@@ -53,7 +54,7 @@ impl LogFs {
         Ok(())
     }
 
-    /// Makes sure that a unit that is there can be changed.
+    /// Makes sure that an existing unit can be changed.
     pub(crate) fn promise_unit(&mut self, file: FileId, unit: u32) -> Result<()> {
         if self.pages.is_dirty((file, unit)) {
             return Ok(());
@@ -64,7 +65,7 @@ impl LogFs {
         }
     }
 
-    /// Makes holes of a range of units.
+    /// Turns a range of units into holes.
     pub(crate) fn give_up_units(&mut self, file: FileId, units: Range<u64>) -> Result<()> {
         self.pages.remove(file, units.clone());
         let given_up = self.index.clear(&mut self.log, file, units)?;

@@ -31,7 +31,7 @@ impl LogFs {
 
     /// Makes a range read as zeros and keeps space for it.
     pub(crate) fn zero(&mut self, file: FileId, offset: u64, bytes: u64, keep_size: bool) -> Result<()> {
-        // What may be refused comes first.
+        // First do what may be refused.
         self.allocate_range(file, offset, bytes, true)?;
         let end = offset + bytes;
         let (first, last) = (units_of(offset), end / UNIT);
@@ -61,7 +61,7 @@ impl LogFs {
         if first > last {
             return self.zero_part(file, offset, end);
         }
-        // What may be refused comes first.
+        // First do what may be refused.
         for at in [offset, end].into_iter().filter(|at| at % UNIT > 0) {
             self.promise_unit(file, (at / UNIT) as u32)?;
         }
@@ -83,7 +83,7 @@ impl LogFs {
         Ok(())
     }
 
-    /// The first data from `from` on. What is promised and not written counts as a hole.
+    /// The first data at or after `from`. Promised but unwritten units count as holes.
     pub(crate) fn find_data(&mut self, file: FileId, from: u64) -> Result<Option<u64>> {
         let size = self.content_file(file)?.inode.metadata.size;
         let mut unit = from / UNIT;
@@ -101,7 +101,7 @@ impl LogFs {
         Ok(None)
     }
 
-    /// The first hole from `from` on, which may be the file's end.
+    /// The first hole at or after `from`, which may be the file's end.
     pub(crate) fn find_hole(&mut self, file: FileId, from: u64) -> Result<Option<u64>> {
         let size = self.content_file(file)?.inode.metadata.size;
         if from >= size {

@@ -13,7 +13,7 @@ pub(crate) const MOST_BYTES: u64 = UNIT << 32;
 
 const ZEROS: Page = [0; UNIT_BYTES];
 
-/// Fails if a file cannot be so large.
+/// Fails if a file cannot be this large.
 pub(crate) fn check_end(offset: u64, bytes: u64) -> Result<u64> {
     match offset.checked_add(bytes) {
         Some(end) if end <= MOST_BYTES => Ok(end),
@@ -96,7 +96,7 @@ impl LogFs {
             return self.grow_to(file, size);
         }
         if size < old_size {
-            // What may be refused comes first.
+            // First do what may be refused.
             self.promise_unit(file, (size / UNIT).min(u64::from(u32::MAX)) as u32)?;
             self.give_up_units(file, units_of(size)..1 << 32)?;
             self.change_space(file)?.size = size;
@@ -113,9 +113,9 @@ impl LogFs {
         Ok(())
     }
 
-    /// Zeroes what is behind the file's end in its last unit. It is done when the file shrinks, and again when it grows:
+    /// Zeroes the part of the last unit behind the file's end. This is done when the file shrinks, and again when it grows:
     /// a crash in between may have kept the end and lost the zeros, or lost the end of what was written in place. The index
-    /// gets them at once, so that no checkpoint and no list has a larger size without them.
+    /// gets the zeros at once, so that no checkpoint and no list has a larger size without them.
     pub(crate) fn clear_tail(&mut self, file: FileId) -> Result<()> {
         let size = self.file(file)?.inode.metadata.size;
         let (unit, tail) = ((size / UNIT) as u32, (size % UNIT) as usize);

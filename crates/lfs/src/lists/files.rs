@@ -15,12 +15,12 @@ use crate::segments::Log;
 pub(crate) struct ListedFiles {
     /// Files that may have a list, and the unit after the last one in it.
     pub ends: BTreeMap<FileId, u64>,
-    /// Files of which units were written or given up without their list telling.
+    /// Files whose units were written or given up without their lists recording it.
     pub untold: BTreeSet<FileId>,
 }
 
 impl ListedFiles {
-    /// Appends contents of a unit to the log on behalf of a write, and lets the drive list it or not.
+    /// Appends contents of a unit to the log on behalf of a write, listed by the drive or not.
     pub fn append(
         &mut self,
         index: &mut dyn Index,
@@ -38,7 +38,7 @@ impl ListedFiles {
         index.append_listed(log, file, unit, page)
     }
 
-    /// Units of a file change without its list telling: only the index can make them durable.
+    /// Units of a file change without its list recording it: only the index can make them durable.
     pub fn cannot_tell(&mut self, file: FileId) {
         self.untold.insert(file);
     }

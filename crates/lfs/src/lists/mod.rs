@@ -1,15 +1,16 @@
-//! Syncs that write contents alone: the drive lists in memory that survives which units belong where in which file
+//! Syncs that write only contents: in non-volatile memory, the drive lists which units belong where in which file
 //! (Jin's thesis, section 4.3.2). The index keeps its changes in memory until the next checkpoint; after a crash, the
 //! lists are applied to what the index recovers by itself.
 //!
-//! A list has places and no names, sizes beyond whole units, holes or attributes. A file with such changes, or that no
-//! checkpoint has, is synced by its index, as without lists. So is one that the drive refuses to list.
+//! A list has places, but no names, sizes beyond whole units, holes or attributes. A file with such changes, or one
+//! that no checkpoint has, is synced through the index, as without lists. So is one that the drive refuses to list.
 //!
 //! Invariants:
-//! - **F1** Lists belong to the last durable checkpoint. It is told from others by the highest bit of the file's number
-//!   in the list, which changes with every checkpoint: those of another one are void, and are cleared before the next.
-//! - **F2** Of each file, what is listed is newer than what the index made durable, but for the time in which a sync by
-//!   the index is under way. It clears the file's list before it returns.
+//! - **F1** Lists belong to the last durable checkpoint. The highest bit of the file's number in the list, which
+//!   changes with every checkpoint, distinguishes it from others: lists of another one are void, and are cleared before
+//!   the next.
+//! - **F2** For each file, what is listed is newer than what the index made durable, except while a sync through the
+//!   index is in progress. It clears the file's list before it returns.
 //! - **F3** A list is cleared when what makes it void is durable.
 
 pub(crate) mod files;
@@ -23,7 +24,7 @@ use crate::fs::LogFs;
 use crate::index::Slot;
 use crate::segments::ListNumber;
 
-/// The size of a file after a crash: as the index stored it, unless its list has a unit behind that.
+/// The size of a file after a crash: as the index stored it, unless its list has a unit beyond that.
 fn recovered_size(stored: u64, end: u64) -> u64 {
     if end > units_of(stored) { end * UNIT } else { stored }
 }
@@ -35,8 +36,8 @@ impl LogFs {
         self.lists_tell(id, end, |recovered, size| recovered == size)
     }
 
-    /// Whether a file's list may get units up to `end`: nothing else is to be told, and `fits` accepts the size that the
-    /// file would have after a crash, beside the one that it has.
+    /// Whether a file's list may get units up to `end`: nothing else has changed, and `fits` accepts the size that the
+    /// file would have after a crash, given its current size.
     pub(crate) fn lists_tell(
         &mut self,
         id: FileId,
@@ -79,7 +80,7 @@ impl LogFs {
         Ok(())
     }
 
-    /// Applies the lists to what the index has recovered. The next checkpoint makes that durable.
+    /// Applies the lists to what the index has recovered. The next checkpoint makes the result durable.
     pub(crate) fn recover_lists(&mut self) -> Result<()> {
         self.log.begin_lists(self.index.checkpoints());
         for (file, list) in self.log.clear_void_lists()? {

@@ -1,7 +1,7 @@
 //! A block of a folder: one unit with entries.
 //!
 //! Layout: 128 slots of 32 bytes. The first has a checksum and a magic number (4 each). An entry takes adjacent slots:
-//! file (4), kind, length of the name (1 each), name. A slot whose file is 0 is free. An entry never moves, so that its
+//! file (4), kind, length of the name (1 each), name. A slot whose file is 0 is free. An entry never moves, so its
 //! place is a cookie that stays valid.
 
 use tantalum::UNIT_BYTES;
@@ -34,12 +34,12 @@ pub(crate) struct BlockEntry<'a> {
     pub name: &'a [u8],
 }
 
-/// Whether a block is as it was written. A block of zeros is an empty one.
+/// Whether a block is intact. A block of zeros is empty.
 pub(crate) fn is_whole(page: &Page) -> bool {
     page.iter().all(|byte| *byte == 0) || (verify(page).is_ok() && get32(page, 4) == MAGIC)
 }
 
-/// The entries of a block, in order. Nonsense ends them.
+/// The entries of a block, in order, up to the first invalid one.
 pub(crate) fn entries_of(page: &Page) -> impl Iterator<Item = BlockEntry<'_>> {
     let mut slot = 1;
     std::iter::from_fn(move || {
@@ -82,7 +82,7 @@ pub(super) fn put(page: &mut Page, slot: usize, name: &[u8], file: FileId, kind:
     complete(page);
 }
 
-/// Takes an entry away.
+/// Removes an entry.
 pub(super) fn remove(page: &mut Page, slot: usize, name: &[u8]) {
     page[slot * SLOT_BYTES..(slot + slots_for(name)) * SLOT_BYTES].fill(0);
     complete(page);

@@ -86,7 +86,7 @@ impl Folder {
     }
 }
 
-/// Where reading continues after an entry: its place, from 1 on.
+/// Where reading continues after an entry: its place, counted from 1.
 fn cookie((unit, slot): (u32, usize)) -> u64 {
     u64::from(unit) * SLOTS as u64 + slot as u64
 }

@@ -1,4 +1,4 @@
-//! Files that lose their last name: they go at once, or with their last close.
+//! Files that lose their last name: they are removed at once, or with their last close.
 
 use tantalum_filesystem::{Errno, FileId, Timestamp};
 
@@ -24,7 +24,7 @@ impl LogFs {
         self.forget(id)
     }
 
-    /// Whether one more file without a name could be remembered.
+    /// Whether another file without a name could be remembered.
     pub(crate) fn check_orphans(&self) -> Result<()> {
         if self.orphans.len() < MOST_ORPHANS { Ok(()) } else { refuse(Errno::ENFILE) }
     }

@@ -1,6 +1,6 @@
 //! The tree of folders: looking up, creating, linking, removing and renaming.
 //!
-//! Invariant: what may be refused comes before anything changes, so that a refusal changes nothing.
+//! Invariant: what may be refused is done before anything changes, so a refusal changes nothing.
 
 use tantalum_filesystem::{Errno, FileId, FileKind, NAME_BYTES, NewFile, RenameMode, Timestamp};
 
@@ -14,7 +14,7 @@ use crate::inode::Inode;
 /// The longest target of a symbolic link.
 const MOST_TARGET_BYTES: usize = 4095;
 
-/// Names of one file.
+/// Maximum number of names of one file.
 const MOST_NAMES: u32 = 65_000;
 
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
@@ -173,7 +173,7 @@ impl LogFs {
         if entry.kind == FileKind::Folder {
             self.check_not_inside(entry.file, new_folder)?;
         }
-        // What may be refused comes before anything changes.
+        // What may be refused is done before anything changes.
         self.promise_unit(folder, entry.place.0)?;
         if let Some(other) = there {
             self.promise_unit(new_folder, other.place.0)?;
@@ -220,11 +220,11 @@ impl LogFs {
                 self.remove_entry(folder, name)?;
             }
         }
-        // The removal of the entry counted it out.
+        // Removing the entry has already subtracted it.
         self.count_subfolder(folder, entry.kind, true)
     }
 
-    /// A file has a name in another folder, or another name in the same.
+    /// A file got a name in another folder, or another name in the same one.
     fn moved_to(&mut self, entry: Entry, from: FileId, to: FileId, now: Timestamp) -> Result<()> {
         if entry.kind == FileKind::Folder && from != to {
             self.count_subfolder(from, entry.kind, false)?;
@@ -338,7 +338,7 @@ impl LogFs {
         self.count_subfolder(id, entry.kind, false)
     }
 
-    /// Lets an entry that exists name another file.
+    /// Makes an existing entry name another file.
     fn point_entry(&mut self, id: FileId, name: &[u8], to: Entry) -> Result<()> {
         let place = self.lookup_name(id, name)?.place;
         block::put(self.change_block(id, place.0)?, place.1, name, to.file, to.kind);

@@ -28,7 +28,7 @@ impl Nat {
                 match self.node(log, number)?.level() {
                     Level::Inode => chained.insert(first, (number, false)),
                     Level::Direct => chained.push((number, false)),
-                    // Recovery makes them anew from the direct nodes.
+                    // Recovery rebuilds them from the direct nodes.
                     Level::Indirect | Level::DoubleIndirect => {}
                 }
             }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::segments::Log;
 
 impl Nat {
-    /// Continues from a pack: both tables, and how much of each segment lives.
+    /// Continues from a pack: loads both tables, and how much of each segment lives.
     pub(super) fn load_pack(&mut self, log: &mut Log, pack: &Pack) -> Result<()> {
         self.places.load(&pack.node_places);
         self.segment_table.load(&pack.segment_places);

@@ -1,5 +1,5 @@
-//! Places for contents: behind each other in free segments, or in the holes of full ones when free segments run short.
-//! Nodes are always behind each other, because a mount follows their chain from segment to segment.
+//! Places for contents: sequential in free segments, or in the holes of full ones when free segments run short. Nodes
+//! are always sequential, because a mount follows their chain from segment to segment.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,14 +10,14 @@ use crate::error::Result;
 use crate::index::Index;
 use crate::segments::Log;
 
-/// Free segments that are kept: what a checkpoint may write, and a segment begun by each head.
+/// Free segments kept in reserve: for what a checkpoint may write, and a segment begun by each head.
 pub(super) const LEAST_FREE: u32 = 12;
 
-/// Free segments from which on contents go into holes: those that are kept, and as many for nodes and for what the cleaner
-/// moves.
+/// The number of free segments at which contents begin to go into holes: those in reserve, and the same number again for
+/// nodes and for what the cleaner moves.
 const SHORT: u32 = 2 * LEAST_FREE;
 
-/// Whether free segments are short.
+/// Whether free segments are scarce.
 pub(super) fn is_short(log: &Log) -> bool {
     log.segments.free_segments() <= SHORT
 }

@@ -1,11 +1,11 @@
-//! Log heads, by what is appended there: what lives as long lies together.
+//! Log heads, by what is appended there: units with similar lifetimes lie together.
 
-/// How many there are.
+/// Number of heads.
 pub(super) const HEADS: usize = 6;
 
 pub(super) const FOLDER_DATA: usize = 0;
 pub(super) const FILE_DATA: usize = 1;
-/// What the cleaner moved has lived long.
+/// What the cleaner moves has lived long.
 pub(super) const COLD_DATA: usize = 2;
 pub(super) const FOLDER_NODES: usize = 3;
 /// The head whose nodes are chained.

@@ -187,7 +187,7 @@ impl Index for Nat {
     fn place_for(&mut self, log: &mut Log, owner: Owner) -> Result<MovedPlace> {
         let head = match owner {
             Owner::Content { .. } => COLD_DATA,
-            // Not where nodes are chained: a moved node says that another place follows it.
+            // Not at the head whose nodes are chained: a moved node names another place as the next one.
             Owner::Index(_) => COLD_NODES,
         };
         Ok(MovedPlace { head, lpn: log.place(head)? })

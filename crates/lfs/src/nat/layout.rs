@@ -1,5 +1,5 @@
-//! Where everything is on the drive: superblocks, two checkpoint packs, segment table, node address table, summaries,
-//! segments. All of it follows from the drive's capacity.
+//! The layout of the drive: superblocks, two checkpoint packs, segment table, node address table, summaries, segments.
+//! All of it follows from the drive's capacity.
 
 use tantalum::{Lpn, UNIT_BYTES};
 
@@ -11,7 +11,7 @@ use crate::index::MOST_ORPHANS;
 /// The smallest drive, in units.
 const LEAST_UNITS: u64 = 2048;
 
-/// The largest: a place is 32 bits, and two values mean something else.
+/// The largest: a place has 32 bits, and two values are special.
 const MOST_UNITS: u64 = u32::MAX as u64 - 1;
 
 /// Where the positions of heads begin in a pack.
@@ -31,13 +31,13 @@ pub(super) const NODE_WORDS: usize = 2;
 pub(super) struct Layout {
     pub packs: [Lpn; 2],
     pub pack_units: u32,
-    /// The segment table: twice as many units.
+    /// The segment table: twice this many units.
     pub segment_table: Lpn,
     pub segment_table_units: u32,
-    /// The node address table: twice as many units.
+    /// The node address table: twice this many units.
     pub node_table: Lpn,
     pub node_table_units: u32,
-    /// Node numbers, from 1 on.
+    /// Node numbers, starting with 1.
     pub nodes: u32,
     /// One summary for each segment.
     pub summaries: Lpn,

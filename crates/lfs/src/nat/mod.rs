@@ -1,4 +1,4 @@
-//! The index of F2FS's kind: nodes addressed by number, so that a node that moves changes no other node.
+//! The index of F2FS's kind: nodes addressed by number, so that moving a node changes no other node.
 //!
 //! A *node address table* says where each node is. It is durable with a checkpoint, which writes changed nodes, then the
 //! table and the table of segments to their other places, and then one of two packs that names these places. A sync of a
@@ -7,8 +7,8 @@
 //! Invariants:
 //! - **N1** A pack is written when everything that it names is durable, over the older of the two packs.
 //! - **N2** A node of a sync is written when the data to which it points are durable.
-//! - **N3** What the last pack or the chain behind it names is not overwritten before the next pack is durable, but for
-//!   contents that their own file writes in place (P2 of `in_place.rs`).
+//! - **N3** What the last pack or the chain behind it names is not overwritten before the next pack is durable, except
+//!   for contents that their own file writes in place (P2 of `in_place.rs`).
 
 mod chain;
 mod checkpoint;
@@ -53,17 +53,17 @@ pub(crate) struct Nat {
     nodes: NodeCache<Node>,
     /// The last durable checkpoint.
     version: u64,
-    /// The node number given out last.
+    /// The node number issued last.
     last_node: u32,
     nodes_in_use: u32,
     files: u32,
-    /// Files of which whole nodes went since the last checkpoint: the chain cannot tell.
+    /// Files that lost whole nodes since the last checkpoint: the chain cannot record that.
     lost_nodes: BTreeSet<FileId>,
-    /// Numbers given up since the last checkpoint: the pack still knows what had them.
+    /// Numbers given up since the last checkpoint: the pack still has their old nodes.
     freed: BTreeSet<u32>,
     /// Nodes that were chained since the last checkpoint.
     chained: u64,
-    /// Space that something durable has is not refused.
+    /// Space that something durable occupies is not refused.
     is_recovering: bool,
 }
 
@@ -102,8 +102,8 @@ impl Nat {
         Ok(Opened { log, index: Box::new(index), orphans: Vec::new(), nameless: Vec::new() })
     }
 
-    /// The index as the last checkpoint and the chain behind it have it. The caller takes a checkpoint before anything
-    /// else is written.
+    /// The index according to the last checkpoint and the chain behind it. The caller takes a checkpoint before
+    /// anything else is written.
     pub fn open(client: Client) -> Result<Opened> {
         let units = client.device().limits().capacity_units;
         let layout = Layout::plan(units)?;

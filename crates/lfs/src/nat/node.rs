@@ -1,4 +1,4 @@
-//! A node: one unit of the index, addressed by a number, and the shape of the tree that nodes of a file make.
+//! A node: one unit of the index, addressed by a number; and the shape of the tree that a file's nodes form.
 //!
 //! An inode has pointers to units of the file and to roots: two direct nodes, two indirect, five double indirect ones.
 //! A direct node has pointers to units, an indirect one to direct nodes, a double indirect one to indirect nodes. A
@@ -55,7 +55,7 @@ impl Level {
     }
 }
 
-/// Where a pointer is: its index, the first unit that it reaches, how many, and the node that it points to, if any.
+/// A pointer: its index, the first unit that it reaches, the number of units, and the node that it points to, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pointer {
     pub index: usize,

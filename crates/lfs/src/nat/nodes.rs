@@ -19,7 +19,7 @@ pub(super) const NEW: u32 = u32::MAX;
 
 impl CachedNode for Node {
     type Number = u32;
-    /// Those of a file are together.
+    /// A file's nodes are adjacent.
     type Order = (FileId, u32);
 
     fn number(&self) -> u32 {
@@ -44,7 +44,7 @@ impl Nat {
         of_file.map(|(_, number)| *number).collect()
     }
 
-    /// A node that is in use, to be changed.
+    /// A node that is in use, mutable.
     pub(super) fn node_mut(&mut self, log: &mut Log, number: u32) -> Result<&mut Node> {
         self.load(log, number)?;
         Ok(self.nodes.change(number))
@@ -120,7 +120,7 @@ impl Nat {
             false => log.segments.reserve()?,
         }
         self.places.set(log, number, [NEW, file.0])?;
-        // Numbers are given out in turn, so that one that was given up is not used again soon.
+        // Numbers are issued in turn, so that one that was given up is not reused soon.
         self.last_node = number;
         self.nodes_in_use += 1;
         self.nodes.insert(Node::new(number, file, first, level, is_folder), true);
@@ -142,7 +142,7 @@ impl Nat {
         refuse(Errno::ENOSPC)
     }
 
-    /// Gives a node up. Its pointers are void already.
+    /// Gives up a node whose pointers are already void.
     pub(super) fn free_node(&mut self, log: &mut Log, number: u32) -> Result<()> {
         let [place, _] = self.entry(log, number)?;
         match place {

@@ -81,7 +81,7 @@ impl Pack {
         bytes
     }
 
-    /// The pack in `bytes`; none if there is no whole one.
+    /// The pack in `bytes`; `None` if there is no whole pack.
     pub fn decode(bytes: &[u8], layout: &Layout) -> Option<Pack> {
         let length = get32(bytes, 4) as usize;
         if length < FIXED_PACK_BYTES || length > bytes.len() || bytes[8..16] != MAGIC {
@@ -118,7 +118,7 @@ impl Pack {
         })
     }
 
-    /// The newer whole pack of the two; none if there is none.
+    /// The newer whole pack of the two; `None` if there is none.
     pub fn newest(log: &mut Log, layout: &Layout) -> Result<Option<Pack>> {
         let mut newest: Option<Pack> = None;
         for lpn in layout.packs {

@@ -1,7 +1,7 @@
-//! Rolling forward: what files were synced since the last checkpoint.
+//! Rolling forward: recovers what was synced since the last checkpoint.
 //!
-//! Nodes of files are chained: each says where the next one was to be written. The chain ends where no whole node of
-//! the same checkpoint is. Of each file, the nodes up to the last one that ended a sync count.
+//! Nodes of files are chained: each says where the next one was to be written. The chain ends where there is no whole
+//! node of the same checkpoint. For each file, the nodes up to the last one that ended a sync count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ impl Nat {
             |(index, node): &(usize, &Node)| ends.get(&node.file()).is_some_and(|end| index <= end);
         let synced: Vec<&Node> = chain.iter().enumerate().filter(is_synced).map(|(_, node)| node).collect();
         let mut nameless = BTreeSet::new();
-        // Files come first: a node that recovery makes anew must not take the number of one.
+        // Files come first: a node that recovery rebuilds must not take the number of a file.
         for node in synced.iter().filter(|node| node.level() == Level::Inode) {
             self.use_file_number(log, node, &mut nameless)?;
         }
@@ -60,7 +60,7 @@ impl Nat {
         let mut lpn = tantalum::Lpn(log.segments.first_lpn(segment).0 + used);
         let most = u64::from(units) * u64::from(log.segments.count());
         while let Some(segment) = log.segments.find(lpn).filter(|_| (chain.len() as u64) < most) {
-            // A second recovery reads the same chain, so that this one must not write there.
+            // A second recovery reads the same chain, so this one must not write there.
             log.segments.hold(segment);
             let node = match read_node(log, lpn) {
                 Ok(node) => node,

@@ -15,7 +15,7 @@ use crate::segments::{Log, State};
 /// The slot that stands for the node itself.
 pub(super) const NODE: u16 = u16::MAX;
 
-/// Summaries in memory beyond which those of full segments are stored.
+/// Number of summaries in memory beyond which those of full segments are stored.
 const MOST_IN_MEMORY: usize = 32;
 
 /// What a unit was written for: a node, and its slot.
@@ -55,7 +55,8 @@ impl Summaries {
         Ok(self.in_memory.get_mut(&segment).expect("it is loaded"))
     }
 
-    /// A head begins a segment with the first unit: what its summary said is void. One that fills holes goes on with it.
+    /// A head begins a segment with its first unit: the old summary is void. A head that fills holes continues the old
+    /// summary.
     pub fn begin(&mut self, log: &Log, lpn: Lpn) {
         let segment = log.segments.find(lpn).expect("a unit of the log");
         let is_filled = log.segments.get(segment).state == State::Filling;
@@ -64,7 +65,7 @@ impl Summaries {
         }
     }
 
-    /// What a unit is written for.
+    /// Records what a unit is written for.
     pub fn set(&mut self, log: &mut Log, lpn: Lpn, (node, slot): Entry) -> Result<()> {
         let segment = log.segments.find(lpn).expect("a unit of the log");
         let at = 8 + 6 * (lpn.0 - log.segments.first_lpn(segment).0) as usize;
@@ -86,7 +87,7 @@ impl Summaries {
         Ok((0..units).map(entry).collect())
     }
 
-    /// Writes all that changed, and forgets those to which no head writes.
+    /// Writes all that changed, and drops those to which no head writes.
     pub fn store(&mut self, log: &mut Log) -> Result<()> {
         for (segment, summary) in self.in_memory.iter_mut().filter(|(_, summary)| summary.is_changed) {
             put32(&mut summary.page[..], 4, *segment);

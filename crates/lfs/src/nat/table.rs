@@ -1,7 +1,7 @@
-//! A table of fixed entries whose units each have two places.
+//! A table of fixed-size entries, each of whose units has two places.
 //!
-//! Invariant: a changed unit is written to the place that the last durable checkpoint does not name, however often
-//! that is tried. So the checkpoint's table stays whole until the next one names the other places.
+//! Invariant: a changed unit is written to the place that the last durable checkpoint does not name, however often this
+//! is repeated. So the checkpoint's table stays whole until the next one names the other places.
 //!
 //! Layout of a unit: checksum, its number (4 each), then entries of some words each.
 
@@ -37,7 +37,7 @@ pub(super) struct PairedTable {
 }
 
 impl PairedTable {
-    /// An empty table in `2 * units` units from `first` on.
+    /// An empty table in the `2 * units` units that start at `first`.
     pub fn new(first: Lpn, units: u32, words: usize) -> PairedTable {
         let bits = vec![false; units as usize];
         PairedTable {

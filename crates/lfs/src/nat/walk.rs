@@ -40,7 +40,7 @@ impl Nat {
         }
     }
 
-    /// Makes holes of a range of a file's units. Returns how many were none.
+    /// Turns a range of a file's units into holes. Returns how many were not holes.
     pub(super) fn clear_range(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {
         self.clear_node(log, file, file.0, Level::Inode, 0, &units)
     }
@@ -78,7 +78,7 @@ impl Nat {
         Ok(given_up)
     }
 
-    /// The first unit of a file from `from` on that is not a hole.
+    /// The first unit of a file at or after `from` that is not a hole.
     pub(super) fn next_used_unit(&mut self, log: &mut Log, file: FileId, from: u64) -> Result<Option<u64>> {
         self.next_used_in(log, file.0, Level::Inode, 0, from)
     }
@@ -106,7 +106,7 @@ impl Nat {
         Ok(None)
     }
 
-    /// The first pointer of a node that is used, of those that reach a range of units.
+    /// The first pointer of a node in use, among those that reach a range of units.
     fn next_pointer(
         &mut self,
         log: &mut Log,

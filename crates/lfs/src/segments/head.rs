@@ -11,7 +11,7 @@ use super::list_writer::Listed;
 pub(crate) struct Head {
     /// Where it writes.
     pub segment: Option<u32>,
-    /// Units of the segment that it has given out.
+    /// Units of the segment that it has assigned.
     pub used: u32,
     /// The segment after that, chosen with the last unit.
     pub following: Option<u32>,
@@ -20,9 +20,9 @@ pub(crate) struct Head {
     /// The place of the buffer's first unit.
     pub(super) first: u32,
     pub(super) buffer: Vec<u8>,
-    /// What the drive is to list the buffer's units for.
+    /// The file for which the drive is to list the buffer's units.
     pub(super) listed: Option<Listed>,
-    /// It sent something since the last flush that is not durable by itself.
+    /// Whether it sent something since the last flush that is not durable by itself.
     pub(super) is_unflushed: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Head {
 #[derive(Clone, Debug)]
 pub(super) struct Filling {
     pub segment: u32,
-    /// Places that were not given out yet.
+    /// Places not assigned yet.
     pub holes: VecDeque<Lpn>,
 }
 
@@ -39,7 +39,7 @@ impl Head {
         (self.buffer.len() / UNIT_BYTES) as u32
     }
 
-    /// Whether a unit belongs behind the buffer's last one.
+    /// Whether a unit follows the buffer's last one.
     pub(super) fn continues(&self, lpn: Lpn, listed: Option<Listed>) -> bool {
         let follows = self.listed.map(|(file, unit)| (file, unit.wrapping_add(self.buffered())));
         self.first + self.buffered() == lpn.0 && follows == listed

@@ -1,12 +1,12 @@
-//! What must be known of dead units before they may be filled ([`super::to_fill`]): what was given up since the last durable
-//! checkpoint, and which segments are worth it.
+//! What must be known about dead units before they may be filled ([`super::to_fill`]): which were given up since the last
+//! durable checkpoint, and which segments are worth filling.
 
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use tantalum::canary::{Guard, out};
 
-/// Units of a segment, by bits.
+/// Units of a segment, as bits.
 #[derive(Clone, Debug, Default)]
 struct Units {
     words: Vec<u64>,
@@ -28,7 +28,7 @@ impl Units {
     }
 }
 
-/// What must be known of dead units.
+/// What must be known about dead units.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holes {
     /// A checkpoint of this mount is durable.
@@ -38,7 +38,7 @@ pub(super) struct Holes {
     pub held_units: u64,
     /// Segments whose summaries do not explain what lives there.
     pub unexplained: BTreeSet<u32>,
-    /// Segments that are worth it, those with most holes last; none if they must be looked for.
+    /// Segments worth filling, those with most holes last; `None` if they must be searched for.
     pub candidates: Option<Candidates>,
 }
 

@@ -11,13 +11,13 @@ use tantalum_filesystem::FileId;
 
 use crate::error::{LfsError, Result};
 
-/// In the number of a listed file: the checkpoint is an odd one.
+/// Bit in the number of a listed file: the checkpoint has an odd number.
 const ODD: u32 = 1 << 31;
 
 /// The number by which the drive lists a file.
 pub(crate) type ListNumber = tantalum::FileId;
 
-/// Where a buffer of units belongs: a file, and the first unit.
+/// What a buffer of units belongs to: a file, and the first unit.
 pub(super) type Listed = (FileId, u32);
 
 /// Writes to lists since the last checkpoint.
@@ -29,7 +29,7 @@ pub(super) struct ListWriter {
 }
 
 impl ListWriter {
-    /// Finds out whether the drive keeps lists, and clears all that there are.
+    /// Finds out whether the drive keeps lists, and clears all existing ones.
     pub fn format(client: &mut Client) -> Result<()> {
         match client.submit(Command::ClearFileLists { file: None }) {
             Ok(_) => Ok(()),
@@ -52,8 +52,8 @@ impl ListWriter {
         tantalum::FileId(if self.is_odd { file.0 | ODD } else { file.0 })
     }
 
-    /// Writes units and lists them. Returns when they are durable; none if the drive refused to list them, and nothing
-    /// changed.
+    /// Writes units and lists them. Returns when they are durable; `None` if the drive refused to list them, in which
+    /// case nothing changed.
     pub fn write(
         &mut self,
         client: &mut Client,

@@ -1,7 +1,7 @@
 //! The log: heads that append units to segments, and reading units back.
 //!
-//! What a head appends waits in its buffer until that is large, the segment ends, or somebody reads or syncs it; then
-//! it goes to the drive in one command. Invariant: a unit that is in no buffer is on the drive.
+//! What a head appends waits in its buffer until the buffer is large, the segment ends, or somebody reads or syncs it;
+//! then it goes to the drive in one command. Invariant: a unit that is in no buffer is on the drive.
 
 use std::collections::VecDeque;
 
@@ -20,11 +20,11 @@ use crate::error::{LfsError, Result, refuse};
 /// Units written in one command.
 pub(crate) const BUFFER_UNITS: usize = 256;
 
-/// A place in the log that was given out.
+/// A place assigned in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allocated {
     pub lpn: Lpn,
-    /// What the same head will give out next.
+    /// The place that the same head will assign next.
     pub next: Lpn,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Log {
     pub segments: Segments,
     /// Counted by whoever writes it.
     pub written: WrittenCounters,
-    /// The last one has no segment: its buffer gathers contents that are written where they lie.
+    /// The last one has no segment: its buffer gathers contents that are written in place.
     pub(super) heads: Vec<Head>,
     /// When everything written so far is done.
     done_ns: Nanoseconds,
@@ -44,9 +44,9 @@ pub(crate) struct Log {
     /// Files of which contents were appended since the last flush, and when that was done.
     pub(super) unflushed: FxHashSet<FileId>,
     flushed_ns: Nanoseconds,
-    /// When everything that was written durably is: of what is chained, one thing is worth nothing without those before.
+    /// When everything written durably is done: an element of a chain is useless without those before it.
     durable_ns: Nanoseconds,
-    /// When everything is done that was sent since somebody began to count.
+    /// When everything sent since counting began is done.
     sent_ns: Nanoseconds,
     /// None if syncs do not leave the index to the drive's lists.
     pub(super) lists: Option<ListWriter>,
@@ -81,7 +81,7 @@ impl Log {
     /// A head continues where a checkpoint left it.
     pub fn continue_head(&mut self, head: usize, segment: Option<u32>, used: u32, following: Option<u32>) {
         segment.into_iter().chain(following).for_each(|segment| self.segments.open_again(segment));
-        // After a crash of the host, what is before that may be in the drive's cache alone.
+        // After a crash of the host, what lies before it may be only in the drive's cache.
         self.heads[head] = Head { segment, used, following, is_unflushed: true, ..Head::default() };
     }
 
@@ -93,7 +93,7 @@ impl Log {
         Ok(())
     }
 
-    /// Gives out the next place of a head. What belongs there comes with [`Log::fill`], or from elsewhere.
+    /// Assigns the next place of a head. Its contents come with [`Log::fill`], or from elsewhere.
     pub fn place(&mut self, head: usize) -> Result<Lpn> {
         if self.heads[head].segment.is_none_or(|_| self.heads[head].used == self.segments.units()) {
             self.next_segment(head)?;
@@ -106,7 +106,7 @@ impl Log {
         Ok(lpn)
     }
 
-    /// The same, and what comes after that, so that units can be chained.
+    /// The same, along with the place after it, so that units can be chained.
     pub fn allocate(&mut self, head: usize) -> Result<Allocated> {
         let units = self.segments.units();
         let entry = &self.heads[head];
@@ -126,7 +126,7 @@ impl Log {
         self.heads[head].needs_segment(self.segments.units())
     }
 
-    /// A head goes on in the holes of a full segment.
+    /// A head continues in the holes of a full segment.
     pub fn begin_filling(&mut self, head: usize, segment: u32, holes: VecDeque<Lpn>) {
         let entry = &mut self.heads[head];
         entry.filling = Some(Filling { segment, holes });
@@ -137,7 +137,7 @@ impl Log {
         self.segments.fill(segment);
     }
 
-    /// Gives out the next hole of the segment that a head fills; none if there is no further one.
+    /// Assigns the next hole of the segment that a head fills; `None` if there is none left.
     pub fn allocate_hole(&mut self, head: usize) -> Option<Lpn> {
         let filling = self.heads[head].filling.as_mut()?;
         let segment = filling.segment;
@@ -173,7 +173,7 @@ impl Log {
         Ok(())
     }
 
-    /// Puts a unit into the place that a head has just given out.
+    /// Puts a unit into the place that a head has just assigned.
     pub fn fill(&mut self, head: usize, lpn: Lpn, page: &Page) -> Result<()> {
         self.put(head, lpn, page, None)
     }
@@ -196,9 +196,9 @@ impl Log {
         }
     }
 
-    /// Makes what a head appended durable, if everything before that is.
+    /// Makes what a head appended durable, if everything before it is.
     pub fn write_buffer_durably(&mut self, head: usize) -> Result<()> {
-        // Part of it may have left the buffer already.
+        // Part of it may already have left the buffer.
         match self.heads[head].is_unflushed {
             true => self.flush(),
             false => self.write_buffer(head, true),
@@ -245,7 +245,7 @@ impl Log {
         self.sent_ns = self.client.now_ns();
     }
 
-    /// Sends what all buffers hold, and waits for what was sent since [`Log::begin_sending`].
+    /// Sends the contents of all buffers, and waits for what was sent since [`Log::begin_sending`].
     pub fn wait_for_sent(&mut self) -> Result<()> {
         self.write_buffers()?;
         self.client.wait_until(self.sent_ns);
@@ -267,7 +267,7 @@ impl Log {
         Ok(())
     }
 
-    /// Sends what all buffers hold.
+    /// Sends the contents of all buffers.
     pub fn write_buffers(&mut self) -> Result<()> {
         (0..self.heads.len()).try_for_each(|head| self.write_buffer(head, false))
     }
@@ -316,7 +316,7 @@ impl Log {
 
     /// Makes units read as others, without programming flash; durable with the next flush. False if the drive refuses.
     pub fn share(&mut self, ranges: &[ShareRange]) -> Result<bool> {
-        // The drive moves what it has: not what a unit was before it was written over.
+        // The drive must move the unit's newest contents, so a waiting overwrite is sent first.
         self.write_buffer(self.heads.len() - 1, false)?;
         match self.client.submit_queued(Command::Share { ranges, deferred: true }) {
             Ok(completion) => {
@@ -340,7 +340,7 @@ impl Log {
         Ok(())
     }
 
-    /// Reads adjacent units now, and returns when they are there, which is not waited for.
+    /// Reads adjacent units now, and returns the time at which they are there, without waiting for it.
     pub fn read_queued(
         &mut self,
         lpn: Lpn,

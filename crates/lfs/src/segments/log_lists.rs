@@ -1,4 +1,4 @@
-//! What a log asks of the drive's lists.
+//! A log's operations on the drive's lists.
 
 use tantalum::{Command, Lpn};
 use tantalum_filesystem::FileId;
@@ -13,12 +13,12 @@ impl Log {
         self.lists = Some(ListWriter::default());
     }
 
-    /// Clears all lists of the drive, which must be able to keep some.
+    /// Clears all lists of the drive, which must be able to keep lists.
     pub fn format_lists(&mut self) -> Result<()> {
         ListWriter::format(&mut self.client)
     }
 
-    /// Whether the drive lists what is written to a file, as far as is known.
+    /// Whether the drive lists what is written to a file, as far as known.
     pub fn lists_file(&self, file: FileId) -> bool {
         self.lists.as_ref().is_some_and(|lists| !lists.is_refused(file))
     }

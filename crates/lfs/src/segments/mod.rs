@@ -1,4 +1,4 @@
-//! What both kinds of index share of the drive: segments, log heads, and the accounting of space.
+//! What both kinds of index have in common: segments, log heads, and the accounting of space.
 
 mod head;
 mod holes;

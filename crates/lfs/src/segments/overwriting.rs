@@ -1,4 +1,4 @@
-//! Writing over contents that are in the log, where they lie: with the buffer of other such units, or as a run of its own.
+//! Overwriting contents in the log in place: with the buffer of other such units, or as a separate run.
 
 use tantalum::canary::{Guard, out};
 use tantalum::{Command, Fills, Lpn, UNIT_BYTES};
@@ -9,7 +9,7 @@ use crate::bytes::Page;
 use crate::error::Result;
 
 impl Log {
-    /// Writes over contents of a file that are in the log: sent with the next buffer, durable with the next flush.
+    /// Overwrites contents of a file that are in the log: sent with the next buffer, durable with the next flush.
     pub fn overwrite(&mut self, file: FileId, lpn: Lpn, page: &Page) -> Result<()> {
         self.begin_overwriting(file, lpn, 1)?;
         self.put(self.heads.len() - 1, lpn, page, None)

@@ -32,7 +32,7 @@ pub(crate) enum State {
 pub(crate) struct Segment {
     /// Units that live.
     pub live: u32,
-    /// Those of them that are counted apart: the layout keeps space for them.
+    /// Of these, units counted separately: the layout reserves space for them.
     pub apart: u32,
     /// When something was last written there, in units written by the file system.
     pub written: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// `count` free segments of `units` each, from `first` on. Files may use `capacity` units.
+    /// `count` free segments of `units` each, starting at `first`. Files may use `capacity` units.
     pub fn new(first: Lpn, units: u32, count: u32, capacity: u64) -> Segments {
         let free = Segment { live: 0, apart: 0, written: 0, state: State::Free };
         Segments {
@@ -80,7 +80,8 @@ impl Segments {
         Segments { payload, ..self }
     }
 
-    /// What a checkpoint knows of a segment, besides what is counted apart. Every one with living units is full.
+    /// What a checkpoint knows about a segment, except for units counted separately. Every segment with living units is
+    /// full.
     pub fn load(&mut self, segment: u32, live: u32, written: u64) {
         let entry = &mut self.table[segment as usize];
         (entry.live, entry.written) = (entry.live + live, written);
@@ -120,7 +121,7 @@ impl Segments {
         Lpn(self.first + segment * self.units)
     }
 
-    /// The segment of a unit of the log; none if the unit is none of the log.
+    /// The segment of a unit; `None` if the unit is not in the log.
     pub fn find(&self, lpn: Lpn) -> Option<u32> {
         let segment = lpn.0.checked_sub(self.first)? / self.units;
         (segment < self.count()).then_some(segment)
@@ -141,7 +142,7 @@ impl Segments {
         self.capacity
     }
 
-    /// Units that are still to be had.
+    /// Units that are still available.
     pub fn available(&self) -> u64 {
         self.capacity.saturating_sub(self.live + self.reserved)
     }
@@ -151,7 +152,7 @@ impl Segments {
     }
 
     /// Units of an index that may wait for a checkpoint: a quarter of the space that is free beyond `least` segments, between
-    /// two and `most` segments. So a checkpoint has room, and an index of many new files is not written again and again.
+    /// two and `most` segments. So a checkpoint has room, and the index of many new files is not rewritten again and again.
     pub fn may_wait(&self, least: u32, most: u32) -> u64 {
         let segments = (self.free_segments().saturating_sub(least) / 4).clamp(2, most);
         u64::from(segments) * u64::from(self.units)
@@ -217,7 +218,7 @@ impl Segments {
         Ok(())
     }
 
-    /// A unit lives that is counted apart.
+    /// A unit that is counted separately lives.
     pub fn add_apart(&mut self, lpn: Lpn) -> Result<()> {
         let segment = self.count_in(lpn)?;
         self.table[segment as usize].apart += 1;
@@ -238,7 +239,7 @@ impl Segments {
         Ok(segment)
     }
 
-    /// A unit lives no more.
+    /// A unit no longer lives.
     pub fn release(&mut self, lpn: Lpn) -> Result<()> {
         let segment = self.count_out(lpn)?;
         self.live -= 1;
@@ -246,7 +247,7 @@ impl Segments {
         Ok(())
     }
 
-    /// A unit that was counted apart lives no more.
+    /// A unit that was counted separately no longer lives.
     pub fn release_apart(&mut self, lpn: Lpn) -> Result<()> {
         let segment = self.count_out(lpn)?;
         self.table[segment as usize].apart -= 1;
@@ -294,7 +295,7 @@ impl Segments {
 
     /// Takes back promises.
     pub fn unreserve_many(&mut self, units: u64) {
-        // Only a damaged checkpoint counts fewer than there are; a check tells.
+        // Only a damaged checkpoint counts fewer than there are; a check reports this.
         self.reserved = self.reserved.saturating_sub(units);
     }
 
@@ -310,12 +311,12 @@ impl Segments {
         freed
     }
 
-    /// The segments that changed since this was last asked.
+    /// The segments that changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<u32> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Counts the same as an audit that found `live` units in each segment; otherwise the first difference.
+    /// Compares the counts with an audit that found `live` units in each segment; returns the first difference.
     pub fn differs_from(&self, live: &[u32]) -> Option<(u32, u32, u32)> {
         let pairs = self.table.iter().zip(live).enumerate();
         let mut different = pairs.filter(|(_, (segment, live))| segment.live != **live);
@@ -323,7 +324,7 @@ impl Segments {
     }
 }
 
-/// The table of segments is not what was written: damage that checksums do not tell.
+/// The table of segments is not what was written: damage that checksums do not detect.
 fn miscounted(lpn: Lpn, why: &'static str) -> LfsError {
     LfsError::Damaged { lpn, damage: Damage::Miscounted(why) }
 }

@@ -1,10 +1,10 @@
 //! Holes: units of full segments that nothing names, which a head fills when free segments run short (F2FS's slack space
-//! recycling). It costs a summary for each segment, where cleaning costs what lives there.
+//! recycling). It costs a summary for each segment, whereas cleaning costs all units that live there.
 //!
 //! Invariants:
 //! - **H1** A unit that lived when the last durable checkpoint was taken, or since then, is no hole: the checkpoint, the chain
 //!   behind it or a list may name it.
-//! - **H2** Nothing is filled before a checkpoint of this mount is durable: until then recovery may have to read again what
+//! - **H2** Nothing is filled before a checkpoint of this mount is durable: until then recovery may have to reread what
 //!   seems dead.
 //! - **H3** A segment is filled only if its summary explains everything that lives there.
 
@@ -16,11 +16,11 @@ use tantalum::canary::{Guard, out};
 use super::holes::Candidates;
 use super::table::{Segments, State};
 
-/// A segment in which fewer than one unit in this many is a hole is not worth its summary.
+/// A segment with fewer than one hole in this many units is not worth its summary.
 const LEAST_SHARE: u32 = 32;
 
-/// Where less than one unit in this many lives, the cleaner has little to move, and often the segment is soon free by itself: as
-/// those of nodes are, which are written again and again.
+/// Where fewer than one unit in this many lives, the cleaner has little to move, and often the segment soon becomes free by
+/// itself, like those of nodes, which are rewritten again and again.
 const EMPTY_SHARE: u32 = 8;
 
 impl Segments {
@@ -63,7 +63,7 @@ impl Segments {
 
     /// Whether a checkpoint would make this many holes.
     pub fn would_have_holes(&self, units: u64) -> bool {
-        // Looking at all segments takes a while.
+        // Examining all segments takes a while.
         if self.holes.held_units < units {
             return false;
         }
@@ -72,7 +72,7 @@ impl Segments {
         worth.map(|(_, dead)| u64::from(dead)).sum::<u64>() >= units
     }
 
-    /// The segment with most holes, which is to be filled next.
+    /// The segment with most holes, to be filled next.
     pub fn next_to_fill(&mut self) -> Option<u32> {
         if !self.is_settled() {
             return None;
@@ -83,7 +83,7 @@ impl Segments {
         Some(segment)
     }
 
-    /// The holes of a segment beside what lives there; none if more lives there than that.
+    /// The holes of a segment, given the living units found there; none if the table counts another number.
     pub fn holes_beside(&mut self, segment: u32, living: &BTreeSet<Lpn>) -> VecDeque<Lpn> {
         if living.len() != self.get(segment).live as usize {
             self.holes.unexplained.insert(segment);

@@ -14,7 +14,7 @@ use crate::error::{LfsError, Result};
 use crate::index::Owner;
 use crate::segments::{Log, State};
 
-/// What a walk of a tree comes to.
+/// What a walk of a tree visits.
 enum Met {
     Node(Number),
     /// What a key of a leaf stands for.
@@ -56,7 +56,7 @@ impl Tree {
         self.mounted_snapshot.map_or(unit.death.is_none(), |snapshot| unit.is_seen_by(snapshot))
     }
 
-    /// Everything that a tree has, as far as it can be read.
+    /// Everything in a tree, as far as it can be read.
     fn walk(
         &mut self,
         log: &mut Log,
@@ -125,7 +125,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Visits what only snapshots see. Returns how many nodes the present has, and how many of them a snapshot shares.
+    /// Visits what only snapshots see. Returns the number of nodes in the present, and how many of them a snapshot
+    /// shares.
     fn count_nodes(&mut self, log: &mut Log, visit: &mut dyn FnMut(Option<Lpn>)) -> Result<(u64, u64)> {
         let (mut nodes, mut shared) = (0, 0);
         for number in (1..self.layout.numbers).map(Number) {
@@ -157,7 +158,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Everything that a snapshot has must live.
+    /// Everything in a snapshot must live.
     fn audit_snapshot(
         &mut self,
         log: &mut Log,

@@ -1,6 +1,6 @@
-//! B-trees: finding, adding and removing keys. A node that becomes empty goes; nodes are not merged otherwise.
+//! B-trees: finding, adding and removing keys. A node that becomes empty is removed; nodes are not merged otherwise.
 //!
-//! Whoever changes a tree has its root as one that no snapshot sees; the nodes on the way are made so.
+//! To change a tree, the caller must have a root that no snapshot sees; the nodes on the way are copied as needed.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ impl Tree {
         }
     }
 
-    /// The first key from `from` on, and what it stands for.
+    /// The first key at or after `from`, and what it stands for.
     pub(super) fn next(&mut self, log: &mut Log, root: Number, from: u32) -> Result<Option<(u32, u32)>> {
         let node = self.node(log, root)?;
         if node.level() == 0 {
@@ -42,7 +42,7 @@ impl Tree {
         Ok(None)
     }
 
-    /// The nodes from the root to the leaf for a key, to be changed.
+    /// The nodes from the root to the leaf for a key, for changing them.
     fn own_path(&mut self, log: &mut Log, root: Number, key: u32) -> Result<Vec<Number>> {
         let mut path = vec![root];
         let mut number = root;
@@ -62,8 +62,8 @@ impl Tree {
         }
     }
 
-    /// Lets a key stand for something. `ENOSPC` is possible only if the key is new: then there must be space for the nodes
-    /// that it needs, and for `others` units more.
+    /// Sets what a key stands for. `ENOSPC` is possible only if the key is new: then there must be space for the nodes
+    /// that it needs, and for `others` more units.
     pub(super) fn put(
         &mut self,
         log: &mut Log,
@@ -85,7 +85,7 @@ impl Tree {
             }
             splits += 1;
         }
-        // A root that is full gives its keys to a new node, which is then as full.
+        // A full root gives its keys to a new node, which is then just as full.
         splits += u64::from(splits == path.len() as u64);
         if !self.is_recovering && log.segments.available() < splits + others {
             return refuse(Errno::ENOSPC);
@@ -122,7 +122,7 @@ impl Tree {
         self.insert(log, &path[..path.len() - 1], least, right.0)
     }
 
-    /// Gives all keys of a root to a new child that gets another one, and returns it.
+    /// Moves all keys of a root to a new child, which is about to get another key, and returns the child.
     fn push_down(&mut self, log: &mut Log, root: Number, key: u32) -> Result<Number> {
         let node = self.node(log, root)?;
         let (file, level, len) = (node.file(), node.level(), node.len());

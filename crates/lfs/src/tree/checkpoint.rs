@@ -12,11 +12,11 @@ use crate::bytes::{put32, zeros};
 use crate::error::Result;
 use crate::segments::Log;
 
-/// Segments of log behind an anchor after which the next checkpoint writes one.
+/// Segments of log behind an anchor after which the next checkpoint writes a new anchor.
 const ANCHOR_SEGMENTS: u32 = 4;
 
 impl Tree {
-    /// Continues from a super root: the table, and how much of each segment lives.
+    /// Continues from a super root: loads the table, and how much of each segment lives.
     pub(super) fn load_super_root(&mut self, log: &mut Log, root: SuperRoot) -> Result<()> {
         self.number = root.number;
         self.files_root = root.root;
@@ -44,7 +44,7 @@ impl Tree {
         self.write_nodes(log)?;
         for segment in log.segments.take_changed() {
             let entry = log.segments.get(segment);
-            // The table's own units are counted anew by a mount: otherwise writing them would change it.
+            // A mount recounts the table's own units: otherwise writing them would change the table.
             let words = [entry.live - entry.apart, entry.written as u32, (entry.written >> 32) as u32];
             self.table.set(log, self.layout.entry_of_segment(segment), words)?;
         }
@@ -87,7 +87,7 @@ impl Tree {
         let root = SuperRoot {
             number: self.number + 1,
             clock: log.segments.clock(),
-            // What is promised for contents in memory goes with them.
+            // Promises for contents in memory go with them.
             reserved: log.segments.reserved().saturating_sub(self.promised.len() as u64),
             root: self.files_root,
             epoch: self.epoch,

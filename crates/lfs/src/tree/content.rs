@@ -24,7 +24,7 @@ impl Tree {
         let root = self.own_root(log, file)?;
         let Some(number) = old else {
             self.put(log, root, unit, RESERVED, 1)?;
-            log.segments.reserve_anyway(); // put made sure
+            log.segments.reserve_anyway(); // `put` made sure
             self.since.reserved.insert((file, unit));
             return Ok(());
         };
@@ -37,7 +37,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes sure that there is space for other contents of a unit that is no hole.
+    /// Makes sure that there is space for other contents of a unit that is not a hole.
     pub(super) fn promise_unit(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()> {
         if self.snapshots.is_empty() || self.promised.contains(&(file, unit)) {
             return Ok(());
@@ -110,7 +110,7 @@ impl Tree {
         }
     }
 
-    /// Makes holes of units. Returns how many were none.
+    /// Turns units into holes. Returns how many were not holes.
     pub(super) fn clear_units(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {
         let Some(root) = self.root_of(log, file)? else { return Ok(0) };
         if self.node(log, root)?.len() == 0 {

@@ -1,4 +1,4 @@
-//! The tree of files: its keys are numbers of files, and they stand for the roots of the files' trees.
+//! The tree of files: its keys are file numbers, which stand for the roots of the files' trees.
 
 use tantalum_filesystem::FileId;
 
@@ -37,13 +37,13 @@ impl Tree {
         self.roots.insert(file, root);
     }
 
-    /// The root of the tree of files, to be changed.
+    /// The root of the tree of files, mutable.
     pub(super) fn own_files_root(&mut self, log: &mut Log) -> Result<Number> {
         self.files_root = self.own(log, self.files_root)?;
         Ok(self.files_root)
     }
 
-    /// The root of the tree of a file that exists, to be changed.
+    /// The root of the tree of an existing file, mutable.
     pub(super) fn own_root(&mut self, log: &mut Log, file: FileId) -> Result<Number> {
         let Some(root) = self.root_of(log, file)? else { return Err(self.no_file(file)) };
         let own = self.own(log, root)?;
@@ -55,7 +55,7 @@ impl Tree {
         Ok(own)
     }
 
-    /// A file without contents, of a number that is not in use.
+    /// A file without contents, with a number that is not in use.
     pub(super) fn add_file(&mut self, log: &mut Log, file: FileId) -> Result<()> {
         let files = self.own_files_root(log)?;
         let root = self.new_node(log, file, 0, true)?;

@@ -15,7 +15,7 @@ use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Snapshot, 
 use crate::inode::Inode;
 use crate::segments::Log;
 
-/// Free segments that are kept, besides those that the table may take.
+/// Free segments in reserve, besides those that the table may take.
 const LEAST_FREE: u32 = 12;
 
 /// Segments of changed nodes that wait in memory at most: half of what a mount may have to read.
@@ -24,10 +24,10 @@ const MOST_WAITING: u32 = 8;
 /// Segments of log behind an anchor that a mount may have to read.
 const MOST_SEGMENTS_BEHIND: u32 = 16;
 
-/// New files of which each gets a summary of its own; for more, a checkpoint writes less.
+/// The number of new files up to which each gets its own summary; for more, a checkpoint writes less.
 const MOST_AT_ONCE: usize = 4;
 
-/// The last number of a file: the drive's lists use the highest bit for something else.
+/// The highest file number: the drive's lists use the top bit for something else.
 const LAST_FILE: u32 = u32::MAX >> 1;
 
 impl Index for Tree {
@@ -49,7 +49,7 @@ impl Index for Tree {
         let files = self.own_files_root(log)?;
         let mut number = self.last_file;
         loop {
-            // Numbers are given out in turn, so that one that was given up is not used again soon.
+            // Numbers are issued in turn, so that one that was given up is not reused soon.
             number = if number >= LAST_FILE { 1 } else { number + 1 };
             if self.find(log, files, number)?.is_none() {
                 break;

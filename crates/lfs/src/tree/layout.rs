@@ -1,4 +1,4 @@
-//! Where everything is on the drive: superblocks, two anchors, segments. All of it follows from the drive's capacity.
+//! The layout of the drive: superblocks, two anchors, segments. All of it follows from the drive's capacity.
 
 use tantalum::Lpn;
 
@@ -25,8 +25,8 @@ pub(super) struct Layout {
     pub units: u64,
     pub segment_units: u32,
     pub segment_count: u32,
-    /// Virtual unit numbers, from 1 on. More than units that can live, because one that was given up is not used again
-    /// before the next checkpoint.
+    /// Virtual unit numbers, starting with 1. There are more than units that can live, because one that was given up is
+    /// not reused before the next checkpoint.
     pub numbers: u32,
     /// Leaves of the table.
     pub leaves: u32,

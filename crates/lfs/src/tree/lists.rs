@@ -1,11 +1,11 @@
-//! Contents that the drive lists, and what a mount makes of lists.
+//! Contents that the drive lists, and how a mount applies lists.
 //!
 //! A sync that leaves the index to the drive appends contents, and no summary. So listed units are in whole partial segments
 //! or in the one that was being written when the host or power failed (T5 of [`super`]). A mount ends that one with the
-//! summary that it would have got, because the cleaner knows from summaries alone what a segment holds.
+//! summary that it would have got, because the cleaner relies on summaries alone to know what a segment holds.
 //!
-//! Invariant: a unit that a summary names keeps the virtual number that it has there. Otherwise that summary would say of a
-//! unit that lives that it does not, and the cleaner would lose it.
+//! Invariant: a unit that a summary names keeps the virtual number that it has there. Otherwise a living unit would be dead
+//! according to that summary, and the cleaner would lose it.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ use crate::bytes::Page;
 use crate::error::{Damage, LfsError, Result};
 use crate::segments::Log;
 
-/// The log behind the last super root, until lists were followed.
+/// The log behind the last super root, until lists have been applied.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     /// Contents of files that summaries name.
     named: BTreeMap<Lpn, What>,
-    /// Where the partial segment begins that has no summary.
+    /// Where the partial segment without a summary begins.
     end: Option<Lpn>,
     /// What is listed there.
     unnamed: BTreeMap<Lpn, What>,
@@ -54,7 +54,7 @@ impl Tree {
         let what = What::Content { file, unit, number };
         let lpn = self.partial.append_listed(log, what, page, (file, unit))?;
         self.set_contents(log, file, unit, number, lpn)?;
-        // If a sync by the index follows, a summary must tell of it before the list is cleared.
+        // If a sync through the index follows, a summary must name it before the list is cleared.
         self.since.appended.insert(file);
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Tree {
         self.set_contents(log, file, unit, number, lpn)
     }
 
-    /// Whether a place is in the partial segment that has no summary; a segment's last unit is always one.
+    /// Whether a place is in the partial segment without a summary; a segment's last unit always is a summary.
     fn is_behind_summaries(&self, log: &Log, lpn: Lpn) -> bool {
         let (Some(end), Some(segment)) = (self.behind.end, log.segments.find(lpn)) else { return false };
         let last = log.segments.first_lpn(segment).0 + log.segments.units() - 1;
@@ -88,7 +88,7 @@ impl Tree {
             && ((lpn.0 - end.0) as usize) < MOST_ENTRIES
     }
 
-    /// Continues the partial segment that has no summary behind the last unit that is listed there.
+    /// Continues the partial segment without a summary after the last unit listed there.
     pub(super) fn complete_partial(&mut self, log: &mut Log) -> Result<()> {
         let Behind { end, mut unnamed, .. } = std::mem::take(&mut self.behind);
         let (Some(start), Some((last, _))) = (end, unnamed.last_key_value()) else { return Ok(()) };

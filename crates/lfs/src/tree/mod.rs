@@ -1,18 +1,18 @@
-//! The index of NILFS2's kind: B-trees, of which each checkpoint leaves the old ones as they were.
+//! The index of NILFS2's kind: B-trees; each checkpoint leaves the old ones unchanged.
 //!
-//! The log is one sequence of *partial segments*: units, and a summary that says what they are and has their checksum. A
-//! checkpoint appends the nodes that changed, the leaves of the table that changed, and a *super root*, from which
-//! everything is reached. An anchor at a fixed place says where a super root is; a mount reads on from there until a
-//! partial segment is not whole. A sync of a file appends its data and its inode, without nodes; a mount applies them.
-//! One that leaves the index to the drive's lists appends data alone ([`lists`]).
+//! The log is one sequence of *partial segments*: units, and a summary with their description and checksum. A checkpoint
+//! appends the nodes that changed, the leaves of the table that changed, and a *super root*, from which everything is
+//! reached. An anchor at a fixed place says where a super root is; a mount reads on from there until a partial segment
+//! is not whole. A sync of a file appends its data and its inode, without nodes; a mount applies them. A sync that
+//! leaves the index to the drive's lists appends only data ([`lists`]).
 //!
-//! Files and nodes point to virtual numbers, which the table translates to places (NILFS2's DAT). So a unit that is
-//! rewritten or moved changes the table and no tree, and a snapshot is a root that is kept.
+//! Files and nodes point to virtual numbers, which the table translates to places (NILFS2's DAT). So rewriting or
+//! moving a unit changes the table and no tree, and a snapshot is just a root that is kept.
 //!
 //! Invariants:
 //! - **T1** The super root that an anchor names is durable when the anchor is written, over the older of the two.
 //! - **T2** A segment that the log needs from the anchored super root on is not written before the next anchor is durable.
-//! - **T3** A partial segment counts only if its checksum is right and so are those of all before it.
+//! - **T3** A partial segment counts only if its checksum and those of all before it are right.
 //! - **T4** A unit that a snapshot sees is neither changed nor given up.
 //! - **T5** The drive lists a unit only when the summaries before it are durable.
 
@@ -59,14 +59,14 @@ use translation::Number;
 /// The only log head.
 const HEAD: usize = 0;
 
-/// What a sync must know of what happened since the last checkpoint.
+/// What a sync must know about the time since the last checkpoint.
 #[derive(Debug, Default)]
 struct SinceCheckpoint {
-    /// Files that gave units up: what a sync appends cannot tell.
+    /// Files that gave up units: what a sync appends cannot record that.
     untold: BTreeSet<FileId>,
-    /// Units that got space and no contents.
+    /// Units that got space but no contents.
     reserved: BTreeSet<(FileId, u32)>,
-    /// Files of which contents were appended since their last sync.
+    /// Files whose contents were appended since their last sync.
     appended: BTreeSet<FileId>,
     /// Files whose inode was set since their last sync.
     inodes: BTreeSet<FileId>,
@@ -92,21 +92,21 @@ pub(crate) struct Tree {
     mounted_snapshot: Option<u32>,
     last_file: u32,
     files: u32,
-    /// The virtual number given out last.
+    /// The virtual number issued last.
     last_number: u32,
     /// Numbers given up since the last checkpoint.
     quarantined: u64,
     node_count: u32,
     /// Nodes that a snapshot shares with the present.
     shared_nodes: u32,
-    /// Units that a snapshot shares with the present, for whose new contents there is space.
+    /// Units that a snapshot shares with the present, with space for their new contents.
     promised: BTreeSet<(FileId, u32)>,
     since: SinceCheckpoint,
-    /// Numbers that what is being recovered uses.
+    /// Numbers used by what is being recovered.
     claimed: BTreeSet<u32>,
-    /// Space that something durable has is not refused.
+    /// Space that something durable occupies is not refused.
     is_recovering: bool,
-    /// For lists that a mount follows.
+    /// For lists that a mount applies.
     behind: Behind,
 }
 

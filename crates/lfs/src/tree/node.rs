@@ -2,7 +2,7 @@
 //!
 //! The nodes of a file's tree have units of the file as keys, and virtual numbers at their leaves; a tree of files has
 //! numbers of files, and at its leaves the numbers of their roots. A key of a branch is the least one that its child may
-//! have. A root begins with the file's inode; that of the tree of files has none.
+//! have. A root begins with the file's inode; the root of the tree of files has none.
 //!
 //! Every node ends with a footer of 16 bytes, little-endian: checksum of everything else, its number, its file (4 each),
 //! level, whether it is a root (1 each), keys (2).
@@ -18,10 +18,10 @@ use crate::inode::INODE_BYTES;
 const FOOTER_AT: usize = UNIT_BYTES - 16;
 const ENTRY_BYTES: usize = 8;
 
-/// What stands for a unit of a file that has space and no contents yet.
+/// Stands for a unit of a file that has space but no contents yet.
 pub(super) const RESERVED: u32 = u32::MAX;
 
-/// Levels of the highest tree: nodes of 255 keys at least reach all units.
+/// Levels of the highest tree: nodes of at least 255 keys reach all units.
 const MOST_LEVELS: u8 = 8;
 
 /// A node in memory.

@@ -36,7 +36,7 @@ impl Tree {
         Ok(self.nodes.get(number))
     }
 
-    /// A node that no snapshot sees, to be changed.
+    /// A node that no snapshot sees, mutable.
     pub(super) fn change(&mut self, log: &mut Log, number: Number) -> Result<&mut Node> {
         self.load(log, number)?;
         Ok(self.nodes.change(number))
@@ -88,7 +88,7 @@ impl Tree {
         Ok(number)
     }
 
-    /// The node to be changed instead of `number`: a copy if a snapshot sees that.
+    /// The node to change instead of `number`: a copy if a snapshot sees it.
     pub(super) fn own(&mut self, log: &mut Log, number: Number) -> Result<Number> {
         if !self.is_shared(log, number)? {
             return Ok(number);
@@ -98,7 +98,7 @@ impl Tree {
         node.set_number(copy);
         self.use_for_node(log, copy)?;
         self.give_up(log, number)?;
-        self.shared_nodes = self.shared_nodes.saturating_sub(1); // what was promised for the copy is now promised to it
+        self.shared_nodes = self.shared_nodes.saturating_sub(1); // the promise for the copy now belongs to the copy itself
         self.nodes.insert(node, true);
         Ok(copy)
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A partial segment is within one segment, and the last unit of a segment is a summary.
-//! - What the checksum of a summary does not cover is durable before the summary is sent: a unit that the drive moved.
+//! - What the checksum of a summary does not cover (a unit that the drive moved) is durable before the summary is sent.
 
 use tantalum::canary::{Guard, out};
 use tantalum::{Lpn, checksum_with};
@@ -30,12 +30,12 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Continues behind a summary that is `segments` segments behind the one that an anchor names.
+    /// Continues after a summary that is `segments` segments after the one that an anchor names.
     pub fn after(previous: u32, segments_begun: u32) -> Partial {
         Partial { previous, segments_begun, ..Partial::default() }
     }
 
-    /// Continues with units that are there already and have no summary.
+    /// Continues with existing units that have no summary.
     pub fn resume(&mut self, start: Lpn, entries: Vec<Entry>) {
         (self.start, self.entries) = (Some(start), entries);
     }
@@ -44,7 +44,7 @@ impl Partial {
         self.segments_begun
     }
 
-    /// An anchor tells where the log is.
+    /// An anchor now names this part of the log.
     pub fn anchored(&mut self) {
         self.segments_begun = 0;
     }
@@ -86,8 +86,8 @@ impl Partial {
         Ok(lpn)
     }
 
-    /// Appends a unit of a file, which the drive lists as durable: only behind summaries that are so, or a mount would not
-    /// come so far (T5 of [`super`]).
+    /// Appends a unit of a file, which the drive lists as durable: only after summaries that are durable, or a mount would
+    /// not get this far (T5 of [`super`]).
     pub fn append_listed(
         &mut self,
         log: &mut Log,
@@ -105,14 +105,14 @@ impl Partial {
         Ok(lpn)
     }
 
-    /// Makes everything durable that was appended, up to the last summary at least.
+    /// Makes everything appended durable, at least up to the last summary.
     pub fn write_durably(&mut self, log: &mut Log) -> Result<()> {
         log.write_buffer_durably(HEAD)?;
         self.is_end_volatile = false;
         Ok(())
     }
 
-    /// Gives out a place to which the drive is to move a unit.
+    /// Assigns a place to which the drive is to move a unit.
     pub fn place(&mut self, log: &mut Log, what: What) -> Result<Lpn> {
         self.has_shared = true;
         self.allocate(log, what, true)

@@ -1,7 +1,7 @@
 //! What a mount reads: the anchor, the super root that it names, and the log behind that.
 //!
-//! The log behind the anchored super root is followed as long as partial segments are whole. The last super root there
-//! counts. Behind it, contents and inodes of a file count up to its last sync.
+//! The log behind the anchored super root is followed as long as partial segments are whole. The last super root found
+//! counts. After it, contents and inodes of a file count up to its last sync.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ struct Found {
     behind: Vec<Summary>,
     /// Segments that a second recovery would read.
     segments: Vec<u32>,
-    /// The checksum of the last summary, and where the log goes on.
+    /// The checksum of the last summary, and where the log continues.
     end: (u32, Lpn),
 }
 
@@ -44,8 +44,8 @@ struct Whole {
 }
 
 impl Tree {
-    /// The index as the last checkpoint and the log behind it have it. The caller takes a checkpoint before anything else
-    /// is written.
+    /// The index according to the last checkpoint and the log behind it. The caller takes a checkpoint before anything
+    /// else is written.
     pub fn open(client: Client) -> Result<Opened> {
         let layout = Layout::plan(client.device().limits().capacity_units)?;
         let (mut log, mut tree) = (Tree::log(client, &layout), Tree::new(layout));
@@ -63,7 +63,7 @@ impl Tree {
         Ok(Opened { log, index: Box::new(tree), orphans, nameless })
     }
 
-    /// The index as a snapshot has it, to be read only.
+    /// The index of a snapshot, read-only.
     pub fn open_snapshot(client: Client, number: u32) -> Result<Opened> {
         let layout = Layout::plan(client.device().limits().capacity_units)?;
         let (mut log, mut tree) = (Tree::log(client, &layout), Tree::new(layout));
@@ -129,7 +129,7 @@ impl Tree {
                 }
             }
         }
-        // Files come first: their inodes are behind their contents.
+        // Files come first: their inodes follow their contents.
         let mut nameless = Vec::new();
         for (what, _) in &applied {
             if let What::Inode(file) = *what
@@ -179,7 +179,7 @@ impl Tree {
     }
 }
 
-/// Units that are read at once where a partial segment begins.
+/// Units read at once where a partial segment begins.
 const LEAST_READ: usize = 8;
 
 const NO_SUMMARY: Damage = Damage::NotA { expected: "a summary of a partial segment with a super root" };
@@ -209,7 +209,7 @@ fn anchored(log: &mut Log, anchor: Anchor) -> Result<(Summary, u32, Box<Page>)> 
     found.map(|(summary, checksum)| (summary, checksum, last)).ok_or_else(damaged)
 }
 
-/// The partial segment that begins where the last one said, behind that; none if it is not whole.
+/// The partial segment that follows the last one, at the place that it names; `None` if it is not whole.
 fn next_partial(log: &mut Log, (previous, start): (u32, Lpn)) -> Result<Option<Whole>> {
     let Some(segment) = log.segments.find(start) else { return Ok(None) };
     let left = (log.segments.first_lpn(segment).0 + log.segments.units() - start.0) as usize;
@@ -235,7 +235,7 @@ fn next_partial(log: &mut Log, (previous, start): (u32, Lpn)) -> Result<Option<W
     Ok(None)
 }
 
-/// Whether all units are there that a summary describes.
+/// Whether all units that a summary describes are there.
 fn is_whole(summary: &Summary, pages: &[Page]) -> bool {
     let written = summary.entries.iter().zip(pages).filter(|(entry, _)| !entry.is_unchecked);
     summary.checksum == written.fold(0, |checksum, (_, page)| checksum_with(checksum, page))

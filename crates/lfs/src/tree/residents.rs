@@ -1,4 +1,4 @@
-//! What the cleaner moves: finding out from the summaries what a segment holds, and moving it.
+//! The tree's part of cleaning: finding out from the summaries what a segment holds, and moving it.
 
 use tantalum::{Lpn, UNIT_BYTES};
 
@@ -24,7 +24,7 @@ fn own(number: u32) -> Own {
     if number & TABLE != 0 { Own::Table(number & !TABLE) } else { Own::Unit(Number(number)) }
 }
 
-/// Units read at once where summaries are looked for: behind short syncs every second or third unit is one.
+/// Units read at once when searching for summaries: after short syncs every second or third unit is one.
 const WINDOW_UNITS: u32 = 32;
 
 /// Units of a segment that were read together.
@@ -35,7 +35,7 @@ struct Window {
 }
 
 impl Window {
-    /// A unit of a segment, which begins with `first`. If it has to be read, those before it are read as well.
+    /// A unit of a segment, which begins with `first`. If it must be read, those before it are read as well.
     fn unit(&mut self, log: &mut Log, first: u32, unit: u32) -> Result<&Page> {
         let read_units = self.data.len() / UNIT_BYTES;
         let index = match unit.checked_sub(self.first).filter(|index| (*index as usize) < read_units) {
@@ -50,7 +50,7 @@ impl Window {
         self.first = first;
         self.data.resize((last + 1 - first) as usize * UNIT_BYTES, 0);
         if log.read(Lpn(first), &mut self.data).is_err() {
-            // One that nobody asked for may be unreadable.
+            // A unit read in addition may be unreadable.
             self.first = last;
             self.data.truncate(UNIT_BYTES);
             log.read(Lpn(last), &mut self.data)?;
@@ -87,8 +87,8 @@ impl Tree {
         Ok(residents)
     }
 
-    /// Whose a unit is that was written as `what`, if it still lives. What a snapshot sees is moved by its number, whatever
-    /// the file in the present holds.
+    /// The owner of a unit that was written as `what`, if it still lives. A unit that a snapshot sees is moved by its
+    /// number, whatever the file now holds.
     fn owner_at(&mut self, log: &mut Log, what: What, lpn: Lpn) -> Result<Option<Owner>> {
         let (number, content) = match what {
             What::Table(number) => {
@@ -141,7 +141,7 @@ impl Tree {
         let what = match owner {
             Owner::Content { file, unit } => match self.number_of(log, file, unit)? {
                 Some(number) => What::Moved { file, unit, number },
-                None => What::Inode(file), // it lives no more, so nobody asks for it
+                None => What::Inode(file), // it no longer lives, so nobody asks for it
             },
             Owner::Index(number) => match own(number) {
                 Own::Table(number) => What::Table(number),

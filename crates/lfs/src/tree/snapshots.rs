@@ -1,4 +1,4 @@
-//! Snapshots: making one, and giving up what only a deleted one saw.
+//! Snapshots: creating one, and giving up what only a deleted one saw.
 
 use tantalum_filesystem::Timestamp;
 
@@ -30,7 +30,7 @@ impl Tree {
         Ok(number)
     }
 
-    /// From the next checkpoint on, a snapshot cannot be read any more.
+    /// After the next checkpoint, a snapshot can no longer be read.
     pub(super) fn mark_going(&mut self, number: u32) -> Result<()> {
         let one = self.snapshots.iter_mut().find(|one| one.snapshot.number == number);
         match one {
@@ -40,8 +40,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives up what only snapshots see that are going, from a number on, as much as one checkpoint may write. Nothing is
-    /// dirty. Returns where it goes on; none at the end, when those snapshots are gone.
+    /// Gives up what only snapshots being deleted see, starting at a number, as much as one checkpoint may write. Nothing
+    /// is dirty. Returns where to continue; `None` at the end, when those snapshots are gone.
     pub(super) fn thaw_some(&mut self, log: &mut Log, from: u32) -> Result<Option<u32>> {
         if !self.snapshots.iter().any(|one| one.is_going) {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Tree {
         if is_seen { Ok(()) } else { self.erase(log, number, unit) }
     }
 
-    /// Fewer nodes may be shared now, for whose copies space was promised.
+    /// Fewer nodes may now be shared, for whose copies space was promised.
     fn count_shared_nodes(&mut self, log: &mut Log) -> Result<()> {
         let mut shared = 0;
         if let Some(newest) = self.snapshots.iter().map(|one| one.snapshot.number).max() {

@@ -1,5 +1,5 @@
-//! The summary of a partial segment: what its units are, and whether they are all there. It is the partial segment's last
-//! unit, and the last unit of a full segment is a summary, so that a reader can walk back from there.
+//! The summary of a partial segment: describes its units, and shows whether they are all there. It is the partial
+//! segment's last unit, and the last unit of a full segment is a summary, so that a reader can walk back from there.
 //!
 //! Layout, little-endian: checksum of everything after it (4), magic (8), checksum of the summary before it in the log,
 //! place of the partial segment's first unit, number of units before the summary, place of the next partial segment,
@@ -18,7 +18,7 @@ const MAGIC: [u8; 8] = *b"TANTPART";
 const ENTRIES_AT: usize = 40;
 const ENTRY_BYTES: usize = 16;
 
-/// Units that one summary describes at most.
+/// The maximum number of units that one summary describes.
 pub(super) const MOST_ENTRIES: usize = (UNIT_BYTES - ENTRIES_AT) / ENTRY_BYTES;
 
 /// What a unit of the log is.
@@ -32,7 +32,7 @@ pub(super) enum What {
     Unit(Number),
     /// A unit of the table.
     Table(u32),
-    /// The inode of a synced file. It does not live: the next checkpoint has it in the file's tree.
+    /// The inode of a synced file. It never counts as living: the next checkpoint has it in the file's tree.
     Inode(FileId),
     /// Files without names, for the super root behind it.
     Orphans,
@@ -87,7 +87,7 @@ impl What {
 pub(super) struct Entry {
     pub what: What,
     /// It was durable before the summary was written, whose checksum does not cover it: the drive moved it there, or a
-    /// list told a mount of it.
+    /// mount found it in a list.
     pub is_unchecked: bool,
 }
 

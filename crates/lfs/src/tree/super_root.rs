@@ -1,4 +1,4 @@
-//! The super root: what everything else is reached from; and the anchor, which tells where to look for it.
+//! The super root, from which everything else is reached; and the anchor, which says where to look for it.
 //!
 //! A super root is the last unit of a partial segment that ends a checkpoint. Layout, little-endian: checksum (4), magic
 //! (8), number of the checkpoint, clock, promised units (8 each), root of the tree of files, number of the next snapshot,
@@ -25,13 +25,13 @@ const SNAPSHOT_BYTES: usize = 24;
 const BRANCHES_AT: usize = SNAPSHOTS_AT + MOST_SNAPSHOTS * SNAPSHOT_BYTES;
 const GOING: u32 = 1 << 31;
 
-/// Snapshots that there may be.
+/// Maximum number of snapshots.
 pub(super) const MOST_SNAPSHOTS: usize = 64;
 
-/// Branches of the table that there may be.
+/// Maximum number of branches of the table.
 pub(super) const MOST_BRANCHES: usize = (UNIT_BYTES - BRANCHES_AT) / 4;
 
-/// Units of orphans that there may be.
+/// Maximum number of units of orphans.
 pub(super) const MOST_ORPHAN_UNITS: usize = MOST_ORPHANS / (UNIT_BYTES / 4);
 
 /// A snapshot as the trees know it.
@@ -44,7 +44,7 @@ pub(super) struct Frozen {
     pub is_going: bool,
 }
 
-/// What a super root says.
+/// The contents of a super root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SuperRoot {
     /// The number of the checkpoint.
@@ -144,7 +144,7 @@ impl SuperRoot {
     }
 }
 
-/// Where to look for the last super root: there, or behind it in the log.
+/// Where to look for the last super root: there, or further on in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Anchor {
     /// The number of the checkpoint.

@@ -1,4 +1,4 @@
-//! Syncs of files: the end of a partial segment that has a file's data, with its inode and no nodes. A mount makes these anew.
+//! Syncs of files: the end of a partial segment that has a file's data, with its inode and no nodes. A mount rebuilds these.
 
 use tantalum_filesystem::FileId;
 
@@ -10,7 +10,7 @@ use crate::inode::INODE_BYTES;
 use crate::segments::Log;
 
 impl Tree {
-    /// Whether what a sync appends tells all of a file.
+    /// Whether what a sync appends records all changes of a file.
     pub(super) fn can_tell(&self, file: FileId) -> bool {
         let reserved = (file, 0)..=(file, u32::MAX);
         !self.since.untold.contains(&file) && self.since.reserved.range(reserved).next().is_none()

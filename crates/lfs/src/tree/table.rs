@@ -1,5 +1,6 @@
 //! A table in the log: for each virtual number where that unit is, and for each segment how much of it lives. Its units
-//! are named by their places, so that a change goes up to the super root, and everything else can move without one.
+//! are named by their places, so a change propagates up to the super root, but everything else can move without such
+//! changes.
 //!
 //! Two levels below the super root: branches with pointers to leaves, and leaves with entries of three words. A leaf that
 //! was never written is all zeros, and its place is 0. Layout of both: checksum, number (4 each), then the words. Leaves
@@ -24,7 +25,7 @@ pub(super) const LEAF_ENTRIES: u32 = ((UNIT_BYTES - HEADER_BYTES) / (4 * WORDS))
 /// Leaves to which a branch points.
 pub(super) const BRANCH_POINTERS: u32 = ((UNIT_BYTES - HEADER_BYTES) / 4) as u32;
 
-/// Leaves in memory beyond which unchanged ones are forgotten from time to time.
+/// Number of leaves in memory beyond which unchanged ones are dropped from time to time.
 const MOST_LEAVES: usize = 16 << 10;
 
 /// An entry.
@@ -140,7 +141,7 @@ impl Table {
         (number < leaves).then(|| leaves + number / BRANCH_POINTERS)
     }
 
-    /// Lets a unit of the table be written anew.
+    /// Has a unit of the table rewritten.
     pub fn rewrite(&mut self, log: &mut Log, number: u32) -> Result<()> {
         if (number as usize) < self.leaves.len() {
             self.leaf(log, number)?;
@@ -191,7 +192,7 @@ impl Table {
         page
     }
 
-    /// Bounds what is in memory: if it is too much, unchanged leaves are forgotten.
+    /// Bounds memory: if there are too many leaves, unchanged ones are dropped.
     pub fn forget_some(&mut self) {
         if self.in_memory > MOST_LEAVES {
             let changed = &self.changed;

@@ -1,13 +1,13 @@
 //! Virtual numbers: what files and nodes point to. The table says where the unit of a number is, so that a unit can move
 //! without a change of what points to it, in the present and in any snapshot.
 //!
-//! The entry of a number also has its life in epochs, of which one ends with each snapshot: a snapshot `s` sees units
-//! with `birth <= s < death`. A unit that the present gives up lives on, dead, while a snapshot sees it.
+//! The entry of a number also has its lifetime in epochs; each snapshot ends an epoch: a snapshot `s` sees units with
+//! `birth <= s < death`. A unit that the present gives up stays, dead, while a snapshot sees it.
 //!
 //! Invariants:
-//! - The present changes no unit that a snapshot sees: it takes another number.
-//! - A number that was given up is not used again before the next checkpoint, because the log behind the last one may
-//!   still be applied.
+//! - The present never changes a unit that a snapshot sees: it takes another number.
+//! - A number that was given up is not reused before the next checkpoint, because the log behind the last one may still
+//!   be applied.
 
 use tantalum::Lpn;
 use tantalum::canary::{Guard, out};
@@ -33,7 +33,7 @@ const NODE: u32 = 1 << 31;
 /// The entry of a number that is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Translation {
-    /// Where the unit is; none if it is a node that is in memory only.
+    /// Where the unit is; `None` if it is a node that is only in memory.
     pub place: Option<Lpn>,
     pub is_node: bool,
     /// The epoch in which it was made.
@@ -66,7 +66,7 @@ impl Translation {
 }
 
 impl Tree {
-    /// What is known of a number; none if it is not in use.
+    /// The entry of a number; `None` if it is not in use.
     pub(super) fn find_translation(&mut self, log: &mut Log, number: Number) -> Result<Option<Translation>> {
         if number.0 == 0 || number.0 >= self.layout.numbers {
             return Ok(None);
@@ -74,7 +74,7 @@ impl Tree {
         Ok(Translation::of(self.table.get(log, number.0)?))
     }
 
-    /// What is known of a number that is in use.
+    /// The entry of a number that is in use.
     pub(super) fn translation(&mut self, log: &mut Log, number: Number) -> Result<Translation> {
         self.find_translation(log, number)?.ok_or_else(|| self.bad_number(number))
     }
@@ -119,7 +119,7 @@ impl Tree {
         self.set(log, number, new)
     }
 
-    /// The unit of a number is now at `lpn`, moved or with other contents. If the number is not in use, it is now, for
+    /// The unit of a number is now at `lpn`, moved or with other contents. If the number was not in use, it now is, for
     /// contents.
     pub(super) fn relocate(&mut self, log: &mut Log, number: Number, lpn: Lpn) -> Result<()> {
         let content = Translation { place: None, is_node: false, birth: self.epoch, death: None };
@@ -131,8 +131,8 @@ impl Tree {
         self.set(log, number, Translation { place: Some(lpn), ..old.unwrap_or(content) })
     }
 
-    /// The present gives a unit up. If no snapshot sees it, it is gone; otherwise it lives on. A promise for a node in
-    /// memory is not taken back. Returns whether it lives on.
+    /// The present gives a unit up. If no snapshot sees it, it is gone; otherwise it stays. A promise for a node in
+    /// memory is not taken back. Returns whether it stays.
     pub(super) fn give_up(&mut self, log: &mut Log, number: Number) -> Result<bool> {
         let unit = self.translation(log, number)?;
         let dead = Translation { death: Some(self.epoch), ..unit };

@@ -9,8 +9,8 @@ use super::model::UNIT;
 use super::run::{Plan, Run};
 use super::{LARGE_CACHE, NOW, ROOT, SOUND, crash, device, new, sound};
 
-/// Runs a random program of `steps` steps again and again, with power cut at the first, second and so on flash
-/// operation, until it ends without a cut. Returns how many cuts there were.
+/// Runs a random program of `steps` steps repeatedly, with power cut at the first, second and so on flash operation,
+/// until it ends without a cut. Returns the number of cuts.
 pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning, indexing: Indexing) -> u32 {
     let plan = Plan {
         kind,
@@ -58,7 +58,7 @@ pub fn every_cut_of_a_large_checkpoint(kind: Kind) -> u64 {
         fs.create_in(ROOT, b"before", &new(FileKind::File)).unwrap();
         fs.sync_folder(ROOT).unwrap();
         fs.create_in(ROOT, b"after", &new(FileKind::File)).unwrap();
-        // All numbers move up in the pack, so that no part of it is as before.
+        // All numbers move up in the pack, so that every part of it changes.
         fs.close(first.expect("there are files")).unwrap();
         drive.lock().cut_after(Some(operations));
         let result = fs.sync_folder(ROOT);
@@ -115,7 +115,7 @@ pub fn every_cut_while_a_list_becomes_void(kind: Kind) -> u64 {
 }
 
 /// A file is appended to, and each unit is listed: on over the ends of segments, whose summaries name the units and must be
-/// durable before the next. Then the host crashes, or power goes.
+/// durable before the next. Then the host crashes, or power fails.
 pub fn lists_over_several_segments(kind: Kind) {
     for is_cut in [false, true] {
         let drive = Drive::new(device(32));

@@ -44,7 +44,7 @@ pub fn numbers(end: u64) -> impl Iterator<Item = u64> {
         .map(move |number| number % end)
 }
 
-/// Contents of a unit, which are those of no other one.
+/// Contents of a unit, different from all others.
 fn page(unit: u64, value: u8) -> [u8; UNIT] {
     let mut page = [value; UNIT];
     page[..8].copy_from_slice(&unit.to_le_bytes());
@@ -83,8 +83,8 @@ pub fn compare(fs: &mut LogFs, files: &[FileId], contents: &[Vec<u8>], later: &[
     }
 }
 
-/// Fills holes until power goes at the flash operation of that number; then mounts, and mounts again after a cut of that. False
-/// if power did not go.
+/// Fills holes until power fails at the flash operation with that number; then mounts, and mounts again after a cut of that
+/// mount. False if power did not fail.
 pub fn holes_are_filled_until_power_goes(cleaning: Cleaning, indexing: Indexing, operations: u64) -> bool {
     let (drive, mut fs, files, units) = filled(8, 93, cleaning, indexing);
     let mut contents = vec![vec![0; units as usize]; FILES as usize];
@@ -100,7 +100,7 @@ pub fn holes_are_filled_until_power_goes(cleaning: Cleaning, indexing: Indexing,
             assert!(fs.cleaner().filled_units > 100, "{:?}", fs.cleaner());
             drive.lock().cut_after(Some(operations));
         }
-        // Gives up a place that the last checkpoint may name, and no sync tells of the new one.
+        // Gives up a place that the last checkpoint may name, without a sync that records the new one.
         later[other].entry(early).or_default().push(value);
         if fs.write_direct(files[other], early * UNIT as u64, &page(early, value), None).is_err() {
             break;
@@ -136,7 +136,7 @@ pub fn holes_are_filled_until_power_goes(cleaning: Cleaning, indexing: Indexing,
     true
 }
 
-/// New files are synced again and again, and the host crashes; a mount gives them their names again, and power goes at each flash
+/// New files are synced again and again, and the host crashes; a mount gives them their names again, and power fails at each flash
 /// operation of it. `shift` moves the chain in its first segment. Returns how many cuts there were.
 pub fn every_cut_of_a_mount_that_needs_room(shift: u64) -> u64 {
     let (drive, mut fs, files, units) = filled(8, 93, Cleaning::Copy, Indexing::Appended);

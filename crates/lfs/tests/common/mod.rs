@@ -11,7 +11,7 @@ use tantalum_drive::Drive;
 use tantalum_filesystem::{FileId, FileKind, NewFile, Timestamp};
 use tantalum_lfs::{Cleaning, Kind, LogFs};
 
-/// A page cache of the smallest size: what is not touched for a while is written back or evicted.
+/// A page cache of the smallest size: pages not touched for a while are written back or evicted.
 pub const SMALL_CACHE: u64 = 0;
 
 /// A page cache that holds everything.

@@ -1,4 +1,4 @@
-//! What a program has done to a file system, and what may be left of it after a crash.
+//! What a program has done to a file system, and what may be left after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ pub const UNIT: usize = 4096;
 /// A name: the folder, and the name in it.
 pub type Place = (FileId, String);
 
-/// All names, and the files that they stand for, by the model's own numbers, which are never used again.
+/// All names, and the files that they stand for, by the model's own numbers, which are never reused.
 pub type Names = BTreeMap<Place, u32>;
 
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct ModelFile {
     later: BTreeMap<usize, Vec<Vec<u8>>>,
     /// Since then, all sizes.
     sizes: BTreeSet<usize>,
-    /// A crash may leave a file that was growing with any whole unit in between.
+    /// A crash may leave a growing file at any whole unit in between.
     grows_by_units: bool,
 }
 
@@ -72,7 +72,7 @@ impl ModelFile {
         self.note(size.min(old_end)..size.max(old_end).next_multiple_of(UNIT));
     }
 
-    /// The extended attribute; none if there is none.
+    /// The extended attribute; `None` if there is none.
     pub fn attribute(&self) -> Option<&Vec<u8>> {
         self.attributes.last().expect("there is one state at least").as_ref()
     }
@@ -281,7 +281,7 @@ impl Model {
         self.forget();
     }
 
-    /// Forgets files that have no name and are not open, now and whatever a crash may leave.
+    /// Forgets files that have no name and are not open, now and in every state that a crash may leave.
     fn forget(&mut self) {
         let named: BTreeSet<u32> = self.history.iter().flat_map(|names| names.values().copied()).collect();
         self.files.retain(|number, file| *number == ROOT_FILE || named.contains(number) || file.opens > 0);
@@ -319,7 +319,7 @@ impl Model {
         self.history.iter().map(|names| names.iter().map(line).collect()).collect()
     }
 
-    /// After a crash: what is there is all that there is.
+    /// After a crash: only what was found exists.
     pub fn continue_with(
         &mut self,
         names: Names,

@@ -1,4 +1,4 @@
-//! A random program on a file system, beside a model of it; crashes, power cuts and second cuts in recovery.
+//! A random program on a file system, compared with a model of it; crashes, power cuts and second cuts in recovery.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,11 +24,11 @@ pub struct Plan {
     pub cache_bytes: u64,
     pub cleaning: Cleaning,
     pub indexing: Indexing,
-    /// Power is cut within this number of flash operations, again and again; none if never.
+    /// Power is cut within this number of flash operations, repeatedly; `None` if never.
     pub cut_within: Option<u64>,
     /// A file's content is cut off here.
     pub most_bytes: usize,
-    /// A file before all others takes all units but this number.
+    /// A file created first takes all units except this number.
     pub left_units: Option<u64>,
     /// How the flash fails.
     pub faults: Faults,
@@ -50,11 +50,11 @@ pub struct Run {
     pub syncs: SyncCounters,
     /// Units that went into holes, of all mounts.
     pub filled_units: u64,
-    /// What each snapshot must have.
+    /// The expected contents of each snapshot.
     snapshots: BTreeMap<u32, Tree>,
-    /// A snapshot that was being made when power went.
+    /// A snapshot that was being created when power failed.
     maybe_made: Option<Tree>,
-    /// A snapshot that was being deleted when power went.
+    /// A snapshot that was being deleted when power failed.
     maybe_deleted: Option<u32>,
     /// Snapshots that were compared.
     pub compared: u32,
@@ -144,7 +144,7 @@ impl Run {
         Ok(())
     }
 
-    /// One operation, and what follows from it.
+    /// One operation, and its checks.
     pub fn step(&mut self) {
         let before = self.model.clone();
         let choice = match self.plan.kind {
@@ -468,7 +468,7 @@ impl Run {
         Ok(())
     }
 
-    /// All names and contents, as the model has them.
+    /// Checks that all names and contents are as in the model.
     fn tree(&self) -> Tree {
         let content = |file: &super::model::ModelFile| match file.kind {
             FileKind::SymbolicLink => file.target.clone(),
@@ -491,7 +491,7 @@ impl Run {
         assert_eq!(found, self.snapshots.keys().copied().collect::<Vec<_>>(), "snapshots");
     }
 
-    /// Each snapshot has what there was when it was made.
+    /// Each snapshot has the contents at the time of its creation.
     fn compare_snapshots(&mut self) {
         self.drive.lock().cut_after(None);
         for (number, expected) in self.snapshots.clone() {
@@ -547,7 +547,7 @@ impl Run {
         self.start_again();
     }
 
-    /// Whether the drive came to the flash operation at which power is cut once.
+    /// Whether the drive reached the flash operation at which power is cut once.
     pub fn came_to_cut(&self) -> bool {
         self.cut_at.is_none_or(|at| self.cuts > 0 || self.drive.lock().flash_operations() >= at)
     }
@@ -714,7 +714,7 @@ impl Run {
     }
 }
 
-/// What the model refuses, the file system refuses with the same error, unless power is gone.
+/// What the model refuses, the file system refuses with the same error, unless power is lost.
 fn expect(result: Step, errno: Errno) -> Step {
     match result {
         Err(Errno::EIO) => Err(Errno::EIO),
@@ -737,7 +737,7 @@ pub struct Totals {
     pub listed_syncs: u64,
     /// Syncs of files that the drive refused to list.
     pub refused_lists: u64,
-    /// Units that were written where they lay.
+    /// Units that were written in place.
     pub units_in_place: u64,
     /// Units that went into holes of full segments.
     pub filled_units: u64,

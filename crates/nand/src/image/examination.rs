@@ -37,7 +37,8 @@ pub enum ImageFinding {
 
 impl ImageFinding {
     /// Whether the rest is usable: then the page becomes uncorrectable, or a new tally is made, or the line holds zeros.
-    /// A drive does not recover from a line that it needs, so it needs none with which it recovered under an overlay.
+    /// A drive cannot recover without a line that it needs, so if it recovered under an overlay, it needs none of the
+    /// damaged lines.
     pub fn is_repairable(&self) -> bool {
         matches!(self, ImageFinding::Page { .. } | ImageFinding::Tally | ImageFinding::NvmLine { .. })
     }

@@ -54,7 +54,7 @@ pub(super) fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(
 }
 
 impl FileImage {
-    /// An image whose records are still to be read ([`super::Contents::load`]).
+    /// An image whose records must still be read ([`super::Contents::load`]).
     pub(super) fn assemble(
         path: &Path,
         store: Store,
@@ -151,7 +151,7 @@ impl FileImage {
         self.store.write(data, at).map_err(io_error(&self.path, action))
     }
 
-    /// Calls `visit` with each of `count` records from `at` on, `bytes` apart.
+    /// Calls `visit` with each of `count` records, starting at `at`, `bytes` apart.
     pub(super) fn visit_records<E: From<NandError>>(
         &self,
         at: u64,
@@ -201,7 +201,7 @@ impl FileImage {
 impl Drop for FileImage {
     fn drop(&mut self) {
         if let Some(ordered) = self.store.as_ordered() {
-            // What was synced is in the redo log if this fails; the rest was promised to nobody.
+            // If this fails, what was synced is in the redo log; nothing else was promised.
             let _ = ordered.close();
         }
     }

@@ -39,7 +39,7 @@ impl Folder {
         Nand::create(&self.path(), GEOMETRY, TIMING, "a drive", PROTECTED).unwrap()
     }
 
-    /// Opens the image; whoever had it open before is gone without a word.
+    /// Opens the image; the previous process has vanished without closing it.
     fn open(&self) -> Nand {
         Nand::open(&self.path()).unwrap()
     }
@@ -75,8 +75,8 @@ fn spare_areas_of_a_block_in_a_file_are_those_of_its_units() {
     }
 }
 
-/// Power went before the erase had begun, or while it was under way: the file has the block's records again, or some of
-/// them, whatever was to be programmed after it, and opens.
+/// Power failed before the erase had begun, or while it was in progress: the file has the block's records again, or some
+/// of them, whatever was to be programmed afterwards, and it opens.
 #[test]
 fn an_erase_that_did_not_happen_leaves_its_pages_in_the_file() {
     let outcomes = [Outcome::NotStarted, Outcome::Torn, Outcome::Completed];
@@ -407,7 +407,7 @@ fn the_next_page_is_behind_a_damaged_one() {
     }
 }
 
-/// Pages that the repair had not come to passed for erased ones. The last record written is one of them.
+/// Pages that the repair had not reached once passed for erased ones. The last record written is one of them.
 #[test]
 fn a_repair_that_is_killed_is_gone_on_with() {
     let folder = Folder::new();
@@ -583,7 +583,7 @@ fn a_process_killed_while_it_writes_a_record_leaves_the_page_erased_or_programme
     assert!(states.into_iter().all(|count| count > 20), "{states:?}");
 }
 
-/// The same between any two stores, of all that a medium does.
+/// The same between any two stores, for everything that a medium does.
 #[test]
 fn an_image_is_right_after_any_store_that_a_life_ended_with() {
     let folder = Folder::new();
@@ -667,7 +667,7 @@ fn an_erase_says_that_pages_may_follow_and_the_first_of_them_writes_no_entry() {
     assert_eq!((read_tag(&mut nand, 33), read_tag(&mut nand, 41)), (2, 4));
 }
 
-// entries of erased blocks did not say so once, and images of that time are there still
+// entries of erased blocks formerly did not say so, and such images still exist
 #[test]
 fn an_erased_blocks_entry_that_does_not_say_so_is_written_before_its_first_page() {
     let folder = Folder::new();
@@ -743,7 +743,7 @@ fn an_image_of_a_tebibyte_is_made_and_opened_in_no_time() {
     assert!(created.as_secs_f64() < 1.0 && opened.as_secs_f64() < 3.0, "{created:?} {opened:?}");
 }
 
-/// A host that is told that a unit has its bytes does not write them.
+/// A host that learns that a unit already has its bytes does not write them.
 #[test]
 fn a_buffer_holds_what_is_in_it_and_nothing_else() {
     let folder = Folder::new();

@@ -70,7 +70,7 @@ pub(super) struct Header {
     pub channel_bytes_per_second: U64,
     pub protected_bytes: U64,
     pub description_bytes: U32,
-    /// Bytes of the redo log: 4 MiB, or none in images of before there was one.
+    /// Bytes of the redo log: 4 MiB, or 0 in images older than the redo log.
     pub log_bytes: U32,
 }
 
@@ -307,7 +307,7 @@ impl PageHead {
     }
 }
 
-/// Where the parts of an image lie.
+/// The places of the parts of an image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub blocks_at: u64,

@@ -23,8 +23,8 @@ impl Default for Life {
 }
 
 impl Life {
-    /// The next `stores` stores are made, and the one after them partly or not at all. None means no end; that also
-    /// revives a life that was over, for the next time the image is opened.
+    /// The next `stores` stores are made, and the one after them partly or not at all. `None` means no end; this also
+    /// revives an ended life, for the next time the image is opened.
     pub fn end_after(&self, stores: Option<u64>) {
         self.0.store(stores.map_or(ENDLESS, |stores| stores.min(OVER - 1)), Ordering::Relaxed);
     }
@@ -34,7 +34,7 @@ impl Life {
         self.0.store(OVER, Ordering::Relaxed);
     }
 
-    /// Stores left; none if no end is set.
+    /// Stores left; `None` if no end is set.
     pub fn stores_left(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|left| *left < OVER)
     }

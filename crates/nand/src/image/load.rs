@@ -4,7 +4,7 @@
 //! leaves two places that name one slot; the place programmed last owns it.
 //!
 //! A record with a wrong checksum is live if the tally adds up with it, and was erased long ago if the tally adds up
-//! without it. Live ones are refused, or noted for a repair.
+//! without it. Live ones are refused, or recorded for a repair.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +27,7 @@ use crate::state::{Block, MOVED, PageState};
 pub(crate) enum Damage {
     /// Refuse to open the image.
     Refuse,
-    /// Note them, and treat their pages as uncorrectable.
+    /// Record them, and treat their pages as uncorrectable.
     Note,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Nothing is programmed, nothing was ever erased.
+    /// Nothing is programmed, and nothing was ever erased.
     pub fn erased(geometry: &Geometry) -> Contents {
         Contents {
             blocks: vec![Block::default(); geometry.blocks() as usize],
@@ -52,7 +52,7 @@ impl Contents {
         }
     }
 
-    /// The contents of an image. The image takes over what is known of its records.
+    /// The contents of an image. The image takes over what is known about its records.
     pub fn load(image: &mut FileImage, damage: Damage) -> Result<(Contents, Examination), MediumError> {
         let geometry = *image.geometry();
         let mut loader = Loader {
@@ -124,7 +124,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Refuses the image, or notes the finding.
+    /// Refuses the image, or records the finding.
     fn found(&mut self, finding: ImageFinding, error: MediumError) -> Result<(), MediumError> {
         if self.damage == Damage::Refuse {
             return Err(error);
@@ -242,7 +242,7 @@ impl Loader<'_> {
             });
             tally.agrees(added)
         };
-        // the damaged ones were erased and stay so, or one was being written when the process was killed
+        // the damaged ones were erased and remain so, or one was being written when the process was killed
         if !tally.agrees(sum) {
             let are_live = complete_with(0) || complete_with(1);
             self.refuse_damaged()?;

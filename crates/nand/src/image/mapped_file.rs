@@ -111,7 +111,7 @@ mod linux {
     }
 
     impl Map {
-        /// None if the host cannot map the file, or its file system guarantees nothing.
+        /// `None` if the host cannot map the file, or its file system guarantees nothing.
         pub fn new(file: &File) -> Option<Map> {
             if !is_promising(file) {
                 return None;
@@ -204,7 +204,7 @@ mod linux {
 mod unmapped {
     use std::fs::File;
 
-    /// There is none: this host has no way to reserve space.
+    /// Unsupported: this host has no way to reserve space.
     #[derive(Debug)]
     pub(super) enum Map {}
 

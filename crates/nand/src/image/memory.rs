@@ -61,7 +61,7 @@ impl MemoryImage {
 
     fn new_chunk() -> std::io::Result<MmapMut> {
         let chunk = MmapMut::map_anon(CHUNK_SLOTS * UNIT_BYTES)?;
-        // a host without huge pages refuses this, and is only slower
+        // a host without huge pages refuses this, and is merely slower
         #[cfg(target_os = "linux")]
         let _ = chunk.advise(memmap2::Advice::HugePage);
         Ok(chunk)
@@ -256,7 +256,8 @@ impl NvmCells for MemoryImage {
     }
 }
 
-/// The parts of a range in one piece each: its number, the first byte in it, and which bytes of the range.
+/// The parts of a range that each lie in one piece: the piece's number, the first byte in it, and the bytes of the
+/// range.
 fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

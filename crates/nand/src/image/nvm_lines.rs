@@ -1,8 +1,8 @@
 //! Non-volatile memory in an image file: lines of 512 bytes, each with a checksum of its own.
 //!
 //! A line is written in one piece and crosses no page of the host's cache, so a killed process leaves it old or new. The
-//! checksum covers its number. A line of zeros was never written and holds zeros. Nothing tells a line that was replaced
-//! by an older one of the same place: what is stored there must tell that by itself.
+//! checksum covers its number. A line of zeros was never written and holds zeros. Nothing detects a line that was
+//! replaced by an older version of itself: what is stored there must detect that.
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -60,7 +60,7 @@ pub(super) fn line_count(nvm_bytes: u64) -> u64 {
     nvm_bytes.div_ceil(LINE_DATA_BYTES)
 }
 
-/// The parts of a range that lie in one line each: the line's number, the first byte in it, and how many.
+/// The parts of a range that each lie in one line: the line's number, the first byte in it, and the number of bytes.
 pub(super) fn lines_of(at: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = at + bytes as u64;
     let mut next = at;

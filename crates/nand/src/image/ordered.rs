@@ -5,16 +5,17 @@
 //! blocks, pages, protected DRAM, and the tally) are not written in place. They are kept in memory, and the bytes of
 //! them that changed are appended as a *group* to a redo log inside the image; data of units go to free slots at once.
 //! Invariants:
-//! - A group counts only if it is whole, names the group before it by number and checksum, and, being the last, all the
-//!   data that were written with it are there. One sync therefore makes the data and the group durable together.
+//! - A group counts only if it is whole, names the group before it by number and checksum, and, if it is the last, all
+//!   the data written with it are there. So one sync makes the data and the group durable together.
 //! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]):
 //!   before the first is, they may be needed; before the second is, they prove that the group is whole. Records in
 //!   place change only to what the redo log says.
-//! - The redo log is reused from its start when all it says is in place and synced, and an empty group in its first
-//!   sector, synced before any other group, says so. Otherwise a torn new group could leave the first old ones, which
-//!   would overwrite newer bytes. Numbers continue over every opening, so that no old group follows a new one.
-//! - What a redo log says is put in place only after the redo log and its data are synced: a killed process leaves
-//!   bytes in the host's cache that the disk may not have.
+//! - The redo log is reused from its start when everything in it is in place and synced, and an empty group in its
+//!   first sector, synced before any other group, records this. Otherwise a torn new group could leave the first old
+//!   ones, which would overwrite newer bytes. Numbers continue over every opening, so that no old group follows a new
+//!   one.
+//! - The contents of a redo log are put in place only after the redo log and its data are synced: a killed process
+//!   leaves bytes in the host's cache that the disk may not have.
 //! - After a failed sync nothing is written: there is no way to know what the disk has.
 //! - A group begins in a sector of its own, and is written there and nowhere else: a failed write of it does not harm
 //!   the groups before it.
@@ -153,7 +154,7 @@ impl Ordered {
     }
 
     /// Gathers the changes as a group. Once the returned sync has run, the group is durable; then call
-    /// [`Ordered::sync_end`]. None if nothing changed.
+    /// [`Ordered::sync_end`]. `None` if nothing changed.
     pub fn sync_begin(&mut self) -> io::Result<Option<HostSync>> {
         if self.is_open {
             return Err(io::Error::other("the previous sync did not finish: reopen the image"));
@@ -195,7 +196,7 @@ impl Ordered {
         self.unsynced.lock().unwrap().clear();
         self.is_open = false;
         if self.head > REDO_LOG_FULL {
-            // what changed since is not to come in place before it is in the redo log
+            // later changes must not be put in place before they are in the redo log
             if let Some(sync) = self.sync_begin()? {
                 sync.run()?;
                 self.is_open = false;
@@ -214,7 +215,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// Brings the records in place, all that changed being in the redo log: that is free from its start.
+    /// Puts the records in place, once all changes are in the redo log, which is then free from its start.
     fn put_in_place(&mut self) -> io::Result<()> {
         assert_eq!(
             self.body_bytes(),
@@ -228,7 +229,7 @@ impl Ordered {
         self.restart_log()
     }
 
-    /// Says that all groups are in place: the redo log is empty.
+    /// Records that all groups are in place: the redo log is empty.
     fn restart_log(&mut self) -> io::Result<()> {
         self.is_open = true;
         let (checksum, group) = encode(self.sequence + 1, 0, &[], &[]);

@@ -1,4 +1,4 @@
-//! A machine that is lost at any time leaves what was synced, or what was about to be; no mixture.
+//! A machine that is lost at any time leaves what was synced, or what was about to be synced, and never a mixture.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -48,7 +48,7 @@ impl Disk {
 /// What the drive sees: records below the redo log, and the units that they name.
 type Model = (Vec<u8>, BTreeMap<u64, Vec<u8>>);
 
-/// Opens what a lost machine left, and demands one of two states.
+/// Opens what a lost machine left, and requires one of two states.
 fn assert_is_either(disk: &Disk, synced: &Model, begun: Option<&Model>, seed: u64) -> bool {
     let file = file_of(&disk.pages);
     // an overlay reads the redo log as the others do, and does not wait for the disk
@@ -68,7 +68,7 @@ fn assert_is_either(disk: &Disk, synced: &Model, begun: Option<&Model>, seed: u6
     is_begun
 }
 
-/// How often the last group was lost, and was there, and how often the redo log began anew.
+/// How often the last group was lost, how often it was there, and how often the redo log started over.
 fn run(seed: u64) -> [u64; 3] {
     let mut random = SplitMix64(seed);
     let mut disk = Disk { pages: BTreeMap::new() };
@@ -112,7 +112,7 @@ fn run(seed: u64) -> [u64; 3] {
         let mut written = store.unsynced.lock().unwrap().clone();
         written.push((sync.at, sync.group.bytes().to_vec()));
         for _ in 0..3 {
-            // pages stay whole or do not, and a sector that is lost may have become what nobody ever wrote
+            // pages stay whole or do not, and a lost sector may contain something that nobody ever wrote
             let (share, together) = (random.below(5), [1, 8][random.below(2) as usize]);
             let mut lost = Disk { pages: disk.pages.clone() };
             let (mut last, mut spoiled) = ((u64::MAX, false), Vec::new());
@@ -132,10 +132,11 @@ fn run(seed: u64) -> [u64; 3] {
         }
         written.iter().for_each(|(at, data)| disk.write(*at, data, |_| true));
         synced = model.clone();
-        // a slot that was free after one sync, taken at once, made the group that had last named it look torn
+        // a slot that was freed after one sync and reused at once made the group that had last named it look torn
         free.append(&mut given_up_before);
         given_up_before = given_up;
-        // the records may be brought in place, and the redo log begun anew: each is lost or not as well, until its own sync
+        // the records may be put in place, and the redo log started over: each of these may be lost as well, until its
+        // own sync
         sync.write().unwrap();
         store.sync_end().unwrap();
         let syncs = std::mem::take(&mut *store.synced.lock().unwrap());
@@ -143,7 +144,7 @@ fn run(seed: u64) -> [u64; 3] {
         for written in syncs {
             for _ in 0..3 {
                 let mut lost = Disk { pages: disk.pages.clone() };
-                // a new group was torn, and the first old one was put over what was newer
+                // a new group was torn, and the first old one was written over newer contents
                 written.iter().for_each(|(at, data)| lost.write(*at, data, |_| random.below(2) == 0));
                 assert_is_either(&lost, &synced, None, seed);
             }
@@ -291,20 +292,20 @@ fn what_changes_during_a_sync_is_for_the_next_one_also_when_the_log_is_full() {
     for round in 0..200_u8 {
         store.write(&[round; 30_000], 8192).unwrap();
         let sync = store.sync_begin().unwrap().unwrap();
-        // it needs the medium as little as the medium needs it
+        // neither needs the other
         store.write(&[round ^ 0x80; 30_000], 8192).unwrap();
         sync.write().unwrap();
         let head = store.head;
         store.sync_end().unwrap();
         restarts += u32::from(store.head < head);
-        // in place comes only what the redo log has said
+        // only what the redo log contains is put in place
         assert_eq!(found(&file).unwrap(), if store.head < head { round ^ 0x80 } else { round });
     }
     assert!(restarts > 1, "{restarts}");
 }
 
-/// All of a write was put in place when a part of it had filled the redo log: what the redo log did not have yet was half of a write
-/// to whoever opened the image then.
+/// A whole write was put in place when a part of it had filled the redo log: anyone who then opened the image saw half of a
+/// write, because the redo log did not have the rest yet.
 #[test]
 fn of_a_write_that_fills_the_log_only_what_the_log_has_comes_in_place() {
     let place = RedoPlace { log_at: 8 << 20, slots_at: (8 << 20) + REDO_LOG_BYTES };
@@ -357,7 +358,8 @@ fn the_log_has_its_place_on_the_disk_before_it_is_used_and_gets_it_once() {
     }
 }
 
-/// A machine that is lost while a redo log is filled over may leave some of its groups, and one after a gap is refused.
+/// A machine that is lost while a redo log is being overwritten with filler may leave some of its groups, and a group
+/// after a gap is refused.
 #[test]
 fn a_log_with_a_group_is_not_filled() {
     let file = file_of(&BTreeMap::from([(PLACE.log_at, encode(7, 0, &[], &[]).1)]));

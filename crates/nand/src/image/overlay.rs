@@ -1,10 +1,10 @@
 //! A file that is only read, under changes that stay in memory.
 //!
-//! This is for looking at an image without touching it: recovery changes the flash like any other work, and its changes
+//! This is for examining an image without touching it: recovery changes the flash like any other work, and its changes
 //! then vanish with the overlay. It costs memory for the changes, whatever the size of the file.
 //!
-//! Invariant: a byte is that of its changed piece, if there is one; else that of the file; and 0 between the end of the
-//! file and the end of the image.
+//! Invariant: a byte comes from its changed piece, if there is one; otherwise from the file; between the end of the
+//! file and the end of the image it is 0.
 
 use std::collections::BTreeMap;
 use std::io;

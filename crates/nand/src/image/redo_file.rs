@@ -78,7 +78,7 @@ fn open_direct(_file: &File) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The rest of a sync after its changes were gathered. It does not need the medium, which may be used and changed
+/// The rest of a sync, after its changes were gathered. It does not need the medium, which may be used and changed
 /// meanwhile.
 pub struct HostSync {
     pub(super) log: Arc<RedoFile>,
@@ -132,7 +132,7 @@ mod tests {
         let log = RedoFile::open(file.clone(), &Sectors::new(&[1; 600]), 4096).unwrap();
         let cached = RedoFile { file: file.clone(), direct: None };
         for (round, log) in (2..9).zip([&log, &cached].into_iter().cycle()) {
-            // as somebody reading the file at the same time leaves it
+            // as another reader of the file at the same time leaves it
             let before = read(&file, 4096 + 512 * u64::from(round));
             assert_eq!(before, 0);
             log.write(&Sectors::new(&[round; 512]), 4096 + 512 * u64::from(round)).unwrap();

@@ -2,7 +2,7 @@
 //! opened. `ordered.rs` explains its purpose.
 //!
 //! It is a sequence of groups from the start of its area. A group counts only if it is whole, names the group before it
-//! by number and checksum, and, being the last, all the data that were written with it are there.
+//! by number and checksum, and, if it is the last, all the data written with it are there.
 
 use std::fs::File;
 use std::io;
@@ -19,10 +19,10 @@ use crate::geometry::UNIT_BYTES;
 /// Bytes of the redo log of an image.
 pub(super) const REDO_LOG_BYTES: u64 = 4 << 20;
 
-/// The redo log is reused from its start beyond this; a group of the greatest size fits behind it.
+/// Beyond this, the redo log is reused from its start; a group of the greatest size fits after it.
 pub(super) const REDO_LOG_FULL: u64 = REDO_LOG_BYTES / 2;
 
-/// What the redo log is filled with before it is used.
+/// The bytes with which the redo log is filled before it is used.
 pub(super) const UNUSED: u8 = 0xff;
 
 const MAGIC: [u8; 8] = *b"TANTLOG1";
@@ -56,7 +56,7 @@ pub(super) struct EntryHead {
     pub bytes: U32,
 }
 
-/// Where the redo log lies, and where the slots begin.
+/// The places of the redo log and the slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RedoPlace {
     pub log_at: u64,
@@ -101,7 +101,7 @@ impl Group {
             && self.head.previous.get() == before.checksum.get()
     }
 
-    /// Bytes that a group with so long a body takes in the redo log.
+    /// Bytes that a group with a body of this length takes in the redo log.
     pub fn length(body_bytes: u64) -> u64 {
         (size_of::<GroupHead>() as u64 + body_bytes).next_multiple_of(SECTOR as u64)
     }
@@ -157,8 +157,8 @@ fn read_present(file: &File, data: &mut [u8], at: u64) -> io::Result<bool> {
     }
 }
 
-/// Calls `apply` with what the redo log of an image says and may not be in place, oldest first. Returns the number of the
-/// last group, and whether any says anything.
+/// Calls `apply` with the contents of an image's redo log that may not be in place, oldest first. Returns the number of
+/// the last group, and whether any group has entries.
 pub(super) fn replay(
     file: &File,
     place: RedoPlace,
@@ -184,7 +184,7 @@ pub(super) fn replay(
     Ok((last, applied))
 }
 
-/// Demands that nothing in the redo log comes after the group that ends at `offset` and is numbered `last`. A machine
+/// Requires that nothing in the redo log comes after the group that ends at `offset` and is numbered `last`. A machine
 /// that was lost while the next one was written leaves at most that one.
 fn check_end(file: &File, place: RedoPlace, offset: u64, last: u64) -> io::Result<()> {
     for offset in (offset..REDO_LOG_BYTES).step_by(SECTOR) {
@@ -199,7 +199,7 @@ fn check_end(file: &File, place: RedoPlace, offset: u64, last: u64) -> io::Resul
     Ok(())
 }
 
-/// Puts in place what a redo log says, all of it durable. Returns the number of its last group.
+/// Puts the contents of a redo log in place, durably. Returns the number of its last group.
 pub(super) fn settle(file: &File, place: RedoPlace) -> io::Result<u64> {
     let (sequence, says_anything) = replay(file, place, |_, _| Ok(()))?;
     if says_anything {
@@ -231,8 +231,8 @@ pub(super) fn encode(sequence: u64, previous: u32, slots: &[SlotSum], entries: &
     (checksum, [group.head.as_bytes(), &group.body].concat())
 }
 
-/// Gives a redo log its place on the disk, as much of it as is used, if there was never a group in it: what a lost
-/// machine leaves of groups that were filled over would be taken for damage.
+/// Allocates the used part of a redo log on the disk, if there was never a group in it: if groups were overwritten with
+/// filler, what a lost machine leaves of them would be taken for damage.
 pub(super) fn fill(file: &File, place: RedoPlace) -> io::Result<()> {
     let mut first = [0; SECTOR];
     file.read_exact_at(&mut first, place.log_at)?;

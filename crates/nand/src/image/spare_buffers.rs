@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn buffers_do_not_overlap_and_are_taken_again() {
         let mut buffers = SpareBuffers::new(3, 8);
-        // more than there are blocks: an erase in flight holds one
+        // more than the number of blocks: an erase in flight holds one
         let mut taken: Vec<BufferId> = (0..7).map(|_| buffers.take()).collect();
         for (number, buffer) in (1..).zip(&mut taken) {
             (0..8).for_each(|unit| buffers.write(buffer, unit, &[number; UNIT_SPARE_BYTES]));

@@ -14,7 +14,7 @@ use super::redo_log::{self, RedoPlace};
 pub(super) enum Store {
     /// In the file.
     File(InFile),
-    /// In memory if they were changed, else in the file.
+    /// In memory if they were changed, otherwise in the file.
     Overlay(Overlay),
     /// In the file, through a redo log.
     Ordered(Box<Ordered>),

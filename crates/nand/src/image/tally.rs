@@ -1,14 +1,14 @@
 //! The tally: a sum over all block entries and page records, which reveals a record that was reverted to an earlier
 //! state.
 //!
-//! Each record has a checksum of its own, which detects every flipped bit. But a record replaced by an older one of the
-//! same place, or by the zeros that stood there before it was written, passes that check, and the drive would believe
+//! Each record has a checksum of its own, which detects every flipped bit. But a record replaced by an older one from
+//! the same place, or by the zeros that were there before it was written, passes that check, and the drive would trust
 //! it. So every live record adds a number derived from its place and its checksum to a sum, which is stored separately.
 //!
-//! The sum is stored *before* a record is written, as it is and as it will be, and again after it. A process killed
-//! between the two leaves one of them; if the record is damaged as well, it was being written and does not count. There
-//! are two places, used in turn: a process killed while it writes one tally leaves the other, and of two whole tallies
-//! the newer counts.
+//! The sum is stored *before* a record is written, with its old and its new value, and again afterwards. A process
+//! killed between the two leaves one of them; if the record is damaged as well, it was being written and does not
+//! count. There are two places, used in turn: a process killed while it writes one tally leaves the other, and of two
+//! whole tallies the newer counts.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -45,7 +45,7 @@ impl Tally {
         tally
     }
 
-    /// The stored tally that counts; none if all are damaged.
+    /// The stored tally that counts; `None` if all are damaged.
     pub fn newest(stored: [Tally; 2]) -> Option<Tally> {
         let is_newer = |a: &Tally, b: &Tally| a.number.get().wrapping_sub(b.number.get()) as i32 > 0;
         stored.into_iter().filter(Tally::is_whole).reduce(|a, b| if is_newer(&b, &a) { b } else { a })
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::test_support::GEOMETRY;
 
-    /// Replay refuses what is stored before the first.
+    /// Replay refuses what is stored before the first place.
     #[test]
     fn the_places_are_fixed() {
         assert_eq!(PLACES, [TALLY_AT, 2112]);

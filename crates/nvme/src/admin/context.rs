@@ -1,9 +1,9 @@
-//! Whose admin command is executed.
+//! The context of an admin command.
 
 use crate::controller::Controller;
 use crate::subsystem::Subsystem;
 
-/// Whose command it is: what the answer depends on.
+/// The sender of a command and its connection, on which the answer depends.
 pub struct Context<'a> {
     /// The subsystem.
     pub subsystem: &'a Subsystem,

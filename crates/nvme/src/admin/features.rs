@@ -9,7 +9,7 @@ use crate::mailbox::Answer;
 use crate::wire::command::Submission;
 use crate::wire::feature as id;
 
-/// Features that there are.
+/// The features that exist.
 pub const FEATURES: [u8; 11] = [
     id::ARBITRATION,
     id::POWER,
@@ -54,7 +54,7 @@ pub fn sent(command: &Submission) -> Transfer {
 
 /// The data that Get Features moves.
 pub fn given(command: &Submission) -> Transfer {
-    // what it can do, instead of what it is set to
+    // its capabilities instead of its setting
     if selection(command) == 3 {
         return Transfer::None;
     }
@@ -65,7 +65,7 @@ pub fn given(command: &Submission) -> Transfer {
     }
 }
 
-/// 0 the current value, 1 the default, 2 the saved one, 3 what can be done with it.
+/// 0 the current value, 1 the default, 2 the saved one, 3 the capabilities.
 fn selection(command: &Submission) -> u32 {
     command.dword(10) >> 8 & 7
 }
@@ -126,7 +126,7 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
     if !is_known(context, feature) {
         return Err(Failure::INVALID_FIELD);
     }
-    // nothing is kept beyond a reset
+    // nothing is kept across a reset
     if command.bit(10, 31) {
         return Err(Failure::NOT_SAVEABLE);
     }
@@ -146,7 +146,7 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
         }
         id::POWER if value & 0x1f == 0 => {}
         id::POWER => return Err(Failure::INVALID_FIELD),
-        // what is never sent cannot be asked for
+        // events that are never sent cannot be requested
         id::EVENTS if value & !CONFIGURABLE != 0 => return Err(Failure::INVALID_FIELD),
         id::ARBITRATION | id::ATOMICITY | id::EVENTS => {
             state.features.insert(feature, value);

@@ -20,7 +20,7 @@ use crate::wire::identify::{
 use crate::wire::pdu::ADMIN_CAPSULE_BYTES;
 use crate::wire::text;
 
-/// The keep-alive timer is kept to this, in 100 ms.
+/// Granularity of the keep-alive timer, in units of 100 ms.
 const KEEP_ALIVE_GRANULARITY: u16 = 10;
 
 /// Answers the command.
@@ -102,16 +102,16 @@ fn controller(context: &Context<'_>) -> Controller {
     told
 }
 
-/// What only a controller with namespaces tells.
+/// Fields that only a controller with namespaces reports.
 fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     let device = subsystem.queue.drive().lock();
     told.kind = 1;
     told.subsystem_name = text(&subsystem.settings.name, 0);
     // several controllers
     told.sharing = 1 << 1;
-    // changes of namespaces' attributes are told
+    // changes of namespaces' attributes are reported
     told.events = NAMESPACE_NOTICES.into();
-    // commands and their effects are told
+    // the log of commands and their effects is supported
     told.log_attributes |= 1 << 1;
     // one slot, read-only
     told.firmware_updates = 1 << 1 | 1;
@@ -128,7 +128,7 @@ fn tell_of_io(told: &mut Controller, subsystem: &Subsystem) {
     told.copy_formats = 1.into();
     // a flush may name all namespaces
     told.write_cache = 3 << 1 | u8::from(subsystem.has_volatile_cache());
-    // one block: what lies across units is not one write
+    // one block: writes across units are not atomic
     told.atomic = 0.into();
     told.atomic_power_fail = 0.into();
     told.vendor_io = 1;
@@ -150,7 +150,7 @@ fn block_namespace(subsystem: &Subsystem) -> Namespace {
     // deallocated blocks read as zeros, and Write Zeroes deallocates
     told.deallocate = 1 | 1 << 3;
     let unit = (space.per_unit() - 1) as u16;
-    // blocks of one unit are one write, also if power fails
+    // blocks of one unit are written atomically, even if power fails
     told.atomic = [unit.into(), unit.into(), 0.into()];
     told.boundary = [unit.into(), 0.into(), unit.into()];
     told.bytes[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
@@ -182,13 +182,13 @@ fn is_ready(device: &Device) -> bool {
 
 fn nvm_controller(subsystem: &Subsystem) -> NvmController {
     let mut told: NvmController = empty();
-    // as many blocks as a command can name
+    // the number of blocks that a command can name
     let most = (subsystem.namespaces.blocks.bytes(1 << 16) / UNIT_BYTES as u64).trailing_zeros() as u8;
     told.limits = [most, most, 0];
     told
 }
 
-/// A namespace with records: as large as what blocks leave of the drive, in bytes.
+/// A namespace with records: its size is what blocks leave free on the drive, in bytes.
 fn key_value_namespace(subsystem: &Subsystem, namespace: u32) -> KeyValueNamespace {
     let device = subsystem.queue.drive().lock();
     let limits = device.limits();
@@ -217,7 +217,7 @@ fn guid(subsystem: &Subsystem, namespace: u32) -> [u8; 16] {
     id
 }
 
-/// Type, length, two bytes of nothing, and the value.
+/// Type, length, two reserved bytes, and the value.
 fn descriptors(subsystem: &Subsystem, namespace: u32) -> Vec<u8> {
     let set = if namespace == BLOCK_NAMESPACE { command_set::NVM } else { command_set::KEY_VALUE };
     let mut list = Vec::with_capacity(IDENTIFY_BYTES);
@@ -232,7 +232,7 @@ fn descriptors(subsystem: &Subsystem, namespace: u32) -> Vec<u8> {
     list
 }
 
-/// Combinations of command sets: one, with both.
+/// Combinations of command sets: only one, with both.
 fn command_sets() -> Vec<u8> {
     let mut vectors = vec![0; IDENTIFY_BYTES];
     vectors[0] = 1 << command_set::NVM | 1 << command_set::KEY_VALUE;

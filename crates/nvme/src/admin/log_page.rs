@@ -68,14 +68,14 @@ const KEY_VALUE_COMMANDS: [(u8, bool); 7] = [
     (vendor::PUT, true),
 ];
 
-/// How many bytes are asked for.
+/// The number of bytes requested.
 pub fn bytes_of(command: &Submission) -> Result<u32, Failure> {
     let dwords = u64::from(command.dword(11) & 0xffff) << 16 | u64::from(command.dword(10) >> 16);
     let bytes = (dwords + 1) * 4;
     if bytes > TRANSFER_BYTES.into() { Err(Failure::INVALID_FIELD) } else { Ok(bytes as u32) }
 }
 
-/// Answers the command: the page from an offset on, and zeros behind its end.
+/// Answers the command: the page from an offset, and zeros after its end.
 pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
     let bytes = bytes_of(command)? as usize;
     let offset = u64::from(command.dword(13)) << 32 | u64::from(command.dword(12));
@@ -118,7 +118,7 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
     }
 }
 
-/// Namespaces neither come nor go while there is a controller; all of them change when the drive takes no more writes.
+/// Namespaces neither come nor go while a controller exists; all of them change when the drive becomes read-only.
 fn changed_namespaces(context: &Context<'_>) -> Vec<u8> {
     let mut log = Vec::new();
     if context.controller.state.lock().events.have_namespaces_changed() {
@@ -128,7 +128,7 @@ fn changed_namespaces(context: &Context<'_>) -> Vec<u8> {
     log
 }
 
-/// Four bytes for each page, bit 0 if there is one.
+/// Four bytes for each page; bit 0 is set if it exists.
 fn supported(pages: &[u8]) -> Vec<u8> {
     let mut log = vec![0; 1024];
     for &page in pages {
@@ -194,7 +194,7 @@ fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
     log
 }
 
-/// Four bytes for each feature: bit 0 if there is one, bit 20 if it is the controller's.
+/// Four bytes for each feature: bit 0 if it exists, bit 20 if it is the controller's.
 fn feature_effects() -> Vec<u8> {
     let mut log = vec![0; 1024];
     for feature in FEATURES {
@@ -204,7 +204,7 @@ fn feature_effects() -> Vec<u8> {
     log
 }
 
-/// The one subsystem, at the address by which the host came.
+/// The only subsystem, at the address through which the host came.
 fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
     let mut header: DiscoveryHeader = empty();
     header.generation = 1.into();

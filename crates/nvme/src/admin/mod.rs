@@ -1,5 +1,5 @@
-//! Admin commands. All but Abort and Asynchronous Event Request, which are about other commands of the session, are
-//! answered from what is known here.
+//! Admin commands. All except Abort and Asynchronous Event Request, which concern other commands of the session, are
+//! answered here.
 
 mod context;
 pub mod features;

@@ -1,5 +1,5 @@
-//! The controller's side of an authentication. The host sends and receives; what comes at the wrong time, or cannot be, ends
-//! it: the next message to the host says why, and is the last.
+//! The controller's side of an authentication. The host sends and receives. A message at the wrong time, or an invalid one,
+//! ends the authentication: the next message to the host says why, and is the last.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::hosts::Secrets;
 use super::proof::{Parties, Question};
 use crate::wire::authentication::{Challenge, Failure, Head, Negotiate, Reason, Reply, Success1, id, kind};
 
-/// What host and controller agreed on, and what the host is asked.
+/// What host and controller agreed on, and the challenge to the host.
 struct Agreed {
     transaction: u16,
     hash: Hash,
@@ -25,15 +25,15 @@ struct Agreed {
 enum Step {
     /// The host offers hashes and groups.
     Negotiate,
-    /// The host takes its challenge.
+    /// The host receives its challenge.
     Challenge(Agreed),
     /// The host proves itself.
     Reply(Agreed),
-    /// The host takes what says that it succeeded, with our proof if it asked for one.
+    /// The host receives the success message, with our proof if it asked for one.
     Success1(u16, Hash, Option<Vec<u8>>),
     /// The host says whether it is satisfied.
     Success2(u16),
-    /// The host takes what says why it failed.
+    /// The host receives the reason for the failure.
     Failure1(u16, Reason),
     /// Nothing.
     Over,
@@ -47,7 +47,7 @@ pub struct Exchange {
     is_authenticated: bool,
 }
 
-/// Random bytes of the system. There is nothing sound to be done without.
+/// Random bytes from the system. Nothing secure can be done without them.
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the system gives random bytes");
@@ -65,12 +65,12 @@ impl Exchange {
         self.is_authenticated
     }
 
-    /// Whether it failed and the host has been told: the queue ends.
+    /// Whether it failed and the host knows: the queue ends.
     pub fn has_failed(&self) -> bool {
         !self.is_authenticated && matches!(self.step, Step::Over)
     }
 
-    /// Takes a message of the host.
+    /// Handles a message from the host.
     pub fn take(&mut self, message: &[u8]) {
         let Ok((head, _)) = Head::read_from_prefix(message) else { return self.fail(0, Reason::Payload) };
         let transaction = head.transaction.get();
@@ -86,7 +86,7 @@ impl Exchange {
                 self.is_authenticated = true;
                 Ok(Step::Over)
             }
-            // the host gives up: there is nothing to be said to that
+            // the host gives up, which needs no answer
             (Step::Success2(_) | Step::Reply(_), kind::COMMON, id::FAILURE2) => {
                 self.is_authenticated = false;
                 Ok(Step::Over)
@@ -121,7 +121,7 @@ impl Exchange {
                 [header.as_bytes(), &proof.unwrap_or_default()].concat()
             }
             Step::Failure1(transaction, reason) => failure(transaction, reason),
-            // nothing is to be received now
+            // there is nothing to receive now
             _ => {
                 self.is_authenticated = false;
                 failure(0, Reason::Message)
@@ -162,7 +162,7 @@ impl Exchange {
         if reply.has_challenge & 1 == 0 {
             return Ok(Step::Success1(agreed.transaction, hash, None));
         }
-        // our own challenge must not be answered
+        // the host must not send our own challenge back to us
         let secret = self.secrets.controller.as_ref().filter(|_| challenge != agreed.challenge);
         let secret = secret.ok_or(Reason::Failed)?;
         let key_of_ours = secret.key(&self.parties.subsystem);
@@ -171,7 +171,7 @@ impl Exchange {
     }
 }
 
-/// Chooses from what the host offers, and asks it something that nobody can have asked before.
+/// Chooses from what the host offers, and makes a challenge that has never been used before.
 fn negotiate(message: &[u8]) -> Result<Step, Reason> {
     let (offer, _) = Negotiate::read_from_prefix(message).map_err(|_| Reason::Payload)?;
     if offer.secure_channel != 0 {
@@ -187,7 +187,7 @@ fn negotiate(message: &[u8]) -> Result<Step, Reason> {
     Ok(Step::Challenge(Agreed {
         transaction: offer.head.transaction.get(),
         hash,
-        // 0 has a meaning of its own
+        // 0 has a special meaning
         sequence: u32::from_le_bytes(random()).max(1),
         challenge: random::<64>()[..hash.bytes()].to_vec(),
         share: group.share(&random()),

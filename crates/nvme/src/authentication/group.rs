@@ -11,7 +11,7 @@ const EXPONENT_BITS: u32 = 512;
 /// A group (`DHgID`; Base, figure 738). Larger ones exist; they would let an unauthenticated host keep a core busy for long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
-    /// None: the challenges are used as they are.
+    /// No group: the challenges are used directly.
     Null,
     /// ffdhe2048.
     Ffdhe2048,
@@ -31,12 +31,12 @@ static FFDHE2048: LazyLock<Field> = LazyLock::new(|| Field::new(2048, 560_316));
 static FFDHE3072: LazyLock<Field> = LazyLock::new(|| Field::new(3072, 2_625_351));
 static FFDHE4096: LazyLock<Field> = LazyLock::new(|| Field::new(4096, 5_736_041));
 
-/// One side's part of an agreement: what it keeps, and what it tells the other side.
+/// One side's part of an agreement: what it keeps, and what it sends to the other side.
 #[derive(Clone)]
 pub struct Share {
     group: Group,
     exponent: BoxedUint,
-    /// What the other side is told, big-endian and as long as the modulus.
+    /// The value sent to the other side, big-endian and as long as the modulus.
     pub public: Vec<u8>,
 }
 
@@ -68,7 +68,7 @@ impl Group {
         }
     }
 
-    /// A share with an exponent made of these random bytes; none in the null group.
+    /// A share with an exponent made of these random bytes; `None` in the null group.
     pub fn share(self, random: &[u8; EXPONENT_BITS as usize / 8]) -> Option<Share> {
         let field = self.field()?;
         let exponent = BoxedUint::from_be_slice_truncated(random, EXPONENT_BITS);
@@ -78,8 +78,8 @@ impl Group {
 }
 
 impl Share {
-    /// The key that only both sides know, from what the other side told. None if that is not a valid share: 0, 1 and the
-    /// modulus less one, or more, would make the key one that others know too.
+    /// The key that only the two sides know, from what the other side sent. `None` if that is not a valid share: with 0,
+    /// 1, the modulus less one, or more, others would know the key too.
     pub fn agree(&self, other: &[u8]) -> Option<Vec<u8>> {
         let field = self.group.field()?;
         if other.len() != self.public.len() {
@@ -109,7 +109,7 @@ impl Field {
 /// Big-endian.
 fn modulus(bits: usize, above: u32) -> Vec<u8> {
     let digits = bits / 32 - 4;
-    // a quarter of Euler's number as a binary fraction: the sum of 1 / k!, with some digits more than are needed
+    // a quarter of Euler's number as a binary fraction: the sum of 1 / k!, with a few spare digits
     let mut term = vec![0_u32; digits + 4];
     term[0] = 1 << 30;
     let mut sum = vec![0_u32; digits + 4];

@@ -56,7 +56,7 @@ impl Hash {
         }
     }
 
-    /// The HMAC of the parts, one behind the other.
+    /// The HMAC of the concatenated parts.
     pub fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         match self {
             Hash::Sha256 => keyed::<Hmac<Sha256>>(key, parts).finalize().into_bytes().to_vec(),

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::secret::{Secret, SecretError};
 
-/// The most bytes of a file with secrets: enough for thousands of hosts.
+/// The maximum size of a file with secrets: enough for thousands of hosts.
 const FILE_BYTES: u64 = 1 << 20;
 
 /// The secrets of a host.
@@ -25,9 +25,9 @@ pub struct Secrets {
 /// Hosts that may connect.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
-    /// By name; none if any host may connect.
+    /// By name; `None` if any host may connect.
     named: Option<FxHashMap<String, Option<Arc<Secrets>>>>,
-    /// Those whose programs' endpoints may be the kernel's.
+    /// Hosts that may open endpoints of the kernel.
     kernels: Vec<String>,
 }
 
@@ -36,13 +36,13 @@ pub struct Hosts {
 pub enum Admission {
     /// It may not.
     Refused,
-    /// It may, with nothing but its name.
+    /// It may, by its name alone.
     Free,
     /// It may once it has proved that it knows its secret.
     WithProof(Arc<Secrets>),
 }
 
-/// Why hosts and their secrets could not be learned.
+/// Why hosts and their secrets could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
     /// The file could not be read.
@@ -53,7 +53,7 @@ pub enum HostsError {
         /// Why.
         error: io::Error,
     },
-    /// Others than its owner may open the file.
+    /// Users other than its owner may open the file.
     #[error(
         "{}: the secrets can be opened by others (mode {mode:04o}); run `chmod 600 {}`, and make new secrets if others may have read them",
         file.display(), file.display()
@@ -70,7 +70,7 @@ pub enum HostsError {
         /// The file.
         file: PathBuf,
     },
-    /// A line that is none.
+    /// An invalid line.
     #[error("{}, line {line}: a line is a host's NQN, its secret, and optionally the subsystem's secret", file.display())]
     Line {
         /// The file.
@@ -78,7 +78,7 @@ pub enum HostsError {
         /// The line, from 1.
         line: usize,
     },
-    /// A host that was named before.
+    /// A host that is named twice.
     #[error("{}, line {line}: {host} already has a secret", file.display())]
     Twice {
         /// The file.
@@ -88,7 +88,7 @@ pub enum HostsError {
         /// The host.
         host: String,
     },
-    /// A secret that is none.
+    /// An invalid secret.
     #[error("{}, line {line}: {error}", file.display())]
     Secret {
         /// The file.
@@ -98,7 +98,7 @@ pub enum HostsError {
         /// What is wrong with it.
         error: SecretError,
     },
-    /// A name that is none.
+    /// An invalid name.
     #[error("{0:?} is not an NVMe qualified name: one begins with \"nqn.\" and has at most 223 bytes")]
     Name(String),
 }
@@ -109,7 +109,7 @@ pub fn is_qualified_name(name: &str) -> bool {
 }
 
 impl Hosts {
-    /// Only hosts of these names, each with its secrets in the file if it has some there. Secrets of other hosts may be in it.
+    /// Only hosts with these names, each with its secrets if the file has any. The file may have secrets of other hosts.
     pub fn named(names: &[String], file: Option<&Path>) -> Result<Hosts, HostsError> {
         let mut secrets = file.map(read).transpose()?.unwrap_or_default();
         if let Some(name) = names.iter().find(|name| !is_qualified_name(name)) {
@@ -124,7 +124,7 @@ impl Hosts {
         Hosts { named: Some(named), kernels: Vec::new() }
     }
 
-    /// The same, and hosts of these names may open endpoints of the kernel.
+    /// The same, and hosts with these names may open endpoints of the kernel.
     pub fn with_kernels(self, names: &[String]) -> Result<Hosts, HostsError> {
         match names.iter().find(|name| !is_qualified_name(name)) {
             Some(name) => Err(HostsError::Name(name.clone())),
@@ -137,7 +137,8 @@ impl Hosts {
         self.kernels.iter().any(|kernel| kernel == name)
     }
 
-    /// Whether every host must prove who it is: the first that need not, or none. Any host may need not if none is named.
+    /// The first host that need not prove its identity; `None` if every host must. If no host is named, any host may
+    /// connect without proof.
     pub fn first_without_proof(&self) -> Option<&str> {
         match &self.named {
             None => Some("any host"),
@@ -153,7 +154,7 @@ impl Hosts {
         }
     }
 
-    /// Whether hosts are named at all.
+    /// Whether only named hosts may connect.
     pub fn are_named(&self) -> bool {
         self.named.is_some()
     }
@@ -169,7 +170,7 @@ impl Hosts {
     }
 }
 
-/// Reads a file with secrets. It is looked at as it was opened, so it cannot be exchanged meanwhile.
+/// Reads a file with secrets. Its permissions are checked on the opened file, so it cannot be swapped meanwhile.
 fn read(path: &Path) -> Result<FxHashMap<String, Secrets>, HostsError> {
     let file = || path.to_path_buf();
     let failed = |error| HostsError::Read { file: file(), error };

@@ -2,7 +2,7 @@
 //!
 //! Host and controller share a secret. Each side proves that it knows the secret by keying an HMAC with it over a random
 //! challenge of the other side; the secret itself never goes over the wire. With a Diffie-Hellman group the challenge is
-//! also bound to a key that both sides agree on, so that who listens cannot test guesses of a weak secret.
+//! also bound to a key that both sides agree on, so that an eavesdropper cannot test guesses of a weak secret.
 //!
 //! - [`secret`]: secrets as `nvme gen-dhchap-key` writes them.
 //! - [`hosts`]: which hosts may connect, and their secrets.
@@ -10,7 +10,8 @@
 //! - [`proof`]: what the two sides compute.
 //! - [`exchange`]: the controller's side of the messages.
 //!
-//! Only connections are authenticated, and only when they are made: what follows is neither encrypted nor signed.
+//! Only connections are authenticated, and only when they are established: what follows is neither encrypted nor
+//! signed.
 
 pub mod exchange;
 pub mod group;

@@ -11,7 +11,7 @@ pub struct Parties {
     pub subsystem: String,
 }
 
-/// What a proof answers.
+/// What a proof responds to.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The hash function.
@@ -33,7 +33,7 @@ impl Question {
         }
     }
 
-    /// Hands the bytes to be signed to `sign`. Secure channels do not follow, so `SC_C` is zero.
+    /// Passes the bytes to be signed to `sign`. No secure channel follows, so `SC_C` is zero.
     fn with_bytes<T>(&self, parts: [&[u8]; 3], sign: impl FnOnce(&[&[u8]]) -> T) -> T {
         let [label, signer, other] = parts;
         let (sequence, transaction) = (self.sequence.to_le_bytes(), self.transaction.to_le_bytes());

@@ -1,6 +1,6 @@
 //! A secret that a host and the subsystem share, as `nvme gen-dhchap-key` writes it (Base, section 8.13.5.8):
-//! `DHHC-1:HH:BASE64:`. The bytes are the secret and its CRC-32, little-endian; HH tells by which hash the secret is bound to
-//! the name of its owner before use, 00 for none.
+//! `DHHC-1:HH:BASE64:`. The bytes are the secret and its CRC-32, little-endian; HH is the hash that binds the secret to its
+//! owner's name before use, 00 for none.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum SecretError {
     /// No base64.
     #[error("the part behind the hash is not base64")]
     Base64,
-    /// Not as long as a hash.
+    /// Its length is not that of a hash.
     #[error("{bytes} bytes, where a secret has 32, 48 or 64, and as many as its hash if it names one")]
     Length {
         /// Bytes of the secret.

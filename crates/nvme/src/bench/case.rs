@@ -1,21 +1,21 @@
-//! The commands that are measured.
+//! The commands to measure.
 
 use serde::Serialize;
 
-/// Commands that are measured.
+/// Commands to measure.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Case {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Whether it writes.
     pub is_write: bool,
-    /// Whether places follow each other.
+    /// Whether access is sequential.
     pub is_sequential: bool,
     /// Units of a command.
     pub units: u32,
     /// Connections, each with an I/O queue.
     pub connections: u16,
-    /// Commands under way on each.
+    /// Commands in flight on each.
     pub depth: usize,
 }
 

@@ -13,29 +13,29 @@ use super::case::Case;
 use crate::client::{Client, block_command};
 use crate::wire::opcode::nvm;
 
-/// Commands whose names are told apart: more than a queue has entries.
+/// Distinct command identifiers: more than a queue has entries.
 const NAMES: usize = 256;
 
 /// A round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
-    /// Commands in a second.
+    /// Commands per second.
     pub per_second: f64,
     /// The median of their latencies, in microseconds.
     pub median_us: f64,
-    /// Processor time of a command, of the host and the server, in microseconds. Other programs disturb it least.
+    /// Processor time per command, of host and server, in microseconds. Other programs disturb it least.
     pub processor_us: f64,
 }
 
 impl Measured {
-    /// The round in the middle.
+    /// The median round.
     pub fn middle(mut rounds: Vec<Measured>) -> Measured {
         rounds.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
         rounds[rounds.len() / 2]
     }
 }
 
-/// The median of some nanoseconds, in microseconds.
+/// The median of times in nanoseconds, in microseconds.
 pub fn median_us(latencies_ns: &mut [u64]) -> f64 {
     if latencies_ns.is_empty() {
         return 0.0;
@@ -63,7 +63,7 @@ struct Worker {
 
 /// A host.
 pub struct Load {
-    /// While it is there, there is a controller.
+    /// The controller exists as long as this.
     _admin: Client,
     workers: Vec<Worker>,
 }

@@ -1,7 +1,7 @@
-//! How fast a drive is served: commands over loopback connections, beside the limit in the same run. The limit is the same
-//! server and the same hosts with no drive behind: it answers the same bytes.
+//! How fast a drive is served: commands over loopback connections, compared with the limit in the same run. The limit is
+//! the same server and the same hosts without a drive: it answers with the same number of bytes.
 //!
-//! Machine time is noisy, so drive and limit are measured in turns, and the middle of the rounds counts.
+//! Machine time is noisy, so drive and limit are measured in turns, and the median round counts.
 
 mod case;
 mod load;
@@ -25,16 +25,16 @@ pub use load::Measured;
 
 const NAME: &str = "nqn.2014-08.org.nvmexpress:tantalum-bench";
 
-/// What is to be measured.
+/// What to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The drive.
     pub profile: Profile,
-    /// A file in which it is measured as well; it must not exist, and is removed afterwards.
+    /// A file for measuring an image as well; it must not exist, and is removed afterwards.
     pub image: Option<PathBuf>,
     /// Whether hosts see the drive's latencies.
     pub pacing: Pacing,
-    /// How long a round takes.
+    /// The duration of a round.
     pub round: Duration,
     /// Rounds of each case.
     pub rounds: usize,
@@ -49,9 +49,9 @@ pub struct Row {
     pub served: Measured,
     /// The same server without one.
     pub limit: Measured,
-    /// Commands in a second, as a part of the limit: the middle of the rounds' quotients.
+    /// Commands per second as a fraction of the limit: the median of the rounds' ratios.
     pub of_limit: f64,
-    /// The drive's own latency in its own time, if hosts see it: the median of single reads, in microseconds.
+    /// The drive's own latency in device time, if hosts see it: the median of single reads, in microseconds.
     pub drive_us: Option<f64>,
 }
 
@@ -67,7 +67,7 @@ pub struct Outcome {
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The drive could not be made.
+    /// The drive could not be created.
     #[error("the drive could not be created: {0}")]
     Device(#[from] DeviceError),
     /// The drive failed.
@@ -81,7 +81,7 @@ pub enum BenchError {
     Interrupted,
 }
 
-/// Removes the file that was named for this.
+/// Removes the file used for this.
 struct Removed<'a>(&'a PathBuf);
 
 impl Drop for Removed<'_> {
@@ -90,7 +90,7 @@ impl Drop for Removed<'_> {
     }
 }
 
-/// Measures all cases. `tell` is told of each before it is measured, and says whether to go on.
+/// Measures all cases. `tell` is called with each before it is measured, and returns whether to continue.
 pub fn bench(
     settings: &Settings,
     tell: &mut impl FnMut(&str, &Case) -> bool,
@@ -144,7 +144,7 @@ fn measure(
     Ok(Outcome { drive: name, rows })
 }
 
-/// Every unit is written once: what is not mapped is read too fast.
+/// Writes every unit once: unmapped units are read too fast.
 fn fill(device: &mut Device) -> Result<(), Status> {
     let (units, at_once) = (device.limits().capacity_units as u32, 128);
     let data: Vec<u8> = (0..at_once as usize * UNIT_BYTES).map(|at| (at / 7) as u8).collect();
@@ -157,7 +157,7 @@ fn fill(device: &mut Device) -> Result<(), Status> {
     device.submit(Command::Flush, now_ns).map(drop)
 }
 
-/// What single random reads take in the drive's own time: the median, in microseconds.
+/// The median latency of single random reads in device time, in microseconds.
 fn read_us(device: &mut Device) -> Result<f64, Status> {
     let units = device.limits().capacity_units;
     let mut data = vec![0; UNIT_BYTES];
@@ -204,7 +204,7 @@ fn attach(address: SocketAddr, case: &Case, units: u64) -> io::Result<Load> {
         host: "nqn.2014-08.org.nvmexpress:host".to_owned(),
         host_id: [1; 16],
     };
-    // as Linux does it: no flow control, so that a read's data say that it has succeeded
+    // as Linux does: no flow control, so that a read's data also signal success
     let options = Options { no_flow_control: true, together: true, ..Options::default() };
     let (admin, controller) = Client::admin(address, options, &names, 0)?;
     let mut queues = Vec::new();

@@ -10,7 +10,7 @@ use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, prope
 use crate::wire::opcode;
 
 impl Client {
-    /// Opens a connection, connects it to an admin queue, and enables the controller. Its number.
+    /// Opens a connection, connects it to an admin queue, and enables the controller. Returns the controller's number.
     pub fn admin(
         address: SocketAddr,
         options: Options,

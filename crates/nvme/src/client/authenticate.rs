@@ -14,7 +14,7 @@ use crate::wire::authentication::{
 };
 use crate::wire::opcode;
 
-/// Bytes that a message of the controller may have.
+/// Maximum size of a message from the controller.
 const MESSAGE_BYTES: u32 = 4096;
 
 /// What a host knows, and what it offers.
@@ -22,7 +22,7 @@ const MESSAGE_BYTES: u32 = 4096;
 pub struct Credentials {
     /// The host's secret.
     pub secret: Secret,
-    /// The subsystem's secret, if the controller is to prove itself as well.
+    /// The subsystem's secret, if the controller must authenticate itself too.
     pub controller_secret: Option<Secret>,
     /// Hashes, the preferred one first.
     pub hashes: Vec<Hash>,
@@ -37,7 +37,7 @@ pub enum Authenticated {
     Yes,
     /// The controller refused, with this reason.
     Refused(u8),
-    /// The controller did not prove itself.
+    /// The controller failed to authenticate itself.
     ControllerUnknown,
 }
 
@@ -46,7 +46,7 @@ pub enum Authenticated {
 pub struct Answered {
     /// The message to send.
     pub message: Vec<u8>,
-    /// What the controller is asked, if it is.
+    /// The challenge to the controller, if any.
     pub asked: Option<Question>,
 }
 
@@ -136,7 +136,7 @@ impl Client {
         Err(broken("no message"))
     }
 
-    /// Proves who the host is, and lets the controller prove itself if its secret is known.
+    /// Proves the host's identity, and asks the controller to authenticate itself if its secret is known.
     pub fn authenticate(&mut self, names: &Names, credentials: &Credentials) -> io::Result<Authenticated> {
         let transaction = 0x1234;
         let challenge = self.exchange(&credentials.offer(transaction))?;

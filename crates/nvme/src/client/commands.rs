@@ -1,4 +1,4 @@
-//! Giving commands, and waiting for them to be done.
+//! Sending commands, and waiting for their completion.
 
 use std::io;
 
@@ -11,7 +11,8 @@ use crate::wire::opcode;
 use crate::wire::pdu::{CommandCapsule, Data, ResponseCapsule, flag, kind};
 
 impl Client {
-    /// Gives a command and does not wait for it. `data` go to the controller; `read_bytes` are to come from it. Its name.
+    /// Sends a command without waiting for it. `data` go to the controller; `read_bytes` are expected from it. Returns
+    /// its identifier.
     pub fn submit(&mut self, mut command: Submission, data: Vec<u8>, read_bytes: u32) -> io::Result<u16> {
         self.last_id = self.last_id.wrapping_add(1);
         let id = self.last_id;
@@ -35,7 +36,7 @@ impl Client {
         Ok(id)
     }
 
-    /// As [`Client::submit`], of data that wait until the controller asks for them.
+    /// As [`Client::submit`], with data that are held until the controller requests them.
     pub fn submit_write(&mut self, mut command: Submission, data: Vec<u8>) -> io::Result<u16> {
         if data.len() <= CAPSULE_BYTES && !self.options.no_capsule_data {
             return self.submit(command, data, 0);
@@ -46,7 +47,7 @@ impl Client {
         Ok(id)
     }
 
-    /// Waits for a command to be done, whichever is first.
+    /// Waits until any command is done.
     pub fn reap(&mut self) -> io::Result<Completed> {
         loop {
             if let Some(completed) = self.done.pop_front() {
@@ -133,26 +134,26 @@ impl Client {
         }
     }
 
-    /// Gives a command without data and waits for it.
+    /// Sends a command without data and waits for it.
     pub fn command(&mut self, command: Submission) -> io::Result<Completed> {
         let id = self.submit(command, Vec::new(), 0)?;
         self.finish(id)
     }
 
-    /// Gives a command that reads and waits for it.
+    /// Sends a command that reads and waits for it.
     pub fn read_command(&mut self, command: Submission, bytes: u32) -> io::Result<Completed> {
         let id = self.submit(command, Vec::new(), bytes)?;
         self.finish(id)
     }
 
-    /// Gives a command that writes and waits for it.
+    /// Sends a command that writes and waits for it.
     pub fn write_command(&mut self, command: Submission, data: &[u8]) -> io::Result<Completed> {
         let id = self.submit_write(command, data.to_vec())?;
         self.finish(id)
     }
 }
 
-/// A Fabrics command with these fields from byte 40 on.
+/// A Fabrics command with these fields, starting at byte 40.
 pub fn fabrics(kind: u8, fields: &[u8]) -> Submission {
     let mut command =
         Submission { opcode: opcode::FABRICS, namespace: u32::from(kind).into(), ..Submission::default() };
@@ -160,7 +161,7 @@ pub fn fabrics(kind: u8, fields: &[u8]) -> Submission {
     command
 }
 
-/// An I/O command on the blocks from `first` on.
+/// An I/O command on the blocks that start at `first`.
 pub fn block_command(opcode: u8, first: u64, count: u32) -> Submission {
     let dword10 = [first as u32, (first >> 32) as u32, count.wrapping_sub(1), 0, 0, 0].map(Into::into);
     Submission {

@@ -1,5 +1,5 @@
-//! A small initiator: what measures and tests the server from the other side of the wire. Tests also send with it what no
-//! sound host does.
+//! A small initiator, which measures and tests the server from the other side of the wire. Tests also use it to send what
+//! no correct host would.
 
 mod attach;
 mod authenticate;
@@ -19,14 +19,14 @@ use crate::wire::pdu::{Initialize, kind};
 pub use authenticate::{Answered, Authenticated, Credentials, refusal};
 pub use commands::{block_command, command, fabrics};
 
-/// How long an answer may take.
+/// Timeout for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Commands are sent together until they have this many bytes.
+/// Commands are batched up to this many bytes.
 const TOGETHER_BYTES: usize = 64 << 10;
-/// Data that go in the capsule rather than by way of an R2T.
+/// Data up to this size go in the capsule rather than through an R2T.
 const CAPSULE_BYTES: usize = crate::session::CAPSULE_BYTES;
 
-/// A PDU that came, without its digests.
+/// A received PDU, without its digests.
 #[derive(Clone, Debug)]
 pub struct Pdu {
     /// Its header.
@@ -38,7 +38,7 @@ pub struct Pdu {
 /// How a command ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Completed {
-    /// The host's name for it.
+    /// The command's identifier.
     pub id: u16,
     /// Type and code; 0 for success.
     pub code: u16,
@@ -46,22 +46,22 @@ pub struct Completed {
     pub result: u64,
     /// What was read.
     pub data: Vec<u8>,
-    /// How far the queue was read; none if there was no response but data alone.
+    /// How far the queue was read; `None` if there were only data and no response.
     pub queue_head: Option<u16>,
 }
 
-/// What a connection asks for.
+/// What a connection requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Digests of headers.
     pub header_digest: bool,
     /// Digests of data.
     pub data_digest: bool,
-    /// How data to the host are aligned, in dwords less one.
+    /// Alignment of data to the host, in dwords less one.
     pub alignment: u8,
-    /// Data always go by way of an R2T.
+    /// Data always go through an R2T.
     pub no_capsule_data: bool,
-    /// The queue's head is not asked for.
+    /// The queue's head is not requested.
     pub no_flow_control: bool,
     /// Commands are sent together, at the latest before the host waits for an answer.
     pub together: bool,
@@ -73,20 +73,20 @@ pub struct Client {
     stream: TcpStream,
     options: Options,
     last_id: u16,
-    /// Data of commands that write, until they are asked for.
+    /// Data of write commands, until the controller requests them.
     outgoing: FxHashMap<u16, Vec<u8>>,
-    /// Data of commands that read, until those are done.
+    /// Data of read commands, until these are done.
     incoming: FxHashMap<u16, Vec<u8>>,
     done: VecDeque<Completed>,
-    /// Bytes of one data PDU to the controller.
+    /// Maximum size of a data PDU to the controller.
     pub data_bytes: usize,
     input: Vec<u8>,
     input_at: usize,
-    /// Commands that have not been sent.
+    /// Commands that have not been sent yet.
     output: Vec<u8>,
 }
 
-/// Who connects to what.
+/// The host and the subsystem that it connects to.
 #[derive(Clone, Debug)]
 pub struct Names {
     /// The subsystem.
@@ -102,7 +102,7 @@ fn broken(message: impl Into<String>) -> io::Error {
 }
 
 impl Client {
-    /// Opens a connection without a word.
+    /// Opens a connection without sending anything.
     pub fn dial(address: SocketAddr, options: Options) -> io::Result<Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;

@@ -9,13 +9,13 @@ use super::{Client, Pdu, TOGETHER_BYTES, broken};
 use crate::wire::pdu::{Common, DIGEST_BYTES, controller_header_bytes, flag, kind};
 
 impl Client {
-    /// Sends bytes as they are, behind those that were given before.
+    /// Sends raw bytes, after any that are held back.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.flush()?;
         self.stream.write_all(bytes)
     }
 
-    /// Sends bytes with the next ones, or before the host waits for an answer.
+    /// Sends bytes together with the next ones, or before the host waits for an answer.
     pub(super) fn send_soon(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.output.extend_from_slice(bytes);
         if self.output.len() < TOGETHER_BYTES { Ok(()) } else { self.flush() }
@@ -56,7 +56,7 @@ impl Client {
         Ok(())
     }
 
-    /// Receives a PDU, and checks it as far as it stands alone.
+    /// Receives a PDU, and checks it as far as possible without context.
     pub fn receive(&mut self) -> io::Result<Pdu> {
         let mut header = vec![0; size_of::<Common>()];
         self.fill(&mut header)?;

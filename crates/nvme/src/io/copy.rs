@@ -1,5 +1,5 @@
-//! Copy (NVM, section 3.2.2): the drive shares what it can share, as the standard lets it copy how it likes. What it cannot
-//! share is read and written: parts of units, what lies across units, and what overlaps.
+//! Copy (NVM, section 3.2.2): the drive shares what it can, as the standard leaves the method of copying open. The rest is
+//! read and written: parts of units, ranges that are not aligned to units, and overlapping ranges.
 
 use tantalum::{Lpn, ShareRange, Status, UNIT_BYTES};
 use tantalum_drive::{Drive, Request, When};
@@ -13,11 +13,11 @@ use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::wire::command::Submission;
 
-/// Source ranges of one command.
+/// Maximum number of source ranges of one command.
 pub const COPY_RANGES: u32 = 128;
-/// Bytes of all blocks of one command: what cannot be shared is held in memory.
+/// Maximum size of one command: what cannot be shared is held in memory.
 pub const COPY_BLOCKS_BYTES: u32 = 1 << 20;
-/// Bytes of a source range.
+/// Size of a source range descriptor.
 pub const RANGE_BYTES: u32 = 32;
 
 /// A source range (format 0).
@@ -26,12 +26,12 @@ pub const RANGE_BYTES: u32 = 32;
 struct Range {
     reserved: U64,
     first: U64,
-    /// How many blocks, less one, in the lower half.
+    /// The number of blocks, less one, in the lower half.
     blocks: U32,
     protection: [u8; 12],
 }
 
-/// Reads the command's fields: the first block that is written, and the number of ranges.
+/// Reads the command's fields: the first block to write, and the number of ranges.
 pub fn decode(command: &Submission) -> Result<(u64, u32), Failure> {
     let (ranges, format) = ((command.dword(12) & 0xff) + 1, command.dword(12) >> 8 & 0xf);
     if format != 0 {
@@ -43,7 +43,8 @@ pub fn decode(command: &Submission) -> Result<(u64, u32), Failure> {
     Ok((command.first_block(), ranges))
 }
 
-/// Copies ranges, one after the other, to `to` and behind. If one fails, the completion tells how many were copied.
+/// Copies ranges, one after the other, to consecutive blocks starting at `to`. If one fails, the completion says how
+/// many were copied.
 pub fn copy(drive: &Drive, when: When, space: &BlockSpace, to: u64, data: &[u8], force: Force) -> Worked {
     let ranges = <[Range]>::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
     let sources =
@@ -80,7 +81,7 @@ fn overlap(from: Units, onto: Units) -> bool {
     from.first.0 < onto.first.0 + onto.count && onto.first.0 < from.first.0 + from.count
 }
 
-/// Shares runs of units that are mapped, and deallocates where the source is nothing.
+/// Shares runs of mapped units, and deallocates where the source is unmapped.
 fn share(drive: &Drive, when: When, from: Units, onto: Units) -> Worked {
     let (mut at, mut done_ns) = (0, 0);
     while at < from.count {
@@ -96,7 +97,8 @@ fn share(drive: &Drive, when: When, from: Units, onto: Units) -> Worked {
     Ok((Default::default(), done_ns))
 }
 
-/// How many units from here on are mapped as the first one is, or not; no more than one share may have.
+/// The number of units from here that are mapped like the first one, or unmapped like it; at most the limit of one
+/// share.
 fn run(drive: &Drive, first: Lpn, most: u32) -> (u32, bool) {
     let device = drive.lock();
     let is_mapped = device.is_mapped(first);

@@ -21,8 +21,8 @@ struct Range {
     first: U64,
 }
 
-/// Deallocates ranges, if that is what is wanted, once all of them are known to be there. What is deallocated reads as
-/// zeros. Parts of units stay as they are.
+/// Deallocates ranges, if requested, after checking that all of them exist. Deallocated units read as zeros. Parts of
+/// units stay unchanged.
 pub fn deallocate(
     drive: &Drive,
     when: When,

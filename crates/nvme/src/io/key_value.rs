@@ -1,5 +1,5 @@
 //! The Key Value command set (KV, section 3.2): Store, Retrieve, List, Delete, Exist; and a vendor command that puts many
-//! records, of any namespaces, all or nothing.
+//! records, in any namespaces, all or nothing.
 
 use tantalum::{Command, Key, KvRecord, NamespaceId};
 use tantalum_drive::{Drive, OwnedRecord, Request, When};
@@ -17,17 +17,17 @@ use crate::wire::opcode::{key_value as opcode, vendor};
 /// A command about records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyValueCommand {
-    /// A value is stored.
+    /// Stores a value.
     Store(NamespaceId, Key, Condition, u32),
-    /// A value is read to a buffer; its bytes.
+    /// Reads a value into a buffer of this many bytes.
     Retrieve(NamespaceId, Key, u32),
-    /// Keys are listed in a buffer; its bytes.
+    /// Lists keys in a buffer of this many bytes.
     List(NamespaceId, Option<Key>, u32),
-    /// A record is deleted.
+    /// Deletes a record.
     Delete(NamespaceId, Key),
-    /// Ends well if a record is there.
+    /// Succeeds if a record exists.
     Exist(NamespaceId, Key),
-    /// Many records; the bytes that describe them.
+    /// Puts many records, described by this many bytes.
     Put(u32),
 }
 
@@ -36,19 +36,19 @@ pub enum KeyValueCommand {
 pub enum Condition {
     /// Always.
     None,
-    /// If the key is there.
+    /// If the key exists.
     Exists,
-    /// If it is not.
+    /// If it does not.
     IsNew,
 }
 
-/// How a record of a vendor's `put` is described; its value follows, and zeros up to a multiple of four bytes.
+/// The descriptor of a record in the vendor's `put`; its value follows, with zeros up to a multiple of four bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct PutRecord {
-    /// The namespace, as commands name it.
+    /// The namespace, by the host's number.
     pub namespace: U32,
-    /// Bytes of the value; FFFFFFFFh: the record is deleted.
+    /// Bytes of the value; FFFFFFFFh deletes the record.
     pub value_bytes: U32,
     /// Bytes of the key.
     pub key_bytes: U16,
@@ -73,7 +73,7 @@ impl PutRecord {
     }
 }
 
-/// The key in dwords 2, 3, 14 and 15. None if it has no bytes.
+/// The key in dwords 2, 3, 14 and 15. `None` if it has no bytes.
 fn key_of(command: &Submission) -> Result<Option<Key>, Failure> {
     let bytes = (command.dword(11) & 0xff) as usize;
     let mut key = [0; 16];
@@ -137,7 +137,7 @@ impl KeyValueCommand {
         }
     }
 
-    /// Has the drive do it.
+    /// Executes it on the drive.
     pub fn work(self, drive: &Drive, when: When, data: Vec<u8>) -> Worked {
         let nothing = |request| {
             let reply = drive.perform(request, when)?;
@@ -162,7 +162,7 @@ impl KeyValueCommand {
     }
 }
 
-/// Nobody else has the drive between the look and the store.
+/// Nobody else has the drive between the check and the store.
 fn store(
     drive: &Drive,
     when: When,
@@ -185,7 +185,7 @@ fn store(
     Ok((Answer::default(), completion.done_ns))
 }
 
-/// How many keys there are in the list, and each with its length, at a multiple of four bytes.
+/// The number of keys in the list, then each key with its length, at a multiple of four bytes.
 fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, bytes: u32) -> Worked {
     let limit = (bytes as usize - 4) / 4;
     let reply = drive.perform(Request::KvList { namespace, from, limit }, when)?;

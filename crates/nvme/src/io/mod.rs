@@ -1,4 +1,4 @@
-//! I/O commands: what they ask for ([`IoCommand`]), and what the drive does for them.
+//! I/O commands: what they request ([`IoCommand`]), and what the drive does for them.
 //!
 //! A command is checked as a whole before any of its data move. The thread of its connection gives it to the drive
 //! (`session/drive.rs`).
@@ -35,21 +35,21 @@ use vendor::VendorCommand;
 /// An I/O command whose fields have been checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoCommand {
-    /// Everything that was acknowledged becomes durable.
+    /// Makes everything acknowledged durable.
     Flush,
     /// Blocks are read.
     Read(Blocks),
     /// Blocks are written.
     Write(Blocks, Force),
-    /// Blocks are compared with what the host sends.
+    /// Compares blocks with what the host sends.
     Compare(Blocks),
-    /// Blocks are to read as zeros.
+    /// Makes blocks read as zeros.
     WriteZeroes(Blocks, Force),
-    /// Blocks are read for nobody.
+    /// Reads blocks without returning them.
     Verify(Blocks),
-    /// Ranges are deallocated; their number, and whether the host asks for it or only hints at how it uses them.
+    /// Deallocates ranges: their number, and whether the host requests deallocation or only hints at its use of them.
     Deallocate(u32, bool),
-    /// Ranges are copied to a block on; the first block, the number of ranges.
+    /// Copies ranges to consecutive blocks: the first block, and the number of ranges.
     Copy(u64, u32, Force),
     /// About records.
     KeyValue(KeyValueCommand),
@@ -57,7 +57,7 @@ pub enum IoCommand {
     Vendor(VendorCommand),
 }
 
-/// Which way the data of a read or write go.
+/// The direction of the data of a read or write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// To the host.
@@ -156,7 +156,7 @@ impl IoCommand {
         }
     }
 
-    /// What the drive might say.
+    /// Possible refusals of the drive.
     pub fn answer_without_drive(self, space: &BlockSpace, mut buffer: Vec<u8>) -> Answer {
         match self.transfer(space) {
             Transfer::ToHost(bytes) => {
@@ -190,7 +190,7 @@ impl IoCommand {
     }
 }
 
-/// Everything that was acknowledged becomes durable, at once: a host announces that it goes.
+/// Makes everything acknowledged durable at once: a host announces that it leaves.
 pub fn durable(subsystem: &Subsystem) -> Result<(), Failure> {
     write::flush(subsystem.queue.drive(), When::AfterAll).map(drop)
 }

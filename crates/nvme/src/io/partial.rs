@@ -1,4 +1,4 @@
-//! Parts of units: read, changed and written while nobody else has the drive, so that no other command is in between and no
+//! Parts of units: a read-modify-write while nobody else has the drive, so that no other command comes in between and no
 //! unit is torn.
 
 use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
@@ -7,7 +7,7 @@ use tantalum_drive::{Locked, When};
 use crate::blocks::Units;
 use crate::failure::Failure;
 
-/// Fills in what the units hold before and behind the blocks that are to be written.
+/// Fills in what the units hold before and after the blocks to be written.
 pub fn surround(
     device: &mut Locked<'_>,
     when: When,

@@ -1,6 +1,7 @@
 //! Vendor commands about programs in the drive. docs/nvme.md has their fields.
 //!
-//! They are of the namespace with the drive's blocks. Each but Open names an endpoint of its controller by the endpoint's key.
+//! They belong to the namespace with the drive's blocks. Each except Open names an endpoint of its controller by the
+//! endpoint's key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,33 +24,33 @@ use crate::wire::command::Submission;
 use crate::wire::opcode::program as opcode;
 use crate::wire::program::{Granted, Installation, Opened, Told};
 
-/// The longest wait for an event, in milliseconds: well below the time after which hosts give a command up.
+/// The longest wait for an event, in milliseconds: well below the timeout of hosts' commands.
 pub const MOST_WAIT_MS: u32 = 10_000;
 
 const INSTALLATION: u32 = size_of::<Installation>() as u32;
 const GRANTED: u32 = size_of::<Granted>() as u32;
 const TOLD: u32 = size_of::<Told>() as u32;
-/// The text of a fault is cut after this many bytes.
+/// The text of a fault is truncated to this many bytes.
 const FAULT_BYTES: usize = 512;
-/// Counters stand before the serial port.
+/// Counters come before the serial port.
 const OUTPUT_HEAD: u32 = 8 * COUNTERS as u32;
 
 /// A command about programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProgramCommand {
-    /// An endpoint is opened.
+    /// Opens an endpoint.
     Open(Owner),
-    /// An endpoint is closed.
+    /// Closes an endpoint.
     Close,
-    /// A module is installed. Bytes of the module and of what stands before it.
+    /// Installs a module. Bytes of the module and of the head before it.
     Install(u32),
-    /// A program is removed.
+    /// Removes a program.
     Uninstall(ProgramId),
-    /// A process gets rights.
+    /// Grants rights to a process.
     Grant,
-    /// A program may call these handlers of another.
+    /// Lets a program call these handlers of another.
     AllowCalls(ProgramId, ProgramId, u64),
-    /// A request to a handler.
+    /// Sends a request to a handler.
     Send {
         /// The processor.
         spu: SpuId,
@@ -60,30 +61,31 @@ pub enum ProgramCommand {
         /// Bytes of the body.
         bytes: u32,
     },
-    /// The next event is awaited. Bytes of the host's buffer, and milliseconds to wait at most.
+    /// Waits for the next event. Bytes of the host's buffer, and the maximum wait in milliseconds.
     Receive(u32, u32),
-    /// What a program wrote on a processor, or, of program 0, why a command was refused last. Bytes of the host's buffer.
+    /// Returns what a program wrote on a processor, or for program 0 why a command was last refused. Bytes of the host's
+    /// buffer.
     Output(ProgramId, SpuId, u32),
 }
 
 /// A command with the endpoint that it names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Addressed {
-    /// What it asks for.
+    /// What it requests.
     pub command: ProgramCommand,
     /// The endpoint's key.
     pub key: u64,
 }
 
-/// Who gives a command, and where its answer goes.
+/// The sender of a command, and the destination of its answer.
 pub struct Caller<'a> {
     /// The subsystem.
     pub subsystem: &'a Arc<Subsystem>,
-    /// The controller that it came to.
+    /// The controller that received it.
     pub controller: &'a Arc<Controller>,
     /// Where its answer goes.
     pub mailbox: &'a Arc<Mailbox>,
-    /// The host's name for it.
+    /// Its identifier.
     pub id: u16,
 }
 
@@ -151,14 +153,14 @@ impl Addressed {
         }
     }
 
-    /// Has it done, with the data that came from the host.
+    /// Executes it, with the data that came from the host.
     pub fn start(self, caller: &Caller<'_>, data: Vec<u8>) {
         if let Err(failure) = self.give(caller, data) {
             caller.mailbox.post(Message::Done { id: caller.id, ended: Err(failure) });
         }
     }
 
-    /// Gives it to the processors. What is refused at once is returned.
+    /// Passes it to the processors. Returns immediate refusals.
     fn give(self, caller: &Caller<'_>, data: Vec<u8>) -> Result<(), Failure> {
         let programs = &caller.subsystem.programs;
         if let ProgramCommand::Open(owner) = self.command {
@@ -211,7 +213,7 @@ impl Addressed {
         Ok(())
     }
 
-    /// Does what is done at once.
+    /// Executes commands that complete at once.
     fn perform(
         self,
         caller: &Caller<'_>,
@@ -281,7 +283,7 @@ fn allowed(is_allowed: bool) -> Result<(), Failure> {
     if is_allowed { Ok(()) } else { Err(Failure::NOT_ALLOWED) }
 }
 
-/// Whether a process may do what is the owner's.
+/// Whether a process may do what is reserved to the owner.
 fn may(process: ProcessId, owner: ProcessId) -> bool {
     process.is_kernel() || owner == process
 }
@@ -298,7 +300,7 @@ fn allow_calls(
     handlers: u64,
 ) -> Result<(), Failure> {
     let ((calling, _), (offering, is_open)) = (owner(ssd, calls)?, owner(ssd, called)?);
-    // who offers handlers decides who calls them; what is open to all is open to programs
+    // the owner of handlers decides who calls them; a program that is open to all is open to programs
     allowed(may(process, offering) || is_open && may(process, calling))?;
     let handlers: Vec<u32> = (0..64).filter(|&handler| handlers >> handler & 1 != 0).collect();
     ssd.with(|ssd| ssd.allow_calls(calls, called, &handlers)).map_err(failure_of)

@@ -11,7 +11,7 @@ use crate::mailbox::Answer;
 /// Units that Verify reads at a time.
 const VERIFY_UNITS: u32 = 128;
 
-/// Blocks, as they are, in a buffer that may hold anything before.
+/// Reads blocks into a buffer with arbitrary contents.
 pub fn read(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks, mut buffer: Vec<u8>) -> Worked {
     let units = space.units(blocks);
     buffer.resize(units.bytes(), 0);

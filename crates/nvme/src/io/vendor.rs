@@ -1,6 +1,6 @@
 //! Vendor commands on the namespace with blocks: what the drive does beyond the standard. docs/nvme.md has their fields.
 //!
-//! Units of 4 KiB are named by their numbers, whatever a logical block has.
+//! Units of 4 KiB are named by their numbers, whatever the size of a logical block.
 
 use tantalum::{Generation, Hint, Lpn, METADATA_BYTES, ShareRange, TxId, UNIT_BYTES};
 use tantalum_drive::{Drive, Reply, Request, When};
@@ -20,7 +20,7 @@ const UNIT: u32 = UNIT_BYTES as u32;
 /// "No home" in [`HintedPage::home`].
 const NO_HOME: u32 = u32::MAX;
 
-/// A range to be shared, or moved: both units are the first of theirs.
+/// A range to share or move: the first unit on either side.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Range {
@@ -33,11 +33,11 @@ pub struct Range {
     reserved: U32,
 }
 
-/// What stands before the data of a page of a hinted log.
+/// The descriptor before the data of a page of a hinted log.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct HintedPage {
-    /// The log's life, as BeginLog gave it.
+    /// The log's generation, as BeginLog returned it.
     pub generation: U64,
     /// The attempt.
     pub attempt: U32,
@@ -51,7 +51,7 @@ pub struct HintedPage {
     pub end: U32,
     /// Where it belongs; FFFFFFFFh if nowhere yet.
     pub home: U32,
-    /// What travels with it.
+    /// Its metadata.
     pub metadata: [u8; METADATA_BYTES],
     reserved: [u8; 8],
 }
@@ -59,27 +59,27 @@ pub struct HintedPage {
 /// A vendor command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VendorCommand {
-    /// Ranges are shared; their number, and whether the share becomes durable only with the next flush.
+    /// Shares ranges: their number, and whether the share becomes durable only with the next flush.
     Share(u32, bool),
-    /// Mappings move: from, to, how many units.
+    /// Moves mappings: from, to, and the number of units.
     Remap(u32, u32, u32),
-    /// Scattered units, all or nothing; their number.
+    /// Writes scattered units, all or nothing; their number.
     WriteAtomic(u32),
-    /// A transaction begins; the completion names it.
+    /// Begins a transaction; the completion names it.
     Begin,
-    /// A unit is written in a transaction.
+    /// Writes a unit in a transaction.
     TxWrite(u32, u64),
-    /// A unit is read as a transaction sees it.
+    /// Reads a unit as a transaction sees it.
     TxRead(u32, u64),
-    /// A transaction ends well.
+    /// Commits a transaction.
     Commit(u64),
-    /// A transaction is forgotten.
+    /// Aborts a transaction.
     Abort(u64),
-    /// A hinted log begins; the completion names its life.
+    /// Begins a hinted log; the completion names its generation.
     BeginLog,
-    /// A page of a hinted log.
+    /// Writes a page of a hinted log.
     WriteHinted(u32),
-    /// Scattered units and records, all or nothing; the number of units, and the bytes of all.
+    /// Writes scattered units and puts records, all or nothing; the number of units, and the total bytes.
     WriteBatch(u32, u32),
 }
 
@@ -91,7 +91,7 @@ impl Range {
 }
 
 impl HintedPage {
-    /// What stands before a page.
+    /// The descriptor before a page.
     pub fn new(hint: &Hint, metadata: [u8; METADATA_BYTES]) -> HintedPage {
         HintedPage {
             generation: hint.generation.0.into(),
@@ -170,7 +170,7 @@ impl VendorCommand {
         }
     }
 
-    /// Has the drive do it.
+    /// Executes it on the drive.
     pub fn work(self, drive: &Drive, when: When, data: Vec<u8>) -> Worked {
         let request = match self {
             VendorCommand::Share(_, deferred) => Request::Share { ranges: ranges_of(&data)?, deferred },

@@ -1,4 +1,4 @@
-//! What the work of a command takes and gives.
+//! The input and the result of a command's work.
 
 use tantalum::Nanoseconds;
 
@@ -9,5 +9,5 @@ use crate::mailbox::Answer;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Force(pub bool);
 
-/// What the work of a command comes to: its answer, and when the drive is done.
+/// The result of a command's work: its answer, and when the drive is done.
 pub type Worked = Result<(Answer, Nanoseconds), Failure>;

@@ -9,19 +9,19 @@ use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;
 use crate::mailbox::Answer;
 
-/// Everything that was acknowledged becomes durable.
+/// Makes everything acknowledged durable.
 pub fn flush(drive: &Drive, when: When) -> Worked {
     let reply = drive.perform(Request::Flush, when)?;
     Ok((Answer::default(), reply.completion.done_ns))
 }
 
-/// What has changed the map only, and is to be durable before it is done, is flushed.
+/// Flushes a change of the map alone, if it must be durable before it completes.
 pub fn flush_if(force: Force, drive: &Drive, when: When, done_ns: Nanoseconds) -> Worked {
     let flushed_ns = if force.0 { flush(drive, when)?.1 } else { 0 };
     Ok((Answer::default(), done_ns.max(flushed_ns)))
 }
 
-/// Blocks get new data.
+/// Writes new data to blocks.
 pub fn write(
     drive: &Drive,
     when: When,
@@ -44,7 +44,7 @@ pub fn write(
     Ok((Answer::spare(data), completion.done_ns.max(read_ns)))
 }
 
-/// Blocks read as zeros. Whole units are deallocated.
+/// Makes blocks read as zeros. Whole units are deallocated.
 pub fn write_zeroes(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks, force: Force) -> Worked {
     let units = space.units(blocks);
     let mut device = drive.lock();
@@ -62,7 +62,7 @@ pub fn write_zeroes(drive: &Drive, when: When, space: &BlockSpace, blocks: Block
     flush_if(force, drive, when, done_ns)
 }
 
-/// The units of which only a part is meant.
+/// The units that are covered only in part.
 fn edges(units: Units) -> impl Iterator<Item = Units> {
     let last = Lpn(units.first.0 + units.count - 1);
     let single = units.count == 1 && !units.are_whole();

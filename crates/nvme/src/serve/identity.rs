@@ -1,4 +1,4 @@
-//! What the subsystem of an image is called.
+//! The name of an image's subsystem.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Abort: a command that still waits here is aborted; one that the drive already has is not.
+//! Abort: a command that still waits here is aborted; a command that has reached the drive is not.
 //!
 //! An Abort arrives on the admin queue and names a command of another connection. That connection is asked through its mailbox,
 //! and answers the same way. If it ends first, nothing was aborted.
@@ -18,7 +18,7 @@ fn answer(is_aborted: bool) -> Answer {
 }
 
 impl Session {
-    /// Aborts a command of this queue, or asks the connection of its queue to.
+    /// Aborts a command of this queue, or asks the connection of its queue to do so.
     pub(super) fn abort(&mut self, id: u16, command: &Submission) {
         let (queue, victim) = (command.dword(10) as u16, (command.dword(10) >> 16) as u16);
         if queue == 0 {
@@ -58,8 +58,8 @@ impl Session {
         true
     }
 
-    /// Discards the data that a command still waits for. They hold its part of the budget until they have arrived. False if it
-    /// waits for none.
+    /// Discards the data that a command still waits for. They hold its part of the budget until they have arrived. False if
+    /// it waits for no data.
     fn drain(&mut self, victim: u16) -> bool {
         let Some(pending) = self.pending.get_mut(&victim) else { return false };
         if self.transfers.drained() >= DRAINED || !self.transfers.drain(victim) {

@@ -15,7 +15,7 @@ fn is_authentication(command: &Submission) -> bool {
 }
 
 impl Queue {
-    /// Whether it takes any command.
+    /// Whether it accepts any command.
     pub(super) fn is_authenticated(&self) -> bool {
         self.exchange.as_ref().is_none_or(Exchange::is_authenticated)
     }
@@ -50,7 +50,7 @@ impl Session {
         Ok(Answer::data(message))
     }
 
-    /// A host that fails to prove its identity is told so, and the connection ends.
+    /// Tells a host that it failed to prove its identity, and ends the connection.
     fn end_if_refused(&mut self) {
         if self.queue.as_ref().and_then(|queue| queue.exchange.as_ref()).is_some_and(Exchange::has_failed) {
             self.phase = Phase::Goodbye;

@@ -69,8 +69,8 @@ impl Session {
         }
     }
 
-    /// What a command asks for, how many bytes of data it needs, which way they move, and where in the capsule they are, if
-    /// there.
+    /// What a command requests, the number of data bytes that it needs, their direction, and their position if they are in
+    /// the capsule.
     fn check(&self, command: &Submission, capsule_bytes: usize) -> Result<Checked, Failure> {
         let (fused, pointer_kind) = (command.flags & 3, command.flags >> 6);
         if fused != 0 {
@@ -81,7 +81,7 @@ impl Session {
             Transfer::None => return Ok((work, 0, transfer, None)),
             Transfer::FromHost(bytes) | Transfer::ToHost(bytes) => bytes,
         };
-        // over fabrics data are pointed at by SGLs (Base, section 3.3.3.1)
+        // over fabrics, data pointers are SGLs (Base, section 3.3.3.1)
         if pointer_kind == 0 || pointer_kind == 3 {
             return Err(Failure::INVALID_FIELD);
         }
@@ -91,7 +91,7 @@ impl Session {
             (IN_CAPSULE, Transfer::FromHost(_)) => Some(pointer.address.get()),
             _ => return Err(Failure::SGL_TYPE),
         };
-        // more than is needed may come: Linux sends 4 KiB with every Dataset Management
+        // there may be more data than needed: Linux sends 4 KiB with every Dataset Management
         let bytes = pointer.bytes.get();
         let most = match work {
             // a host that has not connected yet may hold little memory
@@ -207,7 +207,7 @@ impl Session {
             Work::Admin => {
                 let ended = self.administer(&command, &data);
                 self.complete(id, ended);
-                // other events may have been asked for, or a log page was read
+                // other events may have been enabled, or a log page read
                 self.tell_events();
             }
         }
@@ -250,7 +250,7 @@ impl Session {
                 self.send_response(id, answer.result, None);
             }
             Ok(answer) => {
-                // a completion that says nothing need not be sent, if the host does not wait for the queue's head
+                // an empty completion need not be sent, if the host does not wait for the queue's head
                 let is_silent =
                     answer.result == 0 && self.queue.as_ref().is_some_and(|queue| !queue.has_flow_control);
                 self.send_data(id, answer.data, is_silent, pending.held);

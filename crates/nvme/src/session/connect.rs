@@ -16,10 +16,10 @@ use crate::mailbox::Answer;
 use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, property};
 use crate::wire::text_of;
 
-/// Where the fields of Connect are in a command.
+/// Positions of Connect's fields in a command.
 const FIELDS: u16 = 40;
 
-/// The bit in the answer of Connect that asks for an authentication (`ATR`).
+/// The bit in the answer of Connect that requires an authentication (`ATR`).
 const AUTHENTICATE: u32 = 17;
 
 /// Refuses a Connect for a field of the command.
@@ -119,7 +119,7 @@ impl Session {
         data: &ConnectData,
         host_name: &str,
     ) -> Result<Arc<Controller>, Failure> {
-        // controllers are made when hosts connect
+        // controllers are created when hosts connect
         if data.controller.get() != ANY_CONTROLLER {
             return Err(bad_data(offset_of!(ConnectData, controller)));
         }

@@ -1,8 +1,8 @@
-//! Commands that are given to the drive, and their answers until they are due.
+//! Commands in the drive, and their answers until they are due.
 //!
-//! Reads, and writes of whole units, that came together are issued together ([`Drive::access`]): the drive is
-//! taken once for all of them. Any other command is executed by itself, after those that came before it. The thread of the
-//! connection holds answers back until they are due, so that no other one has to be woken for them.
+//! Reads, and writes of whole units, that arrive together are issued together ([`Drive::access`]): the drive is locked
+//! once for all of them. Any other command is executed separately, after those that came before it. The thread of the
+//! connection holds answers back until they are due, so that no other thread has to be woken for them.
 //!
 //! [`Drive::access`]: tantalum_drive::Drive::access
 
@@ -17,12 +17,12 @@ use super::in_drive::{Given, Held, What};
 use crate::failure::Failure;
 use crate::io::{IoCommand, Worked};
 
-/// Bytes that are issued together. In between, other clients have the drive, and data are sent while the processor's cache has
-/// them.
+/// Bytes issued together. In between, other clients can have the drive, and data are sent while they are in the processor's
+/// cache.
 const TOGETHER_BYTES: usize = 128 << 10;
 
 impl Session {
-    /// Takes a command, with the data that came from the host, or for Read a buffer of as many bytes.
+    /// Takes a command, with the data that came from the host, or for Read a buffer of the same size.
     pub(super) fn give(&mut self, id: u16, io: IoCommand, data: Vec<u8>) {
         io.count(&self.subsystem);
         let what = match io.access(&self.subsystem) {
@@ -37,7 +37,7 @@ impl Session {
         }
     }
 
-    /// Issues what was taken, and what is taken while that is answered.
+    /// Issues the commands taken, and those taken while these are answered.
     pub(super) fn issue(&mut self) {
         if std::mem::replace(&mut self.in_drive.is_issuing, true) {
             return;
@@ -87,7 +87,7 @@ impl Session {
         }
     }
 
-    /// Completes a command when it is due. What is refused is due at once.
+    /// Completes a command when it is due. Refusals are due at once.
     fn hold_back(&mut self, id: u16, ticket: Ticket, worked: Worked) {
         let answers = self.subsystem.queue.answers();
         let (ended, due_ns) = match worked {
@@ -123,7 +123,7 @@ impl Session {
         self.issue();
     }
 
-    /// When the next answer is due; none if none waits.
+    /// When the next answer is due; `None` if no answer waits.
     pub fn due_in(&self) -> Option<Duration> {
         let Reverse(first) = self.in_drive.held.peek()?;
         Some(self.subsystem.queue.answers().wait(first.due_ns))

@@ -9,40 +9,40 @@ use crate::wire::command::Submission;
 use crate::wire::fabrics::{CONNECT_DATA_BYTES, Connect, Property};
 use crate::wire::opcode::fabrics as kind;
 
-/// Bytes that a message may have: the largest has less than 700.
+/// Maximum size of a message: the largest has fewer than 700 bytes.
 const MESSAGE_BYTES: u32 = 4096;
 
 /// A Fabrics command whose fields have been checked as far as they stand alone.
 #[derive(Clone, Copy, Debug)]
 pub enum FabricsCommand {
-    /// The connection becomes a queue.
+    /// Makes the connection a queue.
     Connect(Connect),
-    /// A property is read.
+    /// Reads a property.
     Get {
         /// Which.
         offset: u32,
         /// Whether it has eight bytes.
         is_long: bool,
     },
-    /// A property is set.
+    /// Sets a property.
     Set {
         /// Which.
         offset: u32,
         /// To what.
         value: u64,
     },
-    /// The host disconnects the queue.
+    /// Disconnects the queue.
     Disconnect,
-    /// The host sends a message of an authentication; its length in bytes.
+    /// Sends a message of an authentication; its length in bytes.
     Send(u32),
-    /// The host receives one; its maximum length in bytes.
+    /// Receives a message of an authentication; its maximum length in bytes.
     Receive(u32),
 }
 
 impl FabricsCommand {
-    /// Reads a command's fields. `queue` is what the connection is by now.
+    /// Reads a command's fields. `queue` is what the connection is at this point.
     pub fn decode(command: &Submission, queue: Option<u16>) -> Result<FabricsCommand, Failure> {
-        // the type is where other commands have their namespace
+        // the type is in the place of other commands' namespace
         let (decoded, belongs) = match command.namespace.get() as u8 {
             kind::CONNECT => {
                 let fields = Connect::read_from_bytes(command.tail()).expect("they are as long");
@@ -89,7 +89,7 @@ fn property_of(command: &Submission) -> Property {
     Property::read_from_bytes(command.tail()).expect("they are as long")
 }
 
-/// Bytes of the message, or of the room for it.
+/// Bytes of the message, or of the buffer for it.
 pub fn message_bytes(command: &Submission) -> Result<u32, Failure> {
     let fields = Transport::read_from_bytes(command.tail()).expect("they are as long");
     let bytes = fields.bytes.get();

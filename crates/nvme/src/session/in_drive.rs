@@ -1,4 +1,4 @@
-//! What of a connection is with the drive: commands that wait to be issued, and answers that are not due yet.
+//! A connection's commands in the drive: those that wait to be issued, and answers that are not due yet.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,7 +16,7 @@ use crate::mailbox::Answer;
 pub struct Given {
     pub id: u16,
     pub what: What,
-    /// What came from the host, or for Read a buffer of as many bytes.
+    /// The data from the host, or for Read a buffer of the same size.
     pub data: Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ pub enum What {
 #[derive(Debug)]
 pub struct Held {
     pub due_ns: Nanoseconds,
-    /// Of two answers due at the same time, the earlier one goes first.
+    /// Answers due at the same time go out in order.
     pub number: u64,
     pub id: u16,
     pub ticket: Ticket,
@@ -58,7 +58,7 @@ impl Ord for Held {
     }
 }
 
-/// What of a connection is with the drive.
+/// A connection's commands in the drive.
 #[derive(Debug, Default)]
 pub struct InDrive {
     pub given: VecDeque<Given>,
@@ -66,7 +66,7 @@ pub struct InDrive {
     pub bytes: usize,
     /// Whether commands are being issued: their answers may bring further ones.
     pub is_issuing: bool,
-    /// A list that was issued, to be used again.
+    /// An issued list, kept for reuse.
     pub spare: Vec<Given>,
     pub held: BinaryHeap<Reverse<Held>>,
     pub next_number: u64,
@@ -93,7 +93,7 @@ impl Given {
         }
     }
 
-    /// What of it the drive issues with others.
+    /// Its part of what the drive issues together.
     pub fn access(&mut self) -> Option<Access<'_>> {
         let What::Access(units, direction) = self.what else { return None };
         Some(match direction {

@@ -5,7 +5,7 @@
 //! - `commands.rs` checks commands (`pending.rs`), requests their data (R2T, `transfers.rs`) within the budget, and executes
 //!   them.
 //! - `connect.rs` executes the Fabrics commands (`fabrics_command.rs`), `authenticate.rs` those of an authentication.
-//! - `drive.rs` gives I/O commands to the drive, and holds their answers back until they are due (`in_drive.rs`).
+//! - `drive.rs` passes I/O commands to the drive, and holds their answers back until they are due (`in_drive.rs`).
 //! - `abort.rs` aborts commands that wait.
 //! - `send.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
 
@@ -42,10 +42,10 @@ use receiver::Receiver;
 use spares::Spares;
 use transfers::Transfers;
 
-/// Bytes of data that a command capsule may carry.
+/// Maximum size of data in a command capsule.
 pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;
 
-/// Bytes of data in one PDU from the host (`MAXH2CDATA`).
+/// Maximum size of data in one PDU from the host (`MAXH2CDATA`).
 pub const DATA_BYTES: u32 = 128 << 10;
 
 /// Bytes of data that the commands of a connection may hold together; one command is always admitted.
@@ -57,20 +57,20 @@ const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
 /// A connection that is not an authenticated queue after this time is ended.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// The first PDU has not come.
     New,
     /// PDUs go both ways.
     Open,
-    /// What waits is sent if the host can take it at once, and then it ends.
+    /// Pending output is sent if the host can take it at once, and then the connection ends.
     Ending,
-    /// As `Ending`, but the host is given time to read what waits, because it says why.
+    /// As `Ending`, but the host is given time to read the pending output, because it contains the reason.
     Goodbye,
 }
 
-/// The queue that a connection is.
+/// The queue of a connection.
 struct Queue {
     controller: Arc<Controller>,
     /// 0 for the admin queue.
@@ -79,14 +79,14 @@ struct Queue {
     entries: u16,
     /// How far it was read.
     head: u16,
-    /// Whether the host wants to know that.
+    /// Whether the host wants to know this.
     has_flow_control: bool,
-    /// The authentication of the host; none if its name is enough.
+    /// The authentication of the host; `None` if its name is enough.
     exchange: Option<Exchange>,
 }
 
 impl Queue {
-    /// A command was taken from the queue: its host is alive.
+    /// A command was taken from the queue, so its host is alive.
     fn advance(&mut self) {
         self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
         self.controller.hear();
@@ -102,7 +102,7 @@ pub struct Session {
     began: Instant,
     phase: Phase,
     receiver: Receiver,
-    /// What is to be sent.
+    /// Pending output.
     pub outbox: Outbox,
     has_header_digest: bool,
     has_data_digest: bool,
@@ -116,16 +116,16 @@ pub struct Session {
     spares: Spares,
     /// Commands that wait for the budget.
     waiting: VecDeque<u16>,
-    /// Bytes of the budget that are in use.
+    /// Bytes of the budget in use.
     held: usize,
     /// Asynchronous Event Requests.
     events: Vec<u16>,
-    /// Aborts that another connection has to answer.
+    /// Aborts that another connection must answer.
     aborts: usize,
 }
 
 impl Session {
-    /// A connection to a subsystem, by way of `address`. Who has to tell it something uses the mailbox.
+    /// A connection to a subsystem, through `address`. Other threads reach it through the mailbox.
     pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Session {
         Session {
             subsystem,
@@ -150,12 +150,12 @@ impl Session {
         }
     }
 
-    /// Whether the connection only has to send what waits before it ends.
+    /// Whether the connection only has to send its pending output before it ends.
     pub fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Ending | Phase::Goodbye)
     }
 
-    /// What the host is to be told before the connection is closed.
+    /// What the host must receive before the connection is closed.
     pub fn last_words(&mut self) -> Option<Outbox> {
         (self.phase == Phase::Goodbye).then(|| std::mem::take(&mut self.outbox))
     }
@@ -196,7 +196,7 @@ impl Session {
         }
     }
 
-    /// There is nothing to do now.
+    /// Called when there is nothing to do.
     pub fn rest(&mut self) {
         self.spares.shrink(self.held);
     }
@@ -216,7 +216,7 @@ impl Session {
         self.subsystem.release(bytes);
     }
 
-    /// How long it may continue without hearing from the host; none if without limit.
+    /// How long it may continue without hearing from the host; `None` if unlimited.
     pub fn patience(&self) -> Option<Duration> {
         match &self.queue {
             None => Some(CONNECT_TIME.saturating_sub(self.began.elapsed())),
@@ -228,12 +228,12 @@ impl Session {
         }
     }
 
-    /// Whether that time is over.
+    /// Whether that time has passed.
     pub fn is_overdue(&self) -> bool {
         self.patience().is_some_and(|patience| patience.is_zero())
     }
 
-    /// The host was not heard of for too long.
+    /// The host was silent for too long.
     pub fn lose_patience(&mut self) {
         self.phase = Phase::Ending;
     }

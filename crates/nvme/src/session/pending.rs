@@ -1,11 +1,11 @@
-//! A command under way.
+//! A command in progress.
 
 use super::fabrics_command::FabricsCommand;
 use crate::io::program::Addressed;
 use crate::io::{IoCommand, Transfer};
 use crate::wire::command::Submission;
 
-/// What a command asks for.
+/// What a command requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// About connections.
@@ -18,13 +18,13 @@ pub enum Work {
     Program(Addressed),
 }
 
-/// A command under way.
+/// A command in progress.
 #[derive(Debug)]
 pub struct Pending {
     pub command: Submission,
     pub work: Work,
     pub transfer: Transfer,
-    /// Bytes that it needs of those that come from the host.
+    /// The number of bytes that it needs from the host.
     pub needed: usize,
     /// Bytes of the budget that it holds.
     pub held: usize,

@@ -16,7 +16,7 @@ const DIRECT_BYTES: usize = 8 << 10;
 /// still has them.
 const MUCH_BYTES: usize = 1 << 20;
 
-/// Where fields of the common header are, for the host to find its mistake.
+/// Positions of fields of the common header, reported to the host so that it can find its mistake.
 mod field {
     pub const KIND: u32 = 0;
     pub const FLAGS: u32 = 1;
@@ -28,7 +28,7 @@ mod field {
 }
 
 impl Session {
-    /// Takes bytes that came from the host, until there is much more to be sent. How many it has taken.
+    /// Takes bytes from the host, until there is too much to send. Returns the number of bytes taken.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         let much = self.outbox.bytes() + MUCH_BYTES;
@@ -45,8 +45,8 @@ impl Session {
         taken
     }
 
-    /// Where the next bytes from the host may be read to directly, if much data is expected; [`Session::advance`] says how many
-    /// were.
+    /// A place into which the next bytes from the host may be read directly, if much data is expected; report their number
+    /// with [`Session::advance`].
     pub fn direct_space(&mut self) -> Option<&mut [u8]> {
         let Stage::Data(missing) = self.receiver.stage else { return None };
         if missing < DIRECT_BYTES {
@@ -161,7 +161,7 @@ impl Session {
         if has_digest { DIGEST_BYTES } else { 0 }
     }
 
-    /// Whether a PDU with such a header may come now (TCP, section 3.6.1).
+    /// Whether a PDU with this header is allowed now (TCP, section 3.6.1).
     fn check_common(&mut self) -> Result<(), Fatal> {
         let common = self.receiver.common();
         let header_bytes = host_header_bytes(common.kind).ok_or(Fatal::InvalidField(field::KIND))?;
@@ -189,7 +189,7 @@ impl Session {
         }
     }
 
-    /// Digests, and where the data are.
+    /// Digests, and the position of the data.
     fn check_data(&mut self, common: Common, header_end: usize, pdu_bytes: usize) -> Result<(), Fatal> {
         let has_data = pdu_bytes > header_end;
         let digests = (u8::from(self.has_header_digest) * flag::HEADER_DIGEST)
@@ -264,7 +264,8 @@ impl Session {
         Ok(())
     }
 
-    /// Where the data of an H2CData PDU go: they come in order, within what was asked for (TCP, section 3.6.2.8).
+    /// The destination of the data of an H2CData PDU: they come in order, within what was requested (TCP, section
+    /// 3.6.2.8).
     fn place_data(&mut self) -> Result<Target, Fatal> {
         let data = Data::read_from_prefix(&self.receiver.header).expect("a header is longer").0;
         let tag = data.transfer.get();

@@ -1,4 +1,4 @@
-//! A PDU that is being read.
+//! A PDU being read.
 
 use zerocopy::FromBytes;
 
@@ -8,7 +8,7 @@ use crate::wire::pdu::{Common, DIGEST_BYTES, Initialize};
 /// Bytes of the largest header, with its digest.
 const HEADER_BYTES: usize = size_of::<Initialize>() + DIGEST_BYTES;
 
-/// What of a PDU is being read.
+/// The part of a PDU being read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// The header and its digest.
@@ -26,11 +26,11 @@ pub enum Stage {
 pub enum Target {
     /// Into the capsule.
     Capsule(Vec<u8>),
-    /// To a place in a transfer: which, and from where to where.
+    /// Into a transfer: which one, and the range.
     Transfer { tag: u16, from: usize, at: usize },
 }
 
-/// A PDU that is being read.
+/// A PDU being read.
 #[derive(Debug)]
 pub struct Receiver {
     pub stage: Stage,
@@ -65,7 +65,7 @@ impl Receiver {
         Submission::read_from_prefix(&self.header[size_of::<Common>()..]).expect("a header is longer").0
     }
 
-    /// What was read of the header.
+    /// The part of the header that was read.
     pub fn header(&self) -> &[u8] {
         let digest = self.header_read.min(self.common().header_bytes.into());
         &self.header[..digest]

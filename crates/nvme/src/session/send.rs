@@ -7,11 +7,11 @@ use crate::failure::Failure;
 use crate::wire::command::Completion;
 use crate::wire::pdu::{Common, DIGEST_BYTES, Data, Fatal, ResponseCapsule, Terminate, flag, kind};
 
-/// Nothing, to align data.
+/// Padding to align data.
 const PADDING: [u8; 128] = [0; 128];
 
 impl Session {
-    /// The end of the connection, with its reason and the header at fault.
+    /// Ends the connection, with the reason and the header at fault.
     pub(super) fn terminate(&mut self, fatal: Fatal) {
         let header = self.receiver.header().to_vec();
         let request = Terminate::new(kind::C2H_TERM_REQ, fatal, header.len());
@@ -20,13 +20,13 @@ impl Session {
         self.phase = Phase::Goodbye;
     }
 
-    /// Asks for the data of a command.
+    /// Requests the data of a command.
     pub(super) fn send_ready(&mut self, command: u16, transfer: u16, bytes: u32) {
         let ready = Data::new(kind::R2T, 0, command, transfer, 0, bytes);
         self.send_header(ready);
     }
 
-    /// A header by itself, with its digest if there are any.
+    /// A header without data, with its digest if digests are on.
     fn send_header(&mut self, mut header: impl FromBytes + IntoBytes + Immutable + KnownLayout) {
         if self.has_header_digest {
             let (common, _) = Common::mut_from_prefix(header.as_mut_bytes()).expect("headers begin so");
@@ -70,7 +70,7 @@ impl Session {
         }
     }
 
-    /// How a command ended.
+    /// The completion of a command.
     pub(super) fn send_response(&mut self, id: u16, result: u64, failure: Option<Failure>) {
         let queue_head = match &self.queue {
             Some(queue) if queue.has_flow_control => queue.head,

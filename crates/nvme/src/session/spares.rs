@@ -1,18 +1,18 @@
 //! Buffers of commands that have ended, for the next ones: without them each command would allocate one and clear it.
 
-/// Bytes that are kept although no command is under way.
+/// Bytes kept even if no command is in progress.
 const LEAST_BYTES: usize = 16 << 10;
 
 /// The buffers.
 #[derive(Debug, Default)]
 pub struct Spares {
     buffers: Vec<Vec<u8>>,
-    /// Bytes that all of them take.
+    /// Total bytes of all of them.
     bytes: usize,
 }
 
 impl Spares {
-    /// A buffer of `bytes` bytes with any contents.
+    /// A buffer of `bytes` bytes with arbitrary contents.
     pub fn take(&mut self, bytes: usize) -> Vec<u8> {
         let fits = self.buffers.last().is_some_and(|buffer| buffer.len() >= bytes);
         let Some(mut buffer) = fits.then(|| self.buffers.pop()).flatten() else { return vec![0; bytes] };
@@ -28,7 +28,7 @@ impl Spares {
         buffer
     }
 
-    /// Keeps a buffer, unless commands that are under way hold fewer bytes than would be kept then.
+    /// Keeps a buffer, unless more bytes would then be kept than commands in progress hold.
     pub fn give(&mut self, buffer: Vec<u8>, held: usize) {
         if !buffer.is_empty() && self.bytes + buffer.capacity() <= held.max(LEAST_BYTES) {
             self.bytes += buffer.capacity();
@@ -36,7 +36,7 @@ impl Spares {
         }
     }
 
-    /// Keeps no more than commands hold that are under way.
+    /// Keeps at most as much as commands in progress hold.
     pub fn shrink(&mut self, held: usize) {
         while self.bytes > held.max(LEAST_BYTES)
             && let Some(buffer) = self.buffers.pop()

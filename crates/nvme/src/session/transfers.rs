@@ -15,7 +15,7 @@ pub struct Incoming {
     pub drains: Option<usize>,
 }
 
-/// Transfers that the host was asked for, by their tags.
+/// Transfers requested from the host, by tag.
 #[derive(Debug, Default)]
 pub struct Transfers(Vec<Option<Incoming>>);
 
@@ -25,12 +25,12 @@ impl Transfers {
         self.0.get(usize::from(tag))?.as_ref()
     }
 
-    /// A transfer, to be changed.
+    /// A transfer, mutable.
     pub fn get_mut(&mut self, tag: u16) -> Option<&mut Incoming> {
         self.0.get_mut(usize::from(tag))?.as_mut()
     }
 
-    /// The data of a transfer, to be changed.
+    /// The data of a transfer, mutable.
     pub fn data(&mut self, tag: u16) -> Option<&mut [u8]> {
         self.get_mut(tag).map(|incoming| &mut incoming.data[..])
     }
@@ -40,7 +40,7 @@ impl Transfers {
         self.get(tag).map(|incoming| &incoming.data[..])
     }
 
-    /// Opens one for data that come to a buffer.
+    /// Opens a transfer for data that go into a buffer.
     pub fn open(&mut self, command: u16, data: Vec<u8>) -> u16 {
         let incoming = Incoming { command, data, received: 0, is_damaged: false, drains: None };
         let free = self.0.iter().position(Option::is_none);

@@ -1,4 +1,4 @@
-//! One connection, as a tap sees it: PDUs of both sides, and what they say about blocks.
+//! One connection, as a tap sees it: PDUs of both sides, and what they mean for blocks.
 
 use std::io::{self, Read};
 
@@ -16,10 +16,11 @@ use crate::wire::pdu::{Common, DIGEST_BYTES, Data, ResponseCapsule, flag, kind};
 /// More bytes than any PDU has.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A command that has not ended.
+/// A command in progress.
 #[derive(Debug)]
 enum Open {
-    /// Blocks change: when it was sent, the first and how many, whether they are to be on flash. Its data, as far as they came.
+    /// Changes blocks: when it was sent, the first block and their number, and whether they must be on flash. Its data, as
+    /// far as they arrived.
     Change {
         sent: Moment,
         first: u64,
@@ -37,7 +38,7 @@ enum Open {
     },
 }
 
-/// What a connection is, and the commands that have not ended.
+/// The kind of a connection, and its commands in progress.
 #[derive(Debug, Default)]
 pub struct Connection {
     /// Whether it is an I/O queue.
@@ -54,7 +55,7 @@ struct Range {
     first: U64,
 }
 
-/// Reads the next PDU. Digests are not looked at.
+/// Reads the next PDU. Digests are ignored.
 pub fn read_pdu(from: &mut impl Read, pdu: &mut Vec<u8>) -> io::Result<()> {
     pdu.resize(size_of::<Common>(), 0);
     from.read_exact(pdu)?;
@@ -149,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// All data of a Write have come.
+    /// All data of a Write have arrived.
     fn has_data(&mut self, id: u16, block_bytes: usize, promises: &mut Promises) {
         if let Some(Open::Change { sent, first, data, .. }) = self.open.get_mut(&id) {
             promises.change(*sent, *first, std::mem::take(data).chunks_exact(block_bytes).map(sum_of));

@@ -1,8 +1,8 @@
-//! A tap on the wire between hosts and a drive: it passes everything on, keeps account of what the drive acknowledges, and
-//! tells after a power cut whether the drive has kept it. It needs to know nothing of the hosts, or of what is in their blocks.
+//! A tap on the wire between hosts and a drive: it forwards everything, records what the drive acknowledges, and says after a
+//! power cut whether the drive has kept it. It need not know anything about the hosts or the contents of their blocks.
 //!
-//! Of commands it judges Write, Write Zeroes, Dataset Management and Flush, in whole units of the drive, without digests and
-//! with the drive's cache on; [`Checked::unjudged`] counts others that may change blocks.
+//! It judges the commands Write, Write Zeroes, Dataset Management and Flush, in whole units of the drive, without digests
+//! and with the drive's cache on; [`Checked::unjudged`] counts others that may change blocks.
 
 mod connection;
 pub mod promises;
@@ -21,10 +21,10 @@ use crate::wire::opcode::nvm;
 use connection::{Connection, read_pdu};
 use promises::{Broken, Promises, sum_of};
 
-/// Blocks that are read at once.
+/// Blocks read at once.
 const TOGETHER: usize = 64;
 
-/// How long connections have to end, and a drive to come back.
+/// Time for connections to end, and for a drive to come back.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A tap.
@@ -42,21 +42,21 @@ struct Shared {
     queues: AtomicUsize,
 }
 
-/// What a drive has kept.
+/// The result of a check of a drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checked {
-    /// Blocks that were changed since the tap was made, and looked at now.
+    /// Blocks changed since the tap was created, and examined now.
     pub blocks: usize,
     /// Flushes that the drive acknowledged.
     pub flushes: u64,
     /// Commands that may have changed blocks, but cannot be judged.
     pub unjudged: u64,
-    /// Blocks that hold what they must not.
+    /// Blocks with forbidden contents.
     pub broken: Vec<Broken>,
 }
 
 impl Tap {
-    /// Listens on a free port of the loopback interface, for hosts of the subsystem of that name at `drive`.
+    /// Listens on a free port of the loopback interface, for hosts of the subsystem with that name at `drive`.
     pub fn start(drive: SocketAddr, subsystem: &str, block_bytes: usize) -> io::Result<Tap> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
@@ -70,7 +70,7 @@ impl Tap {
         let taking = Arc::clone(&shared);
         thread::Builder::new().name("tap".to_owned()).spawn(move || {
             for host in listener.incoming().map_while(Result::ok) {
-                // who cannot be passed on is hung up on
+                // a connection that cannot be forwarded is closed
                 let _ = connect(&taking, host);
             }
         })?;
@@ -137,7 +137,7 @@ impl Shared {
     }
 }
 
-/// Two threads pass on what comes on a connection, one for each direction.
+/// Two threads forward what comes on a connection, one for each direction.
 fn connect(shared: &Arc<Shared>, host: TcpStream) -> io::Result<()> {
     let drive = TcpStream::connect(shared.drive)?;
     host.set_nodelay(true)?;
@@ -168,7 +168,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("tap".to_owned()).spawn(work).map(drop)
 }
 
-/// Passes PDUs on until either side ends the connection.
+/// Forwards PDUs until either side ends the connection.
 fn pass(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&[u8])) {
     let mut pdu = Vec::new();
     while read_pdu(&mut from, &mut pdu).is_ok() {

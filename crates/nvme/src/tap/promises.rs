@@ -1,30 +1,30 @@
-//! What a drive has promised: for each logical block, the versions that it may hold after power has gone.
+//! What a drive has promised: for each logical block, the versions that it may hold after a power loss.
 //!
 //! A version is what one command made of a block. It is durable when a flush that was sent after its acknowledgement is
-//! acknowledged itself, or at once with FUA. A version is over when a durable one was sent after its acknowledgement. What is
-//! over must not come back; everything else may be there.
+//! acknowledged itself, or at once with FUA. A version is obsolete when a durable one was sent after its acknowledgement.
+//! Obsolete versions must not come back; all others may be there.
 
 use std::hash::{DefaultHasher, Hasher};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// The bytes of a block, in short.
+/// A digest of a block's bytes.
 pub type Sum = u64;
 
-/// The sum of a block's bytes.
+/// The checksum of a block's bytes.
 pub fn sum_of(block: &[u8]) -> Sum {
     let mut hasher = DefaultHasher::new();
     hasher.write(block);
     hasher.finish()
 }
 
-/// A moment: what a tap sees happens one after the other.
+/// A moment: a tap sees events one after the other.
 pub type Moment = u64;
 
-/// What a command made of a block.
+/// What a command wrote to a block.
 #[derive(Clone, Copy, Debug)]
 struct Version {
-    /// Its bytes; none if they are not known.
+    /// Its bytes; `None` if they are not known.
     sum: Option<Sum>,
     sent: Moment,
     acknowledged: Option<Moment>,
@@ -35,7 +35,7 @@ struct Version {
 #[derive(Clone, Debug, Default)]
 struct Block {
     versions: Vec<Version>,
-    /// The last version that is over.
+    /// The last obsolete version.
     over: Option<Sum>,
 }
 
@@ -50,13 +50,13 @@ pub enum Outcome {
     Failed,
 }
 
-/// A block that holds what it must not.
+/// A block with forbidden contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken {
     /// The block.
     pub block: u64,
-    /// Whether it holds a version that is over, as far as that is still known; else it holds something that nobody wrote, or
-    /// wrote long ago.
+    /// Whether it holds an obsolete version, as far as that is still known; otherwise it holds something that was never
+    /// written, or written long ago.
     pub is_older: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Promises {
     open: FxHashSet<u64>,
     /// Flushes that were acknowledged.
     pub flushes: u64,
-    /// Commands that changed what cannot be judged.
+    /// Commands whose changes cannot be judged.
     pub unjudged: u64,
 }
 
@@ -96,7 +96,7 @@ impl Promises {
         self.last_moment
     }
 
-    /// A command that makes these blocks of those from `first` on has been sent; the moment names it.
+    /// A command has been sent that gives the blocks starting at `first` these contents; the moment names it.
     pub fn change(&mut self, sent: Moment, first: u64, sums: impl IntoIterator<Item = Sum>) {
         for (block, sum) in (first..).zip(sums) {
             let unknown = Version { sum: None, sent: 0, acknowledged: Some(0), is_durable: true };
@@ -135,14 +135,14 @@ impl Promises {
         });
     }
 
-    /// The blocks that were changed, in order.
+    /// The changed blocks, in order.
     pub fn blocks(&self) -> Vec<u64> {
         let mut blocks: Vec<u64> = self.blocks.keys().copied().collect();
         blocks.sort_unstable();
         blocks
     }
 
-    /// Power has gone and come back, and a block holds this. What it holds now stays.
+    /// Power has failed and come back, and a block holds this. Its current contents are now durable.
     pub fn judge(&mut self, block: u64, found: Sum) -> Result<(), Broken> {
         let Some(known) = self.blocks.get_mut(&block) else { return Ok(()) };
         let may_be = known.versions.iter().any(|version| version.sum.is_none_or(|sum| sum == found));

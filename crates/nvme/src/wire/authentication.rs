@@ -12,7 +12,7 @@ pub struct Transport {
     pub specific: [u8; 2],
     /// The security protocol (`SECP`).
     pub protocol: u8,
-    /// Bytes of the message, or of the room for it.
+    /// Bytes of the message, or of the buffer for it.
     pub bytes: U32,
     reserved2: [u8; 16],
 }
@@ -22,7 +22,7 @@ pub const PROTOCOL: u8 = 0xe9;
 
 /// Types of messages (`AUTH_TYPE`).
 pub mod kind {
-    /// Those of every protocol.
+    /// Messages of every protocol.
     pub const COMMON: u8 = 0x00;
     /// Those of DH-HMAC-CHAP.
     pub const CHAP: u8 = 0x01;
@@ -30,15 +30,15 @@ pub mod kind {
 
 /// Messages (`AUTH_ID`).
 pub mod id {
-    /// The host says what it can do.
+    /// The host states its capabilities.
     pub const NEGOTIATE: u8 = 0x00;
     /// The controller's challenge.
     pub const CHALLENGE: u8 = 0x01;
     /// The host's proof, and perhaps its challenge.
     pub const REPLY: u8 = 0x02;
-    /// The controller is satisfied, and perhaps proves itself.
+    /// The controller accepts, and may prove its own identity.
     pub const SUCCESS1: u8 = 0x03;
-    /// The host is satisfied.
+    /// The host accepts.
     pub const SUCCESS2: u8 = 0x04;
     /// The host gives up.
     pub const FAILURE2: u8 = 0xf0;
@@ -51,21 +51,21 @@ pub mod id {
 pub enum Reason {
     /// A proof is wrong.
     Failed = 1,
-    /// The protocol is not offered.
+    /// The protocol is not supported.
     Protocol = 2,
-    /// A secure channel is asked for.
+    /// A secure channel is requested.
     SecureChannel = 3,
     /// No hash in common.
     Hash = 4,
-    /// No group in common, or a share that is none.
+    /// No group in common, or an invalid share.
     Group = 5,
-    /// A message that cannot be.
+    /// An invalid message.
     Payload = 6,
     /// A message at the wrong time.
     Message = 7,
 }
 
-/// What all messages begin with.
+/// The beginning of all messages.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Head {
@@ -91,7 +91,7 @@ impl Head {
 pub struct Negotiate {
     /// The beginning.
     pub head: Head,
-    /// Whether a secure channel is to follow (`SC_C`).
+    /// Whether a secure channel should follow (`SC_C`).
     pub secure_channel: u8,
     /// Protocols (`NAPD`).
     pub protocols: u8,
@@ -127,7 +127,7 @@ pub struct Challenge {
     pub sequence: U32,
 }
 
-/// Reply. The proof follows, then as many bytes of the host's challenge, and then the host's share.
+/// Reply. The proof follows, then the host's challenge, which is just as long, and then the host's share.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Reply {
@@ -174,7 +174,7 @@ pub struct Success2 {
 pub struct Failure {
     /// The beginning.
     pub head: Head,
-    /// Why: 1, the authentication failed.
+    /// The reason: 1, the authentication failed.
     pub code: u8,
     /// See [`Reason`].
     pub reason: u8,
@@ -260,7 +260,7 @@ impl Success2 {
 }
 
 impl Failure {
-    /// The last message of an authentication that failed; `id` tells whose.
+    /// The last message of a failed authentication; `id` says which side sends it.
     pub fn new(id: u8, transaction: u16, reason: u8) -> Failure {
         Failure { head: Head::new(kind::COMMON, id, transaction), code: 1, reason }
     }

@@ -7,13 +7,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Submission {
-    /// What it asks for, see [`super::opcode`].
+    /// The opcode, see [`super::opcode`].
     pub opcode: u8,
-    /// Bits 1:0 fused operation, bits 7:6 how data are pointed at.
+    /// Bits 1:0 fused operation, bits 7:6 the kind of data pointer.
     pub flags: u8,
-    /// The host's name for it.
+    /// The command identifier.
     pub id: U16,
-    /// The namespace (`NSID`). Of a Fabrics command the first byte is its type.
+    /// The namespace (`NSID`). In a Fabrics command the first byte is its type.
     pub namespace: U32,
     /// Command dwords 2 and 3.
     pub dword2: [U32; 2],
@@ -78,7 +78,7 @@ impl Submission {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Completion {
-    /// What the command gives back (dwords 0 and 1).
+    /// The command's result (dwords 0 and 1).
     pub result: U64,
     /// How far the submission queue was read (`SQHD`).
     pub queue_head: U16,

@@ -21,7 +21,7 @@ pub struct Connect {
     /// Bit 2: no flow control of the submission queue.
     pub attributes: u8,
     reserved: u8,
-    /// The keep-alive timeout in milliseconds; 0 for none. Of the admin queue only.
+    /// The keep-alive timeout in milliseconds; 0 for none. Only for the admin queue.
     pub keep_alive_ms: U32,
     reserved2: [u8; 12],
 }
@@ -35,7 +35,7 @@ pub const CONNECT_DATA_BYTES: usize = size_of::<ConnectData>();
 pub struct ConnectData {
     /// The host.
     pub host: [u8; 16],
-    /// The controller: for an I/O queue the one that the admin queue was given.
+    /// The controller: for an I/O queue the one assigned to the admin queue.
     pub controller: U16,
     reserved: [u8; 238],
     /// The subsystem's name.

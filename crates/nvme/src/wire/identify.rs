@@ -1,9 +1,9 @@
-//! What Identify gives (Base, section 5.17; NVM, section 4.1.5).
+//! What Identify returns (Base, section 5.17; NVM, section 4.1.5).
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of every structure that Identify gives.
+/// Size of every structure that Identify returns.
 pub const IDENTIFY_BYTES: usize = 4096;
 
 /// Controller or namespace structures (`CNS`).
@@ -16,13 +16,13 @@ pub mod cns {
     pub const ACTIVE_NAMESPACES: u8 = 0x02;
     /// Descriptors of a namespace.
     pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
-    /// A namespace, what its command set tells.
+    /// A namespace, specific to its command set.
     pub const NAMESPACE_OF_SET: u8 = 0x05;
-    /// The controller, what a command set tells.
+    /// The controller, specific to a command set.
     pub const CONTROLLER_OF_SET: u8 = 0x06;
     /// Active namespaces of a command set.
     pub const ACTIVE_NAMESPACES_OF_SET: u8 = 0x07;
-    /// A namespace, what all command sets tell.
+    /// A namespace, independent of its command set.
     pub const NAMESPACE_OF_ALL_SETS: u8 = 0x08;
     /// I/O command sets.
     pub const COMMAND_SETS: u8 = 0x1c;
@@ -64,7 +64,7 @@ pub struct Controller {
     pub version: U32,
     /// `RTD3R`, `RTD3E`.
     pub runtime_d3: [U32; 2],
-    /// Asynchronous events that there may be (`OAES`).
+    /// Supported asynchronous events (`OAES`).
     pub events: U32,
     /// `CTRATT`.
     pub attributes: U32,
@@ -74,7 +74,7 @@ pub struct Controller {
     /// 1 for I/O, 2 for discovery (`CNTRLTYPE`).
     pub kind: u8,
     reserved2: [u8; 144],
-    /// Admin commands that it has besides those that all have (`OACS`).
+    /// Optional admin commands (`OACS`).
     pub admin_commands: U16,
     /// Aborts at once, less one (`ACL`).
     pub abort_limit: u8,
@@ -111,17 +111,17 @@ pub struct Controller {
     pub commands: U16,
     /// The highest namespace (`NN`).
     pub namespaces: U32,
-    /// I/O commands that it has besides those that all have (`ONCS`).
+    /// Optional I/O commands (`ONCS`).
     pub io_commands: U16,
     /// `FUSES`.
     pub fused: U16,
     /// `FNA`.
     pub format: u8,
-    /// Bit 0: there is a volatile write cache; bits 2:1: what Flush of all namespaces does (`VWC`).
+    /// Bit 0: there is a volatile write cache; bits 2:1: behaviour of Flush for all namespaces (`VWC`).
     pub write_cache: u8,
-    /// Blocks written as one while nothing fails, less one (`AWUN`).
+    /// Blocks written atomically in normal operation, less one (`AWUN`).
     pub atomic: U16,
-    /// Blocks written as one also if power fails, less one (`AWUPF`).
+    /// Blocks written atomically even if power fails, less one (`AWUPF`).
     pub atomic_power_fail: U16,
     /// Bit 0: vendor commands are in the standard's format (`ICSVSCC`).
     pub vendor_io: u8,
@@ -139,15 +139,15 @@ pub struct Controller {
     /// `SUBNQN`.
     pub subsystem_name: [u8; 256],
     reserved7: [u8; 768],
-    /// Bytes of a command capsule, in 16 (`IOCCSZ`).
+    /// Size of a command capsule, in units of 16 bytes (`IOCCSZ`).
     pub command_capsule: U32,
-    /// Bytes of a response capsule, in 16 (`IORCSZ`).
+    /// Size of a response capsule, in units of 16 bytes (`IORCSZ`).
     pub response_capsule: U32,
-    /// Where in-capsule data begin, in 16 bytes behind the command (`ICDOFF`).
+    /// Where in-capsule data begin after the command, in units of 16 bytes (`ICDOFF`).
     pub capsule_offset: U16,
     /// Bit 0: static controllers (`FCATT`).
     pub fabrics_attributes: u8,
-    /// Most SGL descriptors of a command (`MSDBD`).
+    /// Maximum SGL descriptors of a command (`MSDBD`).
     pub sgl_descriptors: u8,
     /// Bit 0: Disconnect (`OFCS`).
     pub fabrics_commands: U16,
@@ -181,11 +181,11 @@ pub struct Namespace {
     pub reservations: u8,
     /// `FPI`.
     pub format_progress: u8,
-    /// Bits 2:0: what deallocated blocks read as, 1 for zeros; bit 3: Write Zeroes deallocates (`DLFEAT`).
+    /// Bits 2:0: how deallocated blocks read, 1 for zeros; bit 3: Write Zeroes deallocates (`DLFEAT`).
     pub deallocate: u8,
     /// `NAWUN`, `NAWUPF`, `NACWU`: blocks less one, within a boundary.
     pub atomic: [U16; 3],
-    /// `NABSN`, `NABO`, `NABSPF`: the boundary in blocks less one, where the first is, the boundary for power fails.
+    /// `NABSN`, `NABO`, `NABSPF`: the boundary in blocks less one, its offset, and the boundary for power failures.
     pub boundary: [U16; 3],
     /// `NOIOB`.
     pub optimal_boundary: U16,
@@ -229,7 +229,7 @@ pub struct BlockFormat {
     pub performance: u8,
 }
 
-/// The controller, as the NVM command set tells of it (NVM, figure 100).
+/// The controller, as the NVM command set describes it (NVM, figure 100).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct NvmController {
@@ -244,7 +244,7 @@ pub struct NvmController {
     reserved: [u8; 4080],
 }
 
-/// A namespace, as all command sets tell of it (Base, figure 280).
+/// A namespace, independent of its command set (Base, figure 280).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct CommonNamespace {
@@ -268,7 +268,7 @@ pub struct KeyValueNamespace {
     /// Bytes (`NSZE`).
     pub size: U64,
     reserved: [u8; 8],
-    /// Bytes in use (`NUSE`); 0 if it is not told.
+    /// Bytes in use (`NUSE`); 0 if not reported.
     pub used: U64,
     /// `NSFEAT`.
     pub features: u8,
@@ -300,7 +300,7 @@ pub struct KeyValueFormat {
     pub additional: u8,
     /// Bytes of the largest value.
     pub value_bytes: U32,
-    /// Most keys; 0 for no limit.
+    /// Maximum number of keys; 0 for no limit.
     pub keys: U32,
     reserved2: [u8; 4],
 }

@@ -5,19 +5,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Log page identifiers.
 pub mod id {
-    /// Which log pages there are.
+    /// The supported log pages.
     pub const SUPPORTED: u8 = 0x00;
     /// Commands that failed.
     pub const ERRORS: u8 = 0x01;
-    /// How the drive is.
+    /// The drive's health.
     pub const SMART: u8 = 0x02;
     /// Firmware slots.
     pub const FIRMWARE: u8 = 0x03;
     /// Namespaces that changed.
     pub const CHANGED_NAMESPACES: u8 = 0x04;
-    /// Commands and what they do.
+    /// Commands and their effects.
     pub const EFFECTS: u8 = 0x05;
-    /// Which features there are.
+    /// The supported features.
     pub const FEATURES: u8 = 0x12;
     /// Where subsystems are.
     pub const DISCOVERY: u8 = 0x70;
@@ -27,7 +27,7 @@ pub mod id {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ErrorEntry {
-    /// How many errors there were, this one included.
+    /// The number of errors, including this one.
     pub count: U64,
     /// The queue.
     pub queue: U16,
@@ -35,7 +35,7 @@ pub struct ErrorEntry {
     pub command: U16,
     /// Its status, as in the completion.
     pub status: U16,
-    /// Where in the command the error is: byte in bits 7:0, bit in bits 10:8; FFFFh if it is nowhere.
+    /// The position of the error in the command: byte in bits 7:0, bit in bits 10:8; FFFFh if none.
     pub location: U16,
     /// The first block that it concerns.
     pub block: U64,
@@ -50,7 +50,7 @@ pub struct ErrorEntry {
     reserved2: [u8; 22],
 }
 
-/// How the drive is (Base, figure 207).
+/// The drive's health (Base, figure 207).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Smart {
@@ -67,9 +67,9 @@ pub struct Smart {
     /// Endurance group warnings.
     pub group_warning: u8,
     reserved: [u8; 25],
-    /// In 1000 times 512 bytes, rounded up.
+    /// In units of 1000 times 512 bytes, rounded up.
     pub data_read: [U64; 2],
-    /// In 1000 times 512 bytes, rounded up.
+    /// In units of 1000 times 512 bytes, rounded up.
     pub data_written: [U64; 2],
     /// Commands.
     pub host_reads: [U64; 2],
@@ -81,17 +81,17 @@ pub struct Smart {
     pub power_cycles: [U64; 2],
     /// Hours.
     pub power_on_hours: [U64; 2],
-    /// Times that power went without a shutdown.
+    /// Power losses without a shutdown.
     pub unsafe_shutdowns: [U64; 2],
     /// Reads that found data uncorrectable.
     pub media_errors: [U64; 2],
-    /// Entries that the error log ever had.
+    /// Total entries of the error log so far.
     pub error_entries: [U64; 2],
     /// Temperatures and their times.
     rest: [u8; 320],
 }
 
-/// Where one subsystem is (Base, figure 257, after 1024 bytes of header).
+/// The address of one subsystem (Base, figure 257, after 1024 bytes of header).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DiscoveryEntry {
@@ -107,7 +107,7 @@ pub struct DiscoveryEntry {
     pub port: U16,
     /// FFFFh: any controller.
     pub controller: U16,
-    /// Most entries of the admin queue.
+    /// Maximum entries of the admin queue.
     pub admin_entries: U16,
     /// Flags.
     pub flags: U16,

@@ -2,7 +2,7 @@
 //!
 //! Everything is little-endian and without padding. Each structure names its place in the NVM Express specifications:
 //! *Base* is the Base Specification 2.0, *TCP* the TCP Transport Specification 1.0, *NVM* and *KV* the command set
-//! specifications 1.0. Sizes and the offsets of fields that matter are pinned by tests.
+//! specifications 1.0. Tests pin sizes and the offsets of important fields.
 
 pub mod authentication;
 pub mod command;
@@ -22,7 +22,7 @@ pub fn text<const N: usize>(text: &str, pad: u8) -> [u8; N] {
     field
 }
 
-/// The text of a field that ends with its first zero; none if it is not UTF-8.
+/// The text of a field that ends at its first zero; `None` if it is not UTF-8.
 pub fn text_of(field: &[u8]) -> Option<&str> {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     std::str::from_utf8(&field[..end]).ok()

@@ -1,4 +1,4 @@
-//! Opcodes. The two lowest bits tell the direction of data: 00b none, 01b to the controller, 10b to the host.
+//! Opcodes. The two lowest bits give the direction of data: 00b none, 01b to the controller, 10b to the host.
 
 /// Admin commands (Base, figure 138).
 pub mod admin {
@@ -52,57 +52,57 @@ pub mod key_value {
     pub const EXIST: u8 = 0x14;
 }
 
-/// I/O commands of our own.
+/// Vendor-specific I/O commands.
 pub mod vendor {
-    /// Units move to other numbers.
+    /// Moves units to other numbers.
     pub const REMAP: u8 = 0x80;
     /// Ranges are shared.
     pub const SHARE: u8 = 0x81;
     /// A transaction begins.
     pub const BEGIN: u8 = 0x84;
-    /// Scattered units are written, all or nothing.
+    /// Writes scattered units, all or nothing.
     pub const WRITE_ATOMIC: u8 = 0x85;
-    /// A transaction ends well.
+    /// Commits a transaction.
     pub const COMMIT: u8 = 0x88;
-    /// A unit is written in a transaction.
+    /// Writes a unit in a transaction.
     pub const TX_WRITE: u8 = 0x89;
-    /// A unit is read as a transaction sees it.
+    /// Reads a unit as a transaction sees it.
     pub const TX_READ: u8 = 0x8a;
-    /// A transaction is forgotten.
+    /// Aborts a transaction.
     pub const ABORT: u8 = 0x8c;
-    /// A hinted log begins.
+    /// Begins a hinted log.
     pub const BEGIN_LOG: u8 = 0x90;
-    /// A page of a hinted log.
+    /// Writes a page of a hinted log.
     pub const WRITE_HINTED: u8 = 0x91;
-    /// Records of any namespaces are put, all or nothing.
+    /// Puts records of any namespaces, all or nothing.
     pub const PUT: u8 = 0xa1;
-    /// Scattered units are written and records put, all or nothing.
+    /// Writes scattered units and puts records, all or nothing.
     pub const WRITE_BATCH: u8 = 0xa5;
 }
 
-/// I/O commands of our own about programs in the drive.
+/// Vendor-specific I/O commands about programs in the drive.
 pub mod program {
-    /// An endpoint is opened.
+    /// Opens an endpoint.
     pub const OPEN: u8 = 0xc2;
-    /// An endpoint is closed.
+    /// Closes an endpoint.
     pub const CLOSE: u8 = 0xc4;
-    /// A program is installed.
+    /// Installs a program.
     pub const INSTALL: u8 = 0xc5;
-    /// A program is removed.
+    /// Removes a program.
     pub const UNINSTALL: u8 = 0xc8;
-    /// A process gets rights.
+    /// Grants rights to a process.
     pub const GRANT: u8 = 0xc9;
-    /// A program may call another.
+    /// Lets a program call another.
     pub const ALLOW_CALLS: u8 = 0xcc;
-    /// A request is sent; its completion is the answer.
+    /// Sends a request; its completion is the answer.
     pub const SEND: u8 = 0xcd;
-    /// The next event of an endpoint.
+    /// Receives the next event of an endpoint.
     pub const RECEIVE: u8 = 0xce;
-    /// What a program wrote to its serial port, and its counters.
+    /// Reads what a program wrote to its serial port, and its counters.
     pub const OUTPUT: u8 = 0xd2;
 }
 
-/// All commands of fabrics (Base, section 6).
+/// All Fabrics commands (Base, section 6).
 pub const FABRICS: u8 = 0x7f;
 
 /// Types of Fabrics commands.

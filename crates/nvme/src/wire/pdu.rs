@@ -9,19 +9,19 @@ use super::command::{Completion, Submission};
 pub mod kind {
     /// The host opens a connection.
     pub const IC_REQ: u8 = 0x00;
-    /// The controller answers that.
+    /// The controller's answer.
     pub const IC_RESP: u8 = 0x01;
-    /// The host ends a connection over an error.
+    /// The host ends a connection because of an error.
     pub const H2C_TERM_REQ: u8 = 0x02;
-    /// The controller ends a connection over an error.
+    /// The controller ends a connection because of an error.
     pub const C2H_TERM_REQ: u8 = 0x03;
     /// A command.
     pub const CAPSULE_CMD: u8 = 0x04;
     /// A completion.
     pub const CAPSULE_RESP: u8 = 0x05;
-    /// Data of a command that writes.
+    /// Data of a write command.
     pub const H2C_DATA: u8 = 0x06;
-    /// Data of a command that reads.
+    /// Data of a read command.
     pub const C2H_DATA: u8 = 0x07;
     /// The controller is ready for data.
     pub const R2T: u8 = 0x09;
@@ -41,24 +41,24 @@ pub mod flag {
 
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 4;
-/// The PDU format version that is spoken (`PFV`).
+/// The supported PDU format version (`PFV`).
 pub const FORMAT_VERSION: u16 = 0;
 /// Bytes of data that a command on the admin queue may carry (TCP, section 3.5).
 pub const ADMIN_CAPSULE_BYTES: usize = 8192;
 
-/// What every PDU begins with.
+/// The common header of all PDUs.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Common {
-    /// What it is, see [`kind`].
+    /// Its type, see [`kind`].
     pub kind: u8,
     /// See [`flag`].
     pub flags: u8,
     /// Bytes of the header (`HLEN`).
     pub header_bytes: u8,
-    /// Where the data are, from the beginning of the PDU (`PDO`).
+    /// Offset of the data from the beginning of the PDU (`PDO`).
     pub data_offset: u8,
-    /// Bytes of all of it, digests included (`PLEN`).
+    /// Total bytes, including digests (`PLEN`).
     pub pdu_bytes: U32,
 }
 
@@ -70,7 +70,7 @@ pub struct Initialize {
     pub common: Common,
     /// The format version (`PFV`).
     pub version: U16,
-    /// How data that this side receives are to be aligned, in dwords less one (`HPDA`, `CPDA`).
+    /// Required alignment of the data that this side receives, in dwords less one (`HPDA`, `CPDA`).
     pub alignment: u8,
     /// Bit 0: header digests; bit 1: data digests (`DGST`).
     pub digests: u8,
@@ -89,14 +89,15 @@ pub struct Data {
     pub command: U16,
     /// The transfer that an R2T opened (`TTAG`).
     pub transfer: U16,
-    /// Where in the command's data this begins (`DATAO`, `R2TO`).
+    /// Offset in the command's data (`DATAO`, `R2TO`).
     pub offset: U32,
-    /// How many bytes (`DATAL`, `R2TL`).
+    /// Number of bytes (`DATAL`, `R2TL`).
     pub bytes: U32,
     reserved: [u8; 4],
 }
 
-/// The end of a connection over an error (TCP, sections 3.6.2.4 and 3.6.2.5). The header of the PDU at fault follows.
+/// The end of a connection because of an error (TCP, sections 3.6.2.4 and 3.6.2.5). The header of the PDU at fault
+/// follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Terminate {
@@ -112,22 +113,22 @@ pub struct Terminate {
 /// Why a connection ends (`FES`; TCP, figure 31 and following).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fatal {
-    /// A field of a PDU's header cannot be; where it is.
+    /// An invalid field in a PDU's header, with its position.
     InvalidField(u32),
-    /// A PDU that has no place here.
+    /// An unexpected PDU.
     Sequence,
     /// The header and its digest disagree.
     HeaderDigest,
-    /// Data that were not asked for.
+    /// Data that were not requested.
     DataOutOfRange,
-    /// More data than one PDU or the transfer may have.
+    /// Too much data for one PDU or the transfer.
     DataLimit,
-    /// A parameter that is not supported; where it is.
+    /// An unsupported parameter, with its position.
     Unsupported(u32),
 }
 
 impl Fatal {
-    /// The status and the information that go with it.
+    /// The status and its information field.
     pub fn fields(self) -> (u16, u32) {
         match self {
             Fatal::InvalidField(at) => (0x01, at),
@@ -160,7 +161,7 @@ pub struct ResponseCapsule {
     pub completion: Completion,
 }
 
-/// Bytes of the header of a PDU that a host may send; none if a host sends none of this kind.
+/// Bytes of the header of a PDU that a host may send; `None` if hosts send no PDUs of this type.
 pub fn host_header_bytes(kind: u8) -> Option<usize> {
     match kind {
         kind::IC_REQ => Some(size_of::<Initialize>()),
@@ -197,7 +198,7 @@ impl Initialize {
 }
 
 impl Data {
-    /// A data PDU or an R2T; its common header is the sender's to complete.
+    /// A data PDU or an R2T; the sender completes its common header.
     pub fn new(kind: u8, flags: u8, command: u16, transfer: u16, offset: u32, bytes: u32) -> Data {
         Data {
             common: Common { kind, flags, header_bytes: 24, data_offset: 0, pdu_bytes: 24.into() },
@@ -211,7 +212,7 @@ impl Data {
 }
 
 impl Terminate {
-    /// The end over an error; `header` bytes of the PDU at fault follow.
+    /// The end because of an error; `header` bytes of the PDU at fault follow.
     pub fn new(kind: u8, fatal: Fatal, header: usize) -> Terminate {
         let (status, information) = fatal.fields();
         Terminate {
@@ -230,7 +231,7 @@ impl Terminate {
 }
 
 impl CommandCapsule {
-    /// A command without data; its common header is the sender's to complete.
+    /// A command without data; the sender completes its common header.
     pub fn new(command: Submission) -> CommandCapsule {
         let common = Common {
             kind: kind::CAPSULE_CMD,
@@ -244,7 +245,7 @@ impl CommandCapsule {
 }
 
 impl ResponseCapsule {
-    /// A completion; its common header is the sender's to complete.
+    /// A completion; the sender completes its common header.
     pub fn new(completion: Completion) -> ResponseCapsule {
         let common = Common {
             kind: kind::CAPSULE_RESP,

@@ -3,15 +3,15 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What opening an endpoint tells.
+/// The result of opening an endpoint.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Opened {
-    /// What names the endpoint in commands.
+    /// The key that names the endpoint in commands.
     pub key: U64,
     /// Its number, as programs see it.
     pub endpoint: U32,
-    /// The number of its process: what rights are granted to.
+    /// The number of its process, to which rights are granted.
     pub process: U32,
     /// Processors of the drive.
     pub processors: U32,
@@ -24,26 +24,26 @@ pub struct Opened {
     reserved: [u8; 28],
 }
 
-/// What stands before a module that is installed.
+/// The head of a module to install.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Installation {
     /// The first byte of the program's own region.
     pub region_start: U64,
-    /// The byte after its last; zero if it has none.
+    /// The end of that region (exclusive); zero if it has none.
     pub region_end: U64,
     /// 1 if every process may send it requests.
     pub is_open: U32,
     reserved: [u8; 12],
 }
 
-/// Rights that a process gets.
+/// Rights granted to a process.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Granted {
     /// The process.
     pub process: U32,
-    /// 1 to read, 2 to write, 3 for both, 0 for none any more.
+    /// 1 to read, 2 to write, 3 for both, 0 to revoke them.
     pub rights: U32,
     /// The first byte of the range.
     pub start: U64,

@@ -1,4 +1,4 @@
-//! A host that does verified I/O on its own connections while others do what they should not. It must not notice.
+//! A host that does verified I/O on its own connections while others misbehave. It must not be affected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,8 +15,8 @@ use super::{UNIT, attach, pattern};
 const FIRST: u64 = 8000;
 /// Its units.
 const UNITS: u64 = 64;
-/// An answer that takes longer than this was held up by somebody. The machine may be busy; a server that waits for a host
-/// that does not answer would take for ever.
+/// An answer that takes longer than this was held up by another host. The machine may be busy, but a server that waits
+/// for a host that does not answer would take for ever.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A host in the background.
@@ -62,7 +62,7 @@ impl Bystander {
         Bystander { thread: Some(thread::spawn(work)), is_over, rounds }
     }
 
-    /// Waits until it has done something since the last call, or since it began; that it does not stand still.
+    /// Waits until it has done something since the last call, or since it began, to show that it is not stalled.
     pub fn goes_on(&self) {
         let before = self.rounds.load(Ordering::Relaxed);
         let until = Instant::now() + PATIENCE;
@@ -73,7 +73,7 @@ impl Bystander {
         }
     }
 
-    /// It has noticed nothing.
+    /// Checks that it was not affected.
     pub fn finish(mut self) {
         self.goes_on();
         self.is_over.store(true, Ordering::Relaxed);

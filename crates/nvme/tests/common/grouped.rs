@@ -1,5 +1,5 @@
-//! A host whose units and records change in groups, by every command that is all or nothing and durable when it is done. After a
-//! break each group must be as the last command that was acknowledged left it, or as the one that was under way would have.
+//! A host whose units and records change in groups, by every command that is all or nothing and durable when it is done.
+//! After a break each group must be as the last acknowledged command left it, or as the one in progress would have left it.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ type Versions = (u64, u64);
 #[derive(Clone, Copy, Default)]
 struct Group {
     is: Versions,
-    /// What it may be as well: a command was under way.
+    /// The state that it may have instead, as a command was in progress.
     may_be: Option<Versions>,
 }
 
@@ -45,7 +45,7 @@ pub struct Grouped {
     pub last: u64,
     rng: Xoshiro256PlusPlus,
     open: Vec<u64>,
-    /// How often each kind of step was done.
+    /// How often each kind of step was executed.
     pub done: [u64; STEPS],
     /// Commands that broke off in the middle of their data, and those that were aborted.
     pub torn_off: u64,
@@ -92,7 +92,7 @@ impl Grouped {
         2000 + self.number * OWN + group * UNITS + at
     }
 
-    /// Looks at all groups after a break.
+    /// Checks all groups after a break.
     pub fn look(&mut self, io: &mut Client) -> io::Result<()> {
         self.open.clear();
         for group in 0..GROUPS {
@@ -288,7 +288,7 @@ impl Grouped {
         Err(io::Error::other("broken off"))
     }
 
-    /// A command and its Abort race: it is done, or it is not and says so.
+    /// A command and its Abort race: the command is done, or it is reported as aborted.
     fn abort(&mut self, group: u64, version: u64, admin: &mut Client, io: &mut Client) -> io::Result<()> {
         let (write, data) = self.batch(group, version);
         let to = (version, version);

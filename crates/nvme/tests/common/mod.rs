@@ -49,7 +49,7 @@ pub fn serve(subsystem: Arc<Subsystem>) -> Server {
     Server::start(subsystem, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
 }
 
-/// How an image is served, to any host and at a free port.
+/// Options for serving an image to any host at a free port.
 pub fn serving(image: &Path, pacing: Pacing) -> Serving {
     Serving {
         image: image.to_path_buf(),
@@ -75,7 +75,7 @@ pub fn attach(server: &Server, options: Options) -> Host {
     Host { admin, io, controller }
 }
 
-/// Power goes and comes back, and a host attaches again.
+/// Power fails and comes back, and a host attaches again.
 pub fn cut_and_attach(server: &Server) -> Host {
     {
         let mut device = server.subsystem().queue.drive().lock();

@@ -1,4 +1,4 @@
-//! A server in a process of its own, to be killed. The test binary is that process: it has a test that calls [`serve_image`].
+//! A server in a separate process, to be killed. The process is the test binary, with a test that calls [`serve_image`].
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use super::serving;
 const IMAGE: &str = "TANTALUM_TEST_SERVES";
 /// What it prints before its address.
 const SERVES: &str = "serves at ";
-/// The test that calls [`serve_image`], ignored unless it is asked for.
+/// The test that calls [`serve_image`], ignored unless requested.
 const TEST: &str = "serves_until_it_is_killed";
 
 /// Serves the image that the environment names, if it names one.

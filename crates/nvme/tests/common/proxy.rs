@@ -1,5 +1,5 @@
-//! A network that splits bytes, holds them back, and breaks connections in the middle of anything. What it does to a
-//! connection depends on the seed and on the connection's number alone.
+//! A network that splits bytes, delays them, and breaks connections in the middle of anything. What it does to a
+//! connection depends only on the seed and on the connection's number.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What happened so far.
+/// Events so far.
 #[derive(Default)]
 pub struct Happened {
     pub connections: AtomicU64,
@@ -37,7 +37,7 @@ struct Direction {
 }
 
 impl Proxy {
-    /// A network between who connects to it and `server`. Connections break after `bytes` on average.
+    /// A network between its clients and `server`. Connections break after `bytes` on average.
     pub fn start(server: SocketAddr, seed: u64, bytes: u64) -> Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -89,7 +89,7 @@ impl Direction {
         let _ = self.to.shutdown(Shutdown::Both);
     }
 
-    /// Passes bytes on in pieces. False if it broke, or either side is gone.
+    /// Forwards bytes in pieces. False if the connection broke, or either side is gone.
     fn pass(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let most = [1, 7, 100, 5000, 65536][self.rng.random_range(0..5)];

@@ -1,5 +1,5 @@
 //! A host that knows what must be there after a break. Each has units of its own; the bytes of a unit name it, and the number of
-//! the write, which grows. A unit must hold, untorn, a write that is not older than what was promised.
+//! the write, which grows. A unit must hold, untorn, a write that is not older than the promised one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,12 +29,12 @@ pub fn bytes_of(unit: u64, write: u64) -> Vec<u8> {
     bytes
 }
 
-/// What a host knows of its units.
+/// What a host knows about its units.
 pub struct Witness {
     first: u64,
-    /// The number of the write that each unit has at least.
+    /// The number of the oldest write that each unit may have.
     durable: Vec<u64>,
-    /// The number of the last write that was given for each unit.
+    /// The number of the last write submitted for each unit.
     given: Vec<u64>,
     pub last_write: u64,
     rng: Xoshiro256PlusPlus,
@@ -54,7 +54,7 @@ impl Witness {
         }
     }
 
-    /// Looks at all units: after a break what is there is durable.
+    /// Checks all units: after a break what is there is durable.
     pub fn look(&mut self, io: &mut Client) -> std::io::Result<()> {
         for at in 0..UNITS {
             let unit = self.first + at;

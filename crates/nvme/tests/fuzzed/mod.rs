@@ -33,14 +33,14 @@ pub fn subsystem(capacity_bytes: u64) -> Subsystem {
 
 static SHARED: LazyLock<Arc<Subsystem>> = LazyLock::new(|| Arc::new(subsystem(16 << 20)));
 
-/// Whose host must prove who it is.
+/// A session whose host must prove its identity.
 static GUARDED: LazyLock<Arc<Subsystem>> = LazyLock::new(|| {
     let secret = || Secret::new(vec![7; 32], None).unwrap();
     let secrets = Secrets { host: secret(), controller: Some(secret()) };
     Arc::new(subsystem(16 << 20).for_hosts(Hosts::with_secrets([(HOST.to_owned(), Some(secrets))])))
 });
 
-/// Gives a session all of these bytes.
+/// Passes all of these bytes to a session.
 fn feed(session: &mut Session, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         bytes = &bytes[session.feed(bytes)..];
@@ -78,7 +78,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// What a sound host sends first.
+    /// What a correct host sends first.
     pub fn opening() -> Vec<u8> {
         Initialize::new(kind::IC_REQ, 0, 0, 0).as_bytes().to_vec()
     }

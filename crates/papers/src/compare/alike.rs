@@ -1,9 +1,9 @@
-//! What statements can learn of the world besides their database: random numbers and the time. Both are those of the
-//! trial, so that the same statements do the same in every mode, in every run.
+//! What statements can observe besides their database: random numbers and the time. Both are determined by the trial,
+//! so that the same statements do the same in every mode, in every run.
 //!
 //! - `random()` and `randomblob()` come from a seeded generator.
 //! - The time, with `now` and in `CURRENT_TIMESTAMP`, begins with the year 2000 and is a millisecond later in each statement.
-//!   The drive's own time would not do: it differs between the modes that are compared.
+//!   The drive's own time would not do: it differs between the compared modes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,10 +17,10 @@ use rusqlite::{Connection, params_from_iter};
 /// Milliseconds from the beginning of 1970 to that of 2000.
 const BEGAN_MS: u64 = 946_684_800_000;
 
-/// The largest blob that SQLite makes.
+/// The largest blob that SQLite creates.
 const MOST_BYTES: i64 = 1_000_000_000;
 
-/// Functions that know the time, and which of their arguments, from 0, is the first that is one.
+/// Functions of the time, and which of their arguments, from 0, is the first that is a time.
 const TIMES: [(&str, usize); 7] = [
     ("date", 0),
     ("time", 0),
@@ -31,11 +31,11 @@ const TIMES: [(&str, usize); 7] = [
     ("timediff", 0),
 ];
 
-/// Key words for the time, which are functions without arguments, and what they are equal to.
+/// Keywords for the time, which are functions without arguments, and what they are equal to.
 const KEY_WORDS: [(&str, &str); 3] =
     [("current_date", "date"), ("current_time", "time"), ("current_timestamp", "datetime")];
 
-/// Tells statements the time.
+/// Supplies the time to statements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock(Arc<AtomicU64>);
 
@@ -51,7 +51,7 @@ impl Clock {
     }
 }
 
-/// Gives a connection the trial's random numbers and time.
+/// Sets the trial's random numbers and time on a connection.
 pub(crate) fn make_alike(connection: &Connection, seed: u64) -> rusqlite::Result<Clock> {
     let generator = Arc::new(Mutex::new(Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x7261_6e64)));
     let other = Arc::clone(&generator);
@@ -75,7 +75,7 @@ pub(crate) fn make_alike(connection: &Connection, seed: u64) -> rusqlite::Result
         Ok(blob)
     })?;
     let clock = Clock::default();
-    // Within a statement the time stands still, as SQLite has it, so that these functions may stand in indexes.
+    // Within a statement the time stands still, as in SQLite, so these functions may be used in indexes.
     let flags = flags | FunctionFlags::SQLITE_DETERMINISTIC;
     for (name, first_time) in TIMES {
         let told = Told::new(name, first_time, &clock)?;
@@ -92,12 +92,12 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One of SQLite's functions, which is told the time.
+/// One of SQLite's functions, supplied with the time.
 struct Told {
     name: &'static str,
     first_time: usize,
     clock: Clock,
-    /// Where SQLite's own function is called.
+    /// A connection on which SQLite's own function is called.
     original: Mutex<Connection>,
 }
 
@@ -120,13 +120,13 @@ impl Told {
         statement.query_row(params_from_iter(arguments), |row| row.get(0))
     }
 
-    /// The arguments with a time where they mean the present.
+    /// The arguments, with a time in place of the present.
     fn with_time(&self, mut arguments: Vec<Value>) -> Vec<Value> {
         let text = |value: &Value, words: &[&str]| match value {
             Value::Text(text) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
             _ => false,
         };
-        // A modifier that stands where the time would is one of the present.
+        // A modifier in the place of the time modifies the present.
         let is_left_out = match arguments.get(self.first_time) {
             None => arguments.len() == self.first_time,
             Some(value) => text(value, &["subsec", "subsecond"]),

@@ -1,4 +1,4 @@
-//! The list of what a comparison ran with, as its page has it.
+//! The list of a comparison's settings, as on its page.
 
 use tantalum::Profile;
 use tantalum_report::html::escaped;
@@ -9,7 +9,7 @@ use super::summary;
 
 type Entry = (&'static str, String);
 
-/// The drive, the work and the host, a line each.
+/// The drive, the work and the host, one line each.
 pub(super) fn configuration(comparison: &Comparison) -> String {
     let others = [
         ("Transactions", comparison.runs.first().map_or(String::new(), |run| grouped(run.transactions))),
@@ -66,7 +66,7 @@ fn work(workload: &WorkloadOutcome) -> [Entry; 3] {
     [("Workload", summary::workload_line(workload)), ("Ageing", ageing), ("Host", host)]
 }
 
-/// What a profile calls a choice.
+/// The name of a choice in a profile.
 fn serde_name(choice: &impl serde::Serialize) -> String {
     let name = serde_json::to_value(choice).expect("a choice is a string");
     name.as_str().expect("a choice is a string").to_owned()

@@ -2,7 +2,7 @@
 //!
 //! A connection of an experiment uses the VFS of its drive, and so do the databases it attaches: `ATTACH 'other.db'`
 //! creates a file on the drive, whatever is in the folder from which the program was started. An authorizer refuses
-//! what would bypass that, and what the experiment itself decides.
+//! what would bypass this, and what the experiment itself decides.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,12 +12,12 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 /// Functions of shells and extensions that access the host.
 const HOST_FUNCTIONS: [&str; 5] = ["load_extension", "readfile", "writefile", "edit", "fsdir"];
 
-/// Why something was last refused: SQLite itself reports only that it was.
+/// Why something was last refused: SQLite itself reports only that it was refused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refusal(Arc<Mutex<Option<String>>>);
 
 impl Refusal {
-    /// The reason, if there was one since it was last taken.
+    /// The reason, if there was a refusal since the last call.
     pub fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -37,7 +37,7 @@ pub(crate) fn confine(connection: &mut Connection) -> rusqlite::Result<Refusal> 
     Ok(refusal)
 }
 
-/// Why an action is refused; none if it is not.
+/// Why an action is refused; `None` if it is not.
 fn refused(action: &AuthAction<'_>) -> Option<String> {
     match *action {
         AuthAction::Attach { filename } => wrong_place(filename),
@@ -67,7 +67,7 @@ fn wrong_pragma(name: &str, value: Option<&str>) -> Option<String> {
     }
 }
 
-/// Why a database cannot be attached, or written by `VACUUM INTO`; none if it can. Names refer to files on the drive.
+/// Why a database cannot be attached, or written by `VACUUM INTO`; `None` if it can. Names refer to files on the drive.
 fn wrong_place(name: &str) -> Option<String> {
     let path = match name.strip_prefix("file:") {
         None => name,
@@ -88,7 +88,7 @@ fn wrong_place(name: &str) -> Option<String> {
     })
 }
 
-/// Whether a parameter of a URI names a VFS. One whose name contains escapes may.
+/// Whether a parameter of a URI names a VFS. A parameter whose name contains escapes may do so.
 fn chooses_vfs(parameter: &str) -> bool {
     let key = parameter.split('=').next().unwrap_or_default();
     key.eq_ignore_ascii_case("vfs") || key.contains('%')

@@ -1,9 +1,9 @@
-//! A copy of the user's database: complete, as of one moment, and without leaving a trace beside it.
+//! A copy of the user's database: complete, consistent, and leaving no trace next to it.
 //!
-//! It is read like any reader does: by SQLite's backup in one read transaction, with what its log holds, while others
-//! may be writing. The connection is read-only and creates no files. SQLite cannot read some databases in this way:
-//! those whose write-ahead log or its index is missing, and those with a journal to be rolled back. Nobody has those
-//! open, so their files are copied, and the copy is recovered.
+//! It is read like any reader would: by SQLite's backup in one read transaction, including the contents of its log,
+//! while others may be writing. The connection is read-only and creates no files. SQLite cannot read some databases in
+//! this way: those whose write-ahead log or its index is missing, and those with a journal to be rolled back. Nobody
+//! has those open, so their files are copied, and the copy is recovered.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,13 +22,13 @@ use crate::error::ExperimentError;
 /// How long others may lock the database.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What is copied with a database that nobody has open: without it, the last commits are missing.
+/// The files copied along with a database that nobody has open: without them, the last commits would be missing.
 const COMPANIONS: [&str; 2] = ["-wal", "-journal"];
 
-/// Where a database's header says, twice, that it has a write-ahead log.
+/// The two bytes of a database's header that say that it has a write-ahead log.
 const LOG_MARK: Range<usize> = 18..20;
 
-/// All files that may be beside a database.
+/// All files that may accompany a database.
 const BESIDE: [&str; 4] = ["", "-wal", "-journal", "-shm"];
 
 /// The database as the bytes of one file.
@@ -59,8 +59,8 @@ fn lacks_its_log(database: &Path) -> std::io::Result<bool> {
     Ok(is_whole && header[LOG_MARK] == [2, 2] && !with_suffix(database, "-wal").exists())
 }
 
-/// As a reader that does not even mark in the log's index that it reads; or, if there is no other way, as one that
-/// does.
+/// Opens it as a reader that does not even mark in the log's index that it reads; or, if there is no other way, as one
+/// that does.
 fn back_up_live(database: &Path, to: &Path) -> rusqlite::Result<()> {
     match back_up(&uri(database, "mode=ro&readonly_shm=1"), to) {
         Err(error) if extended_code(&error) == Some(ffi::SQLITE_READONLY_CANTINIT) => {
@@ -183,7 +183,7 @@ mod tests {
         writer
     }
 
-    /// Copies the files as they are while a writer has them: what a writer that was killed leaves.
+    /// Copies the files as they are while a writer has them open, which is what a killed writer leaves.
     fn left_behind(folder: &Path, to: &Path, suffixes: &[&str]) {
         for suffix in suffixes {
             fs::copy(with_suffix(&folder.join("app.db"), suffix), with_suffix(&to.join("app.db"), suffix))

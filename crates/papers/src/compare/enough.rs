@@ -1,4 +1,4 @@
-//! Which capacity a comparison would need, once a drive turned out to be too small for it.
+//! The capacity that a comparison would need, once a drive has turned out to be too small.
 
 use tantalum::Profile;
 use tantalum_workloads::ageing::left_free;
@@ -7,11 +7,11 @@ use tantalum_workloads::memory;
 
 use crate::error::ExperimentError;
 
-/// Units that stay free beside what the statements add: room for a log and a journal.
+/// Units that stay free in addition to what the statements add: room for a log and a journal.
 const LOG_UNITS: u64 = 4096;
 
-/// Does something on drives that are twice as large each time, until it fits. None if it fails for another reason, or
-/// this machine has too little memory.
+/// Tries something on drives that double in size, until it fits. `None` if it fails for another reason, or this machine
+/// has too little memory.
 pub(super) fn on_larger<T>(
     profile: &Profile,
     attempt: impl Fn(&Profile) -> Result<T, ExperimentError>,
@@ -29,8 +29,8 @@ pub(super) fn on_larger<T>(
     }
 }
 
-/// The smallest capacity in bytes on which a database that uses this many units, and grows by others, can be compared:
-/// what stays free on the aged drive holds the growth twice, in the database and in a log.
+/// The smallest capacity in bytes for comparing a database that uses `used_units` and grows by `growth_units`: the free
+/// space on the aged drive must hold the growth twice, in the database and in a log.
 pub(super) fn enough_for(used_units: u64, growth_units: u64) -> Option<u64> {
     let needed = growth_units * 2 + LOG_UNITS;
     enough(used_units, |capacity_units| match left_free(capacity_units) {

@@ -1,7 +1,7 @@
 //! The key-value workload that the papers use: LevelDB's `db_bench_sqlite3`.
 //!
-//! One table maps a 16-byte key to a value; each transaction replaces one row. All of it follows from the seed, so the
-//! expected contents are computed, and the database is never asked for them.
+//! One table maps a 16-byte key to a value; each transaction replaces one row. Everything follows from the seed, so the
+//! expected contents are computed without asking the database.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

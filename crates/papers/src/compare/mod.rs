@@ -1,4 +1,4 @@
-//! `tantalum compare sqlite`: the same workload in each mode, on equal, aged drives.
+//! `tantalum compare sqlite`: the same workload in each mode, on identical, aged drives.
 //!
 //! - **Equal**: the database is loaded and the drive aged once, and each mode gets a copy. Everything else on the host
 //!   is the same: SQLite's cache, the page cache, the number of frames between checkpoints.

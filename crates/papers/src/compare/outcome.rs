@@ -77,7 +77,7 @@ pub struct WorkloadOutcome {
     pub host_ns_per_statement: u64,
     /// Flash beyond the logical capacity.
     pub over_provisioning_percent: f64,
-    /// Data on the drive beside the database.
+    /// Data on the drive besides the database.
     pub other_data_bytes: u64,
     /// Units overwritten at random before the workload.
     pub aged_units: u64,
@@ -137,15 +137,15 @@ pub struct Run {
     /// Flash writes divided by host writes.
     pub write_amplification: f64,
     /// Flash units that `wal` programs per transaction, divided by those of this mode: how much longer the flash lasts.
-    /// None if `wal` was not run.
+    /// `None` if `wal` was not run.
     pub lifetime_ratio: Option<f64>,
     /// Latencies of transactions.
     pub latency_us: LatencyUs,
-    /// What the drive's parts did meanwhile, and what commands took: sums in nanoseconds.
+    /// How busy the drive's parts were meanwhile, and the time of commands: sums in nanoseconds.
     pub usage: Usage,
     /// `"ok"`, or what is wrong with the database.
     pub integrity: String,
-    /// The latencies in nanoseconds, whole.
+    /// The latencies as whole nanoseconds.
     #[serde(skip)]
     pub latencies: Histogram<u64>,
 }

@@ -38,7 +38,7 @@ fn render(comparison: &Comparison) -> Result<String, ReportError> {
     Ok(page(&format!("tantalum compare sqlite: {name}"), &format!("SQLite on {name}"), &lead, &contents))
 }
 
-/// The load for which a life in years is told, on a drive of [`STATED_BYTES`].
+/// The load for which a lifetime in years is stated, on a drive of [`STATED_BYTES`].
 const STATED_RATE: f64 = 100.0;
 
 const STATED_BYTES: u64 = 1 << 40;
@@ -141,7 +141,7 @@ fn rated_programs(endurance: &Endurance) -> f64 {
     endurance.flash_bytes as f64 / UNIT_BYTES as f64 * f64::from(endurance.cycles)
 }
 
-/// That of [`STATED_BYTES`] of such a drive, new.
+/// The same for a new drive of this kind with [`STATED_BYTES`].
 fn stated_endurance(profile: &Profile) -> Endurance {
     let over_provisioning = 1.0 + profile.over_provisioning_percent / 100.0;
     Endurance {
@@ -152,8 +152,8 @@ fn stated_endurance(profile: &Profile) -> Endurance {
     }
 }
 
-/// What the comparison says first: the fastest mode, and the one under which the drive lasts longest. None if there is
-/// nothing to compare.
+/// The main result of the comparison: the fastest mode, and the one under which the drive lasts longest. `None` if
+/// there is nothing to compare.
 fn headline(runs: &[Run]) -> Option<String> {
     let wal = runs.iter().find(|run| run.mode == Mode::Wal && run.transactions_per_second > 0.0)?;
     let others = || runs.iter().filter(|run| run.mode != Mode::Wal);

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub enum Pattern {
     /// Every row is as likely as any other.
     Random,
-    /// By key, from the first again after the last.
+    /// By key, starting over after the last.
     Sequential,
 }
 

@@ -117,7 +117,7 @@ fn run_all(
     finished.into_iter().map(|(_, run)| run).collect()
 }
 
-/// A panic in one run ends all of them when the scope is left; until then its remains are not used.
+/// A panic in one run ends all of them when the scope is left; until then its state is not used.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use crate::error::ExperimentError;
 /// The database's file on the volume.
 pub(crate) const DATABASE: &str = "test.db";
 
-/// A drive that SQLite uses, under a name of its own.
+/// A drive that SQLite uses, under its own name.
 pub(crate) struct WorkingDrive {
     registration: Registration,
     pub drive: Drive,

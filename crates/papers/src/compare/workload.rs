@@ -7,12 +7,12 @@ use super::outcome::WorkloadOutcome;
 use super::session::Session;
 use crate::error::ExperimentError;
 
-/// A workload: the same work whatever mode serves it, and a way to check its result.
+/// A workload: the same work in every mode, and a way to check its result.
 pub trait Workload: Sync {
     /// Puts the database on a fresh volume, before the drive is aged.
     fn load(&self, volume: Volume, seed: u64) -> Result<Volume, ExperimentError>;
 
-    /// Units by which the work makes the database grow, at most.
+    /// The maximum number of units by which the work makes the database grow.
     fn growth_units(&self) -> u64 {
         0
     }

@@ -1,8 +1,8 @@
-//! SHARE's board under the requests that InnoDB has of it for LinkBench, without a server (SHARE, table 1).
+//! SHARE's board under the requests that InnoDB makes for LinkBench, without a server (SHARE, table 1).
 //!
-//! The paper prints nothing about the board alone. But its table 1 has mean latencies of 16 clients that never pause, and so
-//! operations a second; and its server waits for the board, not for processors. Here the same number of clients read and
-//! dirty pages in virtual time, and one cleaner writes the dirty ones in batches, as InnoDB's does:
+//! The paper prints nothing about the board alone. But its table 1 has mean latencies of 16 clients that never pause, which
+//! gives operations per second; and its server waits for the board, not for processors. Here the same number of clients read
+//! and dirty pages in virtual time, and one cleaner writes the dirty ones in batches, as InnoDB's does:
 //!
 //! - doublewrite on: the batch to the doublewrite buffer, flush, each page home, flush;
 //! - remapped: the batch to the doublewrite buffer, flush, one share of the whole batch;
@@ -45,15 +45,15 @@ const MOST_DIRTY: usize = 2 * BATCH;
 /// SATA's queue, of which the cleaner takes what clients leave.
 const CLEANER_DEPTH: usize = 32 - CLIENTS;
 
-/// Operations of a hundred that write, by LinkBench's mix.
+/// Percentage of operations that write, by LinkBench's mix.
 const WRITING_PERCENT: u32 = 31;
 
-/// What an operation reads of the drive: chosen, as the paper says nothing of it. And how many pages one that writes dirties, 0.9
-/// for each operation.
+/// What an operation reads from the drive: chosen, as the paper does not say. And how many pages a writing operation dirties,
+/// 0.9 for each operation.
 const READS: f64 = 1.5;
 const DIRTIED: f64 = 0.9 * 100.0 / WRITING_PERCENT as f64;
 
-/// What an operation takes of the server's processors.
+/// The processor time of an operation on the server.
 const HOST_NS: Nanoseconds = 300_000;
 
 /// What the paper prints.
@@ -133,7 +133,7 @@ fn setup(run: &Run<'_>, profile: &Profile) -> Vec<String> {
     ]
 }
 
-/// What came of one mode.
+/// The result of one mode.
 struct Served {
     per_second: f64,
     phase: Phase,
@@ -146,11 +146,11 @@ struct Served {
 enum Turn {
     /// A client reads the next page, or ends its operation.
     Client(usize),
-    /// The cleaner goes on.
+    /// The cleaner continues.
     Cleaner,
 }
 
-/// What the cleaner is at.
+/// The cleaner's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Idle,
@@ -158,7 +158,7 @@ enum Stage {
     Buffered,
     /// The batch is durable there.
     Flushed,
-    /// So many pages were written home.
+    /// This many pages were written home.
     Home(usize),
     /// It is done, home and durable.
     Done,
@@ -176,7 +176,7 @@ struct Server {
     drive: Drive,
     mode: Mode,
     random: Xoshiro256PlusPlus,
-    /// The database's pages are from here on; before are those of the doublewrite buffer.
+    /// The database's pages start here; those of the doublewrite buffer come before.
     pages: u32,
     turns: BinaryHeap<Reverse<(Nanoseconds, Turn)>>,
     operations: [Operation; CLIENTS],
@@ -350,7 +350,7 @@ impl Server {
         Ok(self.drive.lock().submit(Command::Share { ranges: &ranges, deferred: false }, at_ns)?.done_ns)
     }
 
-    /// Writes the next page of the batch. Returns when the one after it can be given, or all are done.
+    /// Writes the next page of the batch. Returns when the one after it can be issued, or all are done.
     fn write_home(&mut self, index: usize, at_ns: Nanoseconds) -> Result<Nanoseconds, ExperimentError> {
         self.random.fill(&mut self.buffer[..16]);
         let write = Command::Write { lpn: self.batch[index], data: &self.buffer[..UNIT_BYTES], fua: false };

@@ -2,7 +2,7 @@
 
 use tantalum_report::{Claim, Figures, Quantity, Row, Span};
 
-/// Bounds of what counts as close.
+/// Bounds within which a figure counts as close.
 const CLOSE: [f64; 2] = [1.25, 1.5];
 
 /// A table: for each part, its cells, how many are close, and how far the farthest is.
@@ -33,7 +33,7 @@ pub(super) fn of_figures(figures: &Figures) -> Vec<f64> {
         .collect()
 }
 
-/// The same of claims: by how much what was measured lies outside of what is claimed.
+/// The same for claims: how far the measured values lie outside the claimed ones.
 pub(super) fn of_claims(claims: &[Claim]) -> Vec<f64> {
     claims.iter().map(of_claim).collect()
 }

@@ -1,8 +1,8 @@
 //! SHARE's figures 7 and 8 and table 2: the document store in its original way, and sharing.
 //!
 //! The store is this project's (`tantalum-couch`), built as the paper describes Couchbase's: nodes of 4 KiB, an update is
-//! the document, the path to it in both trees, and a header. Its original way has what its users would have: all inner
-//! nodes and leaves in memory, documents without gaps, one write and one sync for a batch.
+//! the document, the path to it in both trees, and a header. Its original way is configured as its users would: all inner
+//! nodes and leaves in memory, documents without gaps, one write and one sync per batch.
 
 use std::sync::LazyLock;
 
@@ -114,7 +114,7 @@ fn measure(
     Ok(outcome)
 }
 
-/// What bound in each case.
+/// The bottleneck in each case.
 fn phases_of(results: &[Vec<Measured>]) -> Vec<(String, Phase)> {
     let of_way = |((name, _), results): (&(&str, Way), &Vec<Measured>)| -> Vec<(String, Phase)> {
         let named =
@@ -160,7 +160,7 @@ fn rows(results: &[Vec<Measured>], figure: &dyn Fn(&Measured) -> f64) -> Vec<Row
     WAYS.iter().zip(results).map(row).collect()
 }
 
-/// What measurements of batches were done on.
+/// The set-up of the measurements of batches.
 fn setup_of(run: &Run<'_>, profile: &Profile) -> Vec<String> {
     let operations = grouped(run.scaled((DOCUMENTS as f64 * OPERATIONS) as u64, 100));
     vec![
@@ -220,7 +220,7 @@ fn profile(run: &Run<'_>, capacity_bytes: u64) -> Result<Profile, ExperimentErro
     Ok(profile)
 }
 
-/// A way, what its compaction took, and what the paper has of that.
+/// A way, what its compaction took, and what the paper prints for it.
 type CompactionRow = (&'static str, [f64; 3], [f64; 2]);
 
 /// One column of the rows as figures.

@@ -20,8 +20,8 @@ pub(super) const DOCUMENTS: u64 = 250_000;
 pub(super) const OPERATIONS: f64 = 0.1;
 const WARM_UP: f64 = 0.01;
 
-/// What stays free beside the store and other data, for each document: what the original way appends, and as much again
-/// as the store takes, which a compaction needs.
+/// What stays free in addition to the store and other data, for each document: what the original way appends, and
+/// another copy of the store, which a compaction needs.
 const FREE_UNITS: f64 = 1.4;
 
 const EXPONENT: f64 = 0.99;
@@ -51,7 +51,7 @@ fn options(way: Way) -> Options {
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     pub(super) letter: char,
-    /// Of operations, that only read.
+    /// The share of operations that only read.
     pub(super) reads: f64,
     /// Whether an update reads first.
     pub(super) reads_first: bool,
@@ -80,7 +80,7 @@ pub(super) fn documents_of(run: &Run<'_>) -> u64 {
     run.scaled(DOCUMENTS, 1000)
 }
 
-/// A store with all its documents, compacted, on a drive that was used for long.
+/// A store with all its documents, compacted, on an aged drive.
 pub(super) fn aged(run: &Run<'_>, profile: &Profile, way: Way) -> Result<Volume, ExperimentError> {
     let volume = Volume::format(Device::in_memory(profile)?, CACHE_BYTES)?;
     let storage = VolumeStorage::new(volume);

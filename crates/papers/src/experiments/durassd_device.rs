@@ -1,7 +1,7 @@
 //! DuraSSD's tables 1 and 2: the cost of a flush, and the gain of small pages, on the device alone.
 //!
-//! Reads and writes use as much of the drive as the paper's databases do of theirs. It was overwritten at random until
-//! garbage collection was steady.
+//! Reads and writes use the same share of the drive as the paper's databases do of theirs. It was overwritten at random
+//! until garbage collection was steady.
 
 use std::sync::LazyLock;
 
@@ -75,7 +75,7 @@ struct Table2 {
     gain_not_flushed: PrintedClaim,
 }
 
-/// The columns of table 1: writes for each `fsync`.
+/// The columns of table 1: writes per `fsync`.
 const EVERY: [Option<u64>; 9] =
     [Some(1), Some(4), Some(8), Some(16), Some(32), Some(64), Some(128), Some(256), None];
 
@@ -202,7 +202,7 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let (mut rows, mut phases) = (Vec::new(), Vec::new());
     for (name, cache, (action, jobs), paper) in lines {
         let place = aged.iter().position(|(kind, _)| *kind == cache).expect("both kinds are aged");
-        // who watches the experiment sees the newest drive: this one
+        // an observer of the experiment sees the newest drive, which is this one
         let drive = Drive::new(aged.swap_remove(place).1);
         let mut ours = Vec::new();
         for (page, units) in PAGES {
@@ -227,7 +227,7 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 }
 
 impl Table2 {
-    /// What the paper claims, beside our rates.
+    /// What the paper claims, next to our rates.
     fn beside(&self, figures: &Figures) -> Vec<Claim> {
         let gain = |name: &str| Span::factors(&figures.row(name)[2..], &figures.row(name)[..1]);
         vec![
@@ -251,7 +251,7 @@ fn operations(run: &Run<'_>) -> u64 {
     run.scaled(OPERATIONS, 1000)
 }
 
-/// Measures on a drive that is idle: operations in a second, and what the drive did.
+/// Measures on an idle drive: operations per second, and what the drive did.
 fn measure(
     run: &Run<'_>,
     drive: &Drive,

@@ -21,15 +21,14 @@ use super::share::{LatencyTable, column_of, latencies};
 use super::{Run, binds, innodb, smaller};
 use crate::error::ExperimentError;
 
-/// The paper's set-up: 480 GB of drive, 100 GB of database, 128 clients. It has 50,000 operations each; half of them
-/// already take minutes for a figure.
+/// The paper's set-up: 480 GB of drive, 100 GB of database, 128 clients. The paper has 50,000 operations for each
+/// client; half of that already takes minutes per figure.
 const CAPACITY_BYTES: u64 = 480_000_000_000;
 const DATABASE_BYTES: u64 = 100_000_000_000;
 const CLIENTS: u64 = 128;
 const OPERATIONS_EACH: u64 = 25_000;
 
-/// However small the database is: fewer would take a few seconds, and the server's earlier work would decide the
-/// result.
+/// However small the database is: fewer would take only seconds, and the server's earlier work would decide the result.
 const LEAST_OPERATIONS_EACH: u64 = 100;
 
 /// The buffer of figure 5 and table 3.
@@ -128,7 +127,7 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 }
 
 impl Figure5 {
-    /// What the paper claims, beside our throughput.
+    /// What the paper claims, next to our throughput.
     fn beside(&self, figures: &Figures) -> Vec<Claim> {
         let at_4_kib = |of: &str, over: &str| Span::factors(&figures.row(of)[2..], &figures.row(over)[2..]);
         let best = Span::one(figures.row("off / off")[2] / figures.row("on / on")[0]);
@@ -142,7 +141,7 @@ impl Figure5 {
     }
 }
 
-/// What bound in each case.
+/// The bottleneck in each case.
 #[derive(Default)]
 struct Binds {
     phases: Vec<(String, Phase)>,

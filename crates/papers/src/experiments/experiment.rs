@@ -1,4 +1,4 @@
-//! One experiment, and what it is run with.
+//! One experiment, and its parameters.
 
 use std::path::{Path, PathBuf};
 
@@ -54,8 +54,8 @@ impl Run<'_> {
     }
 }
 
-/// A drive of less capacity. Its blocks may be smaller then ([`Profile::geometry`]); they are erased in as much less time, so
-/// that erases take the share of the planes' time that they take on the whole drive.
+/// A drive of less capacity. Its blocks may be smaller then ([`Profile::geometry`]); their erase time is reduced in
+/// proportion, so that erases take the same share of the planes' time as on the full drive.
 pub(super) fn smaller(mut profile: Profile, capacity_bytes: u64) -> Result<Profile, ExperimentError> {
     profile.capacity_bytes = capacity_bytes;
     profile.validate()?;

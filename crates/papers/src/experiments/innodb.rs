@@ -7,22 +7,23 @@ use tantalum_report::{Figures, Row};
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, ServerError};
 
-/// InnoDB's counters, or what they have grown by.
+/// InnoDB's counters, or their increase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Innodb {
-    /// Pages asked of the buffer, and those of them that had to be read.
+    /// Pages requested from the buffer, and those of them that had to be read.
     pub page_requests: u64,
     pub page_reads: u64,
-    /// Times that a page had to be read and no page of the buffer was free: it waits until one is written.
+    /// The number of times that a page had to be read and no page of the buffer was free, so the read waits until one
+    /// is written.
     free_waits: u64,
     /// Pages written.
     pages_written: u64,
-    /// Time that statements waited for locks of rows, all together.
+    /// Total time that statements waited for row locks.
     row_locks_ms: u64,
 }
 
 impl Innodb {
-    /// Those of a server.
+    /// The counters of a server.
     pub(super) fn of(server: &MariaDb) -> Result<Innodb, ExperimentError> {
         let mut connection = server.connect(None)?;
         let mut status = |name: &'static str| -> Result<u64, ServerError> {

@@ -1,7 +1,7 @@
 //! Clients of KAML's transactions in real time, on either kind of store.
 //!
 //! - **Records** see the drive's latencies through a clock: a step that used the drive, and a commit, continue when the
-//!   drive is done, and locks are held until then. Commands of several threads may come slightly out of the order of
+//!   drive is done, and locks are held until then. Commands of several threads may arrive slightly out of the order of
 //!   their times; the drive's firmware takes them as they come.
 //! - **RocksDB** is on a mount that holds its answers back.
 //! - Both lock what they read and change until the end, and retry when they have to give way.
@@ -20,7 +20,7 @@ use crate::rocks::{self, Rocks};
 
 /// A store that executes such transactions.
 pub(super) trait Engine: Send + Sync {
-    /// Executes one, and retries as long as it has to give way.
+    /// Executes one, and retries it whenever it has to give way.
     fn transact(&self, tables: &[Table], steps: &[Step]) -> Result<(), ExperimentError>;
 }
 

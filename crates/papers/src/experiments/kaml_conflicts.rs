@@ -1,9 +1,9 @@
 //! KAML's equations 3.11 and 3.12 compared with the lock table: how many of N simultaneous updates find their lock
 //! taken, as more records share a lock (Jin's thesis, section 3.3.4).
 //!
-//! - A round is N transactions of `tantalum-kv`. Each asks for the lock of one of K records without waiting, and none
-//!   ends before all have asked. The store's counter of conflicts says how many found it taken.
-//! - **Equation 3.11** is for locks that an update asks for with probabilities p: N - L + the sum of (1 - p)^N over the
+//! - A round is N transactions of `tantalum-kv`. Each requests the lock of one of K records without waiting, and none
+//!   ends before all have done so. The store's counter of conflicts says how many found it taken.
+//! - **Equation 3.11** is for locks that an update requests with probabilities p: N - L + the sum of (1 - p)^N over the
 //!   L locks. If all keys are equally likely, the l keys of a lock have probability l/K together.
 //! - **Equation 3.12** sets p to 1/K, which is the probability of a key. So it is right only for one record per lock;
 //!   for more it is too large, and may exceed N - 1, although one of N always gets its lock.
@@ -143,7 +143,7 @@ fn store(records_per_lock: u32) -> Result<(Store, Namespace), ExperimentError> {
     Ok((store, namespace))
 }
 
-/// All ask, and then all end. Returns how many found their lock taken.
+/// All request their locks, and then all end. Returns how many found their lock taken.
 fn round(store: &Store, namespace: Namespace, keys: &[u64]) -> Result<u64, ExperimentError> {
     let before = store.counters().conflicts;
     let mut open = Vec::with_capacity(keys.len());

@@ -21,7 +21,7 @@ use crate::error::ExperimentError;
 /// Capacity at scale 1. The paper's drive has 375 GB; its channels, dies and planes are kept.
 const CAPACITY_BYTES: u64 = 1 << 30;
 
-/// Capacity from which on blocks are as large as the board's.
+/// Capacity at and above which blocks are as large as the board's.
 const WHOLE_BLOCKS_BYTES: u64 = 28 << 30;
 
 /// Entries of the index at scale 1; the paper's has 64 million.
@@ -96,8 +96,8 @@ fn measure(
     Ok([fetch, update, insert])
 }
 
-/// A table for each kind of work: blocks, and records at each load; `figure` of what was measured, by size of values. And what
-/// bound, of blocks and of records at [`LOAD`].
+/// A table for each kind of work: blocks, and records at each load; `figure` of what was measured, by size of values. Also
+/// the bottleneck, for blocks and for records at [`LOAD`].
 fn by_size(
     run: &Run<'_>,
     loads: &[u64],
@@ -147,7 +147,7 @@ fn row_name(work: Work, load: Option<u64>) -> String {
     }
 }
 
-/// What records have over blocks in a table of [`by_size`], for the sizes of `columns`.
+/// The ratio of records to blocks in a table of [`by_size`], for the sizes of `columns`.
 fn over_blocks(table: &Figures, load: u64, columns: std::ops::Range<usize>) -> Span {
     let of = |load| {
         table

@@ -1,9 +1,9 @@
 //! KAML's figures 9 and 10 with RocksDB as the store that logs and then writes, in real time (Jin's thesis, sections 3.3.4
 //! and 3.3.5).
 //!
-//! - Both stores are on a drive of the same profile, as old and as full, in an image file: RocksDB in a folder of its
-//!   mounted volume, our store by itself. Records are put there at once, and then the drive takes its time.
-//! - Both have the same memory: RocksDB half of it for blocks and half for two tables that fill, and nothing of the system's.
+//! - Both stores are on drives of the same profile, equally aged and full, in an image file: RocksDB in a folder of the
+//!   mounted volume, our store directly. Loading is not slowed down; only then does the drive show its latencies.
+//! - Both have the same memory: RocksDB half of it for blocks and half for two memtables, and none of the system's cache.
 //! - Every commit is durable when it returns: RocksDB syncs its log, our drive has a capacitor.
 
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use crate::error::ExperimentError;
 use crate::rocks::{Rocks, RocksOptions};
 use crate::servers::{Mount, MountOptions, Place, PlainFolder};
 
-/// The most bytes of a table in memory: RocksDB's own choice.
+/// The maximum size of a memtable: RocksDB's default.
 const MOST_TABLE_BYTES: u64 = 64 << 20;
 
 /// Clients at once, in two turns.
@@ -42,7 +42,7 @@ enum Kind {
     Records,
 }
 
-/// Aged drives, for as many cases as one likes.
+/// Aged drives, for any number of cases.
 struct Rig<'a> {
     run: &'a Run<'a>,
     folder: PlainFolder,
@@ -50,7 +50,7 @@ struct Rig<'a> {
     aged_records: PathBuf,
 }
 
-/// What is done to a store.
+/// The load on a store.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     load: Load,
@@ -191,7 +191,7 @@ fn measure_all(
     Ok((rates, busy))
 }
 
-/// The rates, the ratios within this run beside the paper's, and how busy the machine was.
+/// The rates, the ratios within this run next to the paper's, and how busy the machine was.
 fn outcome(
     run: &Run<'_>,
     (title, source): (&'static str, &'static str),

@@ -1,10 +1,10 @@
-//! Many small records: what of the drive's DRAM they take, how long loading them takes, and how long recovery, at three
-//! sizes. No paper has these figures; KAML's index has 64 million entries.
+//! Many small records: how much of the drive's DRAM they take, and how long loading and recovery take, at three sizes.
+//! No paper has these figures; KAML's index has 64 million entries.
 //!
-//! The drive is as large as its records need and takes a checkpoint for each fourth of them. Power goes just before it
-//! would take the last one: recovery reads the one before, and a fourth of the records. With the interval that drives have
-//! unless told otherwise, a checkpoint is due when 64 times its size was written, which a load never does: recovery would
-//! read all records, and hold some 200 bytes of this machine's memory for each.
+//! The drive is as large as its records need and takes a checkpoint for each quarter of them. Power fails just before it
+//! would take the last one: recovery reads the previous checkpoint, and a quarter of the records. With the default
+//! interval, a checkpoint is due when 64 times its size was written, which a load never reaches: recovery would read all
+//! records, and hold some 200 bytes of this machine's memory for each.
 
 use std::time::Instant;
 
@@ -25,41 +25,42 @@ use crate::error::ExperimentError;
 /// Records of the largest size at scale 1.
 const RECORDS: u64 = 100_000_000;
 
-/// The smaller sizes have a sixteenth and a fourth of it.
+/// The smaller sizes are a sixteenth and a quarter of it.
 const GROWTH: u64 = 4;
 
 const VALUE_BYTES: usize = 16;
 
-/// Records of a `put`: as many as the drive takes.
+/// Records of a `put`: the drive's maximum.
 const BATCH: u64 = 1024;
 
-/// Clients, each with a `put` under way.
+/// Clients, each with a `put` in flight.
 const CLIENTS: u32 = 8;
 
 /// Checkpoints that fall due in a load.
 const CHECKPOINTS: u64 = 4;
 
-/// A record takes a chunk of 64 bytes, and 16 bytes in each of two checkpoints; a sixteenth more for what is not full.
+/// A record takes a chunk of 64 bytes, and 16 bytes in each of two checkpoints, plus a sixteenth for partly filled
+/// units.
 const CAPACITY_BYTES_PER_RECORD: u64 = 102;
 
 /// The minimum size of a drive with this many chips.
 const LEAST_CAPACITY_BYTES: u64 = 512 << 20;
 
-/// Less than the board has: what is never overwritten needs no more, and all flash is in memory.
+/// Less than the board has: data that are never overwritten need no more, and all flash is in memory.
 const OVER_PROVISIONING_PERCENT: f64 = 15.0;
 
 /// The drive's cache, and what its capacitor dumps: hardly anything waits for a full page.
 const CACHE_BYTES: u64 = 4 << 20;
 const DUMP_BYTES: u64 = 16 << 20;
 
-/// What recovery holds for each record at its worst, beside flash: 24 bytes as the checkpoint has it, 32 for the index
-/// while it grows, and a fourth of 57 for what was put since.
+/// The most that recovery holds for each record, besides flash: 24 bytes from the checkpoint, 32 for the index while it
+/// grows, and a quarter of 57 for what was put since.
 const RECOVERY_BYTES_PER_RECORD: u64 = 72;
 
-/// A checkpoint that is under way when the last `put` returns is whole before power goes.
+/// A checkpoint in progress when the last `put` returns is complete before power fails.
 const IDLE_NS: Nanoseconds = 60_000_000_000;
 
-/// Records that are looked at after a recovery.
+/// Records examined after a recovery.
 const CHECKED: u64 = 1000;
 
 /// How long something took.
@@ -69,7 +70,7 @@ struct Lasted {
     machine_s: f64,
 }
 
-/// What one size had.
+/// The results of one size.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     records: u64,
@@ -106,7 +107,7 @@ impl Records {
         })
     }
 
-    /// Puts all records, in the order of their numbers; their hashes are in none.
+    /// Puts all records, in the order of their numbers; their hashes are in no order.
     fn load(&mut self, run: &Run<'_>) -> Result<Lasted, ExperimentError> {
         let bar = run.monitor.bar(format!("{} records", grouped(self.count)), self.count / BATCH);
         let (machine, start_ns, mut first) = (Instant::now(), self.drive.lock().time_ns(), 0);
@@ -136,7 +137,7 @@ impl Records {
         Ok(self.drive.lock().submit(Command::KvPut { records: &records }, at_ns)?.done_ns)
     }
 
-    /// Power goes after the last `put`, when nothing is under way to flash any more, and comes back.
+    /// Power fails after the last `put`, when nothing is on its way to flash any more, and comes back.
     fn cut_and_recover(&mut self) -> Result<Lasted, ExperimentError> {
         let mut device = self.drive.lock();
         let idle_ns = device.time_ns() + IDLE_NS;
@@ -163,7 +164,7 @@ impl Records {
         Ok(lasted)
     }
 
-    /// All records are there, and some of them are looked at.
+    /// Checks that all records are there, and reads some of them.
     fn check(&mut self) -> Result<(), ExperimentError> {
         let found: u64 = self.drive.lock().namespaces().iter().map(|namespace| namespace.records).sum();
         if found != self.count {
@@ -230,7 +231,7 @@ fn measure(run: &Run<'_>, count: u64) -> Result<Measured, ExperimentError> {
     })
 }
 
-/// A sixteenth, a fourth and all of the records, in whole `put`s and with checkpoints after as many of them.
+/// A sixteenth, a quarter and all of the records, in whole `put`s, with checkpoints at equal intervals.
 fn sizes(run: &Run<'_>) -> [u64; 3] {
     let least = BATCH * CHECKPOINTS;
     let first = run.scaled(RECORDS / (GROWTH * GROWTH), least).next_multiple_of(least);

@@ -1,7 +1,7 @@
 //! KAML's figures 9 and 10: transactions over records compared with a store that logs and then writes (Jin's thesis,
 //! sections 3.3.4 and 3.3.5).
 //!
-//! - **Records**: `tantalum-kv`. Its clients live in the drive's time; each step of a transaction is at most one
+//! - **Records**: `tantalum-kv`. Its clients run in the drive's time; each step of a transaction is at most one
 //!   command.
 //! - **Log, then write**: SQLite with its log, synced with each commit, on a volume of the same drive, instead of the
 //!   paper's Shore-MT. It has one writer at a time, so more clients would not make it faster.
@@ -111,14 +111,14 @@ const OLTP_LINES: [(&str, Option<Setting>); 5] = {
     ]
 };
 
-/// What is measured of each load of figure 9, a row for each of [`OLTP_LINES`].
+/// What is measured for each load of figure 9, a row for each of [`OLTP_LINES`].
 struct OltpRows {
     per_second: [Row; OLTP_LINES.len()],
-    /// Of 1000 transactions those that waited for a lock.
+    /// Of 1000 transactions, the number that waited for a lock.
     conflicts: [Row; OLTP_LINES.len()],
-    /// What one client waits for the drive: with a log, and with records.
+    /// How long one client waits for the drive: with a log, and with records.
     drive_us: [Row; 2],
-    /// What bound, in each line of each load.
+    /// The bottleneck, for each line of each load.
     phases: Vec<(String, Phase)>,
 }
 

@@ -28,7 +28,7 @@ const LOADING_BUFFER_BYTES: u64 = 512 << 20;
 /// Log, temporary files and system tables beside the data.
 const SERVER_BYTES: u64 = 192 << 20;
 
-/// The most that one more partition of all tables takes: files grow by 4 MiB at a time.
+/// The maximum size of another partition of all tables: files grow by 4 MiB at a time.
 const BYTES_PER_PARTITION: u64 = 3 * (8 << 20);
 
 /// The sizes.
@@ -42,9 +42,9 @@ pub(super) struct Size {
     pub log: LogPlace,
     /// Clients at once.
     pub clients: u64,
-    /// Operations that each does before the measurement.
+    /// Operations of each client before the measurement.
     pub warm_up_each: u64,
-    /// Operations that each does in it.
+    /// Operations of each client in the measurement.
     pub operations_each: u64,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Rig<'a> {
         })
     }
 
-    /// A stopped server's data with the graph in pages of that size.
+    /// A stopped server's data with the graph, in pages of this size.
     fn load(&mut self, page_bytes: u32) -> Result<PathBuf, ExperimentError> {
         if let Some(data) = self.loaded.get(&page_bytes) {
             return Ok(data.clone());

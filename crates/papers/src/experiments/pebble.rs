@@ -1,8 +1,8 @@
-//! PebbleSSD's figures 5 and 6: `fs_write` beside `write`, and MOVE by `remap` beside read and write, on the device alone
-//! (Jin's thesis, section 4.4.2).
+//! PebbleSSD's figures 5 and 6: `fs_write` compared with `write`, and MOVE by `remap` compared with read and write, on
+//! the device alone (Jin's thesis, section 4.4.2).
 //!
-//! Throughput is measured with four clients, latency with one, as there. `fs_write` is durable when it completes, so it
-//! stands beside a write that is (FUA); a write into the volatile cache is shown as well.
+//! Throughput is measured with four clients, latency with one, as in the thesis. `fs_write` is durable when it
+//! completes, so it is compared with a durable write (FUA); a write into the volatile cache is shown as well.
 
 use std::sync::LazyLock;
 
@@ -77,7 +77,7 @@ struct Clients {
     span: u32,
     random: Xoshiro256PlusPlus,
     data: Vec<u8>,
-    /// What each client has read and writes in its next turn.
+    /// What each client has read and will write in its next turn.
     copied: Vec<Option<u32>>,
     /// Requests of each client.
     requests: Vec<u64>,
@@ -99,7 +99,7 @@ impl Clients {
         self.random.random_range(0..self.span / self.units) * self.units
     }
 
-    /// A place beyond what is in use, for what is moved: of each client's own.
+    /// A place beyond the space in use, for moved units, separate for each client.
     fn destination(&self, client: usize) -> u32 {
         let number = self.requests[client] * self.requests.len() as u64 + client as u64;
         let room = (self.drive.lock().limits().capacity_units as u32 - self.span) / self.units;
@@ -138,7 +138,7 @@ impl Clients {
         if number > 0 && number.is_multiple_of(REQUESTS_PER_CLEAR) {
             let cleared = self.drive.lock().submit(Command::ClearFileLists { file: Some(file) }, at_ns)?;
             self.requests[client] += 1;
-            // the clearing is part of the request, and others go on meanwhile
+            // the clearing is part of the request, and others continue meanwhile
             return Ok(Turn::Next(cleared.done_ns));
         }
         let offset = (number % REQUESTS_PER_CLEAR) as u32 * self.units;
@@ -184,7 +184,7 @@ fn measure(run: &Run<'_>, aged: &Drive, work: Work) -> Result<(Vec<f64>, Vec<f64
     for units in UNITS {
         let with = |clients: u32| -> Result<Served, ExperimentError> {
             let mut on = Clients::new(aged, units, clients, run.seed);
-            // moves take from what is in use, and must not run out of it
+            // moves consume units in use, and must not run out of them
             let most = u64::from(on.span / units / 4);
             let requests = run.scaled(REQUESTS, 1000).min(most);
             let bar = run.monitor.bar(format!("{work:?}, {units} units, {clients} clients"), requests);

@@ -2,10 +2,10 @@
 //! sections 4.4.3 and 4.4.4), in virtual time, of F2FS's kind and of NILFS2's.
 //!
 //! *File write amplification* is counted as the thesis defines it: everything that the file system wrote to the drive,
-//! contents and index, over the contents of files. A checkpoint at the end belongs to it, so that what `fs_write` leaves
-//! for later is paid.
+//! contents and index, over the contents of files. It includes a checkpoint at the end, so that what `fs_write` defers
+//! is paid for.
 //!
-//! After each run power is cut, and what is on the drive is compared ([`cuts`]).
+//! After each run power is cut, and the drive's contents are compared ([`cuts`]).
 
 mod cleaning;
 mod cost;
@@ -59,7 +59,7 @@ const APPENDING: &str = "appending";
 const CONVENTIONAL: &str = "conventional";
 const FS_WRITE: &str = "fs_write";
 
-/// What `fs_write` is compared with: a file system, and its way of syncing.
+/// The baselines of `fs_write`: a file system, and its way of syncing.
 const BASELINES: [(&str, &str); 3] =
     [("lfs-nat", APPENDING), ("lfs-nat", CONVENTIONAL), ("lfs-tree", CONVENTIONAL)];
 

@@ -20,7 +20,7 @@ use super::{Run, drive_of};
 use crate::error::ExperimentError;
 use crate::servers::{Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions, copy_tree};
 
-/// The set-up at scale 1: SHARE gives only pgbench; its drive and a database of as many bytes as for LinkBench.
+/// The set-up at scale 1: SHARE names only pgbench; here on its drive, with a database as large as for LinkBench.
 const BRANCHES: u64 = 100;
 const BYTES_PER_BRANCH: u64 = 15_000_000;
 const BUFFER_BYTES: u64 = 50 << 20;
@@ -28,7 +28,7 @@ const CLIENTS: u64 = 16;
 const OPERATIONS_EACH: u64 = 10_000;
 const WARM_UP: f64 = 0.25;
 
-/// Often enough that pages are constantly changed for the first time after a checkpoint, as in a long run.
+/// Checkpoints are frequent enough that pages are constantly changed for the first time after one, as in a long run.
 const CHECKPOINT_SECONDS: u32 = 30;
 
 /// The log's files and the system's tables beside the data.

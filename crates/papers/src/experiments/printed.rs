@@ -1,5 +1,5 @@
-//! What papers print, as data: a TOML file beside each experiment has the figures of its tables, and the sentences with
-//! the figures that they claim.
+//! What papers print, as data: a TOML file next to each experiment has the figures of its tables, and the sentences
+//! with the figures that they claim.
 //!
 //! The experiment declares a struct for its file and reads every field of it. A missing figure, or one without a field,
 //! is a parse error; a field that nothing reads is a compiler error. So every figure in the files is printed somewhere,
@@ -18,7 +18,7 @@ pub(super) struct PrintedClaim {
     paper: Span,
 }
 
-/// The same as it is written.
+/// The same, as written in a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {

@@ -92,7 +92,7 @@ impl LogPlace {
 /// The starting point of a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start<'a> {
-    /// Where all of this is.
+    /// The folder of all of this.
     pub folder: &'a Path,
     /// The image of a drive with a file system, aged or not, and a stopped server's data.
     pub aged: &'a Path,
@@ -109,7 +109,7 @@ pub(super) struct DrivesUsage {
 }
 
 impl DrivesUsage {
-    /// What they did since an earlier reading: the data's drive, and the log's.
+    /// What they did since an earlier reading: the drive of the data, and that of the log.
     pub(super) fn since(&self, before: &DrivesUsage) -> Drives {
         let log = before.log.as_ref().zip(self.log.as_ref());
         Drives {
@@ -127,7 +127,7 @@ pub(super) struct Drives {
 }
 
 impl Drives {
-    /// With a name each, for a table.
+    /// Each with a name, for a table.
     pub(super) fn named(&self, case: &str) -> impl Iterator<Item = (String, Phase)> {
         let log = self.log.map(|phase| (format!("{case}, log"), phase));
         std::iter::once((case.to_owned(), self.data)).chain(log)
@@ -137,7 +137,7 @@ impl Drives {
 /// MariaDB on a copy of an aged drive with a copy of its data. Dropping it kills it and unmounts its drives.
 #[derive(Debug)]
 pub(super) struct MountedMariaDb {
-    // in the order in which they have to end
+    // in the order in which they must end
     pub server: MariaDb,
     pub mount: Mount,
     log_mount: Option<Mount>,
@@ -178,7 +178,7 @@ impl MountedMariaDb {
         Ok(MountedMariaDb { server, mount, log_mount })
     }
 
-    /// What its drives have done: that of the data, and that of the log if it has one of its own.
+    /// What its drives have done: that of the data, and that of the log if the log has a separate one.
     pub(super) fn usage(&self) -> Result<DrivesUsage, ExperimentError> {
         let log = self.log_mount.as_ref().map(Mount::usage).transpose()?;
         Ok(DrivesUsage { data: self.mount.usage()?, log })

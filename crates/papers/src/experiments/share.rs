@@ -1,6 +1,6 @@
 //! SHARE's figures 5 and 6 and table 1: InnoDB's doublewrite, written twice, remapped and off.
 //!
-//! The paper's InnoDB calls `share` itself. Here MariaDB is unchanged, and the mounted volume notices that what is
+//! The paper's InnoDB calls `share` itself. Here MariaDB is unchanged, and the mounted volume notices that a page
 //! written home was written to the doublewrite buffer shortly before.
 
 use std::sync::LazyLock;
@@ -86,7 +86,7 @@ struct Table1 {
 /// A printed table of latencies in ms: a row for each kind of operation, [`LatencyMs::COLUMNS`] across.
 pub(super) type LatencyTable = [[f64; LatencyMs::COLUMNS.len()]; linkbench::NAMES.len()];
 
-/// The cases of a figure: for each mode those of its columns.
+/// The cases of a figure: for each mode, those of its columns.
 type Cases = Vec<(String, u32, u64)>;
 
 fn by_page_size(run: &Run<'_>) -> Cases {
@@ -137,7 +137,7 @@ fn throughput(
     Ok(outcome)
 }
 
-/// What the drive did in each case, and what an operation read of it.
+/// What the drive did in each case, and what an operation read from it.
 fn what_binds(
     run: &Run<'_>,
     modes: &[(&str, Doublewrite)],

@@ -1,8 +1,8 @@
-//! A journaling file system that writes its data once: ext4 as it comes, with `data=journal`, on a served drive that
+//! A journaling file system that writes its data once: unmodified ext4 with `data=journal`, on a served drive that
 //! remaps duplicates.
 //!
-//! No figure of a paper. SHARE's authors name ext4 as future work (section 7), and JFTL does it in a changed ext4. Here
-//! neither ext4 nor the kernel knows: the drive recognizes the blocks that it was sent for the journal.
+//! Not a figure of a paper. SHARE's authors name ext4 as future work (section 7), and JFTL does it in a modified ext4.
+//! Here neither ext4 nor the kernel knows about it: the drive recognises the blocks that were sent for the journal.
 
 use tantalum::{Counters, UNIT_BYTES};
 use tantalum_report::table::{bytes, grouped};
@@ -31,7 +31,7 @@ const CASES: [(&str, &str, bool); 4] = [
     ("data=journal, duplicates remapped", "journal", true),
 ];
 
-/// Of the flash writes, the drive's own journal and checkpoints, and the empty rest of pages.
+/// Of the flash writes: the drive's own journal and checkpoints, and the empty rest of pages.
 const COLUMNS: [&str; 7] =
     ["host writes", "shares", "flash writes", "journal", "padding", "flash / host", "flash / data"];
 

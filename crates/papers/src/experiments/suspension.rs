@@ -1,7 +1,7 @@
-//! How long reads and writes wait where reads go ahead of programs and erases, or interrupt them (Wu and He, FAST 2012).
+//! How long reads and writes wait if reads go ahead of programs and erases, or interrupt them (Wu and He, FAST 2012).
 //!
-//! The paper replays traces; here operations come at random at stated loads, on a drive without a cache. So the figures
-//! show the effect and how it depends on the load, and not the paper's means over its traces.
+//! The paper replays traces; here operations arrive at random at stated loads, on a drive without a cache. So the
+//! figures show the effect and how it depends on the load, and not the paper's means over its traces.
 
 use std::sync::LazyLock;
 
@@ -23,10 +23,10 @@ const CAPACITY_BYTES: u64 = 1 << 30;
 /// Operations, at scale 1, for each figure.
 const OPERATIONS: u64 = 40_000;
 
-/// Reads in a hundred operations; chosen.
+/// Percentage of reads; chosen.
 const READ_PERCENT: u32 = 70;
 
-/// Of an interruption, as in `tlc-nvme`.
+/// The cost of an interruption, as in `tlc-nvme`.
 const SUSPEND_NS: u64 = 20_000;
 const SUSPENSIONS: u32 = 8;
 
@@ -68,7 +68,7 @@ impl State {
         }
     }
 
-    /// Operations in a second. An aged drive does not keep up with 8,000: it collects one victim at a time.
+    /// Operations per second. An aged drive does not keep up with 8,000: it collects one victim at a time.
     fn loads(self) -> [u64; 4] {
         match self {
             State::New => [2000, 4000, 8000, 16_000],
@@ -81,7 +81,7 @@ impl State {
         if self == State::New { units / 4 } else { units }
     }
 
-    /// A drive in this state, on which nothing is under way.
+    /// An idle drive in this state.
     fn drive(self, run: &Run<'_>, profile: &Profile) -> Result<Drive, ExperimentError> {
         let units = self.span_units(profile);
         let make = if self == State::Aged { bench::aged } else { bench::filled };
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// What operations waited under one policy, by load.
+/// How long operations waited under one policy, by load.
 struct Line {
     policy: &'static str,
     waits: Vec<WaitsByKind>,
@@ -185,7 +185,7 @@ fn tables(state: State, lines: &[Line]) -> Vec<Figures> {
     ]
 }
 
-/// The paper's claims beside ours over all loads.
+/// The paper's claims next to ours over all loads.
 fn claims(state: State, tables: &[Figures]) -> impl Iterator<Item = Claim> {
     let over = |table: usize, policy| Span::changes(tables[table].row("suspend"), tables[table].row(policy));
     let claims = [

@@ -121,7 +121,7 @@ fn outcome(
     Ok((outcome, phases))
 }
 
-/// What bound in each mode of each workload.
+/// The bottleneck in each mode of each workload.
 type Phases = Vec<(String, Phase)>;
 
 fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {

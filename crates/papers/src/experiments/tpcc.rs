@@ -123,7 +123,7 @@ fn outcome(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     Ok(Outcome::new("TPC-C by barrier and page size", source, Time::Real, setup))
 }
 
-/// What each page size had, on a drive with barriers or without.
+/// The results of each page size, on a drive with barriers or without.
 fn measure_pages(
     run: &Run<'_>,
     folder: &PlainFolder,
@@ -142,7 +142,7 @@ fn measure_pages(
     Ok(results)
 }
 
-/// At least one for each client: with the paper's 1,000 they seldom wait for each other's rows.
+/// At least one for each client: with the paper's 1,000 they rarely wait for each other's rows.
 fn warehouses(run: &Run<'_>) -> u64 {
     run.scaled(WAREHOUSES, CLIENTS)
 }

@@ -1,10 +1,10 @@
-//! What requests to programs take: time, and bytes over the link.
+//! The cost of requests to programs: time, and bytes over the link.
 
 use tantalum::Nanoseconds;
 use tantalum_spu::Ssd;
 use tantalum_store::host::ENDPOINT;
 
-/// What each of the things measured took, on average.
+/// The mean cost of each thing measured.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Took {
     pub us: f64,
@@ -12,7 +12,7 @@ pub(super) struct Took {
     pub requests: f64,
 }
 
-/// What passed the link, and the time, since a moment.
+/// Bytes over the link and time, since a moment.
 pub(super) struct Meter {
     link_bytes: u64,
     at_ns: Nanoseconds,
@@ -25,7 +25,7 @@ impl Meter {
         Meter { link_bytes: down + up, at_ns: ssd.now_ns() }
     }
 
-    /// Of each of `count` things, for which the host sent `requests` in all, one after the other.
+    /// The cost of each of `count` things, for which the host sent `requests` in total, one after the other.
     pub fn stop(&self, ssd: &Ssd, count: u64, requests: u64) -> Took {
         let (down, up) = ssd.link_bytes();
         let host_ns = requests * (ENDPOINT.submit_ns + ENDPOINT.complete_ns);

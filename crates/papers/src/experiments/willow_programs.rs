@@ -1,8 +1,8 @@
-//! What the drive's processors are good for: three programs that depend on data beside the host doing the same. A walk down a
-//! B+tree, a filter with a sum over the records of a key-value namespace, and an append that returns the offset.
+//! What the drive's processors are good for: three data-dependent programs, compared with the host doing the same. A walk
+//! down a B+tree, a filter with a sum over the records of a key-value namespace, and an append that returns the offset.
 //!
-//! Both sides do the same work and have to find the same. One client, in virtual time; a request of the host costs it
-//! [`ENDPOINT`].
+//! Both sides do the same work and must find the same results. One client, in virtual time; a request of the host costs
+//! it [`ENDPOINT`].
 
 use tantalum::{
     Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, Profile, SplitMix64,
@@ -25,7 +25,7 @@ const DRIVES: [&str; 2] = ["willow", "tlc-nvme"];
 
 const OPEN: InstallOptions = InstallOptions { is_open: true, region: None };
 
-/// Bytes of a request's head and of an answer, for commands of the host as for requests to programs.
+/// Bytes of a request's header and of an answer, both for commands of the host and for requests to programs.
 const COMMAND_BYTES: u64 = 32 + 16;
 
 fn ssd(name: &str) -> Result<Ssd, ExperimentError> {
@@ -104,7 +104,7 @@ fn tree() -> Vec<(u64, Vec<u8>)> {
     nodes
 }
 
-/// Looks a key up as the host does, a read for each level. Returns the value and the reads.
+/// Looks up a key as the host does, with a read for each level. Returns the value and the reads.
 fn walk_by_host(
     ssd: &mut Ssd,
     client: BlockClient,
@@ -171,7 +171,7 @@ fn walks(run: &Run<'_>, name: &str) -> Result<[Took; 2], ExperimentError> {
 
 // -- a filter over records --------------------------------------------------------------------------------------
 
-/// The category that is looked for, of four.
+/// The category searched for, one of four.
 const CATEGORY: u32 = 2;
 /// Keys that the host lists at once, and gets at once.
 const LISTED: usize = 32;
@@ -196,7 +196,7 @@ fn records(ssd: &Ssd, count: u64, seed: u64) -> Result<NamespaceId, ExperimentEr
     Ok(namespace)
 }
 
-/// The host lists keys, gets all that it listed at once, and adds up. Returns the sum, and the commands.
+/// The host lists keys, gets all listed keys at once, and adds up. Returns the sum, and the commands.
 fn filter_by_host(
     ssd: &Ssd,
     namespace: NamespaceId,
@@ -227,7 +227,7 @@ fn filter_by_host(
             None => break,
         }
     }
-    // the host's time for commands that it gives together overlaps with the drive's
+    // the host's time for commands issued together overlaps with the drive's
     let host_ns = rounds * (ENDPOINT.submit_ns + ENDPOINT.complete_ns);
     let took = Took {
         us: (at_ns - begun_ns + host_ns) as f64 / 1e3,
@@ -326,7 +326,7 @@ fn appends(run: &Run<'_>, name: &str) -> Result<[Took; 2], ExperimentError> {
 
 // -- the experiment ---------------------------------------------------------------------------------------------
 
-/// What the host took on a drive, and the drive itself.
+/// The cost on a drive, by the host and by the drive itself.
 type Measure = fn(&Run<'_>, &str) -> Result<[Took; 2], ExperimentError>;
 
 /// All three, on both drives.

@@ -1,5 +1,5 @@
-//! What requests to programs cost: round trips, rates, bandwidth, and the check of a permission (Jin's thesis, sections 5.1.6
-//! and 5.2), in virtual time.
+//! The cost of requests to programs: round trips, rates, bandwidth, and the check of a permission (Jin's thesis, sections
+//! 5.1.6 and 5.2), in virtual time.
 
 use std::sync::LazyLock;
 
@@ -48,7 +48,7 @@ fn profile(processors: u32) -> Result<Profile, ExperimentError> {
     Ok(profile)
 }
 
-/// A drive with echo, and endpoints of the kernel. What installing sent has arrived.
+/// A drive with echo, and endpoints of the kernel. Everything sent for the installation has arrived.
 fn with_echo(processors: u32, count: usize) -> Result<(Ssd, ProgramId, Vec<EndpointId>), ExperimentError> {
     let mut ssd = Ssd::new(Drive::new(Device::in_memory(&profile(processors)?)?));
     let program = ssd.install(ProcessId::KERNEL, shipped::ECHO, OPEN)?;
@@ -57,7 +57,7 @@ fn with_echo(processors: u32, count: usize) -> Result<(Ssd, ProgramId, Vec<Endpo
     Ok((ssd, program, endpoints))
 }
 
-/// Each endpoint has one request under way until `requests` are answered; requests go to the processors in turn. Returns how
+/// Each endpoint has one request in flight until `requests` are answered; requests go to the processors in turn. Returns how
 /// long it took.
 fn closed_loop(
     ssd: &mut Ssd,
@@ -78,7 +78,7 @@ fn closed_loop(
     let mut answered = 0;
     while let Some(event) = ssd.next_event() {
         let Event::Answer { endpoint, status, at_ns, .. } = event else { continue };
-        // a request that found no room is sent again, and counts when it was answered
+        // a request that found no room is resent, and counts when it is answered
         answered += u64::from(status == answer::OK);
         if answered + endpoints.len() as u64 <= requests {
             send(ssd, endpoint, at_ns)?;
@@ -99,7 +99,7 @@ fn row(name: impl ToString, ours: Vec<f64>) -> Row {
     Row { name: name.to_string(), ours, paper: None }
 }
 
-/// Requests without a body: how long one endpoint waits, and how many several have.
+/// Requests without a body: how long one endpoint waits, and the rate of several endpoints.
 fn requests(run: &Run<'_>) -> Result<[Figures; 2], ExperimentError> {
     let wanted = run.scaled(REQUESTS, 1000);
     let mut round_trip =
@@ -139,8 +139,8 @@ fn bandwidth(run: &Run<'_>) -> Result<Figures, ExperimentError> {
     Ok(figures)
 }
 
-/// What a read of 4 KiB costs a processor by the number of the process's extents, beyond the same read by the kernel, whose rights
-/// are not looked up.
+/// What a read of 4 KiB costs a processor, by the number of the process's extents, compared with the same read by the kernel,
+/// whose rights are not looked up.
 fn permission_check() -> Result<Figures, ExperimentError> {
     let printed = &PRINTED.check;
     let mut figures =

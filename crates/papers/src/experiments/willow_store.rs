@@ -1,8 +1,9 @@
 //! Willow's figure 4: TPC-B on a storage manager with ARIES over Base-IO and over Direct-IO, and with MARS over Atomic-Writes
-//! (Jin's thesis, section 5.3); and what is left of the gain on flash with a capacitor.
+//! (Jin's thesis, section 5.3); and how much of the gain remains on flash with a capacitor.
 //!
-//! After each run the store is recovered, and every balance has to agree with the history. Smaller stores lose power again and again,
-//! also in recovery; then every acknowledged transfer has to be there, and of the others all or nothing.
+//! After each run the store is recovered, and every balance must agree with the history. Smaller stores lose power
+//! repeatedly, also during recovery; then every acknowledged transfer must be there, and each of the others completely or not
+//! at all.
 
 use std::sync::LazyLock;
 
@@ -23,7 +24,7 @@ const CLIENTS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Transfers of each run at scale 1, by all clients together.
 const TRANSFERS: u64 = 16_000;
 
-/// Branches at scale 1: several for each client, as TPC-B wants.
+/// Branches at scale 1: several for each client, as TPC-B requires.
 const BRANCHES: u64 = 64;
 
 /// Accounts of a branch: a twentieth of the standard's.
@@ -35,8 +36,8 @@ const POOL_PERCENT: u64 = 50;
 /// The drives: the paper's, and flash that acknowledges only what survives.
 const DRIVES: [(&str, u64); 2] = [("willow", 128 << 20), ("tlc-nvme-plp", 512 << 20)];
 
-/// How many times longer than `tantalum_store::host` says the store's work takes. Shore, without its log, locks, latches and buffer
-/// pool, took 80 us for a transaction of TPC-C (Harizopoulos et al., SIGMOD 2008), five times what all of ours takes.
+/// The factor by which the store's work takes longer than in `tantalum_store::host`. Shore, without its log, locks, latches
+/// and buffer pool, took 80 us for a transaction of TPC-C (Harizopoulos et al., SIGMOD 2008), five times the total of ours.
 const HOST_TIMES: [u64; 4] = [1, 2, 5, 10];
 
 /// The stores that lose power: few pages in the pool, so that pages with changes that are not committed are written, and a
@@ -135,14 +136,14 @@ fn row(scheme: Scheme, ours: Vec<f64>) -> Row {
     Row { name: scheme.name().to_owned(), ours, paper: None }
 }
 
-/// What was busy, in percent of the time.
+/// How busy each part was, in percent of the time.
 fn busy(ran: &Ran) -> Vec<f64> {
     let shares =
         [ran.host, ran.processors[0], ran.processors[1], ran.ring, ran.link[0], ran.link[1], ran.memory];
     shares.iter().map(|share| share * 100.0).collect()
 }
 
-/// What a transfer took of the drive.
+/// The drive's work for a transfer.
 fn each(ran: &Ran, processors: u32) -> Vec<f64> {
     let of = |count: u64| count as f64 / total(ran);
     let processors_us = ran.processors[0] * f64::from(processors) * of(ran.elapsed_ns) / 1e3;
@@ -204,7 +205,7 @@ fn by_host(run: &Run<'_>, profile: &Profile) -> Result<Figures, ExperimentError>
 
 // -- power cuts -------------------------------------------------------------------------------------------------
 
-/// Cuts, cuts of recovery, transfers that are there at the end, and how many of them no client had been told of.
+/// Cuts, cuts of recovery, transfers that are there at the end, and how many of these had not been acknowledged.
 fn cut_rounds(run: &Run<'_>, profile: &Profile, scheme: Scheme) -> Result<Vec<f64>, ExperimentError> {
     // each store to memory counts; programs and erases of flash are few
     let operations = if profile.spu.memory.is_some() { 12_000 } else { 60 };

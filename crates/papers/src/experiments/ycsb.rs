@@ -1,6 +1,6 @@
 //! YCSB's workloads on MariaDB: the gain in each from remapping the doublewrite's second write.
 //!
-//! No figure of a paper: SHARE and DuraSSD run YCSB on Couchbase.
+//! Not a figure of a paper: SHARE and DuraSSD run YCSB on Couchbase.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn loaded_database(run: &Run<'_>, folder: &PlainFolder, records: u64) -> Result<
     Ok(loaded)
 }
 
-/// What it was measured on.
+/// The set-up of the measurement.
 fn setup_of(run: &Run<'_>, profile: &Profile, records: u64) -> Vec<String> {
     vec![
         format!("drive {}, {}, aged", profile.name, bytes(profile.capacity_bytes)),
@@ -102,7 +102,7 @@ fn name(workload: Workload) -> String {
     workload.letter().to_ascii_uppercase().to_string()
 }
 
-/// Throughput of each workload, and what bound it.
+/// Throughput of each workload, and its bottleneck.
 type Rates = (Vec<f64>, Vec<(String, Phase)>);
 
 fn throughput(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Rates, ExperimentError> {

@@ -12,7 +12,7 @@ use crate::error::ExperimentError;
 /// Units that one unit of a checkpoint maps: four bytes each.
 const UNITS_PER_MAP_UNIT: u64 = UNIT_BYTES as u64 / 4;
 
-/// An interval that no medium has the pages for: the checkpoint is the one of the last shutdown.
+/// An interval longer than any medium has pages, so that the checkpoint is the one of the last shutdown.
 const NEVER_PAGES: u64 = 1 << 30;
 
 /// Copies of a checkpoint that are in memory when recovery takes its own: two on flash, the old and the new one as bytes

@@ -18,7 +18,7 @@ const MEASURED_CAPACITIES: u64 = 2;
 /// How far on the way to the next checkpoint power is cut.
 const CUT_AT: f64 = 0.95;
 
-/// Measures each interval, and what drives do unless they are told otherwise.
+/// Measures each interval, and the default.
 pub(super) fn measure(settings: &Settings, monitor: &Monitor) -> Result<Vec<Interval>, ExperimentError> {
     let profile = &settings.profile;
     let flash_bytes = profile.capacity_bytes as f64 * (1.0 + profile.over_provisioning_percent / 100.0);
@@ -60,7 +60,7 @@ fn one(
     })
 }
 
-/// Fills the drive and overwrites it until garbage collection is steady. Tells whether it is.
+/// Fills the drive and overwrites it until garbage collection is steady. Returns whether it is.
 fn age(writer: &mut Writer, window: u64, bar: &Bar) -> Result<bool, ExperimentError> {
     writer.fill(1, bar)?;
     let mut state = SteadyState::new(writer.drive.lock().smart().counters);
@@ -72,8 +72,8 @@ fn age(writer: &mut Writer, window: u64, bar: &Bar) -> Result<bool, ExperimentEr
     Ok(state.is_steady())
 }
 
-/// Waits for a checkpoint and goes most of the way to the next. Without one within twice the usual way, the drive takes
-/// none, and any moment is as good.
+/// Waits for a checkpoint and goes most of the way to the next. If none comes within twice the usual distance, the
+/// drive takes none, and any moment will do.
 fn run_up_to_the_next(writer: &mut Writer, host_units_per_checkpoint: f64) -> Result<(), ExperimentError> {
     let checkpoints = writer.drive.lock().smart().counters.checkpoints;
     let mut left = (2.0 * host_units_per_checkpoint) as u64;

@@ -73,14 +73,14 @@ pub(crate) mod tests {
             assert!(point.recovery.pages_scanned >= point.blocks, "{point:?}");
             let map_units = point.capacity_bytes / 4096 / 1024;
             assert!(point.recovery.pages_read >= map_units, "{point:?}");
-            // with nothing written since, the last checkpoint still tells all
+            // with nothing written since, the last checkpoint still describes everything
             let own_checkpoint = if point.written_bytes == 0 { 0 } else { map_units };
             assert!(point.recovery.checkpoint_units >= own_checkpoint, "{point:?}");
             assert!(point.recovery.device_ns >= point.recovery.read_ns, "{point:?}");
         }
         assert!(large.recovery.read_ns > small.recovery.read_ns);
         for (idle, written) in [(small, small_written), (large, large_written)] {
-            // pages of one unit; those under way when power went may be lost
+            // pages of one unit; those in flight when power failed may be lost
             let more = written.recovery.pages_scanned - idle.recovery.pages_scanned;
             assert!((900..1400).contains(&more), "1,024 units took {more} pages more");
             assert!((900..=1024).contains(&written.recovery.assertions), "{written:?}");

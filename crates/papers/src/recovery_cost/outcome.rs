@@ -1,4 +1,4 @@
-//! What is measured, and what is found.
+//! The settings and results.
 
 use serde::Serialize;
 use tantalum::Profile;
@@ -12,18 +12,18 @@ pub struct Settings {
     pub capacities_bytes: Vec<u64>,
     /// What is written at random since the last checkpoint, in bytes.
     pub written_bytes: Vec<u64>,
-    /// Where all randomness comes from.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
-/// What one `tantalum recovery-cost` found.
+/// The results of one `tantalum recovery-cost`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
     /// `"recovery-cost"`.
     pub command: &'static str,
     /// The profile's name.
     pub profile: String,
-    /// Where all randomness came from.
+    /// The seed of all randomness.
     pub seed: u64,
     /// Recovery as capacity and what was written since the checkpoint grow.
     pub growth: Vec<Growth>,
@@ -50,7 +50,7 @@ pub struct Growth {
 /// One interval between checkpoints on a full drive that is overwritten at random.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Interval {
-    /// Data pages between checkpoints, copies included; none for what drives do unless they are told otherwise.
+    /// Data pages between checkpoints, copies included; `None` for the default.
     pub interval_pages: Option<u64>,
     /// Flash writes divided by host writes.
     pub write_amplification: f64,
@@ -58,7 +58,7 @@ pub struct Interval {
     pub steady: bool,
     /// Checkpoints taken while measuring.
     pub checkpoints: u64,
-    /// Units that the host wrote from one to the next.
+    /// Units that the host wrote between two checkpoints.
     pub host_units_per_checkpoint: f64,
     /// Units of checkpoints over units that the host wrote.
     pub checkpoint_share: f64,

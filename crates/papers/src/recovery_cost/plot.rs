@@ -1,4 +1,4 @@
-//! Two plots side by side: recovery as drives grow, and the price of keeping it short.
+//! Two plots side by side: recovery as drives grow, and the cost of keeping it short.
 
 use std::path::Path;
 
@@ -90,12 +90,12 @@ fn growth(area: &Area<'_>, points: &[Growth]) -> Drawn {
     Ok(())
 }
 
-/// What recovery takes after an interval, in ms, and what its checkpoints take of the host's writes, in percent.
+/// Recovery time after an interval, in ms, and its checkpoints as a percentage of the host's writes.
 fn point_of(interval: &Interval) -> (f64, f64) {
     (interval.recovery.device_ns as f64 / 1e6, 100.0 * interval.checkpoint_share)
 }
 
-/// What checkpoints cost over what recovery takes, a point for each interval.
+/// The cost of checkpoints over recovery time, a point for each interval.
 fn intervals(area: &Area<'_>, outcome: &Outcome) -> Drawn {
     let points: Vec<(f64, f64)> = outcome.intervals.iter().map(point_of).collect();
     let milliseconds = range(points.iter().map(|point| point.0), 1.15, 1.9);
@@ -122,7 +122,7 @@ fn intervals(area: &Area<'_>, outcome: &Outcome) -> Drawn {
     let allowed = [milliseconds.start, milliseconds.end].map(|x| (x, ALLOWED_SHARE_PERCENT));
     chart.draw_series(LineSeries::new(allowed, INK.stroke_width(1)))?;
     for (interval, &point) in outcome.intervals.iter().zip(&points) {
-        // the default lies close to one of the others: its name stands on the other side
+        // the default lies close to one of the others, so its name is on the other side
         let (colour, side, aside) = match interval.interval_pages {
             None => (SERIES[0], HPos::Right, -6),
             Some(_) => (INK, HPos::Left, 6),

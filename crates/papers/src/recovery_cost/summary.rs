@@ -78,7 +78,7 @@ fn intervals(intervals: &[Interval]) -> String {
     table.render()
 }
 
-/// What an interval is called.
+/// The name of an interval.
 pub(crate) fn interval_name(interval: &Interval) -> String {
     interval.interval_pages.map_or("default".to_owned(), |pages| format!("{} pages", grouped(pages)))
 }

@@ -13,7 +13,7 @@ use tantalum_workloads::queue::CommandQueue;
 use super::outcome::Recovery;
 use crate::error::ExperimentError;
 
-/// Commands between two looks at the wish to stop.
+/// Commands between two checks for cancellation.
 const COMMANDS_PER_STEP: u64 = 4096;
 
 /// Units that are checked after a recovery.
@@ -83,8 +83,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Cuts power with nothing flushed, and has the drive recover. Units that had been written a while before must be
-    /// there: every `stride`th was.
+    /// Cuts power with nothing flushed, and has the drive recover. Units written a while ago must be there: every
+    /// `stride`th was written.
     pub fn cut_and_recover(&mut self, stride: u32) -> Result<Recovery, ExperimentError> {
         self.drive.lock().cut_power(self.queue.drained_ns());
         let start = Instant::now();

@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Characters of a log that an error shows.
 const LOG_END: usize = 600;
 
-/// How long a server may take that was told to end at once.
+/// How long a server that was told to end at once may take.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running server. Dropped, it is killed.
@@ -36,8 +36,8 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it with its output in `log`. It leads a group of its own, so that Ctrl-C is not for it. `at_once` is the
-    /// signal that ends it and all its children without delay.
+    /// Starts it with its output in `log`. It leads its own process group, so that Ctrl-C does not reach it. `at_once`
+    /// is the signal that ends it and all its children without delay.
     pub(super) fn start(
         name: &'static str,
         mut command: Command,
@@ -82,7 +82,7 @@ impl Daemon {
         self.stop_while(signal, within, || true);
     }
 
-    /// The same; it is also killed as soon as nobody wants it to stop properly any more.
+    /// The same; it is also killed as soon as a proper stop is no longer wanted.
     pub(super) fn stop_while(&mut self, signal: Signal, within: Option<Duration>, wanted: impl Fn() -> bool) {
         self.send(signal);
         let start = Instant::now();
@@ -96,14 +96,14 @@ impl Daemon {
         }
     }
 
-    /// Ends it at once. It was not waited for as long as others can use it, so the number is still its own.
+    /// Ends it at once. It has not been waited for while others can use it, so the process number is still its own.
     pub(super) fn kill(&self) {
         let _ = kill(Pid::from_raw(self.child.id() as i32), self.at_once);
     }
 
     fn send(&mut self, signal: Signal) {
         if self.ended().is_none() {
-            // It has not been waited for, so the number is still its own.
+            // It has not been waited for, so the process number is still its own.
             let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
         }
     }
@@ -115,7 +115,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs a program to its end; what it said is in the error.
+/// Runs a program to its end; the error contains its output.
 pub(super) fn run(name: &str, command: &mut Command) -> Result<Vec<u8>, ServerError> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| ServerError::Run { program: name.to_owned(), error })?;

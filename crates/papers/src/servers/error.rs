@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a server, or the place for its files, is not there.
+/// Why a server, or the place for its files, is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// A program is not installed.
@@ -22,14 +22,14 @@ pub enum ServerError {
         /// The system's error.
         error: io::Error,
     },
-    /// A program ended badly.
+    /// A program failed.
     #[error("{program} failed ({status}): {message}")]
     Failed {
         /// The program.
         program: String,
         /// How it ended.
         status: String,
-        /// What it said last.
+        /// The end of its output.
         message: String,
     },
     /// A server did not answer in time.

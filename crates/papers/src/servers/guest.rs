@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::ServerError;
 use super::daemon::run;
 
-/// What a guest is made with: a program, and the Debian package that has it.
+/// What creating a guest takes: a program, and the Debian package that has it.
 const PROGRAMS: [(&str, &str); 8] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
@@ -25,11 +25,11 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("dpkg-deb", "dpkg"),
 ];
 
-/// What the guest has of this machine.
+/// The guest's resources.
 const GUEST_PROGRAMS: &str = "nvme mkfs.ext4 e2fsck";
 const GUEST_MODULES: &str = "nvme-tcp virtio_net virtio_pci ext4 crc32c_generic";
 
-/// The shell scripts that make, boot and run it.
+/// The shell scripts that create, boot and run it.
 const SCRIPTS: [(&str, &str); 4] = [
     ("build.sh", include_str!("../../guest/build.sh")),
     ("boot.sh", include_str!("../../guest/boot.sh")),
@@ -40,7 +40,7 @@ const SCRIPTS: [(&str, &str); 4] = [
 /// How long a guest may run.
 const MOST_SECONDS: &str = "7200";
 
-/// How often a wait for the guest looks whether it is still wanted.
+/// How often a wait for the guest checks whether it is still wanted.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A running guest. Dropped, it is killed.
@@ -51,10 +51,10 @@ pub struct Guest {
     lines: Receiver<String>,
 }
 
-/// What a guest has to say.
+/// A message from a guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
-    /// It waits until it is answered.
+    /// It waits for an answer.
     Asks(String),
     /// One of its checks failed.
     Failed(String),
@@ -63,7 +63,7 @@ pub enum Said {
 }
 
 impl Guest {
-    /// Fails if a program is missing that it takes.
+    /// Fails if a required program is missing.
     pub fn require() -> Result<(), ServerError> {
         let missing = PROGRAMS.into_iter().find(|(program, _)| !is_installed(program));
         match missing {
@@ -72,7 +72,7 @@ impl Guest {
         }
     }
 
-    /// Makes a guest in `folder`, with its kernel from Debian's packages, and boots it. It runs `script` with the
+    /// Creates a guest in `folder`, with its kernel from Debian's packages, and boots it. It runs `script` with the
     /// variables of `parameters`.
     pub fn boot(folder: &Path, script: &str, parameters: &str) -> Result<Guest, ServerError> {
         Guest::require()?;
@@ -106,7 +106,7 @@ impl Guest {
         Ok(Guest { child, stdin, lines })
     }
 
-    /// Waits until it says something, for as long as `is_wanted` says so.
+    /// Waits for a message, as long as `is_wanted` returns true.
     pub fn listen<E: From<ServerError>>(
         &mut self,
         mut is_wanted: impl FnMut() -> Result<(), E>,
@@ -125,7 +125,7 @@ impl Guest {
         }
     }
 
-    /// Lets it go on after it asked.
+    /// Lets it continue after it asked.
     pub fn answer(&mut self) -> Result<(), ServerError> {
         let written = self.stdin.write_all(b"\n").and_then(|()| self.stdin.flush());
         written.map_err(|_| self.stopped())
@@ -139,7 +139,7 @@ impl Guest {
 }
 
 impl Said {
-    /// Most of what comes is not for the host.
+    /// Most of its output is not for the host.
     fn of(line: &str) -> Option<Said> {
         match line.strip_prefix("GUEST ") {
             Some("ended") => Some(Said::Ended),
@@ -156,7 +156,7 @@ impl Drop for Guest {
     }
 }
 
-/// Whether a program is in the path, or where only root's path leads.
+/// Whether a program is in the path, or in folders that only root's path has.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(Into::into);

@@ -1,4 +1,4 @@
-//! The images that other processes use for this one's servers: an experiment's drives, for who watches it.
+//! The images that other processes use for this one's servers: an experiment's drives, for observers.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ struct Images {
     in_use: Vec<(u64, PathBuf)>,
 }
 
-/// The newest image that is mounted or served, and which one it is, counted from 1.
+/// The newest image that is mounted or served, and its number, counted from 1.
 pub fn newest_image() -> Option<(u64, PathBuf)> {
     images().in_use.last().cloned()
 }
@@ -30,7 +30,7 @@ impl InUse {
         InUse(number)
     }
 
-    /// It counts as the newest from now on, because it is worked on.
+    /// It counts as the newest from now on, because it is being worked on.
     pub(super) fn begin_work(&self) {
         images().in_use.sort_by_key(|(number, _)| *number == self.0);
     }
@@ -42,7 +42,7 @@ impl Drop for InUse {
     }
 }
 
-/// A list that a thread left in a panic is still a list.
+/// The list is intact even if a thread panicked.
 fn images() -> MutexGuard<'static, Images> {
     IMAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }

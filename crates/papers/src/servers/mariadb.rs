@@ -22,7 +22,7 @@ const INSTALLER: &str = "mariadb-install-db";
 /// How long a server that lost its drive may take to notice.
 const ABANDONED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The smallest buffer pool that MariaDB takes, with pages of at most 16 KiB.
+/// The smallest buffer pool that MariaDB accepts, with pages of at most 16 KiB.
 pub(crate) const LEAST_BUFFER_BYTES: u64 = 6 << 20;
 
 /// The same for pages of less.
@@ -37,9 +37,9 @@ pub struct MariaDbOptions {
     pub buffer_bytes: u64,
     /// Whether pages are written to the doublewrite buffer before they go home.
     pub doublewrite: bool,
-    /// Where the log is, if not with the data: it has to hold the log's file already.
+    /// The folder of the log, if not with the data; it must already hold the log's file.
     pub log_folder: Option<PathBuf>,
-    /// Whether each commit is synced. Only loading does without.
+    /// Whether each commit is synced. Only loading does not need this.
     pub durable: bool,
 }
 
@@ -60,7 +60,7 @@ impl MariaDb {
         }
     }
 
-    /// Makes an empty database in `data`.
+    /// Creates an empty database in `data`.
     pub fn install(data: &Path, options: &MariaDbOptions) -> Result<(), ServerError> {
         MariaDb::require()?;
         let user = ServerUser::named("nobody", PROGRAM)?;
@@ -70,7 +70,7 @@ impl MariaDb {
         command.arg("--no-defaults").arg(argument("datadir", data));
         command.arg(format!("--innodb-page-size={}", options.page_bytes));
         command.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
-        // Not where this program's user has temporary files: the server may not be allowed there.
+        // Not in this user's folder for temporary files: the server may not have access there.
         command.env("TMPDIR", data);
         run(INSTALLER, &mut command).map(drop)
     }
@@ -106,7 +106,7 @@ impl MariaDb {
         Ok(MariaDb { daemon, socket })
     }
 
-    /// A new connection, to a database or none.
+    /// A new connection, to a database or to none.
     pub fn connect(&self, database: Option<&str>) -> Result<Conn, ServerError> {
         Ok(connect(&self.socket, database)?)
     }
@@ -116,7 +116,7 @@ impl MariaDb {
         self.daemon.stop(Signal::SIGTERM, None);
     }
 
-    /// The same as long as that is wanted; then it is killed.
+    /// The same, as long as that is wanted; then it is killed.
     pub fn stop_while(mut self, wanted: impl Fn() -> bool) {
         self.daemon.stop_while(Signal::SIGTERM, None, wanted);
     }
@@ -140,7 +140,7 @@ fn arguments(command: &mut Command, options: &MariaDbOptions) {
         "--performance-schema=OFF",
         "--max-connections=300",
         "--skip-core-file",
-        // It is made by a child that outlives a killed server, and keeps its folder in use.
+        // It is created by a child that outlives a killed server and keeps its folder in use.
         "--skip-stack-trace",
         "--innodb-flush-method=O_DIRECT",
         "--innodb-use-native-aio=0",

@@ -5,7 +5,7 @@
 //!   only options from its command line.
 //! - A server never runs as root: started by root it runs as `nobody` or `postgres`.
 //! - A value of this module owns what it stands for. Dropping it stops a server, unmounts a mount or removes a folder,
-//!   also when the owner fails or panics. If this process is killed, the system kills the servers.
+//!   even if the owner fails or panics. If this process is killed, the system kills the servers.
 
 mod daemon;
 mod error;

@@ -18,7 +18,7 @@ use super::{Place, ServerError};
 pub struct MountOptions {
     /// Whether programs see the drive's latencies.
     pub real_time: bool,
-    /// Whether a block that was written shortly before is shared instead of written.
+    /// Whether a block that repeats a recent write is shared instead of written.
     pub remap_duplicates: bool,
     /// Whether each write of whole units is all or nothing.
     pub atomic_writes: bool,
@@ -36,7 +36,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts an image that exists and holds a volume. `program` is the `tantalum` command.
+    /// Mounts an existing image with a volume. `program` is the `tantalum` command.
     pub fn new(
         program: &Path,
         image: &Path,
@@ -78,9 +78,9 @@ impl Mount {
     }
 
     /// Fails all requests that wait for the drive, now and from now on: not even a killed program ends before they are
-    /// answered. Only root may; for others they take as long as the drive does.
+    /// answered. Only root may do this; for others the requests take as long as the drive does.
     pub fn abort(&self) {
-        // The folder is in use, so it stays mounted; FUSE takes the attempt as the wish to give up.
+        // The folder is in use, so it stays mounted; but FUSE treats the attempt as a request to give up.
         let _ = umount2(&self.folder, MntFlags::MNT_FORCE);
     }
 
@@ -108,7 +108,7 @@ impl Mount {
 
     /// Unmounts and waits until the image is closed.
     pub fn unmount(mut self) -> Result<(), ServerError> {
-        // What cannot be unmounted properly is taken down when it is dropped.
+        // A mount that cannot be unmounted properly is taken down when it is dropped.
         self.try_unmount()?;
         self.is_mounted = false;
         Ok(())

@@ -8,12 +8,12 @@ use tempfile::TempDir;
 
 use super::ServerError;
 
-/// A folder for a server's files, and the drive below it if there is one to be asked.
+/// A folder for a server's files, and the drive below it, if any.
 pub trait Place {
     /// The folder.
     fn folder(&self) -> &Path;
 
-    /// What the drive has done so far; nothing without one.
+    /// What the drive has done so far; zeros without a drive.
     fn counters(&self) -> Result<Counters, ServerError>;
 }
 
@@ -22,7 +22,7 @@ pub trait Place {
 pub struct PlainFolder(TempDir);
 
 impl PlainFolder {
-    /// A new one, which others may enter: servers run as other users.
+    /// A new folder, which others may enter: servers run as other users.
     pub fn new() -> Result<PlainFolder, ServerError> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("tantalum-lab-").permissions(open_to_all());
@@ -46,7 +46,7 @@ impl Place for PlainFolder {
     }
 }
 
-/// Copies a folder with all that is in it; every copied file is synced, and owned as the original is.
+/// Copies a folder with all its contents; every copied file is synced, and has the owner of the original.
 pub fn copy_tree(from: &Path, to: &Path) -> Result<(), ServerError> {
     fs::create_dir_all(to).map_err(ServerError::file(to))?;
     take_over(from, to)?;

@@ -43,7 +43,7 @@ impl Postgresql {
         programs().map(drop)
     }
 
-    /// Makes an empty cluster in `data`.
+    /// Creates an empty cluster in `data`.
     pub fn install(data: &Path) -> Result<(), ServerError> {
         let user = ServerUser::named("postgres", PROGRAM)?;
         user.make_folder(data)?;
@@ -73,7 +73,7 @@ impl Postgresql {
         for setting in settings {
             command.args(["-c", &setting]);
         }
-        // SIGKILL would leave its children.
+        // SIGKILL would leave its children running.
         let log = beside.join("postgresql.log");
         let mut daemon = Daemon::start(PROGRAM, command, &log, Signal::SIGQUIT)?;
         daemon.wait_until(|| connect(&sockets, "postgres"))?;

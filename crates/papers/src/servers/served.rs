@@ -49,7 +49,7 @@ impl Served {
         Ok(Served { program: program.to_owned(), image: image.to_owned(), port, name, in_use })
     }
 
-    /// It is this drive that is worked on from now on: it is shown to who watches.
+    /// This drive is being worked on from now on, so it is the one shown to observers.
     pub fn begin_work(&self) {
         self.in_use.begin_work();
     }

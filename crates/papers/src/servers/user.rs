@@ -11,12 +11,12 @@ use super::ServerError;
 /// A user who is not root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ServerUser {
-    /// None: who runs this program.
+    /// `None` stands for the user who runs this program.
     ids: Option<(Uid, Gid)>,
 }
 
 impl ServerUser {
-    /// The user of that name if this program runs as root, or else who runs it.
+    /// The user with that name if this program runs as root, otherwise the user who runs it.
     pub(super) fn named(name: &'static str, program: &'static str) -> Result<ServerUser, ServerError> {
         if !Uid::effective().is_root() {
             return Ok(ServerUser { ids: None });
@@ -35,7 +35,7 @@ impl ServerUser {
         command
     }
 
-    /// Makes a folder that belongs to this user alone.
+    /// Creates a folder that belongs only to this user.
     pub(super) fn make_folder(self, path: &Path) -> Result<(), ServerError> {
         use std::os::unix::fs::PermissionsExt;
         fs::create_dir_all(path).map_err(ServerError::file(path))?;

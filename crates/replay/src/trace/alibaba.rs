@@ -5,7 +5,7 @@
 use super::fields::{WRITE, number, request, time};
 use super::{Expected, Operation, Parsed, Parser};
 
-/// The title line that some copies have.
+/// The header line that some copies have.
 pub(super) const TITLES: &str = "device_id,opcode,offset,length,timestamp";
 
 /// Fields in a line.

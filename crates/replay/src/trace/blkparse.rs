@@ -1,7 +1,7 @@
 //! The text that blkparse prints by default: `major,minor cpu sequence seconds pid action RWBS sector + sectors [process]`.
 //!
-//! Of a request's events only one kind is replayed: by default D, when it is issued to the device. A flush has no
-//! sectors. The summary that blkparse prints at the end holds no events.
+//! Only one kind of a request's events is replayed: by default D, when it is issued to the device. A flush has no
+//! sectors. The summary that blkparse prints at the end has no events.
 
 use std::str::FromStr;
 
@@ -43,7 +43,7 @@ impl FromStr for Action {
     }
 }
 
-/// Whether a line begins as those of blkparse do: with the device's two numbers.
+/// Whether a line begins like those of blkparse, with the device's two numbers.
 pub(super) fn is_event(line: &str) -> bool {
     let mut fields = line.split_ascii_whitespace();
     let device = fields.next().unwrap_or_default();
@@ -136,7 +136,7 @@ impl Parser for Blkparse {
     }
 }
 
-/// What the letters of RWBS say of a request.
+/// What the letters of RWBS say about a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Kind {
     preflush: bool,
@@ -160,8 +160,8 @@ impl Kind {
     }
 }
 
-/// The kernel's `blk_fill_rwbs`: F if it flushes first; R, W, D, F or N; then F for FUA, and flags that say nothing here.
-/// None of a request without data that is no flush.
+/// The kernel's `blk_fill_rwbs`: F if it flushes first; R, W, D, F or N; then F for FUA, and flags that are irrelevant
+/// here. `None` for a request without data that is not a flush.
 fn kind_of(rwbs: &str) -> Result<Option<Kind>, Expected> {
     const LETTERS: Expected = "R, W, D, F or N with flags in the seventh field";
     let mut letters = rwbs.chars().peekable();

@@ -23,24 +23,24 @@ pub enum TraceError {
     Unknown {
         /// The trace.
         path: PathBuf,
-        /// The first line with anything on it.
+        /// The first non-empty line.
         line: u64,
         /// What stands there.
         found: String,
     },
-    /// A line is not understood.
+    /// A line cannot be parsed.
     #[error("{}, line {line}: expected {expected}, found {found:?}", path.display())]
     Line {
         /// The trace.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line number, from 1.
         line: u64,
-        /// What should stand there.
+        /// What was expected there.
         expected: &'static str,
-        /// What stands there, or its beginning.
+        /// What was found there, or its beginning.
         found: String,
     },
-    /// The trace as a whole is not what it was taken for.
+    /// The trace as a whole does not have the expected form.
     #[error("{}: expected {expected}", path.display())]
     End {
         /// The trace.
@@ -53,7 +53,7 @@ pub enum TraceError {
     TooManyVolumes {
         /// The trace.
         path: PathBuf,
-        /// Where there is one too many.
+        /// The line of the first one too many.
         line: u64,
         /// The limit.
         most: usize,
@@ -63,9 +63,9 @@ pub enum TraceError {
     NoSuchVolume {
         /// The trace.
         path: PathBuf,
-        /// What was asked for.
+        /// The volume requested.
         name: String,
-        /// Some that it has.
+        /// Some of its volumes.
         known: String,
     },
 }

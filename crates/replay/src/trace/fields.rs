@@ -2,7 +2,7 @@
 
 use super::{Expected, Operation, Parsed};
 
-/// Data of one request; fio's own limit. A line that says more is damaged.
+/// Maximum size of one request, which is fio's own limit. A line with more is damaged.
 const MOST_BYTES: u64 = 1 << 32;
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -12,7 +12,7 @@ pub(super) fn number(field: Option<&str>, expected: Expected) -> Result<u64, Exp
     field.and_then(|field| field.parse().ok()).ok_or(expected)
 }
 
-/// A time in units of so many nanoseconds.
+/// A time in units of this many nanoseconds.
 pub(super) fn time(field: Option<&str>, unit_ns: u64, expected: Expected) -> Result<u64, Expected> {
     number(field, expected)?.checked_mul(unit_ns).ok_or(expected)
 }
@@ -27,7 +27,7 @@ pub(super) fn seconds(field: Option<&str>, expected: Expected) -> Result<u64, Ex
     time(Some(whole), NANOSECONDS, expected)?.checked_add(part).ok_or(expected)
 }
 
-/// A request, if a drive could be asked that.
+/// A request, if it is possible on a drive.
 pub(super) fn request(
     volume: &str,
     at_ns: u64,

@@ -28,13 +28,13 @@ const NAMED: usize = 8;
 pub struct Source {
     /// The file.
     pub path: PathBuf,
-    /// Its format; none to find it out.
+    /// Its format; `None` to detect it.
     pub format: Option<Format>,
-    /// Of blkparse's text: which events.
+    /// Which events to take from blkparse's text.
     pub action: Action,
     /// Which volumes; empty for all.
     pub volumes: Vec<String>,
-    /// At most so many requests.
+    /// The maximum number of requests.
     pub most_requests: Option<u64>,
 }
 

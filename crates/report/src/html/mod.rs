@@ -8,7 +8,7 @@ use crate::table::{Align, Table};
 /// The style of every page, light and dark.
 const STYLE: &str = include_str!("page.css");
 
-/// A whole page. All but `title` and `heading` is HTML as it is.
+/// A whole page. Everything except `title` and `heading` is raw HTML.
 pub fn page(title: &str, heading: &str, lead: &str, contents: &str) -> String {
     let (title, heading, switches) = (escaped(title), escaped(heading), switch_rules());
     format!(

@@ -21,7 +21,7 @@ const MARGIN: u32 = 6;
 
 /// One bar.
 pub struct Bar {
-    /// The label before it.
+    /// The label to its left.
     pub label: String,
     /// Its pieces from the left.
     pub pieces: Vec<(RGBColor, f64)>,
@@ -34,7 +34,7 @@ pub fn draw(plot: &'static str, axis: &str, bars: &[Bar]) -> Result<String, Repo
     draw_stacked(plot, axis, &[], bars)
 }
 
-/// The same for bars in several pieces, which have these names.
+/// The same for bars in several pieces with these names.
 pub fn draw_stacked(
     plot: &'static str,
     axis: &str,

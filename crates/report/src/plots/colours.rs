@@ -5,7 +5,7 @@ use plotters::style::RGBColor;
 /// Text and axes; the page's style sets them for light and dark.
 pub const INK: RGBColor = RGBColor(0x66, 0x6e, 0x7a);
 
-/// Colours of rows and curves without a colour of their own, in order.
+/// Colours of rows and curves without an assigned colour, in order.
 pub const SERIES: [RGBColor; 5] = [
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
@@ -14,7 +14,7 @@ pub const SERIES: [RGBColor; 5] = [
     RGBColor(0xe6, 0x9f, 0x00),
 ];
 
-/// The colour as CSS writes it.
+/// The colour in CSS notation.
 pub fn css(colour: RGBColor) -> String {
     format!("#{:02x}{:02x}{:02x}", colour.0, colour.1, colour.2)
 }

@@ -40,12 +40,12 @@ pub(crate) fn draw(figures: &Figures) -> Result<String, ReportError> {
     draw_with(SIZE, |area, marks| draw_into(area, marks, figures, false))
 }
 
-/// Writes the plots of tables that have the same rows, `across` beside each other.
+/// Writes the plots of tables that have the same rows, `across` side by side.
 pub fn write_plots(figures: &[Figures], across: usize, path: &Path) -> Result<(), ReportError> {
     save(&draw_all(figures, across)?, path)
 }
 
-/// Draws several with the same rows in one SVG, `across` beside each other, each below its title, with their colours on top.
+/// Draws several with the same rows in one SVG, `across` side by side, each below its title, with their colours on top.
 fn draw_all(figures: &[Figures], across: usize) -> Result<String, ReportError> {
     let across = across.clamp(1, figures.len().max(1));
     let down = figures.len().div_ceil(across);

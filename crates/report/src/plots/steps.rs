@@ -9,7 +9,7 @@ use crate::error::ReportError;
 const SIZE: (u32, u32) = (460, 300);
 const FONT: (&str, i32) = ("sans-serif", 15);
 
-/// Draws the steps as SVG: each point is where a step ends, and its height.
+/// Draws the steps as SVG: each point gives the end of a step, and its height.
 pub fn draw(
     plot: &'static str,
     x: &str,

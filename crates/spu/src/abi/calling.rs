@@ -1,4 +1,4 @@
-//! What a function of the system can access of the calling program: its memory, its call, its instructions.
+//! What a function of the system can access in the calling program: its memory, its call, its instructions.
 
 use std::fmt;
 use std::ops::Range;
@@ -43,7 +43,7 @@ impl Context {
     }
 }
 
-/// Suspends a handler until the system has done what it asked for.
+/// Suspends a handler until the system has done what it requested.
 #[derive(Debug)]
 struct Suspended;
 

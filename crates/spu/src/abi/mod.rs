@@ -1,7 +1,7 @@
 //! The functions of `tantalum_spu.h`, as the runtime offers them to programs.
 //!
 //! Invariants: a pointer outside a program's memory is a fault of that program; a function's cost is counted like instructions;
-//! anything that others could notice is not done here but passed to the system as an [`Op`](crate::activation::Op).
+//! anything that others could observe is not done here but passed to the system as an [`Op`](crate::activation::Op).
 
 mod calling;
 mod nvm;

@@ -4,7 +4,7 @@ use wasmi::{Error, Linker};
 
 use super::calling::{CALL_COST, Calling, Context, DMA_COST, Here, MODULE, slice};
 
-/// How many bytes a program's serial port keeps.
+/// The number of bytes that a program's serial port keeps.
 const SERIAL_BYTES: usize = 4096;
 
 /// Links these functions.

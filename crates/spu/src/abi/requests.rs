@@ -1,4 +1,4 @@
-//! Functions on the request that a handler works on: receiving and answering it.
+//! Functions on a handler's current request: receiving and answering it.
 
 use wasmi::{Error, Linker};
 

@@ -28,9 +28,9 @@ const AGAIN_NS: Nanoseconds = 20_000;
 pub enum Outcome {
     /// All its writes are in place, and durable.
     Committed,
-    /// None of them is. The answer that caused it.
+    /// None of them is in place. The answer that caused this.
     Aborted(i32),
-    /// All or none of them are, which only recovery can tell. The answer that left it open.
+    /// All or none of them are; only recovery can tell which. The answer that left this open.
     InDoubt(i32),
 }
 
@@ -60,8 +60,8 @@ enum Phase {
     Ended(Outcome),
 }
 
-/// A transaction under way. Events drive it: pass each to [`Transaction::take`] until that returns an outcome. Transactions in
-/// different slots may be under way at once.
+/// A transaction in progress. Events drive it: pass each to [`Transaction::take`] until that returns an outcome. Transactions
+/// in different slots may be in progress at once.
 #[derive(Debug)]
 pub struct Transaction {
     endpoint: EndpointId,
@@ -71,9 +71,9 @@ pub struct Transaction {
     /// In a batch, the piece that is sent last and commits.
     last: Option<usize>,
     participants: u64,
-    /// Requests under way: the piece that each is about, if it is a write.
+    /// Requests in flight: the piece that each is about, if it is a write.
     under_way: BTreeMap<u64, Option<usize>>,
-    /// Pieces whose permission the driver is being asked for.
+    /// Pieces whose permission has been requested from the driver.
     missing: Vec<usize>,
     phase: Phase,
     attempts: u32,
@@ -301,7 +301,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Enters the next phase when nothing of this one is under way.
+    /// Enters the next phase when nothing of this one is in flight.
     fn go_on(&mut self, ssd: &mut Ssd, at_ns: Nanoseconds) -> Result<(), SpuError> {
         if !self.under_way.is_empty() || !self.missing.is_empty() {
             return Ok(());

@@ -111,7 +111,7 @@ impl Waiting {
         true
     }
 
-    /// Notes a request that was sent.
+    /// Records a request that was sent.
     pub fn sent(&mut self, request: u64, endpoint: EndpointId, patience: Duration, answered: Answered) {
         let deadline = self.deadline(patience, Due::Request(request));
         self.sent.insert(request, Sent { endpoint, deadline, answered });

@@ -58,7 +58,7 @@ pub fn ask(
     }
 }
 
-/// What is still under way.
+/// Everything still in flight.
 pub fn rest(ssd: &mut Ssd) -> Vec<Event> {
     std::iter::from_fn(|| ssd.next_event()).collect()
 }

@@ -7,7 +7,7 @@ pub mod tree_model;
 use tantalum::{Device, Outcome, PowerLoss, Profile};
 use tantalum_volume::{FileId, Volume};
 
-/// A page cache of the smallest size: what is not touched for a while is written back or evicted.
+/// A page cache of the smallest size: pages not touched for a while are written back or evicted.
 pub const SMALL_CACHE: u64 = 0;
 
 /// A page cache that holds everything.
@@ -37,12 +37,13 @@ pub fn crash(volume: Volume, cache_bytes: u64) -> Volume {
         .expect("a crashed volume mounts")
 }
 
-/// Power goes when everything issued is done, with the drive's volatile cache and the page cache, and comes again.
+/// Power fails when everything issued is done, the drive's volatile cache and the page cache are lost, and power comes
+/// back.
 pub fn power_cut(volume: Volume, cache_bytes: u64) -> Volume {
     power_cut_at(volume, u64::MAX / 2, PowerLoss::all(Outcome::NotStarted), cache_bytes)
 }
 
-/// Power goes now, under whatever is under way, and comes again.
+/// Power fails now, whatever is in flight, and comes back.
 pub fn power_cut_now(volume: Volume, loss: PowerLoss, cache_bytes: u64) -> Volume {
     let now_ns = volume.now_ns();
     power_cut_at(volume, now_ns, loss, cache_bytes)

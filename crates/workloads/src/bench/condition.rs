@@ -1,4 +1,4 @@
-//! Drives with a past, to be measured.
+//! Drives in a known condition, for measuring.
 
 use std::str::FromStr;
 
@@ -24,7 +24,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Condition::Fresh => "fresh",
@@ -44,8 +44,8 @@ impl FromStr for Condition {
     }
 }
 
-/// A new drive in this condition, in memory. Each unit that is written begins with its own number. Of an aged drive also
-/// the write amplification that it has, and whether that had become steady.
+/// A new drive in this condition, in memory. Each unit that is written begins with its own number. For an aged drive,
+/// also returns its write amplification, and whether that had become steady.
 pub fn conditioned(
     profile: &Profile,
     condition: Condition,

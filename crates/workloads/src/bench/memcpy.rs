@@ -11,13 +11,13 @@ use tantalum_report::Monitor;
 use crate::error::{OutOfMemory, WorkloadError};
 use crate::memory;
 
-/// Units that are copied from: they stay in the processor's cache, as a host's few buffers do.
+/// The number of source units: they stay in the processor's cache, like a host's few buffers.
 pub const SOURCE_UNITS: usize = 16;
 
-/// Copies between two looks at the wish to stop.
+/// Copies between two checks for cancellation.
 const COPIES_PER_STEP: u64 = 4096;
 
-/// An arena as large as the drive, and what was copied into it. It has been written to before.
+/// An arena as large as the drive, written before the measurement, and the data copied into it.
 pub struct Copies {
     arena: MmapMut,
     units: usize,
@@ -64,7 +64,7 @@ impl Copies {
         std::hint::black_box(&self.arena);
     }
 
-    /// Units copied in a second.
+    /// Units copied per second.
     pub fn per_second(&self) -> f64 {
         self.copied as f64 / self.taken.as_secs_f64()
     }

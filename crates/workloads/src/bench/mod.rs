@@ -29,19 +29,19 @@ mod summary;
 pub use condition::{Condition, conditioned};
 pub use summary::of_bench;
 
-/// Reads in a hundred operations of [`Pattern::Mixed`].
+/// Percentage of reads in [`Pattern::Mixed`].
 const MIXED_READ_PERCENT: u32 = 70;
 
 /// Operations between two checks for an interruption.
 const OPERATIONS_PER_STEP: u64 = 4096;
 
-/// Turns that the drive and the copies take, at least.
+/// The minimum number of turns that the drive and the copies take.
 const TURNS: u64 = 50;
 
-/// Operations in a turn, at most: the copies of a turn are not interrupted.
+/// The maximum number of operations in a turn: the copies of a turn are not interrupted.
 const MOST_IN_TURN: u64 = 1 << 18;
 
-/// What is done to the drive.
+/// The load on the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
@@ -51,7 +51,7 @@ pub enum Pattern {
     RandWrite,
     /// Reads anywhere.
     RandRead,
-    /// 70 reads and 30 writes of a hundred, anywhere.
+    /// 70 % reads and 30 % writes, anywhere.
     Mixed,
 }
 
@@ -63,13 +63,13 @@ impl Pattern {
         ("mixed", Pattern::Mixed),
     ];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         let known = Pattern::NAMES.iter().find(|(_, known)| *known == self);
         known.expect("every pattern has a name").0
     }
 
-    /// Whether what it does makes garbage in random places.
+    /// Whether it creates garbage in random places.
     fn overwrites_at_random(self) -> bool {
         matches!(self, Pattern::RandWrite | Pattern::Mixed)
     }
@@ -92,11 +92,11 @@ impl FromStr for Pattern {
 pub struct Settings {
     /// The drive.
     pub profile: Profile,
-    /// What is done to it.
+    /// The load.
     pub pattern: Pattern,
     /// Measured operations; at least one.
     pub operations: u64,
-    /// Where all randomness comes from.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
@@ -128,7 +128,7 @@ pub struct Outcome {
     pub wall_seconds: f64,
     /// Operations per second of it.
     pub operations_per_second: f64,
-    /// Units that this machine copies to random places in a second.
+    /// Units that this machine copies to random places per second.
     pub memcpy_units_per_second: f64,
     /// The former over the latter.
     pub memcpy_ratio: f64,
@@ -191,7 +191,7 @@ fn measure(
     monitor: &Monitor,
 ) -> Result<Duration, WorkloadError> {
     let bar = monitor.bar("measuring", settings.operations);
-    // by turns, so that whatever else the machine does falls on both
+    // in turns, so that the machine's other work affects both
     let mut taken = Duration::ZERO;
     let turns = settings.operations.div_ceil(MOST_IN_TURN).max(TURNS);
     let done_after =
@@ -231,7 +231,7 @@ pub fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Resu
     Ok(host.flushed()?)
 }
 
-/// What the drive's flash takes in memory.
+/// The memory that the drive's flash takes.
 fn flash_bytes(profile: &Profile) -> u64 {
     (profile.capacity_bytes as f64 * (1.0 + profile.over_provisioning_percent / 100.0)) as u64
 }
@@ -262,9 +262,9 @@ fn draw(pattern: Pattern, random: &mut Xoshiro256PlusPlus, units: u32, next: &mu
     }
 }
 
-/// A host that does nothing but drive the device.
+/// A host that only drives the device.
 struct Host {
-    /// Others may only look at it, between two steps.
+    /// Others may only look at it between two steps.
     drive: Drive,
     units: u32,
     queue: CommandQueue,
@@ -292,8 +292,8 @@ impl Host {
         }
     }
 
-    /// Fills the drive and, where random writes are measured, overwrites until garbage collection is steady. Tells what
-    /// it was when that was given up.
+    /// Fills the drive and, if random writes are measured, overwrites until garbage collection is steady. Reports the
+    /// state if that is given up.
     fn precondition(
         &mut self,
         pattern: Pattern,
@@ -331,8 +331,8 @@ impl Host {
         Ok(())
     }
 
-    /// Executes this many operations, at most one for each buffer. All buffers are stamped first: a copy of what was just
-    /// stored would wait until the processor is done with whatever was stored before it.
+    /// Executes this many operations, at most one for each buffer. All buffers are stamped first: copying what was just
+    /// stored would wait for all earlier stores of the processor.
     fn batch(
         &mut self,
         device: &mut Device,
@@ -366,7 +366,7 @@ impl Host {
         Ok(device)
     }
 
-    /// Of all reads and writes so far.
+    /// The latencies of all reads and writes so far.
     fn latencies(&self) -> Histogram<u64> {
         let device = self.drive.lock();
         let mut all = device.latencies().of(Kind::Read).clone();

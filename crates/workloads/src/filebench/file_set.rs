@@ -1,4 +1,4 @@
-//! A set of files of which some exist: filebench's fileset.
+//! A set of files, some of which exist: filebench's fileset.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -39,7 +39,7 @@ pub(super) struct FileSet {
 }
 
 impl FileSet {
-    /// Makes folders, and those files that exist at the beginning.
+    /// Creates the folders, and the files that exist at the beginning.
     pub fn prepare(
         fs: &mut dyn FileSystem,
         shape: &SetShape,
@@ -78,7 +78,7 @@ impl FileSet {
         self.entries[entry].bytes
     }
 
-    /// Creates a file that does not exist, and takes it; none if all exist.
+    /// Creates a file that does not exist, and takes it; `None` if all exist.
     pub fn create(
         &mut self,
         fs: &mut dyn FileSystem,
@@ -118,7 +118,7 @@ impl FileSet {
     }
 }
 
-/// Takes one of a list that is accepted, tried from a random place on.
+/// Takes an accepted entry of a list, searching from a random place.
 fn take_any(
     list: &mut Vec<usize>,
     random: &mut Xoshiro256PlusPlus,

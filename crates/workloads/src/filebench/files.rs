@@ -1,4 +1,4 @@
-//! Files as the threads of a personality make and write them.
+//! Creating and writing files for the threads of a personality.
 
 use tantalum_filesystem::{FileId, FileKind, FileSystem, NewFile, Outcome, Timestamp};
 

@@ -2,7 +2,7 @@
 //! files, threads, and the operations that each thread repeats. Facts are taken from `fileserver.f`, `varmail.f`,
 //! `webserver.f` and `oltp.f` of filebench; sizes of files have its default gamma distribution, of shape 1.5.
 //!
-//! Threads live in virtual time, each with one operation in flight. They take no time of their own, but for OLTP's
+//! Threads run in virtual time, each with one operation in flight. They take no time themselves, except for OLTP's
 //! processes, whose work is given in the definition.
 
 mod file_set;
@@ -25,7 +25,7 @@ use file_set::{FileSet, SetShape};
 use oltp::Oltp;
 use thread::{Step, Thread};
 
-/// Virtual time between two write-backs, as a mount has them.
+/// Virtual time between two write-backs, as on a mount.
 const WRITE_BACK_NS: Nanoseconds = 5_000_000_000;
 
 /// Operations between two checks for an interruption.
@@ -36,7 +36,7 @@ const OPERATIONS_PER_STEP: u64 = 256;
 pub enum Personality {
     /// Whole files are written, appended to, read and deleted.
     Fileserver,
-    /// Small files are appended to and synced, read, and deleted: a server of mail.
+    /// Small files are appended to and synced, read, and deleted: a mail server.
     Varmail,
     /// Small files are read, and a log is appended to.
     Webserver,
@@ -44,7 +44,7 @@ pub enum Personality {
     Oltp,
 }
 
-/// What a personality of whole files is made of.
+/// The definition of a personality of whole files.
 struct Shape {
     files: usize,
     set: SetShape,
@@ -57,7 +57,7 @@ impl Personality {
     pub const ALL: [Personality; 4] =
         [Personality::Fileserver, Personality::Varmail, Personality::Webserver, Personality::Oltp];
 
-    /// Its name, as filebench has it.
+    /// Its name in filebench.
     pub fn name(self) -> &'static str {
         match self {
             Personality::Fileserver => "fileserver",
@@ -110,7 +110,7 @@ enum Threads {
 }
 
 impl<'a, F: FileSystem> Filebench<'a, F> {
-    /// Makes the files of a personality, `scale` times as many as its definition has but enough for its threads, and
+    /// Creates the files of a personality, `scale` times as many as in its definition but enough for its threads, and
     /// makes them durable.
     pub fn prepare(
         fs: &'a mut F,
@@ -143,7 +143,7 @@ impl<'a, F: FileSystem> Filebench<'a, F> {
         self.fs
     }
 
-    /// Does `operations` operations, as filebench counts them. Returns how many it does in a second.
+    /// Executes `operations` operations, as filebench counts them. Returns the rate per second.
     pub fn run(&mut self, operations: u64, bar: &Bar) -> Result<f64, WorkloadError> {
         let start_ns = self.fs.client().now_ns();
         let clients = match &self.threads {
@@ -152,7 +152,7 @@ impl<'a, F: FileSystem> Filebench<'a, F> {
         };
         let mut queue: BinaryHeap<_> = (0..clients).map(|client| Reverse((start_ns, client))).collect();
         let (mut done, mut end_ns) = (0, start_ns);
-        // Threads may wait for others, so that all of them go on until the last operation is done.
+        // Threads may wait for others, so all of them continue until the last operation is done.
         while done < operations {
             let Reverse((at_ns, client)) = queue.pop().expect("there are threads");
             let next_ns = match self.turn(client, at_ns)? {

@@ -1,7 +1,7 @@
 //! OLTP: readers, database writers that write after a number of reads, and a log writer.
 //!
 //! Readers post for each read to the log writer and to every database writer, which wait for a number of posts before
-//! they write again. Posts may run ahead of them by a limited number.
+//! they write again. The number of posts that may run ahead of them is limited.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -44,13 +44,13 @@ const LOG_AHEAD: u64 = 1000;
 const READER_NS: Nanoseconds = 200_000;
 const WRITER_NS: Nanoseconds = 10_000;
 
-/// How long a thread that waits for others sleeps before it looks again.
+/// How long a thread that waits for others sleeps before it checks again.
 const LOOK_NS: Nanoseconds = 100_000;
 
 /// A thread that writes.
 #[derive(Clone, Copy, Default)]
 struct Writer {
-    /// How often it has begun to wait.
+    /// The number of times that it has begun to wait.
     waits: u64,
     /// Writes until it waits.
     left: u32,
@@ -70,7 +70,7 @@ pub(super) struct Oltp {
 }
 
 impl Oltp {
-    /// Makes data files and log, `scale` times as large as in the definition.
+    /// Creates data files and log, `scale` times as large as in the definition.
     pub fn prepare(fs: &mut dyn FileSystem, scale: f64, random: &mut Xoshiro256PlusPlus) -> Outcome<Oltp> {
         let file_bytes = ((FILE_BYTES as f64 * scale) as u64).next_multiple_of(LOG_BYTES).max(LOG_BYTES);
         let mut data = Vec::new();

@@ -1,4 +1,4 @@
-//! A client: draws operations and does them.
+//! A client: draws operations and executes them.
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Row, TxOpts, params};
@@ -12,7 +12,7 @@ use crate::clients::Client;
 use crate::error::WorkloadError;
 use crate::mariadb_retry::until_no_deadlock;
 
-/// The most links in a list (LinkBench's `rangeLimit`).
+/// The maximum number of links in a list (LinkBench's `rangeLimit`).
 const LIST_LIMIT: u32 = 10_000;
 
 /// A client with its connection.

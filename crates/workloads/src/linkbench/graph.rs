@@ -32,7 +32,7 @@ const LINKS: [(f64, f64); 15] = [
 const LINK_DATA_BYTES: f64 = 8.0;
 const NODE_DATA_BYTES: f64 = 128.0;
 
-/// The most bytes of a link's column, and the limit of a node's data.
+/// The maximum size of a link's column, and the limit of a node's data.
 const LINK_DATA_LIMIT: usize = 255;
 const NODE_DATA_LIMIT: usize = 4000;
 
@@ -50,7 +50,7 @@ impl Graph {
         Graph { nodes, shuffle: Shuffle::new(nodes) }
     }
 
-    /// The number of links that the node was loaded with; node 1 has the most.
+    /// The number of links with which the node was loaded; node 1 has the most.
     pub(super) fn links(&self, node: u64) -> u64 {
         let percent = 100.0 * (1.0 - (node as f64 - 0.5) / self.nodes as f64);
         let after = LINKS.partition_point(|(up_to, _)| *up_to < percent);
@@ -62,7 +62,7 @@ impl Graph {
         (least.ln() + share * (most.ln() - least.ln())).exp().round() as u64
     }
 
-    /// Where the node's link of that number leads, loaded or not.
+    /// The target of the node's link with that number, loaded or not.
     pub(super) fn target(&self, node: u64, number: u64) -> u64 {
         self.shuffle.of(node.wrapping_mul(31).wrapping_add(number + 1))
     }
@@ -72,7 +72,7 @@ impl Graph {
         LINK_TYPES[(number % 2) as usize]
     }
 
-    /// A node for a rank: the same each time, and otherwise unrelated.
+    /// A node for a rank: always the same, and otherwise unrelated.
     pub(super) fn unrelated(&self, rank: u64) -> u64 {
         self.shuffle.of(rank)
     }

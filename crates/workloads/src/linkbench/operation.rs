@@ -140,7 +140,7 @@ impl Operations {
         }
     }
 
-    /// One of the links that the node was loaded with; the first if it had none.
+    /// One of the links with which the node was loaded; the first if it had none.
     fn loaded(&self, random: &mut impl Rng, node: u64) -> u64 {
         random.random_range(0..self.graph.links(node).max(1))
     }
@@ -153,7 +153,7 @@ impl Operations {
         self.node(random, &self.write_links, WRITE_UNRELATED)
     }
 
-    /// A node for links. Nodes with small numbers have many, so that a rank is one of them.
+    /// A node for links. Nodes with small numbers have many links, so a rank is used directly as the number.
     fn node(&self, random: &mut impl Rng, popularity: &Zipf, unrelated_percent: f64) -> u64 {
         let rank = popularity.draw(random);
         let unrelated = random.random::<f64>() * 100.0 < unrelated_percent;

@@ -25,7 +25,7 @@ const TABLES: [&str; 3] = [
      PRIMARY KEY (id, link_type))",
 ];
 
-/// What tables are partitioned by.
+/// The partitioning of the tables.
 const PARTITION_KEYS: [(&str, &str); 3] = [("nodetable", "id"), ("linktable", "id1"), ("counttable", "id")];
 
 /// The type of nodes (LinkBench's default).

@@ -17,7 +17,7 @@ struct Uneven {
     /// The standard's A.
     mask: u64,
     constant: u64,
-    /// The numbers it is for.
+    /// The range that it is defined for.
     full: u64,
 }
 
@@ -26,7 +26,8 @@ const CUSTOMER: Uneven = Uneven { mask: 1023, constant: C_CUSTOMER, full: CUSTOM
 const ITEM: Uneven = Uneven { mask: 8191, constant: C_ITEM, full: ITEMS };
 
 impl Uneven {
-    /// One of this many numbers from `low` on: the standard's NURand. For fewer than its own, the mask is smaller too.
+    /// One of this many numbers, starting at `low`: the standard's NURand. For a smaller range than the standard's, the
+    /// mask is smaller too.
     fn draw(&self, random: &mut impl Rng, low: u64, count: u64) -> u64 {
         let bits = ((self.mask + 1) * count / self.full).max(1).ilog2();
         let mixed = random.random_range(0..1 << bits) | random.random_range(low..low + count);

@@ -29,12 +29,12 @@ const CUSTOMERS: u64 = 3000;
 const ITEMS: u64 = 100_000;
 const NAMES: u64 = 1000;
 
-/// How many rows there are.
+/// The numbers of rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tables {
     /// Warehouses; a client works for one of them.
     pub warehouses: u64,
-    /// Customers of a district, and orders that it is loaded with.
+    /// Customers of a district, and also the orders with which it is loaded.
     customers: u64,
     items: u64,
 }

@@ -40,7 +40,7 @@ const TABLES: [&str; 9] = [
      s_data VARCHAR(50), PRIMARY KEY (s_w_id, s_i_id))",
 ];
 
-/// Makes the database and fills it.
+/// Creates the database and fills it.
 pub fn load(
     connection: &mut Conn,
     tables: Tables,

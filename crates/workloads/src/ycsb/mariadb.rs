@@ -24,7 +24,7 @@ const FIELDS: usize = 10;
 const FIELD_BYTES: usize = 100;
 const LONGEST_SCAN: u64 = 100;
 
-/// Makes and fills the table.
+/// Creates and fills the table.
 pub fn load(connection: &mut Conn, records: u64, seed: u64, monitor: &Monitor) -> Result<(), WorkloadError> {
     let fields: Vec<String> =
         (0..FIELDS).map(|field| format!("field{field} VARCHAR({FIELD_BYTES}) NOT NULL")).collect();
@@ -50,7 +50,7 @@ fn fields_of(random: &mut Xoshiro256PlusPlus) -> String {
 pub struct MariaDbClient {
     connection: Conn,
     draws: Draws,
-    /// Records that there are, of all clients together.
+    /// The number of existing records, shared by all clients.
     records: Arc<AtomicU64>,
     random: Xoshiro256PlusPlus,
 }

@@ -1,8 +1,8 @@
-//! YCSB's core workloads A to F (Cooper et al., SoCC 2010): what is done how often, and to which record.
+//! YCSB's core workloads A to F (Cooper et al., SoCC 2010): which operations are done how often, and on which records.
 //!
 //! Keys follow Zipf's distribution with the exponent 0.99, spread over the records, or prefer the latest (D). This is
-//! the one place that knows it: [`MariaDbClient`] does the operations over MariaDB's protocol, `kaml` turns them
-//! into accesses to records, and the comparison of embedded stores does them on each store.
+//! the only place that defines this: [`MariaDbClient`] executes the operations over MariaDB's protocol, `kaml` turns
+//! them into accesses to records, and the comparison of embedded stores does them on each store.
 
 mod mariadb;
 
@@ -14,16 +14,16 @@ use crate::distributions::{Mix, Shuffle, Zipf};
 
 const EXPONENT: f64 = 0.99;
 
-/// What is done to a record.
+/// The operation on a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// It is read.
     Read,
-    /// It is written, whatever it was.
+    /// It is written without reading it.
     Update,
     /// It is new.
     Insert,
-    /// It and some that follow it are read.
+    /// It and some of its successors are read.
     Scan,
     /// It is read, and then written.
     ReadModifyWrite,
@@ -107,7 +107,7 @@ impl Draws {
         Operation::ALL[self.mix.draw(random)]
     }
 
-    /// The record of an operation other than an insert, from 0; there are `records` by now.
+    /// The record of an operation other than an insert, from 0; `records` exist at this time.
     pub fn record(&self, records: u64, random: &mut impl Rng) -> u64 {
         let rank = self.zipf.draw(random);
         match self.workload {

@@ -11,7 +11,7 @@ use crate::device::lists::What;
 use crate::device::run::Run;
 use crate::device::stop::Stop;
 
-/// Files that the host writes to: more than may have lists.
+/// Files that the host writes to: more than can have lists.
 const FILES: u32 = 6;
 
 impl Run {

@@ -1,4 +1,4 @@
-//! Transactions of the random host: begun, written in, looked at, committed or aborted.
+//! Transactions of the random host: begun, written, read, committed or aborted.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Run {
             Ok(_) => drop(self.transactions[place].1.insert(lpn, stamp)),
             Err(status) => self.may_refuse(&status, false)?,
         }
-        // also after a refusal: it reads as before
+        // after a refusal as well, it reads as before
         let other = rng.random_range(0..self.transactions.len());
         self.check_transaction(place, lpn)?;
         self.check_transaction(other, lpn)

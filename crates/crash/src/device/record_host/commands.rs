@@ -25,7 +25,8 @@ impl RecordHost {
         }
     }
 
-    /// Some records with new values, 0 for those to be deleted. None if a namespace was missing, which has been created.
+    /// Some records with new values, 0 for those to be deleted. `None` if a namespace was missing, which has now been
+    /// created.
     pub fn draw(&mut self, host: &mut Host, rng: &mut Generator) -> Result<Option<NewRecords>, Stop> {
         let most = if rng.random_ratio(1, 4) { 12 } else { 3 };
         let (mut new, mut slots) = (BTreeMap::new(), BTreeSet::new());
@@ -64,7 +65,7 @@ impl RecordHost {
         self.answered(host, order, new, answer.map(|put| put.done_ns))
     }
 
-    /// Its answer: when it is done, or why it was refused, and then it has changed nothing.
+    /// Its answer: when it is done, or why it was refused; a refused command has changed nothing.
     pub fn answered(
         &mut self,
         host: &mut Host,
@@ -84,7 +85,7 @@ impl RecordHost {
         Ok(())
     }
 
-    /// A command was refused for a good reason: its records are what they were.
+    /// A command was refused for a good reason: its records are unchanged.
     pub fn refuse(&mut self, host: &mut Host, order: Order, new: &NewRecords) -> Result<(), Stop> {
         self.records.refuse(order);
         new.keys().try_for_each(|place| self.check(host, *place, "running drive"))

@@ -1,4 +1,4 @@
-//! What the namespaces hold, against what they may hold: after a cut, and while the drive runs.
+//! Compares what the namespaces hold with what they may hold: after a cut, and while the drive runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ impl RecordHost {
         self.adopt_created(there, found)
     }
 
-    /// Takes in the namespace that a command under way has made. `there` are those that nobody knows.
+    /// Adopts the namespace that a command in flight has created. `there` are the unknown ones.
     fn adopt_created(
         &mut self,
         mut there: BTreeMap<NamespaceId, u32>,
@@ -126,7 +126,7 @@ impl RecordHost {
         }
     }
 
-    /// A namespace whose deletion was in flight is back. If its place was taken, it is deleted again.
+    /// A namespace whose deletion was in flight has come back. If its place was taken, it is deleted again.
     fn orphan(
         &mut self,
         host: &mut Host,

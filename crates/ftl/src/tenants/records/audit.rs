@@ -1,4 +1,4 @@
-//! Checks whether indexes, places and flash agree about records.
+//! Checks that indexes, places and flash agree about records.
 
 use std::collections::BTreeMap;
 

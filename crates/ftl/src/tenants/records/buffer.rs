@@ -7,7 +7,7 @@
 //! - A `put` that waits is in one unit, so it is dumped as a whole, by the capacitor or from the image's mirror. A
 //!   larger one does not wait for a full page: it is programmed as it arrives (`put.rs`).
 //! - At most a page of units waits for each stream that takes records. The dump has room for that of the drive's own
-//!   log beside its budget; the cache gives up as much for each namespace with logs of its own.
+//!   log in addition to its budget; the cache gives up the same amount for each namespace with its own logs.
 //! - Versions of waiting records are greater than the step of the last checkpoint, and units hold nothing older.
 
 use tantalum_nand::{Nanoseconds, Source};
@@ -36,7 +36,8 @@ impl Ftl {
         self.has_plp() && plan.targets.len() == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
     }
 
-    /// Adds records to those that wait for the same stream. A full page of its units is programmed first.
+    /// Adds records to those that wait for the same stream. If its units already fill a page, they are programmed
+    /// first.
     pub(super) fn put_waiting(
         &mut self,
         records: &[KvRecord<'_>],
@@ -81,8 +82,8 @@ impl Ftl {
         records.iter().map(found).collect()
     }
 
-    /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is there.
-    /// Records that wait for their keys were acknowledged as durable, so they go to flash first.
+    /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is on flash.
+    /// Waiting records with these keys were acknowledged as durable, so they go to flash first.
     pub(crate) fn settle_waiting(
         &mut self,
         records: &[KvRecord<'_>],
@@ -201,14 +202,14 @@ impl Ftl {
         Ok(())
     }
 
-    /// Pages of records programmed since this was last called: how many units of each a capacitor protects until they
-    /// are on flash, and when that is.
+    /// Pages of records programmed since the last call: how many units of each a capacitor protects until they are on
+    /// flash, and when they are.
     pub fn take_programmed_records(&mut self) -> impl Iterator<Item = (u32, Nanoseconds)> + '_ {
         self.tenants.records.buffer.programmed.drain(..)
     }
 
-    /// A checkpoint is about to be programmed without the waiting records, so they get versions after it. Replaced
-    /// records are dropped: after the checkpoint they would pass for copies of what it has.
+    /// A checkpoint is about to be programmed without the waiting records, so they get later versions. Replaced records
+    /// are dropped: after the checkpoint they would be taken for copies of what it has.
     pub(crate) fn renew_waiting(&mut self) -> Result<(), FtlError> {
         if canary::out(Guard::WaitingKeepsVersion) {
             return Ok(());

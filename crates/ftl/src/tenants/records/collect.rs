@@ -32,7 +32,7 @@ struct RecordsUnit {
     image: UnitImage,
     records: Vec<MovingRecord>,
     /// When all of them have been read, and so are on flash. A put of several records may be in flight, and a copy of
-    /// one of them must not be there before it.
+    /// one of them must not reach flash before it.
     ready_ns: Nanoseconds,
 }
 
@@ -69,8 +69,8 @@ pub(crate) struct Packing {
 const OPEN_UNITS: usize = 4;
 
 impl Packing {
-    /// The unit in which a record of this many chunks leaves the least room. If a unit must make way for a new one, the
-    /// fullest does.
+    /// The unit in which a record of this many chunks leaves the least room. If a unit must make way for a new one, it
+    /// is the fullest.
     fn unit_for(&mut self, target: Target, chunks: u8, full: &mut Vec<RecordsUnit>) -> &mut RecordsUnit {
         let fullest = |fits: &dyn Fn(&RecordsUnit) -> bool| {
             let units = self.open.iter().enumerate().filter(|(_, unit)| unit.target == target && fits(unit));
@@ -123,7 +123,7 @@ impl Ftl {
         let mut unit = [0; UNIT_BYTES];
         let read_ns = match self.nand.read_in_background(ppn, &mut unit, at_ns) {
             Ok(read_ns) => read_ns,
-            // they are lost, and stay where they are
+            // lost records stay where they are
             Err(NandError::Uncorrectable { .. }) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         };

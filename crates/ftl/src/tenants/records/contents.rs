@@ -103,7 +103,7 @@ impl RecordsKept {
         }
     }
 
-    /// The positions of the indexes in a checkpoint that has the bytes from `first_byte` on.
+    /// The positions of the indexes in a checkpoint in which these bytes begin at `first_byte`.
     pub fn indexes(&self, first_byte: u64) -> Vec<(NamespaceId, InCheckpoint)> {
         let mut end = first_byte + HEAD_BYTES as u64;
         let of = |contents: &NamespaceContents| {

@@ -4,9 +4,9 @@
 //! a page of records goes to the log whose die is idle first, in turn. If the key determined the log, a page would wait
 //! for a busy die while others are idle, and a `put` of many keys would leave part of a page on each.
 //!
-//! The existing namespaces determine these dies, so nothing is stored: in order of creation, each takes the dies with
-//! the fewest logs. Deleting a namespace may therefore move the logs of later ones; what these wrote stays where it is
-//! until it is collected.
+//! The existing namespaces determine these dies, so they are not stored: in order of creation, each namespace takes the
+//! dies with the fewest logs. Deleting a namespace may therefore move the logs of later ones; what they wrote stays
+//! where it is until it is collected.
 
 use tantalum_nand::PlaneId;
 
@@ -22,8 +22,8 @@ impl Ftl {
         if self.space.streams.logs.contains_key(&namespace) { Target::Logs(namespace) } else { Target::Host }
     }
 
-    /// Units of protected DRAM in which records for namespaces' own logs may wait: the cache must be smaller by as
-    /// many.
+    /// Units of protected DRAM in which records for namespaces' own logs may wait: the cache must be smaller by this
+    /// number.
     pub fn waiting_log_units(&self) -> u32 {
         if self.has_plp() { self.space.streams.logs.len() as u32 * self.geometry.units_per_page() } else { 0 }
     }

@@ -158,7 +158,7 @@ impl TenantFold for RecordsFold {
         // the first segment of a value comes before the others
         segments.sort_unstable_by_key(|(segment, _)| *segment);
         let by_key = || segments.chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1));
-        // all that is over goes first: until then, every entry names what the checkpoint had there
+        // obsolete entries are removed first: until then, every entry names what the checkpoint had there
         let mut copies = Vec::new();
         for of_key in by_key() {
             copies.extend(over.without_copied(of_key)?);
@@ -209,7 +209,7 @@ impl Over<'_> {
         (is_new && self.namespaces.contains_key(&namespace)).then_some(head)
     }
 
-    /// Removes the entries of what the checkpoint has of a key and what was copied since. Returns the copies.
+    /// Removes the checkpoint's entries for those segments of a key that were copied since. Returns the copies.
     fn without_copied<'b>(
         &mut self,
         segments: &'b [(Segment, Best)],
@@ -231,7 +231,7 @@ impl Over<'_> {
         Ok(copies)
     }
 
-    /// Removes what the checkpoint has of a key that has something newer.
+    /// Removes the checkpoint's entries for a key that has something newer.
     fn without_replaced(&mut self, segments: &[(Segment, Best)]) -> Result<(), FtlError> {
         let (namespace, key, _) = segments[0].0;
         if self.new_head(segments).is_none() {
@@ -248,7 +248,7 @@ impl Over<'_> {
         Ok(())
     }
 
-    /// Adds what is newer of a key than the checkpoint, if anything is. Returns the place of a tombstone.
+    /// Adds the entries for a key that are newer than the checkpoint, if any. Returns the place of a tombstone.
     fn insert_new(&mut self, segments: &[(Segment, Best)]) -> Option<RecordPlace> {
         let head = self.new_head(segments)?;
         if head.tombstone {
@@ -272,8 +272,8 @@ impl Over<'_> {
     }
 
     /// The checkpoint's entry of a segment, of a value with this many continuations if that is known. Several keys may have
-    /// the same hash, and the record may be gone that tells whose entry names it. It was copied or replaced then, and so
-    /// were the others that are gone: they may be taken for each other if they have as many segments.
+    /// the same hash, and the record that says whose entry names it may be gone. Then it was copied or replaced, and so
+    /// were all others that are gone: they may be mistaken for each other if they have the same number of segments.
     fn find(
         &mut self,
         namespace: NamespaceId,

@@ -107,7 +107,8 @@ impl Ftl {
         }
     }
 
-    /// At most `limit` keys in the order of their hashes, from `from` on. The order is stable while keys come and go.
+    /// At most `limit` keys in the order of their hashes, starting at `from`. The order is stable while keys come and
+    /// go.
     pub fn list(
         &mut self,
         namespace: NamespaceId,
@@ -126,7 +127,7 @@ impl Ftl {
             .of(namespace)
             .map(|waiting| (waiting.header.key, waiting.header.tombstone))
             .collect();
-        // keys that wait to be deleted are not listed, so as many more are examined
+        // keys that wait to be deleted are not listed, so that many more are examined
         let done_ns = self.list_index(namespace, from, keys, limit.saturating_add(waiting.len()), at_ns)?;
         if !waiting.is_empty() {
             keys.retain(|key| waiting.iter().all(|(waiting, _)| waiting != key));
@@ -254,8 +255,8 @@ impl Ftl {
         Ok((lost, done_ns))
     }
 
-    /// What a record says about itself; none if its page is lost. For use in the middle of a step: no checkpoint is
-    /// taken for the loss.
+    /// A record's own description; none if its page is lost. For use in the middle of a step: no checkpoint is taken
+    /// for the loss.
     pub(super) fn read_header(
         &mut self,
         place: RecordPlace,

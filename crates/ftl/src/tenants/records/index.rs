@@ -3,10 +3,10 @@
 //! Invariants:
 //! - Entries are in the order of their hashes, each at or after its home, which grows with the hash, and no free slot
 //!   is between an entry and its home (linear probing in order).
-//! - So a scan from any hash on meets all greater hashes in an order that growing does not change.
-//! - Of the slots from a hash's home on, those with lesser hashes come first. So the place of a hash is found with few
+//! - So a scan from any hash visits all greater hashes in an order that growing does not change.
+//! - Among the slots from a hash's home onwards, those with lesser hashes come first. So a hash is found with few
 //!   probes even where entries crowd, as they do when records are put in the order of their hashes (the order in which
-//!   keys are listed) and the index still grows.
+//!   keys are listed) while the index grows.
 //!
 //! An entry has 16 bytes: with a load factor of 75 % a record takes 21 bytes of the drive's DRAM. It has the length of
 //! the key but not the key: keys of up to eight bytes follow from their hash, longer ones are stored with the record.
@@ -78,7 +78,7 @@ pub(crate) struct Index {
     /// Homes; there are a few more slots for entries pushed beyond the last one.
     homes: u64,
     entries: u64,
-    /// Homes for the expected records, which may be more than exist.
+    /// Homes for the expected records, which may exceed those that exist.
     expected_homes: u64,
     load_factor_percent: u8,
 }
@@ -157,8 +157,8 @@ impl Index {
         filled.map(|slot| Entry::unpack(slot.hash, slot.rest))
     }
 
-    /// The first slot from a hash's home on that has no entry with a lesser hash: its entries start there, if there are
-    /// any. The probes go out in growing steps, and then bisect.
+    /// The first slot at or after a hash's home that has no entry with a lesser hash: its entries start there, if there
+    /// are any. The probes go out in growing steps, and then bisect.
     #[inline]
     fn first(&self, hash: u64) -> usize {
         let is_less = |at: usize| self.slots.get(at).is_some_and(|slot| slot.rest != 0 && slot.hash < hash);
@@ -298,8 +298,8 @@ mod tests {
         assert_eq!((10_000..10_010).map(insert).max(), Some(2 * 13_334), "more came than were expected");
     }
 
-    /// Half a million records in the order of their hashes, in an index sized for none: each is found with few probes.
-    /// Probing every slot from the home on would take minutes.
+    /// Half a million records in the order of their hashes, in an index that was not sized for them: each is found with
+    /// few probes. Probing every slot after the home would take minutes.
     #[test]
     fn records_may_come_in_the_order_of_their_hashes() {
         const ENTRIES: u64 = 500_000;

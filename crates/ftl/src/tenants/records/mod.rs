@@ -3,8 +3,8 @@
 //! A record asserts: key k of namespace n, at version v, is here; or, as a tombstone, nowhere. The greatest version
 //! wins; among copies of one version, the latest step, as for logical pages. Invariants:
 //! - An index has one entry for each segment of each existing value, and each entry names a record on flash.
-//! - A tombstone stays on flash until a checkpoint covers it, because an older record of its key may be there as long.
-//!   Until then it is in use, like a value.
+//! - A tombstone stays on flash until a checkpoint covers it, because an older record of its key may be there until
+//!   then. It is in use meanwhile, like a value.
 //! - Versions are drawn when records are programmed, so a version greater than a checkpoint's step is new to the
 //!   checkpoint. Copies keep their version.
 //! - The units of a `put` that takes more than a page are members of an atomic batch (`spare`): they assert only if all
@@ -48,7 +48,7 @@ pub struct KvRecord<'a> {
     pub namespace: NamespaceId,
     /// The key.
     pub key: Key,
-    /// The value; none deletes the key, if it exists.
+    /// The value; `None` deletes the key, if it exists.
     pub value: Option<&'a [u8]>,
 }
 
@@ -61,7 +61,7 @@ pub struct NamespaceInfo {
     pub attributes: NamespaceAttributes,
     /// Number of keys.
     pub records: u64,
-    /// Bytes of the drive's DRAM that its index takes; none while that is only on flash.
+    /// Bytes of the drive's DRAM that its index takes; 0 while it is only on flash.
     pub index_bytes: u64,
     /// Whether its index is only on flash.
     pub swapped_out: bool,

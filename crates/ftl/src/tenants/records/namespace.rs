@@ -63,14 +63,14 @@ impl Ftl {
         self.tenants.records.last_namespace = namespace.0;
         self.tenants.records.namespaces.insert(namespace, Namespace::new(attributes));
         self.tenants.records.note_use(namespace);
-        // units that were given data while there was no namespace were not counted
+        // units that received data while there was no namespace were not counted
         self.tenants.budget = 0;
         self.plan_logs();
         Ok(namespace)
     }
 
-    /// Deletes a namespace with all its records. The record of that is in the journal's buffer when this returns.
-    /// Returns when the index, which lists the contents, was available.
+    /// Deletes a namespace with all its records. The journal record of this is in the journal's buffer when this
+    /// returns. Returns when the index, which lists the contents, was available.
     pub fn delete_namespace(
         &mut self,
         namespace: NamespaceId,

@@ -52,7 +52,7 @@ impl Plan {
         plan
     }
 
-    /// The open unit of a stream with the least room that is enough, or a new one.
+    /// The open unit of a stream with the least sufficient room, or a new one.
     fn unit_for(&mut self, target: Target, chunks: usize, open: &mut Vec<OpenUnit>) -> usize {
         let fits =
             |open: &&mut OpenUnit| self.targets[open.unit] == target && open.used + chunks <= UNIT_CHUNKS;
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_record_goes_where_it_leaves_the_least_room() {
-        // 40 chunks, 30 chunks, 24 chunks: the last fills up the first
+        // 40 chunks, 30 chunks, 24 chunks: the last fills up the unit of the first
         let chunks = |chunks: usize| chunks * 64 - 40;
         assert_eq!(
             plan(&[chunks(40), chunks(30), chunks(24)]),
@@ -178,7 +178,7 @@ mod tests {
         );
     }
 
-    /// A record of more than half a unit weighs a whole one. Deletes take room only beside records.
+    /// A record of more than half a unit weighs a whole one. Deletes take room only together with records.
     #[test]
     fn records_take_the_room_of_their_weights_and_an_entry_for_each_segment() {
         let key = |text: &[u8]| Key::new(text).unwrap();

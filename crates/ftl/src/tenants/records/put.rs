@@ -29,7 +29,7 @@ pub(crate) struct ProgrammedUnits {
     pub pages: Vec<(u32, Nanoseconds)>,
 }
 
-/// When there is room in protected DRAM for this many more units; none if there never is.
+/// When there is room in protected DRAM for this many more units; `None` if there never is.
 pub type RoomNs<'a> = &'a mut dyn FnMut(usize) -> Option<Nanoseconds>;
 
 impl Ftl {
@@ -82,8 +82,8 @@ impl Ftl {
         Ok(done_ns.max(found_ns))
     }
 
-    /// Whether records with values of these sizes have room, as things stand, beside all that is there: also if they are
-    /// put in parts, and whatever they replace. `waiting` units are in the cache.
+    /// Whether records with values of these sizes currently fit in addition to everything that is stored, even if they
+    /// are put in parts, and whatever they replace. `waiting` units are in the cache.
     pub fn has_room(&self, values: impl Iterator<Item = usize>, waiting: usize) -> bool {
         let (mut chunks, mut entries) = (0, 0);
         for bytes in values {
@@ -100,8 +100,7 @@ impl Ftl {
         Plan::new(records, |namespace| self.logs_of(namespace))
     }
 
-    /// The records that a batch needs, of those that it was given, and when that is known. Their indexes are in DRAM
-    /// then.
+    /// The records that a batch needs, among those given, and when that is known. Their indexes are then in DRAM.
     pub(crate) fn needed_records<'a>(
         &mut self,
         records: &[KvRecord<'a>],
@@ -117,8 +116,8 @@ impl Ftl {
         if canary::out(Guard::IdleDeleteDoesNotWait) { 0 } else { self.tenants.records.durable_ns }
     }
 
-    /// The `needed` records, or all of them if the deletes of missing keys must be part of the step like the others: it and
-    /// what removed the keys may not become durable in this order.
+    /// The `needed` records, or all of them if the deletes of missing keys must be part of the step like the others,
+    /// because the step could become durable before what removed those keys.
     fn with_unsettled_deletes<'a>(
         &self,
         needed: Vec<KvRecord<'a>>,
@@ -142,8 +141,8 @@ impl Ftl {
 
     /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all
     /// of them (KAML, section 3.2.4): from then on the dump saves those that are not on flash. Without one, or if there
-    /// are too many, it is done when they are on flash. They go there at once, and then need no protected room on the
-    /// way.
+    /// are too many, it is done when they are on flash. In that case they go there at once, and need no protected room
+    /// on the way.
     fn put_on_flash(
         &mut self,
         records: &[KvRecord<'_>],
@@ -244,7 +243,7 @@ impl Ftl {
         Ok(programmed)
     }
 
-    /// Removes a key's entries and tombstone from the index. Returns when these were found.
+    /// Removes a key's entries and tombstone from the index. Returns the time at which they were found.
     pub(super) fn forget(
         &mut self,
         namespace: NamespaceId,

@@ -99,7 +99,7 @@ impl Header {
         to[HEADER_BYTES..HEADER_BYTES + value.len()].copy_from_slice(value);
     }
 
-    /// Reads the record at the beginning of `bytes`, with its value; none if there is none.
+    /// Reads the record at the beginning of `bytes`, with its value; `None` if there is no record.
     pub fn read(bytes: &[u8]) -> Option<(Header, &[u8])> {
         let (header, rest) = HeaderBytes::ref_from_prefix(bytes).ok()?;
         let value = rest.get(..usize::from(header.value_bytes.get()))?;
@@ -133,7 +133,7 @@ pub(crate) fn chunks_of(value_bytes: usize) -> u8 {
 }
 
 /// The chunks of a unit that a record of this many chunks takes when records of its size fill units: 33 chunks take all
-/// 64, because no second record fits beside them.
+/// 64, because no second record of that size fits.
 pub(crate) fn weight(chunks: u8) -> u32 {
     (UNIT_CHUNKS as u32).div_ceil(UNIT_CHUNKS as u32 / u32::from(chunks))
 }

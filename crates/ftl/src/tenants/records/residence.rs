@@ -1,4 +1,4 @@
-//! Where an index is: in DRAM, on flash, or both; and what it takes in a checkpoint.
+//! Where an index is: in DRAM, on flash, or both; and the space that it takes in a checkpoint.
 
 use super::index::Index;
 use crate::canary::{self, Guard};
@@ -30,9 +30,9 @@ impl InCheckpoint {
 /// An index in DRAM, on flash, or both.
 #[derive(Clone, Debug)]
 pub(crate) struct Residence {
-    /// None while it is only on flash.
+    /// `None` while it is only on flash.
     pub index: Option<Index>,
-    /// Its position in the last checkpoint; none if it has changed since.
+    /// Its position in the last checkpoint; `None` if it has changed since.
     pub in_checkpoint: Option<InCheckpoint>,
     /// Bytes of DRAM that it took when it was swapped out.
     pub swapped_bytes: u64,
@@ -51,7 +51,7 @@ impl Residence {
         self.index.as_ref().expect("an index is loaded before it is used")
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     #[inline]
     pub fn get_mut(&mut self) -> &mut Index {
         if !canary::out(Guard::ChangedIndexSwappedOut) {

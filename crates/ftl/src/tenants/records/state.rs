@@ -41,7 +41,7 @@ pub(crate) struct KeyValue {
     pub tombstones: HashMap<(NamespaceId, Key), RecordPlace>,
     /// Records that wait for a full page.
     pub buffer: Buffer,
-    /// When everything put is durable: some of it may have to be on flash for that.
+    /// When everything put is durable; some of it may have to be on flash first.
     pub durable_ns: Nanoseconds,
     /// Commands that have used indexes so far.
     pub uses: u64,
@@ -61,7 +61,7 @@ impl KeyValue {
 }
 
 impl KeyValue {
-    /// What was put just now is durable only then.
+    /// What was put last is durable only at this time.
     pub fn is_durable_at(&mut self, durable_ns: Nanoseconds) {
         self.durable_ns = self.durable_ns.max(durable_ns);
     }

@@ -8,8 +8,9 @@
 //! - What a command uses is loaded before the command changes anything, and stays until the next command. The same
 //!   holds for what garbage collection loads to move records.
 //!
-//! An index is swapped as a whole. So the limit is exceeded if a single index, or those that one command uses and whose
-//! records are moved meanwhile, take more; and if a drive has no room for the checkpoint that swapping would need.
+//! An index is swapped as a whole. So the limit is exceeded if a single index takes more, or the indexes that one
+//! command uses together with those whose records are moved meanwhile; and if a drive has no room for the checkpoint
+//! that swapping would need.
 
 use tantalum_nand::{Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 

@@ -33,7 +33,7 @@ fn key(number: u64) -> Key {
     Key::new(format!("{number:0width$}", width = 4 + (number % 12) as usize).as_bytes()).unwrap()
 }
 
-/// Keys of which six have the same hash, as a host may choose them.
+/// Keys in groups of six with the same hash, as a host could choose them.
 fn colliding_key(number: u64) -> Key {
     Key::new(&[b'0' + (number % 4) as u8; 16]).unwrap().colliding(number / 4)
 }
@@ -47,7 +47,7 @@ impl Drive {
         Drive { ftl, config, namespaces, key, model: BTreeMap::new(), state: 1 }
     }
 
-    /// Power went when everything was on flash, and came back.
+    /// Power failed when everything was on flash, and came back.
     fn recovered(self) -> Drive {
         let mut nand = self.ftl.into_nand();
         nand.advance(u64::MAX);
@@ -294,8 +294,8 @@ fn an_index_that_is_not_what_it_was_is_refused() {
     assert!(matches!(taken, Err(FtlError::Damaged(_))), "{taken:?}");
 }
 
-/// Keys of more than eight bytes may have the same hash, and whoever chooses keys can make them so. Random work with such
-/// keys only, with power cuts: only the keys with the records tell which is which, also among copies.
+/// Keys of more than eight bytes may have the same hash, and a host can choose them so. Random work with only such keys,
+/// with power cuts: only the keys stored with the records distinguish them, also among copies.
 #[test]
 fn keys_with_the_same_hash_are_told_apart() {
     for (config, namespaces) in [(CONFIG, 1), (LIMITED, 2)] {
@@ -315,8 +315,8 @@ fn keys_with_the_same_hash_are_told_apart() {
     }
 }
 
-/// Two keys of one hash, whose records the checkpoint has. They were copied since, and where they were is erased: only the
-/// copies tell which is which, and how many segments each has.
+/// Two keys with one hash, whose records the checkpoint has. They were copied since, and the originals erased: only the
+/// copies show which is which, and how many segments each has.
 #[test]
 fn copies_of_keys_with_the_same_hash_are_told_apart_when_the_originals_are_gone() {
     for (order, replaced) in [([0, 4], None), ([4, 0], Some(0)), ([0, 4], Some(4))] {
@@ -407,7 +407,7 @@ fn a_value_of_which_a_part_was_copied_is_whole() {
     drive.recovered().compare();
 }
 
-/// The checkpoint, the copy and what replaced it: only the last one counts, once.
+/// The checkpoint, the copy and its replacement: only the last one counts, once.
 #[test]
 fn a_record_that_was_copied_and_replaced_is_there_once() {
     for new in [None, Some(&b"new"[..]), Some(&[8; 9000])] {
@@ -446,7 +446,8 @@ fn a_namespace_whose_records_were_copied_is_deleted() {
     drive.recovered().compare();
 }
 
-/// Keys of eight bytes: the first segment after the head of the second has the hash of the second one of the first.
+/// Keys of eight bytes: the first later segment of the second key's value has the same hash as the second one of the
+/// first key's.
 fn crossing_key(number: u64) -> Key {
     let first = Key::new(b"crossing").unwrap();
     let step = 0x9e37_79b9_7f4a_7c15_u64;
@@ -454,7 +455,8 @@ fn crossing_key(number: u64) -> Key {
     if number == 0 { first } else { crossing }
 }
 
-/// A key of up to eight bytes follows from its hash; the segments of its value may have the hashes of another's.
+/// A key of up to eight bytes follows from its hash; the segments of its value may have the same hashes as another
+/// key's.
 #[test]
 fn segments_with_the_same_hash_are_told_apart() {
     assert_eq!(crossing_key(1).segment_hash(1), crossing_key(0).segment_hash(2));
@@ -471,8 +473,8 @@ fn segments_with_the_same_hash_are_told_apart() {
     }
 }
 
-/// Where the record of one key was there is now one of another with the same hash: it does not tell whose entry the
-/// checkpoint's is.
+/// In the place of one key's record there is now a record of another key with the same hash: it does not show whose
+/// entry the checkpoint's is.
 #[test]
 fn a_record_written_over_another_key_with_its_hash_is_not_taken_for_what_was_there() {
     let mut drive = Drive { key: colliding_key, ..Drive::new(NO_CHECKPOINTS, GEOMETRY, 1) };

@@ -128,7 +128,7 @@ mod tests {
         ftl.put(&[KvRecord { namespace, key, value }], 0, 0, &mut |_| None).unwrap();
     }
 
-    /// Everything is on flash when power goes; what waits is dumped.
+    /// Everything is on flash when power fails; what waits is dumped.
     fn cut(mut ftl: Ftl) -> Ftl {
         let now_ns = ftl.nand.idle_ns().max(ftl.nand.programs_done_ns());
         ftl.nand.power_fail(now_ns);
@@ -140,7 +140,7 @@ mod tests {
         Ftl::recover(nand, PROTECTED, at_ns).map_err(|(_, error)| error).unwrap().0
     }
 
-    /// A `put` that was acknowledged; not one that was not, nor a copy, whose records are where they were.
+    /// Only an acknowledged `put`; not a copy, whose records are still at their old place.
     #[test]
     fn a_dump_saves_what_was_acknowledged_and_is_nowhere_else() {
         let (mut ftl, _) = ftl();
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!([is_saved(Some(8), false), is_saved(None, true), is_saved(Some(7), true)], [false; 3]);
     }
 
-    /// A record waits in protected DRAM while a checkpoint is taken that does not have it.
+    /// A record waits in protected DRAM while a checkpoint is taken without it.
     #[test]
     fn a_record_that_waits_while_a_checkpoint_is_taken_is_dumped_as_newer() {
         for checkpoint in [false, true] {
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(Records.reserved_units(&ftl), 4 + 1);
     }
 
-    /// A tombstone is needed until a checkpoint has nothing of its key.
+    /// A tombstone is needed until there is a checkpoint without its key.
     #[test]
     fn tombstones_take_no_room_once_a_checkpoint_stands() {
         let (mut ftl, namespace) = ftl();

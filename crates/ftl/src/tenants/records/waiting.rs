@@ -97,7 +97,7 @@ impl Buffer {
         of_target.flat_map(|unit| &unit.records).map(|waiting| waiting.header.namespace).collect()
     }
 
-    /// By how many keys a namespace will grow or shrink.
+    /// The number of keys by which a namespace will grow or shrink.
     pub fn balance(&self, namespace: NamespaceId) -> i64 {
         let change = |waiting: &Waiting| match (waiting.indexed, waiting.header.tombstone) {
             (true, true) => -1,

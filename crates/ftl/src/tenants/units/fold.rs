@@ -4,9 +4,9 @@
 //! in any order, and seeing one twice changes nothing.
 //!
 //! A checkpoint records where pages are, but not their versions, so anything after it wins over it. That is right for
-//! newer data, and for copies, since the drive copies only what it has. It is not right for homes: a log page older
-//! than the checkpoint may claim one that had something newer by then. So for such pages the checkpoint lists the
-//! claims that stood, and no others count.
+//! newer data, and for copies, since the drive copies only what it has. It is wrong for homes: a log page older than
+//! the checkpoint may claim a home that already had something newer. So for such pages the checkpoint lists the claims
+//! that stood, and no others count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
@@ -66,7 +66,7 @@ pub(super) struct UnitsFold {
     whole_runs: BTreeMap<Generation, BTreeMap<u32, u32>>,
     /// Units of transactions programmed since the checkpoint, with their places: garbage collection may have moved one.
     transaction_units: BTreeMap<(Lpn, Seq), BTreeSet<Ppn>>,
-    /// Steps of the journal that map a unit to a place: commits, if that place has a page of a transaction.
+    /// Journal records that map a unit to a place: commits, if that place has a page of a transaction.
     mapped: Vec<(Seq, Ppn)>,
     assertions: u64,
 }
@@ -77,7 +77,7 @@ struct UnitsFound {
     places: Vec<(Lpn, Ppn)>,
     /// Versions that spare areas do not record.
     versions: HashMap<u32, Seq>,
-    /// How far each log is whole.
+    /// The extent to which each log is whole.
     logs: Vec<(Generation, Attempts)>,
 }
 
@@ -150,7 +150,7 @@ impl UnitsFold {
         *known = last.max(*known);
     }
 
-    /// Collects what decides about the rest of the journal.
+    /// Collects the records that decide about the rest of the journal.
     fn conditions(&mut self, records: &[Record]) {
         for record in records {
             match *record {

@@ -27,7 +27,7 @@ impl Tenant for Units {
 
     fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         kept_lists(ftl).encode_lists(bytes);
-        // straight from the map: a copy of it in between would be as large again
+        // straight from the map: an intermediate copy would be just as large
         put_chunks(bytes, ftl.map.touched_chunks(), ftl.map.chunks());
         Ok(at_ns)
     }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(spares.map(is_saved), [true, false, false, false]);
     }
 
-    /// A home that has nothing yet is given a unit by a cut.
+    /// A cut may give a unit to a home that has none yet.
     #[test]
     fn homes_that_a_cut_would_map_are_reserved_and_hints_are_kept() {
         let mut ftl = ftl();

@@ -1,4 +1,5 @@
-//! Records of pages and blocks in an image's file. Each write of a record that counts is between two of the tally.
+//! Records of pages and blocks in an image's file. Each write of a record that counts is between two writes of the
+//! tally.
 
 use std::cmp::Ordering;
 
@@ -17,7 +18,7 @@ use crate::slots::Slot;
 use crate::state::Block;
 
 impl FileImage {
-    /// The tally that counts, or none if it is damaged.
+    /// The tally that counts, or `None` if it is damaged.
     pub(in crate::image) fn read_tally(&self) -> Result<Option<Tally>, NandError> {
         let mut stored = [Tally::new_zeroed(); tally::PLACES.len()];
         for (tally, at) in stored.iter_mut().zip(tally::PLACES) {

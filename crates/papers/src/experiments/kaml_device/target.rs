@@ -1,9 +1,9 @@
-//! A drive with records, as blocks or by key, and the requests of it.
+//! A drive with records, as blocks or by key, and the requests to it.
 //!
 //! On a block drive a unit holds several records. To change one smaller than a unit, the paper's firmware reads the unit from
-//! flash and writes it anew, in one command (3.3.2). Here the drive is told to read it as a client inside the drive does,
-//! which takes neither firmware nor link, and then the host writes it. Consecutive records are in different units, so that
-//! what a unit held has left the cache before its next record comes.
+//! flash and rewrites it, in one command (3.3.2). Here the drive is told to read it as a client inside the drive does, which
+//! takes neither firmware nor link, and then the host writes it. Consecutive records are in different units, so that a unit
+//! has left the cache before its next record comes.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -22,7 +22,7 @@ pub(super) const CACHE_BYTES: u64 = 4 << 20;
 /// Other data's share of the capacity. They are overwritten at random until garbage collection is steady.
 pub(super) const OTHER_PERCENT: u64 = 40;
 
-/// What is done to records.
+/// The operation on records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Work {
     Fetch,
@@ -40,7 +40,7 @@ pub(super) struct Target {
     units: u32,
     records: u64,
     random: Xoshiro256PlusPlus,
-    /// What each client has read and writes in its next turn.
+    /// What each client has read and will write in its next turn.
     changes: Vec<Option<Change>>,
 }
 
@@ -53,7 +53,7 @@ struct Change {
 }
 
 enum Interface {
-    /// From this unit on.
+    /// Starting at this unit.
     Blocks(u32),
     /// In this namespace, with this many in each `put`.
     Keys(NamespaceId, usize),
@@ -77,7 +77,7 @@ impl Target {
         Target::keys_in_logs(copy_of(drive), value_bytes, batch, 0, seed)
     }
 
-    /// A namespace with this many logs of its own.
+    /// A namespace with this many logs.
     pub(super) fn keys_in_logs(
         drive: Drive,
         value_bytes: usize,
@@ -175,7 +175,7 @@ impl Target {
         Ok(self.drive.lock().submit(Command::Read { lpn, data: &mut self.buffer }, at_ns)?.done_ns)
     }
 
-    /// Writes a whole unit; of one that changes in part, firmware waits for the rest.
+    /// Writes a whole unit; for a unit that changes in part, firmware waits for the rest.
     fn change(
         &mut self,
         mut change: Change,
@@ -197,7 +197,7 @@ impl Target {
         &self.drive
     }
 
-    /// Clients that change a unit at once share the copy of it: none writes over what another has changed.
+    /// Clients that change a unit at the same time share its copy, so that none overwrites what another has changed.
     fn write_changed(&mut self, mut change: Change, at_ns: Nanoseconds) -> Result<Turn, ExperimentError> {
         self.value[..8].copy_from_slice(&change.record.to_le_bytes());
         let others = self.changes.iter_mut().flatten().filter(|other| other.lpn == change.lpn);

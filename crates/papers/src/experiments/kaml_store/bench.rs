@@ -1,4 +1,4 @@
-//! A load of some size on a drive, and what a run of it had.
+//! A load of some size on a drive, and the results of a run.
 
 use tantalum::{Device, Nanoseconds, Profile, UNIT_BYTES, Usage};
 use tantalum_workloads::kaml::Load;

@@ -1,7 +1,7 @@
 //! Clients of the store of records, in the drive's time.
 //!
-//! A transaction takes all its locks at once when it begins, and waits for the holders of those it cannot get. That is
-//! as strict as the store's own locks, which then never wait.
+//! A transaction takes all its locks at once when it begins, and waits for the holders of those it cannot get. This is
+//! as strict as the store's own locks, for which nobody then ever waits.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -124,7 +124,7 @@ struct Client {
 
 enum State {
     Idle,
-    /// It has its locks; the next of its steps.
+    /// It has its locks; its next step.
     Works {
         tx: Transaction,
         steps: Vec<Step>,
@@ -144,7 +144,7 @@ struct Machine<'a> {
     records_per_lock: u64,
     clients: Vec<Client>,
     queue: BinaryHeap<Reverse<(Nanoseconds, usize)>>,
-    /// Holders, and whether it is one who changes.
+    /// The number of holders, and whether the holder is a writer.
     locks: HashMap<LockName, (u32, bool)>,
     waiting: VecDeque<(usize, Vec<Step>)>,
     conflicts: u64,

@@ -29,7 +29,8 @@ const TITLES: [(&str, &str); 8] = [
     ("moved by remap", "MiB"),
 ];
 
-/// The file systems. Of F2FS, first as the thesis had it, and then as it is today: what it overwrites in place leaves nothing to clean.
+/// The file systems. F2FS comes first as in the thesis, and then as it is today: what it overwrites in place leaves nothing
+/// to clean.
 const CASES: [(Kind, Indexing, &str); 3] = [
     (Kind::Nat, Indexing::Appended, "lfs-nat"),
     (Kind::Nat, Indexing::Conventional, "lfs-nat in place"),
@@ -97,8 +98,8 @@ fn clean_all(
     Ok((rows, survived))
 }
 
-/// Ages a file system with a personality, and cleans it: a figure for each of [`TITLES`]. Either way of cleaning begins behind a
-/// checkpoint, and ends with one that is counted.
+/// Ages a file system with a personality, and cleans it: a figure for each of [`TITLES`]. Both ways of cleaning begin after a
+/// checkpoint, and end with one that is counted.
 fn clean(
     run: &Run<'_>,
     (kind, indexing): (Kind, Indexing),
@@ -110,7 +111,7 @@ fn clean(
     let bar = run.monitor.bar(format!("{kind:?}, {}, {cleaning:?}", personality.name()), operations);
     let mut bench = Filebench::prepare(&mut fs, personality, run.scale * FILES, run.seed, &bar)?;
     bench.run(operations, &bar)?;
-    // what the workload left in memory is not the cleaning's
+    // what the workload left in memory is not part of the cleaning
     fs.write_back().map_err(WorkloadError::from)?;
     let (before, moved) = (Done::by(&fs), fs.cleaner());
     fs.clean_all()?;

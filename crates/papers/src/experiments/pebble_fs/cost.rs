@@ -9,7 +9,7 @@ use tantalum_lfs::{LogFs, SyncCounters, WrittenCounters};
 pub struct Done {
     pub host_units: u64,
     pub read_units: u64,
-    /// What they are that the file system wrote.
+    /// What the file system wrote, by kind.
     pub written: WrittenCounters,
     pub flash_units: u64,
     pub content_units: u64,
@@ -38,12 +38,12 @@ impl Done {
 /// What syncs cost between two moments, for the tables.
 pub struct Cost {
     pub amplification: f64,
-    /// Per unit of contents: units of the index, of which nodes and summaries are some, and units of flash programmed.
+    /// Per unit of contents: units of the index (of these, nodes and summaries), and flash units programmed.
     pub index: f64,
     pub nodes: f64,
     pub summaries: f64,
     pub flash: f64,
-    /// In percent of all syncs: those that wrote contents alone.
+    /// The percentage of syncs that wrote only contents.
     pub listed_percent: f64,
     pub checkpoints: f64,
 }

@@ -1,7 +1,7 @@
-//! After each run power goes, at a random flash operation while more is written and synced: everything that was durable
-//! has to be there, every write that was synced since, and the file system's check must find nothing.
+//! After each run power fails at a random flash operation while more is written and synced: everything durable must be
+//! there, and every write synced since, and the file system's check must find nothing.
 //!
-//! What is written here carries a number of its own in each unit, so that an older state is told from the right one.
+//! Each unit written here carries a unique number, so that an older state can be distinguished from the right one.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -21,16 +21,16 @@ use crate::error::ExperimentError;
 /// Cuts after each run.
 const CUTS: u64 = 2;
 
-/// Flash operations within which power goes.
+/// Flash operations within which power fails.
 const WITHIN: u64 = 200;
 
-/// Writes after which power goes if none of them met the cut.
+/// Writes after which power fails if none of them met the cut.
 const MOST_WRITES: u64 = 400;
 
 /// Units that are read at once.
 const UNITS_AT_ONCE: usize = 256;
 
-/// What was there after cuts.
+/// The results of cuts.
 #[derive(Clone, Copy, Default)]
 pub struct Survived {
     cuts: u64,
@@ -48,7 +48,7 @@ impl AddAssign for Survived {
     }
 }
 
-/// The table of it.
+/// The table of these results.
 pub fn table(rows: impl IntoIterator<Item = (String, Survived)>) -> Figures {
     let columns = ["cuts", "synced writes there", "synced by contents alone", "units compared"];
     let row = |(name, survived): (String, Survived)| Row {
@@ -109,8 +109,8 @@ pub fn survive(run: &Run<'_>, mut fs: LogFs) -> Result<Survived, ExperimentError
     Ok(survived)
 }
 
-/// Overwrites random units, each with a sync, until there is no power. Returns how many were synced, and the one that
-/// was not.
+/// Overwrites random units, each with a sync, until there is no power. Returns the number that were synced, and the one
+/// that was not.
 fn write_until_cut(
     fs: &mut LogFs,
     expected: &mut Tree,
@@ -137,7 +137,7 @@ fn write_until_cut(
     Ok((MOST_WRITES, None))
 }
 
-/// Without power from now on; then power comes back, and the file system is mounted.
+/// Cuts power now, unless it is already off, restores it, and mounts the file system.
 fn recover(fs: LogFs, seed: u64) -> Result<LogFs, ExperimentError> {
     let client = fs.into_client_without_sync();
     let now_ns = client.now_ns();

@@ -1,8 +1,8 @@
 //! Figures 9 (b, c) and 10: TPC-C and LinkBench on MariaDB, on a mount of each file system, in real time.
 //!
 //! The database is loaded once on the machine's own disk; each case gets a new file system and a copy of the database. As
-//! in the thesis, the whole database fits into the server's buffer, the log is with the data, and doublewrite is on. What
-//! was written is counted between two moments in which everything is durable, and then the file system's check must find
+//! in the thesis, the whole database fits into the server's buffer, the log is with the data, and doublewrite is on.
+//! Writes are counted between two moments at which everything is durable, and then the file system's check must find
 //! nothing.
 
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ use super::{CACHE_BYTES, KINDS, PRINTED, claims, indexings};
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
 
-/// The thesis's TPCC-10: ten warehouses, about 800 MB. LinkBench gets as much here; the thesis has 10 GB.
+/// The thesis's TPCC-10: ten warehouses, about 800 MB. LinkBench gets the same here; the thesis has 10 GB.
 const DATABASE_BYTES: u64 = 800_000_000;
 const WAREHOUSES: u64 = 10;
 const BYTES_PER_NODE: u64 = 1000;
 
-/// Chosen; the thesis names none.
+/// Chosen; the thesis does not say.
 const CLIENTS: u64 = 16;
 const OPERATIONS_EACH: [u64; 2] = [10_000, 20_000];
 const LEAST_OPERATIONS_EACH: u64 = 50;
@@ -143,7 +143,7 @@ fn operations_each(run: &Run<'_>, load: Load) -> u64 {
     run.scaled(OPERATIONS_EACH[load as usize], LEAST_OPERATIONS_EACH)
 }
 
-/// Twice what the server takes, so that cleaning is not what is measured.
+/// Twice what the server takes, so that cleaning does not dominate the measurement.
 fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
     let mut profile = Profile::load("pebblessd")?;
     let least = 2 * (database_bytes(run) * 3 / 2 + SERVER_BYTES);

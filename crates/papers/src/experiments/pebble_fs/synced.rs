@@ -39,16 +39,16 @@ const TITLES: [(&str, &str); 5] = [
     ("checkpoints", ""),
 ];
 
-/// What a synced writer does.
+/// The pattern of a synced writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// It writes over its file at random.
+    /// It overwrites its file at random.
     Random,
     /// It appends to it.
     End,
 }
 
-/// Four writers, each with a file of its own.
+/// Four writers, each with its own file.
 struct Writers {
     fs: LogFs,
     files: Vec<FileId>,
@@ -82,7 +82,7 @@ impl Writers {
         Ok(Writers { fs, files, ends, is_written, random, next_write_back_ns })
     }
 
-    /// A write that is sent to the drive, and in the next turn its sync: other writers' come in between.
+    /// A write is sent to the drive, and synced in the next turn, so that other writers' requests come in between.
     fn turn(
         &mut self,
         (place, data, bytes): (Place, &[u8], u64),
@@ -128,7 +128,7 @@ fn write_synced(
 ) -> Result<(f64, Cost, Survived), ExperimentError> {
     let mut writers = Writers::new(run, kind, indexing)?;
     let data = vec![0xa5; units as usize * UNIT_BYTES];
-    // appended to, the files must stay small beside the drive
+    // when appended to, the files must stay small compared with the drive
     let writes = run.scaled(WRITES, 1000).min((400 << 20) / data.len() as u64);
     let bar = run.monitor.bar(format!("{kind:?}, {indexing:?}, {place:?}, {units} units"), writes);
     let (before, bytes) = (Done::by(&writers.fs), file_bytes(run));
