@@ -11,7 +11,7 @@ use tantalum_report::table::{Align, Table, grouped};
 use crate::arguments::CheckOptions;
 use crate::failure::Failure;
 use crate::recovery_info::{RecoveryInfo, last_shutdown};
-use crate::{interrupt, output, watched};
+use crate::{check_files, interrupt, output, watched};
 
 /// Findings of one part that are listed in the text output; `--json` has them all.
 const LISTED: usize = 20;
@@ -53,9 +53,12 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
 fn outcome(options: &CheckOptions) -> Result<Outcome, DeviceError> {
     let (path, monitor) = (&options.image, interrupt::monitor());
     if !options.repair {
-        return Ok(Outcome::of(path, watched::check(path, &monitor)?));
+        let mut check = watched::check(path, &monitor)?;
+        check_files::add_to(&mut check, path)?;
+        return Ok(Outcome::of(path, check));
     }
-    let repair = watched::repair(path, &monitor)?;
+    let mut repair = watched::repair(path, &monitor)?;
+    check_files::add_to(&mut repair.after, path)?;
     let beyond = repair.before.is_beyond_repair();
     Ok(Outcome {
         repaired: Some(repair.done),

@@ -11,6 +11,7 @@ mod baseline;
 mod bench;
 mod bench_nvme;
 mod check;
+mod check_files;
 mod compare;
 mod crash_couch;
 mod crash_device;

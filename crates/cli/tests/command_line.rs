@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use tantalum::{Command as DriveCommand, Device, NamespaceAttributes, Profile};
+use tantalum::{Command as DriveCommand, Device, Lpn, NamespaceAttributes, Profile, UNIT_BYTES};
+use tantalum_filesystem::{Content, FileId, Names, NewFile};
+use tantalum_lfs::{Cleaning, Kind, LogFs};
 use tempfile::TempDir;
 
 fn tantalum(dir: &Path, arguments: &[&str]) -> Output {
@@ -282,6 +284,45 @@ fn a_check_tells_what_is_wrong_and_changes_nothing() {
         damaged.iter().for_each(|at| flip(&image, *at));
     }
     assert!(fs::read(&image).unwrap() == before, "a check changed the image");
+}
+
+#[test]
+fn a_check_looks_at_a_log_structured_file_system_too() {
+    for kind in [Kind::Nat, Kind::Tree] {
+        let dir = TempDir::new().unwrap();
+        let image = dir.path().join("d.tant");
+        let mut profile = Profile::load("tlc-nvme").unwrap();
+        profile.capacity_bytes = 64 << 20;
+        let device = Device::create(&image, &profile).unwrap();
+        let mut fs = LogFs::format(device, kind, Cleaning::Copy, 1 << 20).unwrap();
+        let new = NewFile { permissions: 0o644, ..NewFile::default() };
+        let file = fs.create_in(FileId::ROOT, b"file", &new).unwrap();
+        fs.write(file, 0, &[7; 9000]).unwrap();
+        shut_down(fs.unmount().map_err(|failed| failed.1).unwrap().into_device().unwrap());
+        let text = printed(tantalum(dir.path(), &["check", "d.tant"]));
+        assert!(text.contains("files of the file system         2         0"), "{text}");
+
+        // every unit but those that say what the drive holds
+        let mut device = Device::open(&image).unwrap();
+        for lpn in (2..16384).map(Lpn).filter(|lpn| device.is_mapped(*lpn)).collect::<Vec<_>>() {
+            let now_ns = device.time_ns();
+            device.submit(DriveCommand::Write { lpn, data: &[1; UNIT_BYTES], fua: true }, now_ns).unwrap();
+        }
+        shut_down(device);
+        let output = tantalum(dir.path(), &["check", "d.tant", "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let finding = &outcome["findings"][0];
+        assert_eq!(
+            (&finding["part"], &finding["remedy"]),
+            (&"files of the file system".into(), &"none".into())
+        );
+    }
+}
+
+fn shut_down(mut device: Device) {
+    let now_ns = device.time_ns();
+    device.shutdown(now_ns).unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //!   name it. So until its sync returns, an overwritten unit is the old one or the new one, both of this file.
 //! - **P3** A sync returns when what was overwritten is flushed, just like what was appended.
 
-use tantalum::{Fills, Lpn, UNIT_BYTES};
+use tantalum::{Fills, UNIT_BYTES};
 use tantalum_filesystem::{FileId, FileKind};
 
 use crate::error::Result;
@@ -62,13 +62,9 @@ impl LogFs {
         if !self.superblock.overwrites() {
             return Ok(0);
         }
-        let Slot::At(lpn) = self.index.slot(&mut self.log, id, first)? else { return Ok(0) };
-        let (most, mut units) = ((data.len() / UNIT_BYTES).min(BUFFER_UNITS) as u32, 1);
-        while units < most
-            && self.index.slot(&mut self.log, id, first + units)? == Slot::At(Lpn(lpn.0 + units))
-        {
-            units += 1;
-        }
+        let most = (data.len() / UNIT_BYTES).min(BUFFER_UNITS) as u32;
+        let (slot, units) = self.index.run(&mut self.log, id, first, most)?;
+        let Slot::At(lpn) = slot else { return Ok(0) };
         self.log.overwrite_run(id, lpn, &data[..units as usize * UNIT_BYTES], fills)?;
         self.count_overwritten(u64::from(units));
         Ok(units)

@@ -12,7 +12,7 @@ use crate::bytes::Page;
 use crate::check::Finding;
 use crate::error::{LfsError, Result};
 use crate::inode::Inode;
-use crate::segments::Log;
+use crate::segments::{Log, Run};
 
 /// Files without names that a checkpoint remembers.
 pub(crate) const MOST_ORPHANS: usize = 4096;
@@ -34,6 +34,14 @@ impl Slot {
         match self {
             Slot::At(lpn) => Some(lpn),
             Slot::Hole | Slot::Reserved => None,
+        }
+    }
+
+    /// Where the unit `units` behind is, if it lies together with this one.
+    pub fn behind(self, units: u32) -> Slot {
+        match self {
+            Slot::At(lpn) => Slot::At(Lpn(lpn.0.wrapping_add(units))),
+            other => other,
         }
     }
 }
@@ -119,17 +127,34 @@ pub(crate) trait Index: Send {
     /// Where a unit of a file is.
     fn slot(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Slot>;
 
+    /// Where a unit of a file is, and how many from it on lie together there, or are nowhere in the same way. At least one, at
+    /// most `most`; there may be more.
+    fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(Slot, u32)>;
+
+    /// Whether a unit of a file is no hole, and how many from it on are the same. At least one, at most `most`; there may be
+    /// more.
+    fn used_run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(bool, u32)>;
+
     /// Promises space for a unit of a file and gives up what was there. `ENOSPC` is possible only if it was a hole.
     fn reserve(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()>;
 
-    /// Makes sure that there is space for other contents of a unit that is not a hole.
+    /// Whether [`Index::promise`] may have something to do.
+    fn needs_promises(&self) -> bool {
+        false
+    }
+
+    /// Makes sure that there is space for other contents of a unit that is no hole.
     fn promise(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()>;
 
     /// Appends contents of a unit to the log; the unit is there from now on. There is space for it.
     fn append(&mut self, log: &mut Log, purpose: Purpose, file: FileId, unit: u32, page: &Page)
     -> Result<()>;
 
-    /// Turns units of a file into holes. Returns how many were not holes.
+    /// Appends contents of adjacent units of a file to the log, and sends them; the units are there from now on. There is
+    /// space for them.
+    fn append_run(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<()>;
+
+    /// Makes holes of units of a file. Returns how many were none.
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64>;
 
     /// The first unit at or after `from` that is not a hole.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LARGE_CACHE, LISTS, ROOT, device, device_with_lists, new, profile, sound};
+use common::{LARGE_CACHE, LISTS, ROOT, device, device_with_lists, new, profile_with, sound};
 use tantalum::{Device, PowerLoss, UNIT_BYTES};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{
@@ -271,32 +271,76 @@ fn what_appends_or_leaves_the_index_to_lists_writes_nothing_in_place() {
     }
 }
 
-/// Buffers that a mount filled are used for units written in place; those of appended units are given back.
+/// Buffers that a mount filled are written, in place or appended; the drive lists only what it copies.
 #[test]
 fn filled_buffers_go_to_the_units_that_they_hold() {
     let folder = tempfile::tempdir().unwrap();
-    for (number, indexing) in [Indexing::Conventional, Indexing::Appended].into_iter().enumerate() {
+    let cases = [
+        (Kind::Nat, Indexing::Conventional, true),
+        (Kind::Nat, Indexing::Appended, true),
+        (Kind::Nat, Indexing::Nvm, false),
+        (Kind::Tree, Indexing::Conventional, true),
+        (Kind::Tree, Indexing::Nvm, false),
+    ];
+    for (number, (kind, indexing, is_used)) in cases.into_iter().enumerate() {
         let image = folder.path().join(format!("{number}"));
-        let drive = Drive::new(Device::create(&image, &profile(32)).unwrap());
-        let made = LogFs::format_indexed(drive.client(), Kind::Nat, Cleaning::Copy, indexing, LARGE_CACHE);
-        let mut fs = made.unwrap();
+        let drive = Drive::new(Device::create(&image, &profile_with(32, LISTS, None)).unwrap());
+        let mut fs =
+            LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, indexing, LARGE_CACHE).unwrap();
         let file = fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
         // Units 10 to 19 and from 30 on have no place; what is dirty in memory is void.
         for first in [0, 20] {
             fs.write_direct(file, first * UNIT, &[1; 10 * UNIT_BYTES], None).unwrap();
         }
+        fs.sync_folder(ROOT).unwrap();
         write(&mut fs, file, 5, 7);
-        let data: Vec<u8> = (2..42).flat_map(|value| [value; UNIT_BYTES]).collect();
+        let units =
+            |first: u8| -> Vec<u8> { (first..first + 40).flat_map(|value| [value; UNIT_BYTES]).collect() };
         let before = in_place(&fs);
         let mut fills = fs.client().device().fills(40).unwrap().expect("the drive is in a file");
-        fills.fill(&data).unwrap();
-        fs.write_direct(file, 0, &data, Some(&mut fills)).unwrap();
-        assert!(fills.checksum(0).is_none(), "{indexing:?}: buffers are left");
-        assert_eq!(in_place(&fs) - before, if indexing == Indexing::Conventional { 20 } else { 0 });
+        // Those that are used hold something else here, so that one sees that they are.
+        let first = if is_used { 102 } else { 2 };
+        fills.fill(&units(first)).unwrap();
+        fs.write_direct(file, 0, &units(2), Some(&mut fills)).unwrap();
+        assert!(fills.checksum(0).is_none(), "{kind:?}, {indexing:?}: buffers are left");
+        let overwrites = (kind, indexing) == (Kind::Nat, Indexing::Conventional);
+        assert_eq!(in_place(&fs) - before, if overwrites { 20 } else { 0 });
         fs.sync_data(file).unwrap();
         let mut fs = cut(&drive, fs);
         for unit in 0..40 {
-            assert_eq!(u64::from(read(&mut fs, file, unit)), unit + 2, "{indexing:?}, unit {unit}");
+            assert_eq!(
+                u64::from(read(&mut fs, file, unit)),
+                unit + u64::from(first),
+                "{kind:?}, {indexing:?}"
+            );
         }
+    }
+}
+
+/// A large write that goes over the ends of segments and of partial segments, and whose summaries are checked by a mount.
+#[test]
+fn a_large_write_past_the_cache_survives_a_cut() {
+    for (kind, indexing) in [
+        (Kind::Nat, Indexing::Appended),
+        (Kind::Nat, Indexing::Nvm),
+        (Kind::Tree, Indexing::Conventional),
+        (Kind::Tree, Indexing::Nvm),
+    ] {
+        let drive = Drive::new(device(64));
+        let mut fs =
+            LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, indexing, LARGE_CACHE).unwrap();
+        let file = fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
+        write(&mut fs, file, 700, 1);
+        fs.sync_folder(ROOT).unwrap();
+        let units: Vec<u8> = (0..700_u32).flat_map(|unit| [(unit % 251) as u8; UNIT_BYTES]).collect();
+        for data in [&units[..], &units[UNIT_BYTES..]] {
+            fs.write_direct(file, 0, data, None).unwrap();
+            fs.sync_data(file).unwrap();
+        }
+        let mut fs = cut(&drive, fs);
+        for unit in 0..699 {
+            assert_eq!(u64::from(read(&mut fs, file, unit)), (unit + 1) % 251, "{kind:?}, {indexing:?}");
+        }
+        assert_eq!([read(&mut fs, file, 699), read(&mut fs, file, 700)], [(699 % 251) as u8, 1]);
     }
 }

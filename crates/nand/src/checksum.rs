@@ -3,6 +3,10 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
+use crate::geometry::UNIT_BYTES;
+
+const REVERSED_POLYNOMIAL: u32 = 0x82f6_3b78;
+
 /// The checksum of `data`.
 pub fn checksum_of(data: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, data) as u32
@@ -16,13 +20,75 @@ pub fn checksum_with(checksum: u32, data: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
+/// The checksum of bytes whose own is `checksum`, followed by a unit whose own is `unit`: CRC-32C is linear, so bytes that follow
+/// turn what there was into something that depends on their number alone.
+pub fn checksum_joined(checksum: u32, unit: u32) -> u32 {
+    let bytes = checksum.to_le_bytes();
+    bytes.iter().zip(&BEFORE_A_UNIT).fold(unit, |joined, (byte, table)| joined ^ table[usize::from(*byte)])
+}
+
+/// What becomes of each byte of a checksum when a unit follows.
+static BEFORE_A_UNIT: [[u32; 256]; 4] = before_a_unit();
+
+const fn before_a_unit() -> [[u32; 256]; 4] {
+    let of_bits = followed_by_zeros();
+    let mut tables = [[0; 256]; 4];
+    let mut index = 0;
+    while index < 4 * 256 {
+        let (byte, value) = (index / 256, index % 256);
+        let mut bit = 0;
+        while bit < 8 {
+            if value >> bit & 1 == 1 {
+                tables[byte][value] ^= of_bits[8 * byte + bit];
+            }
+            bit += 1;
+        }
+        index += 1;
+    }
+    tables
+}
+
+/// What a unit of zeros turns each bit of a state into: the operator for one bit, squared as often as one doubles to the bits of
+/// a unit.
+const fn followed_by_zeros() -> [u32; 32] {
+    let mut operator = [0; 32];
+    operator[0] = REVERSED_POLYNOMIAL;
+    let mut bit = 1;
+    while bit < 32 {
+        operator[bit] = 1 << (bit - 1);
+        bit += 1;
+    }
+    let mut doublings = (UNIT_BYTES * 8).trailing_zeros();
+    while doublings > 0 {
+        let mut squared = [0; 32];
+        let mut bit = 0;
+        while bit < 32 {
+            squared[bit] = applied(&operator, operator[bit]);
+            bit += 1;
+        }
+        operator = squared;
+        doublings -= 1;
+    }
+    operator
+}
+
+const fn applied(operator: &[u32; 32], state: u32) -> u32 {
+    let (mut result, mut bit) = (0, 0);
+    while bit < 32 {
+        if state >> bit & 1 == 1 {
+            result ^= operator[bit];
+        }
+        bit += 1;
+    }
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Bit by bit, as the polynomial defines it: stored checksums must not depend on how they are computed.
     fn slowly(data: &[u8]) -> u32 {
-        const REVERSED_POLYNOMIAL: u32 = 0x82f6_3b78;
         let step = |state: u32| (state >> 1) ^ if state & 1 == 1 { REVERSED_POLYNOMIAL } else { 0 };
         !data.iter().fold(!0, |state, byte| (0..8).fold(state ^ u32::from(*byte), |state, _| step(state)))
     }
@@ -49,5 +115,15 @@ mod tests {
                 );
             }
         }
+    }
+    #[test]
+    fn checksums_of_units_are_joined() {
+        let data: Vec<u8> = (0..4 * UNIT_BYTES as u32).map(|byte| (byte * byte % 241) as u8).collect();
+        let units = data.chunks_exact(UNIT_BYTES).map(checksum_of);
+        assert_eq!(units.fold(0, checksum_joined), checksum_of(&data));
+        assert_eq!(
+            checksum_joined(checksum_of(&data[..77]), checksum_of(&data[77..][..UNIT_BYTES])),
+            checksum_of(&data[..77 + UNIT_BYTES])
+        );
     }
 }

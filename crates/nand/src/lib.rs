@@ -38,7 +38,7 @@ mod transfers;
 
 pub use array::Array;
 pub use bus::Bus;
-pub use checksum::{checksum_of, checksum_with};
+pub use checksum::{checksum_joined, checksum_of, checksum_with};
 pub use counters::Counters;
 pub use error::{HostError, MediumError, NandError};
 pub use faults::Faults;

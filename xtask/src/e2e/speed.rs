@@ -20,8 +20,13 @@ use super::shell::Shell;
 /// The goal: this part of the other mount's speed, or of the volume's. A shared machine is too noisy to require it.
 const AIM: f64 = 0.7;
 
-/// What is mounted, with the name it is compared with.
-const SYSTEMS: [(&str, &str); 3] = [("volume", "passthrough"), ("lfs-nat", "volume"), ("lfs-tree", "volume")];
+/// What is mounted: a name, the file system with its index, and the name beside which it stands.
+const SYSTEMS: [(&str, [&str; 2], &str); 4] = [
+    ("volume", ["volume", ""], "passthrough"),
+    ("lfs-nat", ["lfs-nat", "conventional"], "volume"),
+    ("nat-append", ["lfs-nat", "append"], "volume"),
+    ("lfs-tree", ["lfs-tree", "conventional"], "volume"),
+];
 
 const ROUNDS: usize = 5;
 const SECONDS: &str = "--runtime=2";
@@ -40,10 +45,16 @@ struct Pattern {
     counts_operations: bool,
 }
 
-const PATTERNS: [Pattern; 4] = [
+const PATTERNS: [Pattern; 5] = [
     Pattern {
         name: "1 MiB write",
         arguments: ["--rw=write", "--bs=1M", "--iodepth=4"],
+        direction: "write",
+        counts_operations: false,
+    },
+    Pattern {
+        name: "1 MiB random write",
+        arguments: ["--rw=randwrite", "--bs=1M", "--iodepth=4"],
         direction: "write",
         counts_operations: false,
     },
@@ -74,13 +85,16 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     fs::create_dir(&source)?;
     let passthrough = Example::start(context, "passthrough", &source, folder.join("passthrough"))?;
     let mut mounts = Vec::new();
-    for (system, _) in SYSTEMS {
-        let folder = memory.path().join(system);
+    for (name, [system, index], _) in SYSTEMS {
+        let folder = memory.path().join(name);
         fs::create_dir(&folder)?;
-        let options = ["--time", "none", "--file-system", system];
+        let mut options = vec!["--time", "none", "--file-system", system];
+        if !index.is_empty() {
+            options.extend(["--index", index]);
+        }
         mounts.push(Mounted::create(context, &folder, CAPACITY, &options)?);
     }
-    let mounted = SYSTEMS.iter().zip(&mounts).map(|((system, _), mount)| (*system, mount.folder.as_path()));
+    let mounted = SYSTEMS.iter().zip(&mounts).map(|((name, ..), mount)| (*name, mount.folder.as_path()));
     let places: Vec<(&str, &Path)> =
         std::iter::once(("passthrough", passthrough.folder.as_path())).chain(mounted).collect();
     for (_, place) in std::iter::repeat_n(&places, FILLS).flatten() {
@@ -105,10 +119,10 @@ impl Pattern {
         let medians: Vec<f64> = figures.into_iter().map(median).collect();
         let of = |wanted: &str| places.iter().zip(&medians).find(|((name, _), _)| *name == wanted);
         let (unit, scale) = if self.counts_operations { ("IOPS", 1.0) } else { ("MB/s", 1e-6) };
-        let line = |(system, beside): (&str, &str)| {
+        let line = |(system, _, beside): (&str, [&str; 2], &str)| {
             let (Some((_, ours)), Some((_, other))) = (of(system), of(beside)) else { return String::new() };
             format!(
-                "               {:<26} {system:<8} {:>9.0} {unit}, {beside} {:>9.0}: {:.2}, aim {AIM}",
+                "               {:<26} {system:<10} {:>9.0} {unit}, {beside} {:>9.0}: {:.2}, aim {AIM}",
                 self.name,
                 ours * scale,
                 other * scale,

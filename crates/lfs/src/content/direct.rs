@@ -8,6 +8,7 @@ use super::read_write::check_end;
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
 use crate::index::Slot;
+use crate::segments::Run;
 
 impl LogFs {
     /// Writes whole units in place, or appends them to the log, and waits for the drive. `fills` are buffers of the drive
@@ -48,32 +49,41 @@ impl LogFs {
         is_listed: bool,
         mut fills: Option<&mut Fills>,
     ) -> Result<()> {
-        let (mut rest, mut has_room_for) = (data, 0);
-        while let Some((page, others)) = rest.split_first_chunk::<UNIT_BYTES>() {
+        let mut rest = data;
+        let mut has_room_for = 0;
+        while !rest.is_empty() {
             let unit = first + ((data.len() - rest.len()) / UNIT_BYTES) as u32;
             let mut units = self.overwrite_run(file, unit, rest, fills.as_deref_mut())?;
-            rest = &rest[units as usize * UNIT_BYTES..];
             if units == 0 {
                 if has_room_for == 0 {
                     has_room_for = self.log.segments.units();
                     self.make_room(u64::from(has_room_for), 0)?;
                 }
-                has_room_for -= 1;
-                let lists = &mut self.since.lists;
-                lists.append(&mut *self.index, &mut self.log, (file, unit), page, is_listed)?;
-                self.content_units += 1;
-                if let Some(fills) = fills.as_deref_mut() {
-                    self.log.client.device().skip_fills(fills, 1);
-                }
-                (rest, units) = (others, 1);
+                units =
+                    self.units_without_place(file, unit, rest.len().min(has_room_for as usize * UNIT_BYTES))?;
+                has_room_for -= units;
+                let part = &rest[..units as usize * UNIT_BYTES];
+                let mut run = Run::new((file, unit), part, fills.as_deref_mut(), is_listed);
+                self.since.lists.append_run(&mut *self.index, &mut self.log, &mut run)?;
+                self.content_units += u64::from(units);
             }
+            rest = &rest[units as usize * UNIT_BYTES..];
             self.pages.remove(file, u64::from(unit)..u64::from(unit) + u64::from(units));
         }
         Ok(())
     }
 
-    /// Reads whole units, and returns the number of bytes. With `fetches`, bytes in the drive's image file may be
-    /// fetched later.
+    /// How many of the next units are to be appended: the first is.
+    fn units_without_place(&mut self, file: FileId, first: u32, bytes: usize) -> Result<u32> {
+        let most = (bytes / UNIT_BYTES) as u32;
+        match self.superblock.overwrites() {
+            true => Ok(self.index.run(&mut self.log, file, first, most)?.1),
+            false => Ok(most),
+        }
+    }
+
+    /// Reads whole units, and returns how many bytes there were. With `fetches`, what is in the file of the drive's
+    /// image may be fetched later.
     pub(crate) fn read_units(
         &mut self,
         file: FileId,
@@ -121,19 +131,14 @@ impl LogFs {
             data[..UNIT_BYTES].copy_from_slice(page);
             return Ok((UNIT_BYTES, now_ns));
         }
-        let Slot::At(lpn) = self.index.slot(&mut self.log, file, unit)? else {
+        let most = (data.len() / UNIT_BYTES) as u32;
+        let (slot, units) = self.index.run(&mut self.log, file, unit, most)?;
+        let Slot::At(lpn) = slot else {
             data[..UNIT_BYTES].fill(0);
             return Ok((UNIT_BYTES, now_ns));
         };
-        let mut units = 1;
-        while units < data.len() / UNIT_BYTES {
-            let next = unit + units as u32;
-            let adjacent = Slot::At(tantalum::Lpn(lpn.0 + units as u32));
-            if self.pages.contains((file, next)) || self.index.slot(&mut self.log, file, next)? != adjacent {
-                break;
-            }
-            units += 1;
-        }
+        let is_on_drive = |behind: &u32| !self.pages.contains((file, unit + behind));
+        let units = 1 + (1..units).take_while(is_on_drive).count();
         let bytes = units * UNIT_BYTES;
         Ok((bytes, self.log.read_queued(lpn, &mut data[..bytes], fetches)?))
     }

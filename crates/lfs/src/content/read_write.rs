@@ -1,5 +1,7 @@
 //! Reads and writes through the page cache, and changes of size.
 
+use std::ops::RangeInclusive;
+
 use tantalum::UNIT_BYTES;
 use tantalum_filesystem::{Errno, FileId};
 
@@ -7,6 +9,7 @@ use super::{UNIT, units_of};
 use crate::bytes::Page;
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
+use crate::index::Slot;
 
 /// The largest file: 2^32 units.
 pub(crate) const MOST_BYTES: u64 = UNIT << 32;
@@ -73,14 +76,32 @@ impl LogFs {
 
     /// Makes sure that there is space for a range, so that a write is refused before it changes anything.
     pub(crate) fn reserve_range(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<()> {
-        for unit in offset / UNIT..units_of(offset + bytes) {
-            let unit = unit as u32;
-            if !self.pages.is_dirty((file, unit)) {
-                let slot = self.index.slot(&mut self.log, file, unit)?;
-                self.reserve_unit(file, unit, slot)?;
+        const AT_ONCE: u64 = 1024;
+        let (mut unit, end) = (offset / UNIT, units_of(offset + bytes));
+        while unit < end {
+            let most = (end - unit).min(AT_ONCE - unit % AT_ONCE) as u32;
+            let (is_used, units) = self.index.used_run(&mut self.log, file, unit as u32, most)?;
+            if !is_used || self.index.needs_promises() {
+                self.reserve_alike(file, unit as u32..=unit as u32 + (units - 1), is_used)?;
             }
-            if unit.is_multiple_of(1024) {
+            unit += u64::from(units);
+            if unit.is_multiple_of(AT_ONCE) {
                 self.settle()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that there is space for units that are all holes, or none is.
+    fn reserve_alike(&mut self, file: FileId, units: RangeInclusive<u32>, is_used: bool) -> Result<()> {
+        for unit in units {
+            match is_used {
+                false => self.reserve_unit(file, unit, Slot::Hole)?,
+                // What is dirty was promised before.
+                true if !self.pages.is_dirty((file, unit)) => {
+                    self.index.promise(&mut self.log, file, unit)?;
+                }
+                true => {}
             }
         }
         Ok(())

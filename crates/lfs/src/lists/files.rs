@@ -8,7 +8,7 @@ use crate::bytes::Page;
 use crate::error::Result;
 use crate::index::{Index, Purpose};
 use crate::pages::PageKey;
-use crate::segments::Log;
+use crate::segments::{Log, Run};
 
 /// Files and their lists since the last checkpoint.
 #[derive(Debug, Default)]
@@ -38,7 +38,20 @@ impl ListedFiles {
         index.append_listed(log, file, unit, page)
     }
 
-    /// Units of a file change without its list recording it: only the index can make them durable.
+    /// The same with adjacent units of a file, which are sent.
+    pub fn append_run(&mut self, index: &mut dyn Index, log: &mut Log, run: &mut Run<'_>) -> Result<()> {
+        let file = run.file();
+        match run.end().filter(|_| run.is_listed()) {
+            None => self.cannot_tell(file),
+            Some(run_end) => {
+                let end = self.ends.entry(file).or_default();
+                *end = (*end).max(run_end);
+            }
+        }
+        index.append_run(log, run)
+    }
+
+    /// Units of a file change without its list telling: only the index can make them durable.
     pub fn cannot_tell(&mut self, file: FileId) {
         self.untold.insert(file);
     }

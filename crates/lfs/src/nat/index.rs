@@ -16,7 +16,7 @@ use crate::check::Finding;
 use crate::error::{LfsError, Result};
 use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Synced};
 use crate::inode::Inode;
-use crate::segments::Log;
+use crate::segments::{Log, Run};
 
 /// Segments of changed nodes that wait in memory at most.
 const MOST_WAITING: u32 = 16;
@@ -61,6 +61,17 @@ impl Index for Nat {
         Ok(slot_of(self.node(log, number)?.pointer(index)))
     }
 
+    fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(Slot, u32)> {
+        self.adjacent(log, file, unit, most, |first, other, units| other == first.behind(units))
+    }
+
+    fn used_run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(bool, u32)> {
+        let is_used = |slot| slot != Slot::Hole;
+        let (slot, units) =
+            self.adjacent(log, file, unit, most, |first, other, _| is_used(first) == is_used(other))?;
+        Ok((is_used(slot), units))
+    }
+
     fn reserve(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()> {
         self.set_slot(log, file, unit, Slot::Reserved)
     }
@@ -87,6 +98,12 @@ impl Index for Nat {
         log.written.contents += 1;
         log.note_contents(file);
         self.set_slot(log, file, unit, Slot::At(lpn))
+    }
+
+    fn append_run(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<()> {
+        log.send_buffer(FILE_DATA)?;
+        let placed = self.place_run(log, run);
+        run.send(log, FILE_DATA).and(placed)
     }
 
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {
@@ -259,6 +276,36 @@ impl Index for Nat {
 }
 
 impl Nat {
+    /// The slot of a unit, and how many from it on are in the same node and alike.
+    fn adjacent(
+        &mut self,
+        log: &mut Log,
+        file: FileId,
+        unit: u32,
+        most: u32,
+        alike: impl Fn(Slot, Slot, u32) -> bool,
+    ) -> Result<(Slot, u32)> {
+        let Some((number, index)) = self.find(log, file, unit, false)? else { return Ok((Slot::Hole, 1)) };
+        let node = self.node(log, number)?;
+        let slot = |index| slot_of(node.pointer(index));
+        let first = slot(index);
+        let others = (index + 1..node.unit_pointers().end).zip(1..most);
+        let alike = others.take_while(|(other, units)| alike(first, slot(*other), *units));
+        Ok((first, 1 + alike.count() as u32))
+    }
+
+    fn place_run(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<()> {
+        if !run.is_listed() {
+            log.note_contents(run.file());
+        }
+        while let Some(unit) = run.next() {
+            let lpn = self.place_for_contents(log, FILE_DATA)?;
+            run.place(log, FILE_DATA, lpn)?;
+            self.set_slot(log, run.file(), unit, Slot::At(lpn))?;
+        }
+        Ok(())
+    }
+
     /// Sets where a unit of a file is. `ENOSPC` is possible only if it was a hole.
     pub(super) fn set_slot(&mut self, log: &mut Log, file: FileId, unit: u32, slot: Slot) -> Result<()> {
         let Some((number, index)) = self.find(log, file, unit, slot != Slot::Hole)? else { return Ok(()) };

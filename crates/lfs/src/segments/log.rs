@@ -205,6 +205,11 @@ impl Log {
         }
     }
 
+    /// Sends what the buffer of a head holds.
+    pub fn send_buffer(&mut self, head: usize) -> Result<()> {
+        self.write_buffer(head, false)
+    }
+
     fn write_buffer(&mut self, head: usize, fua: bool) -> Result<()> {
         let entry = &mut self.heads[head];
         if entry.buffer.is_empty() {

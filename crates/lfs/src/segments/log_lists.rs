@@ -1,9 +1,9 @@
 //! A log's operations on the drive's lists.
 
-use tantalum::{Command, Lpn};
+use tantalum::{Command, Lpn, Nanoseconds};
 use tantalum_filesystem::FileId;
 
-use super::list_writer::{ListNumber, ListWriter};
+use super::list_writer::{ListNumber, ListWriter, Listed};
 use super::log::Log;
 use crate::error::Result;
 
@@ -21,6 +21,19 @@ impl Log {
     /// Whether the drive lists what is written to a file, as far as known.
     pub fn lists_file(&self, file: FileId) -> bool {
         self.lists.as_ref().is_some_and(|lists| !lists.is_refused(file))
+    }
+
+    /// Writes units that the drive is to list, if it is to. Returns when they are durable; none if they were not written.
+    pub(super) fn write_listed(
+        &mut self,
+        lpn: Lpn,
+        data: &[u8],
+        listed: Option<Listed>,
+    ) -> Result<Option<Nanoseconds>> {
+        match (&mut self.lists, listed) {
+            (Some(lists), Some(listed)) => lists.write(&mut self.client, lpn, data, listed),
+            _ => Ok(None),
+        }
     }
 
     /// The last durable checkpoint has this number, and all lists are cleared.

@@ -6,11 +6,13 @@ mod list_writer;
 mod log;
 mod log_lists;
 mod overwriting;
+mod run;
 mod table;
 mod to_fill;
 
 pub(crate) use list_writer::ListNumber;
 pub(crate) use log::{BUFFER_UNITS, Log};
+pub(crate) use run::Run;
 
 /// Segments that a drive should have, so that heads and reserves are small against them.
 const ENOUGH_SEGMENTS: u64 = 128;

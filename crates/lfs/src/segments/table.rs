@@ -53,6 +53,8 @@ pub(crate) struct Segments {
     clock: u64,
     /// Segments that changed since the table was last stored.
     changed: BTreeSet<u32>,
+    /// The same, looked up at once.
+    is_changed: Vec<bool>,
     pub(super) holes: Holes,
 }
 
@@ -71,6 +73,7 @@ impl Segments {
             capacity,
             clock: 0,
             changed: BTreeSet::new(),
+            is_changed: vec![false; count as usize],
             holes: Holes::default(),
         }
     }
@@ -172,7 +175,7 @@ impl Segments {
     pub fn open(&mut self) -> Result<u32> {
         let Some(segment) = self.free.pop_first() else { return refuse(Errno::ENOSPC) };
         self.table[segment as usize].state = State::Open;
-        self.changed.insert(segment);
+        self.mark_changed(segment);
         Ok(segment)
     }
 
@@ -207,14 +210,14 @@ impl Segments {
     pub fn wrote(&mut self, segment: u32) {
         self.clock += 1;
         self.table[segment as usize].written = self.clock;
-        self.changed.insert(segment);
+        self.mark_changed(segment);
     }
 
     /// A unit lives from now on.
     pub fn add(&mut self, lpn: Lpn) -> Result<()> {
         let segment = self.count_in(lpn)?;
         self.live += 1;
-        self.changed.insert(segment);
+        self.mark_changed(segment);
         Ok(())
     }
 
@@ -243,7 +246,7 @@ impl Segments {
     pub fn release(&mut self, lpn: Lpn) -> Result<()> {
         let segment = self.count_out(lpn)?;
         self.live -= 1;
-        self.changed.insert(segment);
+        self.mark_changed(segment);
         Ok(())
     }
 
@@ -313,10 +316,17 @@ impl Segments {
 
     /// The segments that changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<u32> {
+        self.changed.iter().for_each(|segment| self.is_changed[*segment as usize] = false);
         std::mem::take(&mut self.changed)
     }
 
-    /// Compares the counts with an audit that found `live` units in each segment; returns the first difference.
+    fn mark_changed(&mut self, segment: u32) {
+        if !std::mem::replace(&mut self.is_changed[segment as usize], true) {
+            self.changed.insert(segment);
+        }
+    }
+
+    /// Counts the same as an audit that found `live` units in each segment; otherwise the first difference.
     pub fn differs_from(&self, live: &[u32]) -> Option<(u32, u32, u32)> {
         let pairs = self.table.iter().zip(live).enumerate();
         let mut different = pairs.filter(|(_, (segment, live))| segment.live != **live);

@@ -14,11 +14,18 @@ use crate::segments::Log;
 impl Tree {
     /// What a key stands for.
     pub(super) fn find(&mut self, log: &mut Log, root: Number, key: u32) -> Result<Option<u32>> {
+        let leaf = self.leaf_of(log, root, key)?;
+        let node = self.node(log, leaf)?;
+        Ok(node.search(key).ok().map(|index| node.value(index)))
+    }
+
+    /// The leaf that has a key, if any has it.
+    pub(super) fn leaf_of(&mut self, log: &mut Log, root: Number, key: u32) -> Result<Number> {
         let mut number = root;
         loop {
             let node = self.node(log, number)?;
             if node.level() == 0 {
-                return Ok(node.search(key).ok().map(|index| node.value(index)));
+                return Ok(number);
             }
             let index = node.child_for(key);
             number = self.child(log, number, index)?;

@@ -5,14 +5,14 @@ use std::ops::Range;
 use tantalum::Lpn;
 use tantalum_filesystem::FileId;
 
-use super::Tree;
 use super::node::RESERVED;
 use super::summary::What;
 use super::translation::Number;
+use super::{HEAD, Tree};
 use crate::bytes::Page;
 use crate::error::Result;
 use crate::index::Purpose;
-use crate::segments::Log;
+use crate::segments::{Log, Run};
 
 impl Tree {
     /// Promises space for a unit and gives up what was there. `ENOSPC` is possible only if it was a hole.
@@ -70,6 +70,54 @@ impl Tree {
         self.set_contents(log, file, unit, number, lpn)?;
         self.since.appended.insert(file);
         Ok(())
+    }
+
+    /// Gives places to units of a file, which are sent before a summary that describes them.
+    pub(super) fn place_run(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<()> {
+        let file = run.file();
+        // If a sync by the index follows what the drive lists, a summary must tell of it before the list is cleared.
+        self.since.appended.insert(file);
+        while let Some(unit) = run.next() {
+            if self.snapshots.is_empty() && self.place_known(log, run)? > 0 {
+                continue;
+            }
+            let number = self.number_for(log, file, unit)?;
+            let lpn = self.place_next(log, run, unit, number)?;
+            self.set_contents(log, file, unit, number, lpn)?;
+        }
+        Ok(())
+    }
+
+    /// The same with the next units, as far as they have numbers, are in one leaf of the tree, and no snapshot sees them: then only
+    /// the table changes. Returns how many those are.
+    fn place_known(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<usize> {
+        let (file, Some(first)) = (run.file(), run.next()) else { return Ok(0) };
+        let Some(root) = self.root_of(log, file)? else { return Ok(0) };
+        let leaf = self.leaf_of(log, root, first)?;
+        let mut numbers = std::mem::take(&mut self.numbers);
+        let node = self.node(log, leaf)?;
+        numbers.clear();
+        if let Ok(index) = node.search(first) {
+            let entries = (index..node.len()).zip(first..=u32::MAX).take(run.left());
+            let known = entries
+                .take_while(|(index, unit)| node.key(*index) == *unit && node.value(*index) != RESERVED);
+            numbers.extend(known.map(|(index, _)| Number(node.value(index))));
+        }
+        let placed = (first..=u32::MAX).zip(&numbers).try_for_each(|(unit, number)| {
+            let lpn = self.place_next(log, run, unit, *number)?;
+            self.drop_promise(log, file, unit);
+            self.relocate(log, *number, lpn)
+        });
+        let count = numbers.len();
+        self.numbers = numbers;
+        placed.map(|()| count)
+    }
+
+    fn place_next(&mut self, log: &mut Log, run: &mut Run<'_>, unit: u32, number: Number) -> Result<Lpn> {
+        if self.partial.room(log) == 0 {
+            run.send(log, HEAD)?;
+        }
+        self.partial.append_of(log, What::Content { file: run.file(), unit, number }, run)
     }
 
     /// The virtual number that new contents of a unit get.

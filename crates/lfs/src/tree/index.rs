@@ -5,15 +5,15 @@ use std::ops::Range;
 use tantalum::Lpn;
 use tantalum_filesystem::{Errno, FileId, Timestamp};
 
-use super::Tree;
 use super::node::RESERVED;
 use super::translation::Number;
+use super::{HEAD, Tree};
 use crate::bytes::Page;
 use crate::check::Finding;
 use crate::error::{LfsError, Result, refuse};
 use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Snapshot, Synced};
 use crate::inode::Inode;
-use crate::segments::Log;
+use crate::segments::{Log, Run};
 
 /// Free segments in reserve, besides those that the table may take.
 const LEAST_FREE: u32 = 12;
@@ -84,6 +84,33 @@ impl Index for Tree {
         }
     }
 
+    fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(Slot, u32)> {
+        let first = self.slot(log, file, unit)?;
+        let mut units = 1;
+        while units < most && self.slot(log, file, unit + units)? == first.behind(units) {
+            units += 1;
+        }
+        Ok((first, units))
+    }
+
+    fn used_run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(bool, u32)> {
+        let Some(root) = self.root_of(log, file)? else { return Ok((false, 1)) };
+        let leaf = self.leaf_of(log, root, unit)?;
+        let node = self.node(log, leaf)?;
+        let keys = |from| (from..node.len()).map(|index| node.key(index));
+        match node.search(unit) {
+            Ok(index) => {
+                let used = keys(index).zip(unit..=u32::MAX).take_while(|(key, unit)| key == unit);
+                Ok((true, used.take(most as usize).count() as u32))
+            }
+            Err(index) => Ok((false, keys(index).next().map_or(1, |key| most.min(key - unit)))),
+        }
+    }
+
+    fn needs_promises(&self) -> bool {
+        !self.snapshots.is_empty()
+    }
+
     fn reserve(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()> {
         self.reserve_unit(log, file, unit)
     }
@@ -101,6 +128,12 @@ impl Index for Tree {
         page: &Page,
     ) -> Result<()> {
         self.append_unit(log, purpose, file, unit, page)
+    }
+
+    fn append_run(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<()> {
+        log.send_buffer(HEAD)?;
+        let placed = self.place_run(log, run);
+        run.send(log, HEAD).and(placed)
     }
 
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64> {

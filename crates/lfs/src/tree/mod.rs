@@ -106,7 +106,9 @@ pub(crate) struct Tree {
     claimed: BTreeSet<u32>,
     /// Space that something durable occupies is not refused.
     is_recovering: bool,
-    /// For lists that a mount applies.
+    /// Numbers of adjacent units: memory that is used again.
+    numbers: Vec<Number>,
+    /// For lists that a mount follows.
     behind: Behind,
 }
 
@@ -133,6 +135,7 @@ impl Tree {
             since: SinceCheckpoint::default(),
             claimed: BTreeSet::new(),
             is_recovering: false,
+            numbers: Vec::new(),
             behind: Behind::default(),
         }
     }

@@ -12,7 +12,7 @@ use super::HEAD;
 use super::summary::{Entry, MOST_ENTRIES, Summary, What};
 use crate::bytes::Page;
 use crate::error::Result;
-use crate::segments::Log;
+use crate::segments::{Log, Run};
 
 /// The partial segment at the end of the log.
 #[derive(Debug, Default)]
@@ -95,13 +95,29 @@ impl Partial {
         page: &Page,
         listed: (FileId, u32),
     ) -> Result<Lpn> {
+        let lpn = self.allocate_listed(log, what)?;
+        self.checksum = checksum_with(self.checksum, page);
+        log.fill_listed(HEAD, lpn, page, listed)?;
+        *what.counter(&mut log.written) += 1;
+        Ok(lpn)
+    }
+
+    /// Appends the next unit of a run.
+    pub fn append_of(&mut self, log: &mut Log, what: What, run: &mut Run<'_>) -> Result<Lpn> {
+        let lpn = match run.is_listed() {
+            true => self.allocate_listed(log, what)?,
+            false => self.allocate(log, what, false)?,
+        };
+        self.checksum = run.add_to_checksum(self.checksum);
+        run.place(log, HEAD, lpn)?;
+        Ok(lpn)
+    }
+
+    fn allocate_listed(&mut self, log: &mut Log, what: What) -> Result<Lpn> {
         let lpn = self.allocate(log, what, false)?;
         if self.is_end_volatile && !out(Guard::ListBeforeSummary) {
             self.write_durably(log)?;
         }
-        self.checksum = checksum_with(self.checksum, page);
-        log.fill_listed(HEAD, lpn, page, listed)?;
-        *what.counter(&mut log.written) += 1;
         Ok(lpn)
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Table {
     places: Vec<u32>,
     /// Leaves and branches that differ from what the drive holds.
     changed: BTreeSet<u32>,
+    /// The same, looked up at once.
+    is_changed: Vec<bool>,
     in_memory: usize,
 }
 
@@ -49,6 +51,7 @@ impl Table {
             leaves: vec![None; leaves as usize],
             places: vec![0; (leaves + branches) as usize],
             changed: BTreeSet::new(),
+            is_changed: vec![false; (leaves + branches) as usize],
             in_memory: 0,
         }
     }
@@ -89,7 +92,7 @@ impl Table {
     }
 
     pub fn is_changed(&self, number: u32) -> bool {
-        self.changed.contains(&number)
+        self.is_changed.get(number as usize) == Some(&true)
     }
 
     pub fn changed_count(&self) -> usize {
@@ -118,22 +121,27 @@ impl Table {
 
     /// Changes an entry.
     pub fn set(&mut self, log: &mut Log, entry: u32, words: Words) -> Result<()> {
-        if self.get(log, entry)? == words {
-            return Ok(());
-        }
         let number = entry / LEAF_ENTRIES;
         let page = self.leaf(log, number)?;
         let at = position(entry);
+        if (0..WORDS).all(|word| get32(&page[..], at + 4 * word) == words[word]) {
+            return Ok(());
+        }
         (0..WORDS).for_each(|word| put32(&mut page[..], at + 4 * word, words[word]));
         self.mark_changed(number);
         Ok(())
     }
 
     fn mark_changed(&mut self, number: u32) {
-        self.changed.insert(number);
-        if let Some(branch) = self.branch_of(number) {
-            self.changed.insert(branch);
+        if !self.is_changed(number) {
+            self.mark_one(number);
+            self.branch_of(number).into_iter().for_each(|branch| self.mark_one(branch));
         }
+    }
+
+    fn mark_one(&mut self, number: u32) {
+        self.is_changed[number as usize] = true;
+        self.changed.insert(number);
     }
 
     fn branch_of(&self, number: u32) -> Option<u32> {
@@ -157,9 +165,7 @@ impl Table {
         if old != 0 {
             log.segments.release_apart(Lpn(old))?;
         }
-        if let Some(branch) = self.branch_of(number) {
-            self.changed.insert(branch);
-        }
+        self.branch_of(number).into_iter().for_each(|branch| self.mark_one(branch));
         Ok(())
     }
 
@@ -178,6 +184,7 @@ impl Table {
             let lpn = partial.append(log, What::Table(number), page)?;
             self.moved(log, number, lpn)?;
             self.changed.remove(&number);
+            self.is_changed[number as usize] = false;
         }
         Ok(())
     }

@@ -52,12 +52,8 @@ fn device_with(capacity_mib: u64, files: u32, over_provisioning_percent: Option<
         .expect("the profile is valid")
 }
 
-/// Such a drive without lists.
-pub fn profile(capacity_mib: u64) -> Profile {
-    profile_with(capacity_mib, 0, None)
-}
-
-fn profile_with(capacity_mib: u64, files: u32, over_provisioning_percent: Option<f64>) -> Profile {
+/// The profile of such a drive.
+pub fn profile_with(capacity_mib: u64, files: u32, over_provisioning_percent: Option<f64>) -> Profile {
     let text = include_str!("../../../device/profiles/tlc-nvme.toml");
     let mut profile: Profile = toml::from_str(text).expect("the profile is valid");
     profile.capacity_bytes = capacity_mib << 20;
