@@ -8,7 +8,7 @@ use crate::error::ExperimentError;
 use crate::servers::{MariaDb, ServerError};
 
 /// InnoDB's counters, or what they have grown by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Innodb {
     /// Pages asked of the buffer, and those of them that had to be read.
     pub page_requests: u64,
