@@ -64,7 +64,7 @@ pub struct MountOptions {
     #[arg(long)]
     pub atomic_writes: bool,
 
-    /// Flush after each write, as if every file were opened with O_SYNC, like a database that issues a barrier with each
+    /// Flush after each write, as if every file were opened with O_DSYNC, like a database that issues a barrier with each
     /// page
     #[arg(long)]
     pub sync_writes: bool,

@@ -23,7 +23,7 @@ pub struct Options {
     pub threads: usize,
     /// Whether each write of whole units is all or nothing if power fails; then the kernel caches nothing.
     pub atomic_writes: bool,
-    /// Whether a flush follows each write, as if every file were opened with `O_SYNC`.
+    /// Whether a flush follows each write, as if every file were opened with `O_DSYNC`.
     pub sync_writes: bool,
 }
 

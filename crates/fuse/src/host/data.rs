@@ -64,9 +64,9 @@ impl Host {
             watched.wrote(file, data.len() as u64);
         }
         self.note_write(file)?;
-        if self.sync_writes || flags.0 & libc::O_SYNC == libc::O_SYNC {
+        if flags.0 & libc::O_SYNC == libc::O_SYNC {
             self.file_system.sync(file)?;
-        } else if flags.0 & libc::O_DSYNC != 0 {
+        } else if self.sync_writes || flags.0 & libc::O_DSYNC != 0 {
             self.file_system.sync_data(file)?;
         }
         Ok(data.len() as u32)

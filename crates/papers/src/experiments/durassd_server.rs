@@ -12,13 +12,12 @@ use tantalum_report::table::bytes;
 use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::clients::Measured;
 
-use super::binds::Phase;
-use super::innodb::InnodbCase;
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
 use super::printed::{self, PrintedClaim};
 use super::rig::LogPlace;
+use super::server_binds::ServerBinds;
 use super::share::{LatencyTable, column_of, latencies};
-use super::{Run, binds, innodb, smaller};
+use super::{Run, smaller};
 use crate::error::ExperimentError;
 
 /// The paper's set-up: 480 GB of drive, 100 GB of database, 128 clients. The paper has 50,000 operations for each
@@ -97,7 +96,7 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         ("off / off", false, Doublewrite::Off),
     ];
     let mut rig = Rig::new(run, size(run), LINES.len() * PAGES.len())?;
-    let (mut rows, mut busy, mut binds) = (Vec::new(), Vec::new(), Binds::default());
+    let (mut rows, mut binds) = (Vec::new(), ServerBinds::default());
     for (name, barrier, doublewrite) in LINES {
         let profile = profile(run, barrier)?;
         let mut results = Vec::new();
@@ -109,7 +108,6 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         }
         let ours = results.iter().map(Measured::per_second).collect();
         rows.push(Row { name: name.to_owned(), ours, paper: None });
-        busy.push((name.to_owned(), results.iter().map(|result| result.busy_percent).collect()));
     }
     let figures = Figures {
         title: "throughput by write barrier / doublewrite".to_owned(),
@@ -120,8 +118,7 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let printed = &PRINTED.figure_5;
     let mut outcome = outcome(run, "LinkBench by barrier, doublewrite and page size", &printed.source)?;
     outcome.claims = printed.beside(&figures);
-    outcome.figures = vec![Figures::of_processors(&figures.columns, busy)];
-    outcome.figures.insert(0, figures);
+    outcome.figures = vec![figures];
     outcome.figures.extend(binds.figures(&profile(run, true)?));
     Ok(outcome)
 }
@@ -141,32 +138,12 @@ impl Figure5 {
     }
 }
 
-/// The bottleneck in each case.
-#[derive(Default)]
-struct Binds {
-    phases: Vec<(String, Phase)>,
-    inside: Vec<InnodbCase>,
-}
-
-impl Binds {
-    fn add(&mut self, case: &str, result: &CaseResult) {
-        self.phases.extend(result.drives.named(case));
-        self.inside.push(result.inside(case));
-    }
-
-    fn figures(self, profile: &Profile) -> Vec<Figures> {
-        let mut figures = binds::figures(profile, &self.phases);
-        figures.push(innodb::figures(&self.inside));
-        figures
-    }
-}
-
 /// Figure 6: buffer misses and throughput by buffer and page size, barrier and doublewrite off.
 pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     const BUFFERS_GIB: [u64; 5] = [2, 4, 6, 8, 10];
     let (profile, mut rig) =
         (profile(run, false)?, Rig::new(run, size(run), PAGES.len() * BUFFERS_GIB.len())?);
-    let (mut misses, mut rates, mut binds) = (Vec::new(), Vec::new(), Binds::default());
+    let (mut misses, mut rates, mut binds) = (Vec::new(), Vec::new(), ServerBinds::default());
     for (name, page_bytes) in PAGES {
         let mut results = Vec::new();
         for gib in BUFFERS_GIB {
@@ -212,7 +189,7 @@ pub(super) fn table_3(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     };
     let default = measure(true, 16_384, Doublewrite::On)?;
     let best = measure(false, 4096, Doublewrite::Off)?;
-    let mut binds = Binds::default();
+    let mut binds = ServerBinds::default();
     binds.add("on / on, 16 KiB", &default);
     binds.add("off / off, 4 KiB", &best);
     let default = latencies("on / on, 16 KiB", &default, &printed.default);

@@ -7,8 +7,8 @@ use tantalum_report::{Figures, Row};
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, ServerError};
 
-/// InnoDB's counters, or their increase.
-#[derive(Clone, Copy, Debug)]
+/// InnoDB's counters, or what they have grown by.
+#[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Innodb {
     /// Pages requested from the buffer, and those of them that had to be read.
     pub page_requests: u64,

@@ -28,6 +28,7 @@ mod pebble_fs;
 mod pgbench;
 mod printed;
 mod rig;
+mod server_binds;
 mod share;
 mod share_ext4;
 mod suspension;

@@ -73,14 +73,15 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     aged_image(run, &profile, &aged, room_bytes)?;
     let loaded = folder.folder().join("loaded");
     load(&loaded, &folder, branches)?;
-    let (mut rows, mut phases) = (Vec::new(), Vec::new());
+    let (mut rows, mut phases, mut busy) = (Vec::new(), Vec::new(), Vec::new());
     let cases = run.monitor.bar("cases", LINES.len() as u64);
     for line in LINES {
         let image = folder.folder().join("drive.img");
         fs::copy(&aged, &image).map_err(ExperimentError::file(&image))?;
-        let (ours, phase) = measure(run, &folder, &image, &loaded, line, branches)?;
+        let (ours, busy_percent, phase) = measure(run, &folder, &image, &loaded, line, branches)?;
         cases.advance(1)?;
         rows.push(Row { name: line.name.to_owned(), ours: ours.into(), paper: None });
+        busy.push((line.name.to_owned(), vec![busy_percent]));
         phases.push((line.name.to_owned(), phase));
     }
     let figures = Figures {
@@ -96,6 +97,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         vec![PRINTED.atomic.beside(Span::one(atomic / on)), PRINTED.not_atomic.beside(Span::one(off / on))];
     outcome.figures = vec![figures];
     outcome.figures.extend(binds::figures(&profile, &phases));
+    outcome.figures.push(Figures::of_processors(&["busy".to_owned()], busy));
     Ok(outcome)
 }
 
@@ -170,7 +172,7 @@ fn measure(
     loaded: &std::path::Path,
     line: Line,
     branches: u64,
-) -> Result<([f64; 3], Phase), ExperimentError> {
+) -> Result<([f64; 3], f64, Phase), ExperimentError> {
     let (mount, server) = start(run, folder, image, loaded, line)?;
     let mut clients = clients(run, &server, branches)?;
     let each = run.scaled(OPERATIONS_EACH, 10);
@@ -198,7 +200,7 @@ fn measure(
         per_transaction(counters.host_units_written),
         per_transaction(counters.flash_units.total()),
     ];
-    Ok((figures, phase))
+    Ok((figures, measured.busy_percent, phase))
 }
 
 #[cfg(test)]

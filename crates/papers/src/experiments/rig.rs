@@ -163,7 +163,9 @@ impl MountedMariaDb {
         let data = drive.folder.join("data");
         // Copying the files is not measured, so the drives answer at once.
         let mount_all = |options| -> Result<(Mount, Option<Mount>), ExperimentError> {
-            let log_mount = log_drive.as_ref().map(|drive| drive.mount(run, options)).transpose()?;
+            // the server itself syncs its log once for each group of commits
+            let of_log = MountOptions { sync_writes: false, ..options };
+            let log_mount = log_drive.as_ref().map(|drive| drive.mount(run, of_log)).transpose()?;
             Ok((drive.mount(run, options)?, log_mount))
         };
         let at_once = mount_all(MountOptions { real_time: false, ..from.mount })?;

@@ -10,11 +10,11 @@ use tantalum::Profile;
 use tantalum_report::{Figures, LatencyMs, Outcome, Row, Span, Time};
 use tantalum_workloads::linkbench;
 
-use super::binds;
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
 use super::printed::{self, PrintedClaim};
 use super::rig::LogPlace;
-use super::{Run, drive_of, innodb};
+use super::server_binds::ServerBinds;
+use super::{Run, drive_of};
 use crate::error::ExperimentError;
 use crate::servers::LEAST_BUFFER_BYTES;
 
@@ -128,11 +128,7 @@ fn throughput(
         printed.over_on.beside(Span::factors(remapped, on)),
         printed.over_off.beside(Span::changes(remapped, off)),
     ];
-    let busy = MODES.iter().zip(&results).map(|((name, _), results)| {
-        ((*name).to_owned(), results.iter().map(|result| result.measured.busy_percent).collect())
-    });
-    outcome.figures = vec![Figures::of_processors(&figures.columns, busy)];
-    outcome.figures.insert(0, figures);
+    outcome.figures = vec![figures];
     outcome.figures.extend(what_binds(run, &MODES, cases, &results)?);
     Ok(outcome)
 }
@@ -144,22 +140,21 @@ fn what_binds(
     cases: &Cases,
     results: &[Vec<CaseResult>],
 ) -> Result<Vec<Figures>, ExperimentError> {
-    let (mut phases, mut inside, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut binds, mut reads) = (ServerBinds::default(), Vec::new());
     for ((mode, _), results) in modes.iter().zip(results) {
         for ((case, ..), result) in cases.iter().zip(results) {
             let name = format!("{mode} {case}").trim_end().to_owned();
-            inside.push(result.inside(&name));
-            phases.push((name, result.drives.data));
-            reads.push(result.counters.host_units_read as f64 / result.measured.operations() as f64);
+            binds.add(&name, result);
+            let read = result.counters.host_units_read as f64 / result.measured.operations() as f64;
+            reads.push(Row { name, ours: vec![read], paper: None });
         }
     }
-    let mut tables = binds::figures(&profile(run)?, &phases);
-    tables.push(innodb::figures(&inside));
+    let mut tables = binds.figures(&profile(run)?);
     tables.push(Figures {
         title: "reads of the drive".to_owned(),
         unit: "units for each operation",
-        columns: phases.into_iter().map(|(name, _)| name).collect(),
-        rows: vec![Row { name: "read".to_owned(), ours: reads, paper: None }],
+        columns: vec!["read".to_owned()],
+        rows: reads,
     });
     Ok(tables)
 }

@@ -11,11 +11,12 @@ use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, Measured, drive};
 use tantalum_workloads::tpcc::{DATABASE, KINDS, Tables, TpccClient, is_consistent, load};
 
+use super::Run;
 use super::durassd_server::{drive_with_barriers, profile};
 use super::linkbench_rig::{CaseResult, observed};
 use super::printed::{self, PrintedClaim};
 use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
-use super::{Run, binds, innodb};
+use super::server_binds::ServerBinds;
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
 
@@ -65,8 +66,7 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     for (_, page_bytes) in PAGES {
         load_database(run, &folder, page_bytes)?;
     }
-    let (mut rows, mut written, mut busy) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut phases, mut inside) = (Vec::new(), Vec::new());
+    let (mut rows, mut written, mut binds) = (Vec::new(), Vec::new(), ServerBinds::default());
     for (name, barrier, paper) in lines {
         let results = measure_pages(run, &folder, barrier, &cases)?;
         let of = |figure: fn(&CaseResult) -> f64| results.iter().map(figure).collect();
@@ -75,21 +75,16 @@ pub(super) fn table_4(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         let ours =
             of(|result| result.counters.host_units_written as f64 / result.measured.operations() as f64);
         written.push(Row { name: name.to_owned(), ours, paper: None });
-        busy.push((name.to_owned(), of(|result| result.measured.busy_percent)));
         for ((page, _), result) in PAGES.iter().zip(&results) {
-            let case = format!("{name}, {page}");
-            phases.extend(result.drives.named(&case));
-            inside.push(result.inside(&case));
+            binds.add(&format!("{name}, {page}"), result);
         }
     }
     let figures = by_page("TPC-C without think time", "New-Orders per minute", rows);
     let written = by_page("written to the data's drive (4 KiB)", "for each transaction", written);
     let mut outcome = outcome(run)?;
     outcome.claims = claims(figures.row("barrier on"), figures.row("barrier off"));
-    let busy = Figures::of_processors(&figures.columns, busy);
-    outcome.figures = vec![figures, written, busy];
-    outcome.figures.extend(binds::figures(&profile(run, true)?, &phases));
-    outcome.figures.push(innodb::figures(&inside));
+    outcome.figures = vec![figures, written];
+    outcome.figures.extend(binds.figures(&profile(run, true)?));
     Ok(outcome)
 }
 

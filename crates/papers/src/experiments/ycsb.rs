@@ -14,8 +14,9 @@ use tantalum_workloads::clients::{Client, drive};
 use tantalum_workloads::ycsb::{DATABASE, MariaDbClient, Operation, Workload, load};
 
 use super::Run;
-use super::binds::{self, Phase};
+use super::linkbench_rig::{CaseResult, observed};
 use super::rig::{LogPlace, MountedMariaDb, Start, aged_image, drive_with_room};
+use super::server_binds::ServerBinds;
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
 
@@ -47,7 +48,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let aged = folder.folder().join("aged.img");
     aged_image(run, &profile, &aged, room_bytes)?;
     let loaded = loaded_database(run, &folder, records)?;
-    let (mut rows, mut phases) = (Vec::new(), Vec::new());
+    let (mut rows, mut binds) = (Vec::new(), ServerBinds::default());
     let cases = run.monitor.bar("cases", LINES.len() as u64);
     for (name, remap_duplicates) in LINES {
         let mount =
@@ -57,9 +58,12 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
         let options = MariaDbOptions { buffer_bytes, doublewrite: true, durable: true, ..LOADING };
         let mounted = MountedMariaDb::start(run, from, options)?;
-        let (ours, of_line) = throughput(run, &mounted, records)?;
-        phases.extend(of_line.into_iter().map(|(workload, phase)| (format!("{name}, {workload}"), phase)));
+        let results = measure(run, &mounted, records)?;
         mounted.end()?;
+        for (workload, result) in Workload::ALL.iter().zip(&results) {
+            binds.add(&format!("{name}, {}", letter(*workload)), result);
+        }
+        let ours = results.iter().map(|result| result.measured.per_second()).collect();
         cases.advance(1)?;
         rows.push(Row { name: name.to_owned(), ours, paper: None });
     }
@@ -68,10 +72,10 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     outcome.figures.push(Figures {
         title: "throughput by workload".to_owned(),
         unit: "operations/s",
-        columns: Workload::ALL.map(name).into(),
+        columns: Workload::ALL.map(letter).into(),
         rows,
     });
-    outcome.figures.extend(binds::figures(&profile, &phases));
+    outcome.figures.extend(binds.figures(&profile));
     Ok(outcome)
 }
 
@@ -98,16 +102,14 @@ fn setup_of(run: &Run<'_>, profile: &Profile, records: u64) -> Vec<String> {
     ]
 }
 
-fn name(workload: Workload) -> String {
+fn letter(workload: Workload) -> String {
     workload.letter().to_ascii_uppercase().to_string()
 }
 
-/// Throughput of each workload, and its bottleneck.
-type Rates = (Vec<f64>, Vec<(String, Phase)>);
-
-fn throughput(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Rates, ExperimentError> {
+/// What each workload had, one after the other.
+fn measure(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Vec<CaseResult>, ExperimentError> {
     let (records, each) = (Arc::new(AtomicU64::new(loaded)), run.scaled(OPERATIONS_EACH, 10));
-    let (mut rates, mut phases) = (Vec::new(), Vec::new());
+    let mut results = Vec::new();
     for workload in Workload::ALL {
         let mut clients: Vec<Box<dyn Client<Error = WorkloadError>>> = Vec::new();
         for number in 0..CLIENTS {
@@ -121,14 +123,11 @@ fn throughput(run: &Run<'_>, mounted: &MountedMariaDb, loaded: u64) -> Result<Ra
                 seed,
             )));
         }
-        let bar = run.monitor.bar(format!("YCSB {}", name(workload)), CLIENTS * each);
-        let before = mounted.mount.usage()?;
-        rates.push(
-            drive(&mut clients, each, Operation::ALL.len(), &bar, || mounted.kill())?
-                .divided_by(run.slower)
-                .per_second(),
-        );
-        phases.push((name(workload), Phase::between(&before, &mounted.mount.usage()?)));
+        let bar = run.monitor.bar(format!("YCSB {}", letter(workload)), CLIENTS * each);
+        results.push(observed(mounted, || {
+            let measured = drive(&mut clients, each, Operation::ALL.len(), &bar, || mounted.kill())?;
+            Ok(measured.divided_by(run.slower))
+        })?);
     }
-    Ok((rates, phases))
+    Ok(results)
 }
