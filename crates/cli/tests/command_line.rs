@@ -320,7 +320,7 @@ fn a_check_looks_at_a_log_structured_file_system_too() {
     }
 }
 
-fn shut_down(mut device: Device) {
+fn shut_down(device: Device) {
     let now_ns = device.time_ns();
     device.shutdown(now_ns).unwrap();
 }
