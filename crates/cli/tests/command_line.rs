@@ -300,7 +300,9 @@ fn a_check_looks_at_a_log_structured_file_system_too() {
         fs.write(file, 0, &[7; 9000]).unwrap();
         shut_down(fs.unmount().map_err(|failed| failed.1).unwrap().into_device().unwrap());
         let text = printed(tantalum(dir.path(), &["check", "d.tant"]));
-        assert!(text.contains("files of the file system         2         0"), "{text}");
+        let files =
+            text.lines().find(|line| line.starts_with("files of the file system")).unwrap_or_default();
+        assert!(files.split_whitespace().rev().take(2).eq(["0", "2"]), "{text}");
 
         // every unit but those that say what the drive holds
         let mut device = Device::open(&image).unwrap();

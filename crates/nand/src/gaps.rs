@@ -141,7 +141,6 @@ impl Gaps {
     }
 
     /// Has the last gap among the others, and forgets those that nobody can take any more.
-    #[inline]
     fn keep_last(&mut self, now_ns: Nanoseconds) {
         while self.earlier.first().is_some_and(|gap| gap.end_ns <= now_ns) {
             self.earlier.forget_first();

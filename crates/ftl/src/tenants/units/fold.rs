@@ -9,7 +9,6 @@
 //! that stood, and no others count.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter::Peekable;
 
 use tantalum_nand::Ppn;
 
@@ -316,42 +315,16 @@ impl TenantFold for UnitsFold {
         let mut asserted: Vec<(u32, Best)> = self.best.into_iter().collect();
         asserted.sort_unstable_by_key(|(lpn, _)| *lpn);
         // what the checkpoint has between two assertions stands
-        let mut kept = KeptPlaces { chunks: self.base.chunks.iter().peekable(), from: 0 };
+        let mut kept = self.base.chunks.places();
         for (lpn, best) in asserted {
             kept.extend_before(lpn, &mut found.places);
             found.place(Lpn(lpn), &best);
-            kept.from = lpn + 1;
+            kept.pass(lpn);
         }
         kept.extend_before(u32::MAX, &mut found.places);
         debug_assert!(found.places.is_sorted(), "assertions and chunks are in the order of logical pages");
         found.versions.retain(|lpn, version| !self.transaction_units.contains_key(&(Lpn(*lpn), *version)));
         Ok(Box::new(found))
-    }
-}
-
-/// The places of a checkpoint, in the order of logical pages.
-struct KeptPlaces<'a, I: Iterator<Item = (u32, &'a [u32])>> {
-    /// From the one on that has `from`.
-    chunks: Peekable<I>,
-    /// Logical pages before this one are done with.
-    from: u32,
-}
-
-impl<'a, I: Iterator<Item = (u32, &'a [u32])>> KeptPlaces<'a, I> {
-    /// Adds what is mapped below `end` and not done with.
-    fn extend_before(&mut self, end: u32, places: &mut Vec<(Lpn, Ppn)>) {
-        while let Some((number, entries)) = self.chunks.peek() {
-            let first = number * CHUNK_ENTRIES as u32;
-            let index = |lpn: u32| (lpn.saturating_sub(first) as usize).min(entries.len());
-            let start = index(self.from);
-            let lpns = first + start as u32..;
-            let mapped = lpns.zip(&entries[start..index(end).max(start)]).filter(|(_, entry)| **entry != 0);
-            places.extend(mapped.map(|(lpn, entry)| (Lpn(lpn), Ppn(entry - 1))));
-            if end <= first + entries.len() as u32 {
-                return;
-            }
-            self.chunks.next();
-        }
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! A head and four lists, each preceded by its length. All numbers are little-endian.
 
+use std::iter::Peekable;
+
 use tantalum_nand::Ppn;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -51,12 +53,48 @@ impl KeptChunks {
         self.ends.push((number, self.entries.len()));
     }
 
+    /// The places of all.
+    pub(super) fn places(&self) -> KeptPlaces<'_, impl Iterator<Item = (u32, &[u32])>> {
+        KeptPlaces { chunks: self.iter().peekable(), from: 0 }
+    }
+
     /// Each chunk's number, and its entries.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[u32])> + '_ {
         let mut start = 0;
         self.ends
             .iter()
             .map(move |&(number, end)| (number, &self.entries[std::mem::replace(&mut start, end)..end]))
+    }
+}
+
+/// The places of a checkpoint, in the order of logical pages.
+pub(super) struct KeptPlaces<'a, I: Iterator<Item = (u32, &'a [u32])>> {
+    /// From the one on that has `from`.
+    chunks: Peekable<I>,
+    /// Logical pages before this one are done with.
+    from: u32,
+}
+
+impl<'a, I: Iterator<Item = (u32, &'a [u32])>> KeptPlaces<'a, I> {
+    /// A logical page is done with, and all before it.
+    pub fn pass(&mut self, lpn: u32) {
+        self.from = lpn + 1;
+    }
+
+    /// Adds what is mapped below `end` and not done with.
+    pub fn extend_before(&mut self, end: u32, places: &mut Vec<(Lpn, Ppn)>) {
+        while let Some((number, entries)) = self.chunks.peek() {
+            let first = number * CHUNK_ENTRIES as u32;
+            let index = |lpn: u32| (lpn.saturating_sub(first) as usize).min(entries.len());
+            let start = index(self.from);
+            let lpns = first + start as u32..;
+            let mapped = lpns.zip(&entries[start..index(end).max(start)]).filter(|(_, entry)| **entry != 0);
+            places.extend(mapped.map(|(lpn, entry)| (Lpn(lpn), Ppn(entry - 1))));
+            if end <= first + entries.len() as u32 {
+                return;
+            }
+            self.chunks.next();
+        }
     }
 }
 
