@@ -373,8 +373,7 @@ impl Map {
     /// Builds L2P, P2L and valid counts from what recovery found; `versions` has those that spare areas do not record.
     pub fn rebuild(&mut self, places: impl Iterator<Item = (Lpn, Ppn)>, versions: &HashMap<u32, Seq>) {
         for (lpn, ppn) in places {
-            let version = if versions.is_empty() { None } else { versions.get(&lpn.0) };
-            match version {
+            match versions.get(&lpn.0) {
                 None if self.p2l[ppn.index()] == 0 => self.map_plain(lpn, ppn),
                 version => self.map_shared(lpn, version.copied().unwrap_or(IN_SPARE), ppn),
             }

@@ -319,7 +319,6 @@ impl TenantFold for UnitsFold {
         for (lpn, best) in asserted {
             kept.extend_before(lpn, &mut found.places);
             found.place(Lpn(lpn), &best);
-            kept.pass(lpn);
         }
         kept.extend_before(u32::MAX, &mut found.places);
         debug_assert!(found.places.is_sorted(), "assertions and chunks are in the order of logical pages");

@@ -76,17 +76,13 @@ pub(super) struct KeptPlaces<'a, I: Iterator<Item = (u32, &'a [u32])>> {
 }
 
 impl<'a, I: Iterator<Item = (u32, &'a [u32])>> KeptPlaces<'a, I> {
-    /// A logical page is done with, and all before it.
-    pub fn pass(&mut self, lpn: u32) {
-        self.from = lpn + 1;
-    }
-
-    /// Adds what is mapped below `end` and not done with.
+    /// Adds what is mapped below `end` and not done with. Then `end` is done with as well.
     pub fn extend_before(&mut self, end: u32, places: &mut Vec<(Lpn, Ppn)>) {
+        let from = std::mem::replace(&mut self.from, end.saturating_add(1));
         while let Some((number, entries)) = self.chunks.peek() {
             let first = number * CHUNK_ENTRIES as u32;
             let index = |lpn: u32| (lpn.saturating_sub(first) as usize).min(entries.len());
-            let start = index(self.from);
+            let start = index(from);
             let lpns = first + start as u32..;
             let mapped = lpns.zip(&entries[start..index(end).max(start)]).filter(|(_, entry)| **entry != 0);
             places.extend(mapped.map(|(lpn, entry)| (Lpn(lpn), Ppn(entry - 1))));
@@ -279,6 +275,10 @@ fn take_chunks(bytes: &mut &[u8]) -> Option<KeptChunks> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use tantalum_nand::SplitMix64;
+
     use super::*;
     use crate::test_support::{CONFIG, GEOMETRY};
 
@@ -324,5 +324,33 @@ mod tests {
         let chunks = [(0, vec![1, 0, 3]), (2, vec![]), (7, vec![0, 5])];
         let kept = KeptChunks::of(&chunks);
         assert!(kept.iter().eq(chunks.iter().map(|(number, entries)| (*number, &entries[..]))));
+    }
+
+    /// Several chunks, of which some are missing and the last one is short; the drives of the torture have one.
+    #[test]
+    fn between_assertions_stands_what_the_chunks_have() {
+        let entries = CHUNK_ENTRIES as u32;
+        for seed in 0..200 {
+            let mut random = SplitMix64(seed);
+            let mut chunks = Vec::new();
+            for number in (0..5).filter(|_| random.below(3) > 0).collect::<Vec<u32>>() {
+                let length = if number == 4 { random.below(entries.into()) } else { entries.into() };
+                let entry = |_| (random.below(2) * random.below(1000)) as u32;
+                chunks.push((number, (0..length).map(entry).collect::<Vec<u32>>()));
+            }
+            let near = |random: &mut SplitMix64| random.below(6) as u32 * entries + random.below(3) as u32;
+            let mut asserted: BTreeSet<u32> = (0..random.below(8)).map(|_| near(&mut random)).collect();
+            asserted.extend((0..random.below(40)).map(|_| random.below(6 * u64::from(entries)) as u32));
+            let lpns =
+                |(number, of): &(u32, Vec<u32>)| (number * entries..).zip(of.clone()).collect::<Vec<_>>();
+            let mapped =
+                chunks.iter().flat_map(lpns).filter(|(lpn, entry)| *entry != 0 && !asserted.contains(lpn));
+            let expected: Vec<(Lpn, Ppn)> = mapped.map(|(lpn, entry)| (Lpn(lpn), Ppn(entry - 1))).collect();
+            let (kept, mut places) = (KeptChunks::of(&chunks), Vec::new());
+            let mut kept = kept.places();
+            asserted.iter().for_each(|lpn| kept.extend_before(*lpn, &mut places));
+            kept.extend_before(u32::MAX, &mut places);
+            assert_eq!(places, expected, "seed {seed}");
+        }
     }
 }
