@@ -1,9 +1,9 @@
 //! When data cross a path that carries one piece at a time: a channel, or the link to the host.
 //!
-//! - Data cross when they are ready. What is ready later, because its plane still works, does not hold up what is ready
-//!   now, even if it was booked first: the time until then is a gap that others take.
-//! - A transfer that a gap is too short for crosses in pieces, as packets and frames do.
-//! - An end that was told stays told.
+//! - Data cross when they are ready. Data that are ready later, because their plane is still busy, do not hold up data
+//!   that are ready now, even if they were booked first: others take the gap until then.
+//! - A transfer that is too long for a gap crosses in pieces, as packets and frames do.
+//! - Once the caller was told when a transfer ends, that does not change.
 
 use crate::gaps::{Gap, Gaps};
 use crate::geometry::Nanoseconds;
@@ -18,8 +18,8 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Carries data that are ready at `ready_ns` and take `duration_ns`. Returns when the last of them have crossed. Nothing
-    /// is booked before `now_ns` any more.
+    /// Carries data that are ready at `ready_ns` and take `duration_ns`. Returns when the last of them have crossed.
+    /// From now on nothing is booked before `now_ns`.
     #[inline]
     pub fn carry(
         &mut self,
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(gaps(&bus), []);
     }
 
-    /// Against a path that is booked nanosecond by nanosecond.
+    /// Compared with a path that is booked nanosecond by nanosecond.
     #[test]
     fn each_nanosecond_carries_one_transfer_and_the_first_free_one_is_taken() {
         for seed in 0..200 {

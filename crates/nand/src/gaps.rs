@@ -1,9 +1,10 @@
-//! Gaps: time in which nothing is booked, before the end of what is.
+//! Gaps: time in which nothing is booked, before the end of the last booking.
 
 use crate::geometry::Nanoseconds;
 use crate::timeline::Timeline;
 
-/// The most gaps that are remembered beside the last one. Then the earliest is lost: somebody waits longer than he had to.
+/// How many gaps are remembered besides the last one. Beyond that the earliest is lost, and someone waits longer than
+/// necessary.
 pub(crate) const MAX_GAPS: usize = 1024;
 
 /// Time in which nothing is booked: from `start_ns` until just before `end_ns`.
@@ -18,13 +19,13 @@ pub(crate) struct Gap {
 pub(crate) struct Gaps {
     /// None of them empty.
     earlier: Timeline<Gap>,
-    /// The one after those; over at 0 if there is none. A host that waits for each answer makes no other.
+    /// The one after those; ends at 0 if there is none. A host that waits for each answer makes no other.
     last: Gap,
     too_short: TooShort,
 }
 
-/// None of the gaps that begin before `until_ns` has `duration_ns` left at `ready_ns` or later. That stays true: gaps become only
-/// shorter, and new ones come after all others.
+/// No gap that begins before `until_ns` has `duration_ns` left from `ready_ns` on. That stays true: gaps only shrink,
+/// and new ones come after all others.
 #[derive(Clone, Copy, Default, Debug)]
 struct TooShort {
     ready_ns: Nanoseconds,
@@ -33,7 +34,7 @@ struct TooShort {
 }
 
 impl Gaps {
-    /// Notes a gap after all others, unless it is empty. Nothing is booked before `now_ns` any more.
+    /// Adds a gap after all others, unless it is empty. From now on nothing is booked before `now_ns`.
     #[inline]
     pub fn push(&mut self, gap: Gap, now_ns: Nanoseconds) {
         if gap.start_ns < gap.end_ns {
@@ -44,14 +45,14 @@ impl Gaps {
         }
     }
 
-    /// Those that are not over at a time, in their order.
+    /// Gaps that are not over at a time, in order.
     #[inline]
     pub fn after(&self, at_ns: Nanoseconds) -> impl Iterator<Item = Gap> + '_ {
         let last = (self.last.end_ns > at_ns).then_some(self.last);
         self.earlier[self.index_after(at_ns)..].iter().copied().chain(last)
     }
 
-    /// Those that may be long enough for what is ready at a time, in their order.
+    /// Gaps that are long enough for what is ready at a time, in order.
     #[inline]
     pub fn long_enough(
         &self,
@@ -64,13 +65,13 @@ impl Gaps {
         gaps.filter(move |gap| gap.start_ns.max(ready_ns) + duration_ns <= gap.end_ns)
     }
 
-    /// None of those that begin before `until_ns` was long enough for what was ready at `ready_ns`.
+    /// Notes that no gap that begins before `until_ns` was long enough for what was ready at `ready_ns`.
     #[inline]
     pub fn were_too_short(&mut self, ready_ns: Nanoseconds, duration_ns: Nanoseconds, until_ns: Nanoseconds) {
         self.too_short = TooShort { ready_ns, duration_ns, until_ns };
     }
 
-    /// Takes what is idle from `start_ns` until just before `end_ns`. Returns how much that is.
+    /// Takes the idle time from `start_ns` until just before `end_ns`. Returns how much that was.
     pub fn take(&mut self, start_ns: Nanoseconds, end_ns: Nanoseconds, now_ns: Nanoseconds) -> Nanoseconds {
         self.keep_last(now_ns);
         let mut index = self.index_after(start_ns);
@@ -83,8 +84,8 @@ impl Gaps {
         idle_ns
     }
 
-    /// Takes the first `duration_ns` of idle time from `ready_ns` on, in pieces if need be, or all if there is less. Returns when
-    /// the last piece ends, and how much is missing.
+    /// Takes the first `duration_ns` of idle time from `ready_ns` on, in pieces if need be, or whatever there is.
+    /// Returns when the last piece ends, and how much is missing.
     pub fn take_first(
         &mut self,
         ready_ns: Nanoseconds,
@@ -105,7 +106,7 @@ impl Gaps {
         (end_ns, missing_ns)
     }
 
-    /// The index of the first of the earlier ones that is not over at a time.
+    /// The index of the first of the earlier gaps that is not over at a time.
     #[inline]
     fn index_after(&self, at_ns: Nanoseconds) -> usize {
         match self.earlier.last() {
@@ -140,7 +141,7 @@ impl Gaps {
         }
     }
 
-    /// Has the last gap among the others, and forgets those that nobody can take any more.
+    /// Adds the last gap to the earlier ones, and forgets those that are past.
     fn keep_last(&mut self, now_ns: Nanoseconds) {
         while self.earlier.first().is_some_and(|gap| gap.end_ns <= now_ns) {
             self.earlier.forget_first();
@@ -161,7 +162,7 @@ impl Gaps {
         1
     }
 
-    /// Forgets all.
+    /// Forgets all gaps.
     pub fn clear(&mut self) {
         *self = Gaps::default();
     }
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!((list(&gaps, 0).len(), list(&gaps, 0)[0]), (MAX_GAPS, (first + 20, first + 21)));
     }
 
-    /// As a line of one priority does: what is long enough is found, whatever was too short before.
+    /// As in a line of one priority: every gap that is long enough is found, whatever was too short before.
     #[test]
     fn what_was_too_short_is_passed_over_and_nothing_else_is() {
         for seed in 0..100 {

@@ -1,7 +1,7 @@
-//! Operations that were issued and may not be done, with what is needed to undo them, and when power failed.
+//! Issued operations that may not be done, what is needed to undo them, and when power failed.
 //!
-//! State changes at issue. An operation stays in this queue until the host's time has passed its end; a power cut undoes
-//! it or settles it (`resolve`).
+//! State changes at issue. An operation stays in this queue until the host's time has passed its end, or until
+//! `resolve` undoes or settles it after a power cut.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ pub enum Outcome {
 pub struct LostProgram {
     /// Its destination.
     pub page: PageId,
-    /// The staged units and their spare areas. The slots are the caller's, to program or to release.
+    /// The staged units and their spare areas. The caller owns the slots, and programs or releases them.
     pub units: Vec<(Slot, UnitSpare)>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum Origin {
     Padding,
     /// The caller's.
     Staged,
-    /// From that place, which has carried the mark `MOVED` since.
+    /// Moved from that place, which has carried the mark `MOVED` since.
     Moved(Ppn),
     /// Created for this copy.
     Duplicated,
@@ -136,8 +136,8 @@ impl Power {
         self.armed == Some(1)
     }
 
-    /// The program among the first `issued` operations that fills a unit, if it is a copy that is not done at a time: its
-    /// index, and where the unit is copied from.
+    /// Finds the program that fills a unit, among the first `issued` operations. If it is a copy that is not done at
+    /// `at_ns`, returns its index and the place that the unit is copied from.
     pub fn copied_from(
         &self,
         geometry: &Geometry,

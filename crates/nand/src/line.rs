@@ -1,13 +1,14 @@
-//! The operations of a plane or a channel whose ends were told, and when the next one can begin.
+//! The operations booked on a plane or a channel, and when the next one can begin. The caller was told when each ends,
+//! so that no longer changes.
 //!
-//! An operation that cannot begin yet, because what it needs is not done, leaves a gap that others take which can.
+//! An operation that waits for something it needs leaves a gap, which operations that are ready take.
 
 use crate::gaps::{Gap, Gaps};
 use crate::geometry::Nanoseconds;
 use crate::schedule::{Interval, Kind, PRIORITIES, Priority, Scheduling, Subject, When};
 use crate::timeline::Timeline;
 
-/// An operation whose end was told.
+/// An operation whose end the caller was told.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     interval: Interval,
@@ -16,7 +17,7 @@ struct Told {
 }
 
 impl Told {
-    /// What it costs to interrupt it for a read, if that is possible and gains time.
+    /// The cost of interrupting it for a read; `None` if that is impossible or gains no time.
     fn interruption_ns(
         &self,
         scheduling: Scheduling,
@@ -31,20 +32,19 @@ impl Told {
     }
 }
 
-/// Where an operation may have the plane.
+/// When an operation can have the plane.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     start_ns: Nanoseconds,
-    /// What is interrupted for it, if anything: the queue and the index, and what that costs before it starts.
+    /// What it interrupts, if anything: the queue, the index, and the cost that delays this operation's start.
     interrupts: Option<(usize, usize, Nanoseconds)>,
 }
 
-/// Operations of one priority that may not be over, in the order of time. Most questions are answered by the intervals of the
-/// first and the last.
+/// Operations of one priority that may not be over, in order of time. The first and the last answer most questions.
 #[derive(Clone, Default, Debug)]
 struct Queue {
     told: Timeline<Told>,
-    /// Over at 0 if there is none.
+    /// Ends at 0 if the queue is empty.
     first: Interval,
     last_end_ns: Nanoseconds,
 }
@@ -63,7 +63,7 @@ impl Queue {
         self.told.push(told);
     }
 
-    /// Notes one that took a gap.
+    /// Adds an operation that took a gap.
     fn insert(&mut self, told: Told) {
         let start_ns = told.interval.start_ns;
         let index = self.told.partition_point(|other| other.interval.start_ns < start_ns);
@@ -71,7 +71,7 @@ impl Queue {
         self.first = self.told[0].interval;
     }
 
-    /// Forgets what is over.
+    /// Forgets operations that are over.
     #[inline]
     fn forget(&mut self, now_ns: Nanoseconds) {
         while self.first.end_ns <= now_ns && !self.told.is_empty() {
@@ -84,7 +84,7 @@ impl Queue {
         *self = Queue::default();
     }
 
-    /// The operation that has begun by a time and is not over.
+    /// The operation that is under way at a time.
     #[inline]
     fn index_under_way(&self, at_ns: Nanoseconds) -> Option<usize> {
         if at_ns < self.first.end_ns {
@@ -101,17 +101,16 @@ impl Queue {
 /// The operations of a plane or a channel.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Line {
-    /// By priority: when an operation can begin for all that has been booked and would not give way to it.
+    /// By priority: when everything booked that would not give way to an operation is over.
     free_ns: [Nanoseconds; PRIORITIES],
-    /// By priority: when it can begin before that.
+    /// By priority: gaps before that time.
     gaps: [Gaps; PRIORITIES],
-    /// Those that may not be over, by priority except reads, each in the order of time. Empty if it is first come, first
-    /// served.
+    /// Operations that may not be over, by priority (without reads), each in order of time. Empty under `Fifo`.
     queues: [Queue; Priority::YIELDING],
 }
 
 impl Line {
-    /// When all that was booked is over.
+    /// When everything booked is over.
     #[inline]
     pub fn free_ns(&self) -> Nanoseconds {
         self.free_ns[Priority::Background as usize]
@@ -168,7 +167,7 @@ impl Line {
         };
         let mut taken = Interval { start_ns: slot.start_ns, end_ns: slot.start_ns + duration_ns };
         if priority == Priority::Background {
-            // nothing gives way to it, so a gap was too short if it was not taken
+            // nothing gives way to it, so the gaps that it did not take were too short
             self.gaps[priority as usize].were_too_short(ready_ns, duration_ns, slot.start_ns);
         }
         self.note(priority, taken, subject, slot.interrupts);
@@ -180,7 +179,8 @@ impl Line {
         interval
     }
 
-    /// Where an operation has the plane first: in a gap that is long enough, or after all that would not give way to it.
+    /// When an operation can first have the plane: in a gap that is long enough, or after everything that would not
+    /// give way to it.
     #[inline]
     fn slot(
         &self,
@@ -199,7 +199,7 @@ impl Line {
         self.slot_from(scheduling, priority, subject, self.free_ns[priority as usize], ready_ns)
     }
 
-    /// The same if nothing as urgent is going on from a time on.
+    /// The same, if nothing as urgent is booked from `from_ns` on.
     #[inline]
     fn slot_from(
         &self,
@@ -209,7 +209,7 @@ impl Line {
         from_ns: Nanoseconds,
         ready_ns: Nanoseconds,
     ) -> Slot {
-        // what began before something as urgent was displaced by that
+        // something as urgent ends at `from_ns`, and displaced whatever began before it
         if ready_ns < from_ns {
             return Slot { start_ns: from_ns, interrupts: None };
         }
@@ -225,7 +225,7 @@ impl Line {
         }
     }
 
-    /// When everything on a plane that an operation needs is done. It looks at all that has been booked, so ask only if
+    /// When everything that an operation needs on a plane is done. It searches everything booked, so ask only if
     /// something on the operation's block is not done.
     pub fn needed_ns(&self, subject: Subject) -> Nanoseconds {
         let told = self.queues.iter().flat_map(|queue| queue.told.iter());
@@ -240,7 +240,7 @@ impl Line {
         self.gaps.iter_mut().for_each(Gaps::clear);
     }
 
-    /// Nothing goes ahead of reads, so they are not kept.
+    /// Remembers an operation, unless it is a read: nothing goes ahead of reads.
     #[inline]
     fn note(
         &mut self,
@@ -257,16 +257,16 @@ impl Line {
         }
     }
 
-    /// The operation that has begun by a time, among those that would give way if it had not: the most urgent, as the others
-    /// were displaced by it. Ask only for a time at which nothing as urgent is going on.
+    /// The operation under way at a time, among those that give way until they begin: the most urgent one, which
+    /// displaced the others. Ask only for a time when nothing as urgent is under way.
     fn index_under_way(&self, priority: Priority, at_ns: Nanoseconds) -> Option<(usize, usize)> {
         // the queue of the next priority has this one's number
         let mut queues = self.queues.iter().enumerate().skip(priority as usize);
         queues.find_map(|(queue, told)| Some((queue, told.index_under_way(at_ns)?)))
     }
 
-    /// Whatever is booked later and is not more urgent has the plane at other times. What is less urgent starts later by as
-    /// much as the plane was not idle. A gap in which this would not have fitted itself is not worth remembering.
+    /// Takes the plane from later bookings that are not more urgent. Less urgent ones start later by the time that the
+    /// plane was not idle. A gap that would be too short for this operation is not worth remembering.
     #[inline]
     fn occupy(&mut self, priority: Priority, taken: Interval, now_ns: Nanoseconds) {
         let Interval { start_ns, end_ns } = taken;
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(plane.read(93, 2330), (2340, 2440), "it is nearly done");
     }
 
-    /// An erase waits until the copies are done that made its block free. Until then the plane has time for others.
+    /// An erase waits for the copies that freed its block. Until then the plane has time for others.
     #[test]
     fn what_cannot_begin_leaves_its_plane_to_others() {
         let mut plane = Plane::new(Scheduling::ReadFirst);
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(plane.line.free_ns(), 57_000, "the copy behind the erase pays for the last program only");
     }
 
-    /// Against a plane that is booked nanosecond by nanosecond.
+    /// Compared with a plane that is booked nanosecond by nanosecond.
     #[test]
     fn an_operation_takes_the_first_time_that_is_long_enough() {
         for (seed, priority) in (0..400).zip([Priority::Host, Priority::Background].into_iter().cycle()) {

@@ -1,8 +1,8 @@
 //! Byte-addressable memory beside the flash that keeps its contents without power (NVM; Jin's thesis calls it BAM).
 //!
 //! - **Atomicity**: a word, 8 bytes at a multiple of 8, is atomic. Stores and loads are of whole words.
-//! - A store is a list of parts, which complete together. Stores follow each other: one begins when the one before it
-//!   is done. So at most one is in flight when power fails, and any combination of its words may have been stored.
+//! - A store is a list of parts, which complete together. Stores to one bank follow each other, so at most one of each
+//!   bank is in flight when power fails, and any combination of its words may have been stored.
 //! - A load sees every store that was issued. It takes its own time and waits for no store.
 //!
 //! A store changes the contents when it is issued, and keeps what it replaced while it may be undone, as a program does.
@@ -23,7 +23,7 @@ pub const MAX_NVM_LATENCY_NS: Nanoseconds = 1_000_000_000;
 /// Its size and speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NvmShape {
-    /// Its size in bytes, a multiple of 8.
+    /// Size in bytes, a multiple of 8.
     pub bytes: u64,
     /// Fixed time of a store or load, ns.
     pub latency_ns: Nanoseconds,
@@ -32,7 +32,7 @@ pub struct NvmShape {
 }
 
 impl NvmShape {
-    /// Checks that it can be built.
+    /// Checks the bounds.
     pub fn validate(&self) -> Result<(), MediumError> {
         let bounded = |field, value, least, most| match (least..=most).contains(&value) {
             true => Ok(()),
@@ -76,7 +76,7 @@ pub(crate) struct Replaced {
 pub(crate) fn assert_words(shape: &NvmShape, at: u64, bytes: usize) {
     let whole = at.is_multiple_of(WORD_BYTES) && (bytes as u64).is_multiple_of(WORD_BYTES);
     let within = at.checked_add(bytes as u64).is_some_and(|end| end <= shape.bytes);
-    assert!(whole && within, "{bytes} bytes at {at} are no words of a memory of {} bytes", shape.bytes);
+    assert!(whole && within, "{bytes} bytes at {at} are not whole words within {} bytes", shape.bytes);
 }
 
 /// Undoes a store: all words (if `random` is `None`), or a random half of them.

@@ -1,4 +1,4 @@
-//! When power fails, and what can no longer be undone because the host's time has passed it.
+//! When power fails, and which operations can no longer be undone because the host's time has passed them.
 //!
 //! Power can fail at an armed operation, just after it started, or at a given time. Then `resolve` settles the operations in
 //! flight.
@@ -46,8 +46,8 @@ impl Nand {
         })
     }
 
-    /// The host will issue nothing before `now_ns`, and power will not go before then: what was done by that time can no
-    /// longer be undone.
+    /// The host will issue nothing before `now_ns`, and power will not fail before then, so what was done by that time
+    /// can no longer be undone.
     pub fn advance(&mut self, now_ns: Nanoseconds) {
         if !self.has_power() || now_ns < self.now_ns() {
             return;
@@ -59,7 +59,7 @@ impl Nand {
         }
     }
 
-    /// The host's time: power does not go earlier.
+    /// The host's time: power does not fail earlier.
     pub fn now_ns(&self) -> Nanoseconds {
         self.time.now_ns()
     }
@@ -100,7 +100,7 @@ impl Nand {
         }
     }
 
-    /// An operation can no longer be undone. What an erase held is now free.
+    /// Makes an operation final. What an erased block held is now free.
     pub(crate) fn make_final(&mut self, issued: Issued) {
         if let Change::Erase(erased) = issued.change {
             for &entry in erased.slot_of.iter().filter(|entry| **entry != 0 && **entry & MOVED == 0) {

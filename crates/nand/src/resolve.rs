@@ -18,7 +18,7 @@ impl Nand {
     /// on again. `random` decides the pages of torn erases. Returns the programs that did not complete, in the order of
     /// issue. Time continues from the cut, with nothing in flight.
     ///
-    /// Does nothing if power is not lost. An error is the host's, from an image in a file; then power stays lost.
+    /// Does nothing if power is not lost. Errors come from the host's image file; power then stays lost.
     pub fn resolve(
         &mut self,
         outcome: &mut dyn FnMut(&InFlight) -> Outcome,
@@ -44,7 +44,7 @@ impl Nand {
                 }
             }
         }
-        // Only now, because an undone copy looks for its slot in blocks whose erase stays.
+        // only now, because an undone copy looks for its slot in blocks whose erase stands
         past.into_iter().for_each(|issued| self.make_final(issued));
         lost.reverse();
         self.restart(cut.at_ns);
@@ -152,7 +152,7 @@ impl Nand {
         Ok(())
     }
 
-    /// For each page, an erase that was undone has happened, has spoilt the page, or has not happened.
+    /// Tears an erase that was undone: each page is erased, spoilt or left as it was, at random.
     fn tear_erase(&mut self, block: BlockId, random: &mut dyn FnMut() -> u64) -> Result<(), NandError> {
         for index in 0..self.geometry.pages_per_block {
             let page = self.geometry.page(block, index);
@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Erases block 0, of which three pages are programmed, torn: its pages are old, erased, uncorrectable, old.
+    /// Erases block 0, which has three programmed pages, torn: its pages are then old, erased, uncorrectable, old.
     fn torn_erase() -> Nand {
         let mut nand = nand();
         (0..3).for_each(|page| {

@@ -1,8 +1,8 @@
 //! Who goes first on a plane or a channel.
 //!
-//! An end that was told stays told. What goes ahead of an operation is paid for by those that are booked after it: they
-//! start later by as much. So the told intervals of two operations of different priority may overlap; those of one priority,
-//! of one block, and of a page's program and its read never do.
+//! Once the caller was told when an operation ends, that does not change. If one goes ahead of it, operations booked
+//! later pay: they start later by as much. So the told intervals of two operations of different priority may overlap;
+//! those of one priority, of one block, and of a page's program and its read never do.
 
 use crate::geometry::{BlockId, Nanoseconds, PageId};
 
@@ -12,20 +12,20 @@ pub enum Scheduling {
     /// First come, first served.
     #[default]
     Fifo,
-    /// By priority: a read goes ahead of programs and erases that have not begun, and so do the host's programs of
+    /// By priority: a read goes ahead of programs and erases that have not begun, and a host's program goes ahead of
     /// those of garbage collection.
     ReadFirst,
-    /// The same, and a read interrupts a program or an erase that has begun, and that at most `times` times. Each costs it
-    /// `cost_ns` more, which the read waits for.
+    /// The same, and a read interrupts a program or erase that has begun, at most `times` times. Each interruption
+    /// prolongs it by `cost_ns`, which the read waits for.
     Suspend {
-        /// Of an interruption.
+        /// The cost of one interruption.
         cost_ns: Nanoseconds,
         /// The most interruptions of one operation.
         times: u32,
     },
 }
 
-/// Whose operation it is; the most urgent is the least.
+/// Whose operation it is; the most urgent compares least.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Priority {
     /// A read that a host waits for.
@@ -36,21 +36,21 @@ pub(crate) enum Priority {
     Background,
 }
 
-/// How many there are.
+/// The number of priorities.
 pub(crate) const PRIORITIES: usize = 3;
 
 impl Priority {
-    /// Those that others may go ahead of, the most urgent first: all but reads.
+    /// The number of priorities that others may go ahead of: all but reads.
     pub const YIELDING: usize = PRIORITIES - 1;
 
-    /// Its index among those; none for a read.
+    /// Its index among those, the most urgent first; none for a read.
     pub fn yielding(self) -> Option<usize> {
         (self as usize).checked_sub(1)
     }
 }
 
-/// What an operation is about. Two words, so that it is handed over in registers: what is stored in pieces and loaded whole
-/// waits until the stores of the page that was just copied have drained.
+/// What an operation is about. Two words, so that it is passed in registers: stored in pieces and loaded whole, it
+/// would wait for all stores of the page that was just copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Subject {
     kind: Kind,
@@ -94,7 +94,7 @@ impl Subject {
         self.kind
     }
 
-    /// The block that it reads or changes; of a transfer, none that counts.
+    /// The block that it reads or changes; meaningless for a transfer.
     #[inline]
     pub fn block(self) -> BlockId {
         BlockId(self.place as u32)
@@ -132,10 +132,10 @@ pub(crate) struct Interval {
 /// When an operation may begin.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct When {
-    /// The host's time: nothing is booked, and power does not go, before it.
+    /// The host's time: nothing is booked before it, and power does not fail before it.
     pub now_ns: Nanoseconds,
-    /// It is asked for from this time on.
+    /// When it is requested.
     pub earliest_ns: Nanoseconds,
-    /// What it needs is done at this time. See [`Line::needed_ns`].
+    /// When what it needs is done. See [`Line::needed_ns`].
     pub needed_ns: Nanoseconds,
 }

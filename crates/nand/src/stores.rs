@@ -8,7 +8,7 @@ use crate::nvm::{Nvm, NvmShape, Replaced, assert_words};
 use crate::schedule::Interval;
 
 impl Nand {
-    /// The same medium, in memory and still without contents, with such a memory.
+    /// Adds such a memory to this medium, which must be in memory and still without contents.
     pub fn with_nvm(mut self, shape: NvmShape) -> Result<Nand, MediumError> {
         shape.validate()?;
         self.nvm = Some(Nvm::new(shape));
@@ -25,11 +25,11 @@ impl Nand {
         self.nvm.map_or(0, |nvm| nvm.free_ns)
     }
 
-    /// Stores each part at its place, beginning at or after `earliest_ns`. Returns when all of it is done. A part
+    /// Stores each part at its place, starting at or after `earliest_ns`. Returns when all parts are done. A part
     /// consists of whole words.
     ///
     /// # Panics
-    /// If a part is not made of words, or is beyond the end: a bug of the caller.
+    /// If a part is not whole words, or is beyond the end: a bug of the caller.
     pub fn nvm_store(
         &mut self,
         parts: &[(u64, &[u8])],
@@ -43,8 +43,9 @@ impl Nand {
         self.nvm_store_during(parts, start_ns, end_ns)
     }
 
-    /// Stores each part at its place in a bank of the memory, which is busy with it from `start_ns` to `end_ns`. The caller
-    /// keeps the banks' times: stores of one bank follow each other, and those of different banks need not. Returns `end_ns`.
+    /// Stores each part at its place in a bank of the memory, which is busy from `start_ns` to `end_ns`. The caller
+    /// keeps the banks' times: stores to one bank follow each other, those to different banks need not. Returns
+    /// `end_ns`.
     ///
     /// # Panics
     /// As [`Nand::nvm_store`].
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "are no words")]
+    #[should_panic(expected = "are not whole words")]
     fn half_a_word_is_a_bug() {
         let _ = medium().nvm_store(&[(4, &[0; 8])], 0);
     }

@@ -1,7 +1,7 @@
 //! When operations take place.
 //!
-//! - A plane does one read, program or erase at a time. A channel does one transfer at a time. `schedule` says in which order;
-//!   where planes are first come, first served, data cross their channel when they are ready, as `bus` has it.
+//! - A plane does one read, program or erase at a time. A channel does one transfer at a time. `schedule` decides their
+//!   order; if planes are first come, first served, data cross their channel when they are ready (`bus`).
 //! - A program's data first cross the channel into the plane's cache register, which may overlap the plane's previous
 //!   operation. An operation's interval is the plane's: until the array starts, nothing has changed on flash.
 //! - The page read last stays in the plane's register until the plane does something else; reading it again costs only
@@ -45,7 +45,7 @@ impl Timing {
         bounded("channel_bytes_per_second", self.channel_bytes_per_second, 1, u64::MAX)
     }
 
-    /// Time of moving `bytes` over a channel, rounded up.
+    /// Time to move `bytes` over a channel, rounded up.
     fn transfer_ns(&self, bytes: u32) -> Nanoseconds {
         (u64::from(bytes) * 1_000_000_000).div_ceil(self.channel_bytes_per_second)
     }
@@ -108,7 +108,7 @@ struct Register {
     page: Option<(PageId, BlockId)>,
     /// When it arrives from the array.
     filled_ns: Nanoseconds,
-    /// What is read later than this no longer finds it there.
+    /// Later reads no longer find it there.
     until_ns: Nanoseconds,
 }
 
@@ -120,12 +120,12 @@ pub(crate) struct Resources {
     planes: Vec<Plane>,
     channels: Vec<Channel>,
     programs_done_ns: Nanoseconds,
-    /// Of those for hosts.
+    /// The same for host programs only.
     host_programs_done_ns: Nanoseconds,
     /// The host's time.
     now_ns: Nanoseconds,
     busy: Busy,
-    /// When what was booked on each block is done; empty if it is first come, first served.
+    /// When what was booked on each block is done; empty under `Fifo`.
     blocks_done_ns: Vec<Nanoseconds>,
 }
 
@@ -148,14 +148,14 @@ impl Resources {
         &self.timing
     }
 
-    /// From now on operations on these blocks follow each other like this. Nothing may have been booked.
+    /// Sets how operations on these blocks follow each other. Nothing may have been booked.
     pub fn set_scheduling(&mut self, scheduling: Scheduling, blocks: u32) {
         self.scheduling = scheduling;
         let blocks = if scheduling == Scheduling::Fifo { 0 } else { blocks as usize };
         self.blocks_done_ns = vec![0; blocks];
     }
 
-    /// Nothing is booked before this time.
+    /// From now on nothing is booked before this time.
     pub fn advance(&mut self, now_ns: Nanoseconds) {
         self.now_ns = now_ns;
     }
@@ -204,12 +204,12 @@ impl Resources {
         self.busy
     }
 
-    /// When all that a plane has been given is done.
+    /// When everything booked on a plane is done.
     pub fn plane_idle_ns(&self, plane: PlaneId) -> Nanoseconds {
         self.planes[plane.index()].line.free_ns()
     }
 
-    /// When a plane could begin what a host's command programs, on a block of it if that is named.
+    /// When a plane could begin a host's program, on `block` if that is given.
     #[inline]
     pub fn plane_ready_ns(
         &self,
@@ -222,13 +222,14 @@ impl Resources {
         line.ready_ns(self.scheduling, self.timing.program_ns, earliest_ns.max(done_ns))
     }
 
-    /// Whether what changes a block is done at a time, as far as reads need not wait for it in order of arrival.
+    /// Whether the changes of a block are done at a time. Always true under `Fifo`, where reads wait in order of
+    /// arrival.
     #[inline]
     pub fn is_block_done(&self, block: BlockId, at_ns: Nanoseconds) -> bool {
         self.block_done_ns(block) <= at_ns
     }
 
-    /// When what was booked on a block is done; 0 if it is first come, first served.
+    /// When what was booked on a block is done; 0 under `Fifo`.
     #[inline]
     fn block_done_ns(&self, block: BlockId) -> Nanoseconds {
         self.blocks_done_ns.get(block.index()).copied().unwrap_or(0)
@@ -281,7 +282,7 @@ impl Resources {
         {
             *done_ns = interval.end_ns;
         }
-        // Another block's page stays for reads that go ahead.
+        // A page of another block stays for reads that go ahead.
         match register.page {
             Some((_, block)) if self.scheduling != Scheduling::Fifo && !subject.is_about(block) => {
                 register.until_ns = register.until_ns.min(interval.start_ns);
@@ -291,7 +292,7 @@ impl Resources {
         interval
     }
 
-    /// A program of a page; `bytes` cross the channel.
+    /// Programs a page; `bytes` cross the channel.
     #[inline]
     pub fn program(
         &mut self,
@@ -322,7 +323,7 @@ impl Resources {
         self.change(plane, subject, Priority::Host, self.timing.erase_ns, earliest_ns)
     }
 
-    /// A read of a page; `bytes` cross the channel. Returns when they have.
+    /// Reads a page; `bytes` cross the channel. Returns when they have.
     #[inline]
     pub fn read(
         &mut self,
@@ -336,7 +337,7 @@ impl Resources {
         if bytes == 0 { ready_ns } else { self.transfer(place.channel, bytes, priority, ready_ns) }
     }
 
-    /// Has a page in its plane's register. Returns from when on.
+    /// Brings a page into its plane's register. Returns when it is there.
     #[inline]
     fn fill_register(
         &mut self,
@@ -354,7 +355,7 @@ impl Resources {
         let Plane { line, register } = &mut self.planes[plane.index()];
         let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, when).end_ns;
         self.busy.add(subject, priority, self.timing.read_ns);
-        // What waited goes on as soon as the page has arrived.
+        // What waited continues as soon as the page has arrived.
         let until_ns = if line.free_ns() > filled_ns { filled_ns } else { Nanoseconds::MAX };
         *register = Register { page: Some((page, block)), filled_ns, until_ns };
         filled_ns

@@ -1,12 +1,12 @@
-//! Entries in the order of time, of which the first are forgotten as time passes.
+//! Entries in order of time, the first of which are forgotten as time passes.
 
 use std::ops::{Deref, DerefMut};
 
 /// At least this much room stays in front.
 const MIN_ROOM: usize = 16;
 
-/// Entries in the order of time, in one piece of memory, so that they are searched fast. Most are inserted near the front, which
-/// is why there is room.
+/// Entries in order of time, in one piece of memory for fast search. Most are inserted near the front, so there is room
+/// in front.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline<T> {
     entries: Vec<T>,
@@ -42,7 +42,7 @@ impl<T: Copy> Timeline<T> {
         self.entries.push(entry);
     }
 
-    /// Moves those before it or those after it, whichever are fewer, if there is room in front.
+    /// If there is room in front, moves the entries before it or after it, whichever are fewer.
     #[inline]
     pub fn insert(&mut self, index: usize, entry: T) {
         if self.first == 0 || index > self.len() / 2 {
@@ -68,7 +68,8 @@ impl<T: Copy> Timeline<T> {
         }
     }
 
-    /// Gives half of the room in front back. That moves fewer entries than are forgotten until the next time, twice.
+    /// Gives back half of the room in front. While the number of entries is constant, that moves three of them for each
+    /// one forgotten.
     #[inline(never)]
     fn give_room_back(&mut self) {
         let room = self.first / 2;
