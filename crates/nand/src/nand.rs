@@ -10,15 +10,15 @@
 //! - **M5** DRAM is lost, unless the profile has PLP; then up to `dump_bytes` of it are saved, and no more.
 //! - **M6** Erases and programs may fail, and report it; injected faults make reads uncorrectable (`Nand::set_faults`). The
 //!   FTL retires the block and loses nothing that it could still read (`crates/ftl/src/retire.rs`).
-//! - **M7** Memory beside the flash, of a drive that has it, keeps its contents. It is stored to by words of 8 bytes,
-//!   and a word is stored as a whole. In a bank one store follows the other; the controller's memory is one bank, and
-//!   each processor's is another. Of those in flight when power is lost, each word is there or not.
+//! - **M7** Memory beside the flash, if the drive has it, keeps its contents. It is written in words of 8 bytes, each
+//!   as a whole. Stores to one bank follow each other; the controller's memory is one bank, and each processor's is
+//!   another. Of the stores in flight when power is lost, each word is there or not.
 //!
 //! M1 is kept by `operations`, M2 to M4 by `power` and `resolve`, M2 also by `image`, M5 by [`Nand::lose_dram`], the slots
 //! of [`crate::LostProgram`] and the protected DRAM, M6 by `faults`, M7 by `nvm`. ARCHITECTURE.md has the list in the same words.
 //!
 //! Each operation changes the state when it is issued, and returns the time at which it would be done. What a power cut
-//! may still undo is kept until the host's time has passed it ([`Nand::advance`]).
+//! may still undo is kept until the host's time has passed its end ([`Nand::advance`]).
 //!
 //! Invariants: an entry of `slot_of` names the slot with the unit's bytes, or 0 if there is none (erased or padding).
 //! Among the entries that name one slot, one owns it. The others carry the mark `MOVED`: their bytes went to a copy,
