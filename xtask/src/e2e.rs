@@ -175,7 +175,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "in-memory",
-        about: "both suites on a file system that is no volume, mounted the same way",
+        about: "both suites on a file system other than the volume, mounted the same way",
         packages: &[packages::ACL],
         run: suites::in_memory,
     },

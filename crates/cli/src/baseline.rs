@@ -39,5 +39,5 @@ pub fn kept<T: DeserializeOwned>(image: &Path) -> Result<Option<T>, String> {
         read => read.map_err(|error| format!("{}: {error}", path.display()))?,
     };
     let report = serde_json::from_str(&text);
-    report.map(Some).map_err(|error| format!("{} is no report: {error}", path.display()))
+    report.map(Some).map_err(|error| format!("{} is not a report: {error}", path.display()))
 }

@@ -33,7 +33,7 @@ pub fn run(options: &CrashReplayOptions) -> Result<(), Failure> {
             output::print(&format!("{}\n", again.said))?;
         }
         return match again.failed {
-            None => output::print("the check is content\n"),
+            None => output::print("the check passes\n"),
             Some(ended) => Err(Failure::CheckFailedAgain { ended }),
         };
     };

@@ -49,7 +49,7 @@ impl ProfileOptions {
 /// The options that create the image of a drive before it is used.
 #[derive(Args, Debug)]
 pub struct ImageOptions {
-    /// Create the image first, which must not exist
+    /// First create the image, which must not exist
     #[arg(long)]
     pub create: bool,
 

@@ -43,7 +43,7 @@ pub struct MeasureOptions {
     #[arg(long)]
     pub aged: bool,
 
-    /// Seed of the drive's age
+    /// Seed for ageing the drive
     #[arg(long, value_name = "N", default_value_t = 1, requires = "aged")]
     pub seed: u64,
 

@@ -134,10 +134,10 @@ impl Outcome {
     fn text(&self) -> String {
         let mut text = String::new();
         if let Some(number) = self.created {
-            text += &format!("snapshot {number} is made\n");
+            text += &format!("snapshot {number} created\n");
         }
         if let Some(number) = self.deleted {
-            text += &format!("snapshot {number} is deleted\n");
+            text += &format!("snapshot {number} deleted\n");
         }
         if self.snapshots.is_empty() {
             return text + "there are no snapshots\n";

@@ -114,7 +114,7 @@ pub fn since_reset(image: &Path, report: &Report) -> Option<Before> {
             Some(Before { report, since: "since reset" })
         }
         Err(why) => {
-            output::complain(&format!("{why}; `tantalum stat --reset` makes it anew"));
+            output::complain(&format!("{why}; `tantalum stat --reset` makes a new one"));
             None
         }
     }
@@ -139,6 +139,6 @@ fn read(path: &Path) -> Result<Report, Failure> {
     let refused = |why: String| InvalidSetting::new("--since", path.display(), why);
     let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
     serde_json::from_str(&text).map_err(|error| {
-        refused(format!("the output of `tantalum stat --json`, which it is not: {error}")).into()
+        refused(format!("the output of `tantalum stat --json`; this is not: {error}")).into()
     })
 }

@@ -27,7 +27,7 @@ pub struct SweepOptions {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
 
-    /// Do nothing, and print each run as JSON on a line of its own: for schedulers
+    /// Only print each run as a line of JSON, for schedulers
     #[arg(long, conflicts_with_all = ["output", "threads", "one"])]
     pub list: bool,
 
@@ -87,7 +87,7 @@ fn of(swept: &Swept) -> String {
         number(swept.failed.len())
     );
     if swept.interrupted {
-        text.push_str("interrupted: the same command goes on with the rest\n");
+        text.push_str("interrupted: run the same command again to do the rest\n");
     }
     for table in &swept.tables {
         text.push_str(&format!("{}\n", table.display()));

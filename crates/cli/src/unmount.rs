@@ -44,7 +44,7 @@ pub fn run(options: &UnmountOptions) -> Result<(), Failure> {
             return Err(Failure::NotClosed { image, message, log });
         }
         None => output::complain(&format!(
-            "{}: the process that had it mounted was gone already; the next mount recovers",
+            "{}: the process that had it mounted is already gone; the next mount recovers",
             image.display()
         )),
     }

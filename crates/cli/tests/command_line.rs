@@ -207,7 +207,7 @@ fn counters_are_reset_beside_the_image_and_a_damaged_reset_is_told() {
     fs::write(dir.path().join("d.tant.stat"), "{").unwrap();
     let output = tantalum(dir.path(), &["stat", "d.tant"]);
     let said = String::from_utf8(output.stderr.clone()).unwrap();
-    assert!(said.contains("d.tant.stat is no report") && said.contains("--reset"), "{said}");
+    assert!(said.contains("d.tant.stat is not a report") && said.contains("--reset"), "{said}");
     assert!(printed(output).contains("host units written"));
 }
 

@@ -48,7 +48,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A commit failed, and it is unknown whether it took effect.
-    #[error("a commit failed, and whether it is there is not known: open the store again")]
+    #[error("a commit failed, and may or may not be stored: open the store again")]
     Stopped,
     /// Another compaction is in progress.
     #[error("the store is already being compacted")]

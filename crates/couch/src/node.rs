@@ -140,7 +140,7 @@ impl Node {
 
     /// The place of a child.
     pub fn child(&self, index: usize) -> Result<u64, &'static str> {
-        let bytes = self.value(index).try_into().map_err(|_| "an inner node's entry is no place")?;
+        let bytes = self.value(index).try_into().map_err(|_| "an inner node's entry is not a place")?;
         Ok(u64::from_le_bytes(bytes))
     }
 

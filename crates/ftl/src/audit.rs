@@ -199,7 +199,7 @@ impl Ftl {
         let wrong = |says| Ok(Some(Finding::Spare { lpn, ppn, says }));
         let Some(spare) = Spare::decode(&self.nand.spare(ppn)?) else { return wrong("makes no sense") };
         if !matches!(spare.kind, Kind::Data | Kind::Transaction) {
-            return wrong("says that it is no data");
+            return wrong("says that it holds no data");
         }
         let claimed = self.owners(ppn).into_iter().find(|owner| owner.0 == lpn).and_then(|owner| owner.1);
         match (claimed, spare.version_of(lpn)) {

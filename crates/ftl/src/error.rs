@@ -193,7 +193,7 @@ pub enum LayoutError {
     },
     /// Too little non-volatile memory for what the drive keeps there.
     #[error(
-        "{bytes} bytes of non-volatile memory beside the lists of files are too few: the log and two checkpoints of a drive of this capacity take at least {needed}; raise nvm.bytes or lower the capacity"
+        "{bytes} bytes of non-volatile memory besides the lists of files are too few: the log and two checkpoints of a drive of this capacity take at least {needed}; raise nvm.bytes or lower the capacity"
     )]
     TooLittleNvm {
         /// Its size.

@@ -88,7 +88,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A file that is not a backup, or a damaged one.
-    #[error("{} is not a whole backup: {what}", path.display())]
+    #[error("{} is not a complete backup: {what}", path.display())]
     Backup {
         /// The backup.
         path: PathBuf,

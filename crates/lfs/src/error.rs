@@ -58,7 +58,7 @@ pub enum LfsError {
     #[error("a file system of the kind lfs-nat keeps no snapshots; lfs-tree does")]
     KeepsNoSnapshots,
     /// The maximum number of snapshots exists.
-    #[error("there are {most} snapshots already, which is the most; delete one first")]
+    #[error("there are already {most} snapshots, the maximum; delete one first")]
     TooManySnapshots {
         /// The most.
         most: usize,
@@ -99,7 +99,7 @@ pub enum Damage {
         expected: u32,
     },
     /// A reference to a unit or file that does not exist.
-    #[error("the table has no unit or file {number}, to which something points")]
+    #[error("something points to unit or file {number}, which the table does not have")]
     NoUnit {
         /// Its number.
         number: u32,

@@ -182,7 +182,7 @@ fn replays(measurement: &Measurement) -> Result<Plot, ReportError> {
             bar(replay.name.clone(), colours::SERIES[0], replay.flash_bytes as f64, bytes(replay.flash_bytes))
         })
         .collect();
-    let caption = "bytes to flash when the same recording is done again".to_owned();
+    let caption = "bytes to flash when the same recording is replayed".to_owned();
     Ok(("Other drives", caption, bars::draw("replays", "bytes", &bars)?))
 }
 
@@ -195,6 +195,6 @@ fn replayed_syncs(measurement: &Measurement) -> Result<Plot, ReportError> {
             bar(replay.name.clone(), colours::SERIES[3], ms, figure_text(ms))
         })
         .collect();
-    let caption = "time in syncs when the same recording is done again".to_owned();
+    let caption = "time in syncs when the same recording is replayed".to_owned();
     Ok(("Syncs on other drives", caption, bars::draw("replayed syncs", "milliseconds", &bars)?))
 }

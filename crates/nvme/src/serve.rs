@@ -224,7 +224,7 @@ impl Served {
                     ends += 1;
                     match ends {
                         ..ENDS => notice(Notice::ProgramEnded(&text)),
-                        ENDS => notice(Notice::ProgramEnded(&format!("{text}; further ends are not told"))),
+                        ENDS => notice(Notice::ProgramEnded(&format!("{text}; further ends are not shown"))),
                         _ => {}
                     }
                 }

@@ -28,7 +28,7 @@ pub enum ReplayError {
     },
     /// The trace was changed meanwhile.
     #[error(
-        "line {line}: the trace has changed since it was first read; replay it when nothing writes to it"
+        "line {line}: the trace has changed since it was first read; replay it while nothing writes to it"
     )]
     Changed {
         /// Where this shows; 0 at its end.

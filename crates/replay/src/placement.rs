@@ -121,12 +121,12 @@ impl Placement {
         let touched = bytes(chunks * CHUNK_BYTES);
         let about = match chunks > places {
             true => format!(
-                "scaled: the {touched} that the trace touches lie on the drive's {}, so {:.2} of its MiB share one",
+                "scaled: the {touched} that the trace touches are mapped to the drive's {}, {:.2} MiB to each",
                 bytes(capacity_bytes),
                 chunks as f64 / places as f64
             ),
             false => format!(
-                "scaled: the {touched} that the trace touches lie together on the drive's {}, the rest is left out",
+                "scaled: the {touched} that the trace touches are placed together on the drive's {}; the rest is left out",
                 bytes(capacity_bytes)
             ),
         };
@@ -282,7 +282,7 @@ mod tests {
         let far = 1 << 50;
         let placement = placement(&[(0, far, MIB + 1), (1, 7 * MIB + 5, 10)], Scale::Fit, 4 * MIB);
         assert!(
-            placement.about().contains("3 MiB that the trace touches lie together"),
+            placement.about().contains("3 MiB that the trace touches are placed together"),
             "{}",
             placement.about()
         );
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn what_is_touched_and_does_not_fit_shares_places_and_keeps_its_alignment() {
         let placement = placement(&[(0, 0, 8 * MIB)], Scale::Fit, 4 * MIB);
-        assert!(placement.about().contains("2.00 of its MiB share one"), "{}", placement.about());
+        assert!(placement.about().contains("2.00 MiB to each"), "{}", placement.about());
         assert_eq!(places(&placement, &request(0, READ, 3 * MIB + 512, 64)), [(MIB + 512, 64)]);
         assert_eq!(places(&placement, &request(0, READ, 7 * MIB, MIB)), [(3 * MIB, MIB)]);
         // these chunks are adjacent there as well

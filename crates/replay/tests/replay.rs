@@ -213,7 +213,7 @@ fn addresses_beyond_the_drive_are_scaled_or_refused() {
     let trace = alibaba((0..100).map(|at| (at * 100, 'W', far + at, 1)));
     let fit = run(&trace, |_| {}).unwrap();
     assert!(
-        fit.replay.addresses.contains("1 MiB that the trace touches lie together"),
+        fit.replay.addresses.contains("1 MiB that the trace touches are placed together"),
         "{}",
         fit.replay.addresses
     );

@@ -225,11 +225,11 @@ fn event_of(before: Option<&Seen>, now: &Seen) -> Option<String> {
     let losses = |seen: &Seen| seen.look.counters.unsafe_shutdowns;
     let event = match (state_of(before), state_of(now)) {
         (State::On, State::Off) => Some("Power went."),
-        (State::On, State::Tried) => Some("Power went, and recovery was tried in memory."),
+        (State::On, State::Tried) => Some("Power failed, and recovery was tried in memory."),
         (State::Off, State::Tried) => Some("Recovery was tried in memory."),
         (State::Off | State::Tried, State::On) => Some("The drive has power again, and has recovered."),
         (State::On, State::On) if losses(now) > losses(before) => {
-            Some("Power went and came again; the drive has recovered.")
+            Some("Power failed and returned; the drive has recovered.")
         }
         _ => None,
     };

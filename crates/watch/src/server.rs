@@ -142,7 +142,7 @@ async fn cut(site: &Arc<Site>) -> Response {
     let cut = match done {
         Ok(Ok(said)) => Cut::Recovered(said),
         Ok(Err(error)) => Cut::Failed(error.to_string()),
-        Err(_) => Cut::Failed("the request did not come to its end".to_owned()),
+        Err(_) => Cut::Failed("the request is incomplete".to_owned()),
     };
     let text = serde_json::to_string(&cut).expect("an answer is plain data");
     ([(CONTENT_TYPE, "application/json")], text).into_response()

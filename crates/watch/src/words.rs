@@ -72,8 +72,8 @@ pub fn recovery(report: &RecoveryReport) -> Vec<String> {
     )];
     said.push(match report.torn_pages {
         0 => "No page was torn.".to_owned(),
-        1 => "One page was torn: its program was under way when power went.".to_owned(),
-        torn => format!("{} pages were torn: their programs were under way when power went.", grouped(torn)),
+        1 => "One page was torn: power failed during its program.".to_owned(),
+        torn => format!("{} pages were torn: power failed during their programs.", grouped(torn)),
     });
     said.push(format!(
         "The map is the last checkpoint with {} newer assertions of spare areas and {} records of the journal.",
@@ -88,7 +88,7 @@ pub fn recovery(report: &RecoveryReport) -> Vec<String> {
     ];
     let dropped = [
         (report.transaction_units_dropped, "units of open transactions"),
-        (report.batches_dropped, "atomic batches that were not whole"),
+        (report.batches_dropped, "incomplete atomic batches"),
         (report.hints_dropped, "pages of hinted logs"),
     ];
     said.extend(listed("Completed", &completed));
@@ -121,7 +121,7 @@ mod tests {
         };
         let said = recovery(&report);
         assert!(said[0].contains("1,234 pages and 5 pages") && said[0].contains("12.3 ms"), "{said:?}");
-        assert_eq!(said[1], "One page was torn: its program was under way when power went.");
+        assert_eq!(said[1], "One page was torn: power failed during its program.");
         assert_eq!(said[3..], ["Completed: 2 atomic batches."]);
         let clean = recovery(&RecoveryReport { clean: true, ..report });
         assert_eq!(clean, ["The flash is as a proper shutdown leaves it: there was nothing to recover."]);

@@ -139,7 +139,7 @@ fn keeps_findings(context: &Context, folder: &Path, program: &Path, check: &Path
     // changes to the mounted files do not reach the saved ones
     for _ in 0..2 {
         let output = Shell::new(&context.tantalum).args(["crash", "replay"]).args([&finding]).output()?;
-        ensure(output.status.code() == Some(1), || format!("the check is content again: {}", output.status))?;
+        ensure(output.status.code() == Some(1), || format!("the check passes again: {}", output.status))?;
         mounted(context, &finding, &mount)?;
     }
     Ok(())

@@ -70,7 +70,7 @@ fn check_upper(mounted: &Mounted<'_>) -> Result<(), super::failure::Failure> {
     for name in ["removed", "moved"] {
         let whiteout = fs::symlink_metadata(mounted.path("upper").join(name))?;
         ensure(whiteout.file_type().is_char_device() && whiteout.rdev() == 0, || {
-            format!("upper/{name} is no whiteout: {whiteout:?}")
+            format!("upper/{name} is not a whiteout: {whiteout:?}")
         })?;
     }
     Ok(())

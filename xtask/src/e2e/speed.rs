@@ -141,7 +141,7 @@ impl Pattern {
         let report: Value = serde_json::from_str(&printed[start..])?;
         let field = if self.counts_operations { "iops" } else { "bw_bytes" };
         let figure = report["jobs"][0][self.direction][field].as_f64();
-        figure.ok_or_else(|| Failure::Wrong(format!("fio does not tell {field}: {printed}")))
+        figure.ok_or_else(|| Failure::Wrong(format!("fio does not report {field}: {printed}")))
     }
 }
 

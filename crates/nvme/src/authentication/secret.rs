@@ -26,16 +26,16 @@ pub enum SecretError {
     #[error("the hash must be 00, 01, 02 or 03")]
     Hash,
     /// No base64.
-    #[error("the part behind the hash is not base64")]
+    #[error("the part after the hash is not base64")]
     Base64,
     /// Its length is not that of a hash.
-    #[error("{bytes} bytes, where a secret has 32, 48 or 64, and as many as its hash if it names one")]
+    #[error("the secret has {bytes} bytes; it must have 32, 48 or 64, and match any hash it names")]
     Length {
         /// Bytes of the secret.
         bytes: usize,
     },
     /// The CRC does not match: a character is wrong.
-    #[error("the checksum does not match: the secret was mistyped or cut")]
+    #[error("the checksum does not match: the secret was mistyped or cut off")]
     Checksum,
 }
 

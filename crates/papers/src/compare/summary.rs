@@ -30,8 +30,8 @@ pub fn of_comparison(comparison: &Comparison) -> String {
 
 const LEGEND: &str = "\
 flash/tx: units of 4 KiB programmed per transaction, for any reason; lifetime: wal's over this
-speed, writes: tx/s and flash/tx beside wal's
-check: after a power cut, all of the database against what was written to it
+speed, writes: tx/s and flash/tx against wal's
+check: after a power cut, the whole database against what was written to it
 ";
 
 const BINDS_LEGEND: &str = "\

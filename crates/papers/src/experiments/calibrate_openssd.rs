@@ -124,7 +124,7 @@ fn table(title: String, unit: &'static str, columns: &[&str], rows: Vec<Row>) ->
 
 fn setup(run: &Run<'_>, profile: &Profile) -> Vec<String> {
     vec![
-        format!("{}, full and aged; 35 % of it are the database", drive_of(profile)),
+        format!("{}, full and aged; the database takes 35 % of it", drive_of(profile)),
         format!(
             "{CLIENTS} clients, {} operations after as many of warm-up; each reads {READS} pages of 4 KiB, {WRITING_PERCENT} % of \
              them dirty {DIRTIED:.1}; batches of {BATCH} pages",

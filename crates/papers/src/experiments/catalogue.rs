@@ -80,7 +80,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "share-fig6",
-        about: "what the drive does below LinkBench (SHARE, figure 6)",
+        about: "what the drive does under LinkBench (SHARE, figure 6)",
         needs: "MariaDB",
         scale: 0.1,
         processors: Some(2),
@@ -192,7 +192,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "kaml-fig6",
-        about: "latency of the same (KAML, figure 6)",
+        about: "latency of Fetch, Update, Insert by value size, records against blocks (KAML, figure 6)",
         needs: "",
         scale: 1.0,
         processors: None,
@@ -250,7 +250,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "kaml-conflicts",
-        about: "updates at once that find their lock taken, by records a lock (KAML, equation 3.12)",
+        about: "concurrent updates that find their lock taken, by records per lock (KAML, equation 3.12)",
         needs: "",
         scale: 1.0,
         processors: None,
@@ -266,7 +266,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "pebble-fig5",
-        about: "fs_write beside write (PebbleSSD, figure 4.5 of the thesis)",
+        about: "fs_write against write (PebbleSSD, figure 4.5 of the thesis)",
         needs: "",
         scale: 1.0,
         processors: None,
@@ -274,7 +274,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "pebble-fig6",
-        about: "MOVE by remap beside read and write (PebbleSSD, figure 4.6 of the thesis)",
+        about: "MOVE by remap against read and write (PebbleSSD, figure 4.6 of the thesis)",
         needs: "",
         scale: 1.0,
         processors: None,
@@ -282,7 +282,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "pebble-fig7",
-        about: "cleaning by remap beside copying below Filebench (PebbleSSD, figure 4.7 of the thesis)",
+        about: "cleaning by remap against copying, under Filebench (PebbleSSD, figure 4.7 of the thesis)",
         needs: "",
         scale: 0.25,
         processors: None,
@@ -290,7 +290,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "pebble-fig8",
-        about: "fs_write below four synced writers (PebbleSSD, figure 4.8 of the thesis)",
+        about: "fs_write under four synced writers (PebbleSSD, figure 4.8 of the thesis)",
         needs: "",
         scale: 0.25,
         processors: None,
@@ -298,7 +298,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "pebble-fig9",
-        about: "fs_write below Filebench's OLTP: throughput (PebbleSSD, figure 4.9 of the thesis)",
+        about: "fs_write under Filebench's OLTP: throughput (PebbleSSD, figure 4.9 of the thesis)",
         needs: "",
         scale: 0.25,
         processors: None,
@@ -306,7 +306,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "pebble-fig10",
-        about: "the same: file write amplification (PebbleSSD, figure 4.10 of the thesis)",
+        about: "fs_write under Filebench's OLTP: file write amplification (PebbleSSD, figure 4.10 of the thesis)",
         needs: "",
         scale: 0.25,
         processors: None,
@@ -314,7 +314,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "pebble-fig9-mariadb",
-        about: "fs_write below TPC-C and LinkBench: throughput, amplification (PebbleSSD, figures 4.9 and 4.10 of the thesis)",
+        about: "fs_write under TPC-C and LinkBench: throughput, amplification (PebbleSSD, figures 4.9 and 4.10 of the thesis)",
         needs: "MariaDB",
         scale: 0.05,
         processors: Some(4),
@@ -338,7 +338,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "willow-programs",
-        about: "programs beside the host doing the same: tree walk, filter, append (no paper's figure)",
+        about: "programs against the host doing the same: tree walk, filter, append (no paper's figure)",
         needs: "",
         scale: 1.0,
         processors: None,

@@ -192,7 +192,7 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     }
     let setup = vec![
         format!("{}, aged", drive_of(&profile)),
-        format!("{} documents of 4 KiB with their keys, a tenth as many updates before", documents_text(run)),
+        format!("{} documents of 4 KiB with their keys, after a tenth as many updates", documents_text(run)),
         "the paper's figures are of the full set-up: compare ratios".to_owned(),
     ];
     let title = "compaction of a document store";

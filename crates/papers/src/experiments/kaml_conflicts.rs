@@ -111,7 +111,7 @@ impl Case {
             Choice::Hot => (", four of five times one of the first fifth", "3.11"),
         };
         format!(
-            "{updates} updates at once over {records} records{chosen}, beside equation {equation}, by records a lock"
+            "{updates} concurrent updates of {records} records{chosen}, against equation {equation}, by records per lock"
         )
     }
 }

@@ -365,7 +365,7 @@ fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<O
     let profile = profile(run)?;
     let setup = vec![
         format!(
-            "{}, a cache of {}; {OTHER_PERCENT} % of it are other data, aged",
+            "{}, a cache of {}; {OTHER_PERCENT} % of it is other data, aged",
             drive_of(&profile),
             bytes(CACHE_BYTES),
         ),

@@ -212,7 +212,7 @@ fn outcome(
         rows,
     };
     let setup = vec![
-        format!("{}; {OTHER_PERCENT} % of it are other data, aged", drive_of(&profile(run)?)),
+        format!("{}; {OTHER_PERCENT} % of it is other data, aged", drive_of(&profile(run)?)),
         format!(
             "{} transactions for each figure after half as many; memory for {}; RocksDB on a mount, our store by itself",
             grouped(transactions(run)),

@@ -221,7 +221,7 @@ fn by_workload(title: &str, unit: &'static str, rows: Vec<Row>) -> Figures {
 fn outcome(run: &Run<'_>, title: &'static str, source: &'static str) -> Result<Outcome, ExperimentError> {
     let profile = profile(run)?;
     let setup = vec![
-        format!("{}; {OTHER_PERCENT} % of it are other data, aged", drive_of(&profile)),
+        format!("{}; {OTHER_PERCENT} % of it is other data, aged", drive_of(&profile)),
         format!(
             "{} transactions for each figure; the host takes {} ns for a record, {} ns for a statement of SQLite",
             grouped(run.scaled(TRANSACTIONS, 1000)),

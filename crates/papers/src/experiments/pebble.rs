@@ -205,13 +205,13 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         (Work::FsWrite, "fs_write"),
         (Work::WriteCached, "write into the cache"),
     ];
-    beside(run, "fs_write beside write", &works, &PRINTED.figure_5, Span::factors)
+    beside(run, "fs_write against write", &works, &PRINTED.figure_5, Span::factors)
 }
 
 /// Figure 6.
 pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let works = [(Work::MoveByCopy, "MOVE by read and write"), (Work::MoveByRemap, "MOVE by remap")];
-    beside(run, "MOVE by remap beside read and write", &works, &PRINTED.figure_6, Span::changes)
+    beside(run, "MOVE by remap against read and write", &works, &PRINTED.figure_6, Span::changes)
 }
 
 /// Two tables, and the second kind of request beside the first.

@@ -170,7 +170,7 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         figures(title, "for each operation", &cases, &results, per_operation(figure))
     };
     let printed = &PRINTED.figure_6;
-    let mut outcome = outcome(run, "what the drive does below LinkBench", &printed.source)?;
+    let mut outcome = outcome(run, "what the drive does under LinkBench", &printed.source)?;
     let tables = [
         (&printed.host_writes, table("host writes (4 KiB)", |result| result.counters.host_units_written)),
         (&printed.collections, table("garbage collections", |result| result.counters.collections)),

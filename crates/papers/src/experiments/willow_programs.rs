@@ -365,7 +365,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
             ENDPOINT.submit_ns + ENDPOINT.complete_ns
         ),
     ];
-    let title = "programs in the drive beside the host doing the same";
+    let title = "programs in the drive against the host doing the same";
     let mut outcome = Outcome::new(title, "no paper's figure", Time::Virtual, setup);
     outcome.figures = figures;
     Ok(outcome)

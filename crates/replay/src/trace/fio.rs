@@ -48,7 +48,7 @@ impl Parser for Fio {
         };
         if line.trim() == VERSION_2 || line.trim() == VERSION_3 {
             return Err(
-                "the lines of one log: fio appends to a log that exists, so write it anew or split it here",
+                "the lines of one log: fio appends to an existing log, so write a new one or split it here",
             );
         }
         let mut fields = line.split_ascii_whitespace();

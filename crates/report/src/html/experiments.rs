@@ -30,7 +30,7 @@ pub fn write_figures(
 /// The whole page.
 fn render(outcomes: &[Outcome]) -> Result<String, ReportError> {
     let sections = outcomes.iter().map(section).collect::<Result<Vec<_>, _>>()?.concat();
-    let lead = "Measured on Tantalum, beside the papers' figures. Plots show our measurements.";
+    let lead = "Measured on Tantalum, next to the papers' figures. Plots show our measurements.";
     Ok(page("tantalum lab", "Experiments from papers", lead, &sections))
 }
 

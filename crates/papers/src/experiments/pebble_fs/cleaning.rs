@@ -62,7 +62,7 @@ pub fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     );
     let source = &PRINTED.figure_7.source;
     let mut outcome =
-        Outcome::new("cleaning by remap beside copying", source, Time::Virtual, setup(run, more)?);
+        Outcome::new("cleaning by remap against copying", source, Time::Virtual, setup(run, more)?);
     outcome.claims = claims(&tables);
     outcome.figures = tables.into();
     outcome.figures.push(cuts::table(survived));

@@ -85,7 +85,7 @@ pub fn servers(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         }
     }
     let source = &PRINTED.servers.source;
-    let about = "fs_write below TPC-C and LinkBench on MariaDB";
+    let about = "fs_write under TPC-C and LinkBench on MariaDB";
     let mut outcome = Outcome::new(about, source, Time::Real, setup(run)?);
     outcome.figures = figures(&all);
     outcome.claims = claims(&PRINTED.servers, &outcome.figures[1]);

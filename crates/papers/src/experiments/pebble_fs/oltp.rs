@@ -50,7 +50,7 @@ pub fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let all = measure_all(run)?;
     let table = table("throughput of Filebench's OLTP", "operations/s", &all, |one| one.per_second);
     let printed = &PRINTED.figure_9;
-    let about = "fs_write below OLTP: throughput";
+    let about = "fs_write under OLTP: throughput";
     let mut outcome = Outcome::new(about, &printed.source, Time::Virtual, oltp_setup(run)?);
     outcome.claims = claims(printed, &table);
     outcome.figures = vec![table, after_cuts(&all)];
@@ -62,7 +62,7 @@ pub fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let all = measure_all(run)?;
     let first = table("file write amplification", "x", &all, |one| one.cost.amplification);
     let printed = &PRINTED.figure_10;
-    let about = "fs_write below OLTP: file write amplification";
+    let about = "fs_write under OLTP: file write amplification";
     let mut outcome = Outcome::new(about, &printed.source, Time::Virtual, oltp_setup(run)?);
     outcome.claims = claims(printed, &first);
     outcome.figures = vec![

@@ -168,7 +168,7 @@ pub fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         run.scaled(WRITES, 1000)
     );
     let source = &PRINTED.figure_8.source;
-    let mut outcome = Outcome::new("fs_write below synced writers", source, Time::Virtual, setup(run, more)?);
+    let mut outcome = Outcome::new("fs_write under synced writers", source, Time::Virtual, setup(run, more)?);
     outcome.claims = claims(&tables);
     outcome.figures = tables.into();
     outcome.figures.push(cuts::table(survived));
