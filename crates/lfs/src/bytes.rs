@@ -42,7 +42,7 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     put32(bytes, 0, checksum);
 }
 
-/// Whether the contents are what was sealed.
+/// Checks that the contents are those that were sealed.
 pub(crate) fn verify(bytes: &[u8]) -> Result<(), Damage> {
     let (found, computed) = (get32(bytes, 0), checksum_of(&bytes[4..]));
     if found == computed { Ok(()) } else { Err(Damage::Checksum { found, computed }) }

@@ -5,7 +5,7 @@
 pub struct SyncCounters {
     /// Syncs that wrote only contents.
     pub listed: u64,
-    /// Syncs that wrote contents and what had changed of the file's part of the index.
+    /// Syncs that wrote contents and the changes of the file's part of the index.
     pub indexed: u64,
     /// Checkpoints, for syncs or for other reasons.
     pub checkpoints: u64,
@@ -15,7 +15,7 @@ pub struct SyncCounters {
     pub units_in_place: u64,
 }
 
-/// Units sent to the drive, or about to be, since the mount: what they are.
+/// Units sent to the drive since the mount, or about to be, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WrittenCounters {
     /// Contents of files, folders and symbolic links, including those that the cleaner copied.
@@ -31,7 +31,7 @@ pub struct WrittenCounters {
 }
 
 impl WrittenCounters {
-    /// All of them.
+    /// The sum of all.
     pub fn total(&self) -> u64 {
         self.contents + self.nodes + self.summaries + self.tables + self.roots
     }

@@ -126,7 +126,7 @@ impl LogFs {
 
     /// Sends a dirty page to the log, listed by the drive or not.
     pub(crate) fn write_back_page(&mut self, id: FileId, unit: u32, is_listed: bool) -> Result<()> {
-        // Cleaning may have written it meanwhile.
+        // cleaning may have written it in the meantime
         if !self.pages.is_dirty((id, unit)) {
             return Ok(());
         }

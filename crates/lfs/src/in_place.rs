@@ -5,8 +5,8 @@
 //! appended: units without a place, pages written back because too many are dirty or time has passed, and blocks of folders.
 //!
 //! Invariants:
-//! - **P1** A unit is overwritten where the index in memory has it, whether or not that is durable. The sync also chains the
-//!   file's changed nodes, so that what the cleaner moved meanwhile is found there.
+//! - **P1** A unit is overwritten where the index in memory has it, whether or not that is durable. The sync also
+//!   chains the file's changed nodes, so that recovery finds what the cleaner has moved.
 //! - **P2** Nothing durable names a place of another file or unit: a place is reused only after a checkpoint that does not
 //!   name it. So until its sync returns, an overwritten unit is the old one or the new one, both of this file.
 //! - **P3** A sync returns when what was overwritten is flushed, just like what was appended.
@@ -27,7 +27,7 @@ const MOST_WITH_TIMES: usize = 8;
 const BATCH_PAGES: usize = 256;
 
 impl LogFs {
-    /// Writes the dirty pages of a file that have a place in place, unless too many are dirty for a sync with times.
+    /// Writes those dirty pages of a file in place that have a place, unless too many are dirty for a sync with times.
     pub(crate) fn overwrite_dirty(&mut self, id: FileId, with_times: bool) -> Result<()> {
         if !self.superblock.overwrites() || self.file(id)?.inode.metadata.kind != FileKind::File {
             return Ok(());
@@ -50,8 +50,8 @@ impl LogFs {
         Ok(())
     }
 
-    /// Writes contents of units in place, as far as their places are adjacent. Returns their number: 0 if the first has no
-    /// place, or everything is appended. The next of `fills` already hold `data`.
+    /// Writes contents of adjacent units in place, as far as their places are adjacent too. Returns their number: 0 if
+    /// the first has no place, or everything is appended. The next of `fills` already hold `data`.
     pub(crate) fn overwrite_run(
         &mut self,
         id: FileId,

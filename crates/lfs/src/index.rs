@@ -37,7 +37,7 @@ impl Slot {
         }
     }
 
-    /// Where the unit `units` behind is, if it lies together with this one.
+    /// The place `units` units further on, if it is adjacent to this one.
     pub fn behind(self, units: u32) -> Slot {
         match self {
             Slot::At(lpn) => Slot::At(Lpn(lpn.0.wrapping_add(units))),
@@ -62,11 +62,11 @@ pub(crate) enum Purpose {
 pub(crate) enum Owner {
     /// A unit of a file.
     Content { file: FileId, unit: u32 },
-    /// A unit that the index moves by itself, identified by the index's own number.
+    /// A unit that the index itself moves, identified by the index's own number.
     Index(u32),
 }
 
-/// A unit of the log that lives.
+/// A live unit of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Resident {
     pub lpn: Lpn,
@@ -127,12 +127,12 @@ pub(crate) trait Index: Send {
     /// Where a unit of a file is.
     fn slot(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Slot>;
 
-    /// Where a unit of a file is, and how many from it on lie together there, or are nowhere in the same way. At least one, at
-    /// most `most`; there may be more.
+    /// Where a unit of a file is, and how many units from it on are adjacent there, or are nowhere in the same way. At
+    /// least one, at most `most`; there may be more.
     fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(Slot, u32)>;
 
-    /// Whether a unit of a file is no hole, and how many from it on are the same. At least one, at most `most`; there may be
-    /// more.
+    /// Whether a unit of a file is not a hole, and for how many units from it on that is the same. At least one, at
+    /// most `most`; there may be more.
     fn used_run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(bool, u32)>;
 
     /// Promises space for a unit of a file and gives up what was there. `ENOSPC` is possible only if it was a hole.
@@ -143,7 +143,7 @@ pub(crate) trait Index: Send {
         false
     }
 
-    /// Makes sure that there is space for other contents of a unit that is no hole.
+    /// Makes sure that there is space for other contents of a unit that is not a hole.
     fn promise(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()>;
 
     /// Appends contents of a unit to the log; the unit is there from now on. There is space for it.
@@ -154,17 +154,17 @@ pub(crate) trait Index: Send {
     /// space for them.
     fn append_run(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<()>;
 
-    /// Makes holes of units of a file. Returns how many were none.
+    /// Turns units of a file into holes. Returns how many were not holes before.
     fn clear(&mut self, log: &mut Log, file: FileId, units: Range<u64>) -> Result<u64>;
 
     /// The first unit at or after `from` that is not a hole.
     fn next_used(&mut self, log: &mut Log, file: FileId, from: u32) -> Result<Option<u32>>;
 
-    /// Makes a file durable whose contents were appended and whose inode was set.
+    /// Makes a file durable after its contents were appended and its inode was set.
     fn sync_file(&mut self, log: &mut Log, file: FileId) -> Result<Synced>;
 
-    /// Makes new files durable whose inodes were set, and with them their names, in this order. Changes nothing if a
-    /// checkpoint is needed for that.
+    /// Makes new files durable after their inodes were set, and with them their names, in this order. Changes nothing
+    /// if that needs a checkpoint.
     fn sync_new_files(&mut self, log: &mut Log, files: &[FileId]) -> Result<Synced>;
 
     /// The number of checkpoints so far; a mount continues from the last durable one. Files have numbers below 2^31, so
@@ -191,7 +191,7 @@ pub(crate) trait Index: Send {
     /// The most free segments that the next checkpoint may need, besides those that [`Index::changed_units`] take.
     fn least_free_segments(&self) -> u32;
 
-    /// Whether contents go into holes of full segments, because free ones are short.
+    /// Whether contents go into holes of full segments, because free segments are scarce.
     fn fills_holes(&self, _log: &Log) -> bool {
         false
     }
@@ -199,7 +199,7 @@ pub(crate) trait Index: Send {
     /// Makes everything durable in one step. All changed inodes were set. `orphans` are files without names.
     fn checkpoint(&mut self, log: &mut Log, orphans: &[FileId], is_last: bool) -> Result<()>;
 
-    /// The units that may live in a segment. The caller must check [`Index::lives_at`] for each.
+    /// The units that may be live in a segment. The caller must check [`Index::lives_at`] for each.
     fn residents(&mut self, log: &mut Log, segment: u32) -> Result<Vec<Resident>>;
 
     /// Whether the owner is still there.
@@ -208,11 +208,11 @@ pub(crate) trait Index: Send {
     /// Whether a unit of the index differs from what the drive holds: it is rewritten anyway.
     fn is_changed(&self, unit: u32) -> bool;
 
-    /// Has a unit of the index rewritten.
+    /// Marks a unit of the index for rewriting.
     fn rewrite(&mut self, log: &mut Log, unit: u32) -> Result<()>;
 
-    /// The number of places (at least one) for units that the drive is to move that can be assigned before
-    /// [`Index::moved`] is called for the first. Nothing else is appended in between.
+    /// How many places (at least one) for units that the drive is to move can be assigned before [`Index::moved`] is
+    /// called for the first. Nothing else is appended in between.
     fn moves_at_once(&mut self, log: &mut Log) -> Result<usize>;
 
     /// A place for a unit that the drive is to move.
@@ -261,7 +261,7 @@ pub(crate) trait Index: Send {
         findings: &mut Vec<Finding>,
     ) -> Result<()>;
 
-    /// Visits every unit that counts as living or promised and belongs to no file, and reports what is wrong with the
+    /// Visits every unit that counts as live or promised and belongs to no file, and reports what is wrong with the
     /// index as a whole, given the number of units that files reach.
     fn audit(
         &mut self,

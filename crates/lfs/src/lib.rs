@@ -2,7 +2,7 @@
 //!
 //! A [`LogFs`] writes to the ends of logs, in segments that a cleaner empties. [`Kind`] says how it finds units
 //! again: `Nat` is F2FS's way: nodes addressed by number, and contents that a sync may write in place. `Tree` is NILFS2's:
-//! trees below a super root, which keep snapshots. Segments, log heads, cleaner, folders and the page cache are the same for
+//! trees under a super root, which keep snapshots. Segments, log heads, cleaner, folders and the page cache are the same for
 //! every kind; an index implements one trait. [`Indexing`] says whether a sync writes the index, or leaves it to lists in the
 //! drive's memory.
 //!

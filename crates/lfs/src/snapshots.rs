@@ -22,7 +22,7 @@ impl LogFs {
         Ok(number)
     }
 
-    /// Deletes a snapshot; its space comes back. Fails if there is none with that number. If a crash interrupts it, the
+    /// Deletes a snapshot and frees its space. Fails if there is none with that number. If a crash interrupts it, the
     /// snapshot can no longer be read, and the next mount continues the deletion.
     pub fn delete_snapshot(&mut self, number: u32) -> Result<()> {
         self.check_writable()?;

@@ -21,11 +21,11 @@ pub(crate) const PLACES: [Lpn; 2] = [Lpn(0), Lpn(1)];
 pub enum Kind {
     /// Nodes addressed by number, as in F2FS.
     Nat,
-    /// Trees behind a super root, as in NILFS2.
+    /// Trees under a super root, as in NILFS2.
     Tree,
 }
 
-/// How the cleaner moves living units.
+/// How the cleaner moves live units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Cleaning {
     /// It reads and writes.

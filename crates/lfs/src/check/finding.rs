@@ -19,7 +19,7 @@ pub enum Finding {
     },
     /// A node is counted that no file has, or vice versa.
     NodeCount {
-        /// Who counts.
+        /// What counts them.
         what: &'static str,
         /// The number counted.
         counted: u64,
@@ -40,11 +40,11 @@ pub enum Finding {
         /// The file.
         file: FileId,
     },
-    /// Units without an owner count as living in a segment, or vice versa.
+    /// Units without an owner count as live in a segment, or vice versa.
     LiveUnits {
         /// The segment.
         segment: u32,
-        /// The number that count as living.
+        /// The number that count as live.
         counted: u32,
         /// The number that have owners.
         owned: u32,
@@ -53,7 +53,7 @@ pub enum Finding {
     Summaries {
         /// The segment.
         segment: u32,
-        /// The number of units that count as living.
+        /// The number of units that count as live.
         counted: u32,
         /// The number that its summaries explain.
         found: u32,

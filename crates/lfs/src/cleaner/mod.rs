@@ -1,12 +1,12 @@
-//! The cleaner: moves the living units of a segment elsewhere, so that the segment can be rewritten.
+//! The cleaner: moves the live units of a segment elsewhere, so that the segment can be rewritten.
 //!
 //! In the foreground it cleans when free segments run out and there are no holes to fill ([`crate::segments`]), and a checkpoint then
 //! frees what it emptied. In the
 //! background it works in slices. It moves units by reading and writing them, or has the drive share them without programming
 //! flash ([`crate::Cleaning`]); the old place is given up after the next checkpoint, because the last one still names it.
 //!
-//! Invariant: a unit is moved only if it still lives where the cleaner saw it, and dirty units are written from memory
-//! (hazard 18).
+//! Invariant: a unit is moved only if it is still live where the cleaner saw it, and dirty units are written from
+//! memory (hazard 18).
 
 pub(crate) mod job;
 mod moving;

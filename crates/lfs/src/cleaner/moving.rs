@@ -1,4 +1,4 @@
-//! Moving the living units of a segment.
+//! Moving the live units of a segment.
 
 use tantalum::ShareRange;
 use tantalum::canary::{Guard, out};
@@ -16,13 +16,13 @@ struct Move {
 }
 
 impl LogFs {
-    /// Moves residents of a segment that still live there.
+    /// Moves residents of a segment that are still live there.
     pub(super) fn move_all(&mut self, residents: &[Resident], is_late: bool) -> Result<()> {
         let limit = self.log.client.device().limits().share_units.max(1) as usize;
         let (mut moves, mut copies) = (Vec::new(), Vec::new());
         let mut most = 0;
         for resident in residents {
-            // Meanwhile, it may have been rewritten elsewhere or given up.
+            // It may have been rewritten elsewhere or given up since.
             let is_unchecked = is_late && out(Guard::StaleMove);
             if !is_unchecked && !self.index.lives_at(&mut self.log, resident)? {
                 continue;
@@ -62,7 +62,7 @@ impl LogFs {
         }
     }
 
-    /// Reads what is not in memory, all at once, and appends it.
+    /// Reads the units that are not in memory, all at once, and appends them.
     fn copy_all(&mut self, residents: &[Resident]) -> Result<()> {
         let mut contents = Vec::new();
         let mut read_ns = self.log.client.now_ns();

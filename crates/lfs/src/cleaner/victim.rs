@@ -7,9 +7,9 @@ use crate::segments::{Segments, State};
 /// How a victim is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Policy {
-    /// The one with the fewest living units: most space at once. For the foreground.
+    /// The one with the fewest live units: most space at once. For the foreground.
     Greedy,
-    /// The one with the largest `(1 - u) / (1 + u) * age`, where `u` is the share that lives: data not written for a long
+    /// The one with the largest `(1 - u) / (1 + u) * age`, where `u` is the live share: data not written for a long
     /// time stay where they are put (Rosenblum and Ousterhout, section 3.6, without the cost of reading the whole
     /// segment). For the background.
     CostBenefit,

@@ -11,8 +11,8 @@ use crate::index::Slot;
 use crate::segments::Run;
 
 impl LogFs {
-    /// Writes whole units in place, or appends them to the log, and waits for the drive. `fills` are buffers of the drive
-    /// that already hold `data`: they are used for adjacent units; the log gathers others, from several writes, in one
+    /// Writes whole units in place, or appends them to the log, and waits for the drive. `fills` are buffers of the
+    /// drive that already hold `data`, for adjacent units; the log gathers other units, from several writes, in one
     /// command.
     pub(crate) fn write_units(
         &mut self,
@@ -73,7 +73,7 @@ impl LogFs {
         Ok(())
     }
 
-    /// How many of the next units are to be appended: the first is.
+    /// How many units from `first` on are appended; the first is.
     fn units_without_place(&mut self, file: FileId, first: u32, bytes: usize) -> Result<u32> {
         let most = (bytes / UNIT_BYTES) as u32;
         match self.superblock.overwrites() {
@@ -82,8 +82,8 @@ impl LogFs {
         }
     }
 
-    /// Reads whole units, and returns how many bytes there were. With `fetches`, what is in the file of the drive's
-    /// image may be fetched later.
+    /// Reads whole units, and returns the number of bytes. With `fetches`, bytes in the file of the drive's image may
+    /// be fetched later.
     pub(crate) fn read_units(
         &mut self,
         file: FileId,
@@ -118,7 +118,7 @@ impl LogFs {
         Ok(bytes)
     }
 
-    /// Reads adjacent units, starting at `unit`, at least one. Returns their bytes, and when they are there.
+    /// Reads adjacent units, at least one, starting at `unit`. Returns their bytes, and when they are there.
     fn read_run(
         &mut self,
         file: FileId,

@@ -92,12 +92,12 @@ impl LogFs {
         Ok(())
     }
 
-    /// Makes sure that there is space for units that are all holes, or none is.
+    /// Makes sure that there is space for units that are all holes, or all not.
     fn reserve_alike(&mut self, file: FileId, units: RangeInclusive<u32>, is_used: bool) -> Result<()> {
         for unit in units {
             match is_used {
                 false => self.reserve_unit(file, unit, Slot::Hole)?,
-                // What is dirty was promised before.
+                // dirty units were promised before
                 true if !self.pages.is_dirty((file, unit)) => {
                     self.index.promise(&mut self.log, file, unit)?;
                 }
@@ -134,7 +134,7 @@ impl LogFs {
         Ok(())
     }
 
-    /// Zeroes the part of the last unit behind the file's end. This is done when the file shrinks, and again when it grows:
+    /// Zeroes the part of the last unit after the file's end. This is done when the file shrinks, and again when it grows:
     /// a crash in between may have kept the end and lost the zeros, or lost the end of what was written in place. The index
     /// gets the zeros at once, so that no checkpoint and no list has a larger size without them.
     pub(crate) fn clear_tail(&mut self, file: FileId) -> Result<()> {

@@ -6,9 +6,8 @@
 //! that no checkpoint has, is synced through the index, as without lists. So is one that the drive refuses to list.
 //!
 //! Invariants:
-//! - **F1** Lists belong to the last durable checkpoint. The highest bit of the file's number in the list, which
-//!   changes with every checkpoint, distinguishes it from others: lists of another one are void, and are cleared before
-//!   the next.
+//! - **F1** Lists belong to the last durable checkpoint. The highest bit of the file's number in the list changes with
+//!   every checkpoint and tells lists apart: lists of another checkpoint are void, and are cleared before the next.
 //! - **F2** For each file, what is listed is newer than what the index made durable, except while a sync through the
 //!   index is in progress. It clears the file's list before it returns.
 //! - **F3** A list is cleared when what makes it void is durable.

@@ -15,8 +15,8 @@ use crate::segments::Log;
 const MOST_SEGMENTS: u64 = 16;
 
 impl Nat {
-    /// Writes the changed nodes of files that the chain needs, in the order of the files; of each file the inode first, so that
-    /// recovery has it before what it reaches.
+    /// Writes the changed nodes of files that the chain needs, in the order of the files; for each file the inode
+    /// first, so that recovery has it before what it leads to.
     pub(super) fn chain(&mut self, log: &mut Log, files: &[FileId]) -> Result<Synced> {
         if files.iter().any(|file| self.lost_nodes.contains(file) || self.freed.contains(&file.0)) {
             return Ok(Synced::NeedsCheckpoint);

@@ -1,4 +1,4 @@
-//! Log heads, by what is appended there: units with similar lifetimes lie together.
+//! Log heads, by what they append: units with similar lifetimes are put together.
 
 /// Number of heads.
 pub(super) const HEADS: usize = 6;

@@ -204,7 +204,7 @@ impl Index for Nat {
     fn place_for(&mut self, log: &mut Log, owner: Owner) -> Result<MovedPlace> {
         let head = match owner {
             Owner::Content { .. } => COLD_DATA,
-            // Not at the head whose nodes are chained: a moved node names another place as the next one.
+            // not at the head whose nodes are chained: a moved node names another next place
             Owner::Index(_) => COLD_NODES,
         };
         Ok(MovedPlace { head, lpn: log.place(head)? })

@@ -1,5 +1,5 @@
 //! The layout of the drive: superblocks, two checkpoint packs, segment table, node address table, summaries, segments.
-//! All of it follows from the drive's capacity.
+//! The drive's capacity determines all of it.
 
 use tantalum::{Lpn, UNIT_BYTES};
 

@@ -7,7 +7,7 @@
 //! Invariants:
 //! - **N1** A pack is written when everything that it names is durable, over the older of the two packs.
 //! - **N2** A node of a sync is written when the data to which it points are durable.
-//! - **N3** What the last pack or the chain behind it names is not overwritten before the next pack is durable, except
+//! - **N3** What the last pack or the chain after it names is not overwritten before the next pack is durable, except
 //!   for contents that their own file writes in place (P2 of `in_place.rs`).
 
 mod chain;
@@ -102,7 +102,7 @@ impl Nat {
         Ok(Opened { log, index: Box::new(index), orphans: Vec::new(), nameless: Vec::new() })
     }
 
-    /// The index according to the last checkpoint and the chain behind it. The caller takes a checkpoint before
+    /// The index according to the last checkpoint and the chain after it. The caller takes a checkpoint before
     /// anything else is written.
     pub fn open(client: Client) -> Result<Opened> {
         let units = client.device().limits().capacity_units;

@@ -118,7 +118,7 @@ impl Pack {
         })
     }
 
-    /// The newer whole pack of the two; `None` if there is none.
+    /// The newer complete pack; `None` if neither is complete.
     pub fn newest(log: &mut Log, layout: &Layout) -> Result<Option<Pack>> {
         let mut newest: Option<Pack> = None;
         for lpn in layout.packs {

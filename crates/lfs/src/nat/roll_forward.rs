@@ -1,7 +1,7 @@
 //! Rolling forward: recovers what was synced since the last checkpoint.
 //!
-//! Nodes of files are chained: each says where the next one was to be written. The chain ends where there is no whole
-//! node of the same checkpoint. For each file, the nodes up to the last one that ended a sync count.
+//! Nodes of files are chained: each says where the next one was to be written. The chain ends where there is no
+//! complete node of the same checkpoint. For each file, the nodes up to the last one that ended a sync count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::inode::INODE_BYTES;
 use crate::segments::Log;
 
 impl Nat {
-    /// Applies the chain behind a pack. Returns the files that the pack does not have.
+    /// Applies the chain after a pack. Returns the files that the pack does not have.
     pub(super) fn roll_forward(&mut self, log: &mut Log, pack: &Pack) -> Result<Vec<FileId>> {
         self.is_recovering = true;
         let chain = self.read_chain(log, pack)?;

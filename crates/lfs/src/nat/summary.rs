@@ -1,5 +1,5 @@
-//! Segment summaries: for each unit of a segment, what it was written for. The cleaner asks the index whether that is
-//! still so, so an entry may be old but never missing for a unit that lives.
+//! Segment summaries: for each unit of a segment, what it was written for. The cleaner asks the index whether that
+//! still holds, so an entry may be outdated but never missing for a live unit.
 //!
 //! Layout: checksum, segment (4 each), then for each unit a node number (4) and a slot of that node (2); the slot
 //! [`NODE`] means the node itself.

@@ -1,7 +1,7 @@
 //! A table of fixed-size entries, each of whose units has two places.
 //!
 //! Invariant: a changed unit is written to the place that the last durable checkpoint does not name, however often this
-//! is repeated. So the checkpoint's table stays whole until the next one names the other places.
+//! is repeated. So the checkpoint's table stays intact until the next one names the other places.
 //!
 //! Layout of a unit: checksum, its number (4 each), then entries of some words each.
 

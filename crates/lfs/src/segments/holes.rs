@@ -36,13 +36,13 @@ pub(super) struct Holes {
     /// Units that were given up since the last durable checkpoint, by segment.
     held: FxHashMap<u32, Units>,
     pub held_units: u64,
-    /// Segments whose summaries do not explain what lives there.
+    /// Segments whose summaries do not explain everything that is live there.
     pub unexplained: BTreeSet<u32>,
     /// Segments worth filling, those with most holes last; `None` if they must be searched for.
     pub candidates: Option<Candidates>,
 }
 
-/// Segments that are worth filling. What is given up meanwhile does not change their holes.
+/// Segments that are worth filling. Units given up in the meantime do not change their holes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
     /// Holes and number of each.

@@ -1,6 +1,6 @@
 //! The log: heads that append units to segments, and reading units back.
 //!
-//! What a head appends waits in its buffer until the buffer is large, the segment ends, or somebody reads or syncs it;
+//! What a head appends waits in its buffer until the buffer is large, the segment ends, or the unit is read or synced;
 //! then it goes to the drive in one command. Invariant: a unit that is in no buffer is on the drive.
 
 use std::collections::VecDeque;
@@ -81,7 +81,7 @@ impl Log {
     /// A head continues where a checkpoint left it.
     pub fn continue_head(&mut self, head: usize, segment: Option<u32>, used: u32, following: Option<u32>) {
         segment.into_iter().chain(following).for_each(|segment| self.segments.open_again(segment));
-        // After a crash of the host, what lies before it may be only in the drive's cache.
+        // after a crash of the host, what precedes it may be only in the drive's cache
         self.heads[head] = Head { segment, used, following, is_unflushed: true, ..Head::default() };
     }
 

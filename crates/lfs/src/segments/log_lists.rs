@@ -23,7 +23,7 @@ impl Log {
         self.lists.as_ref().is_some_and(|lists| !lists.is_refused(file))
     }
 
-    /// Writes units that the drive is to list, if it is to. Returns when they are durable; none if they were not written.
+    /// Writes units, if the drive is to list them. Returns when they are durable; `None` if they were not written.
     pub(super) fn write_listed(
         &mut self,
         lpn: Lpn,

@@ -1,7 +1,8 @@
-//! Contents of adjacent units of a file on their way to the log, past the buffers of its heads: what lies together there goes
-//! to the drive in one command, from the memory where it is, or from buffers of the drive that hold it already.
+//! Contents of adjacent units of a file on their way to the log, past the buffers of its heads: adjacent places go to
+//! the drive in one command, from the memory that holds the contents, or from buffers of the drive that already hold
+//! them.
 //!
-//! Invariant: whoever gave out places for units of a run sends it, whether or not something failed meanwhile.
+//! Invariant: whoever assigned places to units of a run sends it, even if something failed in between.
 
 use tantalum::{Command, Fills, Lpn, UNIT_BYTES, checksum_joined, checksum_with};
 use tantalum_filesystem::FileId;
@@ -41,7 +42,7 @@ impl<'a> Run<'a> {
         self.is_listed
     }
 
-    /// The unit behind the last one; none if there are none.
+    /// The unit after the last one; `None` if there are none.
     pub fn end(&self) -> Option<u64> {
         let units = (self.data.len() / UNIT_BYTES) as u64;
         (units > 0).then(|| u64::from(self.unit) + units)
@@ -57,7 +58,7 @@ impl<'a> Run<'a> {
         (self.left() > 0).then(|| self.unit + self.placed as u32)
     }
 
-    /// The checksum of bytes whose own is `checksum`, followed by the next unit that has no place.
+    /// Extends `checksum`, that of some bytes, by the next unit that has no place.
     pub fn add_to_checksum(&self, checksum: u32) -> u32 {
         match self.fills.as_deref().and_then(|fills| fills.checksum(self.placed)) {
             Some(unit) => checksum_joined(checksum, unit),

@@ -83,7 +83,7 @@ impl Segments {
         Segments { payload, ..self }
     }
 
-    /// What a checkpoint knows about a segment, except for units counted separately. Every segment with living units is
+    /// What a checkpoint knows about a segment, except for units counted separately. Every segment with live units is
     /// full.
     pub fn load(&mut self, segment: u32, live: u32, written: u64) {
         let entry = &mut self.table[segment as usize];
@@ -154,8 +154,9 @@ impl Segments {
         self.free.len() as u32
     }
 
-    /// Units of an index that may wait for a checkpoint: a quarter of the space that is free beyond `least` segments, between
-    /// two and `most` segments. So a checkpoint has room, and the index of many new files is not rewritten again and again.
+    /// Units of an index that may wait for a checkpoint: a quarter of the space that is free beyond `least` segments,
+    /// between two and `most` segments. So a checkpoint has room, and the index of many new files is not rewritten
+    /// repeatedly.
     pub fn may_wait(&self, least: u32, most: u32) -> u64 {
         let segments = (self.free_segments().saturating_sub(least) / 4).clamp(2, most);
         u64::from(segments) * u64::from(self.units)
@@ -326,7 +327,7 @@ impl Segments {
         }
     }
 
-    /// Counts the same as an audit that found `live` units in each segment; otherwise the first difference.
+    /// Compares the counts with an audit that found `live` units in each segment: returns the first difference.
     pub fn differs_from(&self, live: &[u32]) -> Option<(u32, u32, u32)> {
         let pairs = self.table.iter().zip(live).enumerate();
         let mut different = pairs.filter(|(_, (segment, live))| segment.live != **live);
@@ -334,7 +335,7 @@ impl Segments {
     }
 }
 
-/// The table of segments is not what was written: damage that checksums do not detect.
+/// The table of segments differs from what was written: damage that checksums do not detect.
 fn miscounted(lpn: Lpn, why: &'static str) -> LfsError {
     LfsError::Damaged { lpn, damage: Damage::Miscounted(why) }
 }

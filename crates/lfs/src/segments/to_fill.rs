@@ -1,12 +1,12 @@
-//! Holes: units of full segments that nothing names, which a head fills when free segments run short (F2FS's slack space
-//! recycling). It costs a summary for each segment, whereas cleaning costs all units that live there.
+//! Holes: units of full segments that nothing names, which a head fills when free segments run short (F2FS's slack
+//! space recycling). It costs a summary for each segment, whereas cleaning moves every live unit there.
 //!
 //! Invariants:
-//! - **H1** A unit that lived when the last durable checkpoint was taken, or since then, is no hole: the checkpoint, the chain
-//!   behind it or a list may name it.
+//! - **H1** A unit that was live at the last durable checkpoint, or since, is not a hole: the checkpoint, the chain
+//!   after it or a list may name it.
 //! - **H2** Nothing is filled before a checkpoint of this mount is durable: until then recovery may have to reread what
 //!   seems dead.
-//! - **H3** A segment is filled only if its summary explains everything that lives there.
+//! - **H3** A segment is filled only if its summary explains everything that is live there.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -19,8 +19,8 @@ use super::table::{Segments, State};
 /// A segment with fewer than one hole in this many units is not worth its summary.
 const LEAST_SHARE: u32 = 32;
 
-/// Where fewer than one unit in this many lives, the cleaner has little to move, and often the segment soon becomes free by
-/// itself, like those of nodes, which are rewritten again and again.
+/// Segments with fewer than one live unit in this many are left to the cleaner: it has little to move, and often they
+/// soon become free by themselves, like those of nodes, which are rewritten again and again.
 const EMPTY_SHARE: u32 = 8;
 
 impl Segments {
@@ -83,7 +83,7 @@ impl Segments {
         Some(segment)
     }
 
-    /// The holes of a segment, given the living units found there; none if the table counts another number.
+    /// The holes of a segment, given the live units found there; none if the table counts another number.
     pub fn holes_beside(&mut self, segment: u32, living: &BTreeSet<Lpn>) -> VecDeque<Lpn> {
         if living.len() != self.get(segment).live as usize {
             self.holes.unexplained.insert(segment);

@@ -1,4 +1,4 @@
-//! Checking the trees: every number that a tree has is in use once, and everything that counts as living is reached.
+//! Checking the trees: every number in a tree is used once, and everything that counts as live is reached.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use crate::bytes::{put32, zeros};
 use crate::error::Result;
 use crate::segments::Log;
 
-/// Segments of log behind an anchor after which the next checkpoint writes a new anchor.
+/// Segments of log after an anchor after which the next checkpoint writes a new anchor.
 const ANCHOR_SEGMENTS: u32 = 4;
 
 impl Tree {

@@ -75,7 +75,7 @@ impl Tree {
     /// Gives places to units of a file, which are sent before a summary that describes them.
     pub(super) fn place_run(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<()> {
         let file = run.file();
-        // If a sync by the index follows what the drive lists, a summary must tell of it before the list is cleared.
+        // if a sync through the index follows listed writes, a summary must name them before the list is cleared
         self.since.appended.insert(file);
         while let Some(unit) = run.next() {
             if self.snapshots.is_empty() && self.place_known(log, run)? > 0 {

@@ -21,7 +21,7 @@ const LEAST_FREE: u32 = 12;
 /// Segments of changed nodes that wait in memory at most: half of what a mount may have to read.
 const MOST_WAITING: u32 = 8;
 
-/// Segments of log behind an anchor that a mount may have to read.
+/// Segments of log after an anchor that a mount may have to read.
 const MOST_SEGMENTS_BEHIND: u32 = 16;
 
 /// The number of new files up to which each gets its own summary; for more, a checkpoint writes less.

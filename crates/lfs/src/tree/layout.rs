@@ -1,4 +1,4 @@
-//! The layout of the drive: superblocks, two anchors, segments. All of it follows from the drive's capacity.
+//! The layout of the drive: superblocks, two anchors, segments. The drive's capacity determines all of it.
 
 use tantalum::Lpn;
 

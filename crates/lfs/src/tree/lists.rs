@@ -1,11 +1,11 @@
 //! Contents that the drive lists, and how a mount applies lists.
 //!
-//! A sync that leaves the index to the drive appends contents, and no summary. So listed units are in whole partial segments
-//! or in the one that was being written when the host or power failed (T5 of [`super`]). A mount ends that one with the
-//! summary that it would have got, because the cleaner relies on summaries alone to know what a segment holds.
+//! A sync that leaves the index to the drive appends contents, and no summary. So listed units are in complete partial
+//! segments or in the one that was open when the host or power failed (T5 of [`super`]). A mount ends that one with the
+//! summary that it would have got, because the cleaner learns only from summaries what a segment holds.
 //!
-//! Invariant: a unit that a summary names keeps the virtual number that it has there. Otherwise a living unit would be dead
-//! according to that summary, and the cleaner would lose it.
+//! Invariant: a unit that a summary names keeps the virtual number that it has there. Otherwise the summary would show
+//! a live unit as dead, and the cleaner would lose it.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use crate::bytes::Page;
 use crate::error::{Damage, LfsError, Result};
 use crate::segments::Log;
 
-/// The log behind the last super root, until lists have been applied.
+/// The log after the last super root, until lists have been applied.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     /// Contents of files that summaries name.
     named: BTreeMap<Lpn, What>,
     /// Where the partial segment without a summary begins.
     end: Option<Lpn>,
-    /// What is listed there.
+    /// The listed units there.
     unnamed: BTreeMap<Lpn, What>,
 }
 

@@ -146,7 +146,7 @@ impl Node {
         taken
     }
 
-    /// Adds keys behind all others.
+    /// Adds keys after all others.
     pub fn extend(&mut self, entries: &[(u32, u32)]) {
         let len = self.len();
         self.set_len(len + entries.len());

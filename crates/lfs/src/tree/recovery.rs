@@ -1,6 +1,6 @@
-//! What a mount reads: the anchor, the super root that it names, and the log behind that.
+//! What a mount reads: the anchor, the super root that it names, and the log after that.
 //!
-//! The log behind the anchored super root is followed as long as partial segments are whole. The last super root found
+//! The log after the anchored super root is followed as long as partial segments are complete. The last super root found
 //! counts. After it, contents and inodes of a file count up to its last sync.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::segments::Log;
 /// The log as a mount found it.
 struct Found {
     root: SuperRoot,
-    /// Partial segments behind the super root, in order.
+    /// Partial segments after the super root, in order.
     behind: Vec<Summary>,
     /// Segments that a second recovery would read.
     segments: Vec<u32>,
@@ -44,7 +44,7 @@ struct Whole {
 }
 
 impl Tree {
-    /// The index according to the last checkpoint and the log behind it. The caller takes a checkpoint before anything
+    /// The index according to the last checkpoint and the log after it. The caller takes a checkpoint before anything
     /// else is written.
     pub fn open(client: Client) -> Result<Opened> {
         let layout = Layout::plan(client.device().limits().capacity_units)?;
@@ -107,7 +107,7 @@ impl Tree {
         Ok(found)
     }
 
-    /// Applies what was synced behind the super root. Returns the files that the super root does not have.
+    /// Applies what was synced after the super root. Returns the files that the super root does not have.
     fn roll_forward(&mut self, log: &mut Log, behind: &[Summary]) -> Result<Vec<FileId>> {
         self.is_recovering = true;
         let mut last_syncs = BTreeMap::new();

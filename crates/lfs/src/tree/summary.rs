@@ -32,9 +32,9 @@ pub(super) enum What {
     Unit(Number),
     /// A unit of the table.
     Table(u32),
-    /// The inode of a synced file. It never counts as living: the next checkpoint has it in the file's tree.
+    /// The inode of a synced file. It never counts as live: the next checkpoint has it in the file's tree.
     Inode(FileId),
-    /// Files without names, for the super root behind it.
+    /// Files without names, for the super root after it.
     Orphans,
     /// A super root.
     SuperRoot,

@@ -1,5 +1,5 @@
-//! A table in the log: for each virtual number where that unit is, and for each segment how much of it lives. Its units
-//! are named by their places, so a change propagates up to the super root, but everything else can move without such
+//! A table in the log: where the unit of each virtual number is, and how much of each segment is live. Its units are
+//! named by their places, so a change propagates up to the super root, but everything else can move without such
 //! changes.
 //!
 //! Two levels below the super root: branches with pointers to leaves, and leaves with entries of three words. A leaf that
@@ -149,7 +149,7 @@ impl Table {
         (number < leaves).then(|| leaves + number / BRANCH_POINTERS)
     }
 
-    /// Has a unit of the table rewritten.
+    /// Marks a unit of the table for rewriting.
     pub fn rewrite(&mut self, log: &mut Log, number: u32) -> Result<()> {
         if (number as usize) < self.leaves.len() {
             self.leaf(log, number)?;

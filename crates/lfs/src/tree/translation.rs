@@ -1,12 +1,12 @@
-//! Virtual numbers: what files and nodes point to. The table says where the unit of a number is, so that a unit can move
-//! without a change of what points to it, in the present and in any snapshot.
+//! Virtual numbers: what files and nodes point to. The table says where the unit of a number is, so a unit can move
+//! without changing what points to it, in the present and in any snapshot.
 //!
 //! The entry of a number also has its lifetime in epochs; each snapshot ends an epoch: a snapshot `s` sees units with
 //! `birth <= s < death`. A unit that the present gives up stays, dead, while a snapshot sees it.
 //!
 //! Invariants:
 //! - The present never changes a unit that a snapshot sees: it takes another number.
-//! - A number that was given up is not reused before the next checkpoint, because the log behind the last one may still
+//! - A number that was given up is not reused before the next checkpoint, because the log after the last one may still
 //!   be applied.
 
 use tantalum::Lpn;
