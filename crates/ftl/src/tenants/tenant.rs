@@ -23,7 +23,7 @@ pub(crate) trait Tenant: Sync {
 
     // -- pack and move ------------------------------------------------------------------------------------------
 
-    /// Moves its contents when garbage is collected. Called only for a tenant whose places are packed ones.
+    /// Moves its contents when garbage is collected. Called only for a tenant that packs its places.
     fn packer(&self) -> Box<dyn Packer> {
         unreachable!("garbage collection copies its units as they are")
     }
@@ -174,7 +174,7 @@ pub(crate) trait TenantFound {
 /// The places of a drive that may hold data.
 pub(crate) struct DataPlaces<'a> {
     pub reader: &'a Reader,
-    /// Whether each block holds none, as far as any does not.
+    /// Whether each block holds no data. Blocks beyond the end of the list may hold some.
     pub no_data: Vec<bool>,
 }
 

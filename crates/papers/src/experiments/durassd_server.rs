@@ -204,7 +204,7 @@ pub(super) fn table_3(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 }
 
 pub(super) fn profile(run: &Run<'_>, barrier: bool) -> Result<Profile, ExperimentError> {
-    // beside the scaled database, the server's own files need space
+    // besides the scaled database, the server's own files need space
     let capacity_bytes = ((512 << 20) + run.scaled(CAPACITY_BYTES, 0)).next_multiple_of(1 << 20);
     let mut profile = smaller(Profile::load("durassd")?, capacity_bytes)?;
     if barrier {

@@ -28,7 +28,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// What it shows, in one line.
     pub about: &'static str,
-    /// What it needs beside this program.
+    /// What it needs besides this program.
     pub needs: &'static str,
     /// The default scale; 1 is the full set-up.
     pub scale: f64,

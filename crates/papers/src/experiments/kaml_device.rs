@@ -47,8 +47,8 @@ fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
     of_capacity(run.scaled(CAPACITY_BYTES, 512 << 20))
 }
 
-/// A new drive of figure 8. Its blocks are whole, so that a log does not end its block after eight pages; memory holds what is
-/// written of it.
+/// A new drive of figure 8. Its blocks are full-sized, so that a log does not end its block after eight pages; memory
+/// holds only what is written.
 fn profile_for_logs() -> Result<Profile, ExperimentError> {
     let profile = of_capacity(WHOLE_BLOCKS_BYTES)?;
     let whole = Profile::load("kaml-board")?.flash.pages_per_block;

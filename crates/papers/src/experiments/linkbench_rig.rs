@@ -25,7 +25,7 @@ const BYTES_PER_NODE: u64 = 1000;
 /// Loading is done with a large buffer, and without syncing each commit.
 const LOADING_BUFFER_BYTES: u64 = 512 << 20;
 
-/// Log, temporary files and system tables beside the data.
+/// Log, temporary files and system tables besides the data.
 const SERVER_BYTES: u64 = 192 << 20;
 
 /// The maximum size of another partition of all tables: files grow by 4 MiB at a time.

@@ -1,6 +1,6 @@
 //! The papers' experiments by name: `tantalum lab list` and `tantalum lab run`.
 //!
-//! - Each prints the paper's figures and claimed ratios beside ours.
+//! - Each prints the paper's figures and claimed ratios next to ours.
 //! - An experiment on the device alone runs in virtual time. One with a database server runs in real time, where only
 //!   ratios within one run are meaningful.
 //! - An experiment ends whatever it starts: when it is done, when it fails, and when it is interrupted.

@@ -158,7 +158,7 @@ impl Clients {
         }
     }
 
-    /// The host reads what it moves, and writes it when it has it.
+    /// The host reads the units that it moves, then writes them.
     fn copy(&mut self, client: usize, at_ns: Nanoseconds) -> Result<Turn, ExperimentError> {
         let mut data = std::mem::take(&mut self.data);
         let turn = match self.copied[client].take() {
@@ -214,7 +214,7 @@ pub(super) fn figure_6(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     beside(run, "MOVE by remap against read and write", &works, &PRINTED.figure_6, Span::changes)
 }
 
-/// Two tables, and the second kind of request beside the first.
+/// Two tables, and the second kind of request against the first.
 fn beside(
     run: &Run<'_>,
     title: &'static str,

@@ -31,7 +31,7 @@ const WARM_UP: f64 = 0.25;
 /// Checkpoints are frequent enough that pages are constantly changed for the first time after one, as in a long run.
 const CHECKPOINT_SECONDS: u32 = 30;
 
-/// The log's files and the system's tables beside the data.
+/// The log's files and the system's tables besides the data.
 const SERVER_BYTES: u64 = 512 << 20;
 
 /// The rows of the figure. PostgreSQL's pages are two units: it can omit writing them whole to its log only if the

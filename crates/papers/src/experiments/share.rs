@@ -263,7 +263,7 @@ fn figures(
 
 fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
     let mut profile = Profile::load("openssd-barefoot")?;
-    // beside the scaled database, the server's own files need space
+    // besides the scaled database, the server's own files need space
     let own_bytes = 512 * MIB;
     profile.capacity_bytes = (own_bytes + run.scaled(CAPACITY_BYTES - own_bytes, 0)).next_multiple_of(MIB);
     profile.validate()?;

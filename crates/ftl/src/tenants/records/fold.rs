@@ -271,9 +271,10 @@ impl Over<'_> {
         namespace.index.get_mut().remove(entry.hash, entry.place);
     }
 
-    /// The checkpoint's entry of a segment, of a value with this many continuations if that is known. Several keys may have
-    /// the same hash, and the record that says whose entry names it may be gone. Then it was copied or replaced, and so
-    /// were all others that are gone: they may be mistaken for each other if they have the same number of segments.
+    /// The checkpoint's entry of a segment, of a value with this many continuations if that is known. Several keys may
+    /// have the same hash, and the record that would show whose entry this is may be gone. A record that is gone was
+    /// copied or replaced, so entries whose records are gone may be mistaken for each other if their values have the
+    /// same number of segments.
     fn find(
         &mut self,
         namespace: NamespaceId,

@@ -127,7 +127,7 @@ impl Ftl {
     }
 
     /// When there is room in protected DRAM, if there ever is. The drive has the records from then on, and power does
-    /// not go before (hazard 12).
+    /// not fail before (hazard 12).
     fn wait_for_room(
         &mut self,
         units: usize,

@@ -34,12 +34,13 @@ pub(crate) struct UnitsKept {
 pub(crate) struct KeptChunks {
     /// Each chunk's number, and where its entries end.
     ends: Vec<(u32, usize)>,
-    /// Of all, one after another: 0, or the place plus 1. They are many, and lie in one piece to be had at once.
+    /// The entries of all chunks, one after another: 0, or the place plus 1. They are many, so they are in one
+    /// allocation.
     entries: Vec<u32>,
 }
 
 impl KeptChunks {
-    /// These chunks.
+    /// The given chunks.
     #[cfg(test)]
     pub fn of(chunks: &[(u32, Vec<u32>)]) -> KeptChunks {
         let mut kept = KeptChunks::default();
@@ -53,7 +54,7 @@ impl KeptChunks {
         self.ends.push((number, self.entries.len()));
     }
 
-    /// The places of all.
+    /// The places in all chunks.
     pub(super) fn places(&self) -> KeptPlaces<'_, impl Iterator<Item = (u32, &[u32])>> {
         KeptPlaces { chunks: self.iter().peekable(), from: 0 }
     }
@@ -69,14 +70,14 @@ impl KeptChunks {
 
 /// The places of a checkpoint, in the order of logical pages.
 pub(super) struct KeptPlaces<'a, I: Iterator<Item = (u32, &'a [u32])>> {
-    /// From the one on that has `from`.
+    /// The chunks from the one with `from` on.
     chunks: Peekable<I>,
-    /// Logical pages before this one are done with.
+    /// Logical pages before this one are done.
     from: u32,
 }
 
 impl<'a, I: Iterator<Item = (u32, &'a [u32])>> KeptPlaces<'a, I> {
-    /// Adds what is mapped below `end` and not done with. Then `end` is done with as well.
+    /// Adds the mapped pages below `end` that are not done. Then all up to and including `end` are.
     pub fn extend_before(&mut self, end: u32, places: &mut Vec<(Lpn, Ppn)>) {
         let from = std::mem::replace(&mut self.from, end.saturating_add(1));
         while let Some((number, entries)) = self.chunks.peek() {
@@ -146,7 +147,7 @@ struct StoredChunk {
 }
 
 impl UnitsKept {
-    /// Appends all but the chunks, which [`put_chunks`] appends.
+    /// Appends everything except the chunks, which [`put_chunks`] appends.
     pub fn encode_lists(&self, out: &mut Vec<u8>) {
         out.extend(U64::new(self.last_unmap.0).as_bytes());
         put_list(out, &self.versions, |(lpn, version)| StoredVersion {

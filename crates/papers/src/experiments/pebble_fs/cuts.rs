@@ -24,7 +24,7 @@ const CUTS: u64 = 2;
 /// Flash operations within which power fails.
 const WITHIN: u64 = 200;
 
-/// Writes after which power fails if none of them met the cut.
+/// Writes after which power fails in any case, if none of them met the cut.
 const MOST_WRITES: u64 = 400;
 
 /// Units that are read at once.
@@ -109,8 +109,8 @@ pub fn survive(run: &Run<'_>, mut fs: LogFs) -> Result<Survived, ExperimentError
     Ok(survived)
 }
 
-/// Overwrites random units, each with a sync, until there is no power. Returns the number that were synced, and the one
-/// that was not.
+/// Overwrites random units, each with a sync, until power fails. Returns how many were synced, and the one that was
+/// not.
 fn write_until_cut(
     fs: &mut LogFs,
     expected: &mut Tree,

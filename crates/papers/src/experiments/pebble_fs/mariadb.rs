@@ -38,7 +38,7 @@ const WARM_UP: f64 = 0.25;
 
 const PAGE_BYTES: u32 = 16_384;
 
-/// Log, temporary files and system tables beside the data.
+/// Log, temporary files and system tables besides the data.
 const SERVER_BYTES: u64 = 256 << 20;
 
 const LOADING_BUFFER_BYTES: u64 = 512 << 20;
