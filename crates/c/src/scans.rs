@@ -27,7 +27,7 @@ pub struct tantalum_store_snapshot(Snapshot);
 
 type Bounds = (Bound<Bytes>, Bound<Bytes>);
 
-/// The caller's function: a key, a value, and the caller's pointer. Returns whether to go on.
+/// The caller's function: a key, a value, and the caller's pointer. Returns whether to continue.
 type Visit = unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut c_void) -> bool;
 
 /// # Safety

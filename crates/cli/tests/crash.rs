@@ -40,7 +40,7 @@ fn a_command_line_that_a_violation_would_name_cuts_once() {
     let place = ["--seed", "3", "--age", "100", "--at", "103.0.-", "--skip", "0..50,60"];
     let crash = device(&[&drive[..], &place].concat());
     assert_eq!(crash["drives"][0]["plp"], "none", "{crash}");
-    // what the drive goes on with may end in a cut of its own
+    // what the drive continues with may end in a cut of its own
     assert!((1..=2).contains(&crash["cuts"].as_u64().unwrap()), "{crash}");
 }
 

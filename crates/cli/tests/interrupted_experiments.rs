@@ -19,7 +19,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(30);
 /// How long it may take until it is where it is to be interrupted.
 const COMES_THERE_WITHIN: Duration = Duration::from_secs(300);
 
-/// Long enough for clients to wait for a drive that is so much slower.
+/// Long enough for clients to wait for so slow a drive.
 const CLIENTS_AT_WORK: Duration = Duration::from_secs(4);
 const SLOWER: &str = "16";
 

@@ -12,8 +12,8 @@ pub struct NvmUse {
     pub bytes: u64,
     /// The map from logical to physical addresses, once.
     pub map: u64,
-    /// Everything else that makes `remap` program no flash: what is beside the map in the largest checkpoint, a second
-    /// place for a checkpoint, and the least log.
+    /// Everything else that makes `remap` program no flash: what the largest checkpoint has besides the map, a second
+    /// place for a checkpoint, and the smallest log.
     pub remap: u64,
     /// The lists of `fs_write`.
     pub lists: u64,

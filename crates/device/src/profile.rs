@@ -40,7 +40,7 @@ pub struct Profile {
     pub limits: LimitsProfile,
     /// The FTL's settings.
     pub ftl: FtlProfile,
-    /// The firmware's times beside the link's.
+    /// The firmware's times besides the link's.
     #[serde(default, skip_serializing_if = "FirmwareProfile::is_default")]
     pub firmware: FirmwareProfile,
     /// The processors for programs in the drive.

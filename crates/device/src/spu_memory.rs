@@ -92,7 +92,7 @@ impl SpuMemory {
 impl At<'_> {
     // -- whole words, in place ----------------------------------------------------------------------------------
 
-    /// The runs of a range that lie together in the drive's memory: where, and how many bytes.
+    /// The runs of a range that are contiguous in the drive's memory: where, and how many bytes.
     fn runs(&self, at: u64, bytes: u64) -> Vec<(u64, u64)> {
         let (mut runs, end, mut next): (Vec<(u64, u64)>, _, _) = (Vec::new(), at + bytes, at);
         while next < end {

@@ -95,7 +95,7 @@ fn puts_wait_for_room_no_longer_than_for_flash() {
     assert!(protected[1] < unprotected[1] / 2, "{protected:?} {unprotected:?}");
 }
 
-/// A put that waits gives up the rest of a page that it waited for, and that is no room before the page is on flash.
+/// A put that waits gives up the rest of a page that it waited for, which is not free before the page is on flash.
 #[test]
 fn puts_and_writes_wait_for_room_together() {
     let mut device = Device::in_memory(&profile()).unwrap();

@@ -38,13 +38,13 @@ pub enum Guard {
     RecoveryErases,
     /// After a cut, a transaction or a log gets the number of one that was open before.
     NumbersDrawnTwice,
-    /// 10: the dump omits what was being programmed when power went.
+    /// 10: the dump omits what was being programmed when power failed.
     ProgramsNotDumped,
     /// 11: the blocks that journal and checkpoints need count as free.
     SystemBlocksForgotten,
     /// 12: the cache accepts more than the capacitor can dump.
     DumpUnbounded,
-    /// 12: power goes while queued commands still wait for room, and all of them are dumped.
+    /// 12: power fails while queued commands still wait for room, and all of them are dumped.
     PowerBeforeRoom,
     /// 7, in the SQLite VFS: the log restarts before what a checkpoint brought home is durable.
     RestartBeforeHomes,

@@ -229,7 +229,7 @@ impl Controller {
 }
 
 impl State {
-    /// Whether it has queues beside the admin queue.
+    /// Whether it has queues besides the admin queue.
     pub fn has_io_connections(&self) -> bool {
         self.connections.keys().any(|&queue| queue != 0)
     }

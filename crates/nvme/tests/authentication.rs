@@ -179,7 +179,7 @@ fn an_io_queue_of_an_authenticated_controller_is_not_authenticated() {
     let refused = Authenticated::Refused(Reason::Failed as u8);
     assert_eq!(io.authenticate(&names, &wrong).unwrap(), refused);
     is_over(&mut io);
-    // the admin queue goes on
+    // the admin queue continues
     assert_eq!(client.property(property::CAPABILITIES, true).unwrap().code, 0);
     all_is_well(&server);
 }
@@ -324,7 +324,7 @@ fn who_connects_and_does_not_authenticate_is_hung_up_on() {
     let server = serve();
     let mut client = admin(&server);
     let began = Instant::now();
-    // one that goes on talking is no better
+    // one that continues to talk fares no better
     while client.property(property::CAPABILITIES, true).is_ok() {
         std::thread::sleep(Duration::from_millis(200));
         assert!(began.elapsed() < Duration::from_secs(30), "it may stay for ever");

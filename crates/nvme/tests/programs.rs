@@ -288,7 +288,7 @@ fn what_is_the_kernel_s_is_refused_to_others() {
         assert_eq!(installed.code, Failure::NOT_INSTALLED.code());
         assert!(refusal(host, endpoint).contains("only the kernel"), "{}", refusal(host, endpoint));
     }
-    // somebody's program is not another's to remove, to look at or to be called
+    // a program cannot be removed, inspected or called by others
     let closed = install_as(&mut host, user, shipped::HITS, Installation::default()).result as u32;
     let calls = install(&mut other, hers, shipped::ECHO);
     for (code, dwords, bytes) in [
@@ -496,7 +496,7 @@ fn power_loss_ends_programs_and_the_next_life_starts_with_none() {
             let now_ns = now_ns.max(device.issued_ns());
             device.cut_power(now_ns);
         }
-        // what waits is told, and nothing more is taken
+        // waiting events are reported, and nothing more is taken
         assert_eq!(host.io.reap().unwrap().code, Failure::POWER_LOSS.code());
         assert_eq!(send_to(&mut host, kernel, 0, (base, 2), &[]).code, Failure::POWER_LOSS.code());
         assert!(server.close());
@@ -513,7 +513,7 @@ fn power_loss_ends_programs_and_the_next_life_starts_with_none() {
     }
 }
 
-/// Every command of programs with every kind of wrong field: a status, and the connection goes on.
+/// Every command of programs with every kind of wrong field: a status, and the connection survives.
 #[test]
 fn wrong_fields_get_a_status_and_nothing_else() {
     let seed = std::env::var("SEED").map_or(17, |seed| seed.parse().expect("a number"));

@@ -110,7 +110,8 @@ fn more_aborts_than_there_may_be_are_refused() {
     );
 }
 
-/// What a session that has connected to an I/O queue of its own makes of some bytes: what it sends, and whether it goes on.
+/// What a session that has connected to an I/O queue of its own makes of some bytes: what it sends, and whether it
+/// continues.
 fn io_session(subsystem: &Arc<tantalum_nvme::subsystem::Subsystem>, controller: u16) -> Side {
     let mut io = Side::new(subsystem);
     io.connect(1, controller);

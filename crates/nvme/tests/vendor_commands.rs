@@ -72,7 +72,7 @@ fn a_batch_that_is_refused_has_changed_nothing() {
     refused(&[(u32::MAX, unit.1.clone())], &[new], Failure::OUT_OF_RANGE);
     refused(std::slice::from_ref(&unit), &[new, (1, b"key", None)], Failure::INVALID_NAMESPACE);
     refused(std::slice::from_ref(&unit), &[new, (9, b"key", None)], Failure::INVALID_NAMESPACE);
-    // a length without room for the units that it tells of, and one beyond the largest transfer
+    // a length without room for the units that it announces, and one beyond the largest transfer
     let write = |bytes: u32, units: u32| command(vendor::WRITE_BATCH, 1, [bytes, 0, units - 1, 0, 0, 0]);
     let data = batch_data(&[unit], &[new]);
     let mut code = |command: Submission| host.io.write_command(command, &data).unwrap().code;

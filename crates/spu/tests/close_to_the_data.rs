@@ -1,5 +1,5 @@
-//! Programs that work on data in the drive, beside the host doing the same over Base-IO or Direct-IO; and their power cuts.
-//! Times and bytes are printed with `--nocapture`.
+//! Programs that work on data in the drive, compared with the host doing the same over Base-IO or Direct-IO; and their
+//! power cuts. Times and bytes are printed with `--nocapture`.
 
 mod common;
 

@@ -119,7 +119,8 @@ fn rights_end_before_the_place_is_another_file_s() {
     }
 }
 
-/// A handler that was allowed to store and has not committed when the right is taken away stores nothing, and is told so.
+/// A handler that was allowed to store and has not committed when the right is revoked stores nothing, and learns of
+/// it.
 #[test]
 fn a_store_that_was_checked_before_the_right_went_does_not_happen() {
     let stores = wat(r#"(module

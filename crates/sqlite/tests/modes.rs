@@ -197,8 +197,8 @@ fn every_mode_reads_what_every_other_left() {
     }
 }
 
-/// A page of several units comes home unit by unit. What a checkpoint leaves in the page cache hides where it lies, so the
-/// volume is mounted anew.
+/// A page of several units comes home unit by unit. What a checkpoint leaves in the page cache hides where it is, so
+/// the volume is mounted again.
 #[test]
 fn pages_of_several_units_come_home_whole() {
     for mode in [Mode::Share, Mode::SwWal] {

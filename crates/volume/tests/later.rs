@@ -1,4 +1,4 @@
-//! Whole units whose bytes move between a program and the image past the volume, while the volume goes on.
+//! Whole units whose bytes move between a program and the image past the volume, while the volume continues.
 
 mod common;
 

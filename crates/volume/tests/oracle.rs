@@ -338,7 +338,7 @@ impl Run {
         self.start_again().expect("no cut is armed");
     }
 
-    /// Finds what the model allows that the volume is now, and goes on from there.
+    /// Finds which of the states that the model allows the volume is in, and continues from there.
     fn find_what_is_left(&mut self) {
         self.crashes += 1;
         let names: Vec<String> = self.volume.names().map(str::to_owned).collect();

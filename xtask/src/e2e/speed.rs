@@ -20,7 +20,7 @@ use super::shell::Shell;
 /// The goal: this part of the other mount's speed, or of the volume's. A shared machine is too noisy to require it.
 const AIM: f64 = 0.7;
 
-/// What is mounted: a name, the file system with its index, and the name beside which it stands.
+/// What is mounted: a name, the file system with its index, and the name that it is compared with.
 const SYSTEMS: [(&str, [&str; 2], &str); 4] = [
     ("volume", ["volume", ""], "passthrough"),
     ("lfs-nat", ["lfs-nat", "conventional"], "volume"),

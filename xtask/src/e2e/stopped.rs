@@ -17,7 +17,7 @@ use super::shell::Shell;
 /// How long a short operation may take.
 const MOST_WAIT: Duration = Duration::from_secs(20);
 
-/// What the log holds beforehand: so much that a message written when the disk is full needs a page that is not
+/// What the log holds beforehand: enough that a message written when the disk is full needs a page that is not
 /// allocated yet.
 const BEFORE: usize = 4096 - 150;
 
@@ -76,7 +76,7 @@ fn without_power(context: &Context, folder: &Path) -> Result<(), Failure> {
     let output = Shell::new(&context.tantalum).args(["unmount"]).args([&mounted.folder]).output()?;
     mounted.is_unmounted();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // A power cut by request is no failure: the user wants to see what recovery makes of it.
+    // A requested power cut is not a failure: the user wants to see what recovery makes of it.
     ensure(output.status.success() && said.contains("the drive had lost power"), || {
         format!("unmount ended with {} and said {said:?}", output.status)
     })?;

@@ -18,7 +18,7 @@ const ATTEMPTS: u32 = 4;
 /// The recovery from one cut.
 pub(super) struct Recovery<'a, P> {
     pub program: P,
-    /// The seed of what the program sets up anew.
+    /// The seed of what the program sets up again.
     pub seed: u64,
     /// Decides the outcome of operations in flight, and when power is lost again.
     pub loss: &'a mut PowerLoss,

@@ -48,7 +48,7 @@ impl Node {
         self.metadata.kind == FileKind::Folder
     }
 
-    /// Units that nothing was written to read as zeros, and so does what lies behind the end of the last.
+    /// Units that were never written read as zeros, and so does everything after the end of the last.
     pub fn resize(&mut self, size: u64) -> Outcome<()> {
         if size > MOST_FILE_BYTES {
             return Err(Errno::EFBIG);

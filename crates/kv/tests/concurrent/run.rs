@@ -145,7 +145,7 @@ impl Ground<'_> {
         });
     }
 
-    /// Returns whether to go on.
+    /// Returns whether to continue.
     fn transaction(&self, planned: &Planned) -> bool {
         let Ok(mut tx) = self.store.begin() else { return false };
         let mut events = Vec::new();

@@ -102,7 +102,7 @@ impl Direction {
             if self.left == 0 {
                 self.happened.broken.fetch_add(1, Ordering::Relaxed);
                 if self.rng.random_ratio(1, 4) {
-                    // nothing comes through any more, and nobody is told
+                    // nothing comes through any more, and nobody is notified
                     self.happened.silenced.fetch_add(1, Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(self.rng.random_range(1..100)));
                 }

@@ -43,7 +43,7 @@ impl Lines {
         Ok(if is_whole { Next::Line } else { Next::TooLong })
     }
 
-    /// The line without its end. Bytes that are no text become question marks in boxes.
+    /// The line without its end. Bytes that are not text become question marks in boxes.
     pub(super) fn line(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(self.buffer.trim_ascii())
     }

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!((ftl.tenants.records.tombstones.len(), ftl.map.packed_units()), (0, 0));
     }
 
-    /// Each namespace has one block in reserve beside the open ones. Fewer blocks are left than were planned with.
+    /// Each namespace has one block in reserve besides the open ones. Fewer blocks are left than were planned with.
     #[test]
     fn logs_share_the_blocks_for_them_and_become_narrower_when_blocks_go_bad() {
         let (mut ftl, _) = ftl();
