@@ -121,7 +121,7 @@ impl Placement {
         let touched = bytes(chunks * CHUNK_BYTES);
         let about = match chunks > places {
             true => format!(
-                "scaled: the {touched} that the trace touches are mapped to the drive's {}, {:.2} MiB to each",
+                "scaled: the {touched} that the trace touches are mapped to the drive's {}, {:.2} MiB to each MiB",
                 bytes(capacity_bytes),
                 chunks as f64 / places as f64
             ),
