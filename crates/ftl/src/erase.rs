@@ -63,6 +63,9 @@ impl Ftl {
         }
     }
 
+    /// Records the batches and runs that pages of this block belong to, if no checkpoint covers them. Reading their spare
+    /// areas takes no time: firmware keeps a number in DRAM for each page that it marked, or found marked in recovery,
+    /// until the next checkpoint.
     fn journal_memberships(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut batches: BTreeSet<Seq> = BTreeSet::new();
         let mut generations: BTreeSet<Generation> = BTreeSet::new();

@@ -168,8 +168,8 @@ impl Nand {
         Ok(spare)
     }
 
-    /// The spare areas of all readable units of a block, in no time: for firmware that moves the block anyway. They are
-    /// fetched into `scratch`.
+    /// The spare areas of all readable units of a block, in no time: for firmware that moves the block anyway, or has what
+    /// it looks for in DRAM. They are fetched into `scratch`.
     pub fn block_spares<'a>(
         &'a self,
         block: BlockId,

@@ -334,13 +334,13 @@ fn read_header(reader: &mut Reader, place: RecordPlace, step: Seq) -> Result<Opt
     if reader.nand.page_state(reader.nand.geometry().page_of(place.ppn)) != PageState::Programmed {
         return Ok(None);
     }
-    if Spare::decode(&reader.nand.spare(place.ppn)?).is_none_or(|spare| spare.step > step) {
-        return Ok(None);
-    }
     let mut unit = [0; UNIT_BYTES];
     match reader.read_unit(place.ppn, &mut unit) {
         Err(NandError::Uncorrectable { .. }) => return Ok(None),
         read => read?,
+    }
+    if Spare::decode(&reader.nand.spare(place.ppn)?).is_none_or(|spare| spare.step > step) {
+        return Ok(None);
     }
     Ok(Header::read(bytes_of(&unit, place)).map(|read| read.0))
 }
