@@ -7,7 +7,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use common::bystander::Bystander;
-use common::{attach, names, serve, subsystem};
+use common::{attach, names, serve, subsystem, wait_until};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tantalum_nvme::client::{Client, Options, block_command};
 use tantalum_nvme::failure::Failure;
@@ -33,14 +33,6 @@ fn raise_file_limit(connections: usize) -> Option<()> {
 
 fn dial(server: &Server) -> Client {
     Client::dial(server.address(), Options::default()).unwrap()
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod witness;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tantalum::{Device, PowerLoss, Profile};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
@@ -47,6 +48,15 @@ pub fn subsystem(block_bytes: u32) -> Arc<Subsystem> {
 
 pub fn serve(subsystem: Arc<Subsystem>) -> Server {
     Server::start(subsystem, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
+}
+
+/// Waits for what others bring about in their own time.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Options for serving an image to any host at a free port.
