@@ -5,7 +5,7 @@
 
 #![no_main]
 
-#[path = "../../crates/device/tests/damage/mod.rs"]
+#[path = "../../crates/device/tests/it/damage/mod.rs"]
 mod damage;
 
 use std::sync::LazyLock;

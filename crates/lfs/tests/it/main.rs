@@ -1,0 +1,16 @@
+//! Tests of the file systems by their public interface. They are one program, because a program for each file builds
+//! slowly.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod costs;
+mod cuts;
+mod damage;
+mod files;
+mod folders;
+mod holes;
+mod in_place;
+mod lists;
+mod oracle;
+mod sparse;
+mod unreadable;
