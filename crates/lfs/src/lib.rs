@@ -34,6 +34,7 @@ mod in_place;
 mod index;
 mod inode;
 mod lists;
+mod marks;
 mod mount;
 mod names;
 mod nat;

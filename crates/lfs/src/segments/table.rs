@@ -11,6 +11,7 @@ use tantalum_filesystem::Errno;
 
 use super::holes::Holes;
 use crate::error::{Damage, LfsError, Result, refuse};
+use crate::marks::Marks;
 
 /// What a segment is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,9 +53,7 @@ pub(crate) struct Segments {
     capacity: u64,
     clock: u64,
     /// Segments that changed since the table was last stored.
-    changed: BTreeSet<u32>,
-    /// The same, looked up at once.
-    is_changed: Vec<bool>,
+    changed: Marks,
     pub(super) holes: Holes,
 }
 
@@ -72,8 +71,7 @@ impl Segments {
             reserved: 0,
             capacity,
             clock: 0,
-            changed: BTreeSet::new(),
-            is_changed: vec![false; count as usize],
+            changed: Marks::new(count),
             holes: Holes::default(),
         }
     }
@@ -176,7 +174,7 @@ impl Segments {
     pub fn open(&mut self) -> Result<u32> {
         let Some(segment) = self.free.pop_first() else { return refuse(Errno::ENOSPC) };
         self.table[segment as usize].state = State::Open;
-        self.mark_changed(segment);
+        self.changed.insert(segment);
         Ok(segment)
     }
 
@@ -211,14 +209,14 @@ impl Segments {
     pub fn wrote(&mut self, segment: u32) {
         self.clock += 1;
         self.table[segment as usize].written = self.clock;
-        self.mark_changed(segment);
+        self.changed.insert(segment);
     }
 
     /// A unit lives from now on.
     pub fn add(&mut self, lpn: Lpn) -> Result<()> {
         let segment = self.count_in(lpn)?;
         self.live += 1;
-        self.mark_changed(segment);
+        self.changed.insert(segment);
         Ok(())
     }
 
@@ -247,7 +245,7 @@ impl Segments {
     pub fn release(&mut self, lpn: Lpn) -> Result<()> {
         let segment = self.count_out(lpn)?;
         self.live -= 1;
-        self.mark_changed(segment);
+        self.changed.insert(segment);
         Ok(())
     }
 
@@ -317,14 +315,7 @@ impl Segments {
 
     /// The segments that changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<u32> {
-        self.changed.iter().for_each(|segment| self.is_changed[*segment as usize] = false);
-        std::mem::take(&mut self.changed)
-    }
-
-    fn mark_changed(&mut self, segment: u32) {
-        if !std::mem::replace(&mut self.is_changed[segment as usize], true) {
-            self.changed.insert(segment);
-        }
+        self.changed.take()
     }
 
     /// Compares the counts with an audit that found `live` units in each segment: returns the first difference.

@@ -6,14 +6,13 @@
 //! was never written is all zeros, and its place is 0. Layout of both: checksum, number (4 each), then the words. Leaves
 //! are numbered from 0, and branches after them.
 
-use std::collections::BTreeSet;
-
 use tantalum::{Lpn, UNIT_BYTES};
 
 use super::partial::Partial;
 use super::summary::What;
 use crate::bytes::{Page, get32, put32, seal, verify, zeros};
 use crate::error::{Damage, LfsError, Result};
+use crate::marks::Marks;
 use crate::segments::Log;
 
 const HEADER_BYTES: usize = 8;
@@ -38,9 +37,7 @@ pub(super) struct Table {
     /// Where leaves and branches are.
     places: Vec<u32>,
     /// Leaves and branches that differ from what the drive holds.
-    changed: BTreeSet<u32>,
-    /// The same, looked up at once.
-    is_changed: Vec<bool>,
+    changed: Marks,
     in_memory: usize,
 }
 
@@ -50,8 +47,7 @@ impl Table {
         Table {
             leaves: vec![None; leaves as usize],
             places: vec![0; (leaves + branches) as usize],
-            changed: BTreeSet::new(),
-            is_changed: vec![false; (leaves + branches) as usize],
+            changed: Marks::new(leaves + branches),
             in_memory: 0,
         }
     }
@@ -92,7 +88,7 @@ impl Table {
     }
 
     pub fn is_changed(&self, number: u32) -> bool {
-        self.is_changed.get(number as usize) == Some(&true)
+        self.changed.contains(number)
     }
 
     pub fn changed_count(&self) -> usize {
@@ -133,15 +129,15 @@ impl Table {
     }
 
     fn mark_changed(&mut self, number: u32) {
-        if !self.is_changed(number) {
-            self.mark_one(number);
-            self.branch_of(number).into_iter().for_each(|branch| self.mark_one(branch));
+        if self.changed.insert(number) {
+            self.mark_branch_of(number);
         }
     }
 
-    fn mark_one(&mut self, number: u32) {
-        self.is_changed[number as usize] = true;
-        self.changed.insert(number);
+    fn mark_branch_of(&mut self, number: u32) {
+        if let Some(branch) = self.branch_of(number) {
+            self.changed.insert(branch);
+        }
     }
 
     fn branch_of(&self, number: u32) -> Option<u32> {
@@ -165,13 +161,13 @@ impl Table {
         if old != 0 {
             log.segments.release_apart(Lpn(old))?;
         }
-        self.branch_of(number).into_iter().for_each(|branch| self.mark_one(branch));
+        self.mark_branch_of(number);
         Ok(())
     }
 
     /// Appends what changed: leaves, then the branches above them.
     pub fn store(&mut self, log: &mut Log, partial: &mut Partial) -> Result<()> {
-        while let Some(number) = self.changed.first().copied() {
+        while let Some(number) = self.changed.first() {
             let mut branch;
             let page = if (number as usize) < self.leaves.len() {
                 self.leaves[number as usize].as_mut().expect("a changed leaf is loaded")
@@ -183,8 +179,7 @@ impl Table {
             seal(&mut page[..]);
             let lpn = partial.append(log, What::Table(number), page)?;
             self.moved(log, number, lpn)?;
-            self.changed.remove(&number);
-            self.is_changed[number as usize] = false;
+            self.changed.remove(number);
         }
         Ok(())
     }
@@ -203,7 +198,7 @@ impl Table {
     pub fn forget_some(&mut self) {
         if self.in_memory > MOST_LEAVES {
             let changed = &self.changed;
-            let unchanged = (0..).zip(&mut self.leaves).filter(|(number, _)| !changed.contains(number));
+            let unchanged = (0..).zip(&mut self.leaves).filter(|(number, _)| !changed.contains(*number));
             unchanged.for_each(|(_, leaf)| *leaf = None);
             self.in_memory = self.leaves.iter().flatten().count();
         }
