@@ -11,7 +11,7 @@ use crate::error::{Damage, LfsError, Result};
 const MAGIC: [u8; 8] = *b"TANTLFS\n";
 
 /// The layout version of this program.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Where the superblock and its copy are.
 pub(crate) const PLACES: [Lpn; 2] = [Lpn(0), Lpn(1)];

@@ -31,14 +31,15 @@ impl LogFs {
         }
         let end = check_end(offset, data.len() as u64)?;
         self.reserve_range(file, offset, data.len() as u64)?;
-        if end > size {
+        let grows = end > size;
+        if grows {
             self.clear_tail(file)?;
         }
         let is_listed = self.lists_tell(file, end / UNIT, |recovered, size| recovered <= size.max(end))?;
         self.log.begin_sending();
         self.send_units(file, (offset / UNIT) as u32, data, is_listed, fills)?;
         self.log.wait_for_sent()?;
-        self.grow_to(file, end)
+        if grows { self.grow_to(file, end) } else { Ok(()) }
     }
 
     fn send_units(

@@ -22,14 +22,16 @@ impl Tree {
     /// The leaf that has a key, if any has it.
     pub(super) fn leaf_of(&mut self, log: &mut Log, root: Number, key: u32) -> Result<Number> {
         let mut number = root;
-        loop {
-            let node = self.node(log, number)?;
-            if node.level() == 0 {
-                return Ok(number);
+        let mut node = self.node(log, number)?;
+        while node.level() > 0 {
+            let level = node.level() - 1;
+            number = Number(node.value(node.child_for(key)));
+            node = self.node(log, number)?;
+            if node.level() != level {
+                return Err(self.of_another_level(log, number));
             }
-            let index = node.child_for(key);
-            number = self.child(log, number, index)?;
         }
+        Ok(number)
     }
 
     /// The first key at or after `from`, and what it stands for.

@@ -62,14 +62,16 @@ impl Tree {
     pub(super) fn child(&mut self, log: &mut Log, parent: Number, index: usize) -> Result<Number> {
         let node = self.node(log, parent)?;
         let (child, level) = (Number(node.value(index)), node.level() - 1);
-        if self.node(log, child)?.level() != level {
-            let lpn = self.place_of(log, child)?;
-            return Err(LfsError::Damaged {
-                lpn,
-                damage: Damage::NotA { expected: "a node of another level" },
-            });
+        match self.node(log, child)?.level() == level {
+            true => Ok(child),
+            false => Err(self.of_another_level(log, child)),
         }
-        Ok(child)
+    }
+
+    /// A node is not one level below its parent.
+    pub(super) fn of_another_level(&mut self, log: &mut Log, number: Number) -> LfsError {
+        let damage = Damage::NotA { expected: "a node of another level" };
+        self.place_of(log, number).map_or_else(|error| error, |lpn| LfsError::Damaged { lpn, damage })
     }
 
     /// A new node. There is space for it.

@@ -1,7 +1,7 @@
 //! The summary of a partial segment: describes its units, and shows whether they are all there. It is the partial
 //! segment's last unit, and the last unit of a full segment is a summary, so that a reader can walk back from there.
 //!
-//! Layout, little-endian: checksum of everything after it (4), magic (8), checksum of the summary before it in the log,
+//! Layout, little-endian: checksum of everything after it up to the last entry (4), magic (8), checksum of the summary before it in the log,
 //! place of the partial segment's first unit, number of units before the summary, place of the next partial segment,
 //! checksum of the units that were written with it, whether the last of them is a super root, the file that was synced
 //! (4 each), 4 zeros; from 40 on 16 bytes for each unit: kind, whether it was durable before (1 each), 2 zeros, and
@@ -82,6 +82,11 @@ impl What {
     }
 }
 
+/// Where so many entries end: most syncs are described by a few, and a checksum takes its time.
+fn end_of(entries: usize) -> usize {
+    ENTRIES_AT + entries * ENTRY_BYTES
+}
+
 /// A unit of a partial segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
@@ -131,7 +136,7 @@ impl Summary {
             (bytes[at], bytes[at + 1]) = (kind, u8::from(entry.is_unchecked));
             (0..3).for_each(|word| put32(bytes, at + 4 + 4 * word, words[word]));
         }
-        seal(bytes);
+        seal(&mut bytes[..end_of(self.entries.len())]);
         let checksum = get32(bytes, 0);
         (page, checksum)
     }
@@ -139,7 +144,7 @@ impl Summary {
     /// The summary in a unit and its own checksum, if there is a whole one.
     pub fn decode(page: &Page) -> Option<(Summary, u32)> {
         let count = get32(page, 20) as usize;
-        if page[4..12] != MAGIC || count > MOST_ENTRIES || verify(page).is_err() {
+        if page[4..12] != MAGIC || count > MOST_ENTRIES || verify(&page[..end_of(count)]).is_err() {
             return None;
         }
         let entry = |index: usize| {
@@ -206,7 +211,10 @@ mod tests {
         assert_eq!(page[40..56], *b"\x01\0\0\0\x05\0\0\0\x03\0\0\0\x04\0\0\0");
         assert_eq!(Summary::at(Lpn(108), &page), Some((summary, checksum)));
         assert_eq!((Summary::at(Lpn(107), &page), Summary::decode(&[0; UNIT_BYTES])), (None, None));
-        page[1000] ^= 1;
-        assert_eq!(Summary::decode(&page), None);
+        for byte in [0, 20, 40, 40 + 8 * 16 - 1] {
+            page[byte] ^= 1;
+            assert_eq!(Summary::decode(&page), None, "byte {byte}");
+            page[byte] ^= 1;
+        }
     }
 }

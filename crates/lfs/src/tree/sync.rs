@@ -19,8 +19,9 @@ impl Tree {
     /// Appends a file's inode, if it was set, and the summary that ends its sync.
     pub(super) fn append_sync(&mut self, log: &mut Log, file: FileId) -> Result<()> {
         self.since.appended.remove(&file);
-        let is_set = self.since.inodes.remove(&file);
-        if let Some(root) = self.root_of(log, file)?.filter(|_| is_set) {
+        if self.since.inodes.remove(&file)
+            && let Some(root) = self.root_of(log, file)?
+        {
             let mut page = zeros();
             page[..INODE_BYTES].copy_from_slice(&self.node(log, root)?.page[..INODE_BYTES]);
             self.partial.append(log, What::Inode(file), &page)?;
