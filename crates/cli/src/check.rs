@@ -53,12 +53,12 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
 fn outcome(options: &CheckOptions) -> Result<Outcome, DeviceError> {
     let (path, monitor) = (&options.image, interrupt::monitor());
     if !options.repair {
-        let mut check = watched::check(path, &monitor)?;
-        check_files::add_to(&mut check, path)?;
+        let (mut check, device) = watched::check(path, &monitor)?;
+        check_files::add_to(&mut check, device);
         return Ok(Outcome::of(path, check));
     }
-    let mut repair = watched::repair(path, &monitor)?;
-    check_files::add_to(&mut repair.after, path)?;
+    let (mut repair, device) = watched::repair(path, &monitor)?;
+    check_files::add_to(&mut repair.after, device);
     let beyond = repair.before.is_beyond_repair();
     Ok(Outcome {
         repaired: Some(repair.done),

@@ -3,18 +3,18 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use tantalum::DeviceError;
 use tantalum::check::{self, Check, Repair, Watch};
+use tantalum::{Device, DeviceError};
 use tantalum_report::{Bar, Monitor};
 
-/// Checks an image and changes nothing in it. Its findings are not errors.
-pub fn check(path: &Path, monitor: &Monitor) -> Result<Check, DeviceError> {
-    watched(monitor, |watch| check::check(path, watch))
+/// Checks an image and changes nothing in it. Its findings are not errors. Returns the drive too, if it recovered.
+pub fn check(path: &Path, monitor: &Monitor) -> Result<(Check, Option<Device>), DeviceError> {
+    watched(monitor, |watch| check::check_and_open(path, watch))
 }
 
-/// Repairs an image as far as that is sound.
-pub fn repair(path: &Path, monitor: &Monitor) -> Result<Repair, DeviceError> {
-    watched(monitor, |watch| check::repair(path, watch))
+/// Repairs an image as far as that is sound. Returns the drive too, if it recovered.
+pub fn repair(path: &Path, monitor: &Monitor) -> Result<(Repair, Option<Device>), DeviceError> {
+    watched(monitor, |watch| check::repair_and_open(path, watch))
 }
 
 fn watched<T>(

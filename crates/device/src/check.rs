@@ -157,25 +157,37 @@ fn remedy_of(finding: &Finding) -> Remedy {
 /// # Errors
 /// If it is not an image, or the host cannot read it. Damage is not an error but a finding.
 pub fn check(path: &Path, watch: Watch<'_>) -> Result<Check, DeviceError> {
-    let (nand, examination) = Nand::examine(path, Access::Overlay)?;
+    check_and_open(path, watch).map(|(check, _)| check)
+}
+
+/// Checks an image as [`check`] does, and returns the drive as well, as it recovered; none if it did not. The image is only
+/// read: everything that the drive writes stays in memory.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_and_open(path: &Path, watch: Watch<'_>) -> Result<(Check, Option<Device>), DeviceError> {
+    let (mut nand, examination) = Nand::examine(path, Access::Overlay)?;
     let mut check = Check::image(&examination);
     let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
     if check.is_beyond_repair() {
-        return Ok(check);
+        return Ok((check, None));
     }
+    nand.set_scheduling(profile.scheduling());
     let (mut ftl, report) = match Ftl::recover(nand, profile.ftl_config(), 0) {
         Ok(recovered) => recovered,
         Err((_, FormatError::Ftl(FtlError::Nand(error @ NandError::Host(_))))) => return Err(error.into()),
         Err((_, error)) => {
             check.found(RECOVERY, error, Remedy::None);
-            return Ok(check);
+            return Ok((check, None));
         }
     };
     check.looked_at(RECOVERY, report.pages_scanned);
     check.recovery = Some(report);
     let audit = audit(&mut ftl, watch)?;
     check.maps(&audit);
-    Ok(check)
+    let mut device = Device::without_power(profile);
+    device.come_up(ftl, report);
+    Ok((check, Some(device)))
 }
 
 fn audit(ftl: &mut Ftl, watch: Watch<'_>) -> Result<Audit, DeviceError> {
@@ -199,10 +211,19 @@ fn audit(ftl: &mut Ftl, watch: Watch<'_>) -> Result<Audit, DeviceError> {
 /// # Errors
 /// As for [`check`]; or if the host cannot write the image.
 pub fn repair(path: &Path, watch: Watch<'_>) -> Result<Repair, DeviceError> {
-    let before = check(path, watch)?;
+    repair_and_open(path, watch).map(|(repair, _)| repair)
+}
+
+/// Repairs an image as [`repair`] does, and returns the drive of the last check, as [`check_and_open`] does.
+///
+/// # Errors
+/// As for [`repair`].
+pub fn repair_and_open(path: &Path, watch: Watch<'_>) -> Result<(Repair, Option<Device>), DeviceError> {
+    let (before, device) = check_and_open(path, watch)?;
     if before.is_beyond_repair() || !before.wants_repair() {
-        return Ok(Repair { after: before.clone(), before, done: Vec::new() });
+        return Ok((Repair { after: before.clone(), before, done: Vec::new() }, device));
     }
+    drop(device);
     let (nand, examination) = Nand::examine(path, Access::Write)?;
     let mut done: Vec<String> = examination.findings.iter().map(repaired).collect();
     let profile = Profile::from_toml(nand.description(), &path.display().to_string())?;
@@ -213,7 +234,8 @@ pub fn repair(path: &Path, watch: Watch<'_>) -> Result<Repair, DeviceError> {
     device.shutdown(now_ns).map_err(DeviceError::Shutdown)?;
     let how = if report.clean { "was shut down" } else { "was not shut down, and was recovered" };
     done.push(format!("the drive {how}; a checkpoint was written"));
-    Ok(Repair { before, done, after: check(path, watch)? })
+    let (after, device) = check_and_open(path, watch)?;
+    Ok((Repair { before, done, after }, device))
 }
 
 /// What a repair does about a finding that it can fix.
