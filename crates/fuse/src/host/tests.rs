@@ -5,6 +5,7 @@ use nix::libc;
 use tantalum::{Command, Device, Lpn, Profile, UNIT_BYTES};
 use tantalum_drive::{Answers, Drive, Pacing};
 use tantalum_filesystem::{FileId, FileKind};
+use tantalum_lfs::{Cleaning, Kind, LogFs};
 
 use super::attributes::Change;
 use super::memory::MemoryFileSystem;
@@ -17,9 +18,13 @@ const ROOT: INodeNo = INodeNo::ROOT;
 const USER: Caller = Caller { user: 1000, group: 1000 };
 const NO_FLAGS: OpenFlags = OpenFlags(libc::O_RDWR);
 
-pub(crate) fn memory() -> MemoryFileSystem {
+fn drive() -> Drive {
     let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
-    MemoryFileSystem::new(Drive::new(Device::in_memory(&profile).unwrap()).client())
+    Drive::new(Device::in_memory(&profile).unwrap())
+}
+
+pub(crate) fn memory() -> MemoryFileSystem {
+    MemoryFileSystem::new(drive().client())
 }
 
 pub(crate) fn host() -> Host {
@@ -157,6 +162,23 @@ fn a_flush_follows_each_write_only_if_that_is_wanted() {
         host.write(file, 5, b"part", NO_FLAGS, false, None).unwrap();
         assert_eq!(flushes(&host) - before, expected, "sync_writes {sync_writes}");
     }
+}
+
+/// Overwritten in place, contents are durable without the inode; a sync of the file also writes that, for its times.
+#[test]
+fn the_flush_that_follows_a_write_is_a_sync_of_data() {
+    let fs = LogFs::format(drive().client(), Kind::Nat, Cleaning::Copy, 1 << 20).unwrap();
+    let mut host = Host { sync_writes: true, ..Host::new(Box::new(fs)) };
+    let file = make(&mut host, ROOT, b"file", FileKind::File);
+    let mut written = |flags| {
+        let units = |host: &Host| host.file_system.client().device().smart().counters.host_units_written;
+        let before = units(&host);
+        host.write(file, 0, &[1; UNIT_BYTES], OpenFlags(flags), false, None).unwrap();
+        units(&host) - before
+    };
+    let (data, all) = (libc::O_RDWR | libc::O_DIRECT, libc::O_RDWR | libc::O_DIRECT | libc::O_SYNC);
+    assert!(written(data) > 1, "the file is new");
+    assert_eq!([written(data), written(all), written(data)], [1, 2, 1]);
 }
 
 /// As overlayfs does; a file system without whiteouts refuses them, and an unknown flag is refused.
