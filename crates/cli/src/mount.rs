@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use tantalum::Status;
 use tantalum_filesystem::FileSystem;
-use tantalum_fuse::{Ending, Mounted, Notice, Options, Pacing};
+use tantalum_fuse::{Ending, Mounted, Notice, Options, Pacing, SYNC_INTERVAL};
 
 use crate::background;
 use crate::drive::ImageOptions;
@@ -69,6 +70,12 @@ pub struct MountOptions {
     #[arg(long)]
     pub sync_writes: bool,
 
+    /// How often what nobody has synced becomes durable, in seconds, and the cleaner of a log-structured file system works in the
+    /// background
+    #[arg(long, value_name = "SECONDS", default_value_t = SYNC_INTERVAL.as_secs() as u32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub sync_interval: u32,
+
     /// Number of threads that handle the kernel's requests [default: one for each processor, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
@@ -93,6 +100,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         threads: options.threads.map_or_else(default_threads, usize::from),
         atomic_writes: options.atomic_writes,
         sync_writes: options.sync_writes,
+        sync_interval: Duration::from_secs(options.sync_interval.into()),
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     options.made.check()?;

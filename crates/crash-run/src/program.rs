@@ -14,7 +14,7 @@ use nix::sys::statvfs::statvfs;
 use parking_lot::Mutex;
 use tantalum::{Device, Profile};
 use tantalum_filesystem::FileSystem;
-use tantalum_fuse::{Mounted, Options, Pacing};
+use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
 use tantalum_record::program_in;
 use tantalum_report::Monitor;
 use tantalum_volume::Volume;
@@ -108,6 +108,7 @@ pub(crate) fn mount(
         threads: THREADS,
         atomic_writes: false,
         sync_writes: false,
+        sync_interval: SYNC_INTERVAL,
     };
     options.check()?;
     Ok(Mounted::mount(file_system, &options)?)

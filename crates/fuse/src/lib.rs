@@ -34,6 +34,6 @@ pub mod watched;
 
 pub use error::MountError;
 pub use mount_point::{MountPointError, image_mounted_on, mount_point_of, unmount};
-pub use options::Options;
+pub use options::{Options, SYNC_INTERVAL};
 pub use session::{Ending, Mounted, Notice, Stopper};
 pub use tantalum_drive::Pacing;

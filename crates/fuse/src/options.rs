@@ -3,12 +3,16 @@
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::unistd::geteuid;
 use tantalum_drive::Pacing;
 
 use crate::error::{DEVICE, MountError};
 use crate::mount_point;
+
+/// How often what nobody has synced becomes durable, unless something else is asked for; as on other file systems.
+pub const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Options for mounting a volume.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub struct Options {
     pub atomic_writes: bool,
     /// Whether a flush follows each write, as if every file were opened with `O_DSYNC`.
     pub sync_writes: bool,
+    /// How often what nobody has synced becomes durable.
+    pub sync_interval: Duration,
 }
 
 impl Options {

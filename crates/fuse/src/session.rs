@@ -25,9 +25,6 @@ use crate::mount_point;
 use crate::options::Options;
 use crate::requests::Requests;
 
-/// Writes that nobody synced become durable after this time, as on other file systems.
-const SYNC_INTERVAL: Duration = Duration::from_secs(5);
-
 /// How a mount ended without an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
@@ -178,8 +175,8 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     };
     start("requests", requests).map_err(system)?;
     start("changes", move || drop_cached(&changes, &notifier)).map_err(system)?;
-    let synced = Arc::clone(front);
-    start("sync", move || sync_now_and_then(&synced, &end_of_syncing)).map_err(system)?;
+    let (synced, interval) = (Arc::clone(front), options.sync_interval);
+    start("sync", move || sync_now_and_then(&synced, &end_of_syncing, interval)).map_err(system)?;
     Ok(Mounted { subject, events, sender, syncing })
 }
 
@@ -222,8 +219,8 @@ fn drop_cached(changes: &Receiver<Changed>, notifier: &Notifier) {
     }
 }
 
-fn sync_now_and_then(front: &Front, end: &Receiver<()>) {
-    while end.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+fn sync_now_and_then(front: &Front, end: &Receiver<()>, interval: Duration) {
+    while end.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         // An error here occurs again in a program's own sync, which reports it.
         let _ = front.with(|host| Ok(host.file_system.write_back()?));
     }
@@ -257,6 +254,7 @@ mod tests {
 
     use super::*;
     use crate::host::tests::memory;
+    use crate::options::SYNC_INTERVAL;
 
     #[test]
     fn atomic_writes_are_refused_on_a_file_system_without_them() {
@@ -267,6 +265,7 @@ mod tests {
             threads: 1,
             atomic_writes: true,
             sync_writes: false,
+            sync_interval: SYNC_INTERVAL,
         };
         let refused = Mounted::mount(Box::new(memory()), &options).err().expect("it is refused");
         assert!(matches!(refused, MountError::NoWholeWrites), "{refused}");

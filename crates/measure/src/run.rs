@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tantalum_drive::Client;
-use tantalum_fuse::{Mounted, Options, Pacing};
+use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
 use tantalum_record::program_in;
 
 use crate::attach::Attached;
@@ -94,6 +94,7 @@ fn options(task: &Task, folder: &Path, image: &Path) -> Options {
         threads: thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS),
         atomic_writes: task.atomic_writes,
         sync_writes: false,
+        sync_interval: SYNC_INTERVAL,
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use tantalum::{Device, Profile};
 use tantalum_drive::Drive;
-use tantalum_fuse::{Mounted, Options, Pacing};
+use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
 
 use file_system::MemoryFileSystem;
 
@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         threads: 2,
         atomic_writes: false,
         sync_writes: false,
+        sync_interval: SYNC_INTERVAL,
     };
     options.check()?;
     let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme")? };
