@@ -23,11 +23,14 @@ mount_it() {
     esac
 }
 
-# Blocks that the cleaner has moved, where the file system tells.
-moved() {
+# Blocks that the cleaner has moved, and checkpoints, where the file system tells.
+counts() {
     case "$1" in
-        f2fs*) cat "/sys/fs/f2fs/$(basename "$DEVICE")"/moved_blocks_*ground | awk '{ sum += $1 } END { print sum }' ;;
-        *) echo none ;;
+        f2fs*)
+            cd "/sys/fs/f2fs/$(basename "$DEVICE")" || return 1
+            # those in the background are among the calls in the foreground
+            echo "$(cat moved_blocks_*ground | awk '{ sum += $1 } END { print sum }') $(cat cp_foreground_calls)"
+            ;;
     esac
 }
 
@@ -41,11 +44,11 @@ for case in $CASES; do
     check "$system-mount" mount_it "$system"
     # nothing to do: files are made
     check "$system-files" writers $(echo "$arguments" | sed 's/COUNT/0/')
-    before="$(moved "$system")"
+    before="$(counts "$system")"
     ask begin
     if writers $(echo "$arguments" | sed "s/COUNT/$count/") > /tmp/said 2>&1; then
         pass "$system $arguments"
-        ask end "$(tail -n 1 /tmp/said), moved $before $(moved "$system")"
+        ask end "$(tail -n 1 /tmp/said), $before $(counts "$system")"
     else
         fail "$system $arguments: $(tail -n 1 /tmp/said)"
     fi
