@@ -167,7 +167,7 @@ mod tests {
         let (cleaning, indexing) = (Cleaning::Remap, Indexing::Nvm);
         let superblock = Superblock { capacity_units: 0x1234, kind: Kind::Nat, cleaning, indexing };
         let mut page = superblock.encode();
-        assert_eq!(page[4..27], *b"\x01\0\0\0TANTLFS\n\x34\x12\0\0\0\0\0\0\0\x01\x01");
+        assert_eq!(page[4..27], *b"\x02\0\0\0TANTLFS\n\x34\x12\0\0\0\0\0\0\0\x01\x01");
         let read = |page: &Page, units| Superblock::decode(Lpn(0), page, units);
         assert_eq!(read(&page, 0x1234), Ok(superblock));
         assert_eq!(read(&page, 9), Err(LfsError::OtherCapacity { formatted_units: 0x1234, drive_units: 9 }));
