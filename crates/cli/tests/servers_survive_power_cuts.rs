@@ -126,6 +126,7 @@ fn mariadb_options(torn_pages: TornPages) -> MariaDbOptions {
         doublewrite: torn_pages == TornPages::Server,
         log_folder: None,
         durable: true,
+        batch_pages: None,
     }
 }
 

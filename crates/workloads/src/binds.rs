@@ -45,7 +45,7 @@ impl Beginning {
 /// A sum of a usage, and how many of its parts work at once.
 type Part = (&'static str, fn(&Usage) -> Nanoseconds, u32);
 
-/// Two tables, with a row for each phase: how busy, in percent; how many commands.
+/// Two tables, with a row for each phase: how busy, in percent; how many commands, and transfers that wait.
 pub fn figures(profile: &Profile, phases: &[(String, Phase)]) -> Vec<Figures> {
     let flash = &profile.flash;
     let planes = flash.channels * flash.dies_per_channel * flash.planes_per_die;
@@ -65,13 +65,14 @@ pub fn figures(profile: &Profile, phases: &[(String, Phase)]) -> Vec<Figures> {
         ("flushes", |usage| usage.flushes_ns, 1),
         ("others", |usage| usage.others_ns, 1),
         ("for firmware", |usage| usage.firmware_waited_ns, 1),
-        ("for the link", |usage| usage.link_waited_ns, 1),
+        // a command that moves several pieces of data has a transfer for each
+        ("transfers for the link", |usage| usage.link_waited_ns, 1),
     ];
     vec![
         table("what binds: how busy the drive was", "percent", 100.0, &busy, phases),
         table(
-            "what binds: commands under way on average, and of them those that wait",
-            "commands",
+            "what binds: commands under way on average, of them those that wait for firmware, and transfers that wait for the link",
+            "commands, transfers",
             1.0,
             &under_way,
             phases,

@@ -178,7 +178,7 @@ pub const ALL: &[Experiment] = &[
         name: "durassd-table4",
         about: "TPC-C by barrier and page size (DuraSSD, table 4)",
         needs: "MariaDB",
-        scale: 0.001,
+        scale: 0.008,
         processors: Some(32),
         run: tpcc::table_4,
     },

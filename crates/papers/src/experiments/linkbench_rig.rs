@@ -155,6 +155,7 @@ impl<'a> Rig<'a> {
             doublewrite: case.doublewrite != Doublewrite::Off,
             log_folder: None,
             durable: true,
+            batch_pages: None,
         };
         let folder = self.folder.folder();
         let from = Start { folder, aged: &aged, loaded: &data, log: self.size.log, mount };
@@ -191,8 +192,14 @@ impl<'a> Rig<'a> {
         }
         let data = self.folder.folder().join(format!("loaded-{page_bytes}"));
         let buffer_bytes = LOADING_BUFFER_BYTES;
-        let options =
-            MariaDbOptions { page_bytes, buffer_bytes, doublewrite: false, log_folder: None, durable: false };
+        let options = MariaDbOptions {
+            page_bytes,
+            buffer_bytes,
+            doublewrite: false,
+            log_folder: None,
+            durable: false,
+            batch_pages: None,
+        };
         MariaDb::install(&data, &options)?;
         let server = MariaDb::start(&data, self.folder.folder(), &options)?;
         let (partitions, seed) = (self.size.partitions, self.run.seed);

@@ -34,6 +34,7 @@ const LOADING: MariaDbOptions = MariaDbOptions {
     doublewrite: false,
     log_folder: None,
     durable: false,
+    batch_pages: None,
 };
 
 const LINES: [(&str, bool); 2] = [("doublewrite on", false), ("remapped", true)];

@@ -41,6 +41,9 @@ pub struct MariaDbOptions {
     pub log_folder: Option<PathBuf>,
     /// Whether each commit is synced. Only loading does not need this.
     pub durable: bool,
+    /// Pages that the page cleaner writes in one batch, at most; `None` for a multiple of what small buffers have. It
+    /// keeps each of them latched until it is written.
+    pub batch_pages: Option<u64>,
 }
 
 /// A running server. Dropped, it is killed; its data stay where they are.
@@ -145,7 +148,6 @@ fn arguments(command: &mut Command, options: &MariaDbOptions) {
         "--innodb-flush-method=O_DIRECT",
         "--innodb-use-native-aio=0",
         "--innodb-flush-neighbors=0",
-        "--innodb-io-capacity=2000",
         "--innodb-log-file-size=64M",
         "--innodb-buffer-pool-dump-at-shutdown=OFF",
         "--innodb-buffer-pool-load-at-startup=OFF",
@@ -157,6 +159,11 @@ fn arguments(command: &mut Command, options: &MariaDbOptions) {
     let buffer_bytes = options.buffer_bytes.max(least);
     command.arg(format!("--innodb-buffer-pool-size={buffer_bytes}"));
     command.arg(format!("--innodb-lru-scan-depth={}", free_pages(buffer_bytes, options.page_bytes)));
+    // the default of the most in a batch is twice the capacity
+    command.arg(format!("--innodb-io-capacity={}", options.batch_pages.unwrap_or(2000)));
+    if let Some(pages) = options.batch_pages {
+        command.arg(format!("--innodb-io-capacity-max={pages}"));
+    }
     command.arg(format!("--innodb-doublewrite={}", switch(options.doublewrite)));
     command.arg(format!("--innodb-flush-log-at-trx-commit={}", u8::from(options.durable)));
 }

@@ -172,6 +172,7 @@ fn options(run: &Run<'_>, is_loading: bool) -> MariaDbOptions {
         doublewrite: !is_loading,
         log_folder: None,
         durable: !is_loading,
+        batch_pages: None,
     }
 }
 
