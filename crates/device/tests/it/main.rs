@@ -4,6 +4,7 @@ mod batches;
 mod batches_with_records;
 mod capacity;
 mod check;
+mod collection;
 mod counters;
 mod damage;
 mod damaged_images;
