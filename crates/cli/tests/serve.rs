@@ -125,7 +125,8 @@ fn other_addresses_and_bad_names_are_refused_before_an_image_is_created() {
     let secrets = dir.path().join("secrets");
     std::fs::write(&secrets, "nqn.a DHHC-1:00:AAAA:\n").unwrap();
     let with_file = [&open[..], &["--host-secrets", "secrets"]].concat();
-    for (mode, expected) in [(0o640, "chmod 600 secrets"), (0o600, "secrets, line 1: the secret has 0 bytes")] {
+    for (mode, expected) in [(0o640, "chmod 600 secrets"), (0o600, "secrets, line 1: the secret has 0 bytes")]
+    {
         std::fs::set_permissions(&secrets, std::fs::Permissions::from_mode(mode)).unwrap();
         let message = refused(dir.path(), &with_file);
         assert!(message.contains(expected), "{message}");
