@@ -3,6 +3,7 @@
 //! When power fails, every connection ends. Once no thread issues commands any more, the drive recovers, and hosts can
 //! attach again.
 
+mod ends;
 mod error;
 mod identity;
 
@@ -23,8 +24,10 @@ use crate::authentication::Hosts;
 use crate::authentication::hosts::is_qualified_name;
 use crate::server::Server;
 use crate::subsystem::{Settings, Subsystem};
+use ends::Ends;
 use identity::{identity_of, name_of};
 
+pub use ends::ENDS;
 pub use error::ServeError;
 
 /// Options for serving an image.
@@ -45,9 +48,6 @@ pub struct Options {
     /// Who may connect.
     pub hosts: Hosts,
 }
-
-/// Maximum number of program ends that are reported: users who may install programs could otherwise fill a log.
-pub const ENDS: usize = 1000;
 
 /// An event that the user who serves the image should know about.
 #[derive(Debug)]
@@ -197,10 +197,17 @@ impl Served {
     /// Serves until it is stopped, and then shuts the drive down, or leaves it as an earlier power loss left it.
     /// `notice` is called with events before clients of the control socket learn of them.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, ServeError> {
-        let ended = self.serve(&mut notice);
+        let mut ends = Ends::default();
+        let ended = self.serve(&mut ends, &mut notice);
         let drive = self.place.server.subsystem().queue.drive();
         let is_idle = self.place.server.close();
         self.place.server.subsystem().programs.stop();
+        // a program may have ended before the stop, and be reported after it
+        for event in self.events.try_iter() {
+            if let Event::ProgramEnded(text) = event {
+                ends.report(&text, |text| notice(Notice::ProgramEnded(text)));
+            }
+        }
         let ended = ended.and_then(|()| match is_idle {
             true => shut_down(drive, self.place.loss_seed()),
             false => Err(ServeError::Stuck),
@@ -215,19 +222,11 @@ impl Served {
         ended
     }
 
-    fn serve(&self, notice: &mut impl FnMut(Notice<'_>)) -> Result<(), ServeError> {
-        let mut ends = 0;
+    fn serve(&self, ends: &mut Ends, notice: &mut impl FnMut(Notice<'_>)) -> Result<(), ServeError> {
         while let Ok(event) = self.events.recv() {
             match event {
                 Event::Stop => return Ok(()),
-                Event::ProgramEnded(text) => {
-                    ends += 1;
-                    match ends {
-                        ..ENDS => notice(Notice::ProgramEnded(&text)),
-                        ENDS => notice(Notice::ProgramEnded(&format!("{text}; further ends are not shown"))),
-                        _ => {}
-                    }
-                }
+                Event::ProgramEnded(text) => ends.report(&text, |text| notice(Notice::ProgramEnded(text))),
                 Event::PowerLost => {
                     notice(Notice::PowerLost);
                     let report = self.recover()?;

@@ -406,7 +406,7 @@ fn the_end_of_a_program_is_a_notice_of_the_server() {
     let id = install(&mut host, endpoint, &program(&["unreachable"]));
     assert_eq!(send(&mut host, endpoint, 1, (id, 0), &[]), answer::ENDED);
     let stopper = served.stopper();
-    // told before the stop, which comes after it
+    // the answer may be here before the notice is on its way
     stopper.stop();
     let mut log = Vec::new();
     let ended = served.wait(|notice| {
