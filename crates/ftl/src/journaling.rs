@@ -24,6 +24,12 @@ impl Ftl {
 
     /// Appends records that must be on flash together or not at all; at most [`Ftl::records_per_page`].
     pub(crate) fn append_journal(&mut self, records: &[Record], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        debug_assert!(
+            records.len() <= self.records_per_page(),
+            "{} records are to be on flash together, and a page has room for {}",
+            records.len(),
+            self.records_per_page()
+        );
         let ready_ns = self.ready_ns(records);
         self.append_ready(records, ready_ns, at_ns)
     }
@@ -206,8 +212,19 @@ impl Ftl {
 
     fn open_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let block = self.take_system_block(BlockUse::Journal, at_ns)?;
-        self.metadata.give_block(block);
+        self.give_journal_block(block);
         Ok(())
+    }
+
+    /// The journal takes a block, unless it has got two meanwhile: erasing this one may have appended records, and those
+    /// blocks were opened for them.
+    fn give_journal_block(&mut self, block: BlockId) {
+        if !self.metadata.wants_open() && self.metadata.has_next() {
+            self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
+            self.space.blocks.set_erased(block, true);
+        } else {
+            self.metadata.give_block(block);
+        }
     }
 
     /// Opens the next journal block once the open one is half full.
@@ -229,7 +246,7 @@ impl Ftl {
         self.metadata.set_preparing(true);
         let block = self.take_system_block(BlockUse::Journal, at_ns);
         self.metadata.set_preparing(false);
-        self.metadata.give_block(block?);
+        self.give_journal_block(block?);
         Ok(())
     }
 

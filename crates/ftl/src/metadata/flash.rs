@@ -55,8 +55,15 @@ impl FlashLog {
         self.next.is_some()
     }
 
-    /// Takes an erased block: the open one, if there is none, or else the one after it.
+    /// Takes an erased block: the open one, if there is none, or else the one after it, if there is none.
     pub fn give(&mut self, block: BlockId) {
+        debug_assert!(!self.journal.contains(&block), "block {block} is a journal block already");
+        assert!(
+            self.open.is_none() || self.next.is_none(),
+            "block {block} is given to a journal that has {:?} and {:?}",
+            self.open,
+            self.next
+        );
         self.journal.push(block);
         match self.open {
             Some(_) => self.next = Some(block),
@@ -127,6 +134,11 @@ impl FlashLog {
 
     /// A new checkpoint stands. Returns the blocks of the old one, and the journal blocks that the new one covers.
     pub fn stands(&mut self, blocks: Vec<BlockId>, pages: Vec<PageId>) -> Vec<BlockId> {
+        debug_assert!(
+            blocks.iter().all(|block| !self.journal.contains(block)),
+            "a block of the checkpoint, {blocks:?}, is one of the journal, {:?}",
+            self.journal
+        );
         let mut freed = std::mem::replace(&mut self.checkpoint, blocks);
         self.checkpoint_pages = pages;
         let kept = [self.open, self.next];
@@ -162,6 +174,11 @@ impl NewCheckpoint {
         NewCheckpoint { blocks, pages: Vec::with_capacity(page_count as usize), turn: 0, step, page_count }
     }
 
+    /// Whether all of its pages are programmed.
+    pub fn is_complete(&self) -> bool {
+        self.pages.len() == self.page_count as usize
+    }
+
     /// The bytes of the next page, at most a page, with the description for its spare area.
     pub fn stage(&self, nand: &mut Nand, bytes: &[u8]) -> Result<PageImage, FtlError> {
         let mut spare = Spare::new(Kind::Checkpoint, self.step);
@@ -185,6 +202,11 @@ impl NewCheckpoint {
         let programmed = nand.program_in_background(place, sources, spares, earliest_ns);
         let programmed = attempt(programmed, nand, place)?;
         if let Attempt::Issued(_) = programmed {
+            debug_assert!(
+                self.pages.len() < self.page_count as usize,
+                "a checkpoint of {} pages has one more",
+                self.page_count
+            );
             self.pages.push(place);
         }
         Ok(programmed)
@@ -233,7 +255,7 @@ mod tests {
     fn a_page_of_a_checkpoint_goes_to_a_block_that_has_room_and_does_not_fail() {
         let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
         let blocks: Vec<BlockId> = [1, 3, 5].map(BlockId).into();
-        let mut new = NewCheckpoint::new(blocks, 9 * 8192, Seq(7), &GEOMETRY);
+        let mut new = NewCheckpoint::new(blocks, 10 * 8192, Seq(7), &GEOMETRY);
         let mut places = Vec::new();
         for failing in
             [&[][..], &[], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)]]
