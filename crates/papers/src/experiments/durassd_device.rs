@@ -213,12 +213,8 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
         aged.push((cache, drive.into_device().expect("nobody shares the drive")));
         rows.push(Row { name: name.to_owned(), ours, paper: Some(paper.into()) });
     }
-    let figures = Figures {
-        title: "random operations by page size".to_owned(),
-        unit: "IOPS",
-        columns: PAGES.iter().map(|(name, _)| (*name).to_owned()).collect(),
-        rows,
-    };
+    let columns = PAGES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let figures = Figures { title: "random operations by page size".to_owned(), unit: "IOPS", columns, rows };
     let mut outcome = outcome(run, "what a small page gains", &printed.source)?;
     outcome.claims = printed.beside(&figures);
     outcome.figures = vec![figures];

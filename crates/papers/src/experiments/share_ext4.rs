@@ -72,6 +72,16 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     Ok(outcome)
 }
 
+/// A drive for each case.
+fn serve_drives(run: &Run<'_>, folder: &PlainFolder) -> Result<Vec<Served>, ExperimentError> {
+    let mut drives = Vec::new();
+    for (number, (_, _, remap)) in CASES.iter().enumerate() {
+        let image = folder.folder().join(format!("drive{number}.tant"));
+        drives.push(Served::create(run.program, &image, CAPACITY_BYTES, *remap)?);
+    }
+    Ok(drives)
+}
+
 /// Boots one guest for all cases, each on a drive of its own.
 fn measure(
     run: &Run<'_>,
@@ -80,11 +90,7 @@ fn measure(
 ) -> Result<Vec<Measured>, ExperimentError> {
     let folder = PlainFolder::new()?;
     let bar = run.monitor.bar("workloads", (CASES.len() * workloads.len()) as u64);
-    let mut drives = Vec::new();
-    for (number, (_, _, remap)) in CASES.iter().enumerate() {
-        let image = folder.folder().join(format!("drive{number}.tant"));
-        drives.push(Served::create(run.program, &image, CAPACITY_BYTES, *remap)?);
-    }
+    let drives = serve_drives(run, &folder)?;
     let cases = drives.iter().zip(CASES);
     let cases = cases.map(|(drive, (_, mode, _))| format!("{mode},{},{}", drive.port, drive.name));
     let cases = cases.collect::<Vec<String>>().join(" ");

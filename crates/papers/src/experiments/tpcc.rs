@@ -195,6 +195,18 @@ fn new_orders_a_minute(measured: &Measured) -> f64 {
     measured.latencies[0].len() as f64 * 60.0 / measured.seconds
 }
 
+/// A server with this page size.
+fn options(run: &Run<'_>, page_bytes: u32) -> MariaDbOptions {
+    MariaDbOptions {
+        page_bytes,
+        buffer_bytes: run.scaled(BUFFER_BYTES, 0),
+        doublewrite: false,
+        log_folder: None,
+        durable: true,
+        batch_pages: Some(BATCH_PAGES),
+    }
+}
+
 /// The transactions of one page size.
 fn measure(
     run: &Run<'_>,
@@ -207,15 +219,7 @@ fn measure(
         MountOptions { real_time: true, remap_duplicates: false, atomic_writes: false, sync_writes: true };
     let loaded = loaded(folder, page_bytes);
     let from = Start { folder: folder.folder(), aged, loaded: &loaded, log: LogPlace::SecondDrive, mount };
-    let buffer_bytes = run.scaled(BUFFER_BYTES, 0);
-    let options = MariaDbOptions {
-        page_bytes,
-        buffer_bytes,
-        doublewrite: false,
-        log_folder: None,
-        durable: true,
-        batch_pages: Some(BATCH_PAGES),
-    };
+    let options = options(run, page_bytes);
     let mounted = MountedMariaDb::start(run, from, options)?;
     let server = &mounted.server;
     let tables = tables(run);
