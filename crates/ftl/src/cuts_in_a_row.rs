@@ -7,6 +7,7 @@ use tantalum_nand::{Geometry, Nand, NandError, NvmShape, Outcome, SplitMix64, UN
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
+use crate::map::CHUNK_ENTRIES;
 use crate::space::{FtlConfig, Layout};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Lpn, METADATA_BYTES};
@@ -14,6 +15,10 @@ use crate::types::{Lpn, METADATA_BYTES};
 /// Blocks of 16 pages: enough of a block is left after a cut to be worth using.
 const BLOCKS_OF_16: Geometry = Geometry { blocks_per_plane: 24, pages_per_block: 16, ..GEOMETRY };
 const NVM_BYTES: u64 = 1 << 20;
+
+/// Seven chunks of L2P, the last of them short.
+const SEVEN_CHUNKS: u32 = 6 * CHUNK_ENTRIES as u32 + 300;
+const FOR_SEVEN_CHUNKS: Geometry = Geometry { blocks_per_plane: 80, pages_per_block: 32, ..GEOMETRY };
 
 /// As many units as the drive can have.
 fn fullest(nvm_log_bytes: Option<u64>) -> FtlConfig {
@@ -54,6 +59,18 @@ impl Host {
         let done_ns = ftl.write_page(&units, at_ns)?;
         ftl.nand_mut().advance(done_ns);
         lpns.iter().for_each(|lpn| *self.written.get_mut(lpn).unwrap() = (tag, None));
+        Ok(())
+    }
+
+    /// Trims units, and waits until that is durable.
+    fn trim(&mut self, ftl: &mut Ftl, first: u32, units: u32) -> Result<(), FtlError> {
+        let at_ns = ftl.nand().programs_done_ns().max(ftl.nand().now_ns());
+        ftl.nand_mut().advance(at_ns);
+        self.written.range_mut(first..first + units).for_each(|(_, held)| held.1 = Some(0));
+        ftl.trim(Lpn(first), units, at_ns)?;
+        let done_ns = ftl.flush_journal(at_ns)?;
+        ftl.nand_mut().advance(done_ns);
+        self.written.range_mut(first..first + units).for_each(|(_, held)| *held = (0, None));
         Ok(())
     }
 
@@ -137,4 +154,53 @@ fn a_full_drive_survives_any_number_of_cuts_in_a_row() {
 #[test]
 fn so_does_one_whose_log_is_in_memory() {
     cuts_in_a_row(Some(NVM_BYTES));
+}
+
+/// The units around the borders of two neighbouring chunks, and in the first and the last; nothing is ever written to the
+/// others, but trims reach across them.
+#[test]
+fn chunks_without_units_between_others_stay_empty() {
+    let config = FtlConfig { logical_units: SEVEN_CHUNKS, ..CONFIG };
+    let (chunk, last) = (CHUNK_ENTRIES as u32, SEVEN_CHUNKS - 1);
+    let lpns: Vec<u32> = [0, 1, 3 * chunk - 1, 3 * chunk, 3 * chunk + 1, 4 * chunk - 1, last - 1, last]
+        .into_iter()
+        .chain((0..40).map(|lpn| 3 * chunk + 10 * lpn))
+        .collect();
+    for seed in 0..40 {
+        let nand = Nand::in_memory(FOR_SEVEN_CHUNKS, TIMING).unwrap();
+        let mut ftl = Ftl::format(nand, config).unwrap();
+        let mut host = Host {
+            config,
+            random: SplitMix64(seed),
+            written: lpns.iter().map(|lpn| (*lpn, (0, None))).collect(),
+            cuts: 0,
+        };
+        for _ in 0..20 {
+            let until = 1 + host.draw(60);
+            ftl.nand_mut().cut_after(Some(until.into()));
+            loop {
+                let done = match host.draw(4) {
+                    0 => {
+                        let (first, units) = (host.draw(last), 1 + host.draw(2 * chunk));
+                        host.trim(&mut ftl, first, units.min(SEVEN_CHUNKS - first))
+                    }
+                    _ => {
+                        let drawn = host.draw(lpns.len() as u32 - 1) as usize;
+                        host.write(&mut ftl, [lpns[drawn], lpns[drawn + 1]])
+                    }
+                };
+                match done {
+                    Ok(()) => {}
+                    Err(FtlError::Nand(NandError::PowerLost)) => break,
+                    Err(error) => panic!("seed {seed}, after {} cuts: {error}", host.cuts),
+                }
+            }
+            ftl = host.recover(ftl);
+            host.check(&mut ftl);
+            let chunks: Vec<usize> = ftl.map.chunks().map(|(number, _)| number).collect();
+            assert!(chunks.iter().all(|number| [0, 2, 3, 6].contains(number)), "seed {seed}: {chunks:?}");
+            let audit = ftl.audit_maps();
+            assert_eq!(audit.findings().count(), 0, "seed {seed}: {:?}", audit.findings().next());
+        }
+    }
 }
