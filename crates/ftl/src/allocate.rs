@@ -77,6 +77,10 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<Option<BlockId>, FtlError> {
         while let Some(block) = self.space.blocks.take(plane, block_use, &self.nand) {
+            debug_assert!(
+                !self.space.streams.blocks().any(|open| open == block),
+                "block {block} is opened for {block_use:?} while a stream writes to it"
+            );
             let erased = if self.space.blocks.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
             match erased {
                 Ok(true) => {
@@ -182,6 +186,10 @@ impl Ftl {
     /// free block: each time, garbage collection would lose the rest of the blocks that it writes to.
     fn reopen_for_copies(&mut self) -> bool {
         let Some(block) = self.space.take_partial() else { return false };
+        debug_assert!(
+            self.nand.next_page(block) < self.geometry.pages_per_block,
+            "block {block} is full and would be written further"
+        );
         self.space.blocks.set_use(block, BlockUse::Open);
         self.map.valid_counts_mut().remove_candidate(block);
         self.space.streams.collect.add(self.geometry.plane_of(block), block);

@@ -82,6 +82,7 @@ impl Ftl {
             records.iter().for_each(|record| self.count_put(record));
             self.counters.batches_with_records += u64::from(!units.is_empty());
         }
+        debug_assert_eq!(places.len(), units.len(), "units of a batch are without a place");
         let mut ended = Vec::new();
         for (unit, (version, ppn)) in units.iter().zip(versions.into_iter().zip(places)) {
             ended.extend(self.superseded(unit.lpn, version));

@@ -42,16 +42,23 @@ impl Batches {
 
     /// A batch was abandoned halfway.
     pub fn abandon(&mut self, id: Seq) {
+        debug_assert!(!self.under_way, "batch {id} is abandoned while its pages are programmed");
         self.abandoned.insert(id);
     }
 
     /// Recovery found these batches incomplete. Their members may be erased before its checkpoint stands.
     pub fn found(&mut self, dropped: BTreeSet<Seq>) {
+        debug_assert!(
+            self.abandoned.is_empty(),
+            "batches {:?} were abandoned before recovery",
+            self.abandoned
+        );
         self.abandoned = dropped;
     }
 
     /// A checkpoint without any of their members stands.
     pub fn forget_abandoned(&mut self) {
+        debug_assert!(!self.under_way, "a checkpoint stands within a batch");
         self.abandoned.clear();
     }
 

@@ -173,6 +173,7 @@ impl Ftl {
             counters: self.counters,
             open_blocks: self.space.streams.blocks().chain(self.space.partial.iter().copied()).collect(),
         };
+        debug_assert!(!self.batches.is_under_way(), "a checkpoint is taken within a batch");
         let (mut bytes, mut read_ns) = (facts.encode(), at_ns);
         bytes.reserve_exact(self.checkpoint_units(0) as usize * UNIT_BYTES);
         for tenant in TENANTS {
@@ -196,6 +197,12 @@ impl Ftl {
             done_ns = done_ns.max(self.program_checkpoint_page(new, &image, earliest_ns)?);
             self.counters.flash_units.checkpoint += u64::from(self.geometry.units_per_page());
         }
+        debug_assert!(
+            new.is_complete(),
+            "a checkpoint of {} bytes has {} pages",
+            bytes.len(),
+            new.pages.len()
+        );
         Ok(done_ns)
     }
 

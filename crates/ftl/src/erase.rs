@@ -27,11 +27,7 @@ use crate::types::{Generation, Seq};
 impl Ftl {
     /// Erases a block by the rule. False if the erase failed and the block is retired.
     pub(crate) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
-        debug_assert!(
-            !self.metadata.is_in_step(),
-            "block {block} is erased while a step is only partly recorded"
-        );
-        debug_assert_eq!(self.map.valid(block), 0, "block {block} is erased with places in use");
+        self.assert_erasable(block);
         if self.space.blocks.is_marked(block) {
             self.journal_memberships(block, at_ns)?;
         }
@@ -61,6 +57,19 @@ impl Ftl {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What is true of a block that is about to be erased.
+    fn assert_erasable(&self, block: BlockId) {
+        debug_assert!(
+            !self.metadata.is_in_step(),
+            "block {block} is erased while a step is only partly recorded"
+        );
+        debug_assert_eq!(self.map.valid(block), 0, "block {block} is erased with places in use");
+        debug_assert!(
+            !self.map.valid_counts().is_candidate(block),
+            "block {block} is erased while garbage collection may choose it"
+        );
     }
 
     /// Records the batches and runs that pages of this block belong to, if no checkpoint covers them. Reading their spare

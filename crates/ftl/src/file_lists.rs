@@ -248,7 +248,8 @@ impl FileLists {
             list.first = next;
             words.insert(self.plan.file_at(list.slot), word(file.0, next));
         } else {
-            let List { slot, .. } = self.lists.remove(&file).expect("it was there");
+            let List { slot, units, .. } = self.lists.remove(&file).expect("it was there");
+            debug_assert_eq!(units, 0, "the list of file {} lost its last entry", file.0);
             self.free.push(slot);
             words.insert(self.plan.file_at(slot), 0);
         }
@@ -257,6 +258,7 @@ impl FileLists {
     /// Puts units, which are in no list, at the end of a file's list. Returns their own words, and the one that links
     /// them.
     fn link(&mut self, file: FileId, first: u32, units: u32, offset: u32) -> (Words, Words) {
+        debug_assert_ne!(units, 0, "no unit is linked to the list of file {}", file.0);
         let mut own = Words::new();
         let end = first + units;
         let before = self.lists.get(&file).map_or(NONE, |list| list.last);
@@ -321,10 +323,12 @@ impl FileLists {
             // what cleared it may still be on its way
             return Ok(at_ns.max(nand.nvm_done_ns()));
         };
-        let mut unit = list.first;
+        let (mut unit, mut cleared) = (list.first, 0);
         while let Some(entry) = self.entries.remove(&unit) {
-            unit = entry.next;
+            debug_assert_eq!(entry.file, file, "unit {unit} is in the list of another file");
+            (unit, cleared) = (entry.next, cleared + 1);
         }
+        debug_assert_eq!(cleared, list.units, "entries in the list of file {}", file.0);
         self.free.push(list.slot);
         store(nand, &Words::from([(self.plan.file_at(list.slot), 0)]), at_ns)
     }
@@ -337,6 +341,7 @@ impl FileLists {
         let slots: Vec<u32> = std::mem::take(&mut self.lists).into_values().map(|list| list.slot).collect();
         self.entries.clear();
         self.free.extend(&slots);
+        debug_assert_eq!(self.free.len(), self.plan.files as usize, "places for lists once all are cleared");
         if canary::out(Guard::ListsClearedInParts) {
             let cleared = slots.iter().map(|slot| (self.plan.file_at(*slot), 0)).collect();
             return store(nand, &cleared, at_ns);

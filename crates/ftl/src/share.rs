@@ -112,8 +112,8 @@ impl Ftl {
 
     /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
     pub fn share(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let owners = ranges.iter().map(|range| range.units as usize).sum();
-        self.step(self.records_of(ranges), owners, at_ns, |ftl| {
+        let (most, owners) = (self.records_of(ranges), ranges.iter().map(|range| range.units as usize).sum());
+        self.step(most, owners, at_ns, |ftl| {
             let mut records = Vec::new();
             for (dst, src) in ranges.iter().flat_map(pairs) {
                 ftl.counters.units_shared += 1;
@@ -125,6 +125,7 @@ impl Ftl {
                     None => ftl.map_as_step(dst, src, &mut records),
                 }
             }
+            debug_assert!(records.len() <= most, "a share takes {} records, of {most}", records.len());
             ftl.append_step(records, at_ns)
         })
     }
@@ -161,7 +162,8 @@ impl Ftl {
     /// Moves the mappings of `src..` to `dst..`.
     pub fn remap(&mut self, src: Lpn, dst: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let range = ShareRange { dst, src, units };
-        self.step(2 * self.records_of(&[range]) + 1, units as usize, at_ns, |ftl| {
+        let most = 2 * self.records_of(&[range]) + 1;
+        self.step(most, units as usize, at_ns, |ftl| {
             let mut records = Vec::new();
             for (dst, src) in pairs(&range) {
                 ftl.map_as_step(dst, src, &mut records);
@@ -169,6 +171,7 @@ impl Ftl {
             ftl.counters.units_remapped += u64::from(units);
             let trim = ftl.unmap_range(src, units, &mut records);
             records.push(trim);
+            debug_assert!(records.len() <= most, "a remap takes {} records, of {most}", records.len());
             ftl.append_step(records, at_ns)
         })
     }
@@ -184,10 +187,12 @@ impl Ftl {
         let at_once = if self.tenants.units.logs.count() as u32 > most { most } else { units };
         for first in (lpn.0..lpn.0 + units).step_by(at_once as usize) {
             let (first, units) = (Lpn(first), at_once.min(lpn.0 + units - first));
-            self.step(1 + (units as usize).min(self.tenants.units.logs.count()), 0, at_ns, |ftl| {
+            let most = 1 + (units as usize).min(self.tenants.units.logs.count());
+            self.step(most, 0, at_ns, |ftl| {
                 let mut records = Vec::new();
                 let trim = ftl.unmap_range(first, units, &mut records);
                 records.push(trim);
+                debug_assert!(records.len() <= most, "a trim takes {} records, of {most}", records.len());
                 ftl.append_step(records, at_ns)
             })?;
         }
@@ -248,6 +253,8 @@ impl Ftl {
             let version = self.map_committed(lpn, page, &mut records);
             records.push(Record::Map { lpn, version, step, ppn: page.ppn });
         }
+        let most = 2 * pages.len();
+        debug_assert!(records.len() <= most, "a commit takes {} records, of {most}", records.len());
         self.append_step(records, at_ns)?;
         Ok(pages.into_keys().collect())
     }

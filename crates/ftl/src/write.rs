@@ -86,6 +86,12 @@ impl Ftl {
         let step = self.next_seq();
         let mut page = PageImage::new();
         for unit in units {
+            debug_assert!(
+                unit.version < step,
+                "lpn {} at version {} is programmed with step {step}",
+                unit.lpn,
+                unit.version
+            );
             page.marked |= unit.hint.is_some();
             page.push(Source::Staged(unit.slot), unit.spare(step));
         }

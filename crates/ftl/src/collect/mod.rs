@@ -152,6 +152,7 @@ impl Ftl {
     }
 
     fn free_block(&mut self, block: BlockId) {
+        debug_assert_eq!(self.map.valid(block), 0, "block {block} is freed with places in use");
         self.counters.collections += 1;
         self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
     }

@@ -178,6 +178,7 @@ impl Ftl {
         ordered.sort_by_key(|owner| (Some(owner.0) != log_lpn, owner.0));
         let mut in_spare = true;
         for &(lpn, version) in &ordered {
+            debug_assert!(version < step, "a copy of step {step} names lpn {lpn} at version {version}");
             in_spare &= copy.push_owner(lpn, version);
         }
         match ordered[..] {
@@ -220,6 +221,8 @@ impl Ftl {
     fn program_moving_page(&mut self, moving: &mut MovingPage) -> Result<(PageId, Nanoseconds), FtlError> {
         let (units, step, earliest_ns) =
             (self.geometry.units_per_page() as usize, moving.step, moving.earliest_ns);
+        debug_assert!(moving.units.len() <= units, "{} units for a page of {units}", moving.units.len());
+        debug_assert_ne!(step, Seq(0), "a page of {} units has no step", moving.units.len());
         if moving.page.used == 0 && moving.units.len() == units {
             let mut from = [Ppn(0); MAX_UNITS_PER_PAGE];
             from.iter_mut().zip(&moving.units).for_each(|(from, unit)| *from = unit.0);
@@ -258,6 +261,7 @@ impl Ftl {
         for index in 0..moving.units.len() {
             self.move_unit(moving, index, self.geometry.unit(place, index as u32), at_ns)?;
         }
+        debug_assert!(moving.packed.is_empty(), "{} packed units have no place", moving.packed.len());
         moving.units.clear();
         moving.page.clear();
         moving.waits_for_steps = false;

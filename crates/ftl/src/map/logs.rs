@@ -133,6 +133,7 @@ impl Logs {
 
     /// Opens a generation.
     pub fn begin(&mut self, generation: Generation) {
+        debug_assert!(!self.logs.contains_key(&generation), "log generation {generation} is open already");
         self.turns += 1;
         self.logs.insert(generation, Log { start: 1, next_slot: 1, used: self.turns, ..Log::default() });
     }
@@ -253,12 +254,17 @@ impl Logs {
                 Living { hint, version }
             }
         };
-        self.living.insert(log_lpn.0, living);
+        let replaced = self.living.insert(log_lpn.0, living);
+        debug_assert!(replaced.is_none(), "lpn {log_lpn} has a living hint, {replaced:?}, before {living:?}");
         map.set_hinted(log_lpn, true);
     }
 
     fn begin_claim(&mut self, map: &mut Map, log_lpn: Lpn, hint: &Hint, version: Seq) {
         if let Some(home) = hint.home {
+            debug_assert!(
+                !self.claims(home, log_lpn, version),
+                "lpn {log_lpn} at version {version} claims home {home} already"
+            );
             self.of_home.entry(home.0).or_default().push(Claimant { log_lpn, version });
             map.set_hinted(home, true);
         }

@@ -40,7 +40,8 @@ impl Transactions {
 
     /// Opens one.
     pub fn begin(&mut self, tx: TxId) {
-        self.open.insert(tx, BTreeMap::new());
+        let open = self.open.insert(tx, BTreeMap::new());
+        debug_assert!(open.is_none(), "transaction {tx:?} is open already");
     }
 
     /// Whether it is open.
@@ -67,6 +68,10 @@ impl Transactions {
     pub fn put(&mut self, tx: TxId, lpn: Lpn, page: TxPage) -> Option<Ppn> {
         let pages = self.open.get_mut(&tx).expect("the transaction is open");
         let old = pages.insert(lpn, page);
+        debug_assert!(
+            old.is_none_or(|old| old.version < page.version && old.ppn != page.ppn),
+            "transaction {tx:?} replaced lpn {lpn}, {old:?}, by {page:?}"
+        );
         self.units += u32::from(old.is_none());
         old.map(|old| old.ppn)
     }
@@ -80,6 +85,12 @@ impl Transactions {
     /// Closes one and returns its pages.
     pub fn take(&mut self, tx: TxId) -> Option<BTreeMap<Lpn, TxPage>> {
         let pages = self.open.remove(&tx)?;
+        debug_assert!(
+            self.units as usize >= pages.len(),
+            "transaction {tx:?} holds {} units, of {} in all",
+            pages.len(),
+            self.units
+        );
         self.units -= pages.len() as u32;
         Some(pages)
     }

@@ -70,6 +70,7 @@ impl ValidCounts {
 
     /// Appends a block to the ring of its count: the one there longest is collected first.
     fn link(&mut self, block: u32) {
+        debug_assert!(!self.in_ring(block), "block {block} is in a ring already");
         let count = self.valid[block as usize];
         let head = self.valid.len() as u32 + count;
         let last = self.prev[head as usize];
@@ -103,6 +104,7 @@ impl ValidCounts {
     /// A unit is no longer in use.
     #[inline]
     pub fn decrease(&mut self, block: u32) {
+        debug_assert_ne!(self.valid[block as usize], 0, "block {block} has no unit in use");
         self.valid[block as usize] -= 1;
         self.recount(block);
     }
@@ -135,6 +137,11 @@ impl ValidCounts {
             let head = self.valid.len() as u32 + self.lowest;
             let first = self.next[head as usize];
             if first != head {
+                let (count, ring) = (self.valid[first as usize], self.lowest);
+                debug_assert_eq!(
+                    count, ring,
+                    "block {first} has {count} units in use and is in the ring of {ring}"
+                );
                 return Some(BlockId(first));
             }
             self.lowest += 1;

@@ -77,6 +77,7 @@ impl DumpPages {
         step: Seq,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
+        debug_assert_eq!(self.page.used, 0, "a page of units is not programmed before the records");
         // on a separate block, because a block's first page tells recovery what it holds
         while self.blocks.get(self.place).is_some_and(|block| nand.next_page(*block) > 0) {
             self.place += 1;

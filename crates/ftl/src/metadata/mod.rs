@@ -175,6 +175,12 @@ impl MetadataLog {
     /// The page could not be programmed: its records keep waiting, because blocks that only they make invalid must not
     /// be erased.
     pub fn put_back(&mut self, page: JournalPage) {
+        debug_assert!(
+            self.waiting.is_empty(),
+            "{} records were appended while a page of {} was on its way",
+            self.waiting.len(),
+            page.records.len()
+        );
         self.waiting = page.records;
     }
 

@@ -102,6 +102,7 @@ impl NvmLog {
             true => 0,
             false => ready_ns.max(nand.host_programs_done_ns()),
         };
+        debug_assert_eq!(self.used % WORD_BYTES, 0, "the log ends at byte {}, within a word", self.used);
         let place = self.plan.log_at() + self.used;
         let done_ns = nand.nvm_store(&[(place, &self.scratch)], at_ns.max(programs_ns))?;
         self.used += bytes;
@@ -117,6 +118,8 @@ impl NvmLog {
         step: Seq,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
+        let (length, limit) = (bytes.len() as u64, self.checkpoint_limit());
+        assert!(length <= limit, "a checkpoint of {length} bytes does not fit in a place for {limit}");
         let number = self.number + 1;
         let place = place_of(&self.plan, number);
         let mut head = CheckpointHead {
@@ -151,6 +154,7 @@ impl NvmLog {
         at_ns: Nanoseconds,
     ) -> Result<(Vec<u8>, Nanoseconds), FtlError> {
         let at = place_of(&self.plan, self.number) + CHECKPOINT_HEAD_BYTES;
+        debug_assert!(range.end <= self.checkpoint_limit(), "{range:?} of a checkpoint is beyond its place");
         let (first, end) = (range.start / WORD_BYTES * WORD_BYTES, words(range.end));
         let mut bytes = vec![0; (end - first) as usize];
         let done_ns = nand.nvm_load(at + first, &mut bytes, at_ns)?;

@@ -89,6 +89,8 @@ impl Protected {
 
     /// A checkpoint is about to be programmed: anything dumped later must have a later step.
     pub fn checkpoint(&mut self, nand: &mut Nand, step: Seq) -> Result<(), FtlError> {
+        let last = self.header.checkpoint_step.get();
+        debug_assert!(step.0 >= last, "a checkpoint of step {step} is announced after one of step {last}");
         self.header.checkpoint_step = step.0.into();
         self.write_header(nand)
     }
@@ -161,6 +163,11 @@ impl Protected {
 
     fn void(&mut self, nand: &mut Nand, index: u32) -> Result<(), FtlError> {
         nand.write_protected(self.places.head(index), UnitHead::new_zeroed().as_bytes())?;
+        debug_assert!(
+            self.free.len() < self.places.unit_count as usize,
+            "place {index} is freed, and all {} are free",
+            self.places.unit_count
+        );
         self.free.push(index);
         Ok(())
     }

@@ -79,7 +79,12 @@ impl Blocks {
 
     /// Changes a block's use; not from or to free.
     pub fn set_use(&mut self, block: BlockId, block_use: BlockUse) {
-        debug_assert!(self.uses[block.index()] != BlockUse::Free && block_use != BlockUse::Free);
+        let before = self.uses[block.index()];
+        debug_assert!(
+            before != BlockUse::Free && block_use != BlockUse::Free,
+            "block {block} goes from {before:?} to {block_use:?}"
+        );
+        debug_assert_ne!(before, BlockUse::Bad, "block {block} is retired and would be {block_use:?}");
         self.uses[block.index()] = block_use;
     }
 
@@ -162,6 +167,9 @@ impl Blocks {
     }
 
     fn taken(&mut self, block: BlockId, block_use: BlockUse) {
+        let free = self.uses[block.index()];
+        debug_assert_eq!(free, BlockUse::Free, "block {block} is taken for {block_use:?} and is {free:?}");
+        debug_assert_ne!(block_use, BlockUse::Free, "block {block} is taken for nothing");
         self.free -= 1;
         self.free_marked -= u32::from(self.marked[block.index()]);
         self.uses[block.index()] = block_use;
@@ -210,6 +218,8 @@ impl Blocks {
             BlockUse::Free,
             "block {block} is programmed while it is free"
         );
+        let last = self.last_step[block.index()];
+        debug_assert!(step >= last, "block {block} is programmed with step {step} after step {last}");
         self.last_step[block.index()] = step;
         if marked {
             self.marked[block.index()] = true;
@@ -250,6 +260,7 @@ impl Blocks {
     /// The value of collecting a block now (cost-benefit): its age times the fraction freed, divided by the cost of
     /// moving the rest. The scale keeps integers exact.
     pub fn benefit(&self, block: BlockId, valid: u32, units_per_block: u32, now: Seq) -> u128 {
+        debug_assert!(valid <= units_per_block, "block {block} has {valid} valid units of {units_per_block}");
         let age = u128::from(now.0 - self.last_step[block.index()].0) + 1;
         let freed = u128::from(units_per_block - valid);
         age * freed * 1_000_000 / (2 * u128::from(valid)).max(1)

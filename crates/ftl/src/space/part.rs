@@ -94,6 +94,7 @@ impl Space {
 
     /// A block was retired: plans with what is left.
     pub fn retired(&mut self, geometry: &Geometry, config: &FtlConfig) {
+        debug_assert_ne!(self.good_blocks, 0, "a block was retired, and none was left");
         self.good_blocks -= 1;
         self.layout = Layout::with_good_blocks(geometry, config, self.good_blocks);
         self.streams.host.set_width(self.layout.host_width);

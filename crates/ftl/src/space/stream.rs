@@ -51,6 +51,7 @@ impl Stream {
     /// From now on blocks are opened on these planes, given in order, and at most `width` of them; open ones stay open
     /// until they are full.
     pub fn set_home(&mut self, home: Vec<PlaneId>, width: u32) {
+        debug_assert!(home.is_sorted_by(|one, other| one.0 < other.0), "planes {home:?} are not in order");
         (self.home, self.width) = (home, width);
     }
 
@@ -121,6 +122,7 @@ impl Stream {
 
     /// Takes an erased block.
     pub fn add(&mut self, plane: PlaneId, block: BlockId) {
+        debug_assert!(plane.0 < self.planes, "plane {plane} of {}", self.planes);
         let Err(position) = self.position(plane) else { panic!("plane {plane} has an open block already") };
         self.open.insert(position, (plane, block));
     }

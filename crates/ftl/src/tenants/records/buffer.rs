@@ -16,7 +16,7 @@ use super::KvRecord;
 use super::plan::{Piece, Plan};
 use super::record::RecordPlace;
 use super::record::{CHUNK_BYTES, HEADER_BYTES, Header};
-use super::waiting::{Buffer, WaitingUnit};
+use super::waiting::{Buffer, Waiting, WaitingUnit};
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
@@ -170,8 +170,14 @@ impl Ftl {
 
     /// What waits for a stream, as a page.
     pub(crate) fn stage_waiting(&mut self, target: Target, step: Seq) -> Result<PageImage, FtlError> {
-        let mut page = PageImage::new();
+        let (mut page, checkpoint) = (PageImage::new(), self.metadata.checkpoint.step);
         for unit in self.tenants.records.buffer.units.iter().filter(|unit| unit.target == target) {
+            let is_newer = |waiting: &Waiting| waiting.header.version > checkpoint;
+            debug_assert!(
+                unit.records.iter().all(is_newer) || canary::out(Guard::WaitingKeepsVersion),
+                "a checkpoint of step {checkpoint} stands over waiting {:?}",
+                unit.records
+            );
             match self.nand.stage(&unit.image.bytes) {
                 Ok(slot) => page.push(Source::Staged(slot), unit.spare(step).encode()),
                 Err(error) => {

@@ -48,6 +48,13 @@ impl Entry {
 
     /// The place, the segments and the length of the key in one number; never 0.
     pub fn pack(&self) -> u64 {
+        debug_assert!(
+            self.place.chunk < 64
+                && (1..=64).contains(&self.place.chunks)
+                && self.continuations < 1 << 10
+                && self.key_length < 1 << 5,
+            "{self:?} does not fit in an entry"
+        );
         u64::from(self.place.ppn.0 + 1)
             | u64::from(self.place.chunk) << 32
             | u64::from(self.place.chunks - 1) << 38

@@ -240,6 +240,7 @@ impl Ftl {
             programmed.places.extend((0..units.len() as u32).map(|unit| self.geometry.unit(place, unit)));
             programmed.pages.push((units.len() as u32, done_ns));
         }
+        debug_assert_eq!(programmed.places.len(), plan.targets.len(), "units of records are without a place");
         Ok(programmed)
     }
 
