@@ -315,14 +315,14 @@ fn what_was_promised_survives_a_power_cut() {
 }
 
 #[test]
-fn the_discovery_and_io_controllers_end_with_their_admin_connection() {
+fn the_io_queues_of_a_controller_end_with_its_admin_connection() {
     let server = serve(subsystem(4096));
     let host = attach(&server, Options::default());
     assert_eq!(server.subsystem().controllers(), 1);
     let Host { admin, mut io, .. } = host;
     drop(admin);
     wait_until("the controller outlives its connection", || server.subsystem().controllers() == 0);
-    assert!(io.command(block_command(nvm::FLUSH, 0, 1)).is_err(), "its I/O queue is gone as well");
+    wait_until("its I/O queue outlives it", || io.command(block_command(nvm::FLUSH, 0, 1)).is_err());
 }
 
 #[test]
