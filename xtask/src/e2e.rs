@@ -249,8 +249,8 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Steps that take so long that they run only when named.
-const ONLY_NAMED: &[&str] = &["nvme", "baselines"];
+/// Steps that take so long, or only measure, that they run only when named.
+const ONLY_NAMED: &[&str] = &["nvme", "baselines", "speed"];
 
 /// Runs the steps and prints how each ended.
 pub fn run(options: &Options) -> ExitCode {
