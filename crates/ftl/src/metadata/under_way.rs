@@ -17,10 +17,6 @@ impl<T> Default for UnderWay<T> {
 impl<T> UnderWay<T> {
     /// All of it was issued and will be on flash at `done_ns`. Power may fail at `now_ns`, but not earlier.
     pub fn issued(&mut self, now_ns: Nanoseconds, done_ns: Nanoseconds, what: T) {
-        debug_assert!(
-            done_ns >= now_ns,
-            "what is issued at {now_ns} ns would have been done at {done_ns} ns"
-        );
         while self.0.front().is_some_and(|(done_ns, _)| *done_ns <= now_ns) {
             self.0.pop_front();
         }
