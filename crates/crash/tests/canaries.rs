@@ -42,7 +42,6 @@ const WRITTEN_THROUGH: DriveChoice =
 const SWAPPED: DriveChoice = DriveChoice { swaps: Some(true), ..ANY };
 const IN_MEMORY: DriveChoice = DriveChoice { plp: Some(Plp::Nvm), ..ANY };
 const FULL: DriveChoice = DriveChoice { full: Some(true), ..ANY };
-const HELD: DriveChoice = DriveChoice { scheduling: Some(FlashScheduling::ReadFirst), ..FULL };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
 
 /// Fills the cache, with a record in the journal and nothing that would wait for the flash.
@@ -119,7 +118,6 @@ fn canaries() -> Vec<Canary> {
         ),
         canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
         canary(Guard::SystemBlocksForgotten, FULL, random(REMAPS), 100),
-        canary(Guard::RoomNotReady, HELD, random(REMAPS), 200),
         canary(Guard::DumpUnbounded, PROTECTED, random(STREAM), 30),
         canary(Guard::PowerBeforeRoom, QUEUED, random(BULKS), 100),
         canary(Guard::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 200),

@@ -42,8 +42,6 @@ pub enum Guard {
     ProgramsNotDumped,
     /// 11: the blocks that journal and checkpoints need count as free.
     SystemBlocksForgotten,
-    /// 30: blocks that garbage collection empties count as free before the copies are on flash.
-    RoomNotReady,
     /// 12: the cache accepts more than the capacitor can dump.
     DumpUnbounded,
     /// 12: power fails while queued commands still wait for room, and all of them are dumped.
