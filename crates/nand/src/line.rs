@@ -66,7 +66,8 @@ impl Queue {
     /// Adds an operation that took a gap.
     fn insert(&mut self, told: Told) {
         let start_ns = told.interval.start_ns;
-        let index = self.told.partition_point(|other| other.interval.start_ns < start_ns);
+        // by their ends: of two that begin together, the first takes no time
+        let index = self.told.partition_point(|other| other.interval.end_ns <= start_ns);
         self.told.insert(index, told);
         self.first = self.told[0].interval;
     }
