@@ -28,7 +28,12 @@ impl Bus {
         now_ns: Nanoseconds,
     ) -> Nanoseconds {
         if ready_ns < self.free_ns {
-            return self.carry_in_gaps(ready_ns, duration_ns, now_ns);
+            let end_ns = self.carry_in_gaps(ready_ns, duration_ns, now_ns);
+            debug_assert!(
+                ready_ns + duration_ns <= end_ns,
+                "{duration_ns} ns of data, ready at {ready_ns} ns, have crossed at {end_ns} ns"
+            );
+            return end_ns;
         }
         self.gaps.push(Gap { start_ns: self.free_ns.max(now_ns), end_ns: ready_ns }, now_ns);
         self.free_ns = ready_ns + duration_ns;

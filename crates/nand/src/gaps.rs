@@ -41,6 +41,11 @@ impl Gaps {
             if self.last.end_ns > now_ns {
                 self.keep_last(now_ns);
             }
+            debug_assert!(
+                now_ns <= gap.start_ns && self.last.end_ns <= gap.start_ns,
+                "{gap:?} is added at {now_ns} ns, but the last one is {:?}",
+                self.last
+            );
             self.last = gap;
         }
     }
@@ -65,9 +70,14 @@ impl Gaps {
         gaps.filter(move |gap| gap.start_ns.max(ready_ns) + duration_ns <= gap.end_ns)
     }
 
-    /// Notes that no gap that begins before `until_ns` was long enough for what was ready at `ready_ns`.
+    /// Notes that no gap that begins before `until_ns` is long enough for what was ready at `ready_ns`.
     #[inline]
-    pub fn were_too_short(&mut self, ready_ns: Nanoseconds, duration_ns: Nanoseconds, until_ns: Nanoseconds) {
+    pub fn are_too_short(&mut self, ready_ns: Nanoseconds, duration_ns: Nanoseconds, until_ns: Nanoseconds) {
+        let fits = |gap: Gap| gap.start_ns.max(ready_ns) + duration_ns <= gap.end_ns;
+        debug_assert!(
+            !self.after(ready_ns).any(|gap| gap.start_ns < until_ns && fits(gap)),
+            "a gap that begins before {until_ns} ns has {duration_ns} ns from {ready_ns} ns on"
+        );
         self.too_short = TooShort { ready_ns, duration_ns, until_ns };
     }
 
@@ -81,6 +91,10 @@ impl Gaps {
             index = self.take_from(index, start_ns, end_ns);
             idle_ns += end_ns - start_ns;
         }
+        debug_assert!(
+            idle_ns <= end_ns - start_ns,
+            "{idle_ns} ns were idle from {start_ns} to {end_ns} ns: gaps overlap"
+        );
         idle_ns
     }
 
@@ -99,6 +113,10 @@ impl Gaps {
             && let Some(gap) = self.earlier.get(index).copied()
         {
             let start_ns = gap.start_ns.max(ready_ns);
+            debug_assert!(
+                end_ns <= start_ns,
+                "a piece begins at {start_ns} ns, before one ends at {end_ns} ns"
+            );
             end_ns = gap.end_ns.min(start_ns + missing_ns);
             missing_ns -= end_ns - start_ns;
             index = self.take_from(index, start_ns, end_ns);
@@ -118,6 +136,10 @@ impl Gaps {
     /// Takes a part of a gap. Returns the index of the next one.
     fn take_from(&mut self, index: usize, start_ns: Nanoseconds, end_ns: Nanoseconds) -> usize {
         let gap = &mut self.earlier[index];
+        debug_assert!(
+            gap.start_ns <= start_ns && start_ns <= end_ns && end_ns <= gap.end_ns,
+            "{start_ns} to {end_ns} ns are taken from {gap:?}"
+        );
         let after = Gap { start_ns: end_ns, end_ns: gap.end_ns };
         match (gap.start_ns < start_ns, end_ns < gap.end_ns) {
             (false, false) => {
@@ -148,6 +170,11 @@ impl Gaps {
         }
         let last = std::mem::take(&mut self.last);
         if last.end_ns > now_ns {
+            debug_assert!(
+                self.earlier.last().is_none_or(|earlier| earlier.end_ns <= last.start_ns),
+                "{last:?} does not follow {:?}",
+                self.earlier.last()
+            );
             self.make_room();
             self.earlier.push(last);
         }
@@ -155,6 +182,7 @@ impl Gaps {
 
     /// Makes room for one more gap. Returns how many were lost.
     fn make_room(&mut self) -> usize {
+        debug_assert!(self.earlier.len() <= MAX_GAPS, "{} gaps are remembered", self.earlier.len());
         if self.earlier.len() < MAX_GAPS {
             return 0;
         }
@@ -237,8 +265,8 @@ mod tests {
                 let found: Vec<Gap> = gaps.long_enough(ready_ns, duration_ns).collect();
                 assert_eq!(found, expected, "seed {seed}, step {step}");
                 let start_ns = found.first().map_or(end_ns, |gap| gap.start_ns.max(ready_ns));
-                gaps.were_too_short(ready_ns, duration_ns, start_ns);
                 gaps.take(start_ns, start_ns + duration_ns, now_ns);
+                gaps.are_too_short(ready_ns, duration_ns, start_ns);
             }
         }
     }

@@ -68,6 +68,11 @@ impl Queue {
         let start_ns = told.interval.start_ns;
         // by their ends: of two that begin together, the first takes no time
         let index = self.told.partition_point(|other| other.interval.end_ns <= start_ns);
+        debug_assert!(
+            self.told.get(index).is_none_or(|next| told.interval.end_ns <= next.interval.start_ns),
+            "{told:?} overlaps one of its priority, told before: {:?}",
+            self.told.get(index)
+        );
         self.told.insert(index, told);
         self.first = self.told[0].interval;
     }
@@ -79,6 +84,14 @@ impl Queue {
             self.told.forget_first();
             self.first = self.told.first().map_or(Interval::default(), |told| told.interval);
         }
+        debug_assert!(
+            self.told.first().map_or(Interval::default(), |told| told.interval) == self.first
+                && self.told.last().is_none_or(|last| last.interval.end_ns == self.last_end_ns),
+            "the first of {:?} is not {:?}, or the last does not end at {} ns",
+            &self.told[..],
+            self.first,
+            self.last_end_ns
+        );
     }
 
     fn clear(&mut self) {
@@ -166,17 +179,22 @@ impl Line {
             true => Slot { start_ns: ready_ns, interrupts: None },
             false => self.slot(scheduling, priority, Some(subject), duration_ns, ready_ns),
         };
+        debug_assert!(
+            ready_ns <= slot.start_ns,
+            "{subject:?} begins at {} ns, but is ready at {ready_ns} ns",
+            slot.start_ns
+        );
         let mut taken = Interval { start_ns: slot.start_ns, end_ns: slot.start_ns + duration_ns };
-        if priority == Priority::Background {
-            // nothing gives way to it, so the gaps that it did not take were too short
-            self.gaps[priority as usize].were_too_short(ready_ns, duration_ns, slot.start_ns);
-        }
         self.note(priority, taken, subject, slot.interrupts);
         let interval = taken;
         if let Some((_, _, cost_ns)) = slot.interrupts {
             taken.start_ns -= cost_ns;
         }
         self.occupy(priority, taken, now_ns);
+        if priority == Priority::Background {
+            // nothing gives way to it, so the gaps that it did not take were too short
+            self.gaps[priority as usize].are_too_short(ready_ns, duration_ns, slot.start_ns);
+        }
         interval
     }
 
@@ -261,6 +279,10 @@ impl Line {
     /// The operation under way at a time, among those that give way until they begin: the most urgent one, which
     /// displaced the others. Ask only for a time when nothing as urgent is under way.
     fn index_under_way(&self, priority: Priority, at_ns: Nanoseconds) -> Option<(usize, usize)> {
+        debug_assert!(
+            priority.yielding().is_none_or(|own| self.queues[own].index_under_way(at_ns).is_none()),
+            "something as urgent as {priority:?} is under way at {at_ns} ns"
+        );
         // the queue of the next priority has this one's number
         let mut queues = self.queues.iter().enumerate().skip(priority as usize);
         queues.find_map(|(queue, told)| Some((queue, told.index_under_way(at_ns)?)))

@@ -97,6 +97,7 @@ impl Subject {
     /// The block that it reads or changes; meaningless for a transfer.
     #[inline]
     pub fn block(self) -> BlockId {
+        debug_assert!(self.kind != Kind::Transfer, "a transfer has no block");
         BlockId(self.place as u32)
     }
 

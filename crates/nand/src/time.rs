@@ -280,6 +280,10 @@ impl Resources {
         if let Some(block) = subject.changed()
             && let Some(done_ns) = self.blocks_done_ns.get_mut(block.index())
         {
+            debug_assert!(
+                *done_ns <= interval.start_ns,
+                "{subject:?} takes {interval:?}, but its block is not done before {done_ns} ns"
+            );
             *done_ns = interval.end_ns;
         }
         // A page of another block stays for reads that go ahead.

@@ -45,6 +45,7 @@ impl<T: Copy> Timeline<T> {
     /// If there is room in front, moves the entries before it or after it, whichever are fewer.
     #[inline]
     pub fn insert(&mut self, index: usize, entry: T) {
+        debug_assert!(index <= self.len(), "an entry is inserted at {index} of {}", self.len());
         if self.first == 0 || index > self.len() / 2 {
             return self.entries.insert(self.first + index, entry);
         }
