@@ -218,16 +218,23 @@ impl Geometry {
         PageId(ppn.0 >> self.units_per_page().trailing_zeros())
     }
 
-    /// The page at `index` of a block.
+    /// The page at `index` of a block; the first one after the block, if `index` is the number of its pages.
     #[inline]
     pub fn page(&self, block: BlockId, index: u32) -> PageId {
+        debug_assert!(
+            index <= self.pages_per_block,
+            "page {index} of block {block}, which has {}",
+            self.pages_per_block
+        );
         PageId(block.0 * self.pages_per_block + index)
     }
 
     /// The unit at `index` of a page.
     #[inline]
     pub fn unit(&self, page: PageId, index: u32) -> Ppn {
-        Ppn(page.0 * self.units_per_page() + index)
+        let units = self.units_per_page();
+        debug_assert!(index < units, "unit {index} of page {page}, which has {units}");
+        Ppn(page.0 * units + index)
     }
 
     /// The first unit of a block.

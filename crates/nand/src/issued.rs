@@ -3,7 +3,7 @@
 //! State changes at issue. An operation stays in this queue until the host's time has passed its end, or until
 //! `resolve` undoes or settles it after a power cut.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
 use crate::image::SavedRecords;
@@ -158,6 +158,19 @@ impl Power {
             Origin::Moved(from) if end_ns > at_ns => Some((index, from)),
             _ => None,
         }
+    }
+
+    /// The first operation that begins before an earlier one on its block is done: there is none.
+    pub fn overtaking(&self, geometry: &Geometry) -> Option<InFlight> {
+        let mut blocks_done_ns: HashMap<BlockId, Nanoseconds> = HashMap::new();
+        self.issued.iter().map(Issued::in_flight).find(|InFlight { operation, start_ns, end_ns }| {
+            let block = match *operation {
+                Operation::Program(page) => geometry.block_of(page),
+                Operation::Erase(block) => block,
+                Operation::Store => return false,
+            };
+            blocks_done_ns.insert(block, *end_ns).is_some_and(|done_ns| *start_ns < done_ns)
+        })
     }
 
     /// The state of the issued operation `index` at the cut.

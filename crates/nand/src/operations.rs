@@ -121,6 +121,11 @@ impl Nand {
             return Err(error);
         }
         let places = self.geometry.units_of(page);
+        debug_assert!(
+            self.slot_of[places.clone()].iter().all(|entry| *entry == 0),
+            "page {page} is programmed over slots {:?}",
+            &self.slot_of[places]
+        );
         self.slot_of[places].copy_from_slice(slots);
         let bytes = self.count_program(&gathered.origins[..units]) * UNIT_BYTES as u32;
         let interval = self.time.program(self.place(block), (page, block), bytes, when.0, when.1);
@@ -139,6 +144,8 @@ impl Nand {
             "M1: page {index} of block {block} is programmed, but its next page is {next_page} of {}",
             self.geometry.pages_per_block
         );
+        let state = self.page_state(page);
+        debug_assert!(state == PageState::Erased, "page {page} is the next one of its block, but {state:?}");
     }
 
     /// Takes ownership of the bytes from their sources.
@@ -184,6 +191,7 @@ impl Nand {
         match *entry {
             0 => Ok((0, Origin::Padding)),
             slot if slot & MOVED == 0 => {
+                debug_assert!(self.slots.is_used(Slot(slot)), "unit {ppn} owns slot {slot}, which is free");
                 *entry |= MOVED;
                 Ok((slot, Origin::Moved(ppn)))
             }
@@ -204,7 +212,14 @@ impl Nand {
         for (&slot, &origin) in gathered.slots.iter().zip(&gathered.origins) {
             match origin {
                 Origin::Padding | Origin::Staged => {}
-                Origin::Moved(ppn) => self.slot_of[ppn.index()] = slot,
+                Origin::Moved(ppn) => {
+                    let entry = &mut self.slot_of[ppn.index()];
+                    debug_assert!(
+                        *entry == slot | MOVED,
+                        "slot {slot} goes back to {ppn}, which has {entry:#x}"
+                    );
+                    *entry = slot;
+                }
                 Origin::Duplicated => self.slots.release(Slot(slot)),
             }
         }
@@ -305,6 +320,12 @@ impl Nand {
     /// Removes everything from a block.
     fn empty_block(&mut self, block: BlockId, old: Block, records: SavedRecords) -> ErasedBlock {
         let (pages, units) = (self.geometry.pages_of(block), self.geometry.units_of_block(block));
+        // the image was asked for the records before the next page only
+        debug_assert!(
+            self.page_states[pages.clone()].iter().skip(old.next_page as usize).all(|state| *state == 0),
+            "a page of block {block} is programmed, but the next one is {}",
+            old.next_page
+        );
         let erased = ErasedBlock {
             block,
             old,

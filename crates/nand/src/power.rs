@@ -72,12 +72,16 @@ impl Nand {
             Change::Program { .. } | Change::Store(_) => None,
         });
         let entries = kept.chain([&self.slot_of[..]]).flatten();
+        let mut owned = 0;
         for &entry in entries.filter(|entry| **entry != 0 && **entry & MOVED == 0) {
             let (word, bit) = (&mut used[entry as usize / 64], 1 << (entry % 64));
             assert!(*word & bit == 0, "slot {entry} has two owners");
             *word |= bit;
+            owned += 1;
         }
         self.slots.retain(&used);
+        let in_use = self.slots.in_use();
+        assert!(in_use == owned, "{owned} places own slots, but only {in_use} of these are in use");
     }
 
     /// Records an operation whose change has been made. Returns when it is done.

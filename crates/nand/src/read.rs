@@ -54,7 +54,12 @@ impl Nand {
     #[inline]
     fn slot_at(&self, ppn: Ppn) -> Result<Option<Slot>, NandError> {
         self.check_readable(ppn)?;
-        let slot = self.slot_of[ppn.index()] & !MOVED;
+        let entry = self.slot_of[ppn.index()];
+        debug_assert!(
+            entry == 0 || entry & MOVED != 0 || self.slots.is_used(Slot(entry)),
+            "unit {ppn} owns slot {entry}, which is free"
+        );
+        let slot = entry & !MOVED;
         Ok((slot != 0).then_some(Slot(slot)))
     }
 

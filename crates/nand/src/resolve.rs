@@ -25,6 +25,8 @@ impl Nand {
         random: &mut dyn FnMut() -> u64,
     ) -> Result<Vec<LostProgram>, NandError> {
         let Some(cut) = self.power.cut else { return Ok(Vec::new()) };
+        let overtaking = || self.power.overtaking(&self.geometry);
+        debug_assert!(overtaking().is_none(), "{:?} overtook another on its block", overtaking());
         let outcomes: Vec<Outcome> = (0..self.power.issued.len())
             .map(|index| match self.power.progress(cut, index) {
                 Progress::Queued => Outcome::NotStarted,
@@ -52,6 +54,8 @@ impl Nand {
     }
 
     fn restart(&mut self, at_ns: Nanoseconds) {
+        let now_ns = self.now_ns();
+        assert!(now_ns <= at_ns, "power failed at {at_ns} ns, before the host's time, {now_ns} ns");
         self.time.restart(at_ns);
         if let Some(nvm) = &mut self.nvm {
             nvm.free_ns = nvm.free_ns.min(at_ns);
@@ -104,7 +108,12 @@ impl Nand {
         let state = if torn { PageState::Uncorrectable } else { PageState::Erased };
         self.set_empty_page(page, state)?;
         let index = page.0 - self.geometry.page(block, 0).0;
-        self.blocks[block.index()].next_page = index + u32::from(torn);
+        let next_page = &mut self.blocks[block.index()].next_page;
+        assert!(
+            *next_page == index + 1,
+            "page {index} of block {block} is undone, but the next is {next_page}"
+        );
+        *next_page = index + u32::from(torn);
         Ok(lost)
     }
 
@@ -115,7 +124,7 @@ impl Nand {
             return;
         }
         match origin {
-            Origin::Padding => {}
+            Origin::Padding => panic!("unit {ppn} was programmed as padding, but owns slot {entry}"),
             Origin::Staged => lost.units.push((Slot(entry), *spare)),
             Origin::Duplicated => self.slots.release(Slot(entry)),
             Origin::Moved(source) => match &mut self.slot_of[source.index()] {
@@ -146,6 +155,12 @@ impl Nand {
         self.image.restore_records(block, records)?;
         self.image.write_block(block, &old)?;
         let (pages, units) = (self.geometry.pages_of(block), self.geometry.units_of_block(block));
+        let Block { erase_count, .. } = self.blocks[block.index()];
+        assert!(
+            erase_count == old.erase_count + 1 && self.slot_of[units.clone()].iter().all(|entry| *entry == 0),
+            "an erase after {} others of block {block} is undone, but {erase_count} are done, or units are back",
+            old.erase_count
+        );
         self.page_states[pages].copy_from_slice(&states);
         self.slot_of[units].copy_from_slice(&slot_of);
         self.blocks[block.index()] = old;

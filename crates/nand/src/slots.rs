@@ -102,6 +102,12 @@ impl Slots {
         if slot.0 >= SLOT_LIMIT {
             return Err(NandError::OutOfSlots { slots: self.watermark });
         }
+        debug_assert!(
+            slot.0 <= self.watermark + 1,
+            "slot {} is the lowest free one, but none above {} was ever used",
+            slot.0,
+            self.watermark
+        );
         self.mark_used(slot);
         self.watermark = self.watermark.max(slot.0);
         Ok(slot)
@@ -137,10 +143,16 @@ impl Slots {
                 gone &= gone - 1;
             }
         }
+        debug_assert!(
+            self.used.iter().map(|word| word.count_ones()).sum::<u32>() == self.in_use,
+            "{} slots are counted, but not as many are in use",
+            self.in_use
+        );
     }
 
     /// A slot may be reused once all leases that exist now have ended.
     fn free(&mut self, slot: Slot) {
+        debug_assert!(!self.is_used(slot), "slot {} becomes free, but is in use", slot.0);
         self.end_leases();
         match self.leased.back_mut() {
             Some(leased) => leased.given_up.push(slot),
@@ -205,7 +217,12 @@ impl Taken {
         })
     }
 
+    fn has(&self, index: usize) -> bool {
+        self.0[0].get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+    }
+
     fn set(&mut self, mut index: usize) {
+        debug_assert!(!self.has(index), "number {index} is in the set already");
         for level in &mut self.0 {
             let word = index / 64;
             if level.len() <= word {
@@ -220,6 +237,7 @@ impl Taken {
     }
 
     fn clear(&mut self, mut index: usize) {
+        debug_assert!(self.has(index), "number {index} is not in the set");
         for level in &mut self.0 {
             let word = &mut level[index / 64];
             let was_full = *word == u64::MAX;

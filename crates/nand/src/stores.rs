@@ -11,6 +11,11 @@ impl Nand {
     /// Adds such a memory to this medium, which must be in memory and still without contents.
     pub fn with_nvm(mut self, shape: NvmShape) -> Result<Nand, MediumError> {
         shape.validate()?;
+        assert!(
+            !self.outlives_process() && self.operations == 0,
+            "memory is added after {} operations, or beside an image in a file",
+            self.operations
+        );
         self.nvm = Some(Nvm::new(shape));
         Ok(self)
     }

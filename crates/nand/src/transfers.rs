@@ -150,6 +150,7 @@ impl Nand {
 
     /// As [`Nand::read_slot`], but the bytes are left to be fetched.
     pub fn read_slot_later(&self, slot: Slot, fetches: &mut Fetches) {
+        debug_assert!(self.slots.is_used(slot), "slot {} is to be fetched, but is free", slot.0);
         let slots = self.image.slots_in_file().expect("what is to be fetched lies in a file");
         fetches.push(slots.at(slot), slots.checksum(slot));
     }
