@@ -260,6 +260,8 @@ impl PageHead {
     /// Writes a page's record into `bytes`, which has the record's length; `data_checksums` are those of its slots.
     /// Returns the record's checksum.
     pub fn encode(record: &PageRecord, data_checksums: &[u32; MAX_UNITS_PER_PAGE], bytes: &mut [u8]) -> u32 {
+        let (units, spares) = (record.slots.len(), record.spares.len());
+        debug_assert!(spares == 0 || spares == units, "{spares} spare areas for {units} units");
         let mut head = PageHead::new_zeroed();
         head.erase_count = record.erase_count.into();
         head.operation = record.operation.into();

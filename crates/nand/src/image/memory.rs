@@ -112,6 +112,7 @@ impl SlotStore for MemoryImage {
     }
 
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
+        debug_assert!(data.len() == UNIT_BYTES, "a unit is read into {} bytes", data.len());
         let (chunk, range) = Self::in_chunk(slot);
         let parts = self.chunks[chunk][range].chunks_exact(READ_BYTES);
         for (to, from) in data.chunks_exact_mut(READ_BYTES).zip(parts) {

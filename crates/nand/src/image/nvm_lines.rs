@@ -8,12 +8,16 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::{checksum_of, checksum_with};
+use crate::geometry::UNIT_BYTES;
 
 /// Bytes of a line in the file.
 pub(super) const LINE_BYTES: u64 = 512;
 
 /// Bytes of memory in a line.
 pub(super) const LINE_DATA_BYTES: u64 = 504;
+
+const _: () =
+    assert!((UNIT_BYTES as u64).is_multiple_of(LINE_BYTES), "no line crosses a page of the host's cache");
 
 /// A line as it is stored.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

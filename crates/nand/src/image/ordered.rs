@@ -37,6 +37,7 @@ use super::overlay::Overlay;
 use super::ranges::Ranges;
 use super::redo_file::{HostSync, RedoFile, SECTOR, Sectors};
 use super::redo_log::{EntryHead, Group, REDO_LOG_BYTES, REDO_LOG_FULL, RedoPlace, SlotSum, encode, fill};
+use super::tally::TALLY_AT;
 
 /// A group that grows beyond this is made durable without being asked.
 const GROUP_BYTES: u64 = 1 << 20;
@@ -115,12 +116,21 @@ impl Ordered {
 
     /// Writes a unit's data to its slot at once; the next group requires that they are there.
     pub fn write_unit(&mut self, data: &[u8], at: u64, checksum: u32) -> io::Result<()> {
+        debug_assert!(
+            at >= self.place.slots_at && self.slots.iter().all(|slot| slot.at.get() != at),
+            "a unit is written to {at}, which is not a slot, or belongs to the next group already"
+        );
         self.slots.push(SlotSum { at: at.into(), checksum: checksum.into() });
         self.write_raw(data, at)
     }
 
     /// Writes records.
     pub fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
+        debug_assert!(
+            at >= TALLY_AT && at + data.len() as u64 <= self.place.log_at,
+            "{} bytes at {at} are not a record: a replay would refuse them",
+            data.len()
+        );
         let (mut rest, mut at) = (data, at);
         while !rest.is_empty() {
             let bytes = rest.len().min((CUT - at % CUT) as usize);
@@ -170,10 +180,17 @@ impl Ordered {
         assert!(self.head.is_multiple_of(SECTOR as u64), "a group begins at {}, within a sector", self.head);
         self.is_open = true;
         let (checksum, group) = encode(self.sequence + 1, self.checksum, &self.slots, &self.entries()?);
+        let group = Sectors::new(&group);
+        let length = group.bytes().len() as u64;
+        assert!(
+            self.head + length == end,
+            "a group of {length} bytes at {} does not end at {end}",
+            self.head
+        );
         (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, end);
         self.changed = Ranges::default();
         self.slots.clear();
-        Ok(Some(HostSync { log: self.log.clone(), group: Sectors::new(&group), at }))
+        Ok(Some(HostSync { log: self.log.clone(), group, at }))
     }
 
     /// The changes, as the entries of a group.

@@ -73,12 +73,18 @@ impl SpareBuffers {
             self.chunks.push(Array::zeroed(bytes.div_ceil(size_of::<u32>())));
         }
         self.taken += 1;
-        let start = (chunk * self.chunk_units + in_chunk * self.units_per_buffer) as u32;
-        BufferId { start, has_middles: false }
+        let start = chunk * self.chunk_units + in_chunk * self.units_per_buffer;
+        debug_assert!(start <= u32::MAX as usize, "buffer {} begins at unit {start}", self.taken);
+        BufferId { start: start as u32, has_middles: false }
     }
 
     /// Returns a buffer.
     pub fn give_back(&mut self, buffer: BufferId) {
+        debug_assert!(
+            self.free.iter().all(|free| free.start != buffer.start),
+            "the buffer at unit {} is returned twice",
+            buffer.start
+        );
         if buffer.has_middles {
             self.middles.remove(&buffer.start);
         }

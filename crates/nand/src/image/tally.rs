@@ -36,6 +36,8 @@ pub(super) struct Tally {
     after: U64,
 }
 
+const _: () = assert!(size_of::<Tally>() as u64 <= PLACE_BYTES, "writing one tally leaves the other");
+
 impl Tally {
     /// The sum before and after a record is written. Each tally has the next number.
     pub fn new(number: u32, before: u64, after: u64) -> Tally {

@@ -135,6 +135,12 @@ impl FileImage {
 
 impl RecordStore for FileImage {
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
+        let erase_count = self.sums.block(self.geometry.block_of(page)).erase_count;
+        debug_assert!(
+            record.erase_count == erase_count,
+            "page {page} is recorded as programmed after {} erases of its block, which had {erase_count}",
+            record.erase_count
+        );
         let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
         let bytes = &mut buffer[..self.layout.page_record_bytes];
         let mut data_checksums = [0; MAX_UNITS_PER_PAGE];
