@@ -70,6 +70,11 @@ impl Link {
 impl Port for Link {
     #[inline]
     fn transfer(&mut self, ready_ns: Nanoseconds, bytes: usize) -> Nanoseconds {
+        debug_assert!(
+            self.issued_ns <= ready_ns,
+            "data are ready at {ready_ns} ns, but the command was issued at {} ns",
+            self.issued_ns
+        );
         let duration_ns = (bytes as u64 * 1_000_000_000).div_ceil(self.bytes_per_second);
         let crossed_ns = self.bus.carry(ready_ns, duration_ns, self.issued_ns);
         self.usage.link_ns += duration_ns;

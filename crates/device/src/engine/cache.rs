@@ -110,6 +110,7 @@ impl Cache {
                 self.turns[entry as usize] = self.next_turn;
                 self.queue.push_back((entry, self.next_turn));
                 self.next_turn += 1;
+                self.check_counts();
                 None
             }
         }
@@ -127,7 +128,16 @@ impl Cache {
         let unit = self.entries[entry as usize].take();
         debug_assert!(unit.is_some(), "an indexed entry is there");
         self.hinted -= usize::from(unit.is_some_and(|unit| unit.hint.is_some()));
+        self.check_counts();
         unit
+    }
+
+    /// Each entry waits or is free, and only what waits has a hint.
+    #[inline]
+    fn check_counts(&self) {
+        let (waiting, free, entries) = (self.len(), self.free.len(), self.entries.len());
+        debug_assert!(waiting + free == entries, "{waiting} entries wait, {free} of {entries} are free");
+        debug_assert!(self.hinted <= waiting, "{} units with hints among {waiting} that wait", self.hinted);
     }
 
     /// The oldest waiting units, as many as `page` holds; they stay until they are removed.
@@ -149,6 +159,8 @@ impl Cache {
                 page.push(unit);
             }
         }
+        let (found, expected) = (page.len(), limit.min(self.len()));
+        debug_assert!(found == expected, "{found} units have a turn, instead of {expected}");
     }
 
     /// All units waiting, oldest first.
@@ -188,6 +200,11 @@ impl Cache {
             self.in_flight_units -= done as usize;
             self.in_flight.pop_front();
         }
+        debug_assert!(
+            self.in_flight_units == 0 || !self.in_flight.is_empty(),
+            "{} units are counted on their way to flash, but none are",
+            self.in_flight_units
+        );
         self.room_ns = room_ns;
         debug_assert!(
             taken + self.in_flight_units <= self.capacity,

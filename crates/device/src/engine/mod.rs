@@ -206,6 +206,8 @@ impl Engine {
         for tx in open {
             self.abort(tx, drained_ns)?;
         }
+        let waiting = self.transaction_units.len();
+        assert!(waiting == 0, "{waiting} units of transactions wait, but none is open");
         match self.maintain(drained_ns).and_then(|()| Ok(self.ftl.take_checkpoint(drained_ns, true)?)) {
             // at the end of the drive's life there may be no room for it: the next recovery will find the same
             Err(Status::CapacityExceeded) if self.ftl.is_read_only() => Ok(drained_ns),

@@ -38,6 +38,8 @@ impl Engine {
         self.check_open(tx)?;
         self.maintain(at_ns)?;
         self.check_transaction_units()?;
+        let waiting = self.transaction_units.len();
+        debug_assert!(waiting < self.units_per_page, "{waiting} units wait, although they fill a page");
         let slot = self.ftl.nand_mut().stage(data)?;
         let arrived_ns = port.transfer(at_ns, data.len());
         let replaced = match self.transaction_units.iter_mut().find(|unit| unit.0 == tx && unit.1 == lpn) {

@@ -47,6 +47,11 @@ impl Engine {
         lpns: impl Iterator<Item = Lpn> + Clone,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
+        let end = self.ftl.map().logical_units();
+        debug_assert!(
+            lpns.clone().all(|lpn| lpn.0 < end),
+            "a command's shape was not checked: it goes beyond {end}"
+        );
         let waiting = self.cache.len();
         match self.ftl.admit_units(lpns.clone(), waiting, at_ns) {
             // some of the waiting units may be new as well
@@ -190,6 +195,11 @@ impl Engine {
 
     /// Programs up to a page of units at once, bypassing the cache.
     fn write_through(&mut self, units: HostData<'_>, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        let bytes = units.data.len();
+        debug_assert!(
+            bytes <= self.units_per_page * UNIT_BYTES,
+            "{bytes} bytes are to be programmed at once"
+        );
         let mut page = std::mem::take(&mut self.page);
         page.clear();
         let done = self.stage_and_write(units, &mut page, at_ns);
