@@ -306,6 +306,11 @@ fn settle_nand(
         &mut |_| fates.next().expect("the medium asks for each operation in flight, in order"),
         &mut || loss.random(),
     )?;
+    assert!(
+        fates.len() == 0,
+        "{} operations were in flight, but the medium did not ask for them",
+        fates.len()
+    );
     Ok((last, lost))
 }
 

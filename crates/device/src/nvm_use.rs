@@ -53,6 +53,7 @@ impl Profile {
         }
         let map = map_bytes(config.logical_units);
         let least = NvmPlan::least_bytes(&geometry, &layout(self, &geometry));
+        assert!(map <= least, "the map takes {map} bytes, but everything takes {least}");
         Ok(Some(NvmUse { bytes: nvm.bytes, map, remap: least - map, lists }))
     }
 

@@ -3,6 +3,7 @@
 use tantalum_nand::Nanoseconds;
 
 use crate::controller::Device;
+use crate::profile::STRIPE_BYTES;
 use crate::spu_banks::Banks;
 use crate::spu_memory::{At, Part, SpuMemory, SpuMemoryCounters};
 use crate::status::Status;
@@ -28,6 +29,8 @@ impl Device {
         data: &mut [u8],
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
+        let bytes = data.len() as u64;
+        debug_assert!(is_in_stripe(address, bytes), "{bytes} bytes at {address} are loaded from two stripes");
         self.on_bank(address, at_ns, |at, place| at.load(place, data))
     }
 
@@ -42,6 +45,8 @@ impl Device {
         let banks = self.spu_banks();
         let (bank, _) = banks.place(address);
         assert!(parts.iter().all(|(at, _)| banks.place(*at).0 == bank), "parts in different banks");
+        let in_stripe = |(at, bytes): &(u64, &[u8])| is_in_stripe(*at, bytes.len() as u64);
+        debug_assert!(parts.iter().all(in_stripe), "a part at {address} or after it is in two stripes");
         let places: Vec<Part<'_>> = parts.iter().map(|&(at, bytes)| (banks.place(at).1, bytes)).collect();
         self.on_bank(address, at_ns, |at, _| at.store(&places))
     }
@@ -77,4 +82,9 @@ impl Device {
         self.done_ns = self.done_ns.max(free_ns);
         Ok(result)
     }
+}
+
+/// Whether bytes lie within a stripe. Stripes that follow each other in a bank do not in the drive.
+fn is_in_stripe(address: u64, bytes: u64) -> bool {
+    address % STRIPE_BYTES + bytes <= STRIPE_BYTES
 }

@@ -84,7 +84,9 @@ impl Smart {
 
 /// Spare blocks in percent, rounded down. A drive made without spare blocks has 100 until it is read-only.
 pub(crate) fn available_spare_percent(spare: SpareBlocks, read_only: bool) -> u8 {
-    match (u64::from(spare.available) * 100).checked_div(spare.total.into()) {
+    let SpareBlocks { available, total } = spare;
+    debug_assert!(available <= total, "{available} spare blocks are left of {total}");
+    match (u64::from(available) * 100).checked_div(total.into()) {
         Some(percent) => percent as u8,
         None if read_only => 0,
         None => 100,

@@ -95,6 +95,8 @@ impl At<'_> {
     /// The runs of a range that are contiguous in the drive's memory: where, and how many bytes.
     fn runs(&self, at: u64, bytes: u64) -> Vec<(u64, u64)> {
         let (mut runs, end, mut next): (Vec<(u64, u64)>, _, _) = (Vec::new(), at + bytes, at);
+        let limit = self.banks.lines() * LINE_BYTES;
+        debug_assert!(end <= limit, "{bytes} bytes at {at} are beyond the lines of a bank, {limit} bytes");
         while next < end {
             let count = (LINE_BYTES - next % LINE_BYTES).min(end - next);
             let place = self.bank.gap.place(next / LINE_BYTES);
@@ -233,6 +235,11 @@ impl At<'_> {
                 _ => whole.push((start, vec![0; (end - start) as usize])),
             }
         }
+        debug_assert!(
+            whole.windows(2).all(|two| two[0].0 + (two[0].1.len() as u64) < two[1].0),
+            "parts are not in order, or touch each other: {:?}",
+            whole.iter().map(|(at, bytes)| (at, bytes.len())).collect::<Vec<_>>()
+        );
         // words that a part covers only partly, at its beginning or end
         for &(part, data) in parts {
             let end = part + data.len() as u64;

@@ -33,6 +33,7 @@ impl StartGap {
 
     /// The place of a line.
     pub fn place(&self, line: u64) -> u64 {
+        debug_assert!(line < self.lines, "line {line} of {}", self.lines);
         let start = self.moves / (self.lines + 1);
         let place = (line + start) % self.lines;
         if place >= self.gap() { place + 1 } else { place }
@@ -46,7 +47,10 @@ impl StartGap {
 
     /// After that move.
     pub fn moved(&self) -> StartGap {
-        StartGap::new(self.lines, self.moves + 1)
+        let after = StartGap::new(self.lines, self.moves + 1);
+        let (from, gap) = (self.next_move().0, after.gap());
+        debug_assert!(from == gap, "the line at {from} was moved, but the gap is {gap}");
+        after
     }
 }
 
