@@ -167,8 +167,7 @@ fn chunks_without_units_between_others_stay_empty() {
         .chain((0..40).map(|lpn| 3 * chunk + 10 * lpn))
         .collect();
     for seed in 0..40 {
-        let nand = Nand::in_memory(FOR_SEVEN_CHUNKS, TIMING).unwrap();
-        let mut ftl = Ftl::format(nand, config).unwrap();
+        let mut ftl = Ftl::format(Nand::in_memory(FOR_SEVEN_CHUNKS, TIMING).unwrap(), config).unwrap();
         let mut host = Host {
             config,
             random: SplitMix64(seed),

@@ -295,16 +295,10 @@ impl Map {
             p2l[from.index()] = 0;
             p2l[to as usize] = lpn.0 + 1;
             let entry = &mut l2p[lpn.index()];
-            debug_assert_eq!(*entry & !FLAG, from.0 + 1, "lpn {lpn} moves from unit {from} and is elsewhere");
             *entry = (*entry & FLAG) | (to + 1);
             self.valid.decrease(from.0 / self.units_per_block);
             to += 1;
         }
-        debug_assert!(
-            to == first.0 || (to - 1) / self.units_per_block == first.0 / self.units_per_block,
-            "units {} to {to} are in two blocks",
-            first.0
-        );
         self.valid.increase_by(first.0 / self.units_per_block, to - first.0);
     }
 
@@ -329,7 +323,6 @@ impl Map {
         }
         match owners[..] {
             [(lpn, _)] if in_spare => {
-                debug_assert_eq!(self.p2l[to.index()], 0, "lpn {lpn} moves to unit {to}, which has an owner");
                 self.p2l[to.index()] = lpn.0 + 1;
                 self.valid.increase(to.0 / self.units_per_block);
             }
