@@ -218,8 +218,6 @@ impl Blocks {
             BlockUse::Free,
             "block {block} is programmed while it is free"
         );
-        let last = self.last_step[block.index()];
-        debug_assert!(step >= last, "block {block} is programmed with step {step} after step {last}");
         self.last_step[block.index()] = step;
         if marked {
             self.marked[block.index()] = true;
