@@ -46,6 +46,12 @@ pub enum DeviceError {
 /// Pages of the capacitor's budget reserved for journal pages and for a partly filled page.
 const DUMP_RESERVE_PAGES: u64 = 16;
 
+/// Pages of the smallest cache.
+const CACHE_PAGES: u64 = 2;
+
+/// Pages that a capacitor must be able to program at least.
+pub(crate) const LEAST_DUMP_PAGES: u64 = DUMP_RESERVE_PAGES + CACHE_PAGES;
+
 /// Seed of the factory bad blocks, which are the same in every drive of a profile.
 const FACTORY_SEED: u64 = 0x7A17_A10B;
 
@@ -266,8 +272,8 @@ impl Device {
     fn recover(&mut self, mut nand: Nand) -> Result<RecoveryReport, DeviceError> {
         nand.lose_dram();
         nand.cut_after(self.next_cut.take());
-        // reads that were in flight before are over as well
-        let at_ns = nand.idle_ns().max(nand.programs_done_ns());
+        // reads that were in flight before are over as well, and power may have failed later
+        let at_ns = nand.idle_ns().max(nand.programs_done_ns()).max(nand.now_ns());
         match Ftl::recover(nand, self.profile.ftl_config(), at_ns) {
             Ok((ftl, mut report)) => {
                 report.units_restored += std::mem::take(&mut self.dumped_units);
@@ -328,7 +334,7 @@ impl Profile {
             Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64)
                 .saturating_sub(DUMP_RESERVE_PAGES * units_per_page),
         };
-        units.min(dumped).max(2 * units_per_page) as usize
+        units.min(dumped).max(CACHE_PAGES * units_per_page) as usize
     }
 }
 

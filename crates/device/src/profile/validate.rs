@@ -2,6 +2,8 @@
 
 use tantalum_nand::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_UNITS, UNIT_BYTES, WORD_BYTES};
 
+use crate::lifecycle::LEAST_DUMP_PAGES;
+
 use super::{CacheMode, FlashScheduling, Plp, Profile};
 
 /// The minimum capacity of a drive.
@@ -156,6 +158,13 @@ impl Profile {
             let expected = format!("the capacitor must be able to save the cache, {} bytes", cache.bytes);
             return Err(invalid("power.dump_bytes", power.dump_bytes, expected));
         }
+        let least_bytes = LEAST_DUMP_PAGES * u64::from(self.flash.page_bytes);
+        if power.plp == Plp::Capacitor && power.dump_bytes < least_bytes {
+            let expected = format!(
+                "the capacitor must be able to program {LEAST_DUMP_PAGES} pages, {least_bytes} bytes"
+            );
+            return Err(invalid("power.dump_bytes", power.dump_bytes, expected));
+        }
         if power.plp != Plp::Capacitor && power.dump_bytes != 0 {
             let expected = "without power.plp = \"capacitor\" it must be 0";
             return Err(invalid("power.dump_bytes", power.dump_bytes, expected));
@@ -259,6 +268,11 @@ mod tests {
         assert_eq!(rejected_field(|p| p.cache.mode = CacheMode::Durable), "cache.mode");
         assert_eq!(rejected_field(|p| p.power.plp = Plp::Capacitor), "power.dump_bytes");
         assert_eq!(rejected_field(|p| p.power.dump_bytes = 1 << 20), "power.dump_bytes");
+        let field = rejected_field(|p| {
+            p.cache.bytes = p.flash.page_bytes.into();
+            (p.power.plp, p.power.dump_bytes) = (Plp::Capacitor, 17 * p.cache.bytes);
+        });
+        assert_eq!(field, "power.dump_bytes", "16 pages beside a cache of two");
     }
 
     #[test]
