@@ -90,6 +90,14 @@ pub enum Damage {
         /// The place.
         ppn: Ppn,
     },
+    /// More namespaces have logs of their own than the drive's protected memory has room for.
+    #[error("{units} units may wait for namespaces' own logs, of {limit} that the drive protects")]
+    NamespaceLogs {
+        /// The units.
+        units: u32,
+        /// The limit.
+        limit: u32,
+    },
     /// The page of a place in use is erased.
     #[error("place {ppn} is in use, but its page is erased")]
     Erased {

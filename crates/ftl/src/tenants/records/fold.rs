@@ -377,16 +377,38 @@ impl TenantFound for RecordsFound {
             ftl.tenants.records.are_in_checkpoint(&self.indexes);
         }
         ftl.plan_logs();
-        Ok(())
+        let (units, limit) = (ftl.waiting_log_units(), ftl.config.protected_units / 2);
+        if units > limit { Err(Damage::NamespaceLogs { units, limit }.into()) } else { Ok(()) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::Nand;
+    use tantalum_nand::{Geometry, Nand};
 
     use super::*;
-    use crate::test_support::{GEOMETRY, TIMING};
+    use crate::key::NamespaceAttributes;
+    use crate::recovery::FormatError;
+    use crate::space::FtlConfig;
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+
+    /// An image whose profile protects less than it did.
+    #[test]
+    fn namespaces_with_more_logs_than_a_drive_protects_are_damage() {
+        let geometry = Geometry { blocks_per_plane: 256, ..GEOMETRY };
+        let config = FtlConfig { logical_units: 1024, dump_units: 256, protected_units: 64, ..CONFIG };
+        let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
+        for _ in 0..2 {
+            ftl.create_namespace(NamespaceAttributes { logs: 1, ..Default::default() }, 0).unwrap();
+        }
+        ftl.take_checkpoint(0, true).unwrap();
+        let less = FtlConfig { protected_units: 4, ..config };
+        let (nand, error) = Ftl::recover(ftl.into_nand(), less, 0).map(|_| ()).unwrap_err();
+        let FormatError::Ftl(FtlError::Damaged(Damage::NamespaceLogs { units: 4, limit: 2 })) = error else {
+            panic!("{error}");
+        };
+        Ftl::recover(*nand, config, 0).map(|_| ()).map_err(|(_, error)| error).unwrap();
+    }
 
     #[test]
     fn a_record_at_a_place_without_data_is_damage() {
