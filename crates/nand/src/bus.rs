@@ -19,7 +19,7 @@ pub struct Bus {
 
 impl Bus {
     /// Carries data that are ready at `ready_ns` and take `duration_ns`. Returns when the last of them have crossed.
-    /// From now on nothing is booked before `now_ns`.
+    /// Gaps before `now_ns` may be forgotten from now on.
     #[inline]
     pub fn carry(
         &mut self,

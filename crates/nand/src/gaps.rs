@@ -34,7 +34,7 @@ struct TooShort {
 }
 
 impl Gaps {
-    /// Adds a gap after all others, unless it is empty. From now on nothing is booked before `now_ns`.
+    /// Adds a gap after all others, unless it is empty. Gaps before `now_ns` may be forgotten.
     #[inline]
     pub fn push(&mut self, gap: Gap, now_ns: Nanoseconds) {
         if gap.start_ns < gap.end_ns {

@@ -133,7 +133,8 @@ pub(crate) struct Interval {
 /// When an operation may begin.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct When {
-    /// The host's time: nothing is booked before it, and power does not fail before it.
+    /// The host's time: power does not fail before it, and what is over by then may be forgotten. A write that waits for room
+    /// in the cache moves it ahead of commands before, which may therefore find a plane idle a little too early.
     pub now_ns: Nanoseconds,
     /// When it is requested.
     pub earliest_ns: Nanoseconds,

@@ -155,7 +155,7 @@ impl Resources {
         self.blocks_done_ns = vec![0; blocks];
     }
 
-    /// From now on nothing is booked before this time.
+    /// What is over at this time may be forgotten from now on.
     pub fn advance(&mut self, now_ns: Nanoseconds) {
         self.now_ns = now_ns;
     }
