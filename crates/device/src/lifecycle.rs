@@ -2,19 +2,18 @@
 
 use std::path::Path;
 
-use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{
     FormatError, Ftl, FtlError, Layout, LayoutError, NvmPlan, RecoveryReport, protected_bytes,
 };
 use tantalum_nand::{
     Access, Faults, HostSync, InFlight, Life, LostProgram, MediumError, Nand, NandError, Nanoseconds,
-    Operation, Outcome, UNIT_BYTES,
+    Operation, Outcome,
 };
 
 use crate::controller::{Device, Power};
 use crate::engine::Engine;
 use crate::power::PowerLoss;
-use crate::profile::{CacheMode, InvalidField, Plp, Profile, ProfileError};
+use crate::profile::{InvalidField, Plp, Profile, ProfileError};
 use crate::status::Status;
 
 /// Why a drive could not be created or opened.
@@ -42,15 +41,6 @@ pub enum DeviceError {
     #[error("interrupted")]
     Interrupted,
 }
-
-/// Pages of the capacitor's budget reserved for journal pages and for a partly filled page.
-const DUMP_RESERVE_PAGES: u64 = 16;
-
-/// Pages of the smallest cache.
-const CACHE_PAGES: u64 = 2;
-
-/// Pages that a capacitor must be able to program at least.
-pub(crate) const LEAST_DUMP_PAGES: u64 = DUMP_RESERVE_PAGES + CACHE_PAGES;
 
 /// Seed of the factory bad blocks, which are the same in every drive of a profile.
 const FACTORY_SEED: u64 = 0x7A17_A10B;
@@ -318,46 +308,4 @@ fn settle_nand(
         fates.len()
     );
     Ok((last, lost))
-}
-
-impl Profile {
-    /// Units that the cache holds: no more than the capacitor can dump (hazard 12).
-    pub(crate) fn cache_units(&self) -> usize {
-        let units = match self.cache.mode {
-            CacheMode::Off => u64::from(self.flash.page_bytes) / UNIT_BYTES as u64,
-            CacheMode::Volatile | CacheMode::Durable => self.cache.bytes / UNIT_BYTES as u64,
-        };
-        let units_per_page = u64::from(self.flash.page_bytes) / UNIT_BYTES as u64;
-        let dumped = match self.power.plp {
-            Plp::None | Plp::Nvm => u64::MAX,
-            _ if canary::out(Guard::DumpUnbounded) => u64::MAX,
-            Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64)
-                .saturating_sub(DUMP_RESERVE_PAGES * units_per_page),
-        };
-        units.min(dumped).max(CACHE_PAGES * units_per_page) as usize
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Pages of four units.
-    fn cache_units(plp: Plp, mode: CacheMode, cache_units: u64, dump_pages: u64) -> usize {
-        let mut profile = Profile::load("tlc-nvme").unwrap();
-        profile.flash.page_bytes = 4 * UNIT_BYTES as u32;
-        (profile.power.plp, profile.cache.mode) = (plp, mode);
-        profile.cache.bytes = cache_units * UNIT_BYTES as u64;
-        profile.power.dump_bytes = dump_pages * 4 * UNIT_BYTES as u64;
-        profile.cache_units()
-    }
-
-    #[test]
-    fn the_cache_holds_what_the_capacitor_dumps_and_two_pages_at_least() {
-        assert_eq!(cache_units(Plp::None, CacheMode::Volatile, 1000, 0), 1000);
-        assert_eq!(cache_units(Plp::Capacitor, CacheMode::Durable, 1000, 1000), 1000);
-        assert_eq!(cache_units(Plp::Capacitor, CacheMode::Durable, 1000, DUMP_RESERVE_PAGES + 20), 80);
-        assert_eq!(cache_units(Plp::Capacitor, CacheMode::Durable, 1000, 1), 8);
-        assert_eq!(cache_units(Plp::None, CacheMode::Off, 1000, 0), 8);
-    }
 }

@@ -1,5 +1,6 @@
 //! A drive described by a TOML file.
 
+mod cache;
 mod firmware;
 mod parse;
 mod spu;

@@ -144,8 +144,11 @@ impl Nand {
             "M1: page {index} of block {block} is programmed, but its next page is {next_page} of {}",
             self.geometry.pages_per_block
         );
-        let state = self.page_state(page);
-        debug_assert!(state == PageState::Erased, "page {page} is the next one of its block, but {state:?}");
+        debug_assert!(
+            self.page_state(page) == PageState::Erased,
+            "page {page} is the next one of its block, but {:?}",
+            self.page_state(page)
+        );
     }
 
     /// Takes ownership of the bytes from their sources.

@@ -2,8 +2,7 @@
 
 use tantalum_nand::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_UNITS, UNIT_BYTES, WORD_BYTES};
 
-use crate::lifecycle::LEAST_DUMP_PAGES;
-
+use super::cache::LEAST_DUMP_PAGES;
 use super::{CacheMode, FlashScheduling, Plp, Profile};
 
 /// The minimum capacity of a drive.

@@ -135,11 +135,10 @@ impl FileImage {
 
 impl RecordStore for FileImage {
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError> {
-        let erase_count = self.sums.block(self.geometry.block_of(page)).erase_count;
-        debug_assert!(
-            record.erase_count == erase_count,
-            "page {page} is recorded as programmed after {} erases of its block, which had {erase_count}",
-            record.erase_count
+        debug_assert_eq!(
+            record.erase_count,
+            self.sums.block(self.geometry.block_of(page)).erase_count,
+            "erases of its block before page {page} was programmed"
         );
         let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
         let bytes = &mut buffer[..self.layout.page_record_bytes];
