@@ -193,7 +193,9 @@ impl Device {
     }
 
     fn note_issue(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
-        if !self.has_power() {
+        let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
+        let nand = engine.ftl.nand_mut();
+        if !nand.has_power() {
             return Err(Status::PowerLost);
         }
         let issued_ns = self.issued_ns;
@@ -202,6 +204,7 @@ impl Device {
             "a command was issued at {at_ns} ns, but the one before at {issued_ns} ns"
         );
         self.issued_ns = at_ns;
+        nand.advance(at_ns);
         Ok(())
     }
 

@@ -121,7 +121,8 @@ pub(crate) trait SlotStore {
     /// Reads the 4096 bytes of a slot that was written; [`NandError::DataChecksum`] if they have changed.
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError>;
 
-    /// Prefetches the data of a slot into the processor's cache, if that helps.
+    /// Prefetches the first data of a slot into the processor's cache, if that helps. A copy brings the rest just as fast,
+    /// once the address has been translated.
     fn prefetch_slot(&self, _slot: Slot) {}
 
     /// Whether a slot that was written equals `data`.

@@ -131,12 +131,17 @@ impl Nand {
             }
     }
 
-    /// Prefetches the slots of these places, and then their data, into the processor's cache, so that several misses
-    /// overlap. Takes no time and does not count as an operation of the medium.
+    /// Prefetches what reads of these places will access into the processor's cache, so that several misses overlap: what
+    /// is known about pages and blocks, and the beginning of the data. Takes no time and does not count as an operation
+    /// of the medium.
     pub fn prefetch(&self, places: &[Ppn]) {
-        let slots = places.iter().map(|ppn| self.slot_of[ppn.index()] & !MOVED);
-        std::hint::black_box(slots.clone().fold(0, |any, slot| any | slot));
-        for slot in slots.filter(|slot| *slot != 0) {
+        let touched = places.iter().fold(0, |any, ppn| {
+            let page = self.geometry.page_of(*ppn);
+            let is_done = self.time.is_block_done(self.geometry.block_of(page), 0);
+            any | self.slot_of[ppn.index()] | u32::from(self.page_states[page.index()]) | u32::from(is_done)
+        });
+        std::hint::black_box(touched);
+        for slot in places.iter().map(|ppn| self.slot_of[ppn.index()] & !MOVED).filter(|slot| *slot != 0) {
             self.image.prefetch_slot(Slot(slot));
         }
     }

@@ -54,6 +54,18 @@ fn times(from_ns: Nanoseconds, to_ns: Nanoseconds) -> impl Iterator<Item = Nanos
     (0..=20).map(move |part| from_ns + (to_ns - from_ns) * part / 20)
 }
 
+/// Whoever issued a read was there at that time, so power cannot have failed before.
+#[test]
+fn power_does_not_fail_before_the_last_command_even_if_that_is_a_read() {
+    let mut device = Device::in_memory(&profile()).unwrap();
+    let done_ns = write(&mut device, 1, 0);
+    let mut data = vec![0; UNIT_BYTES];
+    let issued_ns = done_ns + 1000;
+    give(&mut device, Command::Read { lpn: Lpn(1), data: &mut data }, issued_ns);
+    device.cut_power(done_ns);
+    assert_eq!(device.power_lost_ns(), Some(issued_ns));
+}
+
 /// They all went into the dump, which had room for 96 units.
 #[test]
 fn writes_wait_for_room_in_the_order_in_which_they_are_given() {
