@@ -17,8 +17,8 @@ pub(crate) struct Gap {
 /// The gaps of a plane or a path.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Gaps {
-    /// None of them empty.
-    earlier: Timeline<Gap>,
+    /// Where each begins. None of them is empty.
+    earlier: Timeline<Nanoseconds>,
     /// The one after those; ends at 0 if there is none. A host that waits for each answer makes no other.
     last: Gap,
     too_short: TooShort,
@@ -54,7 +54,7 @@ impl Gaps {
     #[inline]
     pub fn after(&self, at_ns: Nanoseconds) -> impl Iterator<Item = Gap> + '_ {
         let last = (self.last.end_ns > at_ns).then_some(self.last);
-        self.earlier[self.index_after(at_ns)..].iter().copied().chain(last)
+        (self.index_after(at_ns)..self.earlier.len()).filter_map(|index| self.earlier(index)).chain(last)
     }
 
     /// Gaps that are long enough for what is ready at a time, in order.
@@ -86,7 +86,7 @@ impl Gaps {
         self.keep_last(now_ns);
         let mut index = self.index_after(start_ns);
         let mut idle_ns = 0;
-        while let Some(gap) = self.earlier.get(index).copied().filter(|gap| gap.start_ns < end_ns) {
+        while let Some(gap) = self.earlier(index).filter(|gap| gap.start_ns < end_ns) {
             let (start_ns, end_ns) = (gap.start_ns.max(start_ns), gap.end_ns.min(end_ns));
             index = self.take_from(index, start_ns, end_ns);
             idle_ns += end_ns - start_ns;
@@ -110,7 +110,7 @@ impl Gaps {
         let (mut end_ns, mut missing_ns) = (ready_ns, duration_ns);
         let mut index = self.index_after(ready_ns);
         while missing_ns > 0
-            && let Some(gap) = self.earlier.get(index).copied()
+            && let Some(gap) = self.earlier(index)
         {
             let start_ns = gap.start_ns.max(ready_ns);
             debug_assert!(
@@ -127,37 +127,41 @@ impl Gaps {
     /// The index of the first of the earlier gaps that is not over at a time.
     #[inline]
     fn index_after(&self, at_ns: Nanoseconds) -> usize {
-        match self.earlier.last() {
-            Some(gap) if gap.end_ns > at_ns => self.earlier.partition_point(|gap| gap.end_ns <= at_ns),
+        match self.earlier.ends_ns().last() {
+            Some(end_ns) if *end_ns > at_ns => self.earlier.index_after(at_ns),
             _ => self.earlier.len(),
         }
     }
 
+    #[inline]
+    fn earlier(&self, index: usize) -> Option<Gap> {
+        self.earlier.get(index).map(|(start_ns, end_ns)| Gap { start_ns, end_ns })
+    }
+
     /// Takes a part of a gap. Returns the index of the next one.
     fn take_from(&mut self, index: usize, start_ns: Nanoseconds, end_ns: Nanoseconds) -> usize {
-        let gap = &mut self.earlier[index];
+        let gap = self.earlier(index).expect("it was found there");
         debug_assert!(
             gap.start_ns <= start_ns && start_ns <= end_ns && end_ns <= gap.end_ns,
             "{start_ns} to {end_ns} ns are taken from {gap:?}"
         );
-        let after = Gap { start_ns: end_ns, end_ns: gap.end_ns };
         match (gap.start_ns < start_ns, end_ns < gap.end_ns) {
             (false, false) => {
                 self.earlier.remove(index);
                 index
             }
             (false, true) => {
-                gap.start_ns = end_ns;
+                self.earlier.set(index, end_ns, gap.end_ns);
                 index + 1
             }
             (true, false) => {
-                gap.end_ns = start_ns;
+                self.earlier.set(index, gap.start_ns, start_ns);
                 index + 1
             }
             (true, true) => {
-                gap.end_ns = start_ns;
+                self.earlier.set(index, gap.start_ns, start_ns);
                 let next = index + 1 - self.make_room();
-                self.earlier.insert(next, after);
+                self.earlier.insert(next, end_ns, gap.end_ns);
                 next + 1
             }
         }
@@ -165,18 +169,18 @@ impl Gaps {
 
     /// Adds the last gap to the earlier ones, and forgets those that are past.
     fn keep_last(&mut self, now_ns: Nanoseconds) {
-        while self.earlier.first().is_some_and(|gap| gap.end_ns <= now_ns) {
+        while self.earlier.ends_ns().first().is_some_and(|end_ns| *end_ns <= now_ns) {
             self.earlier.forget_first();
         }
         let last = std::mem::take(&mut self.last);
         if last.end_ns > now_ns {
             debug_assert!(
-                self.earlier.last().is_none_or(|earlier| earlier.end_ns <= last.start_ns),
-                "{last:?} does not follow {:?}",
-                self.earlier.last()
+                self.earlier.ends_ns().last().is_none_or(|end_ns| *end_ns <= last.start_ns),
+                "{last:?} does not follow a gap that ends at {:?} ns",
+                self.earlier.ends_ns().last()
             );
             self.make_room();
-            self.earlier.push(last);
+            self.earlier.push(last.start_ns, last.end_ns);
         }
     }
 

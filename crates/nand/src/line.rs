@@ -11,7 +11,7 @@ use crate::timeline::Timeline;
 /// An operation whose end the caller was told.
 #[derive(Clone, Copy, Debug)]
 struct Told {
-    interval: Interval,
+    start_ns: Nanoseconds,
     subject: Subject,
     interrupted: u32,
 }
@@ -20,6 +20,7 @@ impl Told {
     /// The cost of interrupting it for a read; `None` if that is impossible or gains no time.
     fn interruption_ns(
         &self,
+        end_ns: Nanoseconds,
         scheduling: Scheduling,
         priority: Priority,
         subject: Subject,
@@ -27,7 +28,7 @@ impl Told {
     ) -> Option<Nanoseconds> {
         let Scheduling::Suspend { cost_ns, times } = scheduling else { return None };
         let is_read = priority == Priority::Read && subject.kind() != Kind::Transfer;
-        let gains = at_ns + cost_ns < self.interval.end_ns;
+        let gains = at_ns + cost_ns < end_ns;
         (is_read && gains && self.interrupted < times && !subject.needs(self.subject)).then_some(cost_ns)
     }
 }
@@ -51,30 +52,29 @@ struct Queue {
 
 impl Queue {
     #[inline]
-    fn push(&mut self, told: Told) {
-        let Interval { start_ns, end_ns } = told.interval;
+    fn push(&mut self, told: Told, end_ns: Nanoseconds) {
+        let start_ns = told.start_ns;
         if self.told.is_empty() {
-            (self.first, self.last_end_ns) = (told.interval, end_ns);
+            (self.first, self.last_end_ns) = (Interval { start_ns, end_ns }, end_ns);
         }
         if start_ns < self.last_end_ns && !self.told.is_empty() {
-            return self.insert(told);
+            return self.insert(told, end_ns);
         }
         self.last_end_ns = end_ns;
-        self.told.push(told);
+        self.told.push(told, end_ns);
     }
 
     /// Adds an operation that took a gap.
-    fn insert(&mut self, told: Told) {
-        let start_ns = told.interval.start_ns;
+    fn insert(&mut self, told: Told, end_ns: Nanoseconds) {
         // by their ends: of two that begin together, the first takes no time
-        let index = self.told.partition_point(|other| other.interval.end_ns <= start_ns);
+        let index = self.told.index_after(told.start_ns);
         debug_assert!(
-            self.told.get(index).is_none_or(|next| told.interval.end_ns <= next.interval.start_ns),
-            "{told:?} overlaps one of its priority, told before: {:?}",
+            self.told.get(index).is_none_or(|(next, _)| end_ns <= next.start_ns),
+            "{told:?}, until {end_ns} ns, overlaps one of its priority, told before: {:?}",
             self.told.get(index)
         );
-        self.told.insert(index, told);
-        self.first = self.told[0].interval;
+        self.told.insert(index, told, end_ns);
+        self.first = self.first_told();
     }
 
     /// Forgets operations that are over.
@@ -82,16 +82,22 @@ impl Queue {
     fn forget(&mut self, now_ns: Nanoseconds) {
         while self.first.end_ns <= now_ns && !self.told.is_empty() {
             self.told.forget_first();
-            self.first = self.told.first().map_or(Interval::default(), |told| told.interval);
+            self.first = self.first_told();
         }
         debug_assert!(
-            self.told.first().map_or(Interval::default(), |told| told.interval) == self.first
-                && self.told.last().is_none_or(|last| last.interval.end_ns == self.last_end_ns),
+            self.first_told() == self.first
+                && self.told.ends_ns().last().is_none_or(|end_ns| *end_ns == self.last_end_ns),
             "the first of {:?} is not {:?}, or the last does not end at {} ns",
-            &self.told[..],
+            self.told,
             self.first,
             self.last_end_ns
         );
+    }
+
+    #[inline]
+    fn first_told(&self) -> Interval {
+        let first = self.told.get(0);
+        first.map_or(Interval::default(), |(told, end_ns)| Interval { start_ns: told.start_ns, end_ns })
     }
 
     fn clear(&mut self) {
@@ -107,8 +113,8 @@ impl Queue {
         if self.last_end_ns <= at_ns {
             return None;
         }
-        let index = self.told.partition_point(|told| told.interval.end_ns <= at_ns);
-        (self.told.get(index)?.interval.start_ns < at_ns).then_some(index)
+        let index = self.told.index_after(at_ns);
+        (self.told.entries().get(index)?.start_ns < at_ns).then_some(index)
     }
 }
 
@@ -235,21 +241,21 @@ impl Line {
         let Some((queue, index)) = self.index_under_way(priority, ready_ns) else {
             return Slot { start_ns: ready_ns, interrupts: None };
         };
-        let told = &self.queues[queue].told[index];
+        let (told, end_ns) = self.queues[queue].told.get(index).expect("it is under way");
         let cost_ns =
-            subject.and_then(|subject| told.interruption_ns(scheduling, priority, subject, ready_ns));
+            subject.and_then(|subject| told.interruption_ns(end_ns, scheduling, priority, subject, ready_ns));
         match cost_ns {
             Some(cost_ns) => Slot { start_ns: ready_ns + cost_ns, interrupts: Some((queue, index, cost_ns)) },
-            None => Slot { start_ns: told.interval.end_ns, interrupts: None },
+            None => Slot { start_ns: end_ns, interrupts: None },
         }
     }
 
     /// When everything that an operation needs on a plane is done. It searches everything booked, so ask only if
     /// something on the operation's block is not done.
     pub fn needed_ns(&self, subject: Subject) -> Nanoseconds {
-        let told = self.queues.iter().flat_map(|queue| queue.told.iter());
-        let needed = told.filter(|told| subject.needs(told.subject));
-        needed.map(|told| told.interval.end_ns).max().unwrap_or(0)
+        let told = self.queues.iter().flat_map(|queue| queue.told.entries().iter().zip(queue.told.ends_ns()));
+        let needed = told.filter(|(told, _)| subject.needs(told.subject));
+        needed.map(|(_, end_ns)| *end_ns).max().unwrap_or(0)
     }
 
     /// Power came back at `at_ns`: nothing is in flight.
@@ -269,10 +275,11 @@ impl Line {
         interrupts: Option<(usize, usize, Nanoseconds)>,
     ) {
         if let Some((queue, index, _)) = interrupts {
-            self.queues[queue].told[index].interrupted += 1;
+            self.queues[queue].told.entry_mut(index).interrupted += 1;
         }
         if let Some(queue) = priority.yielding() {
-            self.queues[queue].push(Told { interval, subject, interrupted: 0 });
+            let told = Told { start_ns: interval.start_ns, subject, interrupted: 0 };
+            self.queues[queue].push(told, interval.end_ns);
         }
     }
 

@@ -1,14 +1,15 @@
 //! Entries in order of time, the first of which are forgotten as time passes.
 
-use std::ops::{Deref, DerefMut};
+use crate::geometry::Nanoseconds;
 
 /// At least this much room stays in front.
 const MIN_ROOM: usize = 16;
 
-/// Entries in order of time, in one piece of memory for fast search. Most are inserted near the front, so there is room
-/// in front.
+/// Entries that follow each other in time. When each ends is kept apart from the rest of it, so that a search reads few
+/// cache lines. Most entries are inserted near the front, so there is room in front.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline<T> {
+    ends_ns: Vec<Nanoseconds>,
     entries: Vec<T>,
     /// Entries before this one are forgotten.
     first: usize,
@@ -16,47 +17,83 @@ pub(crate) struct Timeline<T> {
 
 impl<T> Default for Timeline<T> {
     fn default() -> Timeline<T> {
-        Timeline { entries: Vec::new(), first: 0 }
+        Timeline { ends_ns: Vec::new(), entries: Vec::new(), first: 0 }
     }
 }
 
-impl<T> Deref for Timeline<T> {
-    type Target = [T];
+impl<T> Timeline<T> {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.first
+    }
 
     #[inline]
-    fn deref(&self) -> &[T] {
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When each entry ends.
+    #[inline]
+    pub fn ends_ns(&self) -> &[Nanoseconds] {
+        &self.ends_ns[self.first..]
+    }
+
+    /// The entries without their ends.
+    #[inline]
+    pub fn entries(&self) -> &[T] {
         &self.entries[self.first..]
     }
-}
 
-impl<T> DerefMut for Timeline<T> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.entries[self.first..]
+    pub fn entry_mut(&mut self, index: usize) -> &mut T {
+        &mut self.entries[self.first + index]
+    }
+
+    /// The index of the first entry that ends after a time.
+    #[inline]
+    pub fn index_after(&self, at_ns: Nanoseconds) -> usize {
+        self.ends_ns().partition_point(|end_ns| *end_ns <= at_ns)
     }
 }
 
 impl<T: Copy> Timeline<T> {
+    /// An entry and its end.
     #[inline]
-    pub fn push(&mut self, entry: T) {
+    pub fn get(&self, index: usize) -> Option<(T, Nanoseconds)> {
+        Some((*self.entries().get(index)?, *self.ends_ns().get(index)?))
+    }
+
+    /// Changes an entry, which stays where it is in the order.
+    #[inline]
+    pub fn set(&mut self, index: usize, entry: T, end_ns: Nanoseconds) {
+        self.entries[self.first + index] = entry;
+        self.ends_ns[self.first + index] = end_ns;
+    }
+
+    #[inline]
+    pub fn push(&mut self, entry: T, end_ns: Nanoseconds) {
         self.entries.push(entry);
+        self.ends_ns.push(end_ns);
     }
 
     /// If there is room in front, moves the entries before it or after it, whichever are fewer.
     #[inline]
-    pub fn insert(&mut self, index: usize, entry: T) {
+    pub fn insert(&mut self, index: usize, entry: T, end_ns: Nanoseconds) {
         debug_assert!(index <= self.len(), "an entry is inserted at {index} of {}", self.len());
         if self.first == 0 || index > self.len() / 2 {
-            return self.entries.insert(self.first + index, entry);
+            self.entries.insert(self.first + index, entry);
+            return self.ends_ns.insert(self.first + index, end_ns);
         }
         let before = self.first..self.first + index;
         self.first -= 1;
-        self.entries.copy_within(before, self.first);
-        self.entries[self.first + index] = entry;
+        self.entries.copy_within(before.clone(), self.first);
+        self.ends_ns.copy_within(before, self.first);
+        self.set(index, entry, end_ns);
     }
 
     pub fn remove(&mut self, index: usize) {
         self.entries.remove(self.first + index);
+        self.ends_ns.remove(self.first + index);
     }
 
     /// Forgets the first entry. There must be one.
@@ -75,6 +112,7 @@ impl<T: Copy> Timeline<T> {
     fn give_room_back(&mut self) {
         let room = self.first / 2;
         self.entries.drain(..room);
+        self.ends_ns.drain(..room);
         self.first -= room;
     }
 }
@@ -86,20 +124,25 @@ mod tests {
     #[test]
     fn what_is_forgotten_is_not_found_and_the_rest_stays_in_order() {
         let mut line = Timeline::default();
-        (0..100).for_each(|number| line.push(number));
+        (0..100).for_each(|number| line.push(number, 10 * number));
         for forgotten in 1..=90 {
             line.forget_first();
-            assert_eq!((line[0], line.len()), (forgotten, 100 - forgotten));
+            assert_eq!(
+                (line.get(0), line.len()),
+                (Some((forgotten, 10 * forgotten)), 100 - forgotten as usize)
+            );
         }
-        line.insert(1, 200);
+        line.insert(1, 200, 905);
         line.remove(0);
-        line[2] = 7;
-        assert_eq!(*line, [200, 91, 7, 93, 94, 95, 96, 97, 98, 99]);
+        line.set(2, 7, 921);
+        assert_eq!(line.entries(), [200, 91, 7, 93, 94, 95, 96, 97, 98, 99]);
+        assert_eq!(line.ends_ns(), [905, 910, 921, 930, 940, 950, 960, 970, 980, 990]);
+        assert_eq!([904, 905, 920, 921, 2000].map(|at_ns| line.index_after(at_ns)), [0, 1, 2, 3, 10]);
         for number in 300..400 {
-            line.insert(number % 3, number);
+            line.insert(number as usize % 3, number, 1);
         }
-        assert_eq!((line.len(), &line[..3]), (110, &[399, 396, 397][..]));
+        assert_eq!((line.len(), &line.entries()[..3]), (110, &[399, 396, 397][..]));
         (0..110).for_each(|_| line.forget_first());
-        assert_eq!(line.len(), 0);
+        assert!(line.is_empty() && line.get(0).is_none());
     }
 }
