@@ -85,7 +85,7 @@ impl Ftl {
             match erased {
                 Ok(true) => {
                     self.nand.hold(block, self.system_blocks_ready_ns());
-                    self.space.blocks.set_erased(block, false);
+                    self.space.blocks.set_not_erased(block);
                     self.space.opened(block);
                     return Ok(Some(block));
                 }

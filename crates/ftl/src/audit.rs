@@ -13,7 +13,7 @@ use crate::error::FtlError;
 use crate::findings::{Audit, Finding};
 use crate::ftl::Ftl;
 use crate::map::{BlockPacked, Claim, IN_SPARE, Owner};
-use crate::space::BlockUse;
+use crate::space::{BlockUse, FreeBlock};
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::TENANTS;
 use crate::types::{Hint, Lpn, Seq};
@@ -130,7 +130,7 @@ impl Ftl {
     fn audit_free_lists(&self, audit: &mut Audit) {
         let mut listed = BTreeSet::new();
         for plane in (0..self.geometry.planes()).map(PlaneId) {
-            for &block in self.space.blocks.free_list(plane) {
+            for &FreeBlock { block, .. } in self.space.blocks.free_list(plane) {
                 let block_use = self.space.blocks.block_use(block);
                 if block_use != BlockUse::Free
                     || !listed.insert(block)

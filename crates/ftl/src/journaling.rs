@@ -220,8 +220,8 @@ impl Ftl {
     /// blocks were opened for them.
     fn give_journal_block(&mut self, block: BlockId) {
         if !self.metadata.wants_open() && self.metadata.has_next() {
-            self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
-            self.space.blocks.set_erased(block, true);
+            let plane = self.geometry.plane_of(block);
+            self.space.blocks.release_erased(plane, block, &self.nand);
         } else {
             self.metadata.give_block(block);
         }

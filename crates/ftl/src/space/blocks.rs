@@ -4,6 +4,7 @@
 
 use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PlaneId};
 
+use super::free::{FreeBlock, FreeBlocks};
 use crate::types::Seq;
 
 /// The use of a block.
@@ -38,8 +39,7 @@ pub struct Blocks {
     released_ns: Vec<Nanoseconds>,
     /// The last step programmed into a block: its age for cost-benefit.
     last_step: Vec<Seq>,
-    free_of_plane: Vec<Vec<BlockId>>,
-    free: u32,
+    free: FreeBlocks,
     /// Free blocks with marks.
     free_marked: u32,
     /// Whether the meaning of the marks is still only on flash: then marked blocks are opened last.
@@ -56,16 +56,14 @@ impl Blocks {
             marked: vec![false; count],
             released_ns: vec![0; count],
             last_step: vec![Seq(0); count],
-            free_of_plane: vec![Vec::new(); geometry.planes() as usize],
-            free: 0,
+            free: FreeBlocks::new(geometry),
             free_marked: 0,
             recovering: false,
         };
         // the lowest numbers are taken first
         for block in (0..geometry.blocks()).rev().map(BlockId) {
             if !nand.is_bad(block) {
-                blocks.release(geometry.plane_of(block), block, nand);
-                blocks.erased[block.index()] = erased;
+                blocks.add_free(geometry.plane_of(block), block, erased, nand);
             }
         }
         blocks
@@ -90,69 +88,52 @@ impl Blocks {
 
     /// Free blocks.
     pub fn free(&self) -> u32 {
-        self.free
+        self.free.count()
     }
 
     /// Free blocks of a plane.
     pub fn free_in(&self, plane: PlaneId) -> usize {
-        self.free_of_plane[plane.index()].len()
+        self.free.of(plane).len()
     }
 
     /// Free blocks covered by a checkpoint: recovery may erase them before it has taken its own.
     pub fn free_unmarked(&self) -> u32 {
-        self.free - self.free_marked
+        self.free.count() - self.free_marked
     }
 
     /// The free blocks of a plane.
-    pub fn free_list(&self, plane: PlaneId) -> &[BlockId] {
-        &self.free_of_plane[plane.index()]
+    pub fn free_list(&self, plane: PlaneId) -> &[FreeBlock] {
+        self.free.of(plane)
     }
 
     /// Whether a free block of a plane can be opened without waiting for garbage collection.
     pub fn has_ready(&self, plane: PlaneId, nand: &Nand) -> bool {
-        self.free_list(plane).iter().any(|block| self.is_ready(*block, nand))
-    }
-
-    /// Whether the copies of what a free block held, and what replaced it, are on flash, as far as its erase must wait for them.
-    #[inline]
-    fn is_ready(&self, block: BlockId, nand: &Nand) -> bool {
-        self.erased[block.index()] || nand.is_before_others(self.released_ns[block.index()])
+        self.free.of(plane).iter().any(|free| nand.is_before_others(free.ready_ns))
     }
 
     /// The time from which this many free blocks can be opened without waiting for garbage collection; 0 if they
     /// already can.
     pub fn ready_ns(&self, count: u32, nand: &Nand) -> Nanoseconds {
-        let (mut missing, mut later) = (count as usize, Vec::with_capacity(self.free as usize));
-        for block in self.free_of_plane.iter().flatten() {
-            if missing == 0 {
-                return 0;
-            }
-            match self.is_ready(*block, nand) {
-                true => missing -= 1,
-                false => later.push(self.released_ns(*block)),
-            }
-        }
-        match missing.min(later.len()).checked_sub(1) {
-            Some(index) => *later.select_nth_unstable(index).1,
-            None => 0,
-        }
+        let ready_ns = self.free.ready_ns(count);
+        if nand.is_before_others(ready_ns) { 0 } else { ready_ns }
     }
 
     /// Takes the least-worn free block of a plane (dynamic wear levelling), if possible one that need not wait for garbage
     /// collection; among equals, erased ones first. Marked ones are taken first, so that those that recovery may erase
     /// remain; in recovery they are taken last.
     pub fn take(&mut self, plane: PlaneId, block_use: BlockUse, nand: &Nand) -> Option<BlockId> {
-        let rank = |block: &BlockId| {
+        let rank = |FreeBlock { block, ready_ns }: FreeBlock| {
             let last = self.marked[block.index()] == self.recovering;
-            (last, !self.is_ready(*block, nand), nand.erase_count(*block), !self.erased[block.index()])
+            let waits = !nand.is_before_others(ready_ns);
+            (last, waits, nand.erase_count(block), !self.erased[block.index()])
         };
         // no block ranks before a fresh one that was never erased, and a drive that was never full has many
         let no_marks = self.free_marked == 0 && !self.recovering;
         let first = (no_marks, false, 0, false);
-        let free = &self.free_of_plane[plane.index()];
+        let free = self.free.of(plane);
         let (mut index, mut best) = (free.len(), None);
-        for (other, block) in free.iter().enumerate().rev() {
-            let rank = rank(block);
+        for (other, free) in free.iter().enumerate().rev() {
+            let rank = rank(*free);
             if best.is_none_or(|best| rank < best) {
                 (index, best) = (other, Some(rank));
                 if rank == first {
@@ -161,7 +142,7 @@ impl Blocks {
             }
         }
         best?;
-        let block = self.free_of_plane[plane.index()].swap_remove(index);
+        let FreeBlock { block, .. } = self.free.swap_remove(plane, index);
         self.taken(block, block_use);
         Some(block)
     }
@@ -170,28 +151,34 @@ impl Blocks {
         let free = self.uses[block.index()];
         debug_assert_eq!(free, BlockUse::Free, "block {block} is taken for {block_use:?} and is {free:?}");
         debug_assert_ne!(block_use, BlockUse::Free, "block {block} is taken for nothing");
-        self.free -= 1;
         self.free_marked -= u32::from(self.marked[block.index()]);
         self.uses[block.index()] = block_use;
     }
 
     /// Takes a particular free block.
     pub fn take_block(&mut self, plane: PlaneId, block: BlockId, block_use: BlockUse) {
-        let free = &mut self.free_of_plane[plane.index()];
-        let index =
-            free.iter().position(|other| *other == block).expect("a free block is in its plane's list");
-        free.swap_remove(index);
+        let index = self.free.of(plane).iter().position(|free| free.block == block);
+        self.free.swap_remove(plane, index.expect("a free block is in its plane's list"));
         self.taken(block, block_use);
     }
 
     /// Returns a block. It is erased when it is opened.
     pub fn release(&mut self, plane: PlaneId, block: BlockId, nand: &Nand) {
+        self.add_free(plane, block, false, nand);
+    }
+
+    /// Returns a block that was erased and not programmed since.
+    pub fn release_erased(&mut self, plane: PlaneId, block: BlockId, nand: &Nand) {
+        self.add_free(plane, block, true, nand);
+    }
+
+    fn add_free(&mut self, plane: PlaneId, block: BlockId, erased: bool, nand: &Nand) {
         debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "block {block} is free already");
         self.uses[block.index()] = BlockUse::Free;
-        self.erased[block.index()] = false;
+        self.erased[block.index()] = erased;
         self.released_ns[block.index()] = nand.programs_done_ns();
-        self.free_of_plane[plane.index()].push(block);
-        self.free += 1;
+        let ready_ns = if erased { 0 } else { self.released_ns(block) };
+        self.free.add(plane, FreeBlock { block, ready_ns });
         self.free_marked += u32::from(self.marked[block.index()]);
     }
 
@@ -205,9 +192,10 @@ impl Blocks {
         self.erased[block.index()]
     }
 
-    /// Notes that a block was erased, or that it no longer is.
-    pub fn set_erased(&mut self, block: BlockId, erased: bool) {
-        self.erased[block.index()] = erased;
+    /// Notes that a block that is not free is no longer erased.
+    pub fn set_not_erased(&mut self, block: BlockId) {
+        debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "block {block} is free");
+        self.erased[block.index()] = false;
     }
 
     /// Notes what was programmed into a block.
