@@ -92,7 +92,7 @@ impl Scan {
             return Err(Damage::OtherCapacity { found: facts.logical_units, expected }.into());
         }
         let geometry = self.reader.nand.geometry();
-        let mut kept = Kept { bytes, first_byte, config: &self.config, geometry };
+        let mut kept = Kept { bytes, first_byte, checkpoint: &found.bytes, config: &self.config, geometry };
         let fold = Fold::new(&mut kept, step).filter(|_| facts.seq < SEQ_LIMIT).ok_or_else(damaged)?;
         Ok((facts, fold))
     }

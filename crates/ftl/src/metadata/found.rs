@@ -1,6 +1,7 @@
 //! What recovery finds of the metadata log.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tantalum_nand::{BlockId, PageId};
 
@@ -10,7 +11,7 @@ use crate::types::Seq;
 /// A whole checkpoint.
 pub(crate) struct FoundCheckpoint {
     pub step: Seq,
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<Vec<u8>>,
     /// Its pages, in the order of its bytes; empty if it is in memory.
     pub pages: Vec<PageId>,
     /// Its number, if it is in memory.

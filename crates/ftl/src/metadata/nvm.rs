@@ -10,6 +10,8 @@
 //!   because its L2P may name pages that were in flight. The switch, one word, is stored when the checkpoint is complete.
 //!   Then the log starts over; an entry says which checkpoint it follows, so the remains of the old log do not count.
 
+use std::sync::Arc;
+
 use tantalum_nand::{Nand, Nanoseconds, WORD_BYTES, checksum_of, checksum_with};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
@@ -190,7 +192,7 @@ pub(crate) fn find_checkpoint(reader: &mut Reader, plan: &NvmPlan) -> Result<Fou
     let mut bytes = vec![0; words(head.bytes.get()) as usize];
     load(reader, place + CHECKPOINT_HEAD_BYTES, &mut bytes)?;
     bytes.truncate(head.bytes.get() as usize);
-    Ok(FoundCheckpoint { step: Seq(head.step.get()), bytes, pages: Vec::new(), number })
+    Ok(FoundCheckpoint { step: Seq(head.step.get()), bytes: Arc::new(bytes), pages: Vec::new(), number })
 }
 
 /// Reads the records after it.
@@ -298,7 +300,7 @@ mod tests {
             let mut reader = reader(nand);
             let checkpoint = find_checkpoint(&mut reader, &PLAN).unwrap();
             assert_eq!((checkpoint.number, checkpoint.step), (number, Seq(100 + number)));
-            assert!(checkpoint.bytes == stored);
+            assert!(*checkpoint.bytes == stored);
             nand = reader.nand;
             let length = stored.len() as u64;
             for (first, end) in [(0, length), (0, 1), (1, 9), (8, 16), (13, 77), (length - 3, length), (5, 5)]

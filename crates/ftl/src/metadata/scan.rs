@@ -1,6 +1,7 @@
 //! Finding the metadata log again, on flash or in memory: the newest whole checkpoint, and the journal after it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tantalum_nand::{BlockId, NandError, PageId};
 
@@ -75,7 +76,12 @@ fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Result<FoundChec
                 error => error,
             })?;
         }
-        return Ok(FoundCheckpoint { step, bytes, pages: parts.into_values().collect(), number: 0 });
+        return Ok(FoundCheckpoint {
+            step,
+            bytes: Arc::new(bytes),
+            pages: parts.into_values().collect(),
+            number: 0,
+        });
     }
     Err(Damage::NoCheckpoint.into())
 }

@@ -2,6 +2,7 @@
 //! its capacity; each defines how its own contents are packed and moved, folded, kept, audited and reserved for.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tantalum_nand::{BlockId, Geometry, Nanoseconds, PageState, Ppn, UNIT_BYTES};
 
@@ -132,6 +133,8 @@ pub(crate) struct Kept<'a> {
     pub bytes: &'a [u8],
     /// The position of that byte in the checkpoint.
     pub first_byte: u64,
+    /// The bytes of the whole checkpoint, for what is to stay there.
+    pub checkpoint: &'a Arc<Vec<u8>>,
     pub config: &'a FtlConfig,
     pub geometry: &'a Geometry,
 }

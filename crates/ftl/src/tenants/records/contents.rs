@@ -171,7 +171,14 @@ mod tests {
     use crate::test_support::{CONFIG, GEOMETRY};
 
     fn decode(bytes: &[u8]) -> Option<RecordsKept> {
-        RecordsKept::decode(&mut Kept { bytes, first_byte: 0, config: &CONFIG, geometry: &GEOMETRY })
+        let checkpoint = std::sync::Arc::default();
+        RecordsKept::decode(&mut Kept {
+            bytes,
+            first_byte: 0,
+            checkpoint: &checkpoint,
+            config: &CONFIG,
+            geometry: &GEOMETRY,
+        })
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! A head and four lists, each preceded by its length. All numbers are little-endian.
 
 use std::iter::Peekable;
+use std::ops::Range;
+use std::sync::Arc;
 
 use tantalum_nand::Ppn;
 use zerocopy::little_endian::{U32, U64};
@@ -29,54 +31,59 @@ pub(crate) struct UnitsKept {
     pub chunks: KeptChunks,
 }
 
-/// Chunks of L2P, in the order of their numbers.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// Chunks of L2P, in the order of their numbers. They are most of a checkpoint, so they stay in its bytes.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KeptChunks {
-    /// Each chunk's number, and where its entries end.
-    ends: Vec<(u32, usize)>,
-    /// The entries of all chunks, one after another: 0, or the place plus 1. They are many, so they are in one
-    /// allocation.
-    entries: Vec<u32>,
+    /// The bytes of the checkpoint.
+    checkpoint: Arc<Vec<u8>>,
+    /// Each chunk's number, and where its entries are among the bytes: 0, or the place plus 1.
+    found: Vec<(u32, Range<usize>)>,
 }
+
+impl PartialEq for KeptChunks {
+    fn eq(&self, other: &KeptChunks) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for KeptChunks {}
 
 impl KeptChunks {
     /// The given chunks.
     #[cfg(test)]
     pub fn of(chunks: &[(u32, Vec<u32>)]) -> KeptChunks {
-        let mut kept = KeptChunks::default();
-        chunks.iter().for_each(|(number, entries)| kept.push(*number, entries.iter().copied()));
-        kept
-    }
-
-    /// Adds a chunk after all others.
-    pub fn push(&mut self, number: u32, entries: impl Iterator<Item = u32>) {
-        self.entries.extend(entries);
-        self.ends.push((number, self.entries.len()));
+        let (mut bytes, mut found) = (Vec::new(), Vec::new());
+        for (number, entries) in chunks {
+            let start = bytes.len();
+            bytes.extend(entries.iter().flat_map(|entry| entry.to_le_bytes()));
+            found.push((*number, start..bytes.len()));
+        }
+        KeptChunks { checkpoint: Arc::new(bytes), found }
     }
 
     /// The places in all chunks.
-    pub(super) fn places(&self) -> KeptPlaces<'_, impl Iterator<Item = (u32, &[u32])>> {
+    pub(super) fn places(&self) -> KeptPlaces<'_, impl Iterator<Item = (u32, &[U32])>> {
         KeptPlaces { chunks: self.iter().peekable(), from: 0 }
     }
 
     /// Each chunk's number, and its entries.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u32])> + '_ {
-        let mut start = 0;
-        self.ends
-            .iter()
-            .map(move |&(number, end)| (number, &self.entries[std::mem::replace(&mut start, end)..end]))
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[U32])> + '_ {
+        let entries = |range: &Range<usize>| {
+            <[U32]>::ref_from_bytes(&self.checkpoint[range.clone()]).expect("whole entries were found")
+        };
+        self.found.iter().map(move |(number, range)| (*number, entries(range)))
     }
 }
 
 /// The places of a checkpoint, in the order of logical pages.
-pub(super) struct KeptPlaces<'a, I: Iterator<Item = (u32, &'a [u32])>> {
+pub(super) struct KeptPlaces<'a, I: Iterator<Item = (u32, &'a [U32])>> {
     /// The chunks from the one with `from` on.
     chunks: Peekable<I>,
     /// Logical pages before this one are done.
     from: u32,
 }
 
-impl<'a, I: Iterator<Item = (u32, &'a [u32])>> KeptPlaces<'a, I> {
+impl<'a, I: Iterator<Item = (u32, &'a [U32])>> KeptPlaces<'a, I> {
     /// Adds the mapped pages below `end` that are not done. Then all up to and including `end` are.
     pub fn extend_before(&mut self, end: u32, places: &mut Vec<(Lpn, Ppn)>) {
         let from = std::mem::replace(&mut self.from, end.saturating_add(1));
@@ -85,7 +92,8 @@ impl<'a, I: Iterator<Item = (u32, &'a [u32])>> KeptPlaces<'a, I> {
             let index = |lpn: u32| (lpn.saturating_sub(first) as usize).min(entries.len());
             let start = index(from);
             let lpns = first + start as u32..;
-            let mapped = lpns.zip(&entries[start..index(end).max(start)]).filter(|(_, entry)| **entry != 0);
+            let entries_of = entries[start..index(end).max(start)].iter().map(|entry| entry.get());
+            let mapped = lpns.zip(entries_of).filter(|(_, entry)| *entry != 0);
             places.extend(mapped.map(|(lpn, entry)| (Lpn(lpn), Ppn(entry - 1))));
             if end <= first + entries.len() as u32 {
                 return;
@@ -164,6 +172,7 @@ impl UnitsKept {
 
     /// Reads it off the front of the bytes; none if no drive can have written it.
     pub fn decode(kept: &mut Kept<'_>) -> Option<UnitsKept> {
+        let end = kept.first_byte as usize + kept.bytes.len();
         let bytes = &mut kept.bytes;
         let units = UnitsKept {
             last_unmap: Seq(take_word(bytes)?),
@@ -174,7 +183,7 @@ impl UnitsKept {
                 Some((Generation(stored.generation.get()), narrow(stored.attempt)?, narrow(stored.last)?))
             })?,
             hints: take_list(bytes, |stored: &StoredHint| Some(stored.get()))?,
-            chunks: take_chunks(bytes)?,
+            chunks: KeptChunks { found: take_chunks(bytes, end)?, checkpoint: kept.checkpoint.clone() },
         };
         units.is_possible(kept.config.logical_units, kept.geometry.units()).then_some(units)
     }
@@ -182,7 +191,7 @@ impl UnitsKept {
     /// Whether a drive with this many logical pages and places can have had it.
     pub fn is_possible(&self, logical_units: u32, places: u32) -> bool {
         let lpn = |lpn: &Lpn| lpn.0 < logical_units;
-        let chunk = |(number, entries): (u32, &[u32])| {
+        let chunk = |(number, entries): (u32, &[U32])| {
             let end = u64::from(number) * CHUNK_ENTRIES as u64 + entries.len() as u64;
             end <= logical_units.into()
         };
@@ -196,9 +205,14 @@ impl UnitsKept {
             && self.runs.iter().all(|(_, _, last)| *last < u32::MAX)
             && self.hints.iter().all(hint)
             && self.chunks.iter().all(chunk)
-            && self.chunks.ends.windows(2).all(|two| two[0].0 < two[1].0)
-            && self.chunks.entries.iter().max().is_none_or(|entry| *entry <= places)
+            && self.chunks.found.windows(2).all(|two| two[0].0 < two[1].0)
+            && self.chunks.iter().all(|(_, entries)| largest(entries) <= places)
     }
+}
+
+/// The largest entry; 0 if there is none.
+fn largest(entries: &[U32]) -> u32 {
+    entries.iter().fold(0, |largest, entry| largest.max(entry.get()))
 }
 
 impl StoredHint {
@@ -251,27 +265,26 @@ pub(super) fn put_chunks<E: ExactSizeIterator<Item = u32>>(
     }
 }
 
-fn take_chunks(bytes: &mut &[u8]) -> Option<KeptChunks> {
+/// Takes the chunks' numbers off the front of the bytes, and where their entries are in the checkpoint, in which these bytes
+/// end at `end`.
+fn take_chunks(bytes: &mut &[u8], end: usize) -> Option<Vec<(u32, Range<usize>)>> {
     let count = take_word(bytes)?;
     // a chunk takes at least its head, so a larger count is invalid
     if count > (bytes.len() / size_of::<StoredChunk>()) as u64 {
         return None;
     }
-    let mut chunks = KeptChunks {
-        ends: Vec::with_capacity(count as usize),
-        entries: Vec::with_capacity(bytes.len() / size_of::<U32>()),
-    };
+    let mut found = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let head: &StoredChunk = take(bytes)?;
         let entries = head.entries.get() as usize;
         if entries > CHUNK_ENTRIES {
             return None;
         }
-        let (stored, rest) = <[U32]>::ref_from_prefix_with_elems(bytes, entries.next_multiple_of(2)).ok()?;
-        *bytes = rest;
-        chunks.push(head.number.get(), stored[..entries].iter().map(|entry| entry.get()));
+        let start = end - bytes.len();
+        *bytes = bytes.get(entries.next_multiple_of(2) * size_of::<U32>()..)?;
+        found.push((head.number.get(), start..start + entries * size_of::<U32>()));
     }
-    Some(chunks)
+    Some(found)
 }
 
 #[cfg(test)]
@@ -307,16 +320,25 @@ mod tests {
         };
         let mut bytes = Vec::new();
         units.encode_lists(&mut bytes);
-        let chunks = units.chunks.iter().map(|(number, entries)| (number as usize, entries.iter().copied()));
+        let chunks = units.chunks.iter();
+        let chunks =
+            chunks.map(|(number, entries)| (number as usize, entries.iter().map(|entry| entry.get())));
         put_chunks(&mut bytes, 1, chunks);
         bytes.extend([7; 5]);
-        let mut kept = Kept { bytes: &bytes, first_byte: 0, config: &CONFIG, geometry: &GEOMETRY };
-        assert_eq!(UnitsKept::decode(&mut kept), Some(units));
-        assert_eq!(kept.bytes, [7; 5], "what follows is another's");
+        // what is decoded need not begin where the checkpoint does
+        let checkpoint = Arc::new([&[9; 3], &bytes[..]].concat());
+        let kept = |bytes| Kept {
+            bytes,
+            first_byte: 3,
+            checkpoint: &checkpoint,
+            config: &CONFIG,
+            geometry: &GEOMETRY,
+        };
+        let mut whole = kept(&bytes);
+        assert_eq!(UnitsKept::decode(&mut whole), Some(units));
+        assert_eq!(whole.bytes, [7; 5], "what follows is another's");
         for length in 0..bytes.len() - 5 {
-            let mut kept =
-                Kept { bytes: &bytes[..length], first_byte: 0, config: &CONFIG, geometry: &GEOMETRY };
-            assert_eq!(UnitsKept::decode(&mut kept), None, "cut to {length} bytes");
+            assert_eq!(UnitsKept::decode(&mut kept(&bytes[..length])), None, "cut to {length} bytes");
         }
     }
 
@@ -324,7 +346,8 @@ mod tests {
     fn chunks_come_back_one_by_one() {
         let chunks = [(0, vec![1, 0, 3]), (2, vec![]), (7, vec![0, 5])];
         let kept = KeptChunks::of(&chunks);
-        assert!(kept.iter().eq(chunks.iter().map(|(number, entries)| (*number, &entries[..]))));
+        let numbers = |entries: &[U32]| entries.iter().map(|entry| entry.get()).collect::<Vec<u32>>();
+        assert!(kept.iter().map(|(number, entries)| (number, numbers(entries))).eq(chunks));
     }
 
     /// Several chunks, of which some are missing and the last one is short; the drives of the torture have one.
