@@ -124,14 +124,12 @@ impl Reader {
         Ok(())
     }
 
-    /// Appends a page's data.
-    pub fn read_page(&mut self, page: PageId, bytes: &mut Vec<u8>) -> Result<(), FtlError> {
+    /// Reads a page's data, as many bytes as it has.
+    pub fn read_page(&mut self, page: PageId, bytes: &mut [u8]) -> Result<(), FtlError> {
         self.counts.pages_read += 1;
-        for unit in 0..self.nand.geometry().units_per_page() {
-            let start = bytes.len();
-            bytes.resize(start + UNIT_BYTES, 0);
+        for (unit, bytes) in (0..).zip(bytes.chunks_exact_mut(UNIT_BYTES)) {
             let ppn = self.nand.geometry().unit(page, unit);
-            self.read_unit(ppn, &mut bytes[start..])?;
+            self.read_unit(ppn, bytes)?;
         }
         Ok(())
     }

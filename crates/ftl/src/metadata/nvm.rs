@@ -192,7 +192,12 @@ pub(crate) fn find_checkpoint(reader: &mut Reader, plan: &NvmPlan) -> Result<Fou
     let mut bytes = vec![0; words(head.bytes.get()) as usize];
     load(reader, place + CHECKPOINT_HEAD_BYTES, &mut bytes)?;
     bytes.truncate(head.bytes.get() as usize);
-    Ok(FoundCheckpoint { step: Seq(head.step.get()), bytes: Arc::new(bytes), pages: Vec::new(), number })
+    Ok(FoundCheckpoint {
+        step: Seq(head.step.get()),
+        bytes: Arc::new(bytes.into()),
+        pages: Vec::new(),
+        number,
+    })
 }
 
 /// Reads the records after it.
@@ -300,7 +305,7 @@ mod tests {
             let mut reader = reader(nand);
             let checkpoint = find_checkpoint(&mut reader, &PLAN).unwrap();
             assert_eq!((checkpoint.number, checkpoint.step), (number, Seq(100 + number)));
-            assert!(*checkpoint.bytes == stored);
+            assert!(checkpoint.bytes[..] == stored[..]);
             nand = reader.nand;
             let length = stored.len() as u64;
             for (first, end) in [(0, length), (0, 1), (1, 9), (8, 16), (13, 77), (length - 3, length), (5, 5)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tantalum_nand::{BlockId, NandError, PageId};
+use tantalum_nand::{BlockId, Bytes, NandError, PageId};
 
 use super::found::{FoundCheckpoint, FoundJournal};
 use super::nvm::{self, FoundNvm};
@@ -68,10 +68,11 @@ fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Result<FoundChec
         if parts.len() != count as usize {
             continue;
         }
-        let mut bytes = Vec::with_capacity(parts.len() * reader.nand.geometry().page_bytes as usize);
-        for page in parts.values() {
+        let page_bytes = reader.nand.geometry().page_bytes as usize;
+        let mut bytes = Bytes::zeroed(parts.len() * page_bytes);
+        for (page, bytes) in parts.values().zip(bytes.chunks_exact_mut(page_bytes)) {
             // its predecessor may have been erased, so there is no other to fall back to
-            reader.read_page(*page, &mut bytes).map_err(|error| match error {
+            reader.read_page(*page, bytes).map_err(|error| match error {
                 FtlError::Nand(NandError::Uncorrectable { .. }) => Damage::Checkpoint { step }.into(),
                 error => error,
             })?;
@@ -111,7 +112,7 @@ fn find_journal(reader: &mut Reader, first: &[FirstPage], step: Seq) -> Result<F
 
 fn read_records(reader: &mut Reader, page: PageId) -> Result<Vec<Record>, FtlError> {
     let damaged = || FtlError::from(Damage::Journal { page });
-    let mut bytes = Vec::new();
+    let mut bytes = vec![0; reader.nand.geometry().page_bytes as usize];
     reader.read_page(page, &mut bytes).map_err(|error| match error {
         FtlError::Nand(NandError::Uncorrectable { .. }) => damaged(),
         error => error,

@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tantalum_nand::Ppn;
+use tantalum_nand::{Bytes, Ppn};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -35,7 +35,7 @@ pub(crate) struct UnitsKept {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptChunks {
     /// The bytes of the checkpoint.
-    checkpoint: Arc<Vec<u8>>,
+    checkpoint: Arc<Bytes>,
     /// Each chunk's number, and where its entries are among the bytes: 0, or the place plus 1.
     found: Vec<(u32, Range<usize>)>,
 }
@@ -58,7 +58,7 @@ impl KeptChunks {
             bytes.extend(entries.iter().flat_map(|entry| entry.to_le_bytes()));
             found.push((*number, start..bytes.len()));
         }
-        KeptChunks { checkpoint: Arc::new(bytes), found }
+        KeptChunks { checkpoint: Arc::new(bytes.into()), found }
     }
 
     /// The places in all chunks.
@@ -326,7 +326,7 @@ mod tests {
         put_chunks(&mut bytes, 1, chunks);
         bytes.extend([7; 5]);
         // what is decoded need not begin where the checkpoint does
-        let checkpoint = Arc::new([&[9; 3], &bytes[..]].concat());
+        let checkpoint = Arc::new([&[9; 3], &bytes[..]].concat().into());
         let kept = |bytes| Kept {
             bytes,
             first_byte: 3,
