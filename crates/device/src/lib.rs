@@ -48,7 +48,7 @@ pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, Sha
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{
     Access, BlockId, Faults, Fetches, Fills, HostError, HostSync, InFlight, Life, MediumError, NandError,
-    Nanoseconds, Operation, Outcome, SplitMix64, UNIT_BYTES, checksum_joined, checksum_of, checksum_with,
-    mix,
+    Nanoseconds, Operation, Outcome, Process, SplitMix64, UNIT_BYTES, checksum_joined, checksum_of,
+    checksum_with, mix,
 };
 pub use usage::Usage;

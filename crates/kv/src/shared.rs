@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use tantalum::{Device, KeyValueLimits, NamespaceId, Nanoseconds, Status};
+use tantalum::{Device, KeyValueLimits, NamespaceId, Nanoseconds, Process, Status};
 
 use crate::age::Age;
 use crate::catalog::{Catalog, Names};
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     live: RwLock<BTreeMap<NamespaceId, Order>>,
     next_age: AtomicU64,
     /// The process that opened it.
-    process: u32,
+    process: Process,
     /// Why it stopped.
     stopped: Mutex<Option<String>>,
     is_stopped: AtomicBool,
@@ -51,7 +51,7 @@ impl Shared {
             live: RwLock::new(catalog.names.values().copied().collect()),
             catalog: Mutex::new(catalog),
             next_age: AtomicU64::new(0),
-            process: std::process::id(),
+            process: Process::current(),
             stopped: Mutex::new(None),
             is_stopped: false.into(),
         }
@@ -69,9 +69,9 @@ impl Shared {
 
     /// Fails in a forked process.
     pub fn check_process(&self) -> Result<(), Error> {
-        match std::process::id() {
-            used if used != self.process => Err(Error::Forked { opened: self.process, used }),
-            _ => Ok(()),
+        match self.process.is_current() {
+            true => Ok(()),
+            false => Err(Error::Forked { opened: self.process.number(), used: std::process::id() }),
         }
     }
 

@@ -22,6 +22,7 @@ mod nand;
 mod nvm;
 mod operations;
 mod power;
+mod process;
 mod random;
 #[cfg(test)]
 mod random_cuts;
@@ -52,6 +53,7 @@ pub use issued::{InFlight, LostProgram, Operation, Outcome};
 pub use nand::Nand;
 pub use nvm::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, NvmShape, WORD_BYTES};
 pub use operations::Source;
+pub use process::Process;
 pub use random::{SplitMix64, mix};
 pub use schedule::Scheduling;
 pub use slots::Slot;

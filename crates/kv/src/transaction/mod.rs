@@ -317,7 +317,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         // a forked process must not touch the parent's locks
-        if !matches!(self.shared.check(), Err(Error::Forked { .. })) {
+        if self.shared.check_process().is_ok() {
             self.shared.locks.release(self.age, self.locks.drain().map(|(id, _)| id));
             for (namespace, keys) in self.spans.drain() {
                 self.shared.locks.release_spans(self.age, namespace, keys.keys());
