@@ -50,6 +50,7 @@ mod range;
 mod rebuild;
 mod record;
 mod redo;
+mod sharded;
 mod shared;
 mod snapshot;
 mod spans;
@@ -59,6 +60,7 @@ mod tree;
 #[cfg(feature = "serde")]
 mod typed;
 mod versions;
+mod wake;
 
 pub use copy::Copied;
 pub use error::Error;

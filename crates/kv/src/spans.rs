@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use parking_lot::Condvar;
-
 use crate::age::{Age, Mode, conflict};
 use crate::canary::{Guard, out};
 use crate::record::Bytes;
+use crate::wake::Wake;
 
 /// What is locked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,7 +68,7 @@ struct Held {
 
 pub(crate) struct SpanWaiter {
     pub age: Age,
-    pub wake: Arc<Condvar>,
+    pub wake: Arc<Wake>,
     mode: Mode,
     extent: Extent,
 }
@@ -175,8 +174,8 @@ impl Spans {
         false
     }
 
-    pub fn enqueue(&mut self, age: Age, extent: Extent, mode: Mode) -> Arc<Condvar> {
-        let wake = Arc::new(Condvar::new());
+    pub fn enqueue(&mut self, age: Age, extent: Extent, mode: Mode) -> Arc<Wake> {
+        let wake = Arc::new(Wake::default());
         self.queue.push(SpanWaiter { age, wake: wake.clone(), mode, extent });
         wake
     }
