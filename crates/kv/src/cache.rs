@@ -2,13 +2,18 @@
 //! second chance (CLOCK).
 //!
 //! A record is read into the cache and changed in it only under its lock, so it always equals the drive's.
+//!
+//! The records are in shards with a lock and a ring each. The budget is that of all shards together, so a value fits no
+//! matter how many shards there are; the hand visits a record of one shard, then one of the next.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use crossbeam_utils::CachePadded;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::record::{Name, Value};
+use crate::sharded::Sharded;
 
 /// Memory of a record besides its value.
 const OVERHEAD_BYTES: usize = 128;
@@ -16,74 +21,107 @@ const OVERHEAD_BYTES: usize = 128;
 /// A ring up to this length is not cleaned up.
 const LEAST_RING: usize = 64;
 
+/// Shards of a large cache.
+const MOST_SHARDS: usize = 16;
+
+/// A cache has a shard for each of these bytes. With few records in a shard, the hand would come back to one before the
+/// others have been visited.
+const SHARD_BYTES: usize = 4 << 20;
+
 struct Cached {
     value: Value,
     looked_at: bool,
 }
 
 #[derive(Default)]
-struct Records {
+struct Shard {
     records: FxHashMap<Name, Cached>,
     /// The order of the hand. Names of missing records are skipped; there are never more of these than of records.
     ring: VecDeque<Name>,
-    bytes: usize,
 }
 
 pub(crate) struct Cache {
     budget_bytes: usize,
-    records: Mutex<Records>,
+    shards: Sharded<Shard>,
+    /// Bytes of all records. A shard is locked while those of its records are added or subtracted.
+    bytes: CachePadded<AtomicUsize>,
+    /// Visits of the hand.
+    visits: AtomicUsize,
 }
 
 impl Cache {
     pub fn new(budget_bytes: usize) -> Cache {
-        Cache { budget_bytes, records: Mutex::default() }
+        let shards = (budget_bytes / SHARD_BYTES).clamp(1, MOST_SHARDS);
+        Cache {
+            budget_bytes,
+            shards: Sharded::new(1 << shards.ilog2()),
+            bytes: CachePadded::default(),
+            visits: AtomicUsize::new(0),
+        }
     }
 
     pub fn get(&self, name: &Name) -> Option<Value> {
-        let mut records = self.records.lock();
-        let cached = records.records.get_mut(name)?;
-        cached.looked_at = true;
+        let mut shard = self.shards.of(name);
+        let cached = shard.records.get_mut(name)?;
+        if !cached.looked_at {
+            cached.looked_at = true;
+        }
         Some(cached.value.clone())
     }
 
     pub fn put(&self, name: Name, value: Value) {
-        let mut records = self.records.lock();
-        let records = &mut *records;
-        records.bytes += cost(&value);
-        match records.records.insert(name, Cached { value, looked_at: false }) {
-            Some(old) => records.bytes -= cost(&old.value),
-            None => records.ring.push_back(name),
+        // otherwise a large value might be evicted at once, because its shard has few others
+        let kept = (cost(&value) <= self.budget_bytes).then_some(name);
+        let mut shard = self.shards.of(&name);
+        self.bytes.fetch_add(cost(&value), Ordering::Relaxed);
+        match shard.records.insert(name, Cached { value, looked_at: false }) {
+            Some(old) => self.subtract(cost(&old.value)),
+            None => shard.ring.push_back(name),
         }
-        while records.bytes > self.budget_bytes {
-            records.evict();
+        drop(shard);
+        while self.bytes() > self.budget_bytes {
+            self.visit(kept);
         }
     }
 
     pub fn remove(&self, name: &Name) {
-        let mut records = self.records.lock();
-        if let Some(old) = records.records.remove(name) {
-            records.bytes -= cost(&old.value);
-            if records.ring.len() > 2 * records.records.len() + LEAST_RING {
-                records.tidy();
+        let mut shard = self.shards.of(name);
+        if let Some(old) = shard.records.remove(name) {
+            self.subtract(cost(&old.value));
+            if shard.ring.len() > 2 * shard.records.len() + LEAST_RING {
+                shard.tidy();
             }
         }
     }
 
     pub fn bytes(&self) -> usize {
-        self.records.lock().bytes
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn subtract(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Moves the hand to the next record of the next shard, which is evicted unless it was looked at or is to be kept.
+    fn visit(&self, kept: Option<Name>) {
+        let number = self.visits.fetch_add(1, Ordering::Relaxed) % self.shards.count();
+        let mut shard = self.shards.at(number);
+        if let Some(evicted) = shard.visit(kept) {
+            self.subtract(cost(&evicted));
+        }
     }
 }
 
-impl Records {
-    fn evict(&mut self) {
-        let name = self.ring.pop_front().expect("bytes are those of records, and each is in the ring");
-        let Some(cached) = self.records.get_mut(&name) else { return };
-        if std::mem::take(&mut cached.looked_at) {
+impl Shard {
+    /// Visits the next record; returns its value if it is evicted.
+    fn visit(&mut self, kept: Option<Name>) -> Option<Value> {
+        let name = self.ring.pop_front()?;
+        let cached = self.records.get_mut(&name)?;
+        if std::mem::take(&mut cached.looked_at) || Some(name) == kept {
             self.ring.push_back(name);
-        } else {
-            self.bytes -= cost(&cached.value);
-            self.records.remove(&name);
+            return None;
         }
+        self.records.remove(&name).map(|evicted| evicted.value)
     }
 
     /// Removes missing records and duplicates from the ring.
@@ -99,6 +137,8 @@ fn cost(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
     use tantalum::{Key, NamespaceId};
 
     use super::*;
@@ -132,6 +172,71 @@ mod tests {
             cache.put(name(1), vec![0; 10].into());
             cache.remove(&name(1));
         }
-        assert!(cache.records.lock().ring.len() <= LEAST_RING + 1);
+        assert!(cache.shards.of(&name(1)).ring.len() <= LEAST_RING + 1);
+    }
+
+    fn numbered(number: u32) -> Name {
+        (NamespaceId(1), Key::new(&number.to_be_bytes()).unwrap())
+    }
+
+    fn counted(cache: &Cache) -> usize {
+        let shards = cache.shards.all();
+        shards.iter().flat_map(|shard| shard.records.values()).map(|cached| cost(&cached.value)).sum()
+    }
+
+    #[test]
+    fn the_budget_is_that_of_all_shards_together_and_is_used() {
+        let budget = MOST_SHARDS * SHARD_BYTES;
+        let cache = Cache::new(budget);
+        assert_eq!(cache.shards.count(), MOST_SHARDS);
+        let records = (2 * budget / (4000 + OVERHEAD_BYTES)) as u32;
+        for number in 0..records {
+            cache.put(numbered(number), vec![0; 4000].into());
+            assert!(cache.bytes() <= budget);
+        }
+        assert_eq!(cache.bytes(), counted(&cache));
+        assert!(cache.bytes() > budget - 4000 - OVERHEAD_BYTES);
+        assert!(cache.shards.all().iter().all(|shard| shard.records.len() > records as usize / 50));
+        let newest =
+            (records - records / 4..records).filter(|number| cache.get(&numbered(*number)).is_some());
+        assert!(newest.count() > records as usize / 5, "the oldest are evicted first");
+        cache.put(name(1), vec![0; budget - OVERHEAD_BYTES].into());
+        assert!(
+            cache.bytes() == budget && cache.get(&name(1)).is_some(),
+            "a value may fill all shards' budget"
+        );
+    }
+
+    #[test]
+    fn a_small_cache_has_one_shard_and_none_has_more_than_its_budget_allows() {
+        for (budget, shards) in
+            [(0, 1), (1, 1), (2 * SHARD_BYTES - 1, 1), (2 * SHARD_BYTES, 2), (1 << 40, 16)]
+        {
+            assert_eq!(Cache::new(budget).shards.count(), shards, "{budget} bytes");
+        }
+    }
+
+    #[test]
+    fn the_budget_is_kept_while_threads_put_and_remove() {
+        let budget = 4 * SHARD_BYTES;
+        let cache = Cache::new(budget);
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+                    for _ in 0..20_000 {
+                        let name = numbered(random.random_range(0..8000));
+                        match random.random_range(0..4) {
+                            0 => cache.remove(&name),
+                            1 => drop(cache.get(&name)),
+                            _ => cache.put(name, vec![0; random.random_range(0..8000)].into()),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(cache.bytes(), counted(&cache));
+        assert!(cache.bytes() <= budget);
     }
 }

@@ -23,6 +23,10 @@ impl<T: Default> Sharded<T> {
         Sharded { parts: (0..parts).map(|_| CachePadded::default()).collect() }
     }
 
+    pub fn count(&self) -> usize {
+        self.parts.len()
+    }
+
     /// The number of the part that something belongs to.
     pub fn number_of(&self, what: &impl Hash) -> usize {
         let hash = FxBuildHasher.hash_one(what);
