@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
 use tantalum::{Device, KeyValueLimits, NamespaceId, Nanoseconds, Process, Status};
 
@@ -28,8 +29,8 @@ pub(crate) struct Shared {
     commits: Commits,
     pub catalog: Mutex<Catalog>,
     /// The existing namespaces: the cache may have records of a deleted one.
-    live: RwLock<BTreeMap<NamespaceId, Order>>,
-    next_age: AtomicU64,
+    live: CachePadded<RwLock<BTreeMap<NamespaceId, Order>>>,
+    next_age: CachePadded<AtomicU64>,
     /// The process that opened it.
     process: Process,
     /// Why it stopped.
@@ -48,9 +49,9 @@ impl Shared {
             options,
             locks: Locks::default(),
             commits: Commits::new(put_limits, Redo::new(catalog.first)),
-            live: RwLock::new(catalog.names.values().copied().collect()),
+            live: RwLock::new(catalog.names.values().copied().collect()).into(),
             catalog: Mutex::new(catalog),
-            next_age: AtomicU64::new(0),
+            next_age: CachePadded::default(),
             process: Process::current(),
             stopped: Mutex::new(None),
             is_stopped: false.into(),
