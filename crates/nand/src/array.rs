@@ -1,33 +1,49 @@
-//! Arrays with a few bytes for each unit of a drive, made for random access.
+//! Large arrays, made for random access, or to be filled soon.
 //!
 //! A drive of gigabytes has arrays of megabytes. Random access to these costs a TLB miss unless the host backs them with
-//! huge pages. The arrays of a terabyte drive are left alone: most of them is never touched, and untouched memory costs
-//! nothing.
+//! huge pages, which are also much cheaper to get. The arrays of a terabyte drive are left alone unless all of them is
+//! filled: most of them is never touched, and untouched memory costs nothing.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of the host's huge pages.
 const HUGE_PAGE: usize = 2 << 20;
-/// Larger arrays are sparse.
+/// Larger arrays are sparse, unless they are filled.
 const MOST_HUGE: usize = 256 << 20;
 
-/// Numbers, all 0 at first.
-pub struct Array(Memory);
+/// What an array may have: a number.
+pub trait Element: FromBytes + IntoBytes + Immutable + Copy {}
 
-enum Memory {
-    Plain(Vec<u32>),
+impl Element for u8 {}
+impl Element for u32 {}
+
+/// Numbers, all 0 at first.
+pub struct Array<T = u32>(Memory<T>);
+
+enum Memory<T> {
+    Plain(Vec<T>),
     Huge(MmapMut),
 }
 
-impl Array {
+impl<T: Element> Array<T> {
     /// An array of `length` numbers.
-    pub fn zeroed(length: usize) -> Array {
-        let bytes = length * size_of::<u32>();
-        if (HUGE_PAGE..=MOST_HUGE).contains(&bytes)
+    pub fn zeroed(length: usize) -> Array<T> {
+        Array::in_huge_pages(length, MOST_HUGE)
+    }
+
+    /// The same for one that is filled soon.
+    pub fn to_fill(length: usize) -> Array<T> {
+        Array::in_huge_pages(length, usize::MAX)
+    }
+
+    /// In huge pages, if there are enough bytes for one, and no more than `most`.
+    fn in_huge_pages(length: usize, most: usize) -> Array<T> {
+        let bytes = length * size_of::<T>();
+        if (HUGE_PAGE..=most).contains(&bytes)
             && let Ok(map) = MmapMut::map_anon(bytes)
         {
             // a host without huge pages refuses this, and is merely slower
@@ -35,38 +51,50 @@ impl Array {
             let _ = map.advise(memmap2::Advice::HugePage);
             return Array(Memory::Huge(map));
         }
-        Array(Memory::Plain(vec![0; length]))
+        Array(Memory::Plain(vec![T::new_zeroed(); length]))
     }
 }
 
-impl Deref for Array {
-    type Target = [u32];
+impl<T> From<Vec<T>> for Array<T> {
+    fn from(numbers: Vec<T>) -> Array<T> {
+        Array(Memory::Plain(numbers))
+    }
+}
+
+impl<T> Default for Array<T> {
+    fn default() -> Array<T> {
+        Array::from(Vec::new())
+    }
+}
+
+impl<T: Element> Deref for Array<T> {
+    type Target = [T];
 
     #[inline]
-    fn deref(&self) -> &[u32] {
+    fn deref(&self) -> &[T] {
         match &self.0 {
             Memory::Plain(numbers) => numbers,
-            Memory::Huge(map) => <[u32]>::ref_from_bytes(map).expect("whole numbers at the start of a page"),
+            Memory::Huge(map) => <[T]>::ref_from_bytes(map).expect("whole numbers at the start of a page"),
         }
     }
 }
 
-impl DerefMut for Array {
+impl<T: Element> DerefMut for Array<T> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut [u32] {
+    fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.0 {
             Memory::Plain(numbers) => numbers,
-            Memory::Huge(map) => <[u32]>::mut_from_bytes(map).expect("whole numbers at the start of a page"),
+            Memory::Huge(map) => <[T]>::mut_from_bytes(map).expect("whole numbers at the start of a page"),
         }
     }
 }
 
-impl Clone for Array {
-    fn clone(&self) -> Array {
+impl<T: Element> Clone for Array<T> {
+    fn clone(&self) -> Array<T> {
         match &self.0 {
             Memory::Plain(numbers) => Array(Memory::Plain(numbers.clone())),
             Memory::Huge(map) => {
-                let mut copy = Array::zeroed(self.len());
+                let mut copy = Array::<T>::in_huge_pages(self.len(), usize::MAX);
                 copy.as_mut_bytes().copy_from_slice(map);
                 copy
             }
@@ -74,7 +102,7 @@ impl Clone for Array {
     }
 }
 
-impl fmt::Debug for Array {
+impl<T: Element> fmt::Debug for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Array").field("length", &self.len()).finish()
     }
@@ -87,7 +115,7 @@ mod tests {
     #[test]
     fn small_and_large_arrays_are_zeros_and_keep_what_is_put_in() {
         for length in [0, 5, HUGE_PAGE / 4, 3 * HUGE_PAGE / 4 + 1] {
-            let mut array = Array::zeroed(length);
+            let mut array = Array::<u32>::zeroed(length);
             assert_eq!((array.len(), array.iter().max().copied().unwrap_or(0)), (length, 0));
             if let Some(last) = array.last_mut() {
                 *last = 7;
@@ -96,5 +124,17 @@ mod tests {
             array.fill(1);
             assert_eq!(copy.iter().filter(|number| **number == 7).count(), length.min(1));
         }
+    }
+
+    #[test]
+    fn few_and_many_bytes_are_zeros_and_keep_what_is_put_in() {
+        for length in [0, 5, HUGE_PAGE - 1, HUGE_PAGE + 4097] {
+            let mut bytes = Array::<u8>::to_fill(length);
+            assert!(bytes.len() == length && bytes.iter().all(|byte| *byte == 0));
+            bytes.fill(7);
+            assert_eq!(bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>(), 7 * length as u64);
+        }
+        assert_eq!(Array::from(vec![1_u8, 2])[..], [1, 2]);
+        assert!(Array::<u8>::default().is_empty());
     }
 }

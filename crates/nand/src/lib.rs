@@ -6,7 +6,6 @@
 
 mod array;
 mod bus;
-mod bytes;
 mod checksum;
 mod counters;
 mod dram;
@@ -40,7 +39,6 @@ mod transfers;
 
 pub use array::Array;
 pub use bus::Bus;
-pub use bytes::Bytes;
 pub use checksum::{checksum_joined, checksum_of, checksum_with};
 pub use counters::Counters;
 pub use error::{HostError, MediumError, NandError};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tantalum_nand::{BlockId, Bytes, PageId};
+use tantalum_nand::{Array, BlockId, PageId};
 
 use super::record::Record;
 use crate::types::Seq;
@@ -11,7 +11,7 @@ use crate::types::Seq;
 /// A whole checkpoint.
 pub(crate) struct FoundCheckpoint {
     pub step: Seq,
-    pub bytes: Arc<Bytes>,
+    pub bytes: Arc<Array<u8>>,
     /// Its pages, in the order of its bytes; empty if it is in memory.
     pub pages: Vec<PageId>,
     /// Its number, if it is in memory.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tantalum_nand::{BlockId, Bytes, NandError, PageId};
+use tantalum_nand::{Array, BlockId, NandError, PageId};
 
 use super::found::{FoundCheckpoint, FoundJournal};
 use super::nvm::{self, FoundNvm};
@@ -69,7 +69,7 @@ fn find_checkpoint(reader: &mut Reader, first: &[FirstPage]) -> Result<FoundChec
             continue;
         }
         let page_bytes = reader.nand.geometry().page_bytes as usize;
-        let mut bytes = Bytes::zeroed(parts.len() * page_bytes);
+        let mut bytes = Array::to_fill(parts.len() * page_bytes);
         for (page, bytes) in parts.values().zip(bytes.chunks_exact_mut(page_bytes)) {
             // its predecessor may have been erased, so there is no other to fall back to
             reader.read_page(*page, bytes).map_err(|error| match error {

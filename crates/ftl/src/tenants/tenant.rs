@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tantalum_nand::{BlockId, Bytes, Geometry, Nanoseconds, PageState, Ppn, UNIT_BYTES};
+use tantalum_nand::{Array, BlockId, Geometry, Nanoseconds, PageState, Ppn, UNIT_BYTES};
 
 use crate::error::FtlError;
 use crate::findings::Audit;
@@ -134,7 +134,7 @@ pub(crate) struct Kept<'a> {
     /// The position of that byte in the checkpoint.
     pub first_byte: u64,
     /// The bytes of the whole checkpoint, for what is to stay there.
-    pub checkpoint: &'a Arc<Bytes>,
+    pub checkpoint: &'a Arc<Array<u8>>,
     pub config: &'a FtlConfig,
     pub geometry: &'a Geometry,
 }

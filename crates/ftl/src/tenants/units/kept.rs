@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tantalum_nand::{Bytes, Ppn};
+use tantalum_nand::{Array, Ppn};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -35,7 +35,7 @@ pub(crate) struct UnitsKept {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptChunks {
     /// The bytes of the checkpoint.
-    checkpoint: Arc<Bytes>,
+    checkpoint: Arc<Array<u8>>,
     /// Each chunk's number, and where its entries are among the bytes: 0, or the place plus 1.
     found: Vec<(u32, Range<usize>)>,
 }
