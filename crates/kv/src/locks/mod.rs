@@ -156,6 +156,12 @@ mod tests {
         }
     }
 
+    fn wait_for_conflicts(locks: &Locks, conflicts: u64) {
+        while locks.counters().0 < conflicts {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     #[test]
     fn two_who_wait_for_each_other_do_not_wait_for_ever_and_the_older_one_goes_on() {
         let locks = Arc::new(Locks::default());
@@ -163,9 +169,7 @@ mod tests {
         locks.acquire(Age(2), id(2), Mode::Exclusive).unwrap();
         let other = locks.clone();
         let older = std::thread::spawn(move || other.acquire(Age(1), id(2), Mode::Shared));
-        while locks.counters().0 < 1 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for_conflicts(&locks, 1);
         assert_eq!(locks.acquire(Age(2), id(1), Mode::Shared), Err(GiveWay));
         locks.release(Age(2), [id(2)].into_iter());
         assert_eq!(older.join().unwrap(), Ok(()));
@@ -183,9 +187,7 @@ mod tests {
             other.release(Age(2), [id(1)].into_iter());
             result
         });
-        while locks.counters().0 < 1 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for_conflicts(&locks, 1);
         assert_eq!(locks.acquire(Age(1), id(1), Mode::Exclusive), Ok(()));
         assert_eq!(younger.join().unwrap(), Err(GiveWay));
     }
@@ -198,9 +200,7 @@ mod tests {
         locks.acquire(Age(2), id(1), Mode::Shared).unwrap();
         let other = locks.clone();
         let waits = std::thread::spawn(move || other.acquire(Age(2), id(1), Mode::Exclusive));
-        while locks.counters().0 < 1 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for_conflicts(&locks, 1);
         locks.release(Age(1), [id(1)].into_iter());
         assert_eq!(waits.join().unwrap(), Ok(()));
     }
@@ -213,9 +213,7 @@ mod tests {
         assert!(!locks.try_acquire(Age(2), id(1), Mode::Exclusive) && locks.counters().0 == 1);
         let other = locks.clone();
         let waits = std::thread::spawn(move || other.acquire(Age(3), id(1), Mode::Exclusive));
-        while locks.counters().0 < 2 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for_conflicts(&locks, 2);
         assert!(!locks.try_acquire(Age(4), id(1), Mode::Shared), "one who waits is passed");
         locks.release(Age(1), [id(1)].into_iter());
         locks.release(Age(2), [id(1)].into_iter());
@@ -238,9 +236,7 @@ mod tests {
                 other.release(Age(age), [id(1)].into_iter());
                 place
             });
-            while locks.counters().0 < conflicts {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_for_conflicts(&locks, conflicts);
             thread
         };
         let writer = start(3, Mode::Exclusive, 1);
@@ -260,9 +256,7 @@ mod tests {
         locks.acquire_span(Age(2), namespace, Extent::Point(b"k"[..].into()), Mode::Exclusive).unwrap();
         let other = locks.clone();
         let older = std::thread::spawn(move || other.acquire_span(Age(1), namespace, all, Mode::Shared));
-        while locks.counters().0 < 1 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for_conflicts(&locks, 1);
         assert_eq!(locks.acquire(Age(2), id(1), Mode::Shared), Err(GiveWay));
         locks.release_spans(Age(2), namespace, [b"k"[..].into()].iter());
         assert_eq!(older.join().unwrap(), Ok(()));
@@ -275,12 +269,6 @@ mod tests {
     fn two_in_different_shards(locks: &Locks) -> [LockId; 2] {
         let other = (1..=u8::MAX).map(id).find(|other| locks.number_of(other) != locks.number_of(&id(0)));
         [id(0), other.expect("not all are in one shard")]
-    }
-
-    fn wait_for_conflicts(locks: &Locks, conflicts: u64) {
-        while locks.counters().0 < conflicts {
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 
     #[test]

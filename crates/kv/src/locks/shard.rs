@@ -1,5 +1,7 @@
 //! The locks of one shard. What needs no other transaction to be woken is done here.
 
+use std::collections::hash_map::{Entry, OccupiedEntry};
+
 use rustc_hash::FxHashMap;
 
 use super::lock::{Lock, LockId};
@@ -25,12 +27,12 @@ impl Shard {
 
     /// Releases a lock for which nobody waits; returns false, and changes nothing, if somebody does.
     pub fn try_release(&mut self, age: Age, id: LockId) -> bool {
-        let Some(lock) = self.locks.get_mut(&id) else { return true };
-        if lock.is_waited_for() {
+        let Entry::Occupied(mut lock) = self.locks.entry(id) else { return true };
+        if lock.get().is_waited_for() {
             return false;
         }
-        lock.release(age);
-        self.tidy(id);
+        lock.get_mut().release(age);
+        remove_unused(lock, &mut self.spare);
         true
     }
 
@@ -46,16 +48,22 @@ impl Shard {
 
     /// Removes a lock that nobody uses any more.
     pub fn tidy(&mut self, id: LockId) {
-        if self.locks.get(&id).is_some_and(Lock::is_unused) {
-            let lock = self.locks.remove(&id).expect("it was just there");
-            if self.spare.len() < MOST_SPARE {
-                self.spare.push(lock);
-            }
+        if let Entry::Occupied(lock) = self.locks.entry(id) {
+            remove_unused(lock, &mut self.spare);
         }
     }
 
     #[cfg(test)]
     pub fn is_unused(&self) -> bool {
         self.locks.is_empty()
+    }
+}
+
+fn remove_unused(lock: OccupiedEntry<'_, LockId, Lock>, spare: &mut Vec<Lock>) {
+    if lock.get().is_unused() {
+        let lock = lock.remove();
+        if spare.len() < MOST_SPARE {
+            spare.push(lock);
+        }
     }
 }
