@@ -3,6 +3,7 @@
 //! The image stores what it is given and enforces no rules; [`crate::Nand`] does. A page's record says what the page
 //! holds and is valid only if it carries the erase count of its block, so one small write erases a block.
 
+mod chunks;
 mod examination;
 mod file;
 #[cfg(test)]

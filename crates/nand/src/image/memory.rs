@@ -2,26 +2,21 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 
+use super::chunks::Chunks;
 use super::past_cache::copy_past_cache;
 use super::spare_buffers::{BufferId, SpareBuffers};
 use super::{
     Image, MAX_PROTECTED_BYTES, NvmCells, PageRecord, ProtectedDram, RecordStore, SavedRecords, SlotStore,
 };
-use memmap2::MmapMut;
 
-use crate::error::{HostError, NandError};
+use crate::error::NandError;
 use crate::geometry::{
     BlockId, Geometry, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
 use crate::state::Block;
 
 use crate::slots::Slot;
-
-/// Slots in one chunk of the arena. The host provides zeroed memory as it is touched, in huge pages if it has them:
-/// otherwise each random unit in an arena of gigabytes costs a TLB miss.
-const CHUNK_SLOTS: usize = 1 << 14;
 
 /// A unit is read in parts of this size. A copy of a whole unit may be one instruction, and no processor starts later
 /// instructions before it is done, so a read would not overlap the cache misses of the next one.
@@ -33,9 +28,7 @@ const NVM_PIECE: usize = 4096;
 /// An image in memory.
 pub(crate) struct MemoryImage {
     geometry: Geometry,
-    chunks: Vec<MmapMut>,
-    /// Slots below this have been written.
-    written_slots: usize,
+    chunks: Chunks,
     /// Position of the spare areas of a block that has been programmed since its erase.
     spares: Vec<Option<BufferId>>,
     buffers: SpareBuffers,
@@ -47,26 +40,12 @@ impl MemoryImage {
     pub fn new(geometry: Geometry) -> MemoryImage {
         MemoryImage {
             geometry,
-            chunks: Vec::new(),
-            written_slots: 0,
+            chunks: Chunks::default(),
             spares: vec![None; geometry.blocks() as usize],
             buffers: SpareBuffers::new(geometry.blocks() as usize, geometry.units_per_block() as usize),
             protected: Vec::new(),
             nvm: HashMap::new(),
         }
-    }
-
-    fn new_chunk() -> std::io::Result<MmapMut> {
-        let chunk = MmapMut::map_anon(CHUNK_SLOTS * UNIT_BYTES)?;
-        // a host without huge pages refuses this, and is merely slower
-        #[cfg(target_os = "linux")]
-        let _ = chunk.advise(memmap2::Advice::HugePage);
-        Ok(chunk)
-    }
-
-    fn in_chunk(slot: Slot) -> (usize, std::ops::Range<usize>) {
-        let start = slot.index() % CHUNK_SLOTS * UNIT_BYTES;
-        (slot.index() / CHUNK_SLOTS, start..start + UNIT_BYTES)
     }
 
     /// The block of a unit, and the unit's number in it.
@@ -96,22 +75,13 @@ impl MemoryImage {
 
 impl SlotStore for MemoryImage {
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
-        let (chunk, range) = Self::in_chunk(slot);
-        while self.chunks.len() <= chunk {
-            let chunk = Self::new_chunk().map_err(|error| {
-                HostError::new(Path::new("memory"), "map more of the host's memory for the image", &error)
-            })?;
-            self.chunks.push(chunk);
-        }
-        self.written_slots = self.written_slots.max(slot.index() + 1);
-        copy_past_cache(&mut self.chunks[chunk][range], data);
+        copy_past_cache(self.chunks.slot_mut(slot)?, data);
         Ok(())
     }
 
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError> {
         debug_assert!(data.len() == UNIT_BYTES, "a unit is read into {} bytes", data.len());
-        let (chunk, range) = Self::in_chunk(slot);
-        let parts = self.chunks[chunk][range].chunks_exact(READ_BYTES);
+        let parts = self.chunks.slot(slot).chunks_exact(READ_BYTES);
         for (to, from) in data.chunks_exact_mut(READ_BYTES).zip(parts) {
             std::hint::black_box(to).copy_from_slice(from);
         }
@@ -120,8 +90,7 @@ impl SlotStore for MemoryImage {
 
     #[inline]
     fn prefetch_slot(&self, slot: Slot) {
-        let (chunk, range) = Self::in_chunk(slot);
-        std::hint::black_box(self.chunks[chunk][range.start]);
+        std::hint::black_box(self.chunks.slot(slot)[0]);
     }
 }
 
@@ -273,19 +242,9 @@ impl Image for MemoryImage {
     }
 
     fn try_clone(&self) -> Option<Box<dyn Image>> {
-        let mut left = self.written_slots * UNIT_BYTES;
-        let chunks = self.chunks.iter().map(|chunk| {
-            let written = left.min(chunk.len());
-            left -= written;
-            let mut copy = Self::new_chunk().ok()?;
-            copy[..written].copy_from_slice(&chunk[..written]);
-            Some(copy)
-        });
-        let chunks = chunks.collect::<Option<_>>()?;
         Some(Box::new(MemoryImage {
             geometry: self.geometry,
-            chunks,
-            written_slots: self.written_slots,
+            chunks: self.chunks.try_clone()?,
             spares: self.spares.clone(),
             buffers: self.buffers.clone(),
             protected: self.protected.clone(),

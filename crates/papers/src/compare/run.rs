@@ -90,18 +90,19 @@ fn run_all(
     volume: Volume,
     monitor: &Monitor,
 ) -> Result<Vec<Run>, ExperimentError> {
-    let queue = Mutex::new(settings.modes.iter().copied().enumerate().collect::<VecDeque<_>>());
+    let waiting = Mutex::new(Waiting {
+        modes: settings.modes.iter().copied().enumerate().collect(),
+        volume: Some(volume),
+    });
     let finished = Mutex::new(Vec::new());
-    let volume = Mutex::new(volume);
-    // Separate, so that the queue is not locked during a run.
-    let next = || locked(&queue).pop_front();
+    // Separate, so that nothing is locked during a run.
+    let next = || locked(&waiting).next();
     let work = || {
-        while let Some((place, mode)) = next() {
-            let copy = locked(&volume).try_clone().expect("a drive in memory can be copied");
-            let run = run(settings, workload, copy, mode, monitor);
+        while let Some((place, mode, volume)) = next() {
+            let run = run(settings, workload, volume, mode, monitor);
             if run.is_err() {
                 // There will be no result, so further runs are pointless.
-                locked(&queue).clear();
+                locked(&waiting).modes.clear();
             }
             locked(&finished).push((place, run));
         }
@@ -115,6 +116,24 @@ fn run_all(
     let mut finished = finished.into_inner().unwrap_or_else(PoisonError::into_inner);
     finished.sort_by_key(|(place, _)| *place);
     finished.into_iter().map(|(_, run)| run).collect()
+}
+
+/// What has not begun: modes with their places among the results, and the drive from which they start.
+struct Waiting {
+    modes: VecDeque<(usize, Mode)>,
+    volume: Option<Volume>,
+}
+
+impl Waiting {
+    /// The next mode, with a copy of the drive; the last one gets the drive itself.
+    fn next(&mut self) -> Option<(usize, Mode, Volume)> {
+        let (place, mode) = self.modes.pop_front()?;
+        let volume = match self.modes.is_empty() {
+            true => self.volume.take()?,
+            false => self.volume.as_ref()?.try_clone().expect("a drive in memory can be copied"),
+        };
+        Some((place, mode, volume))
+    }
 }
 
 /// A panic in one run ends all of them when the scope is left; until then its state is not used.
