@@ -14,6 +14,7 @@ mod errors;
 mod example;
 mod failure;
 mod guest;
+mod image_on;
 mod key_value;
 mod loops;
 mod mounted;
@@ -121,7 +122,7 @@ const STEPS: &[Step] = &[
     Step { name: "copies", about: "a copy of 1 GiB writes metadata only", packages: &[], run: copies::run },
     Step {
         name: "overlay",
-        about: "overlayfs keeps its upper layer on a volume, with whiteouts",
+        about: "overlayfs keeps its upper layer on a volume, with whiteouts, and an image on overlayfs",
         packages: &[],
         run: overlay::run,
     },
@@ -151,7 +152,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "loops",
-        about: "ext4, xfs and btrfs on a file of the mount",
+        about: "ext4, xfs and btrfs on a file of the mount, and images on them",
         packages: &[packages::E2FSPROGS, packages::XFSPROGS, packages::BTRFS, packages::FIO],
         run: loops::run,
     },

@@ -75,7 +75,7 @@ impl Fetches {
     /// wrong.
     #[must_use]
     pub fn fetch(&self, data: &mut [u8]) -> bool {
-        let is_alone = self.file.is_mapped();
+        let is_alone = self.file.reads_are_mapped();
         let follows =
             |a: &Fetch, b: &Fetch| !is_alone && is_next(a.from, b.from) && b.to == a.to + UNIT_BYTES;
         self.units.chunk_by(follows).all(|run| {
@@ -92,7 +92,7 @@ impl Fills {
     pub fn fill(&mut self, data: &[u8]) -> io::Result<()> {
         assert_eq!(data.len(), self.units.len() * UNIT_BYTES, "each buffer takes a unit");
         let mut rest = data;
-        let is_alone = self.file.is_mapped();
+        let is_alone = self.file.writes_are_mapped();
         for run in self.units.chunk_by_mut(|a, b| !is_alone && is_next(a.at, b.at)) {
             let (part, others) = rest.split_at(run.len() * UNIT_BYTES);
             for (filled, unit) in run.iter_mut().zip(part.chunks_exact(UNIT_BYTES)) {

@@ -8,6 +8,7 @@ use nix::unistd::geteuid;
 
 use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
+use super::image_on;
 use super::mounted::Mounted;
 use super::shell::Shell;
 
@@ -84,6 +85,7 @@ fn file_system(context: &Context, folder: &Path, kind: &str, format: &[&str]) ->
     let flushes = counter(&mounted, "smart", "flushes")?;
     ensure(flushes > flushes_before, || "a sync inside did not flush the drive".to_owned())?;
     discard(&mounted, &inner, &rubbish)?;
+    image_on::round_trip(context, &inner.join("drive"))?;
     drop(attached);
     mounted.remount(&["--time", "none"])?;
     let attached = attach(&disk, &inner)?;

@@ -8,6 +8,7 @@ use nix::unistd::geteuid;
 
 use super::context::{Context, Done, Outcome};
 use super::failure::ensure;
+use super::image_on;
 use super::mounted::Mounted;
 use super::shell::Shell;
 
@@ -30,7 +31,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     let merged = folder.join("merged");
     fs::create_dir(&merged)?;
     overlay(&lower, &mounted, &merged)?;
-    let changed = change(&merged);
+    let changed = change(&merged).and_then(|()| image_on::round_trip(context, &merged.join("drive")));
     let unmounted = Shell::new("umount").args([&merged]).run();
     changed?;
     unmounted?;

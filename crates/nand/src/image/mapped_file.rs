@@ -2,8 +2,10 @@
 //!
 //! A system call takes longer than copying a record, and as long as copying a few units, so the file is mapped. But a
 //! store to mapped memory for which the host's disk has no space kills the process. So a part of the file is used in
-//! this way only once its space has been reserved, and only on file systems that keep such a reservation. Everywhere
-//! else system calls are used, which report errors.
+//! this way only once its space has been reserved, and only on file systems that keep such a reservation. XFS may have
+//! to copy a block before a store, if somebody has copied the file by reference, and overlayfs does not tell what keeps its
+//! files: there only units are read through memory, which have space because they were written. Everywhere else system
+//! calls are used, which report errors.
 //!
 //! The caller ensures that nobody writes the bytes while they move: slots have one owner, and records belong to the
 //! image.
@@ -45,16 +47,25 @@ impl MappedFile {
         }
     }
 
-    /// Whether bytes move through memory wherever the host has space; then nothing is gained by moving many at once.
-    pub fn is_mapped(&self) -> bool {
+    /// Whether units are read through memory wherever the host has space; then nothing is gained by reading many at
+    /// once.
+    pub fn reads_are_mapped(&self) -> bool {
         self.map.is_some()
     }
 
-    /// As [`MappedFile::read`], for units: what was written before the file was opened is mapped too.
+    /// The same for writes.
+    pub fn writes_are_mapped(&self) -> bool {
+        self.map.as_ref().is_some_and(Map::takes_stores)
+    }
+
+    /// As [`MappedFile::read`], for units, which were written: what was written before the file was opened is mapped too.
     #[inline]
     pub fn read_units(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         self.reserve(at, data.len());
-        self.read(data, at)
+        match &self.map {
+            Some(map) if map.read_written(data, at) => Ok(()),
+            _ => self.file.read_exact_at(data, at),
+        }
     }
 
     /// If the process is killed, writes all or nothing of what does not cross a page of the host's cache. Writing
@@ -78,6 +89,7 @@ impl MappedFile {
     #[inline]
     fn reserve(&self, at: u64, bytes: usize) {
         if let Some(map) = &self.map
+            && map.takes_stores()
             && !map.is_ready(at, bytes)
         {
             map.reserve(&self.file, at, bytes);
@@ -100,57 +112,81 @@ mod linux {
 
     /// File systems that keep reserved space for stores: they write in place, and share no blocks among files.
     const PROMISING: [i64; 2] = [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC];
+    /// File systems whose files may be read through memory: what was written is there at once.
+    const READABLE: [i64; 2] = [libc::XFS_SUPER_MAGIC, libc::OVERLAYFS_SUPER_MAGIC];
 
     /// The mapping.
     #[derive(Debug)]
     pub(super) struct Map {
         memory: MmapRaw,
         bytes: u64,
-        /// Parts whose space is reserved.
-        ready: Box<[AtomicBool]>,
+        /// Parts whose space is reserved; none of a file that is only read.
+        ready: Option<Box<[AtomicBool]>>,
     }
 
     impl Map {
         /// `None` if the host cannot map the file, or its file system guarantees nothing.
         pub fn new(file: &File) -> Option<Map> {
-            if !is_promising(file) {
+            let kind = file_system(file)?;
+            let bytes = file.metadata().ok()?.len();
+            let mut options = MmapOptions::new();
+            options.len(usize::try_from(bytes).ok()?);
+            if PROMISING.contains(&kind) {
+                let memory = options.map_raw(file).ok()?;
+                let ready = (0..bytes.div_ceil(PART)).map(|_| AtomicBool::new(false)).collect();
+                return Some(Map { memory, bytes, ready: Some(ready) });
+            }
+            if !READABLE.contains(&kind) {
                 return None;
             }
-            let bytes = file.metadata().ok()?.len();
-            let memory = MmapOptions::new().len(usize::try_from(bytes).ok()?).map_raw(file).ok()?;
-            let ready = (0..bytes.div_ceil(PART)).map(|_| AtomicBool::new(false)).collect();
-            Some(Map { memory, bytes, ready })
+            Some(Map { memory: options.map_raw_read_only(file).ok()?, bytes, ready: None })
         }
 
-        /// Whether the bytes may move through memory.
+        /// Whether it is for more than reading.
+        #[inline]
+        pub fn takes_stores(&self) -> bool {
+            self.ready.is_some()
+        }
+
+        /// Whether the bytes may move through memory, both ways.
         #[inline]
         pub fn is_ready(&self, at: u64, bytes: usize) -> bool {
             let end = at.saturating_add(bytes as u64);
+            let Some(ready) = &self.ready else { return false };
             end <= self.bytes
-                && (at / PART..end.div_ceil(PART))
-                    .all(|part| self.ready[part as usize].load(Ordering::Relaxed))
+                && (at / PART..end.div_ceil(PART)).all(|part| ready[part as usize].load(Ordering::Relaxed))
         }
 
         /// Reserves space for the parts that contain the bytes.
         #[cold]
         pub fn reserve(&self, file: &File, at: u64, bytes: usize) {
             let end = at.saturating_add(bytes as u64);
-            if end > self.bytes {
-                return;
-            }
+            let Some(ready) = self.ready.as_ref().filter(|_| end <= self.bytes) else { return };
             for part in at / PART..end.div_ceil(PART) {
                 let (from, to) = (part * PART, ((part + 1) * PART).min(self.bytes));
                 if reserve(file, from, to - from) {
-                    self.ready[part as usize].store(true, Ordering::Relaxed);
+                    ready[part as usize].store(true, Ordering::Relaxed);
                 }
             }
         }
 
         /// Reads through memory, if that is allowed.
         #[inline]
-        #[allow(unsafe_code)]
         pub fn read(&self, data: &mut [u8], at: u64) -> bool {
-            if !self.is_ready(at, data.len()) {
+            self.is_ready(at, data.len()) && self.copy(data, at)
+        }
+
+        /// Reads what was written through memory, if that is allowed.
+        #[inline]
+        pub fn read_written(&self, data: &mut [u8], at: u64) -> bool {
+            (!self.takes_stores() || self.is_ready(at, data.len())) && self.copy(data, at)
+        }
+
+        /// False if the bytes do not lie in the mapping.
+        #[inline]
+        #[allow(unsafe_code)]
+        fn copy(&self, data: &mut [u8], at: u64) -> bool {
+            if at.saturating_add(data.len() as u64) > self.bytes {
                 return false;
             }
             // SAFETY: the bytes lie in the mapping, which safe code has no reference to; nobody writes them meanwhile.
@@ -181,15 +217,16 @@ mod linux {
         }
     }
 
+    /// The kind of file system that a file is on.
     #[allow(unsafe_code)]
-    fn is_promising(file: &File) -> bool {
+    fn file_system(file: &File) -> Option<i64> {
         let mut found = std::mem::MaybeUninit::<libc::statfs>::zeroed();
         // SAFETY: the descriptor is open, and there is room for the result; zeros are a valid value too.
         let (failed, found) =
             unsafe { (libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()), found.assume_init()) };
         #[allow(clippy::unnecessary_cast, reason = "its width differs among platforms")]
         let kind = found.f_type as i64;
-        failed == 0 && PROMISING.contains(&kind)
+        (failed == 0).then_some(kind)
     }
 
     #[allow(unsafe_code)]
@@ -213,6 +250,10 @@ mod unmapped {
             None
         }
 
+        pub fn takes_stores(&self) -> bool {
+            match *self {}
+        }
+
         pub fn is_ready(&self, _at: u64, _bytes: usize) -> bool {
             match *self {}
         }
@@ -222,6 +263,10 @@ mod unmapped {
         }
 
         pub fn read(&self, _data: &mut [u8], _at: u64) -> bool {
+            match *self {}
+        }
+
+        pub fn read_written(&self, _data: &mut [u8], _at: u64) -> bool {
             match *self {}
         }
 
