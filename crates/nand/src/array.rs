@@ -15,13 +15,12 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Larger arrays are sparse, unless they are filled.
 const MOST_HUGE: usize = 256 << 20;
 
-/// What an array may have: a number.
+/// What an array may have: numbers, or what consists of numbers.
 pub trait Element: FromBytes + IntoBytes + Immutable + Copy {}
 
-impl Element for u8 {}
-impl Element for u32 {}
+impl<T: FromBytes + IntoBytes + Immutable + Copy> Element for T {}
 
-/// Numbers, all 0 at first.
+/// Elements, all zeros at first.
 pub struct Array<T = u32>(Memory<T>);
 
 enum Memory<T> {
@@ -30,14 +29,20 @@ enum Memory<T> {
 }
 
 impl<T: Element> Array<T> {
-    /// An array of `length` numbers.
+    /// An array of `length` elements.
     pub fn zeroed(length: usize) -> Array<T> {
         Array::in_huge_pages(length, MOST_HUGE)
     }
 
-    /// The same for one that is filled soon.
+    /// The same for one that is filled soon, or at random.
     pub fn to_fill(length: usize) -> Array<T> {
         Array::in_huge_pages(length, usize::MAX)
+    }
+
+    /// Appends zeros, which may copy all of it.
+    pub fn extend(&mut self, length: usize) {
+        let old = std::mem::replace(self, Array::to_fill(length));
+        self[..old.len()].copy_from_slice(&old);
     }
 
     /// In huge pages, if there are enough bytes for one, and no more than `most`.
@@ -74,7 +79,7 @@ impl<T: Element> Deref for Array<T> {
     fn deref(&self) -> &[T] {
         match &self.0 {
             Memory::Plain(numbers) => numbers,
-            Memory::Huge(map) => <[T]>::ref_from_bytes(map).expect("whole numbers at the start of a page"),
+            Memory::Huge(map) => <[T]>::ref_from_bytes(map).expect("whole elements at the start of a page"),
         }
     }
 }
@@ -84,7 +89,7 @@ impl<T: Element> DerefMut for Array<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.0 {
             Memory::Plain(numbers) => numbers,
-            Memory::Huge(map) => <[T]>::mut_from_bytes(map).expect("whole numbers at the start of a page"),
+            Memory::Huge(map) => <[T]>::mut_from_bytes(map).expect("whole elements at the start of a page"),
         }
     }
 }
@@ -121,6 +126,8 @@ mod tests {
                 *last = 7;
             }
             let copy = array.clone();
+            array.extend(length + 1);
+            assert!(array[..length] == copy[..] && array[length..] == [0]);
             array.fill(1);
             assert_eq!(copy.iter().filter(|number| **number == 7).count(), length.min(1));
         }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::{NandError, PageState, Ppn, UNIT_BYTES};
 
+use super::assertions::{Assertion, Assertions, Best};
 use super::contents::{NamespaceContents, RecordsKept};
 use super::index::Entry;
 use super::record::RecordPlace;
@@ -23,26 +24,13 @@ use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::spare::{BatchMark, Mark, Spare};
 use crate::tenants::{DataPlaces, TenantFold, TenantFound};
-use crate::types::{HashMap, SEQ_LIMIT, Seq};
-
-/// The best assertion for a segment of a key's value so far.
-#[derive(Clone, Copy, Debug)]
-struct Best {
-    version: Seq,
-    step: Seq,
-    place: RecordPlace,
-    continuations: u16,
-    tombstone: bool,
-}
+use crate::types::{SEQ_LIMIT, Seq};
 
 /// A record that asserts only if its batch is whole.
 struct Member {
     batch: BatchMark,
-    header: Header,
-    best: Best,
+    assertion: Assertion,
 }
-
-type Segment = (NamespaceId, Key, u16);
 
 /// Assertions about records, gathered over a checkpoint.
 pub(crate) struct RecordsFold {
@@ -51,9 +39,10 @@ pub(crate) struct RecordsFold {
     last_namespace: u32,
     made: BTreeMap<NamespaceId, NamespaceAttributes>,
     deleted: BTreeSet<NamespaceId>,
-    best: HashMap<Segment, Best>,
+    assertions: Assertions,
     members: Vec<Member>,
-    assertions: u64,
+    /// Number of assertions.
+    count: u64,
     /// The positions of the indexes in the checkpoint, if they are swapped.
     indexes: Vec<(NamespaceId, InCheckpoint)>,
 }
@@ -75,28 +64,26 @@ impl RecordsFold {
             indexes,
             made: BTreeMap::new(),
             deleted: BTreeSet::new(),
-            best: HashMap::default(),
+            assertions: Assertions::default(),
             members: Vec::new(),
-            assertions: 0,
+            count: 0,
         }
     }
 
     /// A record in a unit of this step.
     fn record(&mut self, place: RecordPlace, header: Header, step: Seq, batch: Option<BatchMark>) {
-        let Header { version, continuations, tombstone, .. } = header;
+        let Header { namespace, key, segment, version, continuations, tombstone, .. } = header;
         let best = Best { version, step, place, continuations, tombstone };
+        let assertion = Assertion::new(namespace, key, segment, best);
         match batch {
-            Some(batch) => self.members.push(Member { batch, header, best }),
-            None => self.assert(&header, best),
+            Some(batch) => self.members.push(Member { batch, assertion }),
+            None => self.assert(assertion),
         }
     }
 
-    fn assert(&mut self, header: &Header, best: Best) {
-        self.assertions += 1;
-        let entry = self.best.entry((header.namespace, header.key, header.segment)).or_insert(best);
-        if (best.version, best.step) > (entry.version, entry.step) {
-            *entry = best;
-        }
+    fn assert(&mut self, assertion: Assertion) {
+        self.count += 1;
+        self.assertions.add(assertion);
     }
 
     /// A namespace was created or deleted.
@@ -133,15 +120,15 @@ impl TenantFold for RecordsFold {
     }
 
     fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
-        for Member { batch, header, best } in std::mem::take(&mut self.members) {
+        for Member { batch, assertion } in std::mem::take(&mut self.members) {
             if whole.contains(&batch.id) {
-                self.assert(&header, best);
+                self.assert(assertion);
             }
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.assertions == 0 && self.members.is_empty()
+        self.count == 0 && self.members.is_empty()
     }
 
     fn finish(
@@ -149,28 +136,23 @@ impl TenantFold for RecordsFold {
         reader: &mut Reader,
         report: &mut RecoveryReport,
     ) -> Result<Box<dyn TenantFound>, FtlError> {
-        report.assertions += self.assertions;
+        report.assertions += self.count;
         let mut namespaces = begun(self.made, self.base);
         namespaces.retain(|id, _| !self.deleted.contains(id));
         let mut over = Over { step: self.step, namespaces, reader };
         let mut found = KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
-        let mut segments: Vec<(Segment, Best)> = self.best.into_iter().collect();
-        // the first segment of a value comes before the others
-        segments.sort_unstable_by_key(|(segment, _)| *segment);
-        let by_key = || segments.chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1));
+        let newest = self.assertions.into_newest();
+        let by_key = || Assertions::by_value(&newest);
         // obsolete entries are removed first: until then, every entry names what the checkpoint had there
         let mut copies = Vec::new();
         for of_key in by_key() {
             copies.extend(over.without_copied(of_key)?);
         }
         by_key().try_for_each(|of_key| over.without_replaced(of_key))?;
-        for (segment, best) in copies {
-            over.insert(segment, best);
-        }
+        copies.into_iter().for_each(|copy| over.insert(copy));
         for of_key in by_key() {
             if let Some(tombstone) = over.insert_new(of_key) {
-                let (namespace, key, _) = of_key[0].0;
-                found.tombstones.insert((namespace, key), tombstone);
+                found.tombstones.insert((of_key[0].namespace, of_key[0].key), tombstone);
             }
         }
         found.namespaces = over.namespaces;
@@ -203,18 +185,15 @@ struct Over<'a> {
 
 impl Over<'_> {
     /// The first segment of a key, if it and its namespace are there and it is newer than the checkpoint.
-    fn new_head(&self, segments: &[(Segment, Best)]) -> Option<Best> {
-        let ((namespace, _, segment), head) = *segments.first()?;
-        let is_new = segment == 0 && head.version > self.step;
-        (is_new && self.namespaces.contains_key(&namespace)).then_some(head)
+    fn new_head(&self, segments: &[Assertion]) -> Option<Best> {
+        let head = segments.first()?;
+        let is_new = head.segment == 0 && head.best.version > self.step;
+        (is_new && self.namespaces.contains_key(&head.namespace)).then_some(head.best)
     }
 
     /// Removes the checkpoint's entries for those segments of a key that were copied since. Returns the copies.
-    fn without_copied<'b>(
-        &mut self,
-        segments: &'b [(Segment, Best)],
-    ) -> Result<Vec<(&'b Segment, &'b Best)>, FtlError> {
-        let (namespace, key, _) = segments[0].0;
+    fn without_copied<'b>(&mut self, segments: &'b [Assertion]) -> Result<Vec<&'b Assertion>, FtlError> {
+        let Assertion { namespace, key, .. } = segments[0];
         let mut copies = Vec::new();
         if self.new_head(segments).is_some() || !self.namespaces.contains_key(&namespace) {
             return Ok(copies);
@@ -222,18 +201,18 @@ impl Over<'_> {
         // A new segment belongs to a value whose first segment is missing: the value was replaced, and its replacement is
         // asserted elsewhere.
         let step = self.step;
-        for (segment, best) in segments.iter().filter(|(_, best)| best.version <= step) {
-            if let Some(old) = self.find(namespace, &key, segment.2, Some(best.continuations))? {
+        for copy in segments.iter().filter(|of| of.best.version <= step) {
+            if let Some(old) = self.find(namespace, &key, copy.segment, Some(copy.best.continuations))? {
                 self.remove(namespace, old);
-                copies.push((segment, best));
+                copies.push(copy);
             }
         }
         Ok(copies)
     }
 
     /// Removes the checkpoint's entries for a key that has something newer.
-    fn without_replaced(&mut self, segments: &[(Segment, Best)]) -> Result<(), FtlError> {
-        let (namespace, key, _) = segments[0].0;
+    fn without_replaced(&mut self, segments: &[Assertion]) -> Result<(), FtlError> {
+        let Assertion { namespace, key, .. } = segments[0];
         if self.new_head(segments).is_none() {
             return Ok(());
         }
@@ -249,21 +228,20 @@ impl Over<'_> {
     }
 
     /// Adds the entries for a key that are newer than the checkpoint, if any. Returns the place of a tombstone.
-    fn insert_new(&mut self, segments: &[(Segment, Best)]) -> Option<RecordPlace> {
+    fn insert_new(&mut self, segments: &[Assertion]) -> Option<RecordPlace> {
         let head = self.new_head(segments)?;
         if head.tombstone {
             return Some(head.place);
         }
-        for (segment, best) in segments.iter().filter(|(_, best)| best.version == head.version) {
-            self.insert(segment, best);
-        }
-        self.namespaces.get_mut(&segments[0].0.0).expect("it is there").records += 1;
+        segments.iter().filter(|of| of.best.version == head.version).for_each(|of| self.insert(of));
+        self.namespaces.get_mut(&segments[0].namespace).expect("it is there").records += 1;
         None
     }
 
-    fn insert(&mut self, (namespace, key, segment): &Segment, best: &Best) {
-        let namespace = self.namespaces.get_mut(namespace).expect("it is there");
-        namespace.index.get_mut().insert(Entry::of(key, *segment, best.continuations, best.place));
+    fn insert(&mut self, of: &Assertion) {
+        let namespace = self.namespaces.get_mut(&of.namespace).expect("it is there");
+        let entry = Entry::of(&of.key, of.segment, of.best.continuations, of.best.place);
+        namespace.index.get_mut().insert(entry);
     }
 
     fn remove(&mut self, namespace: NamespaceId, entry: Entry) {

@@ -11,7 +11,8 @@
 //! An entry has 16 bytes: with a load factor of 75 % a record takes 21 bytes of the drive's DRAM. It has the length of
 //! the key but not the key: keys of up to eight bytes follow from their hash, longer ones are stored with the record.
 
-use tantalum_nand::Ppn;
+use tantalum_nand::{Array, Ppn};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::record::RecordPlace;
 use crate::key::{Key, NamespaceAttributes};
@@ -28,7 +29,8 @@ pub(crate) struct Entry {
 }
 
 /// An entry as it is stored: the hash, and the rest in one number that is never 0.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 struct Slot {
     hash: u64,
     rest: u64,
@@ -81,7 +83,8 @@ impl Entry {
 /// The table.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
-    slots: Vec<Slot>,
+    /// Random places of it are touched until it is full.
+    slots: Array<Slot>,
     /// Homes; there are a few more slots for entries pushed beyond the last one.
     homes: u64,
     entries: u64,
@@ -104,7 +107,7 @@ impl Index {
     /// An empty index with room for the expected records and at least this many entries.
     pub fn with_room(attributes: &NamespaceAttributes, entries: u64) -> Index {
         let mut index = Index {
-            slots: Vec::new(),
+            slots: Array::default(),
             homes: 0,
             entries: 0,
             expected_homes: 0,
@@ -130,16 +133,22 @@ impl Index {
     fn resize(&mut self, homes: u64) {
         let old = std::mem::take(&mut self.slots);
         self.homes = homes;
-        self.slots = vec![FREE; (homes + BEYOND) as usize];
+        self.slots = Array::to_fill((homes + BEYOND) as usize);
         let mut next = 0;
-        for slot in old.into_iter().filter(|slot| slot.rest != 0) {
+        for slot in old.iter().filter(|slot| slot.rest != 0) {
             let at = self.home(slot.hash).max(next);
             if at >= self.slots.len() {
-                self.slots.resize(at + BEYOND as usize, FREE);
+                self.extend_to(at);
             }
-            self.slots[at] = slot;
+            self.slots[at] = *slot;
             next = at + 1;
         }
+    }
+
+    /// Makes room for an entry at this place, and for some more.
+    #[cold]
+    fn extend_to(&mut self, at: usize) {
+        self.slots.extend(at + (BEYOND as usize).max(at / 64));
     }
 
     /// Number of entries, including those of later segments.
@@ -155,6 +164,12 @@ impl Index {
     #[inline]
     fn home(&self, hash: u64) -> usize {
         ((u128::from(hash) * u128::from(self.homes)) >> 64) as usize
+    }
+
+    /// Loads where a hash's entries start into the processor's cache, so that the misses of several hashes overlap.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        std::hint::black_box(self.slots[self.home(hash)].rest);
     }
 
     /// The entries from a hash on, in the order of hashes.
@@ -213,7 +228,7 @@ impl Index {
             end += 1;
         }
         if end == self.slots.len() {
-            self.slots.resize(end + BEYOND as usize, FREE);
+            self.extend_to(end);
         }
         self.slots.copy_within(at..end, at + 1);
         self.slots[at] = Slot { hash: entry.hash, rest: entry.pack() };

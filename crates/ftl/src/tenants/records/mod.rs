@@ -10,6 +10,7 @@
 //! - The units of a `put` that takes more than a page are members of an atomic batch (`spare`): they assert only if all
 //!   of them are there.
 
+mod assertions;
 mod audit;
 mod buffer;
 mod collect;

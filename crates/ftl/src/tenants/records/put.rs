@@ -1,7 +1,5 @@
 //! `put`: records are packed into units and programmed, and only then do the indexes name them.
 
-use std::collections::BTreeSet;
-
 use tantalum_nand::{Nanoseconds, Ppn, Source};
 
 use super::index::Entry;
@@ -16,7 +14,7 @@ use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceId};
 use crate::map::UNIT_WEIGHT;
 use crate::page_image::PageImage;
-use crate::types::Seq;
+use crate::types::{HashSet, Seq};
 
 /// The units of a `put` on flash.
 #[derive(Default)]
@@ -35,7 +33,7 @@ pub type RoomNs<'a> = &'a mut dyn FnMut(usize) -> Option<Nanoseconds>;
 impl Ftl {
     /// Checks a `put` before anything is changed.
     pub fn check_put(&self, records: &[KvRecord<'_>]) -> Result<(), KeyValueError> {
-        let mut seen = BTreeSet::new();
+        let mut seen = HashSet::default();
         for &KvRecord { namespace, key, value } in records {
             if !self.tenants.records.namespaces.contains_key(&namespace) {
                 return Err(KeyValueError::NoSuchNamespace(namespace));
@@ -174,6 +172,8 @@ impl Ftl {
     ) -> Result<Nanoseconds, FtlError> {
         let ProgrammedUnits { pieces, places, .. } = programmed;
         self.counters.flash_units.key_value += places.len() as u64;
+        let namespaces = &self.tenants.records.namespaces;
+        records.iter().for_each(|of| namespaces[&of.namespace].index.get().prefetch(of.key.hash()));
         let mut done_ns = at_ns;
         for record in records {
             done_ns = done_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
