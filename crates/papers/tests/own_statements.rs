@@ -45,7 +45,7 @@ impl Folder {
         let after = self.files();
         assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{sql}");
         // In one process connections share the log's index. That the copy leaves another process's alone is a test of the
-        // command (crates/cli/tests/comparison.rs).
+        // command (crates/cli/tests/it/comparison.rs).
         for (name, content) in before.iter().filter(|(name, _)| *name != "app.db-shm") {
             assert!(after[name] == *content, "{sql}: {} was changed", name.display());
         }

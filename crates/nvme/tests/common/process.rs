@@ -16,7 +16,7 @@ const IMAGE: &str = "TANTALUM_TEST_SERVES";
 /// What it prints before its address.
 const SERVES: &str = "serves at ";
 /// The test that calls [`serve_image`], ignored unless requested.
-const TEST: &str = "serves_until_it_is_killed";
+const TEST: &str = "broken_network::serves_until_it_is_killed";
 
 /// Serves the image that the environment names, if it names one.
 pub fn serve_image() {

@@ -112,7 +112,7 @@ fn a_source_that_changed_in_any_way_is_no_source() {
     assert_eq!(volume.statistics().units_remapped, 0);
 }
 
-/// Two pages that differ in one byte are not taken for each other; `drive/tests/duplicates.rs` has units with one checksum.
+/// Two pages that differ in one byte are not taken for each other; `drive/tests/it/duplicates.rs` has units with one checksum.
 #[test]
 fn pages_that_look_alike_are_compared_to_the_last_byte() {
     let (mut volume, system, table) = database(4);

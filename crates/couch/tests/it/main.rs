@@ -1,0 +1,5 @@
+//! Tests of the store by its public interface. They are one program, because a program for each file builds slowly.
+
+mod faults;
+mod model;
+mod store;

@@ -1,0 +1,233 @@
+//! Recordings of programs that do not survive power loss, each of which must be found; and of correct ones.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::common::{create, old, outcome, recording, rename, settings, write};
+use tantalum_crash_run::operation::{Attribute, Operation, ROOT};
+use tantalum_crash_run::{CrashTest, Losses, Said, SavedFinding, Settings, check, check_again};
+use tantalum_report::Monitor;
+
+/// The old file, or the new one; the new one once the program has said so.
+const REPLACED: &str = r#"
+    test -s "$TANTALUM_ACKS" && { test "$(cat config)" = new-contents; exit; }
+    case "$(cat config)" in old-contents|new-contents) ;; *) exit 1 ;; esac
+"#;
+
+#[test]
+fn a_rename_without_a_sync_of_the_file_is_found() {
+    let program = [
+        create("config.tmp", 2),
+        write(2, 0, "new-contents"),
+        rename("config.tmp", "config"),
+        Operation::SyncFolder(ROOT),
+    ];
+    let outcome = outcome(&recording(&old(), &program), REPLACED);
+    assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
+    let finding = &outcome.findings[0];
+    assert_eq!(finding.saved_by, ["fsync config.tmp after write to config.tmp"]);
+    assert!(finding.lost[0].starts_with("2. write 12 bytes at 0 of config.tmp"), "{finding:?}");
+    assert_eq!(finding.there, ["3. rename config.tmp to config"]);
+}
+
+#[test]
+fn a_rename_without_a_sync_of_the_folder_is_found() {
+    let program = [
+        create("config.tmp", 2),
+        write(2, 0, "new-contents"),
+        Operation::Sync(2),
+        rename("config.tmp", "config"),
+    ];
+    let outcome = outcome(&recording(&old(), &program), REPLACED);
+    assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
+    assert_eq!(outcome.findings[0].saved_by, ["fsync of the folder after rename config.tmp to config"]);
+}
+
+#[test]
+fn a_file_that_is_replaced_well_has_no_finding() {
+    let program = [
+        create("config.tmp", 2),
+        write(2, 0, "new-contents"),
+        Operation::Sync(2),
+        rename("config.tmp", "config"),
+        Operation::SyncFolder(ROOT),
+    ];
+    let outcome = outcome(&recording(&old(), &program), REPLACED);
+    assert_eq!((outcome.failed, outcome.cuts), (0, 6), "{:#?}", outcome.findings);
+    assert!(outcome.checked > 3 && outcome.checked < outcome.outcomes, "{outcome:?}");
+}
+
+#[test]
+fn a_record_that_is_taken_for_whole_by_its_first_byte_is_found() {
+    let record = "R".repeat(1500);
+    let program = [write(1, 0, &record), Operation::SyncData(1)];
+    let setup = [create("log", 1)];
+    let script =
+        r#"test "$(head -c 1 log)" = R && test "$(tr -cd R < log | wc -c)" != 1500 && exit 1; exit 0"#;
+    let found = outcome(&recording(&setup, &program), script);
+    assert_eq!(found.findings.len(), 1, "{:#?}", found.findings);
+    // a check that only counts what is there passes
+    let script =
+        r#"n=$(tr -cd R < log | wc -c); test -s "$TANTALUM_ACKS" && test $n != 1500 && exit 1; exit 0"#;
+    assert_eq!(outcome(&recording(&setup, &program), script).failed, 0);
+}
+
+#[test]
+fn two_files_that_must_agree_are_found() {
+    let setup = [create("a", 1), write(1, 0, "1"), create("b", 2), write(2, 0, "1")];
+    let program = [write(1, 0, "2"), Operation::Sync(1), write(2, 0, "2"), Operation::Sync(2)];
+    let outcome = outcome(&recording(&setup, &program), r#"test "$(cat a)" = "$(cat b)""#);
+    assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
+    assert!(outcome.findings[0].saved_by.is_empty(), "no sync helps");
+}
+
+#[test]
+fn a_finding_without_a_loss_hides_no_other() {
+    // the check dislikes a state between two operations, and that the program says `done` before its data is durable
+    let setup = [create("a", 1), write(1, 0, "1")];
+    let program = [
+        Operation::Change(1, Attribute::Permissions(0o600)),
+        Operation::Change(1, Attribute::Permissions(0o644)),
+        write(1, 0, "2"),
+    ];
+    let script = r#"
+        test "$(stat -c %a a)" = 600 && exit 1
+        test ! -s "$TANTALUM_ACKS" || test "$(cat a)" = 2
+    "#;
+    let outcome = outcome(&recording(&setup, &program), script);
+    let saved_by: Vec<_> = outcome.findings.iter().map(|finding| finding.saved_by.clone()).collect();
+    assert!(saved_by.contains(&vec![]), "{saved_by:?}");
+    assert!(saved_by.contains(&vec!["fsync a after write to a".to_owned()]), "{saved_by:?}");
+}
+
+#[test]
+fn what_is_said_and_not_synced_is_found() {
+    let setup = [create("a", 1), write(1, 0, "1")];
+    let script = r#"test ! -s "$TANTALUM_ACKS" || test "$(cat a)" = 2"#;
+    let found = outcome(&recording(&setup, &[write(1, 0, "2")]), script);
+    assert_eq!(found.findings[0].saved_by, ["fsync a after write to a"]);
+    let right = [write(1, 0, "2"), Operation::SyncData(1)];
+    assert_eq!(outcome(&recording(&setup, &right), script).failed, 0);
+}
+
+#[test]
+fn an_append_whose_size_is_there_without_its_bytes_is_found() {
+    let setup = [create("log", 1), write(1, 0, "one\n")];
+    let program = [write(1, 4, "two\n"), Operation::Sync(1)];
+    // a reader that trusts each line
+    let script = r#"! grep -qav -e one -e two log && test "$(tr -d '\0' < log | wc -c)" = "$(wc -c < log)""#;
+    let outcome = outcome(&recording(&setup, &program), script);
+    assert_eq!(outcome.findings.len(), 1, "{:#?}", outcome.findings);
+}
+
+/// A program that POSIX does not protect may be safe on a drive: this volume makes a file's name durable with the file.
+#[test]
+fn a_drive_loses_less_than_posix_allows() {
+    let mut profile = tantalum::Profile::load("tlc-nvme").unwrap();
+    profile.capacity_bytes = 64 << 20;
+    let recording = recording(&[], &[create("a", 1), write(1, 0, "1"), Operation::Sync(1)]);
+    let script = r#"test ! -s "$TANTALUM_ACKS" || test "$(cat a)" = 1"#;
+    assert_eq!(outcome(&recording, script).findings[0].saved_by, ["fsync of the folder after create a"]);
+    let on_drive = Settings { losses: Losses::Drive(Box::new(profile)), ..settings(script) };
+    let outcome = check(&recording, &on_drive, &Monitor::silent()).unwrap();
+    assert_eq!(outcome.failed, 0, "{:#?}", outcome.findings);
+    assert!(outcome.cuts > 2 && outcome.checked >= 1, "{outcome:?}");
+}
+
+#[test]
+fn a_check_that_fails_with_power_on_is_refused() {
+    let recording = recording(&[], &[create("a", 1)]);
+    let error = check(&recording, &settings("echo no; exit 3"), &Monitor::silent()).unwrap_err().to_string();
+    assert!(error.contains("exit code 3") && error.ends_with("no"), "{error}");
+}
+
+#[test]
+fn a_check_that_does_not_end_has_failed() {
+    let recording = recording(&[], &[create("a", 1), Operation::SyncFolder(ROOT)]);
+    let settings = Settings { check_seconds: 1, ..settings("test -e a || sleep 1000") };
+    let outcome = check(&recording, &settings, &Monitor::silent()).unwrap();
+    assert_eq!(outcome.findings[0].check_ended, "no end within 1 s");
+}
+
+#[test]
+fn a_saved_finding_can_be_checked_again() {
+    let place = tempfile::tempdir().unwrap();
+    let recording = recording(&old(), &[create("new", 2), write(2, 0, "x")]);
+    let script = "echo looked at $(cat $TANTALUM_ACKS); test ! -e new || test -s new";
+    let settings = Settings { save: Some(place.path().join("saved")), ..settings(script) };
+    let outcome = check(&recording, &settings, &Monitor::silent()).unwrap();
+    let folder = outcome.findings[0].saved.clone().unwrap();
+    let saved = SavedFinding::open(&folder).unwrap();
+    assert_eq!(saved.finding, outcome.findings[0]);
+    for _ in 0..2 {
+        let again = check_again(&saved, None).unwrap();
+        assert_eq!(again.failed.as_deref(), Some("exit code 1"));
+        assert!(again.said.starts_with("looked at"), "{}", again.said);
+    }
+    let other = r#"test "$(cat config)" = old-contents && test ! -s new && rm config"#;
+    for _ in 0..2 {
+        assert_eq!(check_again(&saved, Some(other)).unwrap().failed, None, "it works on a copy");
+    }
+}
+
+#[test]
+fn a_folder_without_a_saved_finding_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let error = SavedFinding::open(place.path()).unwrap_err().to_string();
+    assert!(error.contains("holds no finding; name a folder that crash run --save left"), "{error}");
+    std::fs::write(place.path().join("finding.json"), "{}").unwrap();
+    let error = SavedFinding::open(place.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("finding.json was not written by crash run --save, or is damaged: missing field"),
+        "{error}"
+    );
+}
+
+/// Needs FUSE.
+#[test]
+fn functions_of_a_test_are_a_program_and_its_check() {
+    let write_to = |folder: &Path, sync: bool| {
+        let mut file = File::create(folder.join("new")).unwrap();
+        file.write_all(b"text").unwrap();
+        if sync {
+            file.sync_all().unwrap();
+        }
+        fs::rename(folder.join("new"), folder.join("file")).unwrap();
+        if sync {
+            File::open(folder).unwrap().sync_all().unwrap();
+        }
+    };
+    let check = |folder: &Path, said: &[String]| {
+        assert!(said.is_empty() || fs::read_to_string(folder.join("file")).unwrap() == "text", "{said:?}");
+    };
+    let program = |sync| {
+        move |folder: &Path, said: &Said| {
+            write_to(folder, sync);
+            said.say("there");
+        }
+    };
+    CrashTest::new().survives(program(true), check);
+    let outcome = CrashTest::new().run(program(false), check).unwrap();
+    assert!(outcome.failed > 0 && outcome.findings[0].check_ended == "a panic", "{outcome:?}");
+    let failed = catch_unwind(|| CrashTest::new().survives(program(false), check)).unwrap_err();
+    let text = failed.downcast_ref::<String>().unwrap();
+    assert!(text.contains("FINDING 1") && text.contains("fsync"), "{text}");
+}
+
+#[test]
+fn a_test_whose_program_panics_leaves_no_mount() {
+    let mounts = || fs::read_to_string("/proc/mounts").unwrap();
+    let place = Mutex::new(String::new());
+    let program = |folder: &Path, _: &Said| {
+        *place.lock().unwrap() = folder.display().to_string();
+        assert!(mounts().contains(folder.to_str().unwrap()));
+        panic!("broken")
+    };
+    let ran = catch_unwind(|| CrashTest::new().survives(program, |_, _| {}));
+    assert_eq!(ran.unwrap_err().downcast_ref::<&str>(), Some(&"broken"));
+    let place = place.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(place.len() > 10 && !mounts().contains(&place), "{place}");
+}

@@ -1,0 +1,17 @@
+//! Tests of the store by its public interface. They are one program, because a program for each file builds slowly.
+
+mod backup;
+#[path = "../concurrent/mod.rs"]
+mod concurrent;
+mod concurrent_torture;
+mod documentation;
+mod history;
+mod killed_process;
+mod large_transactions;
+#[cfg(target_os = "linux")]
+mod lost_machine;
+mod ordered;
+mod serializability;
+mod snapshots;
+mod store;
+mod transfers;

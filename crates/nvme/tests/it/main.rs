@@ -1,0 +1,21 @@
+//! Tests of the server by its public interface. They are one program, because a program for each file builds slowly.
+
+mod attach;
+mod authentication;
+mod bench;
+mod beyond_blocks;
+mod broken_network;
+mod clients;
+#[path = "../common/mod.rs"]
+mod common;
+mod events;
+#[path = "../fuzzed/mod.rs"]
+mod fuzzed;
+mod hostile;
+mod mixed_commands;
+mod power_cuts;
+mod programs;
+mod sessions;
+mod stops;
+mod tap;
+mod vendor_commands;

@@ -1,0 +1,8 @@
+//! Tests of the VFS by its public interface. They are one program, because a program for each file builds slowly.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod connections;
+mod economy;
+mod modes;
+mod power_cut;
