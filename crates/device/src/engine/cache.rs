@@ -86,8 +86,9 @@ impl Cache {
         self.entries[self.find(lpn)? as usize].as_ref()
     }
 
-    /// Inserts a unit. Returns the one that it replaces.
-    pub fn insert(&mut self, unit: HostUnit) -> Option<HostUnit> {
+    /// Inserts a unit. Returns the one that it replaces. The unit is read where it is: right after a copy of data a load of
+    /// what was just stored in other pieces stalls.
+    pub fn insert(&mut self, unit: &HostUnit) -> Option<HostUnit> {
         self.hinted += usize::from(unit.hint.is_some());
         let Cache { index, entries, .. } = self;
         let lpn_of = |entry: &u32| entries[*entry as usize].as_ref().map(|unit| unit.lpn);
@@ -95,7 +96,7 @@ impl Cache {
         let rehash = |entry: &u32| hash(lpn_of(entry).expect("an indexed entry is there"));
         match index.entry(hash(unit.lpn), is_lpn, rehash) {
             Entry::Occupied(found) => {
-                let old = entries[*found.get() as usize].replace(unit).expect("an indexed entry is there");
+                let old = entries[*found.get() as usize].replace(*unit).expect("an indexed entry is there");
                 self.hinted -= usize::from(old.hint.is_some());
                 Some(old)
             }
@@ -106,7 +107,7 @@ impl Cache {
                     entries.push(None);
                     self.turns.push(0);
                 }
-                entries[entry as usize] = Some(unit);
+                entries[entry as usize] = Some(*unit);
                 self.turns[entry as usize] = self.next_turn;
                 self.queue.push_back((entry, self.next_turn));
                 self.next_turn += 1;
@@ -258,9 +259,9 @@ mod tests {
         let mut nand = nand();
         let mut cache = Cache::new(8);
         for lpn in [5, 6, 7] {
-            assert!(cache.insert(unit(&mut nand, lpn)).is_none());
+            assert!(cache.insert(&unit(&mut nand, lpn)).is_none());
         }
-        assert!(cache.insert(unit(&mut nand, 5)).is_some());
+        assert!(cache.insert(&unit(&mut nand, 5)).is_some());
         assert_eq!(cache.len(), 3);
         assert_eq!(oldest(&mut cache, 2), [5, 6]);
     }
@@ -270,10 +271,10 @@ mod tests {
         let mut nand = nand();
         let mut cache = Cache::new(8);
         for lpn in [5, 6, 7] {
-            cache.insert(unit(&mut nand, lpn));
+            cache.insert(&unit(&mut nand, lpn));
         }
         cache.remove(Lpn(5)).unwrap();
-        cache.insert(unit(&mut nand, 5));
+        cache.insert(&unit(&mut nand, 5));
         assert_eq!(oldest(&mut cache, 9), [6, 7, 5]);
         assert_eq!(cache.drain().iter().map(|unit| unit.lpn.0).collect::<Vec<_>>(), [6, 7, 5]);
     }
@@ -283,7 +284,7 @@ mod tests {
         let mut nand = nand();
         let mut cache = Cache::new(4);
         for lpn in [1, 2] {
-            cache.insert(unit(&mut nand, lpn));
+            cache.insert(&unit(&mut nand, lpn));
         }
         cache.programmed(2, 500);
         assert_eq!(cache.room_ns(1, 100), Some(500));
@@ -295,7 +296,7 @@ mod tests {
     fn so_many_units_wait_for_as_much_room() {
         let mut nand = nand();
         let mut cache = Cache::new(8);
-        cache.insert(unit(&mut nand, 1));
+        cache.insert(&unit(&mut nand, 1));
         for done_ns in [300, 500, 400] {
             cache.programmed(2, done_ns);
         }
@@ -310,10 +311,10 @@ mod tests {
         let mut nand = nand();
         let mut cache = Cache::new(9);
         for lpn in 0..4 {
-            cache.insert(unit(&mut nand, lpn));
+            cache.insert(&unit(&mut nand, lpn));
             assert!(!cache.is_high(), "{} wait", cache.len());
         }
-        cache.insert(unit(&mut nand, 4));
+        cache.insert(&unit(&mut nand, 4));
         assert!(cache.is_high());
         cache.set_capacity(6);
         assert!(cache.is_high(), "more than half wait when it becomes smaller");
@@ -336,12 +337,12 @@ mod tests {
         };
         let page = HostUnit { hint: Some(hint), ..unit(&mut nand, 5) };
         assert!(!cache.has_hinted());
-        cache.insert(page);
+        cache.insert(&page);
         assert!(cache.has_hinted());
-        cache.insert(unit(&mut nand, 5));
+        cache.insert(&unit(&mut nand, 5));
         assert!(!cache.has_hinted(), "another unit replaced it");
-        cache.insert(page);
-        cache.insert(unit(&mut nand, 6));
+        cache.insert(&page);
+        cache.insert(&unit(&mut nand, 6));
         cache.remove(Lpn(5)).unwrap();
         assert!(!cache.has_hinted());
         cache.clear();

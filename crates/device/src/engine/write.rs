@@ -143,7 +143,7 @@ impl Engine {
         // The stores of a page's copy take long to drain, and a load of bytes that were stored in other pieces waits for
         // them all. So the unit is completed before the copy, and stays where it is.
         self.take_in(&unit, data, is_filled)?;
-        self.replace_in_cache(unit, ends_claim, at_ns)?;
+        self.replace_in_cache(&unit, ends_claim, at_ns)?;
         self.ftl.counters_mut().host_units_written += 1;
         Ok(room_ns)
     }
@@ -152,7 +152,7 @@ impl Engine {
     #[inline]
     fn replace_in_cache(
         &mut self,
-        unit: HostUnit,
+        unit: &HostUnit,
         ends_claim: bool,
         at_ns: Nanoseconds,
     ) -> Result<(), Status> {
@@ -161,7 +161,7 @@ impl Engine {
         if let Some(replaced) = &replaced {
             ftl.nand_mut().release(replaced.slot);
         }
-        ftl.waits(&unit, replaced.as_ref());
+        ftl.waits(unit, replaced.as_ref());
         if ends_claim && !canary::out(Guard::ClaimOutlivesPage) {
             ftl.replaced_in_dram(lpn, unit.version, at_ns)?;
         }
