@@ -28,8 +28,8 @@ pub(crate) struct IndexBytes(pub Vec<u8>);
 const HEAD_BYTES: usize = 16;
 
 impl IndexBytes {
-    fn of(entries: impl Iterator<Item = Entry>) -> IndexBytes {
-        let mut bytes = Vec::new();
+    fn of(count: usize, entries: impl Iterator<Item = Entry>) -> IndexBytes {
+        let mut bytes = Vec::with_capacity(count * ENTRY_BYTES);
         for entry in entries {
             bytes.extend(entry.hash.to_le_bytes());
             bytes.extend(entry.pack().to_le_bytes());
@@ -39,7 +39,7 @@ impl IndexBytes {
 
     /// The entries of an index.
     pub fn of_index(index: &Index) -> IndexBytes {
-        IndexBytes::of(index.from(0))
+        IndexBytes::of(index.len() as usize, index.from(0))
     }
 
     /// The entry that begins at each 16th byte.
@@ -55,11 +55,9 @@ impl IndexBytes {
         checksum_of(&self.0)
     }
 
-    /// The index with these entries.
+    /// The index with these entries, which are in the order of their hashes.
     pub fn index(&self, attributes: &NamespaceAttributes) -> Index {
-        let mut index = Index::with_room(attributes, (self.0.len() / ENTRY_BYTES) as u64);
-        self.entries().for_each(|entry| index.insert(entry));
-        index
+        Index::of(attributes, (self.0.len() / ENTRY_BYTES) as u64, self.entries())
     }
 }
 
@@ -75,7 +73,11 @@ impl NamespaceContents {
             key_length: 16,
         };
         let attributes = NamespaceAttributes { expected_records: 1 << 10, ..NamespaceAttributes::default() };
-        NamespaceContents { namespace, attributes, entries: IndexBytes::of((0..entries).map(entry)) }
+        NamespaceContents {
+            namespace,
+            attributes,
+            entries: IndexBytes::of(entries as usize, (0..entries).map(entry)),
+        }
     }
 }
 
@@ -221,7 +223,10 @@ mod tests {
         let with = |entries: &[Entry]| {
             is_decoded(
                 1,
-                vec![NamespaceContents { entries: IndexBytes::of(entries.iter().copied()), ..sample(1) }],
+                vec![NamespaceContents {
+                    entries: IndexBytes::of(entries.len(), entries.iter().copied()),
+                    ..sample(1)
+                }],
             )
         };
         let at = |hash, ppn, chunk, chunks| Entry {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tantalum_nand::{NandError, PageState, Ppn, UNIT_BYTES};
+use tantalum_nand::{Array, NandError, PageState, Ppn, UNIT_BYTES};
 
 use super::assertions::{Assertion, Assertions, Best};
 use super::contents::{NamespaceContents, RecordsKept};
@@ -50,6 +50,9 @@ pub(crate) struct RecordsFold {
 /// The result of the fold.
 pub(crate) struct RecordsFound {
     records: KeyValue,
+    /// The weight of what each place has, if there are records. Gathered before anything else is done with places: records are in the order of
+    /// their hashes, so that each names a place at random.
+    weights: Array,
     /// The positions of the indexes in the checkpoint, if they are swapped.
     indexes: Vec<(NamespaceId, InCheckpoint)>,
 }
@@ -156,7 +159,8 @@ impl TenantFold for RecordsFold {
             }
         }
         found.namespaces = over.namespaces;
-        Ok(Box::new(RecordsFound { records: found, indexes: self.indexes }))
+        let units = over.reader.nand.geometry().units();
+        Ok(Box::new(RecordsFound::new(found, units, self.indexes)?))
     }
 }
 
@@ -324,32 +328,56 @@ fn read_header(reader: &mut Reader, place: RecordPlace, step: Seq) -> Result<Opt
 }
 
 impl RecordsFound {
-    /// The places with records, and their owners.
-    fn places(&self) -> impl Iterator<Item = (NamespaceId, Ppn)> + '_ {
-        let indexed =
-            self.records.namespaces.iter().flat_map(|(id, namespace)| {
-                namespace.index.get().from(0).map(|entry| (*id, entry.place.ppn))
-            });
-        indexed.chain(self.records.tombstones.iter().map(|((id, _), place)| (*id, place.ppn)))
+    /// What was found on a medium of this many units.
+    fn new(
+        records: KeyValue,
+        units: u32,
+        indexes: Vec<(NamespaceId, InCheckpoint)>,
+    ) -> Result<RecordsFound, FtlError> {
+        let has_any = places(&records).next().is_some();
+        let mut weights = if has_any { Array::to_fill(units as usize) } else { Array::default() };
+        for (namespace, RecordPlace { ppn, chunks, .. }) in places(&records) {
+            let of = weights.get_mut(ppn.index()).ok_or(Damage::RecordPlace { namespace, ppn })?;
+            *of += weight(chunks);
+        }
+        Ok(RecordsFound { records, weights, indexes })
     }
+
+    /// The places with records, and the weight of these.
+    fn weights(&self) -> impl Iterator<Item = (Ppn, u32)> + '_ {
+        let of_places = (0..).map(Ppn).zip(self.weights.iter().copied());
+        of_places.filter(|(_, weight)| *weight > 0)
+    }
+
+    /// A namespace with a record at this place.
+    fn namespace_at(&self, ppn: Ppn) -> NamespaceId {
+        let mut places = places(&self.records);
+        places.find(|(_, place)| place.ppn == ppn).expect("a place with a weight has a record").0
+    }
+}
+
+/// The namespaces and places of all records.
+fn places(records: &KeyValue) -> impl Iterator<Item = (NamespaceId, RecordPlace)> + '_ {
+    let indexed = records
+        .namespaces
+        .iter()
+        .flat_map(|(id, namespace)| namespace.index.get().from(0).map(|entry| (*id, entry.place)));
+    indexed.chain(records.tombstones.iter().map(|((id, _), place)| (*id, *place)))
 }
 
 impl TenantFound for RecordsFound {
     fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError> {
-        match self.places().find(|(_, ppn)| !data.has(*ppn)) {
+        match self.weights().find(|(ppn, _)| !data.has(*ppn)) {
             None => Ok(()),
-            Some((namespace, ppn)) => Err(Damage::RecordPlace { namespace, ppn }.into()),
+            Some((ppn, _)) => Err(Damage::RecordPlace { namespace: self.namespace_at(ppn), ppn }.into()),
         }
     }
 
     fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError> {
-        if let Some((namespace, ppn)) = self.places().find(|(_, ppn)| ftl.map.owner(*ppn) != Owner::None) {
-            return Err(Damage::TwoOwners { namespace, ppn }.into());
+        if let Some((ppn, _)) = self.weights().find(|(ppn, _)| ftl.map.owner(*ppn) != Owner::None) {
+            return Err(Damage::TwoOwners { namespace: self.namespace_at(ppn), ppn }.into());
         }
-        let indexed = self.records.namespaces.values().flat_map(|namespace| namespace.index.get().from(0));
-        for place in indexed.map(|entry| entry.place).chain(self.records.tombstones.values().copied()) {
-            ftl.map.add_packed(TENANT, place.ppn, weight(place.chunks));
-        }
+        self.weights().for_each(|(ppn, weight)| ftl.map.add_packed(TENANT, ppn, weight));
         ftl.tenants.records = self.records;
         if clean {
             ftl.tenants.records.are_in_checkpoint(&self.indexes);
@@ -392,11 +420,18 @@ mod tests {
     fn a_record_at_a_place_without_data_is_damage() {
         let reader = Reader::new(Nand::in_memory(GEOMETRY, TIMING).unwrap(), 128, 0);
         let data = DataPlaces { reader: &reader, no_data: Vec::new() };
-        let mut found = RecordsFound { records: KeyValue::default(), indexes: Vec::new() };
-        found.check(&data).unwrap();
-        let place = RecordPlace { ppn: Ppn(7), chunk: 0, chunks: 1 };
-        found.records.tombstones.insert((NamespaceId(1), Key::new(b"k").unwrap()), place);
-        let checked = found.check(&data);
+        let found = |places: &[u32]| {
+            let mut records = KeyValue::default();
+            for ppn in places {
+                let place = RecordPlace { ppn: Ppn(*ppn), chunk: 0, chunks: 1 };
+                records.tombstones.insert((NamespaceId(1), Key::new(&[*ppn as u8]).unwrap()), place);
+            }
+            RecordsFound::new(records, GEOMETRY.units(), Vec::new())
+        };
+        found(&[]).unwrap().check(&data).unwrap();
+        let checked = found(&[7]).unwrap().check(&data);
         assert!(matches!(checked, Err(FtlError::Damaged(Damage::RecordPlace { ppn: Ppn(7), .. }))));
+        let beyond = found(&[7, GEOMETRY.units()]).map(drop);
+        assert!(matches!(beyond, Err(FtlError::Damaged(Damage::RecordPlace { .. }))));
     }
 }

@@ -105,7 +105,7 @@ impl Index {
     }
 
     /// An empty index with room for the expected records and at least this many entries.
-    pub fn with_room(attributes: &NamespaceAttributes, entries: u64) -> Index {
+    fn with_room(attributes: &NamespaceAttributes, entries: u64) -> Index {
         let mut index = Index {
             slots: Array::default(),
             homes: 0,
@@ -134,15 +134,29 @@ impl Index {
         let old = std::mem::take(&mut self.slots);
         self.homes = homes;
         self.slots = Array::to_fill((homes + BEYOND) as usize);
+        self.place(old.iter().filter(|slot| slot.rest != 0).copied());
+    }
+
+    /// Fills an empty table with slots in the order of their hashes.
+    fn place(&mut self, slots: impl Iterator<Item = Slot>) {
         let mut next = 0;
-        for slot in old.iter().filter(|slot| slot.rest != 0) {
+        for slot in slots {
             let at = self.home(slot.hash).max(next);
             if at >= self.slots.len() {
                 self.extend_to(at);
             }
-            self.slots[at] = *slot;
+            self.slots[at] = slot;
             next = at + 1;
         }
+    }
+
+    /// An index of this many entries, in the order of their hashes, with room for the expected records.
+    pub fn of(attributes: &NamespaceAttributes, count: u64, entries: impl Iterator<Item = Entry>) -> Index {
+        let mut index = Index::with_room(attributes, count);
+        index.entries = count;
+        index.place(entries.map(|entry| Slot { hash: entry.hash, rest: entry.pack() }));
+        debug_assert!(index.from(0).is_sorted_by_key(|entry| entry.hash), "entries came in another order");
+        index
     }
 
     /// Makes room for an entry at this place, and for some more.
