@@ -36,7 +36,7 @@ pub fn python(context: &Context, _folder: &Path) -> Outcome {
         return Ok(Done::LeftOut(format!("python3 with venv is missing: {failure}")));
     }
     Shell::new(context.root.join("python/test"))
-        .variable("CARGO_TARGET_DIR", context.target.join("python"))
+        .variable("CARGO_TARGET_DIR", &context.target)
         .variable("TANTALUM", &context.tantalum)
         .run()?;
     Ok(Done::Passed)
