@@ -1,8 +1,11 @@
 //! Namespaces and their indexes in a checkpoint, as 64-bit numbers.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 #[cfg(test)]
 use tantalum_nand::Ppn;
-use tantalum_nand::{Geometry, checksum_of};
+use tantalum_nand::{Array, Geometry, checksum_of};
 
 use super::index::{Entry, Index};
 #[cfg(test)]
@@ -21,9 +24,27 @@ pub(crate) struct NamespaceContents {
     pub entries: IndexBytes,
 }
 
-/// The entries of an index in a checkpoint, in the order of their hashes.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct IndexBytes(pub Vec<u8>);
+/// The entries of an index in a checkpoint, in the order of their hashes. Millions of them stay in the bytes that were
+/// read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IndexBytes {
+    bytes: Arc<Array<u8>>,
+    entries: Range<usize>,
+}
+
+impl PartialEq for IndexBytes {
+    fn eq(&self, other: &IndexBytes) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for IndexBytes {}
+
+impl From<Vec<u8>> for IndexBytes {
+    fn from(bytes: Vec<u8>) -> IndexBytes {
+        IndexBytes { entries: 0..bytes.len(), bytes: Arc::new(bytes.into()) }
+    }
+}
 
 const HEAD_BYTES: usize = 16;
 
@@ -34,7 +55,16 @@ impl IndexBytes {
             bytes.extend(entry.hash.to_le_bytes());
             bytes.extend(entry.pack().to_le_bytes());
         }
-        IndexBytes(bytes)
+        bytes.into()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[self.entries.clone()]
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u64 {
+        (self.entries.len() / ENTRY_BYTES) as u64
     }
 
     /// The entries of an index.
@@ -48,16 +78,16 @@ impl IndexBytes {
             let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| entry[at + byte]));
             Entry::unpack(number(0), number(8))
         };
-        self.0.as_chunks().0.iter().map(numbers)
+        self.bytes().as_chunks().0.iter().map(numbers)
     }
 
     pub fn checksum(&self) -> u32 {
-        checksum_of(&self.0)
+        checksum_of(self.bytes())
     }
 
     /// The index with these entries, which are in the order of their hashes.
     pub fn index(&self, attributes: &NamespaceAttributes) -> Index {
-        Index::of(attributes, (self.0.len() / ENTRY_BYTES) as u64, self.entries())
+        Index::of(attributes, self.len(), self.entries())
     }
 }
 
@@ -97,11 +127,15 @@ impl RecordsKept {
         out.extend((self.namespaces.len() as u64).to_le_bytes());
         for NamespaceContents { namespace, attributes, entries } in &self.namespaces {
             let NamespaceAttributes { logs, expected_records, load_factor_percent } = *attributes;
-            let count = (entries.0.len() / ENTRY_BYTES) as u64;
-            let words =
-                [namespace.0.into(), logs.into(), expected_records, load_factor_percent.into(), count];
+            let words = [
+                namespace.0.into(),
+                logs.into(),
+                expected_records,
+                load_factor_percent.into(),
+                entries.len(),
+            ];
             words.iter().for_each(|word| out.extend(u64::to_le_bytes(*word)));
-            out.extend(&entries.0);
+            out.extend(entries.bytes());
         }
     }
 
@@ -109,9 +143,8 @@ impl RecordsKept {
     pub fn indexes(&self, first_byte: u64) -> Vec<(NamespaceId, InCheckpoint)> {
         let mut end = first_byte + HEAD_BYTES as u64;
         let of = |contents: &NamespaceContents| {
-            let (first_byte, bytes) = (end + NAMESPACE_BYTES as u64, contents.entries.0.len() as u64);
-            end = first_byte + bytes;
-            let entries = bytes / ENTRY_BYTES as u64;
+            let (first_byte, entries) = (end + NAMESPACE_BYTES as u64, contents.entries.len());
+            end = first_byte + entries * ENTRY_BYTES as u64;
             let checksum = contents.entries.checksum();
             (contents.namespace, InCheckpoint { first_byte, entries, checksum })
         };
@@ -120,6 +153,7 @@ impl RecordsKept {
 
     /// Reads it off the front of the bytes; none if no drive can have written it.
     pub fn decode(kept: &mut Kept<'_>) -> Option<RecordsKept> {
+        let end = kept.first_byte as usize + kept.bytes.len();
         let bytes = &mut kept.bytes;
         let last_namespace = take_word(bytes)?.try_into().ok()?;
         let count = take_word(bytes)?;
@@ -131,8 +165,8 @@ impl RecordsKept {
             let (id, logs, expected_records) = (take_word(bytes)?, take_word(bytes)?, take_word(bytes)?);
             let (load_factor_percent, entries) = (take_word(bytes)?, take_word(bytes)?);
             let index_bytes = usize::try_from(entries).ok()?.checked_mul(ENTRY_BYTES)?;
-            let (entries, rest) = bytes.split_at_checked(index_bytes)?;
-            *bytes = rest;
+            let first_byte = end - bytes.len();
+            *bytes = bytes.split_at_checked(index_bytes)?.1;
             namespaces.push(NamespaceContents {
                 namespace: NamespaceId(id.try_into().ok()?),
                 attributes: NamespaceAttributes {
@@ -140,7 +174,10 @@ impl RecordsKept {
                     expected_records,
                     load_factor_percent: load_factor_percent.try_into().ok()?,
                 },
-                entries: IndexBytes(entries.to_vec()),
+                entries: IndexBytes {
+                    bytes: Arc::clone(kept.checkpoint),
+                    entries: first_byte..first_byte + index_bytes,
+                },
             });
         }
         let records = RecordsKept { last_namespace, namespaces };
@@ -173,10 +210,11 @@ mod tests {
     use crate::test_support::{CONFIG, GEOMETRY};
 
     fn decode(bytes: &[u8]) -> Option<RecordsKept> {
-        let checkpoint = std::sync::Arc::default();
+        // what is decoded need not begin where the checkpoint does
+        let checkpoint = Arc::new([&[9; 3], bytes].concat().into());
         RecordsKept::decode(&mut Kept {
             bytes,
-            first_byte: 0,
+            first_byte: 3,
             checkpoint: &checkpoint,
             config: &CONFIG,
             geometry: &GEOMETRY,

@@ -160,7 +160,7 @@ impl Ftl {
     ) -> Result<(IndexBytes, Nanoseconds), FtlError> {
         if let Some(nvm) = self.metadata.nvm() {
             let (bytes, done_ns) = nvm.load_checkpoint(&self.nand, place.bytes(), at_ns)?;
-            let bytes = IndexBytes(bytes);
+            let bytes = IndexBytes::from(bytes);
             self.check_index(namespace, place, &bytes)?;
             return Ok((bytes, done_ns));
         }
@@ -206,7 +206,7 @@ impl Ftl {
         };
         let read = |ppn, unit: &mut [u8]| Ok(self.nand.peek(ppn, unit)?);
         let bytes = match self.metadata.nvm() {
-            Some(nvm) => IndexBytes(nvm.load_checkpoint(&self.nand, place.bytes(), 0).ok()?.0),
+            Some(nvm) => IndexBytes::from(nvm.load_checkpoint(&self.nand, place.bytes(), 0).ok()?.0),
             None => bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), read).ok()?,
         };
         let entries: Vec<Entry> = bytes.entries().collect();
@@ -235,5 +235,5 @@ fn bytes_at(
         entries.extend(&unit[start..start + count]);
         next += count as u64;
     }
-    Ok(IndexBytes(entries))
+    Ok(entries.into())
 }
