@@ -5,6 +5,7 @@
 //! filled: most of them is never touched, and untouched memory costs nothing.
 
 use std::fmt;
+use std::io;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
@@ -14,6 +15,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const HUGE_PAGE: usize = 2 << 20;
 /// Larger arrays are sparse, unless they are filled.
 const MOST_HUGE: usize = 256 << 20;
+
+/// Memory of zeros, in huge pages if the host has them.
+pub(crate) fn huge_pages(bytes: usize) -> io::Result<MmapMut> {
+    let map = MmapMut::map_anon(bytes)?;
+    // a host without huge pages refuses this, and is merely slower
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
+    Ok(map)
+}
 
 /// What an array may have: numbers, or what consists of numbers.
 pub trait Element: FromBytes + IntoBytes + Immutable + Copy {}
@@ -49,11 +59,8 @@ impl<T: Element> Array<T> {
     fn in_huge_pages(length: usize, most: usize) -> Array<T> {
         let bytes = length * size_of::<T>();
         if (HUGE_PAGE..=most).contains(&bytes)
-            && let Ok(map) = MmapMut::map_anon(bytes)
+            && let Ok(map) = huge_pages(bytes)
         {
-            // a host without huge pages refuses this, and is merely slower
-            #[cfg(target_os = "linux")]
-            let _ = map.advise(memmap2::Advice::HugePage);
             return Array(Memory::Huge(map));
         }
         Array(Memory::Plain(vec![T::new_zeroed(); length]))

@@ -9,7 +9,7 @@ use super::mounted::Mounted;
 
 const BYTES: u32 = 16 << 20;
 
-/// What is written to a drive in this folder, twice, is there while it is mounted and after another mount.
+/// What is written to a drive in this folder, twice, is there after another mount.
 pub fn round_trip(context: &Context, folder: &Path) -> Result<(), Failure> {
     let mut mounted = Mounted::create(context, folder, "64M", &["--time", "none"])?;
     let file = mounted.path("file");

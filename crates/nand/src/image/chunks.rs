@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 
+use crate::array::huge_pages;
 use crate::error::HostError;
 use crate::geometry::UNIT_BYTES;
 use crate::slots::Slot;
@@ -71,13 +72,9 @@ impl Chunks {
         if let Some(chunk) = self.unused.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(chunk);
         }
-        let chunk = MmapMut::map_anon(CHUNK_SLOTS * UNIT_BYTES).map_err(|error| {
+        huge_pages(CHUNK_SLOTS * UNIT_BYTES).map_err(|error| {
             HostError::new(Path::new("memory"), "map more of the host's memory for the image", &error)
-        })?;
-        // a host without huge pages refuses this, and is merely slower
-        #[cfg(target_os = "linux")]
-        let _ = chunk.advise(memmap2::Advice::HugePage);
-        Ok(chunk)
+        })
     }
 }
 

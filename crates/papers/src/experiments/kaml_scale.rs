@@ -4,7 +4,7 @@
 //! The drive is as large as its records need and takes a checkpoint for each quarter of them. Power fails just before it
 //! would take the last one: recovery reads the previous checkpoint, and a quarter of the records. With the default
 //! interval, a checkpoint is due when 64 times its size was written, which a load never reaches: recovery would read all
-//! records, and hold some 200 bytes of this machine's memory for each.
+//! records, and hold 64 bytes of this machine's memory for each.
 
 use std::time::Instant;
 
@@ -53,8 +53,8 @@ const OVER_PROVISIONING_PERCENT: f64 = 15.0;
 const CACHE_BYTES: u64 = 4 << 20;
 const DUMP_BYTES: u64 = 16 << 20;
 
-/// The most that recovery holds for each record, besides flash: 24 bytes from the checkpoint, 32 for the index while it
-/// grows, and a quarter of 57 for what was put since.
+/// The most that recovery holds for each record, besides flash: 16 bytes from the checkpoint, 32 for the index while it
+/// grows, a quarter of 64 for what was put since, and 8 for the rest.
 const RECOVERY_BYTES_PER_RECORD: u64 = 72;
 
 /// A checkpoint in progress when the last `put` returns is complete before power fails.
