@@ -188,7 +188,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "experiments",
-        about: "an experiment with a server ends within seconds of Ctrl-C and leaves nothing, and can be watched",
+        about: "an experiment with a server ends within seconds of Ctrl-C and leaves nothing",
         packages: &[packages::MARIADB, packages::POSTGRESQL],
         run: servers::experiments,
     },

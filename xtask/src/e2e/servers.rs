@@ -7,19 +7,18 @@ use super::shell::Shell;
 
 /// Servers under power cuts; `TANTALUM_CUTS` and `TANTALUM_SEED` reach the test.
 pub fn run(context: &Context, _folder: &Path) -> Outcome {
-    test(context, &["servers_survive_power_cuts"])
+    test(context, "servers_survive_power_cuts")
 }
 
-/// Experiments under Ctrl-C, and watching one.
+/// Experiments under Ctrl-C.
 pub fn experiments(context: &Context, _folder: &Path) -> Outcome {
-    test(context, &["interrupted_experiments", "watched_runs"])
+    test(context, "interrupted_experiments")
 }
 
-fn test(context: &Context, names: &[&str]) -> Outcome {
+fn test(context: &Context, name: &str) -> Outcome {
     Shell::new("cargo")
         .args(["test", "--release", "--quiet", "--workspace", "--features", "tantalum-cli/e2e"])
-        .args(names.iter().flat_map(|name| ["--test", name]))
-        .args(["--", "--test-threads=1"])
+        .args(["--test", name, "--", "--test-threads=1"])
         .variable("CARGO_TARGET_DIR", &context.target)
         .folder(&context.root)
         .with_output()
