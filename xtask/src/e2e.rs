@@ -30,6 +30,7 @@ mod stopped;
 mod suites;
 mod tap;
 mod watch;
+mod write_back;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -173,6 +174,12 @@ const STEPS: &[Step] = &[
         about: "pjdfstest, fsx and fio on both log-structured file systems",
         packages: &[packages::ACL, packages::FIO],
         run: suites::log_structured,
+    },
+    Step {
+        name: "write-back",
+        about: "all suites, kills and cuts while the kernel gathers writes in its cache",
+        packages: &[packages::ACL, packages::FIO, packages::GCC],
+        run: write_back::run,
     },
     Step {
         name: "in-memory",

@@ -70,6 +70,11 @@ pub struct MountOptions {
     #[arg(long)]
     pub sync_writes: bool,
 
+    /// Let the kernel gather writes in its cache: small ones are several times as fast, but a full volume is noticed only when
+    /// a file is synced or closed
+    #[arg(long, conflicts_with_all = ["atomic_writes", "sync_writes"])]
+    pub write_back: bool,
+
     /// How often what nobody has synced becomes durable, in seconds, and the cleaner of a log-structured file system works in the
     /// background
     #[arg(long, value_name = "SECONDS", default_value_t = SYNC_INTERVAL.as_secs() as u32)]
@@ -100,6 +105,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         threads: options.threads.map_or_else(default_threads, usize::from),
         atomic_writes: options.atomic_writes,
         sync_writes: options.sync_writes,
+        write_back: options.write_back,
         sync_interval: Duration::from_secs(options.sync_interval.into()),
     };
     // Refuse whatever can be refused before a drive is created or recovered.

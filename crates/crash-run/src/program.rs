@@ -108,6 +108,7 @@ pub(crate) fn mount(
         threads: THREADS,
         atomic_writes: false,
         sync_writes: false,
+        write_back: false,
         sync_interval: SYNC_INTERVAL,
     };
     options.check()?;

@@ -11,7 +11,7 @@
  * Errors: EBADF for a token that names no open file, or one opened for something else; EINVAL for ranges that are
  * empty, not whole units, beyond a file's end or overlapping, and for any other invalid argument; E2BIG, whatever else
  * may be wrong, for more units than the drive shares in one step (nothing was done; do it in parts); ENOTTY where no
- * Tantalum volume is mounted; EIO when the drive has no power.
+ * Tantalum volume is mounted; EOPNOTSUPP on a mount with --write-back; EIO when the drive has no power.
  */
 #ifndef TANTALUM_IOCTL_H
 #define TANTALUM_IOCTL_H

@@ -31,6 +31,8 @@ pub(crate) struct Host {
     pub atomic_writes: bool,
     /// Whether a flush follows each write.
     pub sync_writes: bool,
+    /// Whether the kernel may have contents and sizes of files that the file system has not seen.
+    pub write_back: bool,
     /// What is written to each file, while somebody watches.
     pub watched: Option<Box<Watched>>,
 }
@@ -64,6 +66,7 @@ impl Host {
             handles: Handles::default(),
             atomic_writes: false,
             sync_writes: false,
+            write_back: false,
             watched: None,
         }
     }

@@ -29,6 +29,9 @@ pub struct Options {
     pub atomic_writes: bool,
     /// Whether a flush follows each write, as if every file were opened with `O_DSYNC`.
     pub sync_writes: bool,
+    /// Whether the kernel gathers writes in its cache and passes them on later: when a file is synced or closed, or by
+    /// itself. A full volume is then noticed only there, and ranges cannot be committed or exchanged.
+    pub write_back: bool,
     /// How often what nobody has synced becomes durable.
     pub sync_interval: Duration,
 }

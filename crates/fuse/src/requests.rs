@@ -48,6 +48,9 @@ impl Filesystem for Requests {
             // Features that an older kernel lacks are not used.
             let _ = config.add_capabilities(wish);
         }
+        if self.0.look(|host| host.write_back) == Some(true) {
+            let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
+        }
         let _ = config.set_max_write(TRANSFER_BYTES);
         let _ = config.set_max_readahead(TRANSFER_BYTES);
         let _ = config.set_max_background(BACKGROUND_REQUESTS);
@@ -76,7 +79,7 @@ impl Filesystem for Requests {
         size: Option<u64>,
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
-        _changed: Option<SystemTime>,
+        changed: Option<SystemTime>,
         _handle: Option<FileHandle>,
         _created: Option<SystemTime>,
         _changed_flags: Option<SystemTime>,
@@ -84,7 +87,7 @@ impl Filesystem for Requests {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let change = Change { mode, owner, group, size, accessed, modified };
+        let change = Change { mode, owner, group, size, accessed, modified, changed };
         self.0.serve(reply, |host| host.change(request.into(), inode, change));
     }
 

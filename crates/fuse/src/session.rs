@@ -78,10 +78,10 @@ impl Mounted {
         let is_possible = !options.atomic_writes || file_system.has_whole_writes();
         let system = |error| MountError::System { folder: options.folder.clone(), error };
         let answers = Answers::new(options.pacing, from_ns).map_err(system)?;
-        let Options { atomic_writes, sync_writes, .. } = *options;
+        let Options { atomic_writes, sync_writes, write_back, .. } = *options;
         let tape = Tape::default();
         let recorder = Box::new(Recorder::new(file_system, tape.clone()));
-        let host = Host { atomic_writes, sync_writes, ..Host::new(recorder) };
+        let host = Host { atomic_writes, sync_writes, write_back, ..Host::new(recorder) };
         let front = Arc::new(Front::new(host, answers));
         let mounted = if is_possible { mount(&front, tape, options) } else { Err(MountError::NoWholeWrites) };
         if mounted.is_err()
@@ -265,6 +265,7 @@ mod tests {
             threads: 1,
             atomic_writes: true,
             sync_writes: false,
+            write_back: false,
             sync_interval: SYNC_INTERVAL,
         };
         let refused = Mounted::mount(Box::new(memory()), &options).err().expect("it is refused");

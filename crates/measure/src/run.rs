@@ -94,6 +94,7 @@ fn options(task: &Task, folder: &Path, image: &Path) -> Options {
         threads: thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS),
         atomic_writes: task.atomic_writes,
         sync_writes: false,
+        write_back: false,
         sync_interval: SYNC_INTERVAL,
     }
 }

@@ -119,6 +119,7 @@ fn a_mount_is_watched_until_somebody_presses_ctrl_c_and_goes_on() {
         threads: 2,
         atomic_writes: false,
         sync_writes: false,
+        write_back: false,
         sync_interval: tantalum_fuse::SYNC_INTERVAL,
     };
     let volume = Volume::format(Device::create(&image, &profile()).unwrap(), 256 << 20).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
@@ -39,7 +39,8 @@ fn written(mounted: &Mounted<'_>) -> Result<u64, Failure> {
     units.ok_or_else(|| Failure::Wrong(format!("no host_units_written in {statistics}")))
 }
 
-pub fn ioctl(context: &Context, folder: &Path) -> Outcome {
+/// The example in C, built in this folder.
+pub fn commit_pages(context: &Context, folder: &Path) -> Result<PathBuf, Failure> {
     let crate_folder = context.root.join("crates/fuse");
     let program = folder.join("commit_pages");
     Shell::new("cc")
@@ -47,6 +48,11 @@ pub fn ioctl(context: &Context, folder: &Path) -> Outcome {
         .args([crate_folder.join("include")])
         .args(["-o".into(), program.clone(), crate_folder.join("examples/commit_pages.c")])
         .run()?;
+    Ok(program)
+}
+
+pub fn ioctl(context: &Context, folder: &Path) -> Outcome {
+    let program = commit_pages(context, folder)?;
     let mut mounted = Mounted::create(context, folder, "64M", &["--time", "none"])?;
     let (database, scratch) = (mounted.path("database"), mounted.path("scratch"));
     let said = Shell::new(&program).args([&database, &scratch]).run()?;

@@ -134,7 +134,13 @@ fn check_the_check() -> Result<(), Failure> {
 
 pub fn killed(context: &Context, folder: &Path) -> Outcome {
     check_the_check()?;
-    let mut mounted = Mounted::create(context, folder, "256M", &["--time", "none"])?;
+    killed_with(context, folder, &["--time", "none"])?;
+    Ok(Done::Passed)
+}
+
+/// With these options of the mount.
+pub fn killed_with(context: &Context, folder: &Path, options: &[&str]) -> Result<(), Failure> {
+    let mut mounted = Mounted::create(context, folder, "256M", options)?;
     let mut files = no_records();
     for round in 1..=ROUNDS {
         let process = process_of(&mounted)?;
@@ -147,11 +153,10 @@ pub fn killed(context: &Context, folder: &Path) -> Outcome {
         let is_gone = matches!(error.raw_os_error(), Some(ENOTCONN | EIO)) || is_aborted(&error);
         ensure(is_gone, || format!("after the process was killed: {error}"))?;
         // Mounting again cleans up what is left of the last mount.
-        mounted.mount(&["--time", "none"])?;
+        mounted.mount(options)?;
         verify(&mounted.folder, &mut files)?;
     }
-    mounted.unmount()?;
-    Ok(Done::Passed)
+    mounted.unmount()
 }
 
 fn is_aborted(error: &io::Error) -> bool {
@@ -177,20 +182,30 @@ pub fn cut(context: &Context, folder: &Path) -> Outcome {
     for (profile, time) in [("tlc-nvme", "none"), ("tlc-nvme-plp", "none"), ("tlc-nvme", "real")] {
         let folder = folder.join(format!("{profile}-{time}"));
         fs::create_dir(&folder)?;
-        let options = ["--time", time, "--profile", profile];
-        let mut mounted = Mounted::create(context, &folder, "512M", &options)?;
-        let mut files = no_records();
-        for round in 1..=ROUNDS {
-            cut_once(&mut mounted, time, round, &mut files).map_err(|failure| {
-                Failure::Wrong(format!("drive {profile}, time {time}, round {round}: {failure}"))
-            })?;
-        }
-        mounted.unmount()?;
+        cut_with(context, &folder, profile, &["--time", time])?;
     }
     Ok(Done::Passed)
 }
 
-fn cut_once(mounted: &mut Mounted<'_>, time: &str, round: u64, files: &mut [Records]) -> Result<(), Failure> {
+/// With these options of the mount.
+pub fn cut_with(context: &Context, folder: &Path, profile: &str, options: &[&str]) -> Result<(), Failure> {
+    let created = [options, &["--profile", profile]].concat();
+    let mut mounted = Mounted::create(context, folder, "512M", &created)?;
+    let mut files = no_records();
+    for round in 1..=ROUNDS {
+        cut_once(&mut mounted, options, round, &mut files).map_err(|failure| {
+            Failure::Wrong(format!("drive {profile}, {options:?}, round {round}: {failure}"))
+        })?;
+    }
+    mounted.unmount()
+}
+
+fn cut_once(
+    mounted: &mut Mounted<'_>,
+    options: &[&str],
+    round: u64,
+    files: &mut [Records],
+) -> Result<(), Failure> {
     let seed = round.to_string();
     let at_once = round.is_multiple_of(2);
     if !at_once {
@@ -211,6 +226,6 @@ fn cut_once(mounted: &mut Mounted<'_>, time: &str, round: u64, files: &mut [Reco
     ensure(error.raw_os_error() == Some(EIO), || format!("without power: {error}"))?;
     let statistics = mounted.stat()?;
     ensure(statistics["has_power"] == false, || "stat says that there is power".to_owned())?;
-    mounted.remount(&["--time", time])?;
+    mounted.remount(options)?;
     verify(&mounted.folder, files)
 }

@@ -58,6 +58,7 @@ fn refuse_all(context: &Context, folder: &Path) -> Result<(), Failure> {
     refused(&["mount", "empty.tant", "other", "--create"], "exist")?;
     refused(&["mount", "empty.tant", "other", "--time", "fast"], "\"real\" or \"none\"")?;
     refused(&["mount", "empty.tant", "other", "--capacity", "1G"], "--create")?;
+    refused(&["mount", "empty.tant", "other", "--write-back", "--sync-writes"], "cannot be used with")?;
     refused(&["unmount", "other"], "no Tantalum volume is mounted on")?;
     refused(&["cut", "other"], "is neither a folder with a mounted volume nor an image that is served")?;
     refused(&["cut", "mnt", "--after-flash-ops", "0"], "0")?;

@@ -82,9 +82,10 @@ fn program(context: &Context, (name, version): (&str, &str)) -> Result<PathBuf, 
 }
 
 pub fn fsx(context: &Context, folder: &Path) -> Outcome {
-    let mut mounted = Mounted::create(context, folder, "256M", &["--time", "none"])?;
+    let options = ["--time", "none"];
+    let mut mounted = Mounted::create(context, folder, "256M", &options)?;
     let summary = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
-    run_fio(&mut mounted)?;
+    run_fio(&mut mounted, &options)?;
     mounted.unmount()?;
     Ok(Done::Said(summary))
 }
@@ -97,6 +98,20 @@ pub fn pjdfstest(context: &Context, folder: &Path) -> Outcome {
     let summary = run_pjdfstest(context, folder, &mounted.folder)?;
     mounted.unmount()?;
     Ok(Done::Said(summary))
+}
+
+/// All suites, with these options of the mount.
+pub fn all_with(context: &Context, folder: &Path, options: &[&str]) -> Result<String, Failure> {
+    let mut mounted = Mounted::create(context, folder, "256M", options)?;
+    let fsx = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
+    let pjdfstest = if geteuid().is_root() {
+        run_pjdfstest(context, folder, &mounted.folder)?
+    } else {
+        format!("               without pjdfstest: {NO_ROOT}")
+    };
+    run_fio(&mut mounted, options)?;
+    mounted.unmount()?;
+    Ok(format!("{fsx}\n{pjdfstest}"))
 }
 
 /// A file system without any optional features.
@@ -130,7 +145,7 @@ fn log_structured_of(context: &Context, folder: &Path, kind: &str) -> Result<Str
     let mut mounted = Mounted::create(context, folder, "256M", &options)?;
     let fsx = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
     let pjdfstest = run_pjdfstest(context, folder, &mounted.folder)?;
-    run_fio(&mut mounted)?;
+    run_fio(&mut mounted, &["--time", "none"])?;
     let file = mounted.path("kept");
     fs::write(&file, "as it was")?;
     mounted.remount(&["--time", "none"])?;
@@ -174,13 +189,13 @@ fn run_fsx(context: &Context, folder: &Path, mounted: &Path, configuration: &str
     Ok(format!("               {FSX_SEEDS} seeds of {FSX_OPERATIONS} operations"))
 }
 
-/// Has fio write and read it, and read it again after a mount.
-fn run_fio(mounted: &mut Mounted<'_>) -> Result<(), Failure> {
+/// Has fio write and read it, and read it again after a mount with these options.
+fn run_fio(mounted: &mut Mounted<'_>, options: &[&str]) -> Result<(), Failure> {
     let fio = |folder: &Path, more: &[&str]| {
         Shell::new("fio").args(FIO.split_whitespace()).args(more).folder(folder).run().map(drop)
     };
     fio(&mounted.folder, &[])?;
-    mounted.remount(&["--time", "none"])?;
+    mounted.remount(options)?;
     fio(&mounted.folder, &["--verify_only=1"])
 }
 

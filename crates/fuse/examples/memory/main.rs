@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         threads: 2,
         atomic_writes: false,
         sync_writes: false,
+        write_back: false,
         sync_interval: SYNC_INTERVAL,
     };
     options.check()?;

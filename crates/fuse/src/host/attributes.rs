@@ -1,12 +1,14 @@
 //! Requests for metadata and extended attributes.
 
+use std::time::SystemTime;
+
 use fuser::{FileAttr, INodeNo, TimeOrNow};
 use nix::libc;
 use tantalum_filesystem::{Errno, FileId, FileKind, MetadataChange, SetMode};
 
 use super::{Caller, Host, Outcome};
 use crate::answer::AttributeBytes;
-use crate::convert::{attributes, file_of, given_time, now, permissions_of_mode};
+use crate::convert::{attributes, file_of, given_time, now, permissions_of_mode, timestamp};
 
 /// The longest name and value of an extended attribute that the kernel passes on.
 const NAME_BYTES: usize = 255;
@@ -23,6 +25,8 @@ pub(crate) struct Change {
     pub size: Option<u64>,
     pub accessed: Option<TimeOrNow>,
     pub modified: Option<TimeOrNow>,
+    /// Given by a kernel that gathers writes, which knows when they were made.
+    pub changed: Option<SystemTime>,
 }
 
 impl Host {
@@ -47,7 +51,7 @@ impl Host {
             size: change.size,
             accessed: change.accessed.map(given_time),
             modified,
-            changed: Some(now),
+            changed: Some(change.changed.map_or(now, timestamp)),
         };
         self.file_system.change_metadata(file, &change)?;
         self.attributes(inode)

@@ -16,6 +16,10 @@ pub(crate) struct Done {
 
 impl Host {
     pub fn ioctl(&mut self, handle: FileHandle, request: Request) -> Outcome<Done> {
+        if self.write_back {
+            // the kernel would neither pass on first what it holds of the ranges, nor drop it afterwards
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         match request {
             Request::Token => {
                 self.handles.get(handle).ok_or(Errno::EBADF)?;

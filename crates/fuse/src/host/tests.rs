@@ -1,5 +1,7 @@
 //! Requests on a file system without any optional feature: what the mount itself must do for every file system.
 
+use std::time::{Duration, SystemTime};
+
 use fuser::{Errno, FileHandle, INodeNo, OpenFlags};
 use nix::libc;
 use tantalum::{Command, Device, Lpn, Profile, UNIT_BYTES};
@@ -90,6 +92,27 @@ fn what_the_file_system_does_not_have_is_refused() {
     assert_eq!(host.ioctl(handle, ioctl::Request::Exchange(range)).unwrap_err(), refused);
     let closed = host.ioctl(FileHandle(99), ioctl::Request::Token).unwrap_err();
     assert_eq!(closed, Refusal(Errno::EBADF));
+}
+
+#[test]
+fn what_the_kernel_may_hold_of_a_file_is_not_gone_around() {
+    let mut host = Host { write_back: true, ..host() };
+    let file = make(&mut host, ROOT, b"file", FileKind::File);
+    host.change(USER, file, Change { size: Some(10_000), ..Change::default() }).unwrap();
+    // the kernel then asks no more, and takes the file for data
+    let refused = Refusal(Errno::ENOSYS);
+    assert_eq!(host.seek(file, 0, libc::SEEK_DATA), Err(refused));
+    assert_eq!(host.seek(file, 0, libc::SEEK_HOLE), Err(refused));
+    let (handle, _) = host.open(file, NO_FLAGS).unwrap();
+    let range = ioctl::Range { from: 1, from_offset: 0, to: 2, to_offset: 0, bytes: 4096 };
+    for request in
+        [ioctl::Request::Token, ioctl::Request::Commit(vec![range]), ioctl::Request::Exchange(range)]
+    {
+        assert_eq!(host.ioctl(handle, request).unwrap_err(), Refusal(Errno::EOPNOTSUPP));
+    }
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    host.change(USER, file, Change { changed: Some(then), ..Change::default() }).unwrap();
+    assert_eq!(host.attributes(file).unwrap().ctime, then);
 }
 
 #[test]

@@ -1,0 +1,81 @@
+//! A mount with `--write-back`: the kernel gathers writes in its cache, and the file system learns of them later.
+
+use std::fs::{self, File, FileTimes};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use nix::unistd::{Whence, lseek};
+
+use super::context::{Context, Done, Outcome};
+use super::copies::commit_pages;
+use super::cuts::{cut_with, killed_with};
+use super::errors::fill;
+use super::failure::{Failure, ensure};
+use super::mounted::Mounted;
+use super::shell::Shell;
+use super::suites;
+
+const OPTIONS: [&str; 3] = ["--time", "none", "--write-back"];
+
+pub fn run(context: &Context, folder: &Path) -> Outcome {
+    let of = |name: &str| -> Result<PathBuf, Failure> {
+        let folder = folder.join(name);
+        fs::create_dir(&folder)?;
+        Ok(folder)
+    };
+    files_are_as_they_were(context, &of("files")?)?;
+    full(context, &of("full")?)?;
+    killed_with(context, &of("killed")?, &OPTIONS)?;
+    cut_with(context, &of("cut")?, "tlc-nvme", &OPTIONS)?;
+    let summary = suites::all_with(context, &of("suites")?, &OPTIONS)?;
+    Ok(Done::Said(summary))
+}
+
+/// Contents, times and sizes that only the kernel knows at first are on the drive after an unmount; holes are not found
+/// where the kernel has data; and ranges cannot be committed around the kernel.
+fn files_are_as_they_were(context: &Context, folder: &Path) -> Result<(), Failure> {
+    let program = commit_pages(context, folder)?;
+    let mut mounted = Mounted::create(context, folder, "64M", &OPTIONS)?;
+    let path = mounted.path("file");
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+    for number in 0..1000_u64 {
+        file.write_all_at(&[number as u8; 100], 100 * number)?;
+    }
+    file.write_all_at(b"end", 1 << 20)?;
+    let data = lseek(file.as_fd(), 0, Whence::SeekData).map_err(io::Error::from)?;
+    ensure(data == 0, || format!("data that were just written begin at {data}"))?;
+    let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    file.set_times(FileTimes::new().set_modified(past))?;
+    drop(file);
+    let seen = fs::metadata(&path)?;
+    mounted.remount(&OPTIONS)?;
+    let (kept, content) = (fs::metadata(&path)?, fs::read(&path)?);
+    let is_right = (0..100_000).all(|at| content[at] == (at / 100) as u8) && content.ends_with(b"end");
+    ensure(is_right && content.len() == (1 << 20) + 3, || "contents are lost".to_owned())?;
+    ensure(kept.modified()? == past, || format!("the time of the last write is {:?}", kept.modified()))?;
+    let changed = |metadata: &fs::Metadata| (metadata.ctime(), metadata.ctime_nsec());
+    ensure(changed(&kept) == changed(&seen), || {
+        format!("the time of the last change was {:?}, and is {:?}", changed(&seen), changed(&kept))
+    })?;
+    let output = Shell::new(&program).args([mounted.path("database"), mounted.path("scratch")]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure(said == "TANTALUM_TOKEN: Operation not supported\n", || format!("a commit said {said:?}"))?;
+    mounted.unmount()
+}
+
+/// A full volume is noticed when a file is synced at the latest, and what was synced before stays.
+fn full(context: &Context, folder: &Path) -> Result<(), Failure> {
+    let mut mounted = Mounted::create(context, folder, "64M", &OPTIONS)?;
+    let content = vec![7; 1 << 20];
+    let (synced, error) = fill(&mounted, &content);
+    ensure(error.kind() == ErrorKind::StorageFull, || format!("a full volume says: {error}"))?;
+    ensure(synced.len() > 40, || format!("only {} MiB fit on 64 MiB", synced.len()))?;
+    mounted.remount(&OPTIONS)?;
+    for path in &synced {
+        ensure(fs::read(path)? == content, || format!("{} is not what was written", path.display()))?;
+    }
+    mounted.unmount()
+}
