@@ -48,7 +48,10 @@ impl Filesystem for Requests {
             // Features that an older kernel lacks are not used.
             let _ = config.add_capabilities(wish);
         }
-        if self.0.look(|host| host.write_back) == Some(true) {
+        // A kernel without the other feature would not pass on what it holds before another program uses `O_DIRECT`.
+        if self.0.look(|host| host.write_back) == Some(true)
+            && config.capabilities().contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
+        {
             let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
         }
         let _ = config.set_max_write(TRANSFER_BYTES);

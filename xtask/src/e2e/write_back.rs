@@ -3,10 +3,11 @@
 use std::fs::{self, File, FileTimes};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use nix::libc;
 use nix::unistd::{Whence, lseek};
 
 use super::context::{Context, Done, Outcome};
@@ -18,6 +19,10 @@ use super::mounted::Mounted;
 use super::shell::Shell;
 use super::suites;
 
+/// `O_DIRECT` wants aligned memory.
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
 const OPTIONS: [&str; 3] = ["--time", "none", "--write-back"];
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
@@ -27,6 +32,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
         Ok(folder)
     };
     files_are_as_they_were(context, &of("files")?)?;
+    direct_and_gathered_writes_mix(context, &of("direct")?)?;
     full(context, &of("full")?)?;
     killed_with(context, &of("killed")?, &OPTIONS)?;
     cut_with(context, &of("cut")?, "tlc-nvme", &OPTIONS)?;
@@ -63,6 +69,35 @@ fn files_are_as_they_were(context: &Context, folder: &Path) -> Result<(), Failur
     let output = Shell::new(&program).args([mounted.path("database"), mounted.path("scratch")]).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure(said == "TANTALUM_TOKEN: Operation not supported\n", || format!("a commit said {said:?}"))?;
+    mounted.unmount()
+}
+
+/// Who bypasses the kernel's cache sees what others wrote through it, and the other way round.
+fn direct_and_gathered_writes_mix(context: &Context, folder: &Path) -> Result<(), Failure> {
+    let mut mounted = Mounted::create(context, folder, "64M", &OPTIONS)?;
+    let path = mounted.path("file");
+    let gathered = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+    let direct = File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(&path)?;
+    let mut page = Box::new(Page([0; 4096]));
+    for round in 1..=200_u8 {
+        gathered.write_all_at(&[round; 4096], 0)?;
+        direct.read_exact_at(&mut page.0, 0)?;
+        ensure(page.0 == [round; 4096], || format!("round {round}: a direct read has {}", page.0[0]))?;
+        // beside dirty bytes of the same page, and of the next
+        gathered.write_all_at(&[round; 100], 8000)?;
+        page.0.fill(round ^ 0xff);
+        direct.write_all_at(&page.0, 0)?;
+        let mut seen = [0; 8100];
+        gathered.read_exact_at(&mut seen, 0)?;
+        let is_right = seen[..4096] == page.0 && seen[8000..] == [round; 100];
+        ensure(is_right, || format!("round {round}: a read has {}, {}", seen[0], seen[8000]))?;
+    }
+    drop((gathered, direct));
+    mounted.remount(&OPTIONS)?;
+    let content = fs::read(&path)?;
+    ensure(content[..4096] == [200 ^ 0xff; 4096] && content[8000..] == [200; 100], || {
+        format!("{} bytes were kept, the first {}", content.len(), content[0])
+    })?;
     mounted.unmount()
 }
 

@@ -1,6 +1,6 @@
 //! A slice of `tantalum crash device`: the drive keeps its promises (D1 to D5) when power is cut.
 //!
-//! A failure prints the command line that reproduces it. `SEEDS=n cargo test --release -p tantalum-crash --test
+//! A failure prints the command line that reproduces it. `SEEDS=n cargo test --release -p tantalum-crash --test it
 //! power_loss` runs more seeds.
 
 use tantalum::{CacheMode, Plp};
