@@ -16,6 +16,7 @@ mod host;
 mod inside;
 mod key_value;
 mod killed_process;
+mod large_maps;
 mod lifecycle;
 mod many_logs;
 mod media_faults;
