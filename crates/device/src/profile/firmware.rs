@@ -50,10 +50,15 @@ impl FirmwareProfile {
             ("firmware.record_ns", self.record_ns),
             ("firmware.insert_ns", self.insert_ns),
         ];
-        match times.iter().find(|(_, time_ns)| *time_ns > MOST_NS) {
-            Some((field, time_ns)) => Err(invalid(field, time_ns, format!("it must be at most {MOST_NS}"))),
-            None => Ok(()),
-        }
+        validate_times(&times)
+    }
+}
+
+/// Times of one command, with their fields.
+pub(super) fn validate_times(times: &[(&'static str, u64)]) -> Result<(), InvalidField> {
+    match times.iter().find(|(_, time_ns)| *time_ns > MOST_NS) {
+        Some((field, time_ns)) => Err(invalid(field, time_ns, format!("it must be at most {MOST_NS}"))),
+        None => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 use tantalum_nand::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_UNITS, UNIT_BYTES, WORD_BYTES};
 
 use super::cache::LEAST_DUMP_PAGES;
+use super::firmware::validate_times;
 use super::{CacheMode, FlashScheduling, Plp, Profile};
 
 /// The minimum capacity of a drive.
@@ -101,7 +102,10 @@ impl Profile {
                 _ => {}
             }
         }
-        Ok(())
+        validate_times(&[
+            ("flash.suspend_ns", self.flash.suspend_ns.unwrap_or(0)),
+            ("link.command_ns", self.link.command_ns),
+        ])
     }
 
     fn validate_flash_size(&self) -> Result<(), InvalidField> {
@@ -259,6 +263,16 @@ mod tests {
         assert_eq!(rejected_field(|p| p.limits.index_dram_bytes = Some(0)), "limits.index_dram_bytes");
         let field = rejected_field(|p| p.ftl.checkpoint_interval_pages = Some(0));
         assert_eq!(field, "ftl.checkpoint_interval_pages");
+    }
+
+    #[test]
+    fn times_whose_sums_would_overflow_are_rejected() {
+        assert_eq!(rejected_field(|p| p.link.command_ns = u64::MAX), "link.command_ns");
+        let suspend = rejected_field(|p| {
+            p.flash.scheduling = FlashScheduling::Suspend;
+            (p.flash.suspend_ns, p.flash.suspensions) = (Some(1 << 40), Some(1));
+        });
+        assert_eq!(suspend, "flash.suspend_ns");
     }
 
     #[test]
