@@ -69,11 +69,11 @@ const NO_ROOT: &str = "without root it cannot test permissions";
 const FIO: &str = "--name=verify --rw=randwrite --bsrange=4k-64k --size=8m --numjobs=4 --ioengine=psync --verify=crc32c \
                    --verify_fatal=1 --fsync=16 --end_fsync=1 --group_reporting";
 
-/// Built once, into the target folder.
+/// Built once, into the target folder; without optimizations, because these programs wait for the file system.
 fn program(context: &Context, (name, version): (&str, &str)) -> Result<PathBuf, Failure> {
     let root = context.target.join("e2e-tools");
     Shell::new("cargo")
-        .args(["install", "--quiet", "--locked", name, "--version", version, "--root"])
+        .args(["install", "--debug", "--quiet", "--locked", name, "--version", version, "--root"])
         .args([&root])
         .variable("CARGO_TARGET_DIR", context.target.join("e2e-tools/target"))
         .with_output()
