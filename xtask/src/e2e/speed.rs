@@ -114,7 +114,6 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     mounts.push(Mounted::create(context, &gathering, CAPACITY, &["--time", "none", "--write-back"])?);
     lines.push(appends(&[
         ("disk", folder),
-        ("passthrough", passthrough.folder.as_path()),
         ("volume", &mounts[0].folder),
         ("write-back", &mounts[SYSTEMS.len()].folder),
     ])?);
