@@ -29,8 +29,9 @@ struct Records {
     written: Vec<u64>,
 }
 
+/// `O_DIRECT` wants aligned memory.
 #[repr(align(4096))]
-struct Page([u8; RECORD]);
+pub struct Page(pub [u8; RECORD]);
 
 fn page(file: u64, record: u64, number: u64) -> Page {
     let mut page = Page([0; RECORD]);

@@ -92,7 +92,15 @@ pub fn fill(mounted: &Mounted<'_>, content: &[u8]) -> (Vec<PathBuf>, std::io::Er
     }
 }
 
-fn hold(files: &[PathBuf], content: &[u8]) -> Result<(), Failure> {
+/// [`fill`]s a volume of 64 MiB: the files, once the volume has said that it is full.
+pub fn fill_to_the_end(mounted: &Mounted<'_>, content: &[u8]) -> Result<Vec<PathBuf>, Failure> {
+    let (synced, error) = fill(mounted, content);
+    ensure(error.kind() == std::io::ErrorKind::StorageFull, || format!("a full volume says: {error}"))?;
+    ensure(synced.len() > 40, || format!("only {} MiB fit on 64 MiB", synced.len()))?;
+    Ok(synced)
+}
+
+pub fn hold(files: &[PathBuf], content: &[u8]) -> Result<(), Failure> {
     files.iter().try_for_each(|path| {
         ensure(fs::read(path)? == content, || format!("{} is not what was written", path.display()))
     })
@@ -101,9 +109,7 @@ fn hold(files: &[PathBuf], content: &[u8]) -> Result<(), Failure> {
 pub fn full(context: &Context, folder: &Path) -> Outcome {
     let mut mounted = Mounted::create(context, folder, "64M", &["--time", "none"])?;
     let content = vec![7; 1 << 20];
-    let (written, error) = fill(&mounted, &content);
-    ensure(error.kind() == std::io::ErrorKind::StorageFull, || format!("a full volume says: {error}"))?;
-    ensure(written.len() > 40, || format!("only {} MiB fit on 64 MiB", written.len()))?;
+    let written = fill_to_the_end(&mounted, &content)?;
     let names_fail = (0..100_000).any(|number| fs::create_dir(mounted.path(&format!("d{number}"))).is_err());
     mounted.remount(&["--time", "none"])?;
     hold(&written, &content)?;

@@ -109,14 +109,11 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     let lines: Result<Vec<String>, Failure> =
         PATTERNS.iter().map(|pattern| pattern.beside_each_other(&places)).collect();
     let mut lines = lines?;
-    let gathering = memory.path().join("gathering");
-    fs::create_dir(&gathering)?;
-    mounts.push(Mounted::create(context, &gathering, CAPACITY, &["--time", "none", "--write-back"])?);
-    lines.push(appends(&[
-        ("disk", folder),
-        ("volume", &mounts[0].folder),
-        ("write-back", &mounts[SYSTEMS.len()].folder),
-    ])?);
+    let options = ["--time", "none", "--write-back"];
+    let mut gathering = Mounted::create(context, &memory.path().join("gathering"), CAPACITY, &options)?;
+    let appended = [("disk", folder), ("volume", &mounts[0].folder), ("write-back", &gathering.folder)];
+    lines.push(appends(&appended)?);
+    gathering.unmount()?;
     mounts.iter_mut().try_for_each(Mounted::unmount)?;
     drop(passthrough);
     Ok(Done::Said(lines.join("\n")))
@@ -125,26 +122,38 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
 /// Appends that nobody syncs, and closing the file: a line for each place but the first, which is what they are compared
 /// with.
 fn appends(places: &[(&str, &Path)]) -> Result<String, Failure> {
-    let mut figures = vec![Vec::new(); places.len()];
-    for _ in 0..ROUNDS {
-        for (figures, (_, place)) in figures.iter_mut().zip(places) {
-            let path = place.join("appends");
-            let mut file = File::create(&path)?;
-            let begun = Instant::now();
-            for _ in 0..APPENDS {
-                file.write_all(&[b'x'; APPEND_BYTES])?;
-            }
-            drop(file);
-            figures.push(f64::from(APPENDS) / begun.elapsed().as_secs_f64());
-            fs::remove_file(path)?;
+    let figures = in_turns(places, |place| {
+        let path = place.join("appends");
+        let mut file = File::create(&path)?;
+        let begun = Instant::now();
+        for _ in 0..APPENDS {
+            file.write_all(&[b'x'; APPEND_BYTES])?;
         }
-    }
+        drop(file);
+        let seconds = begun.elapsed().as_secs_f64();
+        fs::remove_file(path)?;
+        Ok(f64::from(APPENDS) / seconds)
+    })?;
     let (name, unit) = (format!("append of {APPEND_BYTES} bytes"), ("per second", 1.0));
     let line = |index: usize| {
         let beside = (places[0].0, &figures[0][..]);
         line(&name, unit, (places[index].0, &figures[index]), beside, APPEND_AIM)
     };
     Ok((1..places.len()).map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// The figures of each place's rounds.
+fn in_turns(
+    places: &[(&str, &Path)],
+    measure: impl Fn(&Path) -> Result<f64, Failure>,
+) -> Result<Vec<Vec<f64>>, Failure> {
+    let mut figures = vec![Vec::new(); places.len()];
+    for _ in 0..ROUNDS {
+        for (figures, (_, place)) in figures.iter_mut().zip(places) {
+            figures.push(measure(place)?);
+        }
+    }
+    Ok(figures)
 }
 
 /// The medians of two places' rounds, their ratio, and the least and the greatest ratio of a round.
@@ -171,12 +180,7 @@ fn line(
 impl Pattern {
     /// A line for each of [`SYSTEMS`].
     fn beside_each_other(&self, places: &[(&str, &Path)]) -> Result<String, Failure> {
-        let mut figures = vec![Vec::new(); places.len()];
-        for _ in 0..ROUNDS {
-            for (figures, (_, place)) in figures.iter_mut().zip(places) {
-                figures.push(self.measure(place)?);
-            }
-        }
+        let figures = in_turns(places, |place| self.measure(place))?;
         let of = |wanted: &str| places.iter().zip(&figures).find(|((name, _), _)| *name == wanted);
         let unit = if self.counts_operations { ("IOPS", 1.0) } else { ("MB/s", 1e-6) };
         let lines = SYSTEMS.map(|(system, _, beside, aim)| {

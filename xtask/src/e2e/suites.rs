@@ -103,14 +103,25 @@ pub fn pjdfstest(context: &Context, folder: &Path) -> Outcome {
 /// All suites, with these options of the mount.
 pub fn all_with(context: &Context, folder: &Path, options: &[&str]) -> Result<String, Failure> {
     let mut mounted = Mounted::create(context, folder, "256M", options)?;
+    let summary = run_all(context, folder, &mut mounted, options)?;
+    mounted.unmount()?;
+    Ok(summary)
+}
+
+/// Runs all suites on a volume, which is mounted with these options in between. Returns the text to print.
+fn run_all(
+    context: &Context,
+    folder: &Path,
+    mounted: &mut Mounted<'_>,
+    options: &[&str],
+) -> Result<String, Failure> {
     let fsx = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
     let pjdfstest = if geteuid().is_root() {
         run_pjdfstest(context, folder, &mounted.folder)?
     } else {
         format!("               without pjdfstest: {NO_ROOT}")
     };
-    run_fio(&mut mounted, options)?;
-    mounted.unmount()?;
+    run_fio(mounted, options)?;
     Ok(format!("{fsx}\n{pjdfstest}"))
 }
 
@@ -143,9 +154,7 @@ pub fn log_structured(context: &Context, folder: &Path) -> Outcome {
 fn log_structured_of(context: &Context, folder: &Path, kind: &str) -> Result<String, Failure> {
     let options = ["--time", "none", "--file-system", kind, "--cleaning", "remap"];
     let mut mounted = Mounted::create(context, folder, "256M", &options)?;
-    let fsx = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
-    let pjdfstest = run_pjdfstest(context, folder, &mounted.folder)?;
-    run_fio(&mut mounted, &["--time", "none"])?;
+    let summary = run_all(context, folder, &mut mounted, &["--time", "none"])?;
     let file = mounted.path("kept");
     fs::write(&file, "as it was")?;
     mounted.remount(&["--time", "none"])?;
@@ -154,7 +163,7 @@ fn log_structured_of(context: &Context, folder: &Path, kind: &str) -> Result<Str
     if kind == "lfs-tree" {
         snapshot_keeps_a_file(context, &mut mounted)?;
     }
-    Ok(format!("{fsx}\n{pjdfstest}"))
+    Ok(summary)
 }
 
 /// A snapshot still has data overwritten since, and refuses changes.

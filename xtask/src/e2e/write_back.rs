@@ -1,7 +1,7 @@
 //! A mount with `--write-back`: the kernel gathers writes in its cache, and the file system learns of them later.
 
 use std::fs::{self, File, FileTimes};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -12,16 +12,12 @@ use nix::unistd::{Whence, lseek};
 
 use super::context::{Context, Done, Outcome};
 use super::copies::commit_pages;
-use super::cuts::{cut_with, killed_with};
-use super::errors::fill;
+use super::cuts::{Page, cut_with, killed_with};
+use super::errors::{fill_to_the_end, hold};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
 use super::suites;
-
-/// `O_DIRECT` wants aligned memory.
-#[repr(align(4096))]
-struct Page([u8; 4096]);
 
 const OPTIONS: [&str; 3] = ["--time", "none", "--write-back"];
 
@@ -105,12 +101,8 @@ fn direct_and_gathered_writes_mix(context: &Context, folder: &Path) -> Result<()
 fn full(context: &Context, folder: &Path) -> Result<(), Failure> {
     let mut mounted = Mounted::create(context, folder, "64M", &OPTIONS)?;
     let content = vec![7; 1 << 20];
-    let (synced, error) = fill(&mounted, &content);
-    ensure(error.kind() == ErrorKind::StorageFull, || format!("a full volume says: {error}"))?;
-    ensure(synced.len() > 40, || format!("only {} MiB fit on 64 MiB", synced.len()))?;
+    let synced = fill_to_the_end(&mounted, &content)?;
     mounted.remount(&OPTIONS)?;
-    for path in &synced {
-        ensure(fs::read(path)? == content, || format!("{} is not what was written", path.display()))?;
-    }
+    hold(&synced, &content)?;
     mounted.unmount()
 }

@@ -1,12 +1,11 @@
 //! Maps that are large enough for huge pages, which drives of the torture tests are not: recovery from their checkpoints
 //! after cuts amid writes.
 
+use crate::host::Host;
+
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{
-    Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, PowerLoss, Profile,
-    UNIT_BYTES,
-};
+use tantalum::{Command, Key, KvRecord, Lpn, NamespaceId, PowerLoss, Profile, UNIT_BYTES};
 
 const CUTS: u64 = 3;
 
@@ -19,35 +18,23 @@ const RECORDS: u64 = 110_000;
 /// Records of one put.
 const TOGETHER: u64 = 50;
 
-struct Host {
-    device: Device,
-    now_ns: Nanoseconds,
-    rng: Xoshiro256PlusPlus,
+fn large_drive() -> Host {
+    let capacity_bytes = u64::from(UNITS) * UNIT_BYTES as u64;
+    Host::new(&Profile { capacity_bytes, ..Profile::load("tlc-nvme").unwrap() })
 }
 
-impl Host {
-    fn new(seed: u64) -> Host {
-        let capacity_bytes = u64::from(UNITS) * UNIT_BYTES as u64;
-        let profile = Profile { capacity_bytes, ..Profile::load("tlc-nvme").unwrap() };
-        let device = Device::in_memory(&profile).unwrap();
-        Host { now_ns: device.time_ns(), device, rng: Xoshiro256PlusPlus::seed_from_u64(seed) }
-    }
+/// Whether there was power to the end.
+fn submit(host: &mut Host, command: Command<'_>) -> bool {
+    let completion = host.submit(command);
+    assert!(completion.is_ok() || !host.device.has_power(), "{completion:?}");
+    completion.is_ok()
+}
 
-    /// Whether there was power to the end.
-    fn submit(&mut self, command: Command<'_>) -> bool {
-        let completion = self.device.submit(command, self.now_ns);
-        if let Ok(completion) = &completion {
-            self.now_ns = completion.done_ns;
-        }
-        assert!(completion.is_ok() || !self.device.has_power(), "{completion:?}");
-        completion.is_ok()
-    }
-
-    fn restore(&mut self, seed: u64) {
-        assert!(!self.device.has_power());
-        self.device.power_on(&mut PowerLoss::seeded(seed)).unwrap();
-        self.now_ns = self.device.time_ns();
-    }
+fn restore(host: &mut Host, seed: u64) {
+    assert!(!host.device.has_power());
+    host.device.power_on(&mut PowerLoss::seeded(seed)).unwrap();
+    host.now_ns = host.device.time_ns();
+    host.device.audit();
 }
 
 fn unit(lpn: u32, version: u32) -> [u8; UNIT_BYTES] {
@@ -59,40 +46,39 @@ fn unit(lpn: u32, version: u32) -> [u8; UNIT_BYTES] {
 
 #[test]
 fn units_come_back_from_a_checkpoint_in_huge_pages() {
-    let mut host = Host::new(1);
+    let (mut host, mut rng) = (large_drive(), Xoshiro256PlusPlus::seed_from_u64(1));
     // what a unit holds at least, and at most
     let mut versions = vec![(1_u32, 1_u32); UNITS as usize];
     for lpn in 0..UNITS {
-        assert!(host.submit(Command::Write { lpn: Lpn(lpn), data: &unit(lpn, 1), fua: false }));
+        assert!(submit(&mut host, Command::Write { lpn: Lpn(lpn), data: &unit(lpn, 1), fua: false }));
     }
-    assert!(host.submit(Command::Flush));
+    assert!(submit(&mut host, Command::Flush));
     for cut in 1..=CUTS {
-        let operations = host.rng.random_range(1..6_000);
+        let operations = rng.random_range(1..6_000);
         host.device.cut_after(Some(operations));
         let mut unsynced = Vec::new();
         for version in 1.. {
             let version = (cut as u32) << 24 | version;
-            if host.rng.random_ratio(1, 2_000) {
-                if !host.submit(Command::Flush) {
+            if rng.random_ratio(1, 2_000) {
+                if !submit(&mut host, Command::Flush) {
                     break;
                 }
                 unsynced.drain(..).for_each(|(lpn, version): (u32, u32)| versions[lpn as usize].0 = version);
             }
-            let lpn = host.rng.random_range(0..UNITS);
+            let lpn = rng.random_range(0..UNITS);
             if versions[lpn as usize].0 != versions[lpn as usize].1 {
                 continue;
             }
             versions[lpn as usize].1 = version;
             unsynced.push((lpn, version));
-            if !host.submit(Command::Write { lpn: Lpn(lpn), data: &unit(lpn, version), fua: false }) {
+            if !submit(&mut host, Command::Write { lpn: Lpn(lpn), data: &unit(lpn, version), fua: false }) {
                 break;
             }
         }
-        host.restore(cut);
-        host.device.audit();
+        restore(&mut host, cut);
         for (lpn, (least, most)) in (0..).zip(&mut versions) {
             let mut data = [0; UNIT_BYTES];
-            assert!(host.submit(Command::Read { lpn: Lpn(lpn), data: &mut data }));
+            assert!(submit(&mut host, Command::Read { lpn: Lpn(lpn), data: &mut data }));
             let is_kept = [*least, *most].into_iter().find(|version| data == unit(lpn, *version));
             let kept = is_kept.unwrap_or_else(|| panic!("after cut {cut}, lpn {lpn} is {:?}", &data[..4]));
             (*least, *most) = (kept, kept);
@@ -102,27 +88,24 @@ fn units_come_back_from_a_checkpoint_in_huge_pages() {
 
 #[test]
 fn records_come_back_from_an_index_in_huge_pages() {
-    let mut host = Host::new(2);
-    let attributes = NamespaceAttributes::default();
-    let created = host.device.submit(Command::CreateNamespace { attributes }, host.now_ns).unwrap();
-    let namespace = created.namespace.unwrap();
+    let (mut host, mut rng) = (large_drive(), Xoshiro256PlusPlus::seed_from_u64(2));
+    let namespace = host.create_namespace();
     let mut versions = vec![0_u64; RECORDS as usize];
     for first in (0..RECORDS).step_by(TOGETHER as usize) {
         assert!(put(&mut host, namespace, first, 0));
     }
     for cut in 1..=CUTS {
-        let operations = host.rng.random_range(1..1_000);
+        let operations = rng.random_range(1..1_000);
         host.device.cut_after(Some(operations));
         let (lost, version) = loop {
-            let first = host.rng.random_range(0..RECORDS / TOGETHER) * TOGETHER;
+            let first = rng.random_range(0..RECORDS / TOGETHER) * TOGETHER;
             let version = cut << 32 | first;
             if !put(&mut host, namespace, first, version) {
                 break (first, version);
             }
             versions[first as usize..][..TOGETHER as usize].fill(version);
         };
-        host.restore(cut);
-        host.device.audit();
+        restore(&mut host, cut);
         let before = versions[lost as usize];
         let kept = get(&mut host, namespace, lost);
         assert!(kept == version || kept == before, "after cut {cut}, record {lost} is {kept:#x}");
@@ -144,11 +127,11 @@ fn put(host: &mut Host, namespace: NamespaceId, first: u64, version: u64) -> boo
     let records: Vec<KvRecord<'_>> = (first..first + TOGETHER)
         .map(|number| KvRecord { namespace, key: key(number), value: Some(&value) })
         .collect();
-    host.submit(Command::KvPut { records: &records })
+    submit(host, Command::KvPut { records: &records })
 }
 
 fn get(host: &mut Host, namespace: NamespaceId, number: u64) -> u64 {
     let mut value = Vec::new();
-    assert!(host.submit(Command::KvGet { namespace, key: key(number), value: &mut value }));
+    assert!(submit(host, Command::KvGet { namespace, key: key(number), value: &mut value }));
     u64::from_le_bytes(value.try_into().unwrap())
 }

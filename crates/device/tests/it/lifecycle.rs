@@ -45,8 +45,7 @@ fn a_device_that_was_put_away_answers_nothing_and_was_shut_down() {
 
 #[test]
 fn recovery_begins_after_the_cut_even_if_the_drive_was_idle() {
-    let mut host =
-        Host { device: Device::in_memory(&profile(Plp::None, CacheMode::Volatile)).unwrap(), now_ns: 0 };
+    let mut host = Host::new(&profile(Plp::None, CacheMode::Volatile));
     host.write_through(3, 1);
     let cut_ns = host.now_ns + 1_000_000_000;
     host.device.cut_power(cut_ns);
