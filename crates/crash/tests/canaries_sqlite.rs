@@ -77,7 +77,7 @@ fn volume() -> Volume {
 }
 
 /// Power fails, if it has not yet, and comes back.
-fn cut(mut volume: Volume, loss: &mut PowerLoss) -> Volume {
+fn cut(volume: Volume, loss: &mut PowerLoss) -> Volume {
     let now_ns = volume.now_ns();
     volume.device().cut_after(None);
     volume.device().cut_power(now_ns);
