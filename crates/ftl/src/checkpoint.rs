@@ -4,12 +4,12 @@
 //! checkpoint counts only if all its pages are there. Its predecessor, and the journal that it covers, become free only
 //! after it; by the erase rule they are erased after it has finished programming (hazard 10).
 
-use tantalum_nand::{BlockId, Nanoseconds, PageId, UNIT_BYTES};
+use tantalum_nand::{BlockId, Nanoseconds, PageId, Slot, UNIT_BYTES};
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::metadata::{Attempt, Facts, NewCheckpoint, seal};
+use crate::metadata::{Attempt, CheckpointBytes, Facts, NewCheckpoint};
 use crate::page_image::PageImage;
 use crate::space::{BlockUse, CheckpointInterval};
 use crate::tenants::units::OWNER_BYTES;
@@ -78,16 +78,18 @@ impl Ftl {
         self.counters.checkpoints += 1;
         let (bytes, read_ns) = self.checkpoint_bytes(clean, at_ns)?;
         if self.metadata.nvm().is_some() {
-            return self.store_checkpoint(&bytes, at_ns.max(read_ns));
+            return self.store_checkpoint(&bytes.into_bytes(), at_ns.max(read_ns));
         }
+        let units = bytes.into_units(&mut self.nand)?;
         if canary::out(Guard::CheckpointInPlace) {
             for block in self.metadata.give_up_checkpoint() {
                 self.nand.erase(block, at_ns)?;
                 self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
             }
         }
-        let mut blocks = Vec::new();
-        let programmed = self.program_checkpoint(&bytes, &mut blocks, at_ns.max(read_ns));
+        let (mut units, mut blocks) = (units.into_iter(), Vec::new());
+        let programmed = self.program_checkpoint(&mut units, &mut blocks, at_ns.max(read_ns));
+        units.for_each(|slot| self.nand.release(slot));
         match programmed {
             Ok((step, pages, done_ns)) => {
                 self.retain_only(blocks, pages, step, done_ns);
@@ -138,14 +140,16 @@ impl Ftl {
         planned + unplanned(entries) <= nvm.checkpoint_limit()
     }
 
-    /// Opens `blocks` for the bytes and programs them. Returns the step, the pages, and when it is done.
+    /// Opens `blocks` for the units and programs them. Returns the step, the pages, and when it is done. Whatever units are
+    /// left belong to the caller.
     fn program_checkpoint(
         &mut self,
-        bytes: &[u8],
+        units: &mut std::vec::IntoIter<Slot>,
         blocks: &mut Vec<BlockId>,
         at_ns: Nanoseconds,
     ) -> Result<(Seq, Vec<PageId>, Nanoseconds), FtlError> {
-        for _ in 0..NewCheckpoint::blocks_for(bytes.len(), &self.geometry) {
+        let bytes = units.len() * UNIT_BYTES;
+        for _ in 0..NewCheckpoint::blocks_for(bytes, &self.geometry) {
             blocks.push(self.take_system_block(BlockUse::Checkpoint, at_ns)?);
         }
         // Only now: this way the checkpoint covers what is recorded when blocks are erased for it, and is the last
@@ -153,8 +157,8 @@ impl Ftl {
         let step = self.next_seq();
         self.metadata.announce_checkpoint(&mut self.nand, step)?;
         TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
-        let mut new = NewCheckpoint::new(std::mem::take(blocks), bytes.len(), step, &self.geometry);
-        let programmed = self.program_checkpoint_pages(&mut new, bytes, at_ns);
+        let mut new = NewCheckpoint::new(std::mem::take(blocks), bytes, step, &self.geometry);
+        let programmed = self.program_checkpoint_pages(&mut new, units, at_ns);
         *blocks = new.blocks;
         Ok((step, new.pages, programmed?))
     }
@@ -164,7 +168,7 @@ impl Ftl {
         &mut self,
         clean: bool,
         at_ns: Nanoseconds,
-    ) -> Result<(Vec<u8>, Nanoseconds), FtlError> {
+    ) -> Result<(CheckpointBytes, Nanoseconds), FtlError> {
         let facts = Facts {
             logical_units: self.config.logical_units,
             clean,
@@ -174,12 +178,18 @@ impl Ftl {
             open_blocks: self.space.streams.blocks().chain(self.space.partial.iter().copied()).collect(),
         };
         debug_assert!(!self.batches.is_under_way(), "a checkpoint is taken within a batch");
-        let (mut bytes, mut read_ns) = (facts.encode(), at_ns);
-        bytes.reserve_exact(self.checkpoint_units(0) as usize * UNIT_BYTES);
+        let mut bytes = CheckpointBytes::new(self.metadata.nvm().is_some());
+        facts.encode(&mut bytes);
+        let mut read_ns = at_ns;
         for tenant in TENANTS {
-            read_ns = read_ns.max(tenant.keep(self, &mut bytes, at_ns)?);
+            match tenant.keep(self, &mut bytes, at_ns) {
+                Ok(done_ns) => read_ns = read_ns.max(done_ns),
+                Err(error) => {
+                    bytes.give_up(&mut self.nand);
+                    return Err(error);
+                }
+            }
         }
-        seal(&mut bytes);
         Ok((bytes, read_ns))
     }
 
@@ -187,22 +197,17 @@ impl Ftl {
     fn program_checkpoint_pages(
         &mut self,
         new: &mut NewCheckpoint,
-        bytes: &[u8],
+        units: &mut std::vec::IntoIter<Slot>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
         let earliest_ns = at_ns.max(self.nand.programs_done_ns());
         let mut done_ns = earliest_ns;
-        for page in bytes.chunks(self.geometry.page_bytes as usize) {
-            let image = new.stage(&mut self.nand, page)?;
+        while units.len() > 0 {
+            let image = new.image(units.by_ref().take(self.geometry.units_per_page() as usize));
             done_ns = done_ns.max(self.program_checkpoint_page(new, &image, earliest_ns)?);
             self.counters.flash_units.checkpoint += u64::from(self.geometry.units_per_page());
         }
-        debug_assert!(
-            new.is_complete(),
-            "a checkpoint of {} bytes has {} pages",
-            bytes.len(),
-            new.pages.len()
-        );
+        debug_assert!(new.is_complete(), "a checkpoint ends after {} pages", new.pages.len());
         Ok(done_ns)
     }
 

@@ -10,7 +10,7 @@ use tantalum_nand::{
 
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
-use crate::metadata::{Facts, seal};
+use crate::metadata::{CheckpointBytes, Facts};
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::units::{KeptChunks, UnitsKept};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
@@ -249,9 +249,10 @@ fn forge_facts(pages: &mut [Page], change: fn(&mut Facts)) {
     let bytes: Vec<u8> = parts.iter().flat_map(|page| pages[*page].data.clone()).collect();
     let (mut facts, rest, _) = Facts::decode(&bytes).unwrap();
     change(&mut facts);
-    let mut forged = facts.encode();
+    let mut forged = CheckpointBytes::new(true);
+    facts.encode(&mut forged);
     forged.extend(rest);
-    seal(&mut forged);
+    let mut forged = forged.into_bytes();
     forged.resize(bytes.len(), 0);
     for (page, data) in parts.into_iter().zip(forged.chunks(GEOMETRY.page_bytes as usize)) {
         pages[page].data.copy_from_slice(data);

@@ -59,6 +59,15 @@ impl Map {
         }
     }
 
+    /// This many chunks of L2P, of which nothing is mapped yet, are about to be filled. If that is most of it, huge pages
+    /// are much cheaper to get.
+    pub fn expect(&mut self, chunks: usize) {
+        debug_assert_eq!(self.mapped_units, 0, "something is mapped");
+        if 2 * chunks > self.touched.len() {
+            self.l2p = Array::to_fill(self.l2p.len());
+        }
+    }
+
     /// Logical capacity.
     pub fn logical_units(&self) -> u32 {
         self.l2p.len() as u32

@@ -5,6 +5,7 @@ use tantalum_nand::{BlockId, checksum_of};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::checkpoint_bytes::{CheckpointBytes, HEAD_BYTES, Head, MAGIC};
 use crate::counters::{Counters, StoredCounters};
 use crate::types::Seq;
 
@@ -25,22 +26,6 @@ pub(crate) struct Facts {
     pub open_blocks: Vec<BlockId>,
 }
 
-const MAGIC: [u8; 8] = *b"TANTCKP8";
-
-/// Bytes before everything else.
-const HEAD_BYTES: usize = size_of::<Head>();
-
-/// The magic number of a checkpoint.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Head {
-    magic: [u8; 8],
-    /// Bytes that follow.
-    bytes: U64,
-    /// CRC-32C of these.
-    checksum: U64,
-}
-
 /// [`Facts`], without the list.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -53,9 +38,8 @@ struct StoredFacts {
 }
 
 impl Facts {
-    /// Begins a checkpoint with them; [`seal`] ends it.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![0; HEAD_BYTES];
+    /// Appends them, which are the first of a checkpoint.
+    pub fn encode(&self, out: &mut CheckpointBytes) {
         let stored = StoredFacts {
             logical_units: wide(self.logical_units),
             clean: u64::from(self.clean).into(),
@@ -64,8 +48,7 @@ impl Facts {
             counters: self.counters.stored(),
         };
         out.extend(stored.as_bytes());
-        put_list(&mut out, &self.open_blocks, |block| wide(block.0));
-        out
+        put_list(out, &self.open_blocks, |block| wide(block.0));
     }
 
     /// Reads a checkpoint's bytes. Returns the facts, and the position of the tenants' contents. None if they are
@@ -90,16 +73,9 @@ impl Facts {
     }
 }
 
-/// Writes the head of an otherwise complete checkpoint.
-pub(crate) fn seal(bytes: &mut [u8]) {
-    let (head, body) = bytes.split_at_mut(HEAD_BYTES);
-    let checksum = u64::from(checksum_of(body)).into();
-    head.copy_from_slice(Head { magic: MAGIC, bytes: (body.len() as u64).into(), checksum }.as_bytes());
-}
-
 /// Appends a list after its length.
 pub(crate) fn put_list<T, S: IntoBytes + Immutable>(
-    out: &mut Vec<u8>,
+    out: &mut CheckpointBytes,
     items: &[T],
     stored: impl Fn(&T) -> S,
 ) {
@@ -155,10 +131,10 @@ mod tests {
             exhausted: true,
             open_blocks: vec![BlockId(1), BlockId(5)],
         };
-        let mut bytes = facts.encode();
+        let mut bytes = CheckpointBytes::new(true);
+        facts.encode(&mut bytes);
         bytes.extend(b"what tenants keep");
-        seal(&mut bytes);
-        (facts, bytes)
+        (facts, bytes.into_bytes())
     }
 
     #[test]

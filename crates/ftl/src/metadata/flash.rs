@@ -6,7 +6,7 @@
 //! The next journal block is prepared when the open one is half full. So a flush never waits for an erase, and no block
 //! is erased while records wait that may be all that makes it invalid.
 
-use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, UNIT_BYTES};
+use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, Slot, Source};
 
 use crate::error::FtlError;
 use crate::page_image::PageImage;
@@ -179,14 +179,14 @@ impl NewCheckpoint {
         self.pages.len() == self.page_count as usize
     }
 
-    /// The bytes of the next page, at most a page, with the description for its spare area.
-    pub fn stage(&self, nand: &mut Nand, bytes: &[u8]) -> Result<PageImage, FtlError> {
+    /// The next page, of at most as many units as a page has.
+    pub fn image(&self, units: impl Iterator<Item = Slot>) -> PageImage {
         let mut spare = Spare::new(Kind::Checkpoint, self.step);
         let index = self.pages.len() as u32;
         spare.mark = Mark::Batch(BatchMark { id: self.step, index, count: self.page_count });
-        let mut unit_aligned = bytes.to_vec();
-        unit_aligned.resize(bytes.len().next_multiple_of(UNIT_BYTES), 0);
-        PageImage::stage(nand, &unit_aligned, &spare)
+        let (mut page, spare) = (PageImage::new(), spare.encode());
+        units.for_each(|slot| page.push(Source::Staged(slot), spare));
+        page
     }
 
     /// Programs the next page on the block whose turn it is, skipping failing blocks.
@@ -239,6 +239,8 @@ fn attempt(
 
 #[cfg(test)]
 mod tests {
+    use tantalum_nand::UNIT_BYTES;
+
     use super::*;
     use crate::test_support::{GEOMETRY, TIMING};
 
@@ -260,18 +262,18 @@ mod tests {
         for failing in
             [&[][..], &[], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)]]
         {
-            let image = new.stage(&mut nand, &[1; 8192]).unwrap();
+            let image = new.image([1; 2].map(|_| nand.stage(&[1; UNIT_BYTES]).unwrap()).into_iter());
             assert!(matches!(new.program(&mut nand, &image, failing, 0).unwrap(), Attempt::Issued(_)));
             let place = *new.pages.last().unwrap();
             places.push((GEOMETRY.block_of(place).0, place.0 % GEOMETRY.pages_per_block));
         }
         assert_eq!(places, [(1, 0), (3, 0), (5, 0), (3, 1), (5, 1), (3, 2), (5, 2)]);
         for (block, page) in [(3, 3), (5, 3)] {
-            let image = new.stage(&mut nand, &[1; 8192]).unwrap();
+            let image = new.image([1; 2].map(|_| nand.stage(&[1; UNIT_BYTES]).unwrap()).into_iter());
             new.program(&mut nand, &image, &[BlockId(1)], 0).unwrap();
             assert_eq!(new.pages.last(), Some(&GEOMETRY.page(BlockId(block), page)));
         }
-        let image = new.stage(&mut nand, &[1; 8192]).unwrap();
+        let image = new.image([1; 2].map(|_| nand.stage(&[1; UNIT_BYTES]).unwrap()).into_iter());
         assert_eq!(new.program(&mut nand, &image, &[BlockId(1)], 0).unwrap(), Attempt::NoBlock);
         new.program(&mut nand, &image, &[], 0).unwrap();
         assert_eq!(new.pages.last(), Some(&GEOMETRY.page(BlockId(1), 1)), "the others are full");

@@ -14,6 +14,7 @@
 //! A record's step is the step at which it was made: garbage collection may move the unit before the page is
 //! programmed, and the copy must win (hazard 6). [`steps`] tracks steps that changed the map and are not on flash yet.
 
+mod checkpoint_bytes;
 mod dump_pages;
 mod facts;
 mod flash;
@@ -31,8 +32,9 @@ mod under_way;
 
 use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
+pub(crate) use self::checkpoint_bytes::CheckpointBytes;
 pub(crate) use self::dump_pages::DumpPages;
-pub(crate) use self::facts::{Facts, narrow, put_list, seal, take, take_list, take_word, wide};
+pub(crate) use self::facts::{Facts, narrow, put_list, take, take_list, take_word, wide};
 use self::flash::FlashLog;
 pub(crate) use self::flash::{Attempt, NewCheckpoint};
 pub(crate) use self::found::{FoundCheckpoint, FoundJournal};

@@ -9,7 +9,7 @@ use tantalum_nand::{Array, BlockId, Geometry, Nanoseconds, PageState, Ppn, UNIT_
 use crate::error::FtlError;
 use crate::findings::Audit;
 use crate::ftl::Ftl;
-use crate::metadata::Record;
+use crate::metadata::{CheckpointBytes, Record};
 use crate::page_image::PageImage;
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
@@ -48,7 +48,12 @@ pub(crate) trait Tenant: Sync {
     // -- keep in a checkpoint -----------------------------------------------------------------------------------
 
     /// Appends its contents for a checkpoint. Returns when everything that had to be read for it has been read.
-    fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError>;
+    fn keep(
+        &self,
+        ftl: &mut Ftl,
+        bytes: &mut CheckpointBytes,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError>;
 
     /// The current number of these bytes.
     fn kept_bytes(&self, ftl: &Ftl) -> u64;

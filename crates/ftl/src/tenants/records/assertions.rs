@@ -1,7 +1,7 @@
 //! What recovery reads about records: for each segment of a key's value, the newest assertion.
 //!
-//! They are gathered in one piece of memory and sorted, because a table of millions of keys would miss the processor's
-//! caches at each of them. Keys are in the order of their hashes, which is that of the indexes.
+//! They are gathered one after the other and sorted, because a table of millions of keys would miss the processor's caches
+//! at each of them. Keys are in the order of their hashes, which is that of the indexes.
 
 use super::record::RecordPlace;
 use crate::key::{Key, NamespaceId};
@@ -39,26 +39,54 @@ impl Assertion {
     }
 }
 
-/// Fewer are not worth sorting before the end.
-const LEAST: usize = 1 << 20;
+/// Parts, each of which has its share of all hashes. Sorting a part of millions of assertions stays in the processor's caches.
+const PARTS: usize = 1 << PART_BITS;
+const PART_BITS: u32 = 8;
+
+/// Fewer in a part are not worth sorting before the end.
+const LEAST: usize = 1 << 12;
 
 /// Assertions; there may be several for a segment until they are sorted.
-#[derive(Default)]
 pub(super) struct Assertions {
+    parts: Vec<Part>,
+}
+
+/// Those with the same first bits of their hashes.
+#[derive(Clone, Default)]
+struct Part {
     all: Vec<Assertion>,
     /// How many were left when they were last sorted.
     left: usize,
 }
 
+impl Default for Assertions {
+    fn default() -> Assertions {
+        Assertions { parts: vec![Part::default(); PARTS] }
+    }
+}
+
 impl Assertions {
     /// Adds one. At least a quarter of what is kept, or few, are of different segments.
     pub fn add(&mut self, assertion: Assertion) {
-        if self.all.len() >= LEAST.max(4 * self.left) {
-            self.sort();
+        let part = &mut self.parts[(assertion.hash >> (u64::BITS - PART_BITS)) as usize];
+        if part.all.len() >= LEAST.max(4 * part.left) {
+            part.sort();
         }
-        self.all.push(assertion);
+        part.all.push(assertion);
     }
 
+    /// The newest assertion for each segment, in the order of hashes and keys within a namespace; the first segment of a value
+    /// comes before the others.
+    pub fn into_newest(self) -> Newest {
+        let sorted = self.parts.into_iter().map(|mut part| {
+            part.sort();
+            part.all
+        });
+        Newest { parts: sorted.collect() }
+    }
+}
+
+impl Part {
     /// Keeps the newest assertion for each segment, in order.
     fn sort(&mut self) {
         self.all.sort_unstable_by_key(|of| (of.value(), of.segment, of.best.version, of.best.step));
@@ -71,17 +99,22 @@ impl Assertions {
         });
         self.left = self.all.len();
     }
+}
 
-    /// The newest assertion for each segment, in the order of namespaces, hashes and keys; the first segment of a value
-    /// comes before the others.
-    pub fn into_newest(mut self) -> Vec<Assertion> {
-        self.sort();
-        self.all
+/// The newest assertions, part by part.
+pub(super) struct Newest {
+    parts: Vec<Vec<Assertion>>,
+}
+
+impl Newest {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(Vec::len).sum()
     }
 
     /// Those of each value.
-    pub fn by_value(newest: &[Assertion]) -> impl Iterator<Item = &[Assertion]> {
-        newest.chunk_by(|a, b| a.value() == b.value())
+    pub fn by_value(&self) -> impl Iterator<Item = &[Assertion]> {
+        self.parts.iter().flat_map(|part| part.chunk_by(|a, b| a.value() == b.value()))
     }
 }
 
@@ -102,7 +135,7 @@ mod tests {
     fn the_newest_of_each_segment_is_left_however_many_there_are() {
         let mut random = SplitMix64(1);
         let (mut assertions, mut model) = (Assertions::default(), BTreeMap::new());
-        for number in 0..(LEAST + 1000) as u64 {
+        for number in 0..256 * LEAST as u64 {
             let drawn = random.next_u64();
             let (namespace, key) = (NamespaceId(drawn as u32 % 2), Key::new(&[drawn as u8 >> 2, 7]).unwrap());
             let (segment, version) = ((drawn >> 10) as u16 % 2, drawn >> 50);
@@ -110,12 +143,21 @@ mod tests {
             let known = model.entry((namespace, key.hash(), key, segment)).or_insert((version, number));
             *known = (version, number).max(*known);
         }
-        assert!(assertions.all.len() < LEAST, "they were sorted on the way");
+        assert!(assertions.parts.iter().all(|part| part.all.len() <= LEAST), "they were sorted on the way");
         let newest = assertions.into_newest();
-        let found = newest
+        let of_values: Vec<&[Assertion]> = newest.by_value().collect();
+        assert!(of_values.iter().all(|of| of.len() <= 2 && of[0].key == of[of.len() - 1].key));
+        let mut found: Vec<_> = of_values
+            .concat()
             .iter()
-            .map(|of| ((of.namespace, of.hash, of.key, of.segment), (of.best.version.0, of.best.step.0)));
-        assert!(found.eq(model));
-        assert!(Assertions::by_value(&newest).all(|of| of.len() <= 2 && of[0].key == of[of.len() - 1].key));
+            .map(|of| ((of.namespace, of.hash, of.key, of.segment), (of.best.version.0, of.best.step.0)))
+            .collect();
+        assert_eq!(newest.len(), found.len());
+        // namespaces are in order within a part only
+        assert!(found.is_sorted_by_key(|((namespace, hash, key, segment), _)| {
+            (hash >> (u64::BITS - PART_BITS), *namespace, *hash, *key, *segment)
+        }));
+        found.sort_unstable();
+        assert!(found.into_iter().eq(model));
     }
 }

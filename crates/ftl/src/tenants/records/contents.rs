@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 #[cfg(test)]
 use tantalum_nand::Ppn;
-use tantalum_nand::{Array, Geometry, checksum_of};
+use tantalum_nand::{Array, Geometry, Nand, UNIT_BYTES, checksum_of};
 
 use super::index::{Entry, Index};
 #[cfg(test)]
 use super::record::RecordPlace;
 use super::record::UNIT_CHUNKS;
 use super::residence::{ENTRY_BYTES, InCheckpoint, NAMESPACE_BYTES};
+use crate::error::FtlError;
 use crate::key::{NamespaceAttributes, NamespaceId};
-use crate::metadata::take_word;
+use crate::metadata::{CheckpointBytes, take_word};
 use crate::tenants::Kept;
 
 /// A namespace as of a checkpoint.
@@ -51,10 +52,7 @@ const HEAD_BYTES: usize = 16;
 impl IndexBytes {
     fn of(count: usize, entries: impl Iterator<Item = Entry>) -> IndexBytes {
         let mut bytes = Vec::with_capacity(count * ENTRY_BYTES);
-        for entry in entries {
-            bytes.extend(entry.hash.to_le_bytes());
-            bytes.extend(entry.pack().to_le_bytes());
-        }
+        entries.for_each(|entry| bytes.extend(bytes_of(&entry)));
         bytes.into()
     }
 
@@ -85,10 +83,54 @@ impl IndexBytes {
         checksum_of(self.bytes())
     }
 
-    /// The index with these entries, which are in the order of their hashes.
-    pub fn index(&self, attributes: &NamespaceAttributes) -> Index {
-        Index::of(attributes, self.len(), self.entries())
+    /// The index with these entries, which are in the order of their hashes. As many others as `soon` says may follow.
+    pub fn index(&self, attributes: &NamespaceAttributes, soon: u64) -> Index {
+        Index::of(attributes, self.len(), self.entries(), soon)
     }
+}
+
+/// Appends what [`RecordsKept::encode`] would, straight from indexes that are all in DRAM.
+pub(super) fn put_indexes<'a>(
+    out: &mut CheckpointBytes,
+    last_namespace: u32,
+    namespaces: impl ExactSizeIterator<Item = (NamespaceId, &'a NamespaceAttributes, &'a Index)>,
+    nand: &mut Nand,
+) -> Result<(), FtlError> {
+    put_head(out, last_namespace, namespaces.len());
+    for (namespace, attributes, index) in namespaces {
+        put_namespace(out, namespace, attributes, index.len());
+        for entry in index.from(0) {
+            out.extend(bytes_of(&entry));
+            out.move_on(nand)?;
+        }
+    }
+    Ok(())
+}
+
+/// What precedes this many namespaces.
+fn put_head(out: &mut CheckpointBytes, last_namespace: u32, namespaces: usize) {
+    out.extend(u64::from(last_namespace).to_le_bytes());
+    out.extend((namespaces as u64).to_le_bytes());
+}
+
+/// What precedes the entries of a namespace.
+fn put_namespace(
+    out: &mut CheckpointBytes,
+    namespace: NamespaceId,
+    attributes: &NamespaceAttributes,
+    entries: u64,
+) {
+    let NamespaceAttributes { logs, expected_records, load_factor_percent } = *attributes;
+    let words = [namespace.0.into(), logs.into(), expected_records, load_factor_percent.into(), entries];
+    words.iter().for_each(|word| out.extend(u64::to_le_bytes(*word)));
+}
+
+/// An entry as it is stored.
+fn bytes_of(entry: &Entry) -> [u8; ENTRY_BYTES] {
+    let mut bytes = [0; ENTRY_BYTES];
+    bytes[..8].copy_from_slice(&entry.hash.to_le_bytes());
+    bytes[8..].copy_from_slice(&entry.pack().to_le_bytes());
+    bytes
 }
 
 impl NamespaceContents {
@@ -122,21 +164,16 @@ pub(crate) struct RecordsKept {
 
 impl RecordsKept {
     /// Appends the bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(u64::from(self.last_namespace).to_le_bytes());
-        out.extend((self.namespaces.len() as u64).to_le_bytes());
+    pub fn encode(&self, out: &mut CheckpointBytes, nand: &mut Nand) -> Result<(), FtlError> {
+        put_head(out, self.last_namespace, self.namespaces.len());
         for NamespaceContents { namespace, attributes, entries } in &self.namespaces {
-            let NamespaceAttributes { logs, expected_records, load_factor_percent } = *attributes;
-            let words = [
-                namespace.0.into(),
-                logs.into(),
-                expected_records,
-                load_factor_percent.into(),
-                entries.len(),
-            ];
-            words.iter().for_each(|word| out.extend(u64::to_le_bytes(*word)));
-            out.extend(entries.bytes());
+            put_namespace(out, *namespace, attributes, entries.len());
+            for part in entries.bytes().chunks(UNIT_BYTES) {
+                out.extend(part);
+                out.move_on(nand)?;
+            }
         }
+        Ok(())
     }
 
     /// The positions of the indexes in a checkpoint in which these bytes begin at `first_byte`.
@@ -207,7 +244,7 @@ impl RecordsKept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::{CONFIG, GEOMETRY};
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
     fn decode(bytes: &[u8]) -> Option<RecordsKept> {
         // what is decoded need not begin where the checkpoint does
@@ -221,6 +258,12 @@ mod tests {
         })
     }
 
+    fn encoded(records: &RecordsKept) -> Vec<u8> {
+        let mut bytes = CheckpointBytes::new(true);
+        records.encode(&mut bytes, &mut Nand::in_memory(GEOMETRY, TIMING).unwrap()).unwrap();
+        bytes.into_body()
+    }
+
     #[test]
     fn what_is_kept_round_trips() {
         let records = RecordsKept {
@@ -230,8 +273,7 @@ mod tests {
                 NamespaceContents::sample(NamespaceId(3), 200),
             ],
         };
-        let mut bytes = Vec::new();
-        records.encode(&mut bytes);
+        let bytes = encoded(&records);
         assert_eq!(decode(&bytes).as_ref(), Some(&records));
         for length in 0..bytes.len() {
             assert_eq!(decode(&bytes[..length]), None, "cut to {length} bytes");
@@ -246,12 +288,9 @@ mod tests {
     #[test]
     fn only_what_a_drive_can_have_had_is_decoded() {
         let sample = |namespace| NamespaceContents::sample(NamespaceId(namespace), 3);
-        let encoded = |last_namespace, namespaces| {
-            let mut bytes = Vec::new();
-            RecordsKept { last_namespace, namespaces }.encode(&mut bytes);
-            bytes
+        let is_decoded = |last_namespace, namespaces| {
+            decode(&encoded(&RecordsKept { last_namespace, namespaces })).is_some()
         };
-        let is_decoded = |last_namespace, namespaces| decode(&encoded(last_namespace, namespaces)).is_some();
         assert!(is_decoded(3, vec![sample(1), sample(3)]));
         assert!(!is_decoded(2, vec![sample(1), sample(3)]), "a namespace above the last one");
         assert!(!is_decoded(3, vec![sample(0)]));
@@ -278,7 +317,7 @@ mod tests {
         assert!(!with(&[at(2, 0, 0, 1), at(1, 0, 1, 1)]), "out of order");
         assert!(!with(&[at(1, last + 1, 0, 1)]));
         assert!(!with(&[at(1, 0, 63, 2)]), "beyond the unit");
-        let mut bytes = encoded(1, vec![sample(1)]);
+        let mut bytes = encoded(&RecordsKept { last_namespace: 1, namespaces: vec![sample(1)] });
         bytes[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(decode(&bytes), None, "more namespaces than bytes");
     }

@@ -140,20 +140,19 @@ impl TenantFold for RecordsFold {
         report: &mut RecoveryReport,
     ) -> Result<Box<dyn TenantFound>, FtlError> {
         report.assertions += self.count;
-        let mut namespaces = begun(self.made, self.base);
+        let newest = self.assertions.into_newest();
+        let mut namespaces = begun(self.made, self.base, newest.len() as u64);
         namespaces.retain(|id, _| !self.deleted.contains(id));
         let mut over = Over { step: self.step, namespaces, reader };
         let mut found = KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
-        let newest = self.assertions.into_newest();
-        let by_key = || Assertions::by_value(&newest);
         // obsolete entries are removed first: until then, every entry names what the checkpoint had there
         let mut copies = Vec::new();
-        for of_key in by_key() {
+        for of_key in newest.by_value() {
             copies.extend(over.without_copied(of_key)?);
         }
-        by_key().try_for_each(|of_key| over.without_replaced(of_key))?;
+        newest.by_value().try_for_each(|of_key| over.without_replaced(of_key))?;
         copies.into_iter().for_each(|copy| over.insert(copy));
-        for of_key in by_key() {
+        for of_key in newest.by_value() {
             if let Some(tombstone) = over.insert_new(of_key) {
                 found.tombstones.insert((of_key[0].namespace, of_key[0].key), tombstone);
             }
@@ -164,16 +163,18 @@ impl TenantFold for RecordsFold {
     }
 }
 
-/// The namespaces before anything is folded over them: those that the journal made, and the checkpoint's.
+/// The namespaces before anything is folded over them: those that the journal made, and the checkpoint's, which have room for
+/// this many new records if so many are expected.
 fn begun(
     made: BTreeMap<NamespaceId, NamespaceAttributes>,
     base: Vec<NamespaceContents>,
+    new: u64,
 ) -> BTreeMap<NamespaceId, Namespace> {
     let made = made.into_iter().map(|(id, attributes)| (id, Namespace::new(attributes)));
     let mut namespaces: BTreeMap<NamespaceId, Namespace> = made.collect();
     for contents in base {
         let attributes = contents.attributes;
-        let index = contents.entries.index(&attributes);
+        let index = contents.entries.index(&attributes, new);
         let records = index.from(0).filter(|entry| entry.key_length > 0).count() as u64;
         namespaces.insert(contents.namespace, Namespace::with(attributes, index, records));
     }
@@ -327,6 +328,9 @@ fn read_header(reader: &mut Reader, place: RecordPlace, step: Seq) -> Result<Opt
     Ok(Header::read(bytes_of(&unit, place)).map(|read| read.0))
 }
 
+/// Records whose places are looked at together, so that the processor's cache misses overlap.
+const AT_ONCE: usize = 32;
+
 impl RecordsFound {
     /// What was found on a medium of this many units.
     fn new(
@@ -334,12 +338,24 @@ impl RecordsFound {
         units: u32,
         indexes: Vec<(NamespaceId, InCheckpoint)>,
     ) -> Result<RecordsFound, FtlError> {
-        let has_any = places(&records).next().is_some();
+        let mut places = places(&records).peekable();
+        let has_any = places.peek().is_some();
         let mut weights = if has_any { Array::to_fill(units as usize) } else { Array::default() };
-        for (namespace, RecordPlace { ppn, chunks, .. }) in places(&records) {
-            let of = weights.get_mut(ppn.index()).ok_or(Damage::RecordPlace { namespace, ppn })?;
-            *of += weight(chunks);
+        let (of_units, mut some) = (&mut weights[..], Vec::with_capacity(AT_ONCE));
+        loop {
+            some.clear();
+            some.extend(places.by_ref().take(AT_ONCE));
+            if some.is_empty() {
+                break;
+            }
+            let weight_of = |place: &RecordPlace| of_units.get(place.ppn.index()).copied().unwrap_or(0);
+            std::hint::black_box(some.iter().fold(0, |sum, (_, place)| sum ^ weight_of(place)));
+            for &(namespace, RecordPlace { ppn, chunks, .. }) in &some {
+                let of = of_units.get_mut(ppn.index()).ok_or(Damage::RecordPlace { namespace, ppn })?;
+                *of += weight(chunks);
+            }
         }
+        drop(places);
         Ok(RecordsFound { records, weights, indexes })
     }
 

@@ -150,9 +150,16 @@ impl Index {
         }
     }
 
-    /// An index of this many entries, in the order of their hashes, with room for the expected records.
-    pub fn of(attributes: &NamespaceAttributes, count: u64, entries: impl Iterator<Item = Entry>) -> Index {
-        let mut index = Index::with_room(attributes, count);
+    /// An index of this many entries, in the order of their hashes, with room for the expected records, or for as many of them
+    /// as soon follow.
+    pub fn of(
+        attributes: &NamespaceAttributes,
+        count: u64,
+        entries: impl Iterator<Item = Entry>,
+        soon: u64,
+    ) -> Index {
+        let mut index =
+            Index::with_room(attributes, count.max((count + soon).min(attributes.expected_records)));
         index.entries = count;
         index.place(entries.map(|entry| Slot { hash: entry.hash, rest: entry.pack() }));
         debug_assert!(index.from(0).is_sorted_by_key(|entry| entry.hash), "entries came in another order");

@@ -65,7 +65,7 @@ impl Ftl {
             let (bytes, read_ns) = self.read_index(id, place, at_ns)?;
             done_ns = done_ns.max(read_ns);
             let index = &mut self.namespace_mut(id).index;
-            index.index = Some(bytes.index(&attributes));
+            index.index = Some(bytes.index(&attributes, 0));
             self.counters.indexes_swapped_in += 1;
         }
         Ok(done_ns)

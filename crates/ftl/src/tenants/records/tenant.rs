@@ -3,13 +3,14 @@
 use tantalum_nand::Nanoseconds;
 
 use super::collect::Packing;
-use super::contents::RecordsKept;
+use super::contents::{RecordsKept, put_indexes};
 use super::fold::RecordsFold;
 use super::record;
 use super::residence::checkpoint_bytes;
 use crate::error::FtlError;
 use crate::findings::Audit;
 use crate::ftl::Ftl;
+use crate::metadata::CheckpointBytes;
 use crate::page_image::PageImage;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::{Kept, Packer, Tenant, TenantFold};
@@ -44,13 +45,25 @@ impl Tenant for Records {
         ftl.waiting_targets().into_iter().map(|target| ftl.stage_waiting(target, step)).collect()
     }
 
-    fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let (kept, done_ns) = ftl.records_kept(at_ns)?;
-        if ftl.config.index_dram_bytes.is_some() {
-            // their checksums cover all their bytes
-            ftl.tenants.records.kept_soon = kept.indexes(bytes.len() as u64);
+    fn keep(
+        &self,
+        ftl: &mut Ftl,
+        bytes: &mut CheckpointBytes,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        if ftl.config.index_dram_bytes.is_none() {
+            let records = &ftl.tenants.records;
+            let indexes = records
+                .namespaces
+                .iter()
+                .map(|(id, namespace)| (*id, &namespace.attributes, namespace.index.get()));
+            put_indexes(bytes, records.last_namespace, indexes, &mut ftl.nand)?;
+            return Ok(at_ns);
         }
-        kept.encode(bytes);
+        let (kept, done_ns) = ftl.records_kept(at_ns)?;
+        // their checksums cover all their bytes
+        ftl.tenants.records.kept_soon = kept.indexes(bytes.len() as u64);
+        kept.encode(bytes, &mut ftl.nand)?;
         Ok(done_ns)
     }
 

@@ -78,6 +78,8 @@ struct UnitsFound {
     versions: HashMap<u32, Seq>,
     /// The extent to which each log is whole.
     logs: Vec<(Generation, Attempts)>,
+    /// Chunks of L2P in the checkpoint.
+    chunks: usize,
 }
 
 impl UnitsFold {
@@ -311,7 +313,8 @@ impl TenantFold for UnitsFold {
         let logs = self.assert_homes(report);
         report.assertions += self.assertions;
         let versions = self.base.versions.iter().map(|(lpn, version)| (lpn.0, *version)).collect();
-        let mut found = UnitsFound { places: Vec::new(), versions, logs };
+        let chunks = self.base.chunks.iter().len();
+        let mut found = UnitsFound { places: Vec::new(), versions, logs, chunks };
         let mut asserted: Vec<(u32, Best)> = self.best.into_iter().collect();
         asserted.sort_unstable_by_key(|(lpn, _)| *lpn);
         // what the checkpoint has between two assertions stands
@@ -348,7 +351,8 @@ impl TenantFound for UnitsFound {
     }
 
     fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError> {
-        let UnitsFound { places, versions, logs } = *self;
+        let UnitsFound { places, versions, logs, chunks } = *self;
+        ftl.map.expect(chunks);
         ftl.map.rebuild(places.into_iter(), &versions);
         // until recovery's own checkpoint stands, the erase rule needs to know what was found whole
         if !clean && !canary::out(Guard::RecoveryErases) {
@@ -370,7 +374,7 @@ mod tests {
     fn a_unit_at_a_place_without_data_is_damage() {
         let reader = Reader::new(Nand::in_memory(GEOMETRY, TIMING).unwrap(), 128, 0);
         let data = DataPlaces { reader: &reader, no_data: Vec::new() };
-        let found = |places| UnitsFound { places, versions: HashMap::default(), logs: Vec::new() };
+        let found = |places| UnitsFound { places, versions: HashMap::default(), logs: Vec::new(), chunks: 0 };
         found(Vec::new()).check(&data).unwrap();
         let (lpn, ppn) = (Lpn(3), Ppn(7));
         let checked = found(vec![(lpn, ppn)]).check(&data);

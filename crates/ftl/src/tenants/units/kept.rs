@@ -7,12 +7,13 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tantalum_nand::{Array, Ppn};
+use tantalum_nand::{Array, Nand, Ppn};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::error::FtlError;
 use crate::map::{CHUNK_ENTRIES, Living};
-use crate::metadata::{narrow, put_list, take, take_list, take_word, wide};
+use crate::metadata::{CheckpointBytes, narrow, put_list, take, take_list, take_word, wide};
 use crate::tenants::Kept;
 use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq};
 
@@ -67,7 +68,7 @@ impl KeptChunks {
     }
 
     /// Each chunk's number, and its entries.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[U32])> + '_ {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, &[U32])> + '_ {
         let entries = |range: &Range<usize>| {
             <[U32]>::ref_from_bytes(&self.checkpoint[range.clone()]).expect("whole entries were found")
         };
@@ -91,10 +92,13 @@ impl<'a, I: Iterator<Item = (u32, &'a [U32])>> KeptPlaces<'a, I> {
             let first = number * CHUNK_ENTRIES as u32;
             let index = |lpn: u32| (lpn.saturating_sub(first) as usize).min(entries.len());
             let start = index(from);
-            let lpns = first + start as u32..;
-            let entries_of = entries[start..index(end).max(start)].iter().map(|entry| entry.get());
-            let mapped = lpns.zip(entries_of).filter(|(_, entry)| *entry != 0);
-            places.extend(mapped.map(|(lpn, entry)| (Lpn(lpn), Ppn(entry - 1))));
+            let parts = entries[start..index(end).max(start)].chunks(PART_ENTRIES);
+            for (lpn, part) in (first + start as u32..).step_by(PART_ENTRIES).zip(parts) {
+                if largest(part) > 0 {
+                    let mapped = (lpn..).zip(part).filter(|(_, entry)| entry.get() != 0);
+                    places.extend(mapped.map(|(lpn, entry)| (Lpn(lpn), Ppn(entry.get() - 1))));
+                }
+            }
             if end <= first + entries.len() as u32 {
                 return;
             }
@@ -102,6 +106,9 @@ impl<'a, I: Iterator<Item = (u32, &'a [U32])>> KeptPlaces<'a, I> {
         }
     }
 }
+
+/// Entries that are looked at together: in the chunks of a large drive that is not full most are unmapped.
+const PART_ENTRIES: usize = 64;
 
 /// Bytes of a full chunk, of an owner with its version, and of a hint.
 pub(super) const CHUNK_BYTES: usize = size_of::<StoredChunk>() + size_of::<U32>() * CHUNK_ENTRIES;
@@ -156,7 +163,7 @@ struct StoredChunk {
 
 impl UnitsKept {
     /// Appends everything except the chunks, which [`put_chunks`] appends.
-    pub fn encode_lists(&self, out: &mut Vec<u8>) {
+    pub fn encode_lists(&self, out: &mut CheckpointBytes) {
         out.extend(U64::new(self.last_unmap.0).as_bytes());
         put_list(out, &self.versions, |(lpn, version)| StoredVersion {
             lpn: wide(lpn.0),
@@ -249,20 +256,22 @@ impl StoredHint {
 
 /// Appends this many chunks of L2P: each chunk's number, and its entries.
 pub(super) fn put_chunks<E: ExactSizeIterator<Item = u32>>(
-    out: &mut Vec<u8>,
+    out: &mut CheckpointBytes,
     count: usize,
     chunks: impl Iterator<Item = (usize, E)>,
-) {
+    nand: &mut Nand,
+) -> Result<(), FtlError> {
     out.extend(U64::new(count as u64).as_bytes());
     for (number, entries) in chunks {
         let (number, count) = ((number as u32).into(), (entries.len() as u32).into());
         out.extend(StoredChunk { number, entries: count }.as_bytes());
-        let start = out.len();
-        out.resize(start + entries.len().next_multiple_of(2) * size_of::<U32>(), 0);
-        for (to, entry) in out[start..].chunks_exact_mut(size_of::<U32>()).zip(entries) {
+        let stored = out.grow(entries.len().next_multiple_of(2) * size_of::<U32>());
+        for (to, entry) in stored.chunks_exact_mut(size_of::<U32>()).zip(entries) {
             to.copy_from_slice(&entry.to_le_bytes());
         }
+        out.move_on(nand)?;
     }
+    Ok(())
 }
 
 /// Takes the chunks' numbers off the front of the bytes, and where their entries are in the checkpoint, in which these bytes
@@ -294,7 +303,7 @@ mod tests {
     use tantalum_nand::SplitMix64;
 
     use super::*;
-    use crate::test_support::{CONFIG, GEOMETRY};
+    use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
     #[test]
     fn what_is_kept_round_trips() {
@@ -318,12 +327,14 @@ mod tests {
             ],
             chunks: KeptChunks::of(&[(0, vec![1, 0, 3])]),
         };
-        let mut bytes = Vec::new();
+        let mut bytes = CheckpointBytes::new(true);
         units.encode_lists(&mut bytes);
         let chunks = units.chunks.iter();
         let chunks =
             chunks.map(|(number, entries)| (number as usize, entries.iter().map(|entry| entry.get())));
-        put_chunks(&mut bytes, 1, chunks);
+        let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
+        put_chunks(&mut bytes, 1, chunks, &mut nand).unwrap();
+        let mut bytes = bytes.into_body();
         bytes.extend([7; 5]);
         // what is decoded need not begin where the checkpoint does
         let checkpoint = Arc::new([&[9; 3], &bytes[..]].concat().into());

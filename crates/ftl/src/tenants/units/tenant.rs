@@ -8,6 +8,7 @@ use crate::error::FtlError;
 use crate::findings::Audit;
 use crate::ftl::Ftl;
 use crate::map::{Claim, IN_SPARE, Living};
+use crate::metadata::CheckpointBytes;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::{Kept, Tenant, TenantFold};
 use crate::types::{Lpn, Seq};
@@ -25,10 +26,15 @@ impl Tenant for Units {
         spare.kind == Kind::Data && !matches!(spare.mark, Mark::Batch(_))
     }
 
-    fn keep(&self, ftl: &mut Ftl, bytes: &mut Vec<u8>, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+    fn keep(
+        &self,
+        ftl: &mut Ftl,
+        bytes: &mut CheckpointBytes,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
         kept_lists(ftl).encode_lists(bytes);
         // straight from the map: an intermediate copy would be just as large
-        put_chunks(bytes, ftl.map.touched_chunks(), ftl.map.chunks());
+        put_chunks(bytes, ftl.map.touched_chunks(), ftl.map.chunks(), &mut ftl.nand)?;
         Ok(at_ns)
     }
 
