@@ -264,7 +264,7 @@ mod tests {
     use crate::host_unit::HostUnit;
     use crate::key::{Key, NamespaceAttributes};
     use crate::metadata::Record;
-    use crate::space::FtlConfig;
+    use crate::space::{BlockUse, FtlConfig};
     use crate::tenants::records::KvRecord;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::{Lpn, METADATA_BYTES};
@@ -308,6 +308,18 @@ mod tests {
         );
         let owners = ftl.checkpoint_units(1000) - ftl.checkpoint_units(0);
         assert!((4..=6).contains(&owners), "1,000 owners of 16 bytes take two pages, not {owners} units");
+    }
+
+    /// Its units are in buffers before it has blocks.
+    #[test]
+    fn a_checkpoint_that_finds_no_block_leaves_no_buffer() {
+        let mut ftl = ftl();
+        (0..12).for_each(|chunk| write(&mut ftl, chunk * 1024));
+        ftl.take_checkpoint(0, false).unwrap();
+        while ftl.take_system_block(BlockUse::Checkpoint, 0).is_ok() {}
+        let before = ftl.nand.slots_in_use();
+        assert!(matches!(ftl.take_checkpoint(0, false), Err(FtlError::CapacityExceeded)));
+        assert_eq!(ftl.nand.slots_in_use(), before);
     }
 
     /// A drive whose metadata log is in this much memory.
