@@ -1,8 +1,8 @@
 //! The drive's commands compared with their bound: random copies of 4 KiB into and out of memory as large as the drive,
 //! with huge pages for both.
 //!
-//! Limits, in copies of the same run: a write that stays in the cache 2; a read 1.7; a random overwrite in steady state
-//! 3, which also moves about six other units. docs/measurements.md says which limits are met.
+//! Limits, in copies of the same run: a write that stays in the cache 2; a read 2.5; a random overwrite in steady state
+//! 8, which also moves about six other units. docs/measurements.md has figures, and the reasons for the limits.
 
 use std::hint::black_box;
 
