@@ -28,7 +28,8 @@ impl Nand {
         self.slots.take()
     }
 
-    /// Copies a unit into a reserved buffer. If this fails, the buffer still belongs to the caller.
+    /// Copies a unit into a reserved buffer, once. If this fails, the buffer still belongs to the caller. A buffer written
+    /// twice between two syncs would make the second one void after a crash of the host ([`Nand::sync_end`]).
     pub fn fill(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError> {
         assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
         self.slots.assert_used(slot);

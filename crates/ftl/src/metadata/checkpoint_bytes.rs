@@ -32,7 +32,7 @@ const PART: usize = 64 << 10;
 pub(crate) struct CheckpointBytes {
     /// Buffers with the first units.
     staged: Vec<Slot>,
-    /// The unit in the first of them, whose head is not known before the end.
+    /// The first unit, whose buffer is filled at the end, when its head is known.
     first: Vec<u8>,
     /// Checksum of what is in them behind the head.
     checksum: u32,
@@ -78,13 +78,15 @@ impl CheckpointBytes {
 
     fn stage_whole_units(&mut self, nand: &mut Nand) -> Result<(), FtlError> {
         let whole = self.waiting.len() / UNIT_BYTES * UNIT_BYTES;
-        for unit in self.waiting[..whole].chunks(UNIT_BYTES) {
-            self.staged.push(nand.stage(unit)?);
-        }
-        let mut body = &self.waiting[..whole];
+        let (mut units, mut body) = (&self.waiting[..whole], &self.waiting[..whole]);
         if self.first.is_empty() && whole > 0 {
-            self.first = body[..UNIT_BYTES].to_vec();
-            body = &body[HEAD_BYTES..];
+            // once the head is known: the image of a host that crashes tells by a buffer whether it was written
+            self.staged.push(nand.reserve()?);
+            self.first = units[..UNIT_BYTES].to_vec();
+            (units, body) = (&units[UNIT_BYTES..], &body[HEAD_BYTES..]);
+        }
+        for unit in units.chunks(UNIT_BYTES) {
+            self.staged.push(nand.stage(unit)?);
         }
         self.checksum = checksum_with(self.checksum, body);
         self.waiting.drain(..whole);
