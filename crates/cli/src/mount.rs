@@ -122,9 +122,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         match &mut log {
             Some(log) => log.add(&line),
             // This command reports why a mount failed when it ends.
-            None if matches!(notice, Notice::DriveStopped(_) | Notice::Ended(Ok(Ending::PowerLost))) => {
-                output::complain(&line);
-            }
+            None if !matches!(notice, Notice::Ended(Ok(Ending::Closed) | Err(_))) => output::complain(&line),
             None => {}
         }
     })?;
@@ -151,6 +149,11 @@ fn line_of(notice: &Notice<'_>) -> String {
             )
         }
         Notice::Ended(Ok(Ending::Closed)) => "unmounted: everything is durable".to_owned(),
+        Notice::Ended(Ok(Ending::CutOff)) => {
+            "unmounted although programs had files open: everything is durable \
+             except what they had mapped or, with --write-back, written and not synced"
+                .to_owned()
+        }
         Notice::Ended(Ok(Ending::PowerLost)) => {
             "unmounted: the drive had lost power; the next mount recovers".to_owned()
         }

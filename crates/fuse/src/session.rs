@@ -30,6 +30,8 @@ use crate::requests::Requests;
 pub enum Ending {
     /// Everything is durable and the drive is shut down.
     Closed,
+    /// The same for all that the kernel had passed on: programs had files open when the mount was ended.
+    CutOff,
     /// The drive had lost power: the next mount recovers.
     PowerLost,
 }
@@ -87,7 +89,7 @@ impl Mounted {
         if mounted.is_err()
             && let Some(host) = front.take()
         {
-            close(host, 0)?;
+            close(host, 0, Ending::Closed)?;
         }
         mounted
     }
@@ -105,11 +107,11 @@ impl Mounted {
     /// Waits until anyone unmounts the volume, and closes its image. `notice` is called if the drive stopped, and with
     /// how the mount ended, before clients of the control socket learn of it.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, MountError> {
-        self.wait_for_unmount(&mut notice);
+        let ending = self.wait_for_unmount(&mut notice);
         drop(self.syncing);
         let host = self.subject.front.take();
         let seed = self.subject.seed.load(Ordering::Relaxed);
-        let ending = host.map_or(Ok(Ending::Closed), |host| close(host, seed));
+        let ending = host.map_or(Ok(ending), |host| close(host, seed, ending));
         drop(self.subject.tried.lock().take());
         let _ = std::fs::remove_file(socket_path(&self.subject.image));
         notice(Notice::Ended(&ending));
@@ -117,26 +119,29 @@ impl Mounted {
         ending
     }
 
-    fn wait_for_unmount(&self, notice: &mut impl FnMut(Notice<'_>)) {
+    /// Returns how the mount ends, if its image can be closed.
+    fn wait_for_unmount(&self, notice: &mut impl FnMut(Notice<'_>)) -> Ending {
         while let Ok(event) = self.events.recv() {
             match event {
                 Event::DriveStopped(status) => notice(Notice::DriveStopped(&status)),
-                Event::Ended => return,
+                Event::Ended => break,
                 Event::Stop => {
                     if mount_point::unmount(&self.subject.folder).is_err() {
                         // Programs that still have files open get errors from now on.
-                        return mount_point::detach(&self.subject.folder);
+                        mount_point::detach(&self.subject.folder);
+                        return Ending::CutOff;
                     }
                 }
             }
         }
+        Ending::Closed
     }
 }
 
 /// How a mount ended, for clients that asked.
 fn ended(ending: &Result<Ending, MountError>) -> Ended {
     match ending {
-        Ok(Ending::Closed) => Ended::Closed,
+        Ok(Ending::Closed | Ending::CutOff) => Ended::Closed,
         Ok(Ending::PowerLost) => Ended::PowerLost,
         Err(error) => Ended::Failed(error.to_string()),
     }
@@ -226,7 +231,8 @@ fn sync_now_and_then(front: &Front, end: &Receiver<()>, interval: Duration) {
     }
 }
 
-fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
+/// Closes the file system. Returns `ending`, unless the drive has no power.
+fn close(host: Host, seed: u64, ending: Ending) -> Result<Ending, MountError> {
     let file_system = host.file_system;
     if !file_system.client().device().has_power() {
         // if others still have the drive, the last of them settles it
@@ -243,7 +249,7 @@ fn close(host: Host, seed: u64) -> Result<Ending, MountError> {
         let now_ns = device.time_ns();
         device.shutdown(now_ns).map_err(MountError::Shutdown)?;
     }
-    Ok(Ending::Closed)
+    Ok(ending)
 }
 
 #[cfg(test)]

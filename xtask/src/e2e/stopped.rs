@@ -134,7 +134,8 @@ fn wait_for_end(child: &mut Child) -> Result<ExitStatus, Failure> {
     Ok(child.wait()?)
 }
 
-fn wait_for_line(mounted: &Mounted<'_>, end: &str) -> Result<(), Failure> {
+/// Waits until the log of a mount has a line with this message.
+pub fn wait_for_line(mounted: &Mounted<'_>, end: &str) -> Result<(), Failure> {
     let has_line = || Ok(mounted.log()?.lines().any(|line| line.contains(&format!("] {end}"))));
     wait_until(&format!("the log has the line {end:?}"), has_line)
         .map_err(|failure| Failure::Wrong(format!("{failure}: {}", mounted.log().unwrap_or_default())))

@@ -17,6 +17,7 @@ use super::errors::{fill_to_the_end, hold};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
+use super::stopped::wait_for_line;
 use super::suites;
 
 const OPTIONS: [&str; 3] = ["--time", "none", "--write-back"];
@@ -29,6 +30,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     };
     files_are_as_they_were(context, &of("files")?)?;
     direct_and_gathered_writes_mix(context, &of("direct")?)?;
+    ended_under_an_open_file(context, &of("ended")?)?;
     full(context, &of("full")?)?;
     killed_with(context, &of("killed")?, &OPTIONS)?;
     cut_with(context, &of("cut")?, "tlc-nvme", &OPTIONS)?;
@@ -65,6 +67,25 @@ fn files_are_as_they_were(context: &Context, folder: &Path) -> Result<(), Failur
     let output = Shell::new(&program).args([mounted.path("database"), mounted.path("scratch")]).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure(said == "TANTALUM_TOKEN: Operation not supported\n", || format!("a commit said {said:?}"))?;
+    mounted.unmount()
+}
+
+/// The log says that what a program wrote and did not sync may be lost if the mount is ended while its file is open.
+fn ended_under_an_open_file(context: &Context, folder: &Path) -> Result<(), Failure> {
+    let mut mounted = Mounted::create(context, folder, "64M", &OPTIONS)?;
+    let file = File::create(mounted.path("file"))?;
+    file.write_all_at(b"synced", 0)?;
+    file.sync_all()?;
+    file.write_all_at(b"only written", 0)?;
+    Shell::new("kill").args([&mounted.process]).run()?;
+    mounted.is_unmounted();
+    wait_for_line(&mounted, "unmounted although programs had files open: everything is durable except")?;
+    drop(file);
+    mounted.mount(&OPTIONS)?;
+    let found = fs::read(mounted.path("file"))?;
+    ensure([&b"synced"[..], b"only written"].contains(&&found[..]), || {
+        format!("the file has {:?}", String::from_utf8_lossy(&found))
+    })?;
     mounted.unmount()
 }
 
