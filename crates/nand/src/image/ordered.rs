@@ -121,7 +121,8 @@ impl Ordered {
             "a unit is written to {at}, which is not a slot, or belongs to the next group already"
         );
         self.slots.push(SlotSum { at: at.into(), checksum: checksum.into() });
-        self.write_raw(data, at)
+        self.write_raw(data, at)?;
+        self.sync_if_large()
     }
 
     /// Writes records.
@@ -136,12 +137,15 @@ impl Ordered {
             let bytes = rest.len().min((CUT - at % CUT) as usize);
             self.records.write(&rest[..bytes], at)?;
             self.changed.add(at..at + bytes as u64);
-            if self.body_bytes() > GROUP_BYTES && !self.is_open {
-                self.sync()?;
-            }
+            self.sync_if_large()?;
             (rest, at) = (&rest[bytes..], at + bytes as u64);
         }
         Ok(())
+    }
+
+    /// Makes the changes durable if there are so many that the redo log might not have room for them.
+    fn sync_if_large(&mut self) -> io::Result<()> {
+        if self.body_bytes() > GROUP_BYTES && !self.is_open { self.sync() } else { Ok(()) }
     }
 
     /// Bytes of the next group after its head.

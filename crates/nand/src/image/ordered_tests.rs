@@ -188,6 +188,19 @@ fn sizes_on_the_image_are_fixed() {
     assert!(REDO_LOG_FULL + Group::length(GROUP_BYTES + (1 << 19)) < REDO_LOG_BYTES);
 }
 
+/// A checkpoint of a large drive is written to its buffers before any of its pages has a record.
+#[test]
+fn a_group_of_units_alone_becomes_durable_before_it_outgrows_the_redo_log() {
+    let Store::Ordered(mut store) = Store::ordered(locked(&file_of(&BTreeMap::new())), PLACE).unwrap() else {
+        unreachable!()
+    };
+    let before = store.sequence;
+    store.slots =
+        vec![SlotSum { at: 0.into(), checksum: 0.into() }; GROUP_BYTES as usize / size_of::<SlotSum>()];
+    store.write_unit(&[7; 4096], PLACE.slots_at, checksum_of(&[7; 4096])).unwrap();
+    assert_eq!((store.body_bytes(), store.sequence), (0, before + 1));
+}
+
 /// A redo log of three groups, of which the last wrote data to a slot; each changes the bytes at 8192. Also where each begins.
 fn three_groups() -> (File, [u64; 3]) {
     let file = file_of(&BTreeMap::new());
