@@ -322,24 +322,30 @@ mod tests {
         assert_eq!(ftl.nand.slots_in_use(), before);
     }
 
-    /// A group of an image that outlives its machine counts only if each buffer has what was written to it, once.
+    /// A group of an image that outlives its machine counts only if each buffer has what was written to it, once. The units of
+    /// the larger checkpoint move on before its end.
     #[test]
     fn a_checkpoint_that_was_synced_is_there_after_the_machine_was_lost() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, copy) = (folder.path().join("image"), folder.path().join("copy"));
-        let nand = Nand::create(&path, GEOMETRY, TIMING, "", 0).unwrap();
-        drop(Ftl::format(nand, CONFIG).unwrap().into_nand());
-        let nand = Nand::open_as(&path, Access::Ordered).unwrap();
-        let (mut ftl, _) = Ftl::recover(nand, CONFIG, 0).map_err(|(_, error)| error).unwrap();
-        write(&mut ftl, 1);
-        let done_ns = ftl.take_checkpoint(0, true).unwrap();
-        ftl.nand.advance(done_ns);
-        ftl.nand.sync_begin().unwrap().expect("there is something to sync").run().unwrap();
-        ftl.nand.sync_end().unwrap();
-        std::fs::copy(&path, &copy).unwrap();
-        let recovered = Ftl::recover(Nand::open(&copy).unwrap(), CONFIG, 0);
-        let (ftl, report) = recovered.map_err(|(_, error)| error).unwrap();
-        assert!(report.clean && ftl.map.lookup(Lpn(1)).is_some(), "{report:?}");
+        for chunks in [1, 40] {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, copy) = (folder.path().join("image"), folder.path().join("copy"));
+            let geometry = Geometry { blocks_per_plane: 32 + 128 * chunks, ..GEOMETRY };
+            let config = FtlConfig { logical_units: 1024 * chunks, ..CONFIG };
+            let nand = Nand::create(&path, geometry, TIMING, "", 0).unwrap();
+            drop(Ftl::format(nand, config).unwrap().into_nand());
+            let nand = Nand::open_as(&path, Access::Ordered).unwrap();
+            let (mut ftl, _) = Ftl::recover(nand, config, 0).map_err(|(_, error)| error).unwrap();
+            (0..chunks).for_each(|chunk| write(&mut ftl, 1024 * chunk + 1));
+            let done_ns = ftl.take_checkpoint(0, true).unwrap();
+            ftl.nand.advance(done_ns);
+            ftl.nand.sync_begin().unwrap().expect("there is something to sync").run().unwrap();
+            ftl.nand.sync_end().unwrap();
+            std::fs::copy(&path, &copy).unwrap();
+            let recovered = Ftl::recover(Nand::open(&copy).unwrap(), config, 0);
+            let (ftl, report) = recovered.map_err(|(_, error)| error).unwrap();
+            assert!(report.clean && ftl.map.mapped_units() == chunks, "{chunks} chunks: {report:?}");
+            assert!(ftl.map.lookup(Lpn(1)).is_some());
+        }
     }
 
     /// A drive whose metadata log is in this much memory.
