@@ -258,22 +258,23 @@ mod tests {
         let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
         let blocks: Vec<BlockId> = [1, 3, 5].map(BlockId).into();
         let mut new = NewCheckpoint::new(blocks, 10 * 8192, Seq(7), &GEOMETRY);
+        let units = |nand: &mut Nand| [1; 2].map(|_| nand.stage(&[1; UNIT_BYTES]).unwrap()).into_iter();
         let mut places = Vec::new();
         for failing in
             [&[][..], &[], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)], &[BlockId(1)]]
         {
-            let image = new.image([1; 2].map(|_| nand.stage(&[1; UNIT_BYTES]).unwrap()).into_iter());
+            let image = new.image(units(&mut nand));
             assert!(matches!(new.program(&mut nand, &image, failing, 0).unwrap(), Attempt::Issued(_)));
             let place = *new.pages.last().unwrap();
             places.push((GEOMETRY.block_of(place).0, place.0 % GEOMETRY.pages_per_block));
         }
         assert_eq!(places, [(1, 0), (3, 0), (5, 0), (3, 1), (5, 1), (3, 2), (5, 2)]);
         for (block, page) in [(3, 3), (5, 3)] {
-            let image = new.image([1; 2].map(|_| nand.stage(&[1; UNIT_BYTES]).unwrap()).into_iter());
+            let image = new.image(units(&mut nand));
             new.program(&mut nand, &image, &[BlockId(1)], 0).unwrap();
             assert_eq!(new.pages.last(), Some(&GEOMETRY.page(BlockId(block), page)));
         }
-        let image = new.image([1; 2].map(|_| nand.stage(&[1; UNIT_BYTES]).unwrap()).into_iter());
+        let image = new.image(units(&mut nand));
         assert_eq!(new.program(&mut nand, &image, &[BlockId(1)], 0).unwrap(), Attempt::NoBlock);
         new.program(&mut nand, &image, &[], 0).unwrap();
         assert_eq!(new.pages.last(), Some(&GEOMETRY.page(BlockId(1), 1)), "the others are full");
