@@ -13,5 +13,6 @@ mod native;
 mod protection;
 mod rust_program;
 mod sqlite;
+mod stack;
 mod traps;
 mod tutorial;
