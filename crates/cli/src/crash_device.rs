@@ -269,9 +269,11 @@ fn settings(options: &CrashDeviceOptions) -> Settings {
             weights: options.weights.clone(),
             skip: options.skip.clone(),
             trace: options.trace,
+            minimising_runs: if options.trace { 0 } else { Plan::default().minimising_runs },
         },
         minutes: options.minutes,
         threads: options.threads,
+        first_only: false,
     }
 }
 

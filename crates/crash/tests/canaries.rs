@@ -91,9 +91,18 @@ const LISTS: &str = "fs-write=80,clear-lists=8,write=20,log=0,put=0,delete=0,nam
 const SHARES: &str =
     "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,batch=0,remap=0,transaction=0,trim=2";
 
+/// Enough to leave some commands out. Leaving out as many as possible takes longer than to notice most guards.
+const MINIMISING_RUNS: u64 = 4;
+
 fn random(weights: &str) -> Plan {
     let weights = weights.parse().expect("the table's weights are right");
-    Plan { cuts: Cuts::Random(40), second_cut: true, weights, ..Plan::default() }
+    Plan {
+        cuts: Cuts::Random(40),
+        second_cut: true,
+        weights,
+        minimising_runs: MINIMISING_RUNS,
+        ..Plan::default()
+    }
 }
 
 fn canaries() -> Vec<Canary> {
@@ -194,8 +203,11 @@ fn first_seed(canary: &Canary) -> u64 {
         (Guard::JournalBlockMissing, Some(FlashScheduling::Fifo)) => 30,
         (Guard::JournalBlockMissing, _) => 150,
         (Guard::CopyBeforeJournal, Some(FlashScheduling::Suspend)) => 100,
+        (Guard::CopyBeforeJournal, Some(FlashScheduling::Fifo)) => 45,
         (Guard::CopyBeforeJournal, _) => 40,
         (Guard::CopyBeforeStepIsDone, _) => 45,
+        (Guard::IdleTrimDoesNotWait, _)
+        | (Guard::IdleDeleteDoesNotWait, Some(FlashScheduling::ReadFirst)) => 25,
         _ => 0,
     }
 }
@@ -210,7 +222,7 @@ fn find(canary: &Canary) -> Option<(u64, Violation)> {
 }
 
 fn settings(seed: u64, drives: DriveChoice, plan: Plan) -> Settings {
-    Settings { seeds: seed..seed + 1, drives, plan, minutes: None, threads: 1 }
+    Settings { seeds: seed..seed + 1, drives, plan, minutes: None, threads: 1, first_only: true }
 }
 
 /// The settings that a violation's command line gives.

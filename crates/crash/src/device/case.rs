@@ -33,8 +33,10 @@ pub struct Plan {
     pub weights: Weights,
     /// Commands that are left out.
     pub skip: Skip,
-    /// Whether every command, cut and recovery is printed on standard error. Findings are not minimised then.
+    /// Whether every command, cut and recovery is printed on standard error.
     pub trace: bool,
+    /// Runs tried to leave out commands of a failure. Not a time, so that the result depends only on the seed.
+    pub minimising_runs: u64,
 }
 
 impl Default for Plan {
@@ -47,6 +49,7 @@ impl Default for Plan {
             weights: Weights::default(),
             skip: Skip::default(),
             trace: false,
+            minimising_runs: 150,
         }
     }
 }

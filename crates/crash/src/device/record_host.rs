@@ -168,7 +168,9 @@ impl RecordHost {
             stamp if stamp.is_multiple_of(16) => 0,
             stamp => 8 + stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (most - 8),
         };
-        Some(stamp.to_le_bytes().into_iter().cycle().take(bytes as usize).collect())
+        let mut value = stamp.to_le_bytes().repeat(bytes.div_ceil(8) as usize);
+        value.truncate(bytes as usize);
+        Some(value)
     }
 }
 

@@ -5,11 +5,9 @@ use super::every_cut::cuts_of_command;
 use super::progress::Progress;
 use super::random_cuts::random_cuts;
 
-/// Number of runs tried. Not a time, so that the result depends only on the seed.
-const ATTEMPTS: u64 = 150;
-
 /// The case with as few commands as necessary, and its finding.
 pub(super) fn shrink(case: Case, found: Found, progress: &Progress<'_>) -> (Case, Found) {
+    let most = case.plan.minimising_runs;
     let mut smallest = (case, found);
     if let Some(point) = &smallest.1.point {
         // cuts in recovery take long, and are needed only if one of them caused the failure
@@ -23,7 +21,7 @@ pub(super) fn shrink(case: Case, found: Found, progress: &Progress<'_>) -> (Case
         while start < smallest.1.command {
             let end = (start + group).min(smallest.1.command);
             if (start..end).any(|command| !smallest.0.plan.skip.contains(command)) {
-                if attempts == ATTEMPTS || !progress.goes_on() {
+                if attempts == most || !progress.goes_on() {
                     return smallest;
                 }
                 attempts += 1;

@@ -32,6 +32,8 @@ pub struct Settings {
     pub minutes: Option<u64>,
     /// Threads; with one, everything runs on the caller's thread.
     pub threads: usize,
+    /// Begins no case once one has broken a promise.
+    pub first_only: bool,
 }
 
 impl Settings {
@@ -146,9 +148,12 @@ struct Ended {
 /// Runs all cases, and returns them in the order in which they were started.
 fn run_cases(settings: &Settings, progress: &Progress<'_>) -> Vec<Ended> {
     let work = Mutex::new(Work { settings, seed: settings.seeds.start, cases: VecDeque::new(), next: 0 });
-    let ended = Mutex::new(Vec::new());
+    let ended: Mutex<Vec<Ended>> = Mutex::new(Vec::new());
+    let is_enough =
+        || settings.first_only && unpoisoned(&ended).iter().any(|ended| ended.violation.is_some());
     let worker = || {
         while progress.goes_on()
+            && !is_enough()
             && let Some((number, case)) = next_case(&work)
         {
             let (report, violation) = run_case(&case, progress);
@@ -207,7 +212,6 @@ fn run_case(case: &Case, progress: &Progress<'_>) -> (Report, Option<Violation>)
         // what is replayed at one place has already been minimised
         let (case, found) = match case.plan.cuts {
             Cuts::At(_) => (case.clone(), found),
-            _ if case.plan.trace => (case.clone(), found),
             _ => shrink(case.clone(), found, progress),
         };
         Violation {
