@@ -50,6 +50,15 @@ const CUT: u64 = 64 << 10;
 #[cfg(test)]
 type RawWrites = Vec<(u64, Vec<u8>)>;
 
+/// The sync that [`Ordered::sync_begin`] returned last.
+enum UnderWay {
+    Nothing,
+    /// It has not ended.
+    Elsewhere(HostSync),
+    /// So much changed meanwhile that it had to end here.
+    EndedHere,
+}
+
 /// A file whose records change through the redo log.
 pub(super) struct Ordered {
     /// The current records; those in place are older.
@@ -62,8 +71,9 @@ pub(super) struct Ordered {
     /// Number and checksum of the last group.
     sequence: u64,
     checksum: u32,
-    /// A sync began and has not finished: if it failed, nothing more may be written.
+    /// A group is being made durable: if that failed, nothing more may be written.
     is_open: bool,
+    under_way: UnderWay,
     /// The bytes of records for the next group.
     changed: Ranges,
     slots: Vec<SlotSum>,
@@ -94,6 +104,7 @@ impl Ordered {
             sequence,
             checksum,
             is_open: false,
+            under_way: UnderWay::Nothing,
             changed: Ranges::default(),
             slots: Vec::new(),
             #[cfg(test)]
@@ -145,7 +156,15 @@ impl Ordered {
 
     /// Makes the changes durable if there are so many that the redo log might not have room for them.
     fn sync_if_large(&mut self) -> io::Result<()> {
-        if self.body_bytes() > GROUP_BYTES && !self.is_open { self.sync() } else { Ok(()) }
+        if self.body_bytes() <= GROUP_BYTES {
+            return Ok(());
+        }
+        if let UnderWay::Elsewhere(sync) = &self.under_way {
+            sync.run()?;
+            self.under_way = UnderWay::EndedHere;
+            self.group_is_durable()?;
+        }
+        self.sync()
     }
 
     /// Bytes of the next group after its head.
@@ -170,8 +189,20 @@ impl Ordered {
     /// Gathers the changes as a group. Once the returned sync has run, the group is durable; then call
     /// [`Ordered::sync_end`]. `None` if nothing changed.
     pub fn sync_begin(&mut self) -> io::Result<Option<HostSync>> {
+        if !matches!(self.under_way, UnderWay::Nothing) {
+            return Err(unfinished());
+        }
+        let begun = self.gather()?;
+        if let Some(sync) = &begun {
+            self.under_way = UnderWay::Elsewhere(sync.clone());
+        }
+        Ok(begun)
+    }
+
+    /// The changes as a group, for the next place of the redo log.
+    fn gather(&mut self) -> io::Result<Option<HostSync>> {
         if self.is_open {
-            return Err(io::Error::other("the previous sync did not finish: reopen the image"));
+            return Err(unfinished());
         }
         let bytes = self.body_bytes();
         if bytes == 0 {
@@ -179,7 +210,7 @@ impl Ordered {
         }
         let (at, end) = (self.place.log_at + self.head, self.head + Group::length(bytes));
         if end > REDO_LOG_BYTES {
-            return Err(io::Error::other("too much changed during a sync: reopen the image"));
+            return Err(io::Error::other("the redo log is full: reopen the image"));
         }
         assert!(self.head.is_multiple_of(SECTOR as u64), "a group begins at {}, within a sector", self.head);
         self.is_open = true;
@@ -194,7 +225,7 @@ impl Ordered {
         (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, end);
         self.changed = Ranges::default();
         self.slots.clear();
-        Ok(Some(HostSync { log: self.log.clone(), group, at }))
+        Ok(Some(HostSync::new(self.log.clone(), group, at)))
     }
 
     /// The changes, as the entries of a group.
@@ -213,12 +244,19 @@ impl Ordered {
 
     /// The sync that [`Ordered::sync_begin`] returned has run.
     pub fn sync_end(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
+            UnderWay::Elsewhere(_) => self.group_is_durable(),
+            UnderWay::EndedHere | UnderWay::Nothing => Ok(()),
+        }
+    }
+
+    fn group_is_durable(&mut self) -> io::Result<()> {
         #[cfg(test)]
         self.unsynced.lock().unwrap().clear();
         self.is_open = false;
         if self.head > REDO_LOG_FULL {
             // later changes must not be put in place before they are in the redo log
-            if let Some(sync) = self.sync_begin()? {
+            if let Some(sync) = self.gather()? {
                 sync.run()?;
                 self.is_open = false;
             }
@@ -229,9 +267,9 @@ impl Ordered {
 
     /// Makes the changes durable.
     fn sync(&mut self) -> io::Result<()> {
-        if let Some(sync) = self.sync_begin()? {
+        if let Some(sync) = self.gather()? {
             sync.run()?;
-            self.sync_end()?;
+            self.group_is_durable()?;
         }
         Ok(())
     }
@@ -268,6 +306,10 @@ impl Ordered {
         self.sync()?;
         self.put_in_place()
     }
+}
+
+fn unfinished() -> io::Error {
+    io::Error::other("the previous sync did not finish: reopen the image")
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ fn run(seed: u64) -> [u64; 3] {
         }
         let sync = store.sync_begin().unwrap().expect("records changed");
         let mut written = store.unsynced.lock().unwrap().clone();
-        written.push((sync.at, sync.group.bytes().to_vec()));
+        written.push((sync.gathered().at, sync.gathered().group.bytes().to_vec()));
         for _ in 0..3 {
             // pages stay whole or do not, and a lost sector may contain something that nobody ever wrote
             let (share, together) = (random.below(5), [1, 8][random.below(2) as usize]);
@@ -137,7 +137,7 @@ fn run(seed: u64) -> [u64; 3] {
         given_up_before = given_up;
         // the records may be put in place, and the redo log started over: each of these may be lost as well, until its
         // own sync
-        sync.write().unwrap();
+        sync.run_in_cache().unwrap();
         store.sync_end().unwrap();
         let syncs = std::mem::take(&mut *store.synced.lock().unwrap());
         outcomes[2] += u64::from(!syncs.is_empty());
@@ -211,7 +211,7 @@ fn three_groups() -> (File, [u64; 3]) {
             store.write_unit(&[7; 4096], PLACE.slots_at, checksum_of(&[7; 4096])).unwrap();
         }
         store.write(&[group; 2000], 8192).unwrap();
-        store.sync_begin().unwrap().unwrap().write().unwrap();
+        store.sync_begin().unwrap().unwrap().run_in_cache().unwrap();
         store.sync_end().unwrap();
         start
     });
@@ -286,7 +286,7 @@ fn after_a_sync_that_did_not_end_nothing_is_written() {
     let file = file_of(&BTreeMap::new());
     let Store::Ordered(mut store) = Store::ordered(locked(&file), PLACE).unwrap() else { unreachable!() };
     store.write(&[1; 100], 8192).unwrap();
-    store.sync_begin().unwrap().unwrap().write().unwrap();
+    store.sync_begin().unwrap().unwrap().run_in_cache().unwrap();
     // the caller's sync fails, and the drive is dropped
     store.write(&[2; 100], 8192).unwrap();
     assert!(store.sync_begin().is_err());
@@ -307,7 +307,7 @@ fn what_changes_during_a_sync_is_for_the_next_one_also_when_the_log_is_full() {
         let sync = store.sync_begin().unwrap().unwrap();
         // neither needs the other
         store.write(&[round ^ 0x80; 30_000], 8192).unwrap();
-        sync.write().unwrap();
+        sync.run_in_cache().unwrap();
         let head = store.head;
         store.sync_end().unwrap();
         restarts += u32::from(store.head < head);
@@ -315,6 +315,53 @@ fn what_changes_during_a_sync_is_for_the_next_one_also_when_the_log_is_full() {
         assert_eq!(found(&file).unwrap(), if store.head < head { round ^ 0x80 } else { round });
     }
     assert!(restarts > 1, "{restarts}");
+}
+
+/// The drive stopped, because the next group was too long for the redo log.
+#[test]
+fn more_may_change_during_a_sync_than_the_redo_log_has_room_for() {
+    let place = RedoPlace { log_at: 8 << 20, slots_at: (8 << 20) + REDO_LOG_BYTES };
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(place.slots_at).unwrap();
+    let Store::Ordered(mut store) = Store::ordered(locked(&file), place).unwrap() else { unreachable!() };
+    store.write(&[9; 100], 8192).unwrap();
+    let sync = store.sync_begin().unwrap().unwrap();
+    for round in 1..=9_u8 {
+        store.write(&vec![round; 1 << 20], 8192).unwrap();
+    }
+    assert!(store.sync_begin().is_err(), "the first one did not end for its caller");
+    // it has run already: written again, its group would replace one that came later
+    let log = || {
+        let mut log = vec![0; REDO_LOG_BYTES as usize];
+        file.read_exact_at(&mut log, place.log_at).map(|()| log).unwrap()
+    };
+    let before = log();
+    sync.run().unwrap();
+    assert!(log() == before);
+    store.sync_end().unwrap();
+    if let Some(last) = store.sync_begin().unwrap() {
+        last.run().unwrap();
+        store.sync_end().unwrap();
+    }
+    // as a killed process leaves it
+    std::mem::forget(store);
+    let mut found = vec![0; 1 << 20];
+    Store::overlay(locked(&file), Some(place)).unwrap().read(&mut found, 8192).unwrap();
+    assert!(found.iter().all(|byte| *byte == 9));
+}
+
+#[test]
+fn a_sync_that_failed_elsewhere_fails_for_what_changes_during_it() {
+    let Store::Ordered(mut store) = Store::ordered(locked(&file_of(&BTreeMap::new())), PLACE).unwrap() else {
+        unreachable!()
+    };
+    store.write(&[1; 100], 8192).unwrap();
+    store.sync_begin().unwrap().unwrap().fail();
+    let many = GROUP_BYTES as usize / size_of::<SlotSum>();
+    store.slots = vec![SlotSum { at: 0.into(), checksum: 0.into() }; many];
+    let written = store.write_unit(&[7; 4096], PLACE.slots_at, checksum_of(&[7; 4096]));
+    assert_eq!(written.unwrap_err().to_string(), "the disk failed");
+    assert!(store.close().is_err(), "what the disk has is not known");
 }
 
 /// A whole write was put in place when a part of it had filled the redo log: anyone who then opened the image saw half of a
@@ -345,8 +392,8 @@ fn what_changed_twice_is_in_a_group_once() {
         store.write(&[round; 300], 8192 + u64::from(round)).unwrap();
     }
     let sync = store.sync_begin().unwrap().unwrap();
-    assert_eq!(sync.group.bytes().len(), (32 + 12 + 24 + 12 + 399_usize).next_multiple_of(SECTOR));
-    sync.write().unwrap();
+    assert_eq!(sync.gathered().group.bytes().len(), (32 + 12 + 24 + 12 + 399_usize).next_multiple_of(SECTOR));
+    sync.run_in_cache().unwrap();
     store.sync_end().unwrap();
     let mut found = [0; 399];
     Store::overlay(locked(&file), Some(PLACE)).unwrap().read(&mut found, 8193).unwrap();

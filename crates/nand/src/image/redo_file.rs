@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -79,28 +79,55 @@ fn open_direct(_file: &File) -> io::Result<File> {
 }
 
 /// The rest of a sync, after its changes were gathered. It does not need the medium, which may be used and changed
-/// meanwhile.
-pub struct HostSync {
-    pub(super) log: Arc<RedoFile>,
+/// meanwhile. It runs once: whoever asks for it then waits until it has run, and is told how it ended.
+#[derive(Clone)]
+pub struct HostSync(Arc<Gathered>);
+
+pub(super) struct Gathered {
+    log: Arc<RedoFile>,
     pub(super) group: Sectors,
     pub(super) at: u64,
+    ended: Mutex<Option<Result<(), Arc<io::Error>>>>,
 }
 
 impl std::fmt::Debug for HostSync {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostSync").field("bytes", &self.group.bytes().len()).finish_non_exhaustive()
+        f.debug_struct("HostSync").field("bytes", &self.0.group.bytes().len()).finish_non_exhaustive()
     }
 }
 
 impl HostSync {
-    /// Writes what was gathered, and returns when that and everything written before are on the disk.
-    pub fn run(&self) -> io::Result<()> {
-        self.write()?;
-        self.log.file.sync_data()
+    pub(super) fn new(log: Arc<RedoFile>, group: Sectors, at: u64) -> HostSync {
+        HostSync(Arc::new(Gathered { log, group, at, ended: Mutex::new(None) }))
     }
 
-    pub(super) fn write(&self) -> io::Result<()> {
-        self.log.write(&self.group, self.at)
+    /// Writes what was gathered, and returns when that and everything written before are on the disk.
+    pub fn run(&self) -> io::Result<()> {
+        let mut ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = || self.write().and_then(|()| self.0.log.file.sync_data()).map_err(Arc::new);
+        ended.get_or_insert_with(run).clone().map_err(|error| io::Error::new(error.kind(), error))
+    }
+
+    fn write(&self) -> io::Result<()> {
+        self.0.log.write(&self.0.group, self.0.at)
+    }
+
+    /// The same without the disk.
+    #[cfg(test)]
+    pub(super) fn run_in_cache(&self) -> io::Result<()> {
+        self.write()?;
+        *self.0.ended.lock().unwrap() = Some(Ok(()));
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn fail(&self) {
+        *self.0.ended.lock().unwrap() = Some(Err(Arc::new(io::Error::other("the disk failed"))));
+    }
+
+    #[cfg(test)]
+    pub(super) fn gathered(&self) -> &Gathered {
+        &self.0
     }
 }
 
