@@ -16,6 +16,7 @@
 //!   one.
 //! - The contents of a redo log are put in place only after the redo log and its data are synced: a killed process
 //!   leaves bytes in the host's cache that the disk may not have.
+//! - A sync runs while others write. If they change so much that the next group might not fit, the writer ends that sync.
 //! - After a failed sync nothing is written: there is no way to know what the disk has.
 //! - A group begins in a sector of its own, and is written there and nowhere else: a failed write of it does not harm
 //!   the groups before it.
@@ -246,7 +247,7 @@ impl Ordered {
     pub fn sync_end(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
             UnderWay::Elsewhere(_) => self.group_is_durable(),
-            UnderWay::EndedHere | UnderWay::Nothing => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -19,8 +19,9 @@ use crate::geometry::UNIT_BYTES;
 /// Bytes of the redo log of an image.
 pub(super) const REDO_LOG_BYTES: u64 = 4 << 20;
 
-/// Beyond this, the redo log is reused from its start; a group of the greatest size fits after it.
-pub(super) const REDO_LOG_FULL: u64 = REDO_LOG_BYTES / 2;
+/// Beyond this, the redo log is reused from its start. Two groups of the greatest size fit after it: one whose sync is under way,
+/// and one with the changes during it.
+pub(super) const REDO_LOG_FULL: u64 = REDO_LOG_BYTES / 2 - (128 << 10);
 
 /// The bytes with which the redo log is filled before it is used.
 pub(super) const UNUSED: u8 = 0xff;
