@@ -3,6 +3,8 @@
 //! A failure prints the command line that reproduces it. `SEEDS=n cargo test --release -p tantalum-crash --test it
 //! power_loss` runs more seeds.
 
+use std::ops::Range;
+
 use tantalum::{CacheMode, Plp};
 use tantalum_crash::device::{Cuts, DeviceCrash, DriveChoice, Flash, Medium, Plan, Settings, torture};
 use tantalum_report::Monitor;
@@ -26,9 +28,13 @@ fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
     }
 }
 
+fn settings(seeds: Range<u64>, drives: DriveChoice, plan: Plan) -> Settings {
+    Settings { seeds, drives, plan, minutes: None, threads: 1, first_only: false }
+}
+
 fn random(drives: DriveChoice) -> Settings {
     let plan = Plan { cuts: Cuts::Random(30), second_cut: true, ..Plan::default() };
-    Settings { seeds: 0..seeds(20), drives, plan, minutes: None, threads: 1, first_only: false }
+    settings(0..seeds(20), drives, plan)
 }
 
 /// As [`check`], for drives whose metadata log is in memory, so that it programs no flash.
@@ -72,14 +78,7 @@ fn a_log_in_memory_keeps_its_promises_over_random_cuts() {
 fn a_log_in_memory_survives_every_cut_of_some_commands_and_of_their_recoveries() {
     let plan = Plan { second_cut: true, commands: 4, ..Plan::default() };
     let drives = DriveChoice { plp: Some(Plp::Nvm), ..DriveChoice::default() };
-    let crash = check_nvm(&Settings {
-        seeds: 0..seeds(3),
-        drives,
-        plan,
-        minutes: None,
-        threads: 1,
-        first_only: false,
-    });
+    let crash = check_nvm(&settings(0..seeds(3), drives, plan));
     assert_eq!(crash.drives.len(), 6, "two kinds of drives, three sizes of pages");
 }
 
@@ -151,8 +150,7 @@ fn an_image_survives_the_end_of_its_process_between_any_two_stores() {
 fn every_cut_of_some_commands_and_of_their_recoveries_is_survived() {
     let plan = Plan { second_cut: true, commands: 4, ..Plan::default() };
     let drives = DriveChoice::default();
-    let crash =
-        check(&Settings { seeds: 0..seeds(3), drives, plan, minutes: None, threads: 1, first_only: false });
+    let crash = check(&settings(0..seeds(3), drives, plan));
     assert_eq!(crash.drives.len(), 9, "three kinds of drives, three sizes of pages");
 }
 
@@ -161,22 +159,14 @@ fn cuts_in_clean_shutdowns_are_survived() {
     let weights = "write=10,trim=0,share=0,remap=0,transaction=5,log=10,reopen=30".parse().unwrap();
     let plan = Plan { weights, commands: 8, age: 100, second_cut: true, ..Plan::default() };
     let drives = DriveChoice::default();
-    let crash =
-        check(&Settings { seeds: 0..seeds(3), drives, plan, minutes: None, threads: 1, first_only: false });
+    let crash = check(&settings(0..seeds(3), drives, plan));
     assert!(crash.shutdown_cuts > 0, "{crash:?}");
 }
 
 #[test]
 fn what_is_found_depends_on_the_seed_and_not_on_the_threads() {
     let plan = Plan { commands: 3, age: 200, second_cut: true, ..Plan::default() };
-    let one = Settings {
-        seeds: 5..7,
-        drives: DriveChoice::default(),
-        plan,
-        minutes: None,
-        threads: 1,
-        first_only: false,
-    };
+    let one = settings(5..7, DriveChoice::default(), plan);
     let two = Settings { threads: 2, ..one.clone() };
     let torture = |settings| torture(settings, &Monitor::silent()).unwrap();
     assert_eq!(torture(&one), torture(&two));
@@ -186,7 +176,7 @@ fn what_is_found_depends_on_the_seed_and_not_on_the_threads() {
 fn focused(seeds: u64, drives: DriveChoice, weights: &str) -> Settings {
     let weights = weights.parse().unwrap();
     let plan = Plan { cuts: Cuts::Random(20), second_cut: true, weights, ..Plan::default() };
-    Settings { seeds: 0..seeds, drives, plan, minutes: None, threads: 1, first_only: false }
+    settings(0..seeds, drives, plan)
 }
 
 /// The checkpoint of a clean shutdown erased a block with members of an atomic batch, and the journal's record of that
