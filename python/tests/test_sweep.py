@@ -90,7 +90,8 @@ class SweepTest(unittest.TestCase):
                 for pid in own_workers()[:1]:
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
-                time.sleep(0.05)
+                # shorter than a task: otherwise all may be done before one is seen
+                time.sleep(0.005)
 
         threading.Thread(target=kill, daemon=True).start()
         return killed
@@ -128,7 +129,7 @@ class SweepTest(unittest.TestCase):
         from tantalum import sweep
 
         killed = self.kill_one_worker()
-        outcome = sweep.crash_campaign(range(1, 7), ["--cuts", "6"], command=COMMAND)
+        outcome = sweep.crash_campaign(range(1, 7), ["--cuts", "40"], command=COMMAND)
         self.assertEqual(len(killed), 1, "no worker was killed")
         self.assertEqual((sorted(outcome.outcomes), outcome.broken, outcome.failed), (list(range(1, 7)), [], {}))
         wrong = sweep.crash_campaign([1], ["--cuts", "many"], command=COMMAND)

@@ -316,12 +316,16 @@ fn run_steps(steps: &[&Step], context: &Context) -> ExitCode {
             Ok(Done::LeftOut(why)) => left_out.push((step.name, why)),
             Err(failure) => {
                 println!("{:<14} FAILED after {seconds:.1} s: {failure}", step.name);
-                failed.push(step.name);
+                failed.push((step.name, failure));
             }
         }
     }
     for (name, why) in &left_out {
         println!("{name:<14} skipped: {why}");
+    }
+    // again, where whoever sees only the end of the output finds it
+    for (name, failure) in &failed {
+        println!("{name:<14} FAILED: {failure}");
     }
     println!(
         "{} steps: {} passed, {} failed, {} skipped",

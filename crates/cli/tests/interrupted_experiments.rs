@@ -1,8 +1,8 @@
 //! An experiment with a server that is interrupted, or whose server dies, ends within seconds and leaves nothing: no
 //! mount, no process, no file.
 //!
-//! Needs mariadb-server, postgresql and /dev/fuse, hence the feature:
-//! `cargo test --release -p tantalum-cli --features e2e --test interrupted_experiments`.
+//! Needs mariadb-server, postgresql and /dev/fuse, and is ignored otherwise:
+//! `cargo test --release -p tantalum-cli --test interrupted_experiments -- --ignored`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -108,6 +108,7 @@ fn interrupt(experiment: &Experiment) {
 }
 
 #[test]
+#[ignore = "needs mariadb-server, postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn ctrl_c_while_clients_wait_for_the_drive() {
     for (name, scale) in
         [("durassd-table4", "0.0003"), ("durassd-table3", "0.0003"), ("share-pgbench", "0.01")]
@@ -121,6 +122,7 @@ fn ctrl_c_while_clients_wait_for_the_drive() {
 }
 
 #[test]
+#[ignore = "needs mariadb-server, postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn ctrl_c_at_any_time_before() {
     for milliseconds in [300, 2000, 5000, 9000] {
         let mut experiment = Experiment::start("durassd-table4", "0.001");
@@ -132,6 +134,7 @@ fn ctrl_c_at_any_time_before() {
 }
 
 #[test]
+#[ignore = "needs mariadb-server, postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn a_server_that_dies() {
     let mut experiment = Experiment::start("durassd-table4", "0.0003");
     let server = experiment.wait_until(Experiment::server);

@@ -8,9 +8,9 @@
 //! with atomic writes. The log-structured file systems are mounted with their defaults, and with syncs that write only
 //! contents.
 //!
-//! Needs mariadb-server, postgresql and /dev/fuse, hence the feature:
-//! `cargo test --release -p tantalum-cli --features e2e --test servers_survive_power_cuts`.
-//! `TANTALUM_CUTS` is the number of cuts, `TANTALUM_SEED` the seed of all randomness; `-- lfs_nat` at the end runs the
+//! Needs mariadb-server, postgresql and /dev/fuse, and is ignored otherwise:
+//! `cargo test --release -p tantalum-cli --test servers_survive_power_cuts -- --ignored`.
+//! `TANTALUM_CUTS` is the number of cuts, `TANTALUM_SEED` the seed of all randomness; `lfs_nat` at the end runs the
 //! tests on one file system.
 
 use std::env;
@@ -340,61 +340,73 @@ fn verify(server: &dyn Server, acknowledged: &[AtomicU64], cut: u64) {
 }
 
 #[test]
+#[ignore = "needs mariadb-server and /dev/fuse: run by cargo xtask e2e"]
 fn mariadb_has_every_acknowledged_commit() {
     survives(&MARIADB, TornPages::Server, OnVolume);
 }
 
 #[test]
+#[ignore = "needs mariadb-server and /dev/fuse: run by cargo xtask e2e"]
 fn mariadb_without_doublewrite_has_every_acknowledged_commit_on_atomic_writes() {
     survives(&MARIADB, TornPages::Mount, OnVolume);
 }
 
 #[test]
+#[ignore = "needs mariadb-server and /dev/fuse: run by cargo xtask e2e"]
 fn mariadb_has_every_acknowledged_commit_on_lfs_nat() {
     survives(&MARIADB, TornPages::Server, LogStructured(LogKind::Nat, Indexing::Conventional));
 }
 
 #[test]
+#[ignore = "needs mariadb-server and /dev/fuse: run by cargo xtask e2e"]
 fn mariadb_has_every_acknowledged_commit_on_lfs_nat_with_lists() {
     survives(&MARIADB, TornPages::Server, LogStructured(LogKind::Nat, Indexing::Nvm));
 }
 
 #[test]
+#[ignore = "needs mariadb-server and /dev/fuse: run by cargo xtask e2e"]
 fn mariadb_has_every_acknowledged_commit_on_lfs_tree() {
     survives(&MARIADB, TornPages::Server, LogStructured(LogKind::Tree, Indexing::Conventional));
 }
 
 #[test]
+#[ignore = "needs mariadb-server and /dev/fuse: run by cargo xtask e2e"]
 fn mariadb_has_every_acknowledged_commit_on_lfs_tree_with_lists() {
     survives(&MARIADB, TornPages::Server, LogStructured(LogKind::Tree, Indexing::Nvm));
 }
 
 #[test]
+#[ignore = "needs postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn postgresql_has_every_acknowledged_commit() {
     survives(&POSTGRESQL, TornPages::Server, OnVolume);
 }
 
 #[test]
+#[ignore = "needs postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn postgresql_without_full_page_writes_has_every_acknowledged_commit_on_atomic_writes() {
     survives(&POSTGRESQL, TornPages::Mount, OnVolume);
 }
 
 #[test]
+#[ignore = "needs postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn postgresql_has_every_acknowledged_commit_on_lfs_nat() {
     survives(&POSTGRESQL, TornPages::Server, LogStructured(LogKind::Nat, Indexing::Conventional));
 }
 
 #[test]
+#[ignore = "needs postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn postgresql_has_every_acknowledged_commit_on_lfs_nat_with_lists() {
     survives(&POSTGRESQL, TornPages::Server, LogStructured(LogKind::Nat, Indexing::Nvm));
 }
 
 #[test]
+#[ignore = "needs postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn postgresql_has_every_acknowledged_commit_on_lfs_tree() {
     survives(&POSTGRESQL, TornPages::Server, LogStructured(LogKind::Tree, Indexing::Conventional));
 }
 
 #[test]
+#[ignore = "needs postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn postgresql_has_every_acknowledged_commit_on_lfs_tree_with_lists() {
     survives(&POSTGRESQL, TornPages::Server, LogStructured(LogKind::Tree, Indexing::Nvm));
 }
