@@ -33,9 +33,9 @@ impl Assertion {
         Assertion { hash: key.hash(), namespace, key, segment, best }
     }
 
-    /// The order: first by whose value it is.
-    fn value(&self) -> (NamespaceId, u64, Key) {
-        (self.namespace, self.hash, self.key)
+    /// Whose value it is, in order.
+    fn value(&self) -> (u64, NamespaceId, Key) {
+        (self.hash, self.namespace, self.key)
     }
 }
 
@@ -49,6 +49,14 @@ const LEAST: usize = 1 << 12;
 /// Assertions; there may be several for a segment until they are sorted.
 pub(super) struct Assertions {
     parts: Vec<Part>,
+    room: Room,
+}
+
+/// For the part that is sorted: hashes and positions move until they are in order, because assertions are four times as long.
+#[derive(Default)]
+struct Room {
+    order: Vec<(u64, usize)>,
+    sorted: Vec<Assertion>,
 }
 
 /// Those with the same first bits of their hashes.
@@ -61,7 +69,7 @@ struct Part {
 
 impl Default for Assertions {
     fn default() -> Assertions {
-        Assertions { parts: vec![Part::default(); PARTS] }
+        Assertions { parts: vec![Part::default(); PARTS], room: Room::default() }
     }
 }
 
@@ -70,16 +78,15 @@ impl Assertions {
     pub fn add(&mut self, assertion: Assertion) {
         let part = &mut self.parts[(assertion.hash >> (u64::BITS - PART_BITS)) as usize];
         if part.all.len() >= LEAST.max(4 * part.left) {
-            part.sort();
+            part.sort(&mut self.room);
         }
         part.all.push(assertion);
     }
 
-    /// The newest assertion for each segment, in the order of hashes and keys within a namespace; the first segment of a value
-    /// comes before the others.
-    pub fn into_newest(self) -> Newest {
+    /// The newest assertion for each segment, in the order of hashes; the first segment of a value comes before the others.
+    pub fn into_newest(mut self) -> Newest {
         let sorted = self.parts.into_iter().map(|mut part| {
-            part.sort();
+            part.sort(&mut self.room);
             part.all
         });
         Newest { parts: sorted.collect() }
@@ -88,8 +95,16 @@ impl Assertions {
 
 impl Part {
     /// Keeps the newest assertion for each segment, in order.
-    fn sort(&mut self) {
-        self.all.sort_unstable_by_key(|of| (of.value(), of.segment, of.best.version, of.best.step));
+    fn sort(&mut self, room: &mut Room) {
+        room.order.clear();
+        room.order.extend(self.all.iter().enumerate().map(|(number, of)| (of.hash, number)));
+        room.order.sort_unstable();
+        room.sorted.clear();
+        room.sorted.extend(room.order.iter().map(|(_, number)| self.all[*number]));
+        self.all.copy_from_slice(&room.sorted);
+        for same in self.all.chunk_by_mut(|a, b| a.hash == b.hash).filter(|same| same.len() > 1) {
+            same.sort_unstable_by_key(|of| (of.value(), of.segment, of.best.version, of.best.step));
+        }
         self.all.dedup_by(|newer, older| {
             let is_same = (newer.value(), newer.segment) == (older.value(), older.segment);
             if is_same {
@@ -153,9 +168,8 @@ mod tests {
             .map(|of| ((of.namespace, of.hash, of.key, of.segment), (of.best.version.0, of.best.step.0)))
             .collect();
         assert_eq!(newest.len(), found.len());
-        // namespaces are in order within a part only
         assert!(found.is_sorted_by_key(|((namespace, hash, key, segment), _)| {
-            (hash >> (u64::BITS - PART_BITS), *namespace, *hash, *key, *segment)
+            (*hash, *namespace, *key, *segment)
         }));
         found.sort_unstable();
         assert!(found.into_iter().eq(model));
