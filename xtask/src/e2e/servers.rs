@@ -16,7 +16,8 @@ pub fn experiments(context: &Context, _folder: &Path) -> Outcome {
     test(context, "it", "the_drive_that_an_experiment_mounts_for_a_server_is_seen")
 }
 
-/// Tests that others leave out: the whole workspace is named so that its libraries are not built with other features.
+/// Ignored tests of a program whose names contain `test`. The whole workspace is named, so that its libraries are not built with
+/// other features.
 fn test(context: &Context, program: &str, test: &str) -> Outcome {
     Shell::new("cargo")
         .args(["test", "--release", "--quiet", "--workspace", "--test", program])
