@@ -307,6 +307,14 @@ impl Device {
         }
     }
 
+    /// Prefetches the data of the unit that is read next, of those that were given to [`Device::prefetch`]. Call it just
+    /// before the read of another unit, which then overlaps the misses: the processor's cache holds few units.
+    pub fn prefetch_data(&self, lpn: Lpn) {
+        if let Some(engine) = self.engine() {
+            engine.prefetch_data(lpn);
+        }
+    }
+
     // -- state --------------------------------------------------------------------------------------------------
 
     /// The profile that the drive was made from.

@@ -147,8 +147,11 @@ impl Drive {
             if some.len() > 1 {
                 drive.prefetch(some.iter().filter(|access| access.is_read()).map(|access| access.lpn));
             }
-            for access in some {
-                access.issue(&mut drive, is_filled, when);
+            for index in 0..some.len() {
+                if let Some(next) = some.get(index + 1).filter(|next| next.is_read()) {
+                    drive.prefetch_data(next.lpn);
+                }
+                some[index].issue(&mut drive, is_filled, when);
             }
         }
         drop(drive);

@@ -300,6 +300,14 @@ impl Ftl {
         self.nand.prefetch(&places[..count]);
     }
 
+    /// Prefetches the data of the logical page that is read next: [`Nand::prefetch_data`].
+    #[inline]
+    pub fn prefetch_data(&self, lpn: Lpn) {
+        if let Some(ppn) = self.map.lookup(lpn) {
+            self.nand.prefetch_data(ppn);
+        }
+    }
+
     /// Reads a page of an open transaction.
     pub fn read_transaction(
         &mut self,

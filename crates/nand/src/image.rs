@@ -21,6 +21,7 @@ mod open;
 mod ordered;
 mod overlay;
 mod past_cache;
+mod prefetch;
 mod ranges;
 mod redo_file;
 mod redo_log;
@@ -34,6 +35,7 @@ pub use life::Life;
 pub(crate) use load::{Contents, Damage};
 pub(crate) use mapped_file::MappedFile;
 pub(crate) use memory::MemoryImage;
+pub(crate) use prefetch::prefetch_lines;
 pub use redo_file::HostSync;
 
 use std::sync::Arc;
@@ -122,9 +124,11 @@ pub(crate) trait SlotStore {
     /// Reads the 4096 bytes of a slot that was written; [`NandError::DataChecksum`] if they have changed.
     fn read_slot(&self, slot: Slot, data: &mut [u8]) -> Result<(), NandError>;
 
-    /// Prefetches the first data of a slot into the processor's cache, if that helps. A copy brings the rest just as fast,
-    /// once the address has been translated.
+    /// Prefetches the first data of a slot into the processor's cache, if that helps: afterwards its address is translated.
     fn prefetch_slot(&self, _slot: Slot) {}
+
+    /// Prefetches all data of the slot that is read next, if that helps.
+    fn prefetch_data(&self, _slot: Slot) {}
 
     /// Whether a slot that was written equals `data`.
     fn slot_holds(&self, slot: Slot, data: &[u8; UNIT_BYTES]) -> bool {

@@ -146,6 +146,16 @@ impl Nand {
         }
     }
 
+    /// Prefetches the data of the place that is read next, once [`Nand::prefetch`] has brought the rest. Call it just before
+    /// a read: the processor's cache holds few units.
+    #[inline]
+    pub fn prefetch_data(&self, ppn: Ppn) {
+        match self.slot_of[ppn.index()] & !MOVED {
+            0 => {}
+            slot => self.image.prefetch_data(Slot(slot)),
+        }
+    }
+
     /// Reads the spare areas of a page, as recovery does: it takes the array's read time and no transfer. `spares`
     /// has one entry for each unit; they are zeros unless the page is [`PageState::Programmed`].
     pub fn read_spares(

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::checksum::checksum_of;
 use crate::error::NandError;
 use crate::geometry::{Nanoseconds, Ppn, UNIT_BYTES};
-use crate::image::{MappedFile, SlotsInFile};
+use crate::image::{MappedFile, SlotsInFile, prefetch_lines};
 use crate::nand::Nand;
 use crate::slots::{Lease, Slot};
 
@@ -78,12 +78,19 @@ impl Fetches {
         let is_alone = self.file.reads_are_mapped();
         let follows =
             |a: &Fetch, b: &Fetch| !is_alone && is_next(a.from, b.from) && b.to == a.to + UNIT_BYTES;
-        self.units.chunk_by(follows).all(|run| {
+        let mut runs = self.units.chunk_by(follows).peekable();
+        while let Some(run) = runs.next() {
+            if let Some(next) = runs.peek() {
+                self.file.prefetch(next[0].from, UNIT_BYTES);
+            }
             let part = &mut data[run[0].to..][..run.len() * UNIT_BYTES];
             let is_right = |(fetch, unit): (&Fetch, &[u8])| fetch.checksum == checksum_of(unit);
-            self.file.read_units(part, run[0].from).is_ok()
-                && run.iter().zip(part.chunks_exact(UNIT_BYTES)).all(is_right)
-        })
+            let is_there = self.file.read_units(part, run[0].from).is_ok();
+            if !is_there || !run.iter().zip(part.chunks_exact(UNIT_BYTES)).all(is_right) {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -95,6 +102,7 @@ impl Fills {
         let is_alone = self.file.writes_are_mapped();
         for run in self.units.chunk_by_mut(|a, b| !is_alone && is_next(a.at, b.at)) {
             let (part, others) = rest.split_at(run.len() * UNIT_BYTES);
+            prefetch_lines(others.as_ptr(), UNIT_BYTES.min(others.len()));
             for (filled, unit) in run.iter_mut().zip(part.chunks_exact(UNIT_BYTES)) {
                 filled.checksum = checksum_of(unit);
             }

@@ -14,17 +14,13 @@ impl Engine {
         port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        let mut ready_ns = at_ns;
-        for (lpn, units) in (lpn.0..).step_by(PREFETCHED).zip(data.chunks_mut(PREFETCHED * UNIT_BYTES)) {
-            let count = (units.len() / UNIT_BYTES) as u32;
-            if count > 1 {
-                self.prefetch((lpn..lpn + count).map(Lpn));
+        let end = lpn.0 + (data.len() / UNIT_BYTES) as u32;
+        let ready_ns = self.read_each(lpn, data, at_ns, |engine, lpn, unit| {
+            if lpn.0 + 1 < end {
+                engine.prefetch_data(Lpn(lpn.0 + 1));
             }
-            for (lpn, unit) in (lpn..).map(Lpn).zip(units.chunks_exact_mut(UNIT_BYTES)) {
-                ready_ns = ready_ns.max(self.read_unit(lpn, unit, at_ns)?);
-            }
-        }
-        self.ftl.counters_mut().host_units_read += (data.len() / UNIT_BYTES) as u64;
+            engine.read_unit(lpn, unit, at_ns)
+        })?;
         Ok(port.transfer(ready_ns, data.len()))
     }
 
@@ -36,22 +32,53 @@ impl Engine {
         port: &mut impl Port,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        let mut ready_ns = at_ns;
-        for (lpn, unit) in (lpn.0..).map(Lpn).zip(data.chunks_exact_mut(UNIT_BYTES)) {
-            let cached = self.cache.get(lpn).map(|unit| unit.slot);
-            let ftl = &mut self.ftl;
+        let ready_ns = self.read_each(lpn, data, at_ns, |engine, lpn, unit| {
+            let cached = engine.cache.get(lpn).map(|unit| unit.slot);
+            let ftl = &mut engine.ftl;
             match cached {
-                Some(slot) => ftl.nand().read_slot_later(slot, fetches),
-                None => ready_ns = ready_ns.max(ftl.read_later(lpn, unit, fetches, at_ns)?),
+                Some(slot) => {
+                    ftl.nand().read_slot_later(slot, fetches);
+                    Ok(at_ns)
+                }
+                None => Ok(ftl.read_later(lpn, unit, fetches, at_ns)?),
+            }
+        })?;
+        Ok(port.transfer(ready_ns, data.len()))
+    }
+
+    /// Reads units one by one while their misses overlap. `read` returns when a unit is there, and this when all are.
+    fn read_each(
+        &mut self,
+        lpn: Lpn,
+        data: &mut [u8],
+        at_ns: Nanoseconds,
+        mut read: impl FnMut(&mut Engine, Lpn, &mut [u8]) -> Result<Nanoseconds, Status>,
+    ) -> Result<Nanoseconds, Status> {
+        let mut ready_ns = at_ns;
+        for (lpn, units) in (lpn.0..).step_by(PREFETCHED).zip(data.chunks_mut(PREFETCHED * UNIT_BYTES)) {
+            let count = (units.len() / UNIT_BYTES) as u32;
+            if count > 1 {
+                self.prefetch((lpn..lpn + count).map(Lpn));
+            }
+            for (lpn, unit) in (lpn..).map(Lpn).zip(units.chunks_exact_mut(UNIT_BYTES)) {
+                ready_ns = ready_ns.max(read(self, lpn, unit)?);
             }
         }
         self.ftl.counters_mut().host_units_read += (data.len() / UNIT_BYTES) as u64;
-        Ok(port.transfer(ready_ns, data.len()))
+        Ok(ready_ns)
     }
 
     /// Prefetches what reads of these units will access into the processor's cache.
     pub fn prefetch(&self, lpns: impl Iterator<Item = Lpn>) {
         self.ftl.prefetch(lpns.filter(|lpn| lpn.0 < self.ftl.map().logical_units()));
+    }
+
+    /// Prefetches the data of the unit that is read next.
+    #[inline]
+    pub fn prefetch_data(&self, lpn: Lpn) {
+        if lpn.0 < self.ftl.map().logical_units() {
+            self.ftl.prefetch_data(lpn);
+        }
     }
 
     /// Whether a unit is mapped, reads as `data`, and has no metadata.
@@ -125,8 +152,10 @@ mod tests {
             now_ns = device.submit(Command::Write { lpn, data: unit, fua: true }, now_ns).unwrap().done_ns;
         }
         let before = (device.smart(), device.time_ns());
-        device.prefetch([Lpn(0), Lpn(10), Lpn(u32::MAX), Lpn(profile.capacity_units() as u32)].into_iter());
+        let some = [Lpn(0), Lpn(10), Lpn(u32::MAX), Lpn(profile.capacity_units() as u32)];
+        device.prefetch(some.into_iter());
         device.prefetch((0..1000).map(Lpn));
+        some.into_iter().for_each(|lpn| device.prefetch_data(lpn));
         assert_eq!((device.smart(), device.time_ns()), before);
         // more units than are prefetched at once, with some before and after them that were never written
         let mut found = vec![0xee; (units + 20) * UNIT_BYTES];

@@ -68,6 +68,14 @@ impl MappedFile {
         }
     }
 
+    /// Prefetches bytes that are read next into the processor's cache, if they are read through memory.
+    #[inline]
+    pub fn prefetch(&self, at: u64, bytes: usize) {
+        if let Some(map) = &self.map {
+            map.prefetch(at, bytes);
+        }
+    }
+
     /// If the process is killed, writes all or nothing of what does not cross a page of the host's cache. Writing
     /// beyond the end extends the file.
     #[inline]
@@ -106,6 +114,7 @@ mod linux {
     use memmap2::{MmapOptions, MmapRaw};
 
     use super::super::past_cache::copy_past_cache;
+    use super::super::prefetch::prefetch_lines;
 
     /// Bytes of space reserved at once: the records of a new drive are far apart.
     const PART: u64 = 256 << 10;
@@ -180,6 +189,11 @@ mod linux {
         #[inline]
         pub fn read_written(&self, data: &mut [u8], at: u64) -> bool {
             (!self.takes_stores() || self.is_ready(at, data.len())) && self.copy(data, at)
+        }
+
+        #[inline]
+        pub fn prefetch(&self, at: u64, bytes: usize) {
+            prefetch_lines(self.memory.as_ptr().wrapping_add(at as usize), bytes);
         }
 
         /// False if the bytes do not lie in the mapping.
@@ -267,6 +281,10 @@ mod unmapped {
         }
 
         pub fn read_written(&self, _data: &mut [u8], _at: u64) -> bool {
+            match *self {}
+        }
+
+        pub fn prefetch(&self, _at: u64, _bytes: usize) {
             match *self {}
         }
 

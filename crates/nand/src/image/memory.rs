@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::chunks::Chunks;
 use super::past_cache::copy_past_cache;
+use super::prefetch::prefetch_lines;
 use super::spare_buffers::{BufferId, SpareBuffers};
 use super::{
     Image, MAX_PROTECTED_BYTES, NvmCells, PageRecord, ProtectedDram, RecordStore, SavedRecords, SlotStore,
@@ -91,6 +92,11 @@ impl SlotStore for MemoryImage {
     #[inline]
     fn prefetch_slot(&self, slot: Slot) {
         std::hint::black_box(self.chunks.slot(slot)[0]);
+    }
+
+    #[inline]
+    fn prefetch_data(&self, slot: Slot) {
+        prefetch_lines(self.chunks.slot(slot).as_ptr(), UNIT_BYTES);
     }
 }
 

@@ -352,7 +352,12 @@ impl Host {
         }));
         for (index, operation) in drawn[..operations].iter().enumerate() {
             match *operation {
-                Operation::Read(lpn) => self.read(device, lpn)?,
+                Operation::Read(lpn) => {
+                    if let Some(Operation::Read(next)) = drawn[..operations].get(index + 1) {
+                        device.prefetch_data(*next);
+                    }
+                    self.read(device, lpn)?
+                }
                 Operation::Write(lpn) => self.write(device, lpn, index)?,
             }
         }
