@@ -5,31 +5,31 @@
 
 use crate::gaps::{Gap, Gaps};
 use crate::geometry::Nanoseconds;
-use crate::schedule::{Interval, Kind, PRIORITIES, Priority, Scheduling, Subject, When};
+use crate::schedule::{Interval, PRIORITIES, Priority, Scheduling, When, Work};
 use crate::timeline::Timeline;
 
 /// An operation whose end the caller was told.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Told<W> {
     start_ns: Nanoseconds,
-    subject: Subject,
+    work: W,
     interrupted: u32,
 }
 
-impl Told {
+impl<W: Work> Told<W> {
     /// The cost of interrupting it for a read; `None` if that is impossible or gains no time.
     fn interruption_ns(
         &self,
         end_ns: Nanoseconds,
         scheduling: Scheduling,
         priority: Priority,
-        subject: Subject,
+        work: W,
         at_ns: Nanoseconds,
     ) -> Option<Nanoseconds> {
         let Scheduling::Suspend { cost_ns, times } = scheduling else { return None };
-        let is_read = priority == Priority::Read && subject.kind() != Kind::Transfer;
+        let is_read = priority == Priority::Read && W::INTERRUPTS;
         let gains = at_ns + cost_ns < end_ns;
-        (is_read && gains && self.interrupted < times && !subject.needs(self.subject)).then_some(cost_ns)
+        (is_read && gains && self.interrupted < times && !work.needs(self.work)).then_some(cost_ns)
     }
 }
 
@@ -42,17 +42,23 @@ struct Slot {
 }
 
 /// Operations of one priority that may not be over, in order of time. The first and the last answer most questions.
-#[derive(Clone, Default, Debug)]
-struct Queue {
-    told: Timeline<Told>,
+#[derive(Clone, Debug)]
+struct Queue<W> {
+    told: Timeline<Told<W>>,
     /// Ends at 0 if the queue is empty.
     first: Interval,
     last_end_ns: Nanoseconds,
 }
 
-impl Queue {
+impl<W> Default for Queue<W> {
+    fn default() -> Queue<W> {
+        Queue { told: Timeline::default(), first: Interval::default(), last_end_ns: 0 }
+    }
+}
+
+impl<W: Work> Queue<W> {
     #[inline]
-    fn push(&mut self, told: Told, end_ns: Nanoseconds) {
+    fn push(&mut self, told: Told<W>, end_ns: Nanoseconds) {
         let start_ns = told.start_ns;
         if self.told.is_empty() {
             (self.first, self.last_end_ns) = (Interval { start_ns, end_ns }, end_ns);
@@ -65,7 +71,7 @@ impl Queue {
     }
 
     /// Adds an operation that took a gap.
-    fn insert(&mut self, told: Told, end_ns: Nanoseconds) {
+    fn insert(&mut self, told: Told<W>, end_ns: Nanoseconds) {
         // by their ends: of two that begin together, the first takes no time
         let index = self.told.index_after(told.start_ns);
         debug_assert!(
@@ -119,17 +125,23 @@ impl Queue {
 }
 
 /// The operations of a plane or a channel.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Line {
+#[derive(Clone, Debug)]
+pub(crate) struct Line<W> {
     /// By priority: when everything booked that would not give way to an operation is over.
     free_ns: [Nanoseconds; PRIORITIES],
     /// By priority: gaps before that time.
     gaps: [Gaps; PRIORITIES],
     /// Operations that may not be over, by priority (without reads), each in order of time. Empty under `Fifo`.
-    queues: [Queue; Priority::YIELDING],
+    queues: [Queue<W>; Priority::YIELDING],
 }
 
-impl Line {
+impl<W> Default for Line<W> {
+    fn default() -> Line<W> {
+        Line { free_ns: Default::default(), gaps: Default::default(), queues: Default::default() }
+    }
+}
+
+impl<W: Work> Line<W> {
     /// When everything booked is over.
     #[inline]
     pub fn free_ns(&self) -> Nanoseconds {
@@ -158,7 +170,7 @@ impl Line {
         &mut self,
         scheduling: Scheduling,
         priority: Priority,
-        subject: Subject,
+        work: W,
         duration_ns: Nanoseconds,
         when: When,
     ) -> Interval {
@@ -168,14 +180,14 @@ impl Line {
             self.free_ns = [end_ns; PRIORITIES];
             return Interval { start_ns, end_ns };
         }
-        self.book_by_priority(scheduling, priority, subject, duration_ns, when)
+        self.book_by_priority(scheduling, priority, work, duration_ns, when)
     }
 
     fn book_by_priority(
         &mut self,
         scheduling: Scheduling,
         priority: Priority,
-        subject: Subject,
+        work: W,
         duration_ns: Nanoseconds,
         When { now_ns, earliest_ns, needed_ns }: When,
     ) -> Interval {
@@ -183,15 +195,15 @@ impl Line {
         let ready_ns = earliest_ns.max(needed_ns);
         let slot = match self.free_ns() <= ready_ns {
             true => Slot { start_ns: ready_ns, interrupts: None },
-            false => self.slot(scheduling, priority, Some(subject), duration_ns, ready_ns),
+            false => self.slot(scheduling, priority, Some(work), duration_ns, ready_ns),
         };
         debug_assert!(
             ready_ns <= slot.start_ns,
-            "{subject:?} begins at {} ns, but is ready at {ready_ns} ns",
+            "{work:?} begins at {} ns, but is ready at {ready_ns} ns",
             slot.start_ns
         );
         let mut taken = Interval { start_ns: slot.start_ns, end_ns: slot.start_ns + duration_ns };
-        self.note(priority, taken, subject, slot.interrupts);
+        self.note(priority, taken, work, slot.interrupts);
         let interval = taken;
         if let Some((_, _, cost_ns)) = slot.interrupts {
             taken.start_ns -= cost_ns;
@@ -211,17 +223,17 @@ impl Line {
         &self,
         scheduling: Scheduling,
         priority: Priority,
-        subject: Option<Subject>,
+        work: Option<W>,
         duration_ns: Nanoseconds,
         ready_ns: Nanoseconds,
     ) -> Slot {
         for gap in self.gaps[priority as usize].long_enough(ready_ns, duration_ns) {
-            let slot = self.slot_from(scheduling, priority, subject, gap.start_ns, ready_ns);
+            let slot = self.slot_from(scheduling, priority, work, gap.start_ns, ready_ns);
             if slot.start_ns + duration_ns <= gap.end_ns {
                 return slot;
             }
         }
-        self.slot_from(scheduling, priority, subject, self.free_ns[priority as usize], ready_ns)
+        self.slot_from(scheduling, priority, work, self.free_ns[priority as usize], ready_ns)
     }
 
     /// The same, if nothing as urgent is booked from `from_ns` on.
@@ -230,7 +242,7 @@ impl Line {
         &self,
         scheduling: Scheduling,
         priority: Priority,
-        subject: Option<Subject>,
+        work: Option<W>,
         from_ns: Nanoseconds,
         ready_ns: Nanoseconds,
     ) -> Slot {
@@ -243,7 +255,7 @@ impl Line {
         };
         let (told, end_ns) = self.queues[queue].told.get(index).expect("it is under way");
         let cost_ns =
-            subject.and_then(|subject| told.interruption_ns(end_ns, scheduling, priority, subject, ready_ns));
+            work.and_then(|work| told.interruption_ns(end_ns, scheduling, priority, work, ready_ns));
         match cost_ns {
             Some(cost_ns) => Slot { start_ns: ready_ns + cost_ns, interrupts: Some((queue, index, cost_ns)) },
             None => Slot { start_ns: end_ns, interrupts: None },
@@ -252,9 +264,9 @@ impl Line {
 
     /// When everything that an operation needs on a plane is done. It searches everything booked, so ask only if
     /// something on the operation's block is not done.
-    pub fn needed_ns(&self, subject: Subject) -> Nanoseconds {
+    pub fn needed_ns(&self, work: W) -> Nanoseconds {
         let told = self.queues.iter().flat_map(|queue| queue.told.entries().iter().zip(queue.told.ends_ns()));
-        let needed = told.filter(|(told, _)| subject.needs(told.subject));
+        let needed = told.filter(|(told, _)| work.needs(told.work));
         needed.map(|(_, end_ns)| *end_ns).max().unwrap_or(0)
     }
 
@@ -271,14 +283,14 @@ impl Line {
         &mut self,
         priority: Priority,
         interval: Interval,
-        subject: Subject,
+        work: W,
         interrupts: Option<(usize, usize, Nanoseconds)>,
     ) {
         if let Some((queue, index, _)) = interrupts {
             self.queues[queue].told.entry_mut(index).interrupted += 1;
         }
         if let Some(queue) = priority.yielding() {
-            let told = Told { start_ns: interval.start_ns, subject, interrupted: 0 };
+            let told = Told { start_ns: interval.start_ns, work, interrupted: 0 };
             self.queues[queue].push(told, interval.end_ns);
         }
     }
@@ -322,13 +334,14 @@ mod tests {
     use super::*;
     use crate::geometry::{BlockId, PageId};
     use crate::random::SplitMix64;
+    use crate::schedule::Subject;
 
     const SUSPEND: Scheduling = Scheduling::Suspend { cost_ns: 20, times: 2 };
     const BLOCK: BlockId = BlockId(1);
     const OTHER: BlockId = BlockId(2);
 
     struct Plane {
-        line: Line,
+        line: Line<Subject>,
         scheduling: Scheduling,
     }
 

@@ -4,6 +4,8 @@
 //! later pay: they start later by as much. So the told intervals of two operations of different priority may overlap;
 //! those of one priority, of one block, and of a page's program and its read never do.
 
+use std::fmt::Debug;
+
 use crate::geometry::{BlockId, Nanoseconds, PageId};
 
 /// How the operations of a plane follow each other.
@@ -49,7 +51,28 @@ impl Priority {
     }
 }
 
-/// What an operation is about. Two words, so that it is passed in registers: stored in pieces and loaded whole, it
+/// What has to be known about an operation besides its time.
+pub(crate) trait Work: Copy + Debug {
+    /// Whether a read of this kind may interrupt others.
+    const INTERRUPTS: bool;
+
+    /// Whether this cannot begin before another operation on the same plane or channel is done.
+    fn needs(self, other: Self) -> bool;
+}
+
+/// Bytes cross a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transfer;
+
+impl Work for Transfer {
+    const INTERRUPTS: bool = false;
+
+    fn needs(self, _: Transfer) -> bool {
+        false
+    }
+}
+
+/// What an operation of a plane is about. Two words, so that it is passed in registers: stored in pieces and loaded whole, it
 /// would wait for all stores of the page that was just copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Subject {
@@ -67,13 +90,9 @@ pub(crate) enum Kind {
     Program,
     /// A block is erased.
     Erase,
-    /// Bytes cross a channel.
-    Transfer,
 }
 
 impl Subject {
-    pub const TRANSFER: Subject = Subject { kind: Kind::Transfer, place: 0 };
-
     #[inline]
     pub fn read(page: PageId, block: BlockId) -> Subject {
         Subject { kind: Kind::Read, place: u64::from(page.0) << 32 | u64::from(block.0) }
@@ -94,17 +113,10 @@ impl Subject {
         self.kind
     }
 
-    /// The block that it reads or changes; meaningless for a transfer.
+    /// The block that it reads or changes.
     #[inline]
     pub fn block(self) -> BlockId {
-        debug_assert!(self.kind != Kind::Transfer, "a transfer has no block");
         BlockId(self.place as u32)
-    }
-
-    /// Whether it reads or changes a block.
-    #[inline]
-    pub fn is_about(self, block: BlockId) -> bool {
-        self.kind != Kind::Transfer && self.block() == block
     }
 
     /// The block that it changes.
@@ -112,11 +124,14 @@ impl Subject {
     pub fn changed(self) -> Option<BlockId> {
         matches!(self.kind, Kind::Program | Kind::Erase).then(|| self.block())
     }
+}
 
-    /// Whether this cannot begin before another operation on the plane is done.
-    pub fn needs(self, other: Subject) -> bool {
+impl Work for Subject {
+    const INTERRUPTS: bool = true;
+
+    fn needs(self, other: Subject) -> bool {
         match (self.kind, other.kind) {
-            (Kind::Transfer, _) | (_, Kind::Read | Kind::Transfer) => false,
+            (_, Kind::Read) => false,
             (Kind::Read, Kind::Program) => self.place >> 32 == other.place >> 32,
             _ => self.block() == other.block(),
         }

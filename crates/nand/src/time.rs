@@ -11,7 +11,7 @@ use crate::bus::Bus;
 use crate::error::MediumError;
 use crate::geometry::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
 use crate::line::Line;
-use crate::schedule::{Interval, Kind, Priority, Scheduling, Subject, When};
+use crate::schedule::{Interval, Kind, Priority, Scheduling, Subject, Transfer, When};
 
 /// Duration of each part of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,6 @@ impl Busy {
     #[inline]
     fn add(&mut self, subject: Subject, priority: Priority, duration_ns: Nanoseconds) {
         let sum_ns = match (subject.kind(), priority) {
-            (Kind::Transfer, _) => &mut self.transfers_ns,
             (Kind::Erase, _) => &mut self.erases_ns,
             (_, Priority::Background) => &mut self.background_ns,
             (Kind::Read, _) => &mut self.reads_ns,
@@ -91,14 +90,14 @@ pub(crate) struct Place {
 #[derive(Clone, Default, Debug)]
 struct Channel {
     /// By priority.
-    line: Line,
+    line: Line<Transfer>,
     /// First come, first served.
     bus: Bus,
 }
 
 #[derive(Clone, Default, Debug)]
 struct Plane {
-    line: Line,
+    line: Line<Subject>,
     register: Register,
 }
 
@@ -239,7 +238,6 @@ impl Resources {
     #[inline]
     fn needed_ns(&self, plane: PlaneId, subject: Subject) -> Nanoseconds {
         match subject.kind() {
-            Kind::Transfer => 0,
             Kind::Program | Kind::Erase => self.block_done_ns(subject.block()),
             Kind::Read if self.block_done_ns(subject.block()) <= self.now_ns => 0,
             Kind::Read => self.planes[plane.index()].line.needed_ns(subject),
@@ -255,13 +253,13 @@ impl Resources {
         earliest_ns: Nanoseconds,
     ) -> Nanoseconds {
         let duration_ns = self.timing.transfer_ns(bytes);
-        self.busy.add(Subject::TRANSFER, priority, duration_ns);
+        self.busy.transfers_ns += duration_ns;
         let Channel { line, bus } = &mut self.channels[channel.index()];
         if self.scheduling == Scheduling::Fifo {
             return bus.carry(earliest_ns, duration_ns, self.now_ns);
         }
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: 0 };
-        line.book(self.scheduling, priority, Subject::TRANSFER, duration_ns, when).end_ns
+        line.book(self.scheduling, priority, Transfer, duration_ns, when).end_ns
     }
 
     #[inline]
@@ -288,7 +286,7 @@ impl Resources {
         }
         // A page of another block stays for reads that go ahead.
         match register.page {
-            Some((_, block)) if self.scheduling != Scheduling::Fifo && !subject.is_about(block) => {
+            Some((_, block)) if self.scheduling != Scheduling::Fifo && subject.block() != block => {
                 register.until_ns = register.until_ns.min(interval.start_ns);
             }
             _ => register.page = None,
