@@ -351,13 +351,11 @@ impl Host {
             Operation::Write(_) => None,
         }));
         for (index, operation) in drawn[..operations].iter().enumerate() {
+            if let Some(Operation::Read(next)) = drawn[..operations].get(index + 1) {
+                device.prefetch_data(*next);
+            }
             match *operation {
-                Operation::Read(lpn) => {
-                    if let Some(Operation::Read(next)) = drawn[..operations].get(index + 1) {
-                        device.prefetch_data(*next);
-                    }
-                    self.read(device, lpn)?
-                }
+                Operation::Read(lpn) => self.read(device, lpn)?,
                 Operation::Write(lpn) => self.write(device, lpn, index)?,
             }
         }
