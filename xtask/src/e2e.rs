@@ -6,6 +6,7 @@
 mod baselines;
 mod browser;
 mod context;
+mod copied_image;
 mod copies;
 mod couch;
 mod crash_run;
@@ -95,6 +96,12 @@ const STEPS: &[Step] = &[
         about: "the host's disk is full: what was synced is there once it has room",
         packages: &[],
         run: errors::full_disk,
+    },
+    Step {
+        name: "copied-image",
+        about: "the image was copied by reference and the disk is full: that is an error, and loses nothing synced",
+        packages: &[packages::XFSPROGS],
+        run: copied_image::run,
     },
     Step {
         name: "killed",

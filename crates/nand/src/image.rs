@@ -8,6 +8,8 @@ mod examination;
 mod file;
 #[cfg(test)]
 mod file_tests;
+#[cfg(target_os = "linux")]
+mod kernel_copies;
 mod layout;
 mod life;
 mod load;

@@ -99,17 +99,17 @@ impl Fills {
     pub fn fill(&mut self, data: &[u8]) -> io::Result<()> {
         assert_eq!(data.len(), self.units.len() * UNIT_BYTES, "each buffer takes a unit");
         let mut rest = data;
-        let is_alone = self.file.writes_are_mapped();
-        for run in self.units.chunk_by_mut(|a, b| !is_alone && is_next(a.at, b.at)) {
+        let is_alone = self.file.stores_are_mapped();
+        let runs = self.units.chunk_by_mut(|a, b| !is_alone && is_next(a.at, b.at));
+        self.file.write_pieces(runs.map(|run| {
             let (part, others) = rest.split_at(run.len() * UNIT_BYTES);
             prefetch_lines(others.as_ptr(), UNIT_BYTES.min(others.len()));
             for (filled, unit) in run.iter_mut().zip(part.chunks_exact(UNIT_BYTES)) {
                 filled.checksum = checksum_of(unit);
             }
-            self.file.write_in_parts(part, run[0].at)?;
             rest = others;
-        }
-        Ok(())
+            (part, run[0].at)
+        }))
     }
 
     /// The checksum of what was filled into a buffer; the next one has number 0.

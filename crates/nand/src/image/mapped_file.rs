@@ -2,10 +2,9 @@
 //!
 //! A system call takes longer than copying a record, and as long as copying a few units, so the file is mapped. But a
 //! store to mapped memory for which the host's disk has no space kills the process. So a part of the file is used in
-//! this way only once its space has been reserved, and only on file systems that keep such a reservation. XFS may have
-//! to copy a block before a store, if somebody has copied the file by reference, and overlayfs does not tell what keeps its
-//! files: there only units are read through memory, which have space because they were written. Everywhere else system
-//! calls are used, which report errors.
+//! this way only once its space has been reserved, and the program stores to it only on file systems that keep such a
+//! reservation. XFS may have to copy a block before a store, if somebody has copied the file by reference: there the kernel
+//! stores for the program (`kernel_copies.rs`). On file systems that are not known here system calls are used.
 //!
 //! The caller ensures that nobody writes the bytes while they move: slots have one owner, and records belong to the
 //! image.
@@ -15,9 +14,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 #[cfg(target_os = "linux")]
-use self::linux::Map;
+use self::linux::{KernelCopies, Map};
 #[cfg(not(target_os = "linux"))]
-use self::unmapped::Map;
+use self::unmapped::{KernelCopies, Map};
+
+/// Bytes, and where in the file they go.
+pub(crate) type Piece<'a> = (&'a [u8], u64);
 
 /// A file, mapped up to its length when it is opened.
 #[derive(Debug)]
@@ -53,8 +55,8 @@ impl MappedFile {
         self.map.is_some()
     }
 
-    /// The same for writes.
-    pub fn writes_are_mapped(&self) -> bool {
+    /// The same for stores of the program.
+    pub fn stores_are_mapped(&self) -> bool {
         self.map.as_ref().is_some_and(Map::takes_stores)
     }
 
@@ -62,10 +64,7 @@ impl MappedFile {
     #[inline]
     pub fn read_units(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         self.reserve(at, data.len());
-        match &self.map {
-            Some(map) if map.read_written(data, at) => Ok(()),
-            _ => self.file.read_exact_at(data, at),
-        }
+        self.read(data, at)
     }
 
     /// Prefetches bytes that are read next into the processor's cache, if they are read through memory.
@@ -86,6 +85,21 @@ impl MappedFile {
     /// Writes byte by byte: a killed process leaves any part. Later writes follow all of it.
     #[inline]
     pub fn write_in_parts(&self, data: &[u8], at: u64) -> io::Result<()> {
+        self.write_pieces([(data, at)])
+    }
+
+    /// Writes several pieces in order, as [`MappedFile::write_in_parts`] writes each.
+    #[inline]
+    pub fn write_pieces<'a>(&self, pieces: impl IntoIterator<Item = Piece<'a>>) -> io::Result<()> {
+        let mut pieces = pieces.into_iter();
+        match self.map.as_ref().and_then(|map| Some((map, map.copies()?))) {
+            Some((map, mut copies)) => self.write_by_kernel(map, &mut copies, pieces),
+            None => pieces.try_for_each(|(data, at)| self.write_piece(data, at)),
+        }
+    }
+
+    #[inline]
+    fn write_piece(&self, data: &[u8], at: u64) -> io::Result<()> {
         self.reserve(at, data.len());
         match &self.map {
             Some(map) if map.write(data, at) => Ok(()),
@@ -93,11 +107,32 @@ impl MappedFile {
         }
     }
 
+    /// Pieces that are not mapped, or too long to be gathered, are written between the others.
+    fn write_by_kernel<'a>(
+        &self,
+        map: &Map,
+        copies: &mut KernelCopies,
+        pieces: impl Iterator<Item = Piece<'a>>,
+    ) -> io::Result<()> {
+        let write = |data: &[u8], at| self.file.write_all_at(data, at);
+        for (data, at) in pieces {
+            self.reserve(at, data.len());
+            let is_ready = map.is_ready(at, data.len());
+            if is_ready && copies.gather(data, at) {
+                continue;
+            }
+            map.copy_from(copies, write)?;
+            if !is_ready || !copies.gather(data, at) {
+                write(data, at)?;
+            }
+        }
+        map.copy_from(copies, write)
+    }
+
     /// Reserves space, if possible.
     #[inline]
     fn reserve(&self, at: u64, bytes: usize) {
         if let Some(map) = &self.map
-            && map.takes_stores()
             && !map.is_ready(at, bytes)
         {
             map.reserve(&self.file, at, bytes);
@@ -108,11 +143,14 @@ impl MappedFile {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::fs::File;
-    use std::os::fd::AsRawFd;
+    use std::io;
+    use std::os::fd::AsRawFd as _;
     use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+    use std::sync::{Mutex, MutexGuard};
 
     use memmap2::{MmapOptions, MmapRaw};
 
+    pub(super) use super::super::kernel_copies::KernelCopies;
     use super::super::past_cache::copy_past_cache;
     use super::super::prefetch::prefetch_lines;
 
@@ -121,86 +159,93 @@ mod linux {
 
     /// File systems that keep reserved space for stores: they write in place, and share no blocks among files.
     const PROMISING: [i64; 2] = [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC];
-    /// File systems whose files may be read through memory: what was written is there at once.
-    const READABLE: [i64; 2] = [libc::XFS_SUPER_MAGIC, libc::OVERLAYFS_SUPER_MAGIC];
+    /// File systems whose mapped files are as they were written at once.
+    const COHERENT: [i64; 2] = [libc::XFS_SUPER_MAGIC, libc::OVERLAYFS_SUPER_MAGIC];
+
+    /// The flag of a file whose blocks are listed as extents.
+    const EXTENTS: libc::c_int = 0x0008_0000;
 
     /// The mapping.
     #[derive(Debug)]
     pub(super) struct Map {
         memory: MmapRaw,
         bytes: u64,
-        /// Parts whose space is reserved; none of a file that is only read.
-        ready: Option<Box<[AtomicBool]>>,
+        /// Parts whose space is reserved.
+        ready: Box<[AtomicBool]>,
+        /// If the kernel stores for the program.
+        copies: Option<Mutex<KernelCopies>>,
     }
 
     impl Map {
-        /// `None` if the host cannot map the file, or its file system guarantees nothing.
+        /// `None` if the host cannot map the file, or nothing is known about its file system.
         pub fn new(file: &File) -> Option<Map> {
             let kind = file_system(file)?;
-            let bytes = file.metadata().ok()?.len();
-            let mut options = MmapOptions::new();
-            options.len(usize::try_from(bytes).ok()?);
-            if PROMISING.contains(&kind) {
-                let memory = options.map_raw(file).ok()?;
-                let ready = (0..bytes.div_ceil(PART)).map(|_| AtomicBool::new(false)).collect();
-                return Some(Map { memory, bytes, ready: Some(ready) });
-            }
-            if !READABLE.contains(&kind) {
-                return None;
-            }
-            Some(Map { memory: options.map_raw_read_only(file).ok()?, bytes, ready: None })
+            let copies = match kind {
+                kind if PROMISING.contains(&kind) => None,
+                libc::OVERLAYFS_SUPER_MAGIC if lies_on_ext4(file) => None,
+                kind if COHERENT.contains(&kind) => Some(Mutex::new(KernelCopies::new()?)),
+                _ => return None,
+            };
+            Map::with(file, copies)
         }
 
-        /// Whether it is for more than reading.
+        /// Maps a file to which the kernel stores with `copies`, or the program without.
+        pub fn with(file: &File, copies: Option<Mutex<KernelCopies>>) -> Option<Map> {
+            let bytes = file.metadata().ok()?.len();
+            let memory = MmapOptions::new().len(usize::try_from(bytes).ok()?).map_raw(file).ok()?;
+            let ready = (0..bytes.div_ceil(PART)).map(|_| AtomicBool::new(false)).collect();
+            Some(Map { memory, bytes, ready, copies })
+        }
+
+        /// Whether the program stores to it.
         #[inline]
         pub fn takes_stores(&self) -> bool {
-            self.ready.is_some()
+            self.copies.is_none()
+        }
+
+        /// If the kernel stores for the program, and for nobody else just now.
+        #[inline]
+        pub fn copies(&self) -> Option<MutexGuard<'_, KernelCopies>> {
+            self.copies.as_ref()?.try_lock().ok()
+        }
+
+        /// Has the kernel store what was gathered.
+        pub fn copy_from(
+            &self,
+            copies: &mut KernelCopies,
+            write: impl FnMut(&[u8], u64) -> io::Result<()>,
+        ) -> io::Result<()> {
+            copies.copy_to(&self.memory, write)
         }
 
         /// Whether the bytes may move through memory, both ways.
         #[inline]
         pub fn is_ready(&self, at: u64, bytes: usize) -> bool {
             let end = at.saturating_add(bytes as u64);
-            let Some(ready) = &self.ready else { return false };
-            end <= self.bytes
-                && (at / PART..end.div_ceil(PART)).all(|part| ready[part as usize].load(Ordering::Relaxed))
+            let is_ready = |part: u64| self.ready[part as usize].load(Ordering::Relaxed);
+            end <= self.bytes && (at / PART..end.div_ceil(PART)).all(is_ready)
         }
 
         /// Reserves space for the parts that contain the bytes.
         #[cold]
         pub fn reserve(&self, file: &File, at: u64, bytes: usize) {
             let end = at.saturating_add(bytes as u64);
-            let Some(ready) = self.ready.as_ref().filter(|_| end <= self.bytes) else { return };
+            if end > self.bytes {
+                return;
+            }
             for part in at / PART..end.div_ceil(PART) {
                 let (from, to) = (part * PART, ((part + 1) * PART).min(self.bytes));
                 if reserve(file, from, to - from) {
-                    ready[part as usize].store(true, Ordering::Relaxed);
+                    self.ready[part as usize].store(true, Ordering::Relaxed);
                 }
             }
         }
 
         /// Reads through memory, if that is allowed.
         #[inline]
-        pub fn read(&self, data: &mut [u8], at: u64) -> bool {
-            self.is_ready(at, data.len()) && self.copy(data, at)
-        }
-
-        /// Reads what was written through memory, if that is allowed.
-        #[inline]
-        pub fn read_written(&self, data: &mut [u8], at: u64) -> bool {
-            (!self.takes_stores() || self.is_ready(at, data.len())) && self.copy(data, at)
-        }
-
-        #[inline]
-        pub fn prefetch(&self, at: u64, bytes: usize) {
-            prefetch_lines(self.memory.as_ptr().wrapping_add(at as usize), bytes);
-        }
-
-        /// False if the bytes do not lie in the mapping.
-        #[inline]
         #[allow(unsafe_code)]
-        fn copy(&self, data: &mut [u8], at: u64) -> bool {
-            if at.saturating_add(data.len() as u64) > self.bytes {
+        pub fn read(&self, data: &mut [u8], at: u64) -> bool {
+            if !self.is_ready(at, data.len()) {
                 return false;
             }
             // SAFETY: the bytes lie in the mapping, which safe code has no reference to; nobody writes them meanwhile.
@@ -211,11 +256,16 @@ mod linux {
             true
         }
 
+        #[inline]
+        pub fn prefetch(&self, at: u64, bytes: usize) {
+            prefetch_lines(self.memory.as_ptr().wrapping_add(at as usize), bytes);
+        }
+
         /// Writes through memory, if that is allowed.
         #[inline]
         #[allow(unsafe_code)]
         pub fn write(&self, data: &[u8], at: u64) -> bool {
-            if !self.is_ready(at, data.len()) {
+            if !self.takes_stores() || !self.is_ready(at, data.len()) {
                 return false;
             }
             // SAFETY: the bytes lie in the mapping, which safe code has no reference to; nobody reads or writes them
@@ -243,6 +293,21 @@ mod linux {
         (failed == 0).then_some(kind)
     }
 
+    /// Whether overlayfs keeps a file on ext4. It passes on the flags of a file, of which only ext4 has this one, and a
+    /// request to copy it by reference, which ext4 does not know. The latter would fail elsewhere too: the file would be
+    /// copied onto itself.
+    #[allow(unsafe_code)]
+    fn lies_on_ext4(file: &File) -> bool {
+        // an int is stored, although the request's number says a long
+        let (descriptor, mut flags) = (file.as_raw_fd(), [0 as libc::c_int; 2]);
+        // SAFETY: the descriptor is open, and there is room for either.
+        let has_flags = unsafe { libc::ioctl(descriptor, libc::FS_IOC_GETFLAGS, &raw mut flags) } == 0;
+        // SAFETY: the descriptor is open.
+        let is_copied = unsafe { libc::ioctl(descriptor, libc::FICLONE, descriptor) } == 0;
+        let error = io::Error::last_os_error().raw_os_error();
+        has_flags && flags[0] & EXTENTS != 0 && !is_copied && error == Some(libc::EOPNOTSUPP)
+    }
+
     #[allow(unsafe_code)]
     fn reserve(file: &File, at: u64, bytes: u64) -> bool {
         let keep = libc::FALLOC_FL_KEEP_SIZE;
@@ -254,10 +319,21 @@ mod linux {
 #[cfg(not(target_os = "linux"))]
 mod unmapped {
     use std::fs::File;
+    use std::io;
+    use std::sync::MutexGuard;
 
     /// Unsupported: this host has no way to reserve space.
     #[derive(Debug)]
     pub(super) enum Map {}
+
+    /// Pieces for it.
+    pub(super) enum KernelCopies {}
+
+    impl KernelCopies {
+        pub fn gather(&mut self, _data: &[u8], _at: u64) -> bool {
+            match *self {}
+        }
+    }
 
     impl Map {
         pub fn new(_file: &File) -> Option<Map> {
@@ -265,6 +341,18 @@ mod unmapped {
         }
 
         pub fn takes_stores(&self) -> bool {
+            match *self {}
+        }
+
+        pub fn copies(&self) -> Option<MutexGuard<'_, KernelCopies>> {
+            match *self {}
+        }
+
+        pub fn copy_from(
+            &self,
+            _copies: &mut KernelCopies,
+            _write: impl FnMut(&[u8], u64) -> io::Result<()>,
+        ) -> io::Result<()> {
             match *self {}
         }
 
@@ -277,10 +365,6 @@ mod unmapped {
         }
 
         pub fn read(&self, _data: &mut [u8], _at: u64) -> bool {
-            match *self {}
-        }
-
-        pub fn read_written(&self, _data: &mut [u8], _at: u64) -> bool {
             match *self {}
         }
 
@@ -300,6 +384,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::random::SplitMix64;
 
     const BYTES: u64 = 5 << 20;
 
@@ -310,10 +395,25 @@ mod tests {
         made.inspect(|file| file.set_len(BYTES).unwrap()).collect()
     }
 
+    /// The files, mapped for stores of the program if the host allows that, and for those of the kernel, with another
+    /// descriptor of each.
+    fn mapped_files() -> Vec<(File, MappedFile)> {
+        let by_program = files().into_iter().map(|file| (file.try_clone().unwrap(), MappedFile::new(file)));
+        #[cfg(target_os = "linux")]
+        let by_kernel = files().into_iter().map(|file| {
+            let copies = KernelCopies::new().expect("the host has files in memory");
+            let map = Map::with(&file, Some(copies.into()));
+            assert!(map.as_ref().is_some_and(|map| !map.takes_stores()));
+            (file.try_clone().unwrap(), MappedFile { file, map })
+        });
+        #[cfg(not(target_os = "linux"))]
+        let by_kernel = [];
+        by_program.chain(by_kernel).collect()
+    }
+
     #[test]
     fn bytes_are_the_files_however_they_move() {
-        for file in files() {
-            let (again, mapped) = (file.try_clone().unwrap(), MappedFile::new(file));
+        for (again, mapped) in mapped_files() {
             let bytes: Vec<u8> = (0..10_000).map(|at| (at % 251) as u8).collect();
             // within a part, over the border of two, at the end, and beyond it
             for at in [77, (256 << 10) - 4096, (3 << 20) - 1, BYTES - 10_000, BYTES - 1, BYTES + 20_000] {
@@ -334,10 +434,37 @@ mod tests {
         }
     }
 
+    /// Pieces over the same bytes, of all lengths, more than are gathered at once, and some where nothing is mapped: as if
+    /// each were written by itself.
+    #[test]
+    fn pieces_are_written_in_order() {
+        for (again, mapped) in mapped_files() {
+            let mut random = SplitMix64(17);
+            let mut expected = vec![0; BYTES as usize + 80_000];
+            again.write_all_at(&[0], BYTES + 79_999).unwrap();
+            for _ in 0..40 {
+                let pieces: Vec<(Vec<u8>, u64)> = (0..random.below(90))
+                    .map(|_| {
+                        let near = [0, (256 << 10) - 300, BYTES - 300][random.below(3) as usize];
+                        let longest = [8, 300, 70_000][random.below(3) as usize];
+                        let byte = random.below(256) as u8;
+                        (vec![byte; random.below(longest) as usize], near + random.below(600))
+                    })
+                    .collect();
+                mapped.write_pieces(pieces.iter().map(|(data, at)| (&data[..], *at))).unwrap();
+                for (data, at) in &pieces {
+                    expected[*at as usize..][..data.len()].copy_from_slice(data);
+                }
+            }
+            let mut found = vec![0; expected.len()];
+            again.read_exact_at(&mut found, 0).unwrap();
+            assert!(found == expected);
+        }
+    }
+
     #[test]
     fn reading_what_was_never_written_takes_no_room_and_writing_takes_no_more_than_a_part() {
-        for file in files() {
-            let (again, mapped) = (file.try_clone().unwrap(), MappedFile::new(file));
+        for (again, mapped) in mapped_files() {
             let taken = || again.metadata().unwrap().blocks() * 512;
             let mut found = [1; 100];
             mapped.read(&mut found, 2 << 20).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::life::Life;
 use super::locked_file::LockedFile;
-use super::mapped_file::MappedFile;
+use super::mapped_file::{MappedFile, Piece};
 use super::ordered::Ordered;
 use super::overlay::{Overlay, PIECE};
 use super::redo_log::{self, RedoPlace};
@@ -111,10 +111,20 @@ impl Store {
     /// As [`Store::write`], but a killed process may write any part. Later writes follow all of it.
     #[inline]
     pub fn write_in_parts(&mut self, data: &[u8], at: u64) -> io::Result<()> {
+        self.write_pieces([(data, at)])
+    }
+
+    /// Writes several pieces in order, as [`Store::write_in_parts`] writes each.
+    #[inline]
+    pub fn write_pieces<const N: usize>(&mut self, pieces: [Piece<'_>; N]) -> io::Result<()> {
         match self {
-            Store::File(file) => file.mapped.write_in_parts(data, at),
-            Store::Overlay(_) | Store::Ordered(_) => self.write(data, at),
-            Store::Mortal(file, life) => file.write_in_parts_while(life, data, at),
+            Store::File(file) => file.mapped.write_pieces(pieces),
+            Store::Overlay(_) | Store::Ordered(_) => {
+                pieces.into_iter().try_for_each(|(data, at)| self.write(data, at))
+            }
+            Store::Mortal(file, life) => {
+                pieces.into_iter().try_for_each(|(data, at)| file.write_in_parts_while(life, data, at))
+            }
         }
     }
 

@@ -27,29 +27,48 @@ impl FileImage {
         Ok(Tally::newest(stored))
     }
 
-    fn write_tally(&mut self, before: u64, after: u64) -> Result<(), NandError> {
+    /// The next tally.
+    fn tally(&mut self, before: u64, after: u64) -> Tally {
         self.tally_number = self.tally_number.wrapping_add(1);
-        let tally = Tally::new(self.tally_number, before, after);
+        Tally::new(self.tally_number, before, after)
+    }
+
+    fn write_tally(&mut self, tally: &Tally) -> Result<(), NandError> {
         let written = self.store.write_in_parts(tally.as_bytes(), tally.place());
         written.map_err(io_error(&self.path, "write the tally"))
     }
 
     /// No record is being written: the tally is just the sum.
     fn settle(&mut self) -> Result<(), NandError> {
-        self.write_tally(self.sums.total(), self.sums.total())
+        let tally = self.tally(self.sums.total(), self.sums.total());
+        self.write_tally(&tally)
     }
 
-    /// Writes a record through `write`; afterwards its block's part of the sum is `part`.
+    /// Writes a tally and then a record through `write`; afterwards its block's part of the sum is `part`.
     fn write_record(
         &mut self,
         block: BlockId,
         part: BlockSum,
-        write: impl FnOnce(&mut FileImage) -> Result<(), NandError>,
+        write: impl FnOnce(&mut FileImage, &Tally) -> Result<(), NandError>,
     ) -> Result<(), NandError> {
-        self.write_tally(self.sums.total(), self.sums.total_with(block, &part))?;
-        write(self)?;
+        let tally = self.tally(self.sums.total(), self.sums.total_with(block, &part));
+        write(self, &tally)?;
         self.sums.set(block, part);
         self.settle()
+    }
+
+    /// Writes a record over one that counts.
+    fn overwrite(
+        &mut self,
+        block: BlockId,
+        part: BlockSum,
+        record: (&[u8], u64),
+        action: &'static str,
+    ) -> Result<(), NandError> {
+        self.write_record(block, part, |image, tally| {
+            image.write_tally(tally)?;
+            image.write(record.0, record.1, action)
+        })
     }
 
     /// Writes a page's record, or zeros, over a record that counts; `pages` updates what the block's records add to the
@@ -62,7 +81,7 @@ impl FileImage {
     ) -> Result<(), NandError> {
         let (block, part) = self.part_with(page, pages);
         let at = self.layout.page_at(page);
-        self.write_record(block, part, |image| image.write(bytes, at, "write a page record"))
+        self.overwrite(block, part, (bytes, at), "write a page record")
     }
 
     /// A page's block, and its part of the sum once `pages` has updated what the page records add.
@@ -149,8 +168,8 @@ impl RecordStore for FileImage {
         let checksum = PageHead::encode(record, &data_checksums, bytes);
         let at = self.layout.page_at(page);
         let (block, part) = self.part_with(page, |pages| pages.wrapping_add(tally::of_page(page, checksum)));
-        self.write_record(block, part, |image| {
-            let written = image.store.write_in_parts(bytes, at);
+        self.write_record(block, part, |image, tally| {
+            let written = image.store.write_pieces([(tally.as_bytes(), tally.place()), (bytes, at)]);
             written.map_err(io_error(&image.path, "write a page record"))
         })
     }
@@ -214,7 +233,7 @@ impl RecordStore for FileImage {
         }
         let part = BlockSum { erase_count: record.erase_count, entry: entry_sum, pages };
         let at = self.layout.block_at(block);
-        self.write_record(block, part, |image| image.write(entry.as_bytes(), at, "write a block record"))
+        self.overwrite(block, part, (entry.as_bytes(), at), "write a block record")
     }
 
     fn take_records(&mut self, block: BlockId, pages: u32) -> Result<SavedRecords, NandError> {

@@ -1,0 +1,156 @@
+//! Bytes that the kernel copies to mapped memory, so that a page for which the host has no space is an error.
+//!
+//! A store to such a page kills the process. The kernel stores to the memory of a program too, when it reads a file for it,
+//! and stops there with an error instead. So the bytes are gathered in a file in memory, and one `preadv` reads them to
+//! where they belong. That takes a system call for many pieces, and does not pass the file system, which takes as long as
+//! the rest unless a page is new to the cache or was written to the disk.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
+
+/// Bytes that are gathered at most: they stay in the processor's cache.
+const ROOM: usize = 64 << 10;
+
+/// Pieces that are gathered at most.
+const MOST_PIECES: usize = 32;
+
+/// Pieces for a mapped file, in order.
+#[derive(Debug)]
+pub(super) struct KernelCopies {
+    /// A file in memory.
+    file: File,
+    /// Its bytes. Those of the pieces are at its start, one after another.
+    gathered: MmapMut,
+    /// Where the pieces go, and their lengths.
+    pieces: Vec<(u64, usize)>,
+    bytes: usize,
+}
+
+impl KernelCopies {
+    /// `None` if the host has no files in memory.
+    #[allow(unsafe_code)]
+    pub fn new() -> Option<KernelCopies> {
+        // SAFETY: the name is a string that ends with a zero.
+        let descriptor = unsafe { libc::memfd_create(c"tantalum".as_ptr(), libc::MFD_CLOEXEC) };
+        if descriptor < 0 {
+            return None;
+        }
+        // SAFETY: the descriptor is open, and nobody else has it.
+        let file = unsafe { File::from_raw_fd(descriptor) };
+        file.set_len(ROOM as u64).ok()?;
+        // SAFETY: the file has no name, so nobody else changes it.
+        let gathered = unsafe { MmapOptions::new().len(ROOM).map_mut(&file) }.ok()?;
+        Some(KernelCopies { file, gathered, pieces: Vec::with_capacity(MOST_PIECES), bytes: 0 })
+    }
+
+    /// Gathers a piece for byte `at` of the file. False if there is no room.
+    #[must_use]
+    pub fn gather(&mut self, data: &[u8], at: u64) -> bool {
+        let end = self.bytes + data.len();
+        if end > ROOM || self.pieces.len() == MOST_PIECES {
+            return false;
+        }
+        self.gathered[self.bytes..end].copy_from_slice(data);
+        self.pieces.push((at, data.len()));
+        self.bytes = end;
+        true
+    }
+
+    /// Has what was gathered copied to the file that is mapped at `memory`, in order. What the kernel could not copy is
+    /// left to `write`. Nothing is gathered afterwards.
+    pub fn copy_to(
+        &mut self,
+        memory: &MmapRaw,
+        mut write: impl FnMut(&[u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut copied = self.copy(memory);
+        let mut from = 0;
+        let written = self.pieces.iter().try_for_each(|&(at, bytes)| {
+            let skipped = copied.min(bytes);
+            copied -= skipped;
+            let rest = &self.gathered[from + skipped..from + bytes];
+            from += bytes;
+            if rest.is_empty() { Ok(()) } else { write(rest, at + skipped as u64) }
+        });
+        self.pieces.clear();
+        self.bytes = 0;
+        written
+    }
+
+    /// How many bytes the kernel copied, from the first on.
+    #[allow(unsafe_code)]
+    fn copy(&self, memory: &MmapRaw) -> usize {
+        let mut places = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST_PIECES];
+        for (place, &(at, bytes)) in places.iter_mut().zip(&self.pieces) {
+            assert!(at.saturating_add(bytes as u64) <= memory.len() as u64, "byte {at} is mapped");
+            *place = libc::iovec {
+                iov_base: memory.as_mut_ptr().wrapping_add(at as usize).cast(),
+                iov_len: bytes,
+            };
+        }
+        // SAFETY: the descriptor is open, the places lie in the mapping, which safe code has no reference to, and nobody
+        // reads or writes them meanwhile.
+        let copied = unsafe {
+            libc::preadv(self.file.as_raw_fd(), places.as_ptr(), self.pieces.len() as libc::c_int, 0)
+        };
+        usize::try_from(copied).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two pages of a file of three pages; the mapping is longer.
+    fn mapped() -> (File, MmapRaw) {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(3 * 4096).unwrap();
+        let memory = MmapOptions::new().len(3 * 4096).map_raw(&file).unwrap();
+        file.set_len(2 * 4096).unwrap();
+        (file, memory)
+    }
+
+    #[test]
+    fn what_the_kernel_cannot_copy_is_written_and_the_order_is_kept() {
+        let (_file, memory) = mapped();
+        let mut copies = KernelCopies::new().unwrap();
+        for (byte, at, bytes) in [(1, 0, 100), (2, 50, 10), (3, 8000, 300), (4, 60, 1), (5, 9000, 2)] {
+            assert!(copies.gather(&vec![byte; bytes], at));
+        }
+        let mut written = Vec::new();
+        let record = |data: &[u8], at: u64| {
+            written.push((data[0], at, data.len()));
+            Ok(())
+        };
+        copies.copy_to(&memory, record).unwrap();
+        // the third piece crosses the end of the file
+        assert_eq!(written, [(3, 8192, 108), (4, 60, 1), (5, 9000, 2)]);
+        copies.copy_to(&memory, |_, _| panic!("nothing is gathered")).unwrap();
+    }
+
+    #[test]
+    fn an_error_ends_the_writing_and_nothing_of_it_is_left() {
+        let (file, memory) = mapped();
+        let mut copies = KernelCopies::new().unwrap();
+        assert!(copies.gather(&[1; 10], 9000) && copies.gather(&[2; 10], 5));
+        let full = |_: &[u8], _| Err(io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(copies.copy_to(&memory, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(copies.gather(&[3; 10], 0));
+        copies.copy_to(&memory, |_, _| panic!("the kernel can copy this")).unwrap();
+        let mut found = [9; 12];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, 0).unwrap();
+        assert_eq!(found, [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 0, 0]);
+    }
+
+    #[test]
+    fn there_is_room_for_some_bytes_and_some_pieces() {
+        let mut copies = KernelCopies::new().unwrap();
+        assert!(copies.gather(&vec![1; ROOM], 0) && !copies.gather(&[1], 0) && copies.gather(&[], 0));
+        let mut copies = KernelCopies::new().unwrap();
+        assert!((0..MOST_PIECES).all(|_| copies.gather(&[1], 0)) && !copies.gather(&[1], 0));
+        assert!(!KernelCopies::new().unwrap().gather(&vec![1; ROOM + 1], 0));
+    }
+}
