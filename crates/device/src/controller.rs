@@ -225,19 +225,19 @@ impl Device {
         self.shape.check(command)?;
         let mut completion = Completion::default();
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
-        let executed = match client {
+        engine.ftl.nand_mut().gather_stores();
+        let mut executed = match client {
             Client::Host => engine.execute(command, &mut self.link, start_ns, &mut completion),
             Client::Inside => engine.execute(command, &mut Inside, start_ns, &mut completion),
         };
+        // whatever it changed is in the image before it completes
+        if let Err(error) = engine.ftl.nand_mut().store_gathered() {
+            executed = Err(error.into());
+        }
         if matches!(executed, Err(Status::CapacityExceeded)) {
             engine.ftl.note_exhaustion();
         }
-        let read_only = engine.ftl.is_read_only();
-        if read_only && !self.settled_read_only {
-            self.settled_read_only = true;
-            let settled = engine.settle_read_only(start_ns);
-            settled.inspect_err(|status| self.note_doubt(status))?;
-        }
+        let read_only = self.settle_read_only(start_ns)?;
         let done_ns = executed.map_err(|status| {
             if !reads {
                 self.note_doubt(&status);
@@ -247,6 +247,18 @@ impl Device {
         assert!(done_ns >= start_ns, "a command begun at {start_ns} ns was done at {done_ns} ns");
         self.done_ns = self.done_ns.max(done_ns);
         Ok(Completion { done_ns, ..completion })
+    }
+
+    /// Whether the drive is read-only. When it becomes so, what waits is settled.
+    fn settle_read_only(&mut self, at_ns: Nanoseconds) -> Result<bool, Status> {
+        let Power::On(engine) = &mut self.power else { return Ok(false) };
+        let read_only = engine.ftl.is_read_only();
+        if read_only && !self.settled_read_only {
+            self.settled_read_only = true;
+            let settled = engine.settle_read_only(at_ns);
+            settled.inspect_err(|status| self.note_doubt(status))?;
+        }
+        Ok(read_only)
     }
 
     pub(crate) fn check_doubt(&self) -> Result<(), Status> {

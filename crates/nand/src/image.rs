@@ -109,6 +109,14 @@ pub(crate) trait Image: SlotStore + RecordStore + ProtectedDram + NvmCells + Sen
         None
     }
 
+    /// What is stored from now on may wait until [`Image::store_gathered`]. Reads find it.
+    fn gather_stores(&mut self) {}
+
+    /// Stores what was gathered, in order.
+    fn store_gathered(&mut self) -> Result<(), NandError> {
+        Ok(())
+    }
+
     /// What makes it survive the loss of the machine, if anything does.
     fn synced(&mut self) -> Option<&mut dyn Synced> {
         None

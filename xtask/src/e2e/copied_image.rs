@@ -17,6 +17,8 @@ use super::shell::Shell;
 const DISK_BYTES: u64 = 400 << 20;
 const PIECE: usize = 1 << 20;
 const PIECES: u64 = 48;
+/// Room that is left, for some of the pieces.
+const ROOM_BYTES: u64 = 16 << 20;
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
     let known = fs::read_to_string("/proc/filesystems")?;
@@ -44,6 +46,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     let is_refused =
         error.as_ref().is_some_and(|error| error.raw_os_error() == Some(nix::errno::Errno::EIO as i32));
     ensure(is_refused, || format!("a write for which the disk has no room says: {error:?}"))?;
+    ensure(synced > 0, || format!("nothing fits into {ROOM_BYTES} bytes"))?;
     // it is alive, and says what is lost
     mounted.stat()?;
     mounted.unmount_badly()?;
@@ -58,7 +61,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     Ok(Done::Said(format!("               {synced} MiB were synced before the disk was full, and are there")))
 }
 
-/// Writes until the disk has no more room.
+/// Writes until the disk has little room.
 fn fill(path: &Path) -> Result<(), Failure> {
     let mut file = fs::File::create(path)?;
     for bytes in [1 << 20, 4096] {
@@ -66,9 +69,9 @@ fn fill(path: &Path) -> Result<(), Failure> {
         let error = full.ok_or_else(|| Failure::Wrong("the disk does not become full".to_owned()))?;
         ensure(error.kind() == std::io::ErrorKind::StorageFull, || format!("filling the disk: {error}"))?;
     }
-    // what is left is too little for its records
-    let _ = file.sync_all();
-    Ok(())
+    let bytes = file.metadata()?.len();
+    file.set_len(bytes - ROOM_BYTES)?;
+    Ok(file.sync_all()?)
 }
 
 /// Overwrites the file and syncs each piece, until there is an error. Returns how many were synced, and the error.

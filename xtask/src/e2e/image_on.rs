@@ -4,12 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use super::context::Context;
+use super::cuts;
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 
 const BYTES: u32 = 16 << 20;
 
-/// What is written to a drive in this folder, twice, is there after another mount.
+/// What is written to a drive in this folder, twice, is there after another mount, and what was synced is there after the
+/// process was killed.
 pub fn round_trip(context: &Context, folder: &Path) -> Result<(), Failure> {
     let mut mounted = Mounted::create(context, folder, "64M", &["--time", "none"])?;
     let file = mounted.path("file");
@@ -23,5 +25,6 @@ pub fn round_trip(context: &Context, folder: &Path) -> Result<(), Failure> {
         ensure(found == content, || format!("{} is not what was written in round {round}", file.display()))?;
     }
     mounted.unmount()?;
+    cuts::killed_with(context, &folder.join("killed"), &["--time", "none"])?;
     Ok(fs::remove_dir_all(folder)?)
 }

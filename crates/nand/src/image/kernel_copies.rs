@@ -15,7 +15,7 @@ use memmap2::{MmapMut, MmapOptions, MmapRaw};
 const ROOM: usize = 64 << 10;
 
 /// Pieces that are gathered at most.
-const MOST_PIECES: usize = 32;
+const MOST_PIECES: usize = 64;
 
 /// Pieces for a mapped file, in order.
 #[derive(Debug)]
@@ -60,24 +60,59 @@ impl KernelCopies {
     }
 
     /// Has what was gathered copied to the file that is mapped at `memory`, in order. What the kernel could not copy is
-    /// left to `write`. Nothing is gathered afterwards.
+    /// left to `write`. If that fails, the piece and those after it stay gathered.
     pub fn copy_to(
         &mut self,
         memory: &MmapRaw,
+        write: impl FnMut(&[u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if self.pieces.is_empty() {
+            return Ok(());
+        }
+        let copied = self.copy(memory);
+        let written = if copied < self.bytes { self.write_rest(copied, write) } else { Ok(()) };
+        if written.is_ok() {
+            self.pieces.clear();
+            self.bytes = 0;
+        }
+        written
+    }
+
+    /// Writes what follows the first `copied` bytes.
+    #[cold]
+    fn write_rest(
+        &mut self,
+        copied: usize,
         mut write: impl FnMut(&[u8], u64) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut copied = self.copy(memory);
-        let mut from = 0;
-        let written = self.pieces.iter().try_for_each(|&(at, bytes)| {
-            let skipped = copied.min(bytes);
-            copied -= skipped;
-            let rest = &self.gathered[from + skipped..from + bytes];
-            from += bytes;
-            if rest.is_empty() { Ok(()) } else { write(rest, at + skipped as u64) }
-        });
-        self.pieces.clear();
-        self.bytes = 0;
-        written
+        let mut start = 0;
+        for (number, &(at, bytes)) in self.pieces.iter().enumerate() {
+            let skipped = copied.saturating_sub(start).min(bytes);
+            if skipped < bytes
+                && let Err(error) = write(&self.gathered[start + skipped..start + bytes], at + skipped as u64)
+            {
+                self.pieces.drain(..number);
+                self.gathered.copy_within(start..self.bytes, 0);
+                self.bytes -= start;
+                return Err(error);
+            }
+            start += bytes;
+        }
+        Ok(())
+    }
+
+    /// Puts what was gathered for these bytes of the file over what was read from it.
+    pub fn lay_over(&self, data: &mut [u8], at: u64) {
+        let (mut start, end) = (0, at + data.len() as u64);
+        for &(piece_at, bytes) in &self.pieces {
+            let (from, to) = (piece_at.max(at), (piece_at + bytes as u64).min(end));
+            if from < to {
+                let piece = &self.gathered[start..start + bytes];
+                let piece = &piece[(from - piece_at) as usize..(to - piece_at) as usize];
+                data[(from - at) as usize..(to - at) as usize].copy_from_slice(piece);
+            }
+            start += bytes;
+        }
     }
 
     /// How many bytes the kernel copied, from the first on.
@@ -102,6 +137,8 @@ impl KernelCopies {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     /// Two pages of a file of three pages; the mapping is longer.
@@ -132,17 +169,37 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_the_writing_and_nothing_of_it_is_left() {
+    fn after_an_error_the_rest_stays_gathered_in_order() {
         let (file, memory) = mapped();
         let mut copies = KernelCopies::new().unwrap();
-        assert!(copies.gather(&[1; 10], 9000) && copies.gather(&[2; 10], 5));
+        assert!(copies.gather(&[1; 3], 0) && copies.gather(&[2; 3], 1) && copies.gather(&[3; 10], 9000));
+        assert!(copies.gather(&[4; 2], 1));
         let full = |_: &[u8], _| Err(io::Error::from(io::ErrorKind::StorageFull));
-        assert_eq!(copies.copy_to(&memory, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert!(copies.gather(&[3; 10], 0));
-        copies.copy_to(&memory, |_, _| panic!("the kernel can copy this")).unwrap();
-        let mut found = [9; 12];
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, 0).unwrap();
-        assert_eq!(found, [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 0, 0]);
+        for _ in 0..2 {
+            assert_eq!(copies.copy_to(&memory, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        }
+        let mut found = [9; 5];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(found, [1, 2, 2, 2, 0]);
+        copies.lay_over(&mut found, 0);
+        assert_eq!(found, [1, 4, 4, 2, 0], "what is gathered is read");
+        file.set_len(3 * 4096).unwrap();
+        copies.copy_to(&memory, |_, _| panic!("the kernel can copy all now")).unwrap();
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(found, [1, 4, 4, 2, 0]);
+        file.read_exact_at(&mut found, 8999).unwrap();
+        assert_eq!(found, [0, 3, 3, 3, 3]);
+    }
+
+    #[test]
+    fn what_is_gathered_lies_over_what_it_overlaps_and_the_last_counts() {
+        let mut copies = KernelCopies::new().unwrap();
+        for (byte, at, bytes) in [(1, 10, 10), (2, 0, 5), (3, 18, 9), (4, 40, 3), (5, 19, 1), (6, 15, 0)] {
+            assert!(copies.gather(&vec![byte; bytes], at));
+        }
+        let mut data = [0; 20];
+        copies.lay_over(&mut data, 4);
+        assert_eq!(data, [2, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 3, 5, 3, 3, 3, 3]);
     }
 
     #[test]

@@ -14,9 +14,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 #[cfg(target_os = "linux")]
-use self::linux::{KernelCopies, Map};
+pub(super) use self::linux::KernelCopies;
+#[cfg(target_os = "linux")]
+use self::linux::Map;
 #[cfg(not(target_os = "linux"))]
-use self::unmapped::{KernelCopies, Map};
+pub(super) use self::unmapped::KernelCopies;
+#[cfg(not(target_os = "linux"))]
+use self::unmapped::Map;
 
 /// Bytes, and where in the file they go.
 pub(crate) type Piece<'a> = (&'a [u8], u64);
@@ -32,6 +36,16 @@ impl MappedFile {
     /// Takes a file that may be written.
     pub fn new(file: File) -> MappedFile {
         let map = Map::new(&file);
+        MappedFile { file, map }
+    }
+
+    /// One to which the kernel stores, whatever its file system, if this host can do that.
+    #[cfg(test)]
+    pub fn by_kernel(file: File) -> MappedFile {
+        #[cfg(target_os = "linux")]
+        let map = Map::with(&file, KernelCopies::new().map(Into::into));
+        #[cfg(not(target_os = "linux"))]
+        let map = None;
         MappedFile { file, map }
     }
 
@@ -91,10 +105,12 @@ impl MappedFile {
     /// Writes several pieces in order, as [`MappedFile::write_in_parts`] writes each.
     #[inline]
     pub fn write_pieces<'a>(&self, pieces: impl IntoIterator<Item = Piece<'a>>) -> io::Result<()> {
-        let mut pieces = pieces.into_iter();
-        match self.map.as_ref().and_then(|map| Some((map, map.copies()?))) {
-            Some((map, mut copies)) => self.write_by_kernel(map, &mut copies, pieces),
-            None => pieces.try_for_each(|(data, at)| self.write_piece(data, at)),
+        match self.map.as_ref().and_then(Map::copies) {
+            Some(mut copies) => {
+                self.gather(&mut copies, pieces)?;
+                self.store(&mut copies)
+            }
+            None => pieces.into_iter().try_for_each(|(data, at)| self.write_piece(data, at)),
         }
     }
 
@@ -107,26 +123,39 @@ impl MappedFile {
         }
     }
 
-    /// Pieces that are not mapped, or too long to be gathered, are written between the others.
-    fn write_by_kernel<'a>(
+    /// If the kernel stores for the program: copies for whoever gathers what to store.
+    pub(super) fn new_copies(&self) -> Option<KernelCopies> {
+        if self.map.as_ref()?.takes_stores() { None } else { KernelCopies::new() }
+    }
+
+    /// Gathers pieces in order; they are written later. Those that are not mapped, or too long to be gathered, are written
+    /// at once, after those before.
+    pub(super) fn gather<'a>(
         &self,
-        map: &Map,
         copies: &mut KernelCopies,
-        pieces: impl Iterator<Item = Piece<'a>>,
+        pieces: impl IntoIterator<Item = Piece<'a>>,
     ) -> io::Result<()> {
-        let write = |data: &[u8], at| self.file.write_all_at(data, at);
         for (data, at) in pieces {
             self.reserve(at, data.len());
-            let is_ready = map.is_ready(at, data.len());
+            let is_ready = self.map.as_ref().is_some_and(|map| map.is_ready(at, data.len()));
             if is_ready && copies.gather(data, at) {
                 continue;
             }
-            map.copy_from(copies, write)?;
+            self.store(copies)?;
             if !is_ready || !copies.gather(data, at) {
-                write(data, at)?;
+                self.file.write_all_at(data, at)?;
             }
         }
-        map.copy_from(copies, write)
+        Ok(())
+    }
+
+    /// Writes what was gathered.
+    #[inline]
+    pub(super) fn store(&self, copies: &mut KernelCopies) -> io::Result<()> {
+        match &self.map {
+            Some(map) => map.copy_from(copies, |data, at| self.file.write_all_at(data, at)),
+            None => Ok(()),
+        }
     }
 
     /// Reserves space, if possible.
@@ -150,7 +179,7 @@ mod linux {
 
     use memmap2::{MmapOptions, MmapRaw};
 
-    pub(super) use super::super::kernel_copies::KernelCopies;
+    pub(in super::super) use super::super::kernel_copies::KernelCopies;
     use super::super::past_cache::copy_past_cache;
     use super::super::prefetch::prefetch_lines;
 
@@ -327,10 +356,18 @@ mod unmapped {
     pub(super) enum Map {}
 
     /// Pieces for it.
-    pub(super) enum KernelCopies {}
+    pub(in super::super) enum KernelCopies {}
 
     impl KernelCopies {
+        pub fn new() -> Option<KernelCopies> {
+            None
+        }
+
         pub fn gather(&mut self, _data: &[u8], _at: u64) -> bool {
+            match *self {}
+        }
+
+        pub fn lay_over(&self, _data: &mut [u8], _at: u64) {
             match *self {}
         }
     }
@@ -399,15 +436,8 @@ mod tests {
     /// descriptor of each.
     fn mapped_files() -> Vec<(File, MappedFile)> {
         let by_program = files().into_iter().map(|file| (file.try_clone().unwrap(), MappedFile::new(file)));
-        #[cfg(target_os = "linux")]
-        let by_kernel = files().into_iter().map(|file| {
-            let copies = KernelCopies::new().expect("the host has files in memory");
-            let map = Map::with(&file, Some(copies.into()));
-            assert!(map.as_ref().is_some_and(|map| !map.takes_stores()));
-            (file.try_clone().unwrap(), MappedFile { file, map })
-        });
-        #[cfg(not(target_os = "linux"))]
-        let by_kernel = [];
+        let by_kernel =
+            files().into_iter().map(|file| (file.try_clone().unwrap(), MappedFile::by_kernel(file)));
         by_program.chain(by_kernel).collect()
     }
 
