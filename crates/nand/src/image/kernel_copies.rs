@@ -2,8 +2,8 @@
 //!
 //! A store to such a page kills the process. The kernel stores to the memory of a program too, when it reads a file for it,
 //! and stops there with an error instead. So the bytes are gathered in a file in memory, and one `preadv` reads them to
-//! where they belong. That takes a system call for many pieces, and does not pass the file system, which takes as long as
-//! the rest unless a page is new to the cache or was written to the disk.
+//! where they belong: a system call for many pieces, which passes the file system only where a page is new to the host's
+//! cache, or was written to its disk.
 
 use std::fs::File;
 use std::io;

@@ -1,0 +1,174 @@
+//! A mapping of a file, on Linux: where its bytes may move through memory, and who stores them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+use std::sync::{Mutex, MutexGuard};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+pub(in super::super) use super::super::kernel_copies::KernelCopies;
+use super::super::past_cache::copy_past_cache;
+use super::super::prefetch::prefetch_lines;
+
+/// Bytes of space reserved at once: the records of a new drive are far apart.
+const PART: u64 = 256 << 10;
+
+/// File systems that keep reserved space for stores: they write in place, and share no blocks among files.
+const PROMISING: [i64; 2] = [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC];
+/// File systems whose mapped files are as they were written at once.
+const COHERENT: [i64; 2] = [libc::XFS_SUPER_MAGIC, libc::OVERLAYFS_SUPER_MAGIC];
+
+/// The flag of a file whose blocks are listed as extents.
+const EXTENTS: libc::c_int = 0x0008_0000;
+
+/// The mapping.
+#[derive(Debug)]
+pub(super) struct Map {
+    memory: MmapRaw,
+    bytes: u64,
+    /// Parts whose space is reserved.
+    ready: Box<[AtomicBool]>,
+    /// If the kernel stores for the program.
+    copies: Option<Mutex<KernelCopies>>,
+}
+
+impl Map {
+    /// `None` if the host cannot map the file, or nothing is known about its file system.
+    pub fn new(file: &File) -> Option<Map> {
+        let kind = file_system(file)?;
+        let copies = match kind {
+            kind if PROMISING.contains(&kind) => None,
+            libc::OVERLAYFS_SUPER_MAGIC if lies_on_ext4(file) => None,
+            kind if COHERENT.contains(&kind) => Some(Mutex::new(KernelCopies::new()?)),
+            _ => return None,
+        };
+        Map::with(file, copies)
+    }
+
+    /// Maps a file to which the kernel stores with `copies`, or the program without.
+    pub fn with(file: &File, copies: Option<Mutex<KernelCopies>>) -> Option<Map> {
+        let bytes = file.metadata().ok()?.len();
+        let memory = MmapOptions::new().len(usize::try_from(bytes).ok()?).map_raw(file).ok()?;
+        let ready = (0..bytes.div_ceil(PART)).map(|_| AtomicBool::new(false)).collect();
+        Some(Map { memory, bytes, ready, copies })
+    }
+
+    /// Whether the program stores to it.
+    #[inline]
+    pub fn takes_stores(&self) -> bool {
+        self.copies.is_none()
+    }
+
+    /// If the kernel stores for the program, and for nobody else just now.
+    #[inline]
+    pub fn copies(&self) -> Option<MutexGuard<'_, KernelCopies>> {
+        self.copies.as_ref()?.try_lock().ok()
+    }
+
+    /// Has the kernel store what was gathered.
+    pub fn copy_from(
+        &self,
+        copies: &mut KernelCopies,
+        write: impl FnMut(&[u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        copies.copy_to(&self.memory, write)
+    }
+
+    /// Whether the bytes may move through memory, both ways.
+    #[inline]
+    pub fn is_ready(&self, at: u64, bytes: usize) -> bool {
+        let end = at.saturating_add(bytes as u64);
+        let is_ready = |part: u64| self.ready[part as usize].load(Ordering::Relaxed);
+        end <= self.bytes && (at / PART..end.div_ceil(PART)).all(is_ready)
+    }
+
+    /// Reserves space for the parts that contain the bytes.
+    #[cold]
+    pub fn reserve(&self, file: &File, at: u64, bytes: usize) {
+        let end = at.saturating_add(bytes as u64);
+        if end > self.bytes {
+            return;
+        }
+        for part in at / PART..end.div_ceil(PART) {
+            let (from, to) = (part * PART, ((part + 1) * PART).min(self.bytes));
+            if reserve(file, from, to - from) {
+                self.ready[part as usize].store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Reads through memory, if that is allowed.
+    #[inline]
+    #[allow(unsafe_code)]
+    pub fn read(&self, data: &mut [u8], at: u64) -> bool {
+        if !self.is_ready(at, data.len()) {
+            return false;
+        }
+        // SAFETY: the bytes lie in the mapping, which safe code has no reference to; nobody writes them meanwhile.
+        unsafe {
+            let from = self.memory.as_ptr().add(at as usize);
+            std::ptr::copy_nonoverlapping(from, data.as_mut_ptr(), data.len());
+        }
+        true
+    }
+
+    #[inline]
+    pub fn prefetch(&self, at: u64, bytes: usize) {
+        prefetch_lines(self.memory.as_ptr().wrapping_add(at as usize), bytes);
+    }
+
+    /// Writes through memory, if that is allowed.
+    #[inline]
+    #[allow(unsafe_code)]
+    pub fn write(&self, data: &[u8], at: u64) -> bool {
+        if !self.takes_stores() || !self.is_ready(at, data.len()) {
+            return false;
+        }
+        // SAFETY: the bytes lie in the mapping, which safe code has no reference to; nobody reads or writes them
+        // meanwhile.
+        let to = unsafe {
+            let start = self.memory.as_mut_ptr().add(at as usize);
+            std::slice::from_raw_parts_mut(start, data.len())
+        };
+        copy_past_cache(to, data);
+        // a process is killed between two instructions, so the order of stores is preserved
+        compiler_fence(Ordering::SeqCst);
+        true
+    }
+}
+
+/// The kind of file system that a file is on.
+#[allow(unsafe_code)]
+fn file_system(file: &File) -> Option<i64> {
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the descriptor is open, and there is room for the result; zeros are a valid value too.
+    let (failed, found) =
+        unsafe { (libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()), found.assume_init()) };
+    #[allow(clippy::unnecessary_cast, reason = "its width differs among platforms")]
+    let kind = found.f_type as i64;
+    (failed == 0).then_some(kind)
+}
+
+/// Whether overlayfs keeps a file on ext4. It passes on the flags of a file, of which only ext4 has this one, and a
+/// request to copy it by reference, which ext4 does not know. The latter would fail elsewhere too: the file would be
+/// copied onto itself.
+#[allow(unsafe_code)]
+fn lies_on_ext4(file: &File) -> bool {
+    // an int is stored, although the request's number says a long
+    let (descriptor, mut flags) = (file.as_raw_fd(), [0 as libc::c_int; 2]);
+    // SAFETY: the descriptor is open, and there is room for either.
+    let has_flags = unsafe { libc::ioctl(descriptor, libc::FS_IOC_GETFLAGS, &raw mut flags) } == 0;
+    // SAFETY: the descriptor is open.
+    let is_copied = unsafe { libc::ioctl(descriptor, libc::FICLONE, descriptor) } == 0;
+    let error = io::Error::last_os_error().raw_os_error();
+    has_flags && flags[0] & EXTENTS != 0 && !is_copied && error == Some(libc::EOPNOTSUPP)
+}
+
+#[allow(unsafe_code)]
+fn reserve(file: &File, at: u64, bytes: u64) -> bool {
+    let keep = libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: the descriptor is open.
+    unsafe { libc::fallocate(file.as_raw_fd(), keep, at as libc::off_t, bytes as libc::off_t) == 0 }
+}
