@@ -8,7 +8,7 @@
 //! - A refused command has changed nothing; where that is in doubt, the drive refuses all further changes.
 
 use tantalum_ftl::{Ftl, KvRecord, Lpn, RecoveryReport};
-use tantalum_nand::{Fetches, Fills, Nand, Nanoseconds};
+use tantalum_nand::{Fetches, Fills, Nand, NandError, Nanoseconds};
 
 use crate::command::{Command, Completion};
 use crate::engine::{Engine, Inside, KEY_VALUE_LIMITS};
@@ -226,13 +226,13 @@ impl Device {
         let mut completion = Completion::default();
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
         engine.ftl.nand_mut().gather_stores();
-        let mut executed = match client {
+        let executed = match client {
             Client::Host => engine.execute(command, &mut self.link, start_ns, &mut completion),
             Client::Inside => engine.execute(command, &mut Inside, start_ns, &mut completion),
         };
         // whatever it changed is in the image before it completes
         if let Err(error) = engine.ftl.nand_mut().store_gathered() {
-            executed = Err(error.into());
+            return Err(self.could_not_store(error));
         }
         if matches!(executed, Err(Status::CapacityExceeded)) {
             engine.ftl.note_exhaustion();
@@ -247,6 +247,14 @@ impl Device {
         assert!(done_ns >= start_ns, "a command begun at {start_ns} ns was done at {done_ns} ns");
         self.done_ns = self.done_ns.max(done_ns);
         Ok(Completion { done_ns, ..completion })
+    }
+
+    /// The image does not have all that a command changed.
+    #[cold]
+    fn could_not_store(&mut self, error: NandError) -> Status {
+        let status = Status::from(error);
+        self.note_doubt(&status);
+        status
     }
 
     /// Whether the drive is read-only. When it becomes so, what waits is settled.

@@ -59,14 +59,16 @@ impl Nand {
     /// store several things faster than each by itself.
     #[inline]
     pub fn gather_stores(&mut self) {
-        self.image.gather_stores();
+        if self.gathers {
+            self.image.gather_stores();
+        }
     }
 
     /// A command ends: what it changed is in the image. If this fails, a part of it is not, as if the process had been killed
     /// then; what is stored later waits for it.
     #[inline]
     pub fn store_gathered(&mut self) -> Result<(), NandError> {
-        self.image.store_gathered()
+        if self.gathers { self.image.store_gathered() } else { Ok(()) }
     }
 
     // -- protected DRAM ---------------------------------------------------------------------------------------

@@ -109,6 +109,11 @@ pub(crate) trait Image: SlotStore + RecordStore + ProtectedDram + NvmCells + Sen
         None
     }
 
+    /// Whether it gains from storing several things at once.
+    fn gathers_stores(&self) -> bool {
+        false
+    }
+
     /// What is stored from now on may wait until [`Image::store_gathered`]. Reads find it.
     fn gather_stores(&mut self) {}
 

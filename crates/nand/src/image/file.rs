@@ -292,6 +292,10 @@ impl Image for FileImage {
         self.store.slot_file().is_some().then_some(self as _)
     }
 
+    fn gathers_stores(&self) -> bool {
+        self.store.gathers()
+    }
+
     fn gather_stores(&mut self) {
         self.store.gather();
     }

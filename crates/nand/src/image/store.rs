@@ -132,6 +132,11 @@ impl Store {
         }
     }
 
+    /// Whether it can gather what is written.
+    pub fn gathers(&self) -> bool {
+        matches!(self, Store::File(InFile { copies: Some(_), .. }))
+    }
+
     /// What is written in parts from now on may wait until [`Store::store_gathered`].
     #[inline]
     pub fn gather(&mut self) {
