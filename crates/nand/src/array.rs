@@ -11,6 +11,9 @@ use std::ops::{Deref, DerefMut};
 use memmap2::MmapMut;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+#[cfg(target_arch = "x86_64")]
+use crate::prefetch::prefetch_lines;
+
 /// Bytes of the host's huge pages.
 const HUGE_PAGE: usize = 2 << 20;
 /// Larger arrays are sparse, unless they are filled.
@@ -47,6 +50,17 @@ impl<T: Element> Array<T> {
     /// The same for one that is filled soon, or at random.
     pub fn to_fill(length: usize) -> Array<T> {
         Array::in_huge_pages(length, usize::MAX)
+    }
+
+    /// Asks for elements to be brought into the processor's cache, so that several misses overlap. The first of them must
+    /// be there.
+    #[inline]
+    pub fn prefetch(&self, first: usize, length: usize) {
+        let from = &self[first..];
+        #[cfg(target_arch = "x86_64")]
+        prefetch_lines(from.as_ptr().cast(), length.min(from.len()) * size_of::<T>());
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (length, std::hint::black_box(from[0]));
     }
 
     /// Appends zeros, which may copy all of it.

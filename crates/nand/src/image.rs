@@ -23,7 +23,6 @@ mod open;
 mod ordered;
 mod overlay;
 mod past_cache;
-mod prefetch;
 mod ranges;
 mod redo_file;
 mod redo_log;
@@ -37,7 +36,6 @@ pub use life::Life;
 pub(crate) use load::{Contents, Damage};
 pub(crate) use mapped_file::MappedFile;
 pub(crate) use memory::MemoryImage;
-pub(crate) use prefetch::prefetch_lines;
 pub use redo_file::HostSync;
 
 use std::sync::Arc;

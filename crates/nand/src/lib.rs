@@ -21,6 +21,7 @@ mod nand;
 mod nvm;
 mod operations;
 mod power;
+mod prefetch;
 mod process;
 mod random;
 #[cfg(test)]

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use crate::checksum::checksum_of;
 use crate::error::NandError;
 use crate::geometry::{Nanoseconds, Ppn, UNIT_BYTES};
-use crate::image::{MappedFile, SlotsInFile, prefetch_lines};
+use crate::image::{MappedFile, SlotsInFile};
 use crate::nand::Nand;
+use crate::prefetch::prefetch_lines;
 use crate::slots::{Lease, Slot};
 
 /// Units that a host fetches from the image file into its own buffer. See [`Nand::fetches`].

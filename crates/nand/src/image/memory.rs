@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use super::chunks::Chunks;
 use super::past_cache::copy_past_cache;
-use super::prefetch::prefetch_lines;
 use super::spare_buffers::{BufferId, SpareBuffers};
 use super::{
     Image, MAX_PROTECTED_BYTES, NvmCells, PageRecord, ProtectedDram, RecordStore, SavedRecords, SlotStore,
@@ -15,6 +14,7 @@ use crate::error::NandError;
 use crate::geometry::{
     BlockId, Geometry, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
+use crate::prefetch::prefetch_lines;
 use crate::state::Block;
 
 use crate::slots::Slot;

@@ -231,12 +231,14 @@ impl RecordsKept {
         let in_order = self.namespaces.windows(2).all(|two| two[0].namespace < two[1].namespace);
         in_order
             && self.namespaces.iter().all(|contents| {
-                let sorted = contents.entries.entries().is_sorted_by_key(|entry| entry.hash);
-                let possible = contents.attributes.is_possible(logical_units, geometry);
+                let mut last = 0;
                 (1..=self.last_namespace).contains(&contents.namespace.0)
-                    && possible
-                    && sorted
-                    && contents.entries.entries().all(|each| entry(&each))
+                    && contents.attributes.is_possible(logical_units, geometry)
+                    && contents.entries.entries().all(|each| {
+                        let follows = each.hash >= last;
+                        last = each.hash;
+                        follows && entry(&each)
+                    })
             })
     }
 }

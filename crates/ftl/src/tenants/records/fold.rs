@@ -6,15 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tantalum_nand::{Array, NandError, PageState, Ppn, UNIT_BYTES};
+use tantalum_nand::{NandError, PageState, Ppn, UNIT_BYTES};
 
 use super::assertions::{Assertion, Assertions, Best};
 use super::contents::{NamespaceContents, RecordsKept};
-use super::index::Entry;
+use super::index::{Entry, Index};
 use super::record::RecordPlace;
-use super::record::{Header, TENANT, bytes_of, ends, records, weight};
+use super::record::{Header, TENANT, bytes_of, ends, records};
 use super::residence::InCheckpoint;
 use super::state::{KeyValue, Namespace};
+use super::weights::Weights;
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
@@ -50,9 +51,8 @@ pub(crate) struct RecordsFold {
 /// The result of the fold.
 pub(crate) struct RecordsFound {
     records: KeyValue,
-    /// The weight of what each place has, if there are records. Gathered before anything else is done with places: records are in the order of
-    /// their hashes, so that each names a place at random.
-    weights: Array,
+    /// The weight of what each place has.
+    weights: Weights,
     /// The positions of the indexes in the checkpoint, if they are swapped.
     indexes: Vec<(NamespaceId, InCheckpoint)>,
 }
@@ -135,15 +135,17 @@ impl TenantFold for RecordsFold {
     }
 
     fn finish(
-        self: Box<Self>,
+        mut self: Box<Self>,
         reader: &mut Reader,
         report: &mut RecoveryReport,
     ) -> Result<Box<dyn TenantFound>, FtlError> {
         report.assertions += self.count;
         let newest = self.assertions.into_newest();
-        let mut namespaces = begun(self.made, self.base, newest.len() as u64);
-        namespaces.retain(|id, _| !self.deleted.contains(id));
-        let mut over = Over { step: self.step, namespaces, reader };
+        let mut weights = Weights::new(reader.nand.geometry().units());
+        self.made.retain(|id, _| !self.deleted.contains(id));
+        self.base.retain(|contents| !self.deleted.contains(&contents.namespace));
+        let namespaces = begun(self.made, self.base, newest.len() as u64, &mut weights);
+        let mut over = Over { step: self.step, namespaces, weights: weights.checked()?, reader };
         let mut found = KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
         // obsolete entries are removed first: until then, every entry names what the checkpoint had there
         let mut copies = Vec::new();
@@ -154,29 +156,39 @@ impl TenantFold for RecordsFold {
         copies.into_iter().for_each(|copy| over.insert(copy));
         for of_key in newest.by_value() {
             if let Some(tombstone) = over.insert_new(of_key) {
-                found.tombstones.insert((of_key[0].namespace, of_key[0].key), tombstone);
+                let namespace = of_key[0].namespace;
+                over.weights.add(namespace, tombstone);
+                found.tombstones.insert((namespace, of_key[0].key), tombstone);
             }
         }
         found.namespaces = over.namespaces;
-        let units = over.reader.nand.geometry().units();
-        Ok(Box::new(RecordsFound::new(found, units, self.indexes)?))
+        let weights = over.weights.checked()?;
+        debug_assert!(
+            weights.iter().eq(Weights::of(places(&found), over.reader.nand.geometry().units()).iter()),
+            "places do not weigh what their records do"
+        );
+        Ok(Box::new(RecordsFound { records: found, weights, indexes: self.indexes }))
     }
 }
 
 /// The namespaces before anything is folded over them: those that the journal made, and the checkpoint's, which have room for
-/// this many new records if so many are expected.
+/// this many new records if so many are expected. What their records weigh is counted on the way.
 fn begun(
     made: BTreeMap<NamespaceId, NamespaceAttributes>,
     base: Vec<NamespaceContents>,
     new: u64,
+    weights: &mut Weights,
 ) -> BTreeMap<NamespaceId, Namespace> {
     let made = made.into_iter().map(|(id, attributes)| (id, Namespace::new(attributes)));
     let mut namespaces: BTreeMap<NamespaceId, Namespace> = made.collect();
-    for contents in base {
-        let attributes = contents.attributes;
-        let index = contents.entries.index(&attributes, new);
-        let records = index.from(0).filter(|entry| entry.key_length > 0).count() as u64;
-        namespaces.insert(contents.namespace, Namespace::with(attributes, index, records));
+    for NamespaceContents { namespace, attributes, entries } in base {
+        let mut records = 0;
+        let each = entries.entries().inspect(|entry| {
+            records += u64::from(entry.key_length > 0);
+            weights.add(namespace, entry.place);
+        });
+        let index = Index::of(&attributes, entries.len(), each, new);
+        namespaces.insert(namespace, Namespace::with(attributes, index, records));
     }
     namespaces
 }
@@ -185,6 +197,7 @@ fn begun(
 struct Over<'a> {
     step: Seq,
     namespaces: BTreeMap<NamespaceId, Namespace>,
+    weights: Weights,
     reader: &'a mut Reader,
 }
 
@@ -247,11 +260,13 @@ impl Over<'_> {
         let namespace = self.namespaces.get_mut(&of.namespace).expect("it is there");
         let entry = Entry::of(&of.key, of.segment, of.best.continuations, of.best.place);
         namespace.index.get_mut().insert(entry);
+        self.weights.add(of.namespace, entry.place);
     }
 
     fn remove(&mut self, namespace: NamespaceId, entry: Entry) {
         let namespace = self.namespaces.get_mut(&namespace).expect("it is there");
         namespace.index.get_mut().remove(entry.hash, entry.place);
+        self.weights.remove(entry.place);
     }
 
     /// The checkpoint's entry of a segment, of a value with this many continuations if that is known. Several keys may
@@ -328,43 +343,7 @@ fn read_header(reader: &mut Reader, place: RecordPlace, step: Seq) -> Result<Opt
     Ok(Header::read(bytes_of(&unit, place)).map(|read| read.0))
 }
 
-/// Records whose places are looked at together, so that the processor's cache misses overlap.
-const AT_ONCE: usize = 32;
-
 impl RecordsFound {
-    /// What was found on a medium of this many units.
-    fn new(
-        records: KeyValue,
-        units: u32,
-        indexes: Vec<(NamespaceId, InCheckpoint)>,
-    ) -> Result<RecordsFound, FtlError> {
-        let mut places = places(&records).peekable();
-        let has_any = places.peek().is_some();
-        let mut weights = if has_any { Array::to_fill(units as usize) } else { Array::default() };
-        let (of_units, mut some) = (&mut weights[..], Vec::with_capacity(AT_ONCE));
-        loop {
-            some.clear();
-            some.extend(places.by_ref().take(AT_ONCE));
-            if some.is_empty() {
-                break;
-            }
-            let weight_of = |place: &RecordPlace| of_units.get(place.ppn.index()).copied().unwrap_or(0);
-            std::hint::black_box(some.iter().fold(0, |sum, (_, place)| sum ^ weight_of(place)));
-            for &(namespace, RecordPlace { ppn, chunks, .. }) in &some {
-                let of = of_units.get_mut(ppn.index()).ok_or(Damage::RecordPlace { namespace, ppn })?;
-                *of += weight(chunks);
-            }
-        }
-        drop(places);
-        Ok(RecordsFound { records, weights, indexes })
-    }
-
-    /// The places with records, and the weight of these.
-    fn weights(&self) -> impl Iterator<Item = (Ppn, u32)> + '_ {
-        let of_places = (0..).map(Ppn).zip(self.weights.iter().copied());
-        of_places.filter(|(_, weight)| *weight > 0)
-    }
-
     /// A namespace with a record at this place.
     fn namespace_at(&self, ppn: Ppn) -> NamespaceId {
         let mut places = places(&self.records);
@@ -383,17 +362,17 @@ fn places(records: &KeyValue) -> impl Iterator<Item = (NamespaceId, RecordPlace)
 
 impl TenantFound for RecordsFound {
     fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError> {
-        match self.weights().find(|(ppn, _)| !data.has(*ppn)) {
+        match self.weights.iter().find(|(ppn, _)| !data.has(*ppn)) {
             None => Ok(()),
             Some((ppn, _)) => Err(Damage::RecordPlace { namespace: self.namespace_at(ppn), ppn }.into()),
         }
     }
 
     fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError> {
-        if let Some((ppn, _)) = self.weights().find(|(ppn, _)| ftl.map.owner(*ppn) != Owner::None) {
+        if let Some((ppn, _)) = self.weights.iter().find(|(ppn, _)| ftl.map.owner(*ppn) != Owner::None) {
             return Err(Damage::TwoOwners { namespace: self.namespace_at(ppn), ppn }.into());
         }
-        self.weights().for_each(|(ppn, weight)| ftl.map.add_packed(TENANT, ppn, weight));
+        self.weights.iter().for_each(|(ppn, weight)| ftl.map.add_packed(TENANT, ppn, weight));
         ftl.tenants.records = self.records;
         if clean {
             ftl.tenants.records.are_in_checkpoint(&self.indexes);
@@ -436,13 +415,14 @@ mod tests {
     fn a_record_at_a_place_without_data_is_damage() {
         let reader = Reader::new(Nand::in_memory(GEOMETRY, TIMING).unwrap(), 128, 0);
         let data = DataPlaces { reader: &reader, no_data: Vec::new() };
-        let found = |places: &[u32]| {
+        let found = |ppns: &[u32]| -> Result<RecordsFound, FtlError> {
             let mut records = KeyValue::default();
-            for ppn in places {
+            for ppn in ppns {
                 let place = RecordPlace { ppn: Ppn(*ppn), chunk: 0, chunks: 1 };
                 records.tombstones.insert((NamespaceId(1), Key::new(&[*ppn as u8]).unwrap()), place);
             }
-            RecordsFound::new(records, GEOMETRY.units(), Vec::new())
+            let weights = Weights::of(places(&records), GEOMETRY.units()).checked()?;
+            Ok(RecordsFound { records, weights, indexes: Vec::new() })
         };
         found(&[]).unwrap().check(&data).unwrap();
         let checked = found(&[7]).unwrap().check(&data);

@@ -95,6 +95,8 @@ pub(crate) struct Index {
 
 const LEAST_HOMES: u64 = 64;
 const BEYOND: u64 = 64;
+/// Slots from a hash's home on that are asked for before its probes: two lines of the processor's cache.
+const PROBED: usize = 8;
 /// Without records, an index is not sized for more than this: 1 GiB at a load factor of 75 %.
 const MOST_RECORDS_AT_ONCE: u64 = 50_000_000;
 
@@ -187,10 +189,11 @@ impl Index {
         ((u128::from(hash) * u128::from(self.homes)) >> 64) as usize
     }
 
-    /// Loads where a hash's entries start into the processor's cache, so that the misses of several hashes overlap.
+    /// Asks for the slots that the probes for a hash mostly need, so that the misses of several hashes overlap: of the
+    /// processor's caches, and of its TLB.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        std::hint::black_box(self.slots[self.home(hash)].rest);
+        self.slots.prefetch(self.home(hash), PROBED);
     }
 
     /// The entries from a hash on, in the order of hashes.

@@ -30,6 +30,7 @@ mod swap;
 mod swap_tests;
 mod tenant;
 mod waiting;
+mod weights;
 
 pub use namespace::NAMESPACES;
 pub(crate) use plan::Plan;

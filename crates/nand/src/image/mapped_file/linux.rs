@@ -10,7 +10,7 @@ use memmap2::{MmapOptions, MmapRaw};
 
 pub(in super::super) use super::super::kernel_copies::KernelCopies;
 use super::super::past_cache::copy_past_cache;
-use super::super::prefetch::prefetch_lines;
+use crate::prefetch::prefetch_lines;
 
 /// Bytes of space reserved at once: the records of a new drive are far apart.
 const PART: u64 = 256 << 10;

@@ -1,4 +1,4 @@
-//! Brings bytes that are copied next into the processor's second-level cache.
+//! Brings bytes that are needed soon into the processor's second-level cache.
 //!
 //! A processor expects the lines that follow one, but not beyond the end of a page of 4 KiB. So a copy of a unit waits
 //! for its first lines, unless they were asked for while the unit before it was copied. The first-level cache holds too
