@@ -133,6 +133,16 @@ pub enum Damage {
         /// The place.
         ppn: Ppn,
     },
+    /// More records than a unit has room for are recorded at a place.
+    #[error(
+        "records of namespace {namespace} and others are recorded at place {ppn}, more than fit in a unit"
+    )]
+    RecordsTooMany {
+        /// The namespace of one of them.
+        namespace: NamespaceId,
+        /// The place.
+        ppn: Ppn,
+    },
     /// A place that belongs to a unit and to a record.
     #[error("place {ppn} is recorded both for a unit and for a record of namespace {namespace}")]
     TwoOwners {

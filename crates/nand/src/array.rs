@@ -19,9 +19,10 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Larger arrays are sparse, unless they are filled.
 const MOST_HUGE: usize = 256 << 20;
 
-/// Memory of zeros, in huge pages if the host has them.
+/// Memory of zeros, of at least this many bytes, in huge pages if the host has them.
 pub(crate) fn huge_pages(bytes: usize) -> io::Result<MmapMut> {
-    let map = MmapMut::map_anon(bytes)?;
+    // only memory of whole huge pages begins where one can, on Linux
+    let map = MmapMut::map_anon(bytes.next_multiple_of(HUGE_PAGE))?;
     // a host without huge pages refuses this, and is merely slower
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::HugePage);
@@ -38,7 +39,8 @@ pub struct Array<T = u32>(Memory<T>);
 
 enum Memory<T> {
     Plain(Vec<T>),
-    Huge(MmapMut),
+    /// With the number of elements: there is room for more.
+    Huge(MmapMut, usize),
 }
 
 impl<T: Element> Array<T> {
@@ -75,7 +77,7 @@ impl<T: Element> Array<T> {
         if (HUGE_PAGE..=most).contains(&bytes)
             && let Ok(map) = huge_pages(bytes)
         {
-            return Array(Memory::Huge(map));
+            return Array(Memory::Huge(map, length));
         }
         Array(Memory::Plain(vec![T::new_zeroed(); length]))
     }
@@ -100,7 +102,9 @@ impl<T: Element> Deref for Array<T> {
     fn deref(&self) -> &[T] {
         match &self.0 {
             Memory::Plain(numbers) => numbers,
-            Memory::Huge(map) => <[T]>::ref_from_bytes(map).expect("whole elements at the start of a page"),
+            Memory::Huge(map, length) => {
+                <[T]>::ref_from_prefix_with_elems(map, *length).expect("room, at the start of a page").0
+            }
         }
     }
 }
@@ -110,7 +114,9 @@ impl<T: Element> DerefMut for Array<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.0 {
             Memory::Plain(numbers) => numbers,
-            Memory::Huge(map) => <[T]>::mut_from_bytes(map).expect("whole elements at the start of a page"),
+            Memory::Huge(map, length) => {
+                <[T]>::mut_from_prefix_with_elems(map, *length).expect("room, at the start of a page").0
+            }
         }
     }
 }
@@ -119,9 +125,9 @@ impl<T: Element> Clone for Array<T> {
     fn clone(&self) -> Array<T> {
         match &self.0 {
             Memory::Plain(numbers) => Array(Memory::Plain(numbers.clone())),
-            Memory::Huge(map) => {
+            Memory::Huge(..) => {
                 let mut copy = Array::<T>::in_huge_pages(self.len(), usize::MAX);
-                copy.as_mut_bytes().copy_from_slice(map);
+                copy.copy_from_slice(self);
                 copy
             }
         }

@@ -18,6 +18,7 @@ mod image;
 mod issued;
 mod line;
 mod nand;
+mod narrow_array;
 mod nvm;
 mod operations;
 mod power;
@@ -50,6 +51,7 @@ pub use image::{
 };
 pub use issued::{InFlight, LostProgram, Operation, Outcome};
 pub use nand::Nand;
+pub use narrow_array::NarrowArray;
 pub use nvm::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, NvmShape, WORD_BYTES};
 pub use operations::Source;
 pub use process::Process;

@@ -7,26 +7,28 @@
 //! - `valid[b]` is the number of places in use in block `b`. Places of tenants that pack count as the units that their
 //!   contents in use need when moved together.
 //!
-//! Two arrays of four bytes per entry; the rare rest is in a table. The top bit of an entry says that there is more.
+//! Two arrays; the rare rest is in a table. L2P has four bytes per entry, because reads wait for it; P2L has as few bits as
+//! it needs.
 
-use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, Ppn};
+use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, NarrowArray, Ppn};
 
 use super::owner::{Claim, IN_SPARE, Owner};
-use super::packed::Packed;
+use super::packed::{MOST_PACKED, Packed, PackedEntry};
 use super::valid::ValidCounts;
 use crate::types::{HashMap, Lpn, Seq, TenantId};
 
+/// In L2P: hints refer to the page.
 const FLAG: u32 = 1 << 31;
-/// With [`FLAG`]: a tenant packs the place's contents. The lower bits hold the tenant's number and the weight in use.
-const PACKED: u32 = 1 << 30;
-const TENANT_SHIFT: u32 = 24;
-const WEIGHT: u32 = (1 << TENANT_SHIFT) - 1;
 
 /// The map.
 #[derive(Clone, Debug)]
 pub struct Map {
+    /// 0, or the place plus 1, with [`FLAG`].
     l2p: Array,
-    p2l: Array,
+    /// 0, or the owner plus 1. From `claimed` on: plus 0, there is a claim; plus a [`PackedEntry`], a tenant packs the
+    /// place's contents.
+    p2l: NarrowArray,
+    claimed: u32,
     valid: ValidCounts,
     /// Logical pages that have a place.
     mapped_units: u32,
@@ -47,7 +49,8 @@ impl Map {
     pub fn new(geometry: &Geometry, logical_units: u32) -> Map {
         Map {
             l2p: Array::zeroed(logical_units as usize),
-            p2l: Array::zeroed(geometry.units() as usize),
+            p2l: NarrowArray::zeroed(geometry.units() as usize, logical_units + 1 + MOST_PACKED),
+            claimed: logical_units + 1,
             valid: ValidCounts::new(geometry.blocks(), geometry.units_per_block()),
             mapped_units: 0,
             packed: Packed::default(),
@@ -85,7 +88,7 @@ impl Map {
 
     /// Bytes of host memory that the map may touch.
     pub fn dram_bytes(&self) -> usize {
-        4 * (self.l2p.len() + self.p2l.len()) + self.valid.dram_bytes()
+        size_of_val(&self.l2p[..]) + self.p2l.bytes() + self.valid.dram_bytes()
     }
 
     /// The place of a logical page.
@@ -109,24 +112,26 @@ impl Map {
     /// The owner of a place.
     #[inline]
     pub fn owner(&self, ppn: Ppn) -> Owner<'_> {
-        self.owner_by(ppn, self.p2l[ppn.index()])
+        self.owner_by(ppn, self.p2l.get(ppn.index()))
     }
 
     /// The owners of a block's places, in order.
     #[inline]
     pub fn owners_in(&self, block: BlockId) -> impl Iterator<Item = (Ppn, Owner<'_>)> {
         let first = block.0 * self.units_per_block;
-        let entries = &self.p2l[first as usize..(first + self.units_per_block) as usize];
-        (first..).map(Ppn).zip(entries).map(|(ppn, entry)| (ppn, self.owner_by(ppn, *entry)))
+        let entries = self.p2l.run(first as usize..(first + self.units_per_block) as usize);
+        (first..).map(Ppn).zip(entries).map(|(ppn, entry)| (ppn, self.owner_by(ppn, entry)))
     }
 
     #[inline]
     fn owner_by(&self, ppn: Ppn, entry: u32) -> Owner<'_> {
         match entry {
             0 => Owner::None,
-            entry if entry & FLAG == 0 => Owner::Plain(Lpn(entry - 1)),
-            entry if entry & PACKED != 0 => Owner::Packed(TenantId((entry >> TENANT_SHIFT & 0x3f) as u8)),
-            _ => Owner::Claim(&self.claims[&ppn.0]),
+            entry if entry < self.claimed => Owner::Plain(Lpn(entry - 1)),
+            entry => match PackedEntry::decode(entry - self.claimed) {
+                Some(packed) => Owner::Packed(packed.tenant),
+                None => Owner::Claim(&self.claims[&ppn.0]),
+            },
         }
     }
 
@@ -171,7 +176,7 @@ impl Map {
         for (place, lpn) in places.iter_mut().zip(lpns) {
             *place = (self.l2p[lpn.index()] & !FLAG).saturating_sub(1);
         }
-        let owners = places.iter().fold(0, |owners, place| owners ^ self.p2l[*place as usize]);
+        let owners = places.iter().fold(0, |owners, place| owners ^ self.p2l.get(*place as usize));
         std::hint::black_box(owners);
     }
 
@@ -183,9 +188,9 @@ impl Map {
             Some(place) => self.release(lpn, Ppn(place)),
             None => self.mapped_units += 1,
         }
-        debug_assert_eq!(self.p2l[ppn.index()], 0, "a fresh place has no owner");
+        debug_assert_eq!(self.p2l.get(ppn.index()), 0, "a fresh place has no owner");
         self.l2p[lpn.index()] = (old & FLAG) | (ppn.0 + 1);
-        self.p2l[ppn.index()] = lpn.0 + 1;
+        self.p2l.set(ppn.index(), lpn.0 + 1);
         self.valid.increase(ppn.0 / self.units_per_block);
         self.touch_chunk(lpn);
     }
@@ -199,12 +204,12 @@ impl Map {
             }
             None => self.mapped_units += 1,
         }
-        let entry = self.p2l[ppn.index()];
+        let entry = self.p2l.get(ppn.index());
         if entry == 0 {
             self.claim(ppn, Claim::Owners(vec![(lpn, version)]));
-        } else if entry & FLAG == 0 {
+        } else if entry < self.claimed {
             let first = Lpn(entry - 1);
-            self.p2l[ppn.index()] = FLAG;
+            self.p2l.set(ppn.index(), self.claimed);
             self.claims.insert(ppn.0, Claim::Owners(vec![(first, IN_SPARE), (lpn, version)]));
             self.extra_owners += 1;
         } else {
@@ -214,9 +219,14 @@ impl Map {
             }
             self.extra_owners += 1;
         }
-        let flag = self.l2p[lpn.index()] & FLAG;
-        self.l2p[lpn.index()] = flag | (ppn.0 + 1);
+        self.point(lpn, ppn);
         self.touch_chunk(lpn);
+    }
+
+    /// Gives a logical page another place in L2P.
+    fn point(&mut self, lpn: Lpn, ppn: Ppn) {
+        let entry = &mut self.l2p[lpn.index()];
+        *entry = (*entry & FLAG) | (ppn.0 + 1);
     }
 
     #[inline]
@@ -247,8 +257,8 @@ impl Map {
     /// Removes `lpn` from the owners of a place.
     #[inline]
     fn release(&mut self, lpn: Lpn, ppn: Ppn) {
-        let entry = self.p2l[ppn.index()];
-        if entry & FLAG == 0 {
+        let entry = self.p2l.get(ppn.index());
+        if entry < self.claimed {
             debug_assert_eq!(entry, lpn.0 + 1, "l2p and p2l disagree on unit {ppn}");
             self.clear(ppn);
             return;
@@ -267,14 +277,14 @@ impl Map {
 
     #[inline]
     fn clear(&mut self, ppn: Ppn) {
-        self.p2l[ppn.index()] = 0;
+        self.p2l.set(ppn.index(), 0);
         self.valid.decrease(ppn.0 / self.units_per_block);
     }
 
     /// Gives a claim to a place without an owner.
     pub fn claim(&mut self, ppn: Ppn, claim: Claim) {
-        assert_eq!(self.p2l[ppn.index()], 0, "unit {ppn} has an owner already");
-        self.p2l[ppn.index()] = FLAG;
+        assert_eq!(self.p2l.get(ppn.index()), 0, "unit {ppn} has an owner already");
+        self.p2l.set(ppn.index(), self.claimed);
         self.valid.increase(ppn.0 / self.units_per_block);
         if let Claim::Owners(owners) = &claim {
             self.extra_owners += owners.len() - 1;
@@ -296,13 +306,13 @@ impl Map {
     /// versions.
     #[inline]
     pub fn relocate_plain(&mut self, units: impl Iterator<Item = (Lpn, Ppn)>, first: Ppn) {
-        let (p2l, l2p) = (&mut *self.p2l, &mut *self.l2p);
+        let (mut p2l, l2p) = (self.p2l.view_mut(), &mut *self.l2p);
         let mut to = first.0;
         for (lpn, from) in units {
-            debug_assert_eq!(p2l[from.index()], lpn.0 + 1, "unit {from} is not plain");
-            debug_assert_eq!(p2l[to as usize], 0, "lpn {lpn} moves to unit {to}, which has an owner");
-            p2l[from.index()] = 0;
-            p2l[to as usize] = lpn.0 + 1;
+            debug_assert_eq!(p2l.get(from.index()), lpn.0 + 1, "unit {from} is not plain");
+            debug_assert_eq!(p2l.get(to as usize), 0, "lpn {lpn} moves to unit {to}, which has an owner");
+            p2l.set(from.index(), 0);
+            p2l.set(to as usize, lpn.0 + 1);
             let entry = &mut l2p[lpn.index()];
             *entry = (*entry & FLAG) | (to + 1);
             self.valid.decrease(from.0 / self.units_per_block);
@@ -326,13 +336,10 @@ impl Map {
     pub fn relocate_owners(&mut self, from: Ppn, to: Ppn, in_spare: bool) {
         let claim = self.unclaim(from);
         let Claim::Owners(owners) = &claim else { panic!("unit {from} has no owners") };
-        for (lpn, _) in owners {
-            let entry = &mut self.l2p[lpn.index()];
-            *entry = (*entry & FLAG) | (to.0 + 1);
-        }
+        owners.iter().for_each(|(lpn, _)| self.point(*lpn, to));
         match owners[..] {
             [(lpn, _)] if in_spare => {
-                self.p2l[to.index()] = lpn.0 + 1;
+                self.p2l.set(to.index(), lpn.0 + 1);
                 self.valid.increase(to.0 / self.units_per_block);
             }
             _ => self.claim(to, claim),
@@ -341,30 +348,23 @@ impl Map {
 
     /// Contents of this weight at a place of a tenant that packs are in use.
     pub fn add_packed(&mut self, tenant: TenantId, ppn: Ppn, weight: u32) {
-        let entry = &mut self.p2l[ppn.index()];
-        let empty = FLAG | PACKED | u32::from(tenant.0) << TENANT_SHIFT;
-        let first = *entry == 0;
-        debug_assert!(first || *entry & !WEIGHT == empty, "unit {ppn} is not of tenant {tenant:?}");
-        *entry = (*entry | empty) + weight;
+        let there = self.packed_at(ppn);
+        let is_theirs = there.map_or(self.owner(ppn) == Owner::None, |there| there.tenant == tenant);
+        assert!(is_theirs, "unit {ppn} is not of tenant {tenant:?}");
+        self.set_packed(ppn, PackedEntry { tenant, weight: there.map_or(0, |there| there.weight) + weight });
         let block = ppn.0 / self.units_per_block;
         self.packed.recount(block, &mut self.valid, |packed| {
             packed.weight += weight;
-            packed.units += u32::from(first);
+            packed.units += u32::from(there.is_none());
         });
     }
 
     /// Contents of this weight at a place are no longer in use.
     pub fn remove_packed(&mut self, ppn: Ppn, weight: u32) {
-        let entry = &mut self.p2l[ppn.index()];
-        assert!(
-            *entry & PACKED != 0 && *entry & WEIGHT >= weight,
-            "unit {ppn} has nothing of weight {weight}"
-        );
-        *entry -= weight;
-        let last = *entry & WEIGHT == 0;
-        if last {
-            *entry = 0;
-        }
+        let there = self.packed_at(ppn).filter(|there| there.weight >= weight);
+        let there = there.unwrap_or_else(|| panic!("unit {ppn} has nothing of weight {weight}"));
+        let last = there.weight == weight;
+        self.set_packed(ppn, PackedEntry { weight: there.weight - weight, ..there });
         let block = ppn.0 / self.units_per_block;
         self.packed.recount(block, &mut self.valid, |packed| {
             packed.weight -= weight;
@@ -374,17 +374,23 @@ impl Map {
 
     /// The weight in use at a place of a tenant that packs.
     pub fn packed_weight(&self, ppn: Ppn) -> u32 {
-        match self.owner(ppn) {
-            Owner::Packed(_) => self.p2l[ppn.index()] & WEIGHT,
-            _ => 0,
-        }
+        self.packed_at(ppn).map_or(0, |there| there.weight)
+    }
+
+    fn packed_at(&self, ppn: Ppn) -> Option<PackedEntry> {
+        self.p2l.get(ppn.index()).checked_sub(self.claimed).and_then(PackedEntry::decode)
+    }
+
+    fn set_packed(&mut self, ppn: Ppn, packed: PackedEntry) {
+        let entry = if packed.weight == 0 { 0 } else { self.claimed + packed.encode() };
+        self.p2l.set(ppn.index(), entry);
     }
 
     /// Builds L2P, P2L and valid counts from what recovery found; `versions` has those that spare areas do not record.
     pub fn rebuild(&mut self, places: impl Iterator<Item = (Lpn, Ppn)>, versions: &HashMap<u32, Seq>) {
         for (lpn, ppn) in places {
             match versions.get(&lpn.0) {
-                None if self.p2l[ppn.index()] == 0 => self.map_plain(lpn, ppn),
+                None if self.p2l.get(ppn.index()) == 0 => self.map_plain(lpn, ppn),
                 version => self.map_shared(lpn, version.copied().unwrap_or(IN_SPARE), ppn),
             }
         }

@@ -29,6 +29,6 @@ mod valid;
 pub use l2p::{CHUNK_ENTRIES, Map};
 pub use logs::{EndedClaim, HintError, Living, Logs};
 pub use owner::{Claim, IN_SPARE, Owner, ValidUnit};
-pub use packed::{BlockPacked, UNIT_WEIGHT};
+pub use packed::{BlockPacked, MOST_WEIGHT, UNIT_WEIGHT};
 pub use runs::{Attempt, Attempts, extend_whole_run, in_whole_run};
 pub use transactions::{Transactions, TxPage};

@@ -1,9 +1,47 @@
 //! The contents in use of each block, for tenants that pack.
 
 use super::valid::ValidCounts;
+use crate::types::TenantId;
 
 /// The weight of a full unit of a tenant that packs.
 pub const UNIT_WEIGHT: u32 = 64;
+
+/// What contents of a unit weigh at most. Contents that fill less than they weigh fill more than half of that.
+pub const MOST_WEIGHT: u32 = 2 * UNIT_WEIGHT - 1;
+
+/// In P2L: the place's contents are packed.
+const PACKED: u32 = 1 << 14;
+const TENANT_SHIFT: u32 = 8;
+const TENANTS: u32 = 0x3f;
+const WEIGHT: u32 = (1 << TENANT_SHIFT) - 1;
+const _: () = assert!(MOST_WEIGHT <= WEIGHT && TENANTS << TENANT_SHIFT < PACKED);
+
+/// The largest number of a place with packed contents.
+pub(super) const MOST_PACKED: u32 = 2 * PACKED - 1;
+
+/// What P2L says about a place with packed contents: whose they are, and the weight in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PackedEntry {
+    pub tenant: TenantId,
+    pub weight: u32,
+}
+
+impl PackedEntry {
+    /// From its number; 0 is none.
+    #[inline]
+    pub fn decode(number: u32) -> Option<PackedEntry> {
+        let tenant = TenantId((number >> TENANT_SHIFT & TENANTS) as u8);
+        (number & PACKED != 0).then_some(PackedEntry { tenant, weight: number & WEIGHT })
+    }
+
+    /// As a number.
+    pub fn encode(self) -> u32 {
+        let PackedEntry { tenant: TenantId(tenant), weight } = self;
+        let fits = weight <= MOST_WEIGHT && u32::from(tenant) <= TENANTS;
+        assert!(fits, "contents of weight {weight} of tenant {tenant} are too much for a unit");
+        PACKED | u32::from(tenant) << TENANT_SHIFT | weight
+    }
+}
 
 /// The packed contents in use of a block.
 #[derive(Clone, Copy, Debug, Default)]

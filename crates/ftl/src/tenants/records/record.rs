@@ -239,6 +239,17 @@ mod tests {
     }
 
     #[test]
+    fn records_of_a_unit_weigh_no_more_than_p2l_expects() {
+        let mut most = [0; UNIT_CHUNKS + 1];
+        for room in 1..=UNIT_CHUNKS {
+            let with_one = (1..=room).map(|chunks| most[room - chunks] + weight(chunks as u8));
+            most[room] = with_one.max().unwrap();
+        }
+        assert_eq!(most[UNIT_CHUNKS], 108);
+        assert!(most[UNIT_CHUNKS] <= crate::map::MOST_WEIGHT);
+    }
+
+    #[test]
     fn records_lie_side_by_side_and_are_read_back() {
         let mut unit = UnitImage::new();
         let values = [&b""[..], &[1; 24], &[2; 25], &[3; 1000]];

@@ -8,11 +8,9 @@ use tantalum_nand::{Array, Ppn};
 use super::record::{RecordPlace, weight};
 use crate::error::Damage;
 use crate::key::NamespaceId;
-use crate::map::UNIT_WEIGHT;
+use crate::map::MOST_WEIGHT;
 
-/// No record weighs twice its chunks, so no place has more than this.
-const MOST: u32 = 2 * UNIT_WEIGHT;
-const _: () = assert!(MOST <= u8::MAX as u32, "a weight fits in a byte");
+const _: () = assert!(MOST_WEIGHT <= u8::MAX as u32, "a weight fits in a byte");
 
 /// The weights of a medium's places.
 pub(super) struct Weights {
@@ -42,10 +40,13 @@ impl Weights {
         if self.of_places.is_empty() {
             self.of_places = Array::to_fill(self.units as usize);
         }
-        let sum = self.of_places.get_mut(ppn.index());
-        match sum.and_then(|sum| Some((sum.checked_add(weight(chunks) as u8)?, sum))) {
-            Some((new, sum)) => *sum = new,
-            None => self.damage = Some(Damage::RecordPlace { namespace, ppn }),
+        let Some(sum) = self.of_places.get_mut(ppn.index()) else {
+            self.damage = Some(Damage::RecordPlace { namespace, ppn });
+            return;
+        };
+        match u32::from(*sum) + weight(chunks) {
+            new if new <= MOST_WEIGHT => *sum = new as u8,
+            _ => self.damage = Some(Damage::RecordsTooMany { namespace, ppn }),
         }
     }
 
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(damage(&full), None);
         let beyond = damage(&[place(0, 1), place(1, 2)]).unwrap();
         assert!(beyond.contains("namespace 2") && beyond.contains("place 1"), "{beyond}");
-        assert_eq!(damage(&[place(0, 64); 3]), None, "the sum fits");
-        assert!(damage(&[place(0, 64); 4]).is_some());
+        let too_many = damage(&[place(0, 33); 2]).unwrap();
+        assert!(too_many.contains("namespace 33") && too_many.contains("more than fit"), "{too_many}");
     }
 }
