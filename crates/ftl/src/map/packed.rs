@@ -93,3 +93,26 @@ impl Packed {
         (after..before).for_each(|_| valid.decrease(block));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_says_whose_contents_a_place_has_and_what_they_weigh() {
+        for (tenant, weight) in
+            (0..=TENANTS as u8).flat_map(|tenant| [0, 1, 108, MOST_WEIGHT].map(|weight| (tenant, weight)))
+        {
+            let entry = PackedEntry { tenant: TenantId(tenant), weight };
+            assert_eq!(PackedEntry::decode(entry.encode()), Some(entry));
+            assert!(entry.encode() <= MOST_PACKED);
+        }
+        assert_eq!(PackedEntry::decode(0), None, "a claim");
+    }
+
+    #[test]
+    #[should_panic(expected = "contents of weight 128 of tenant 1 are too much for a unit")]
+    fn contents_heavier_than_a_unit_panic() {
+        PackedEntry { tenant: TenantId(1), weight: MOST_WEIGHT + 1 }.encode();
+    }
+}
