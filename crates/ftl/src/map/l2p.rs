@@ -14,6 +14,7 @@ use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, NarrowArray, P
 
 use super::owner::{Claim, IN_SPARE, Owner};
 use super::packed::{MOST_PACKED, Packed, PackedEntry};
+use super::touched::{CHUNK_ENTRIES, Touched};
 use super::valid::ValidCounts;
 use crate::types::{HashMap, Lpn, Seq, TenantId};
 
@@ -35,14 +36,9 @@ pub struct Map {
     packed: Packed,
     claims: HashMap<u32, Claim>,
     extra_owners: usize,
-    /// Whether a chunk of L2P was ever mapped; checkpoints leave the others out.
-    touched: Vec<bool>,
-    touched_chunks: usize,
+    touched: Touched,
     units_per_block: u32,
 }
-
-/// Entries of L2P in one chunk of a checkpoint: 4 KiB.
-pub const CHUNK_ENTRIES: usize = 1024;
 
 impl Map {
     /// An empty map. Untouched memory costs nothing.
@@ -56,8 +52,7 @@ impl Map {
             packed: Packed::default(),
             claims: HashMap::default(),
             extra_owners: 0,
-            touched: vec![false; (logical_units as usize).div_ceil(CHUNK_ENTRIES)],
-            touched_chunks: 0,
+            touched: Touched::new(logical_units),
             units_per_block: geometry.units_per_block(),
         }
     }
@@ -66,7 +61,7 @@ impl Map {
     /// are much cheaper to get.
     pub fn expect(&mut self, chunks: usize) {
         debug_assert_eq!(self.mapped_units, 0, "something is mapped");
-        if 2 * chunks > self.touched.len() {
+        if 2 * chunks > self.touched.chunks().len() {
             self.l2p = Array::to_fill(self.l2p.len());
         }
     }
@@ -163,7 +158,7 @@ impl Map {
 
     /// The chunks of L2P that were ever mapped, with their entries: 0, or the place plus 1. For checkpoints.
     pub fn chunks(&self) -> impl Iterator<Item = (usize, impl ExactSizeIterator<Item = u32> + '_)> {
-        let chunks = self.l2p.chunks(CHUNK_ENTRIES).zip(&self.touched).enumerate();
+        let chunks = self.l2p.chunks(CHUNK_ENTRIES).zip(self.touched.chunks()).enumerate();
         chunks
             .filter(|(_, (_, touched))| **touched)
             .map(|(index, (entries, _))| (index, entries.iter().map(|entry| entry & !FLAG)))
@@ -192,7 +187,7 @@ impl Map {
         self.l2p[lpn.index()] = (old & FLAG) | (ppn.0 + 1);
         self.p2l.set(ppn.index(), lpn.0 + 1);
         self.valid.increase(ppn.0 / self.units_per_block);
-        self.touch_chunk(lpn);
+        self.touched.touch(lpn);
     }
 
     /// Points `lpn` at a place, in addition to the owners that it has. The version may be [`IN_SPARE`].
@@ -220,7 +215,7 @@ impl Map {
             self.extra_owners += 1;
         }
         self.point(lpn, ppn);
-        self.touch_chunk(lpn);
+        self.touched.touch(lpn);
     }
 
     /// Gives a logical page another place in L2P.
@@ -229,18 +224,9 @@ impl Map {
         *entry = (*entry & FLAG) | (ppn.0 + 1);
     }
 
-    #[inline]
-    fn touch_chunk(&mut self, lpn: Lpn) {
-        let touched = &mut self.touched[lpn.index() / CHUNK_ENTRIES];
-        if !*touched {
-            *touched = true;
-            self.touched_chunks += 1;
-        }
-    }
-
     /// How many chunks of L2P were ever mapped.
     pub fn touched_chunks(&self) -> usize {
-        self.touched_chunks
+        self.touched.count()
     }
 
     /// Makes a logical page unmapped.
@@ -408,8 +394,6 @@ impl Map {
 
     /// The chunks of L2P that were ever mapped, as ranges of logical pages. All others are unmapped.
     pub fn touched(&self) -> impl Iterator<Item = std::ops::Range<u32>> + '_ {
-        let entries = CHUNK_ENTRIES as u32;
-        let touched = self.touched.iter().zip(0_u32..).filter(|(touched, _)| **touched);
-        touched.map(move |(_, chunk)| chunk * entries..((chunk + 1) * entries).min(self.logical_units()))
+        self.touched.ranges()
     }
 }
