@@ -73,18 +73,26 @@ fn a_filled_segment_can_be_cleaned() {
     }
 }
 
+fn every_cut_while_holes_are_filled(cleaning: Cleaning, indexing: Indexing) {
+    let is_cut = |operations: &u64| holes_are_filled_until_power_goes(cleaning, indexing, *operations);
+    let cuts = (1..).take_while(is_cut).count();
+    println!("{cuts} cuts");
+    assert!(cuts > 10, "only {cuts} cuts happened");
+}
+
 #[test]
 fn every_cut_while_holes_are_filled_leaves_what_was_synced() {
-    for (cleaning, indexing) in [
-        (Cleaning::Copy, Indexing::Conventional),
-        (Cleaning::Remap, Indexing::Appended),
-        (Cleaning::Copy, Indexing::Nvm),
-    ] {
-        let is_cut = |operations: &u64| holes_are_filled_until_power_goes(cleaning, indexing, *operations);
-        let cuts = (1..).take_while(is_cut).count();
-        println!("{indexing:?}: {cuts} cuts");
-        assert!(cuts > 10, "only {cuts} cuts happened");
-    }
+    every_cut_while_holes_are_filled(Cleaning::Copy, Indexing::Conventional);
+}
+
+#[test]
+fn every_cut_while_holes_are_filled_leaves_what_was_synced_and_appended() {
+    every_cut_while_holes_are_filled(Cleaning::Remap, Indexing::Appended);
+}
+
+#[test]
+fn every_cut_while_holes_are_filled_leaves_what_was_synced_and_listed() {
+    every_cut_while_holes_are_filled(Cleaning::Copy, Indexing::Nvm);
 }
 
 #[test]
