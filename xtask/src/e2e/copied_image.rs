@@ -14,11 +14,13 @@ use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
 
-const DISK_BYTES: u64 = 400 << 20;
+const DISK_BYTES: u64 = 800 << 20;
 const PIECE: usize = 1 << 20;
 const PIECES: u64 = 48;
+/// How often the file is written: more than the drive's flash has room for.
+const ROUNDS: u64 = 5;
 /// Room that is left, for some of the pieces.
-const ROOM_BYTES: u64 = 16 << 20;
+const ROOM_BYTES: u64 = 64 << 20;
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
     let known = fs::read_to_string("/proc/filesystems")?;
@@ -35,8 +37,11 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     Shell::new("mount").args(["-o", "loop"]).args([&file, &disk.0]).run()?;
     let mut mounted = Mounted::create(context, &disk.0, "128MiB", &["--time", "none"])?;
     let path = mounted.path("file");
-    fs::write(&path, vec![1; PIECES as usize * PIECE])?;
-    fs::File::open(&path)?.sync_all()?;
+    // until the image has room for all flash, so that the copy is why a store needs more
+    for _ in 0..ROUNDS {
+        fs::write(&path, vec![1; PIECES as usize * PIECE])?;
+        fs::File::open(&path)?.sync_all()?;
+    }
 
     let copy = disk.0.join("copy.tant");
     Shell::new("cp").args(["--reflink=always"]).args([&mounted.image, &copy]).run()?;
