@@ -6,8 +6,8 @@ use tantalum_ftl::{
     FormatError, Ftl, FtlError, Layout, LayoutError, NvmPlan, RecoveryReport, protected_bytes,
 };
 use tantalum_nand::{
-    Access, Faults, HostSync, InFlight, Life, LostProgram, MediumError, Nand, NandError, Nanoseconds,
-    Operation, Outcome,
+    Access, Faults, HostSync, InFlight, LostProgram, MediumError, Nand, NandError, Nanoseconds, Operation,
+    Outcome, TestHost,
 };
 
 use crate::controller::{Device, Power};
@@ -95,11 +95,11 @@ impl Device {
         Device::of_image(path, Nand::open_as(path, access)?)
     }
 
-    /// Opens an image as [`Device::open`] does, for the duration of a life, so that a test can end it between any two
-    /// stores to the file, also during recovery. From then on commands that change something fail with
-    /// [`Status::PowerLost`], and the image is what a killed process leaves.
-    pub fn open_for(path: &Path, life: &Life) -> Result<Device, DeviceError> {
-        Device::of_image(path, Nand::open_for(path, life)?)
+    /// Opens an image as [`Device::open_as`] does, on a host that a test lets fail at any call on the file, or on which it
+    /// ends the process between any two stores, also during recovery. From the end of the process on, commands that change
+    /// something fail with [`Status::PowerLost`], and the image is what a killed process leaves.
+    pub fn open_on(path: &Path, access: Access, host: &TestHost) -> Result<Device, DeviceError> {
+        Device::of_image(path, Nand::open_on(path, access, host)?)
     }
 
     fn of_image(path: &Path, mut nand: Nand) -> Result<Device, DeviceError> {

@@ -8,6 +8,10 @@ mod examination;
 mod file;
 #[cfg(test)]
 mod file_tests;
+mod host_faults;
+mod host_file;
+#[cfg(test)]
+mod host_tests;
 #[cfg(target_os = "linux")]
 mod kernel_copies;
 mod layout;
@@ -32,6 +36,7 @@ mod tally;
 
 pub use examination::{Examination, ImageFinding};
 pub(crate) use file::FileImage;
+pub use host_faults::{HostCall, HostFailure, HostFault, HostFaults, Mapping, TestHost};
 pub use life::Life;
 pub(crate) use load::{Contents, Damage};
 pub(crate) use mapped_file::MappedFile;

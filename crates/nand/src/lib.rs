@@ -47,7 +47,8 @@ pub use error::{HostError, MediumError, NandError};
 pub use faults::Faults;
 pub use geometry::*;
 pub use image::{
-    Access, Examination, HostSync, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES,
+    Access, Examination, HostCall, HostFailure, HostFault, HostFaults, HostSync, ImageFinding, Life,
+    MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, Mapping, TestHost,
 };
 pub use issued::{InFlight, LostProgram, Operation, Outcome};
 pub use nand::Nand;

@@ -34,8 +34,8 @@ use crate::error::{MediumError, NandError};
 use crate::faults::FaultGenerator;
 use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn};
 use crate::image::{
-    Access, Contents, Damage, Examination, FileImage, HostSync, Image, Life, MAX_DESCRIPTION_BYTES,
-    MAX_PROTECTED_BYTES, MemoryImage,
+    Access, Contents, Damage, Examination, FileImage, HostSync, Image, MAX_DESCRIPTION_BYTES,
+    MAX_PROTECTED_BYTES, MemoryImage, TestHost,
 };
 use crate::issued::Power;
 use crate::nvm::{Nvm, NvmShape};
@@ -134,11 +134,11 @@ impl Nand {
         Nand::load(path, access, None, Damage::Refuse).map(|(nand, _)| nand)
     }
 
-    /// Opens an image as [`Nand::open`] does, for as long as a life lasts. When the life ends, the image is what a
-    /// process killed at that moment leaves, and every operation that would change it fails with
+    /// Opens an image as [`Nand::open_as`] does, on a host that may fail. If the life of its process ends, the image is
+    /// what a process killed at that moment leaves, and every operation that would change it fails with
     /// [`NandError::PowerLost`].
-    pub fn open_for(path: &Path, life: &Life) -> Result<Nand, MediumError> {
-        Nand::load(path, Access::Write, Some(life.clone()), Damage::Refuse).map(|(nand, _)| nand)
+    pub fn open_on(path: &Path, access: Access, host: &TestHost) -> Result<Nand, MediumError> {
+        Nand::load(path, access, Some(host.clone()), Damage::Refuse).map(|(nand, _)| nand)
     }
 
     /// Opens an image whose records may be damaged, and reports the damage. Pages whose records are damaged read as
@@ -153,10 +153,10 @@ impl Nand {
     fn load(
         path: &Path,
         access: Access,
-        life: Option<Life>,
+        host: Option<TestHost>,
         damage: Damage,
     ) -> Result<(Nand, Examination), MediumError> {
-        let (mut image, timing, description) = FileImage::open(path, access, life)?;
+        let (mut image, timing, description) = FileImage::open(path, access, host)?;
         let nvm = image.nvm().copied();
         let (contents, mut examination) = Contents::load(&mut image, damage)?;
         if damage == Damage::Note {

@@ -113,7 +113,7 @@ impl Host {
 
     /// Whether power is lost by killing the process.
     pub fn is_killed(&self) -> bool {
-        self.image.as_ref().is_some_and(|image| image.life.is_over())
+        self.image.as_ref().is_some_and(|image| image.host.life.is_over())
     }
 
     /// Submits a command without waiting for it.
@@ -150,7 +150,9 @@ impl Host {
     /// Buffers filled with units, for half of the writes, if the drive is in an image and has some. The process may be
     /// killed before they are given to the drive.
     pub fn filled(&mut self, data: &[u8], rng: &mut Xoshiro256PlusPlus) -> Result<Option<Fills>, Stop> {
-        let Some(image) = self.image.as_ref().filter(|image| !image.life.is_over()) else { return Ok(None) };
+        let Some(image) = self.image.as_ref().filter(|image| !image.host.life.is_over()) else {
+            return Ok(None);
+        };
         if rng.random_ratio(1, 2) {
             return Ok(None);
         }
@@ -158,8 +160,8 @@ impl Host {
         if let Some(fills) = &mut fills {
             fills.fill(data).map_err(|error| Stop::broken("refused", error.to_string()))?;
         }
-        if image.life.stores_left().is_some() && rng.random_ratio(1, 64) {
-            image.life.end();
+        if image.host.life.stores_left().is_some() && rng.random_ratio(1, 64) {
+            image.host.life.end();
         }
         Ok(fills)
     }
@@ -168,7 +170,7 @@ impl Host {
     pub fn wait_until(&mut self, ns: u64) -> Result<(), Status> {
         if let Some(cut_ns) = self.cut_ns.filter(|cut_ns| *cut_ns < ns) {
             match &self.image {
-                Some(image) => image.life.end(),
+                Some(image) => image.host.life.end(),
                 None => self.device.cut_power(cut_ns.max(self.now_ns)),
             }
             return Err(Status::PowerLost);
@@ -226,7 +228,7 @@ impl Host {
     /// process is killed after that many stores. `None` disarms.
     pub fn cut_after(&mut self, operations: Option<u64>) {
         if let Some(image) = &self.image {
-            return image.life.end_after(operations);
+            return image.host.life.end_after(operations);
         }
         self.cut_operation = operations.map(|operations| self.device.flash_operations() + operations);
         self.device.cut_after(operations);
@@ -240,7 +242,7 @@ impl Host {
         let (left, before) = (self.operations_left(), self.device.flash_operations());
         let cut_ns = self.cut_ns.take();
         match &self.image {
-            Some(image) => image.life.end_after(None),
+            Some(image) => image.host.life.end_after(None),
             None => self.device.cut_after(None),
         }
         let done = action(self);
@@ -257,7 +259,7 @@ impl Host {
 
     fn operations_left(&self) -> Option<u64> {
         if let Some(image) = &self.image {
-            return image.life.stores_left();
+            return image.host.life.stores_left();
         }
         self.cut_operation.map(|cut_at| cut_at.saturating_sub(self.device.flash_operations()).max(1))
     }

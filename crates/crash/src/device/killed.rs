@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tantalum::{Device, DeviceError, Life, Profile};
+use tantalum::{Access, Device, DeviceError, Mapping, Profile, TestHost};
 use tempfile::TempDir;
 
 use super::stop::Stop;
@@ -10,8 +10,8 @@ use super::stop::Stop;
 /// An image in a folder that is removed with this value.
 pub(super) struct ImageFile {
     path: PathBuf,
-    /// The life of the process that has it open.
-    pub life: Life,
+    /// The host, with the life of the process that has it open.
+    pub host: TestHost,
     _folder: TempDir,
 }
 
@@ -22,13 +22,13 @@ impl ImageFile {
         let folder = tempfile::tempdir().map_err(|error| failed(&error))?;
         let path = folder.path().join("tortured.tant");
         drop(Device::create(&path, profile).map_err(|error| failed(&error))?);
-        let image = ImageFile { path, life: Life::default(), _folder: folder };
+        let image = ImageFile { path, host: TestHost::new(Mapping::Allowed, 0), _folder: folder };
         let device = image.open().map_err(|error| failed(&error))?;
         Ok((image, device))
     }
 
     /// Opens the image, after the process that had it open was killed.
     pub fn open(&self) -> Result<Device, DeviceError> {
-        Device::open_for(&self.path, &self.life)
+        Device::open_on(&self.path, Access::Write, &self.host)
     }
 }

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::layout::Layout;
 use super::tally::{self, Tally};
-use super::{Access, ImageFinding, Life, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
+use super::{Access, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, Mapping, TestHost};
 use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES, UnitSpare, spare_ends};
@@ -589,10 +589,11 @@ fn an_image_is_right_after_any_store_that_a_life_ended_with() {
     let folder = Folder::new();
     let mut interrupted = 0;
     for stores in 0.. {
-        let life = Life::default();
+        let host = TestHost::new(Mapping::Allowed, stores);
+        let life = &host.life;
         let path = folder.folder.path().join(format!("{stores}.tantalum"));
         drop(Nand::create(&path, GEOMETRY, TIMING, "a drive", PROTECTED).unwrap());
-        let mut nand = Nand::open_for(&path, &life).unwrap();
+        let mut nand = Nand::open_on(&path, Access::Write, &host).unwrap();
         life.end_after(Some(stores));
         let staged = |nand: &mut Nand, page, tag| -> Result<(), NandError> {
             let slots = [nand.stage(&data(tag))?, nand.stage(&data(tag + 1))?];

@@ -59,17 +59,18 @@ impl KernelCopies {
         true
     }
 
-    /// Has what was gathered copied to the file that is mapped at `memory`, in order. What the kernel could not copy is
-    /// left to `write`. If that fails, the piece and those after it stay gathered.
+    /// Has what was gathered copied to the file that is mapped at `memory`, in order. What the kernel could not copy, or may
+    /// not, is left to `write`. If that fails, the piece and those after it stay gathered.
     pub fn copy_to(
         &mut self,
         memory: &MmapRaw,
+        may_copy: impl FnOnce() -> bool,
         write: impl FnMut(&[u8], u64) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.pieces.is_empty() {
             return Ok(());
         }
-        let copied = self.copy(memory);
+        let copied = if may_copy() { self.copy(memory) } else { 0 };
         let written = if copied < self.bytes { self.write_rest(copied, write) } else { Ok(()) };
         if written.is_ok() {
             self.pieces.clear();
@@ -162,10 +163,10 @@ mod tests {
             written.push((data[0], at, data.len()));
             Ok(())
         };
-        copies.copy_to(&memory, record).unwrap();
+        copies.copy_to(&memory, || true, record).unwrap();
         // the third piece crosses the end of the file
         assert_eq!(written, [(3, 8192, 108), (4, 60, 1), (5, 9000, 2)]);
-        copies.copy_to(&memory, |_, _| panic!("nothing is gathered")).unwrap();
+        copies.copy_to(&memory, || true, |_, _| panic!("nothing is gathered")).unwrap();
     }
 
     #[test]
@@ -176,7 +177,10 @@ mod tests {
         assert!(copies.gather(&[4; 2], 1));
         let full = |_: &[u8], _| Err(io::Error::from(io::ErrorKind::StorageFull));
         for _ in 0..2 {
-            assert_eq!(copies.copy_to(&memory, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
+            assert_eq!(
+                copies.copy_to(&memory, || true, full).unwrap_err().kind(),
+                io::ErrorKind::StorageFull
+            );
         }
         let mut found = [9; 5];
         file.read_exact_at(&mut found, 0).unwrap();
@@ -184,7 +188,7 @@ mod tests {
         copies.lay_over(&mut found, 0);
         assert_eq!(found, [1, 4, 4, 2, 0], "what is gathered is read");
         file.set_len(3 * 4096).unwrap();
-        copies.copy_to(&memory, |_, _| panic!("the kernel can copy all now")).unwrap();
+        copies.copy_to(&memory, || true, |_, _| panic!("the kernel can copy all now")).unwrap();
         file.read_exact_at(&mut found, 0).unwrap();
         assert_eq!(found, [1, 4, 4, 2, 0]);
         file.read_exact_at(&mut found, 8999).unwrap();

@@ -12,7 +12,7 @@ const ENDLESS: u64 = u64::MAX;
 const OVER: u64 = u64::MAX - 1;
 
 /// A life that can be ended instead of a real process: the image is then what `kill -9` leaves, and every operation on
-/// it fails as without power. See [`crate::Nand::open_for`].
+/// it fails as without power. See [`crate::TestHost`].
 #[derive(Clone, Debug)]
 pub struct Life(Arc<AtomicU64>);
 
@@ -68,7 +68,7 @@ impl Life {
 
 /// The process has ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// Bytes of the last store that reach the file.
     pub stored: usize,
 }

@@ -4,21 +4,23 @@
 //! a copy of each descriptor, until it becomes another program. So the lock is released explicitly, instead of when the
 //! last copy is closed.
 
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
 
+use super::host_file::HostFile;
 use crate::error::{HostError, MediumError, NandError};
 
 /// A file, locked until it is dropped.
 #[derive(Debug)]
-pub(super) struct LockedFile(File);
+pub(super) struct LockedFile(Arc<HostFile>);
 
 impl LockedFile {
     /// Locks a file; fails if somebody else has locked it.
-    pub fn lock(file: File, path: &Path) -> Result<LockedFile, MediumError> {
+    pub fn lock(file: HostFile, path: &Path) -> Result<LockedFile, MediumError> {
         match file.try_lock() {
-            Ok(()) => Ok(LockedFile(file)),
+            Ok(()) => Ok(LockedFile(Arc::new(file))),
             Err(TryLockError::WouldBlock) => Err(MediumError::Locked { path: path.to_owned() }),
             Err(TryLockError::Error(error)) => {
                 Err(NandError::from(HostError::new(path, "lock the image", &error)).into())
@@ -27,10 +29,17 @@ impl LockedFile {
     }
 }
 
-impl Deref for LockedFile {
-    type Target = File;
+impl LockedFile {
+    /// The file, which may outlive the lock.
+    pub fn share(&self) -> Arc<HostFile> {
+        Arc::clone(&self.0)
+    }
+}
 
-    fn deref(&self) -> &File {
+impl Deref for LockedFile {
+    type Target = HostFile;
+
+    fn deref(&self) -> &HostFile {
         &self.0
     }
 }
@@ -44,6 +53,8 @@ impl Drop for LockedFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     /// A test that starts processes found its image locked when it reopened it at once.
@@ -51,9 +62,10 @@ mod tests {
     fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("image");
-        let locked = LockedFile::lock(File::create(&path).unwrap(), &path).unwrap();
-        let copy = locked.try_clone().unwrap();
-        let again = || LockedFile::lock(File::open(&path).unwrap(), &path);
+        let file = File::create(&path).unwrap();
+        let copy = file.try_clone().unwrap();
+        let locked = LockedFile::lock(HostFile::new(file, None), &path).unwrap();
+        let again = || LockedFile::lock(HostFile::new(File::open(&path).unwrap(), None), &path);
         assert!(matches!(again(), Err(MediumError::Locked { .. })));
         drop(locked);
         again().unwrap();

@@ -14,9 +14,8 @@ mod linux;
 #[cfg(not(target_os = "linux"))]
 mod unmapped;
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 #[cfg(target_os = "linux")]
 pub(super) use self::linux::KernelCopies;
@@ -26,6 +25,7 @@ use self::linux::Map;
 pub(super) use self::unmapped::KernelCopies;
 #[cfg(not(target_os = "linux"))]
 use self::unmapped::Map;
+use super::host_file::HostFile;
 
 /// Bytes, and where in the file they go.
 pub(crate) type Piece<'a> = (&'a [u8], u64);
@@ -33,37 +33,27 @@ pub(crate) type Piece<'a> = (&'a [u8], u64);
 /// A file, mapped up to its length when it is opened.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
-    file: File,
+    file: Arc<HostFile>,
     map: Option<Map>,
 }
 
 impl MappedFile {
     /// Takes a file that may be written.
-    pub fn new(file: File) -> MappedFile {
+    pub fn new(file: Arc<HostFile>) -> MappedFile {
         let map = Map::new(&file);
-        MappedFile { file, map }
-    }
-
-    /// One to which the kernel stores, whatever its file system, if this host can do that.
-    #[cfg(test)]
-    pub fn by_kernel(file: File) -> MappedFile {
-        #[cfg(target_os = "linux")]
-        let map = Map::with(&file, KernelCopies::new().map(Into::into));
-        #[cfg(not(target_os = "linux"))]
-        let map = None;
         MappedFile { file, map }
     }
 
     /// Bytes of the file.
     pub fn length(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        self.file.length()
     }
 
     /// Reads; reading beyond the end is an error.
     #[inline]
     pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match &self.map {
-            Some(map) if map.read(data, at) => Ok(()),
+            Some(map) if map.read(&self.file, data, at)? => Ok(()),
             _ => self.file.read_exact_at(data, at),
         }
     }
@@ -101,13 +91,7 @@ impl MappedFile {
         self.file.write_all_at(data, at)
     }
 
-    /// Writes byte by byte: a killed process leaves any part. Later writes follow all of it.
-    #[inline]
-    pub fn write_in_parts(&self, data: &[u8], at: u64) -> io::Result<()> {
-        self.write_pieces([(data, at)])
-    }
-
-    /// Writes several pieces in order, as [`MappedFile::write_in_parts`] writes each.
+    /// Writes several pieces in order, each byte by byte: a killed process leaves any part. Later writes follow all of it.
     #[inline]
     pub fn write_pieces<'a>(&self, pieces: impl IntoIterator<Item = Piece<'a>>) -> io::Result<()> {
         match self.map.as_ref().and_then(Map::copies) {
@@ -123,7 +107,7 @@ impl MappedFile {
     fn write_piece(&self, data: &[u8], at: u64) -> io::Result<()> {
         self.reserve(at, data.len());
         match &self.map {
-            Some(map) if map.write(data, at) => Ok(()),
+            Some(map) if map.write(&self.file, data, at)? => Ok(()),
             _ => self.file.write_all_at(data, at),
         }
     }
@@ -158,7 +142,7 @@ impl MappedFile {
     #[inline]
     pub(super) fn store(&self, copies: &mut KernelCopies) -> io::Result<()> {
         match &self.map {
-            Some(map) => map.copy_from(copies, |data, at| self.file.write_all_at(data, at)),
+            Some(map) => map.copy_from(copies, &self.file),
             None => Ok(()),
         }
     }
@@ -176,9 +160,11 @@ impl MappedFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
+    use std::fs::File;
+    use std::os::unix::fs::{FileExt, MetadataExt};
     use std::path::Path;
 
+    use super::super::host_faults::{Mapping, TestHost};
     use super::*;
     use crate::random::SplitMix64;
 
@@ -194,10 +180,13 @@ mod tests {
     /// The files, mapped for stores of the program if the host allows that, and for those of the kernel, with another
     /// descriptor of each.
     fn mapped_files() -> Vec<(File, MappedFile)> {
-        let by_program = files().into_iter().map(|file| (file.try_clone().unwrap(), MappedFile::new(file)));
-        let by_kernel =
-            files().into_iter().map(|file| (file.try_clone().unwrap(), MappedFile::by_kernel(file)));
-        by_program.chain(by_kernel).collect()
+        let mapped = |mapping| {
+            files().into_iter().map(move |file| {
+                let again = file.try_clone().unwrap();
+                (again, MappedFile::new(Arc::new(HostFile::new(file, Some(TestHost::new(mapping, 0))))))
+            })
+        };
+        mapped(Mapping::Allowed).chain(mapped(Mapping::ByKernel)).chain(mapped(Mapping::Never)).collect()
     }
 
     #[test]
@@ -206,7 +195,7 @@ mod tests {
             let bytes: Vec<u8> = (0..10_000).map(|at| (at % 251) as u8).collect();
             // within a part, over the border of two, at the end, and beyond it
             for at in [77, (256 << 10) - 4096, (3 << 20) - 1, BYTES - 10_000, BYTES - 1, BYTES + 20_000] {
-                mapped.write_in_parts(&bytes, at).unwrap();
+                mapped.write_pieces([(&bytes[..], at)]).unwrap();
                 let mut found = vec![0; bytes.len()];
                 again.read_exact_at(&mut found, at).unwrap();
                 assert!(found == bytes, "written at {at}");
@@ -258,7 +247,7 @@ mod tests {
             let mut found = [1; 100];
             mapped.read(&mut found, 2 << 20).unwrap();
             assert_eq!((found, taken()), ([0; 100], 0));
-            mapped.write_in_parts(&[1; 100], 2 << 20).unwrap();
+            mapped.write_pieces([(&[1; 100][..], 2 << 20)]).unwrap();
             assert!((1..=256 << 10).contains(&taken()), "{} bytes are taken", taken());
         }
     }

@@ -1,17 +1,17 @@
 //! Creating and opening an image file: its header, and whether the file can be opened.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::file::{FileImage, io_error};
+use super::host_faults::TestHost;
+use super::host_file::HostFile;
 use super::layout::{
     DESCRIPTION_AT, Header, Layout, MAGIC, NVM_HEADER_AT, NvmHeader, VERSION, VERSION_WITH_NVM,
 };
-use super::life::Life;
 use super::locked_file::LockedFile;
 use super::redo_log::{REDO_LOG_BYTES, RedoPlace};
 use super::store::Store;
@@ -37,7 +37,7 @@ impl FileImage {
             io::ErrorKind::AlreadyExists => MediumError::Exists { path: path.to_owned() },
             _ => io_error(path, "create the image")(error).into(),
         })?;
-        let file = LockedFile::lock(file, path)?;
+        let file = LockedFile::lock(HostFile::new(file, None), path)?;
         let nvm_bytes = nvm.map_or(0, |shape| shape.bytes);
         let layout = Layout::new(&geometry, protected_bytes, nvm_bytes, REDO_LOG_BYTES);
         let header = Header::new(&geometry, &timing, description, protected_bytes, nvm.is_some());
@@ -51,22 +51,23 @@ impl FileImage {
     }
 
     /// Opens an image and checks its header and length. Also returns its times and description. Its records must still
-    /// be read ([`super::Contents::load`]). With a `life`, changes end when that does.
+    /// be read ([`super::Contents::load`]). A test has a `host`.
     pub fn open(
         path: &Path,
         access: Access,
-        life: Option<Life>,
+        host: Option<TestHost>,
     ) -> Result<(FileImage, Timing, String), MediumError> {
         let error = |action| io_error(path, action);
         let opened = OpenOptions::new().read(true).write(access != Access::Overlay).open(path);
         let file = opened.map_err(error("open the image"))?;
-        let metadata = file.metadata().map_err(error("read the size of the image"))?;
-        if !metadata.is_file() {
+        let file = HostFile::new(file, host);
+        if !file.is_regular().map_err(error("read the kind of the file"))? {
             return Err(MediumError::NotAnImage { path: path.to_owned() });
         }
         let file = LockedFile::lock(file, path)?;
-        let header = read_header(&file, path, metadata.len())?;
-        let description = read_description(&file, path, &header, metadata.len())?;
+        let file_bytes = file.length().map_err(error("read the size of the image"))?;
+        let header = read_header(&file, path, file_bytes)?;
+        let description = read_description(&file, path, &header, file_bytes)?;
         let (geometry, timing) = (header.geometry(), header.timing());
         let protected_bytes = header.protected_bytes.get();
         check_possible(&geometry, &timing, protected_bytes).map_err(|source| {
@@ -82,8 +83,8 @@ impl FileImage {
         }
         let nvm = read_nvm_header(&file, path, &header)?;
         let layout = Layout::new(&geometry, protected_bytes, nvm.map_or(0, |nvm| nvm.bytes), log_bytes);
-        check_length(path, metadata.len(), layout.bytes)?;
-        let store = open_store(file, path, access, life, layout.log)?;
+        check_length(path, file_bytes, layout.bytes)?;
+        let store = open_store(file, path, access, layout.log)?;
         let image = FileImage::assemble(path, store, geometry, layout, protected_bytes, nvm);
         Ok((image, timing, description))
     }
@@ -94,29 +95,27 @@ fn open_store(
     file: LockedFile,
     path: &Path,
     access: Access,
-    life: Option<Life>,
     log: Option<RedoPlace>,
 ) -> Result<Store, MediumError> {
-    let store = match (access, log, life) {
-        (Access::Write, log, Some(life)) => Store::mortal(file, log, life),
-        (Access::Write, log, None) => Store::file(file, log),
-        (Access::Overlay, log, _) => Store::overlay(file, log),
-        (Access::Ordered, Some(log), _) => Store::ordered(file, log),
-        (Access::Ordered, None, _) => return Err(MediumError::NoLog { path: path.to_owned() }),
+    let store = match (access, log) {
+        (Access::Write, log) => Store::file(file, log),
+        (Access::Overlay, log) => Store::overlay(file, log),
+        (Access::Ordered, Some(log)) => Store::ordered(file, log),
+        (Access::Ordered, None) => return Err(MediumError::NoLog { path: path.to_owned() }),
     };
     Ok(store.map_err(io_error(path, "read the redo log of the image"))?)
 }
 
 /// Writes the parts of a new image that are not holes.
 fn initialise(
-    file: &File,
+    file: &HostFile,
     path: &Path,
     bytes: u64,
     header: &Header,
     description: &str,
     nvm: Option<NvmShape>,
 ) -> Result<(), NandError> {
-    file.set_len(bytes).map_err(io_error(path, "set the length of the image"))?;
+    file.set_length(bytes).map_err(io_error(path, "set the length of the image"))?;
     let write = |bytes: &[u8], at, action| file.write_all_at(bytes, at).map_err(io_error(path, action));
     write(description.as_bytes(), DESCRIPTION_AT, "write the description")?;
     let tally = Tally::new(0, 0, 0);
@@ -128,7 +127,7 @@ fn initialise(
     write(header.as_bytes(), 0, "write the header")
 }
 
-fn read_header(file: &File, path: &Path, file_bytes: u64) -> Result<Header, MediumError> {
+fn read_header(file: &HostFile, path: &Path, file_bytes: u64) -> Result<Header, MediumError> {
     let mut header = Header::new_zeroed();
     let present = file_bytes.min(size_of::<Header>() as u64) as usize;
     file.read_exact_at(&mut header.as_mut_bytes()[..present], 0)
@@ -145,7 +144,7 @@ fn read_header(file: &File, path: &Path, file_bytes: u64) -> Result<Header, Medi
 }
 
 /// The non-volatile memory, of an image whose version has it.
-fn read_nvm_header(file: &File, path: &Path, header: &Header) -> Result<Option<NvmShape>, MediumError> {
+fn read_nvm_header(file: &HostFile, path: &Path, header: &Header) -> Result<Option<NvmShape>, MediumError> {
     if header.version.get() != VERSION_WITH_NVM {
         return Ok(None);
     }
@@ -165,7 +164,7 @@ fn read_nvm_header(file: &File, path: &Path, header: &Header) -> Result<Option<N
 }
 
 fn read_description(
-    file: &File,
+    file: &HostFile,
     path: &Path,
     header: &Header,
     file_bytes: u64,

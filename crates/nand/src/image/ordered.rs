@@ -17,7 +17,8 @@
 //! - The contents of a redo log are put in place only after the redo log and its data are synced: a killed process
 //!   leaves bytes in the host's cache that the disk may not have.
 //! - A sync runs while others write. If they change so much that the next group might not fit, the writer ends that sync.
-//! - After a failed sync nothing is written: there is no way to know what the disk has.
+//! - After a failed write or sync nothing is written (`host_file.rs`): there is no way to know what the disk has. A group
+//!   names data only once they were written.
 //! - A group begins in a sector of its own, and is written there and nowhere else: a failed write of it does not harm
 //!   the groups before it.
 //!
@@ -27,13 +28,12 @@
 //!
 //! A lost group contains only what was not synced. To the drive, its loss looks like a process that was killed earlier.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
+use super::host_file::HostFile;
 use super::overlay::Overlay;
 use super::ranges::Ranges;
 use super::redo_file::{HostSync, RedoFile, SECTOR, Sectors};
@@ -64,7 +64,7 @@ enum UnderWay {
 pub(super) struct Ordered {
     /// The current records; those in place are older.
     records: Overlay,
-    file: Arc<File>,
+    file: Arc<HostFile>,
     log: Arc<RedoFile>,
     place: RedoPlace,
     /// Where the next group begins in the redo log.
@@ -89,10 +89,10 @@ pub(super) struct Ordered {
 impl Ordered {
     /// Takes over a file in which everything is in place, and makes that durable; `sequence` is the number of the last
     /// group.
-    pub fn new(records: Overlay, file: File, place: RedoPlace, sequence: u64) -> io::Result<Ordered> {
+    pub fn new(records: Overlay, place: RedoPlace, sequence: u64) -> io::Result<Ordered> {
+        let (file, sequence) = (records.file().share(), sequence + 1);
         fill(&file, place)?;
         file.sync_all()?;
-        let (file, sequence) = (Arc::new(file), sequence + 1);
         let (checksum, empty) = encode(sequence, 0, &[], &[]);
         let log = RedoFile::open(file.clone(), &Sectors::new(&empty), place.log_at)?;
         file.sync_data()?;
@@ -116,7 +116,7 @@ impl Ordered {
     }
 
     pub fn length(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        self.file.length()
     }
 
     pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
@@ -132,13 +132,15 @@ impl Ordered {
             at >= self.place.slots_at && self.slots.iter().all(|slot| slot.at.get() != at),
             "a unit is written to {at}, which is not a slot, or belongs to the next group already"
         );
-        self.slots.push(SlotSum { at: at.into(), checksum: checksum.into() });
         self.write_raw(data, at)?;
+        // a group must not name what never arrived
+        self.slots.push(SlotSum { at: at.into(), checksum: checksum.into() });
         self.sync_if_large()
     }
 
     /// Writes records.
     pub fn write(&mut self, data: &[u8], at: u64) -> io::Result<()> {
+        self.file.check()?;
         debug_assert!(
             at >= TALLY_AT && at + data.len() as u64 <= self.place.log_at,
             "{} bytes at {at} are not a record: a replay would refuse them",
@@ -147,7 +149,8 @@ impl Ordered {
         let (mut rest, mut at) = (data, at);
         while !rest.is_empty() {
             let bytes = rest.len().min((CUT - at % CUT) as usize);
-            self.records.write(&rest[..bytes], at)?;
+            // it reads the rest of a page, which may fail too
+            self.records.write(&rest[..bytes], at).map_err(|error| self.file.fail(error))?;
             self.changed.add(at..at + bytes as u64);
             self.sync_if_large()?;
             (rest, at) = (&rest[bytes..], at + bytes as u64);
@@ -202,6 +205,8 @@ impl Ordered {
 
     /// The changes as a group, for the next place of the redo log.
     fn gather(&mut self) -> io::Result<Option<HostSync>> {
+        // also if nothing changed: an earlier change may be lost
+        self.file.check()?;
         if self.is_open {
             return Err(unfinished());
         }
@@ -214,8 +219,9 @@ impl Ordered {
             return Err(io::Error::other("the redo log is full: reopen the image"));
         }
         assert!(self.head.is_multiple_of(SECTOR as u64), "a group begins at {}, within a sector", self.head);
+        let entries = self.entries().map_err(|error| self.file.fail(error))?;
         self.is_open = true;
-        let (checksum, group) = encode(self.sequence + 1, self.checksum, &self.slots, &self.entries()?);
+        let (checksum, group) = encode(self.sequence + 1, self.checksum, &self.slots, &entries);
         let group = Sectors::new(&group);
         let length = group.bytes().len() as u64;
         assert!(

@@ -1,10 +1,12 @@
 //! A machine that is lost at any time leaves what was synced, or what was about to be synced, and never a mixture.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::super::locked_file::LockedFile;
-use super::super::redo_log::{GroupHead, UNUSED, replay, settle};
+use super::super::redo_log::{GroupHead, Replayed, UNUSED, replay, settle};
 use super::super::store::Store;
 use super::super::tally::TALLY_AT;
 use super::*;
@@ -27,8 +29,12 @@ fn ordered(file: &File, place: RedoPlace) -> Ordered {
     *store
 }
 
+fn hosted(file: &File) -> HostFile {
+    HostFile::new(file.try_clone().unwrap(), None)
+}
+
 fn locked(file: &File) -> LockedFile {
-    LockedFile::lock(file.try_clone().unwrap(), Path::new("a file without a name")).unwrap()
+    LockedFile::lock(hosted(file), Path::new("a file without a name")).unwrap()
 }
 
 fn file_of(contents: &BTreeMap<u64, Vec<u8>>) -> File {
@@ -189,8 +195,8 @@ fn a_closed_file_needs_no_log_and_sequence_numbers_go_on() {
         let mut found = [0; 100];
         file.read_exact_at(&mut found, 5000).unwrap();
         assert_eq!(found, [round; 100]);
-        let (sequence, applied) = replay(&file, PLACE, |_, _| Ok(())).unwrap();
-        assert_eq!((sequence, applied), (3 * u64::from(round), false));
+        let Replayed { sequence, says_anything, .. } = replay(&hosted(&file), PLACE, |_, _| Ok(())).unwrap();
+        assert_eq!((sequence, says_anything), (3 * u64::from(round), false));
     }
 }
 
@@ -447,9 +453,9 @@ fn the_log_has_its_place_on_the_disk_before_it_is_used_and_gets_it_once() {
 #[test]
 fn a_log_with_a_group_is_not_filled() {
     let file = file_of(&BTreeMap::from([(PLACE.log_at, encode(7, 0, &[], &[]).1)]));
-    fill(&file, PLACE).unwrap();
+    fill(&hosted(&file), PLACE).unwrap();
     let mut rest = [1; 4096];
     file.read_exact_at(&mut rest, PLACE.log_at + SECTOR as u64).unwrap();
     assert_eq!(rest, [0; 4096]);
-    assert_eq!(settle(&file, PLACE).unwrap(), 7);
+    assert_eq!(settle(&hosted(&file), PLACE).unwrap(), 7);
 }

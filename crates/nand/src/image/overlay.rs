@@ -8,24 +8,22 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::FileExt;
 
+use super::host_file::HOST_PAGE as PIECE;
 use super::locked_file::LockedFile;
-
-/// Bytes that are allocated at once: a page of the host's cache.
-pub(super) const PIECE: usize = 4096;
 
 /// A file that is only read, and the changes.
 pub(super) struct Overlay {
     file: LockedFile,
     /// Bytes of the image; writes may have made it longer than the file.
     length: u64,
+    /// By the number of the page of the host's cache.
     changed: BTreeMap<u64, Box<[u8; PIECE]>>,
 }
 
 impl Overlay {
     pub fn new(file: LockedFile) -> io::Result<Overlay> {
-        let length = file.metadata()?.len();
+        let length = file.length()?;
         Ok(Overlay { file, length, changed: BTreeMap::new() })
     }
 
@@ -68,16 +66,8 @@ impl Overlay {
 
     /// Reads from the file; beyond its end there are zeros.
     fn read_file(&self, data: &mut [u8], at: u64) -> io::Result<()> {
-        let mut done = 0;
-        while done < data.len() {
-            match self.file.read_at(&mut data[done..], at + done as u64) {
-                Ok(0) => break,
-                Ok(bytes) => done += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        data[done..].fill(0);
+        let present = self.file.read_present_at(data, at)?;
+        data[present..].fill(0);
         Ok(())
     }
 
@@ -103,16 +93,19 @@ impl Overlay {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs::File;
     use std::io::Write;
+    use std::os::unix::fs::FileExt;
     use std::path::Path;
+
+    use super::super::host_file::HostFile;
+    use super::*;
 
     fn overlay(contents: &[u8]) -> (Overlay, File) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(contents).unwrap();
         let again = file.try_clone().unwrap();
-        let locked = LockedFile::lock(file, Path::new("a file without a name")).unwrap();
+        let locked = LockedFile::lock(HostFile::new(file, None), Path::new("a file without a name")).unwrap();
         (Overlay::new(locked).unwrap(), again)
     }
 

@@ -4,12 +4,12 @@
 //! the bytes around it again. Without the cache only the group is written. Everything else in the file is written
 //! through the cache; none of those pages contains a part of the redo log.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::host_file::HostFile;
 
 /// What a disk writes atomically. Groups begin at multiples of it: a sector that holds a whole group is not rewritten.
 pub(super) const SECTOR: usize = 512;
@@ -38,22 +38,21 @@ impl Sectors {
 
 /// A file that has a redo log.
 pub(super) struct RedoFile {
-    file: Arc<File>,
+    file: Arc<HostFile>,
     /// The same file, bypassing the host's cache.
-    direct: Option<File>,
+    direct: Option<HostFile>,
 }
 
 impl RedoFile {
     /// Takes over a file. Writes `first` to see whether the host's cache can be bypassed.
-    pub fn open(file: Arc<File>, first: &Sectors, at: u64) -> io::Result<RedoFile> {
-        let tried = open_direct(&file).and_then(|direct| {
-            direct.write_all_at(first.bytes(), at)?;
-            Ok(direct)
-        });
-        let log = RedoFile { file, direct: tried.ok() };
-        if log.direct.is_none() {
-            log.write(first, at)?;
+    pub fn open(file: Arc<HostFile>, first: &Sectors, at: u64) -> io::Result<RedoFile> {
+        if let Ok(direct) = file.open_direct()
+            && direct.write_if_possible(first.bytes(), at)?
+        {
+            return Ok(RedoFile { file, direct: Some(direct) });
         }
+        let log = RedoFile { file, direct: None };
+        log.write(first, at)?;
         Ok(log)
     }
 
@@ -61,21 +60,6 @@ impl RedoFile {
     pub fn write(&self, sectors: &Sectors, at: u64) -> io::Result<()> {
         self.direct.as_ref().unwrap_or(&self.file).write_all_at(sectors.bytes(), at)
     }
-}
-
-#[cfg(target_os = "linux")]
-fn open_direct(file: &File) -> io::Result<File> {
-    use std::os::fd::AsRawFd;
-    use std::os::unix::fs::OpenOptionsExt;
-
-    // by its descriptor: its name may belong to another file by now
-    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
-    File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(same)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_direct(_file: &File) -> io::Result<File> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The rest of a sync, after its changes were gathered. It does not need the medium, which may be used and changed
@@ -133,6 +117,9 @@ impl HostSync {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -146,6 +133,10 @@ mod tests {
         }
     }
 
+    fn shared(file: &File) -> Arc<HostFile> {
+        Arc::new(HostFile::new(file.try_clone().unwrap(), None))
+    }
+
     fn read(file: &File, at: u64) -> u8 {
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
@@ -154,10 +145,10 @@ mod tests {
 
     #[test]
     fn a_log_is_read_as_it_was_written_past_the_cache_or_not() {
-        let file = Arc::new(tempfile::tempfile().unwrap());
+        let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let log = RedoFile::open(file.clone(), &Sectors::new(&[1; 600]), 4096).unwrap();
-        let cached = RedoFile { file: file.clone(), direct: None };
+        let log = RedoFile::open(shared(&file), &Sectors::new(&[1; 600]), 4096).unwrap();
+        let cached = RedoFile { file: shared(&file), direct: None };
         for (round, log) in (2..9).zip([&log, &cached].into_iter().cycle()) {
             // as another reader of the file at the same time leaves it
             let before = read(&file, 4096 + 512 * u64::from(round));
@@ -170,10 +161,10 @@ mod tests {
 
     #[test]
     fn where_the_cache_cannot_be_avoided_it_is_used() {
-        let file = Arc::new(tempfile::tempfile().unwrap());
+        let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         // no disk has sectors that begin there
-        let log = RedoFile::open(file.clone(), &Sectors::new(&[1; 600]), 4097).unwrap();
+        let log = RedoFile::open(shared(&file), &Sectors::new(&[1; 600]), 4097).unwrap();
         assert_eq!([4096, 4097].map(|at| read(&file, at)), [0, 1]);
         log.write(&Sectors::new(&[2; 100]), 8001).unwrap();
         assert_eq!(read(&file, 8001), 2);

@@ -4,13 +4,12 @@
 //! It is a sequence of groups from the start of its area. A group counts only if it is whole, names the group before it
 //! by number and checksum, and, if it is the last, all the data written with it are there.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::host_file::HostFile;
 use super::redo_file::SECTOR;
 use super::tally::TALLY_AT;
 use crate::checksum::{checksum_of, checksum_with};
@@ -72,7 +71,7 @@ pub(super) struct Group {
 
 impl Group {
     /// The group at a place of the redo log, if one is whole there.
-    fn read(file: &File, place: RedoPlace, offset: u64) -> io::Result<Option<Group>> {
+    fn read(file: &HostFile, place: RedoPlace, offset: u64) -> io::Result<Option<Group>> {
         let mut head = [0; size_of::<GroupHead>()];
         if offset + head.len() as u64 > REDO_LOG_BYTES
             || !read_present(file, &mut head, place.log_at + offset)?
@@ -108,11 +107,9 @@ impl Group {
     }
 
     /// Whether all data written with it are there.
-    fn has_its_data(&self, file: &File, place: RedoPlace) -> io::Result<bool> {
-        let sums = &self.body[..self.head.slots.get() as usize * size_of::<SlotSum>()];
+    fn has_its_data(&self, file: &HostFile, place: RedoPlace) -> io::Result<bool> {
         let mut unit = [0; UNIT_BYTES];
-        for sum in sums.chunks_exact(size_of::<SlotSum>()) {
-            let sum = SlotSum::read_from_bytes(sum).expect("the length is that of a sum");
+        for sum in self.sums() {
             let at = sum.at.get();
             if at < place.slots_at || at > i64::MAX as u64 - UNIT_BYTES as u64 {
                 return Err(self.impossible(&format!("has data at {at}, which is not a slot")));
@@ -122,6 +119,24 @@ impl Group {
             }
         }
         Ok(true)
+    }
+
+    /// Writes it and its data where they are. The sync that wrote them may have failed, and then the host takes pages for
+    /// written that the disk does not have: the next sync writes only those that are written again.
+    fn write_again(&self, file: &HostFile, place: RedoPlace, offset: u64) -> io::Result<()> {
+        let mut unit = [0; UNIT_BYTES];
+        for sum in self.sums() {
+            file.read_exact_at(&mut unit, sum.at.get())?;
+            file.write_all_at(&unit, sum.at.get())?;
+        }
+        file.write_all_at(&[self.head.as_bytes(), &self.body].concat(), place.log_at + offset)
+    }
+
+    /// The data written with it.
+    fn sums(&self) -> impl Iterator<Item = SlotSum> {
+        let sums = &self.body[..self.head.slots.get() as usize * size_of::<SlotSum>()];
+        let parse = |sum| SlotSum::read_from_bytes(sum).expect("the length is that of a sum");
+        sums.chunks_exact(size_of::<SlotSum>()).map(parse)
     }
 
     /// Calls `apply` with each entry: its bytes and their place. No group that was written names other places.
@@ -150,7 +165,7 @@ impl Group {
 }
 
 /// Reads; false if the file ends earlier.
-fn read_present(file: &File, data: &mut [u8], at: u64) -> io::Result<bool> {
+fn read_present(file: &HostFile, data: &mut [u8], at: u64) -> io::Result<bool> {
     match file.read_exact_at(data, at) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -158,16 +173,27 @@ fn read_present(file: &File, data: &mut [u8], at: u64) -> io::Result<bool> {
     }
 }
 
-/// Calls `apply` with the contents of an image's redo log that may not be in place, oldest first. Returns the number of
-/// the last group, and whether any group has entries.
+/// What a redo log has.
+#[derive(Default)]
+pub(super) struct Replayed {
+    /// The number of the last group; 0 if there is none.
+    pub sequence: u64,
+    /// Whether any group has entries or data.
+    pub says_anything: bool,
+    /// The last group and its offset.
+    last: Option<(u64, Group)>,
+}
+
+/// Calls `apply` with the contents of an image's redo log that may not be in place, oldest first.
 pub(super) fn replay(
-    file: &File,
+    file: &HostFile,
     place: RedoPlace,
     mut apply: impl FnMut(&[u8], u64) -> io::Result<()>,
-) -> io::Result<(u64, bool)> {
-    let (mut offset, mut last, mut applied) = (0, 0, false);
+) -> io::Result<Replayed> {
+    let (mut offset, mut replayed) = (0, Replayed::default());
     let mut next = Group::read(file, place, offset)?;
     while let Some(group) = next {
+        let start = offset;
         offset += Group::length(group.body.len() as u64);
         next = Group::read(file, place, offset)?;
         next = next.filter(|next| next.follows(&group.head));
@@ -178,16 +204,17 @@ pub(super) fn replay(
                 break;
             }
         }
-        last = group.head.sequence.get();
-        applied |= !group.body.is_empty();
+        replayed.sequence = group.head.sequence.get();
+        replayed.says_anything |= !group.body.is_empty();
         group.each(place, &mut apply)?;
+        replayed.last = Some((start, group));
     }
-    Ok((last, applied))
+    Ok(replayed)
 }
 
 /// Requires that nothing in the redo log comes after the group that ends at `offset` and is numbered `last`. A machine
 /// that was lost while the next one was written leaves at most that one.
-fn check_end(file: &File, place: RedoPlace, offset: u64, last: u64) -> io::Result<()> {
+fn check_end(file: &HostFile, place: RedoPlace, offset: u64, last: u64) -> io::Result<()> {
     for offset in (offset..REDO_LOG_BYTES).step_by(SECTOR) {
         if let Some(later) =
             Group::read(file, place, offset)?.filter(|later| later.head.sequence.get() > last + 1)
@@ -201,10 +228,13 @@ fn check_end(file: &File, place: RedoPlace, offset: u64, last: u64) -> io::Resul
 }
 
 /// Puts the contents of a redo log in place, durably. Returns the number of its last group.
-pub(super) fn settle(file: &File, place: RedoPlace) -> io::Result<u64> {
-    let (sequence, says_anything) = replay(file, place, |_, _| Ok(()))?;
+pub(super) fn settle(file: &HostFile, place: RedoPlace) -> io::Result<u64> {
+    let Replayed { sequence, says_anything, last } = replay(file, place, |_, _| Ok(()))?;
     if says_anything {
         // otherwise a group that only the host's cache had could be put in place, then lost with the machine
+        if let Some((offset, group)) = last {
+            group.write_again(file, place, offset)?;
+        }
         file.sync_data()?;
         replay(file, place, |data, at| file.write_all_at(data, at))?;
         file.sync_data()?;
@@ -234,7 +264,7 @@ pub(super) fn encode(sequence: u64, previous: u32, slots: &[SlotSum], entries: &
 
 /// Allocates the used part of a redo log on the disk, if there was never a group in it: if groups were overwritten with
 /// filler, what a lost machine leaves of them would be taken for damage.
-pub(super) fn fill(file: &File, place: RedoPlace) -> io::Result<()> {
+pub(super) fn fill(file: &HostFile, place: RedoPlace) -> io::Result<()> {
     let mut first = [0; SECTOR];
     file.read_exact_at(&mut first, place.log_at)?;
     if first.iter().all(|byte| *byte == 0) {
@@ -245,6 +275,9 @@ pub(super) fn fill(file: &File, place: RedoPlace) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     const PLACE: RedoPlace = RedoPlace { log_at: TALLY_AT + SECTOR as u64, slots_at: 64 << 20 };
@@ -253,6 +286,10 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(PLACE.log_at + REDO_LOG_BYTES).unwrap();
         file
+    }
+
+    fn hosted(file: &File) -> HostFile {
+        HostFile::new(file.try_clone().unwrap(), None)
     }
 
     /// Writes a group with one entry, of one byte of records, and returns its checksum.
@@ -265,11 +302,11 @@ mod tests {
 
     fn replayed(file: &File) -> io::Result<(u64, usize)> {
         let mut entries = 0;
-        let (last, _) = replay(file, PLACE, |_, _| {
+        let replayed = replay(&hosted(file), PLACE, |_, _| {
             entries += 1;
             Ok(())
         })?;
-        Ok((last, entries))
+        Ok((replayed.sequence, entries))
     }
 
     const NEXT: u64 = SECTOR as u64;
@@ -300,27 +337,27 @@ mod tests {
     fn what_was_put_in_place_is_not_replayed_again() {
         let file = file();
         put(&file, 0, 5, 0);
-        assert_eq!(settle(&file, PLACE).unwrap(), 6);
+        assert_eq!(settle(&hosted(&file), PLACE).unwrap(), 6);
         let mut record = [0];
         file.read_exact_at(&mut record, TALLY_AT).unwrap();
         assert_eq!((record, replayed(&file).unwrap()), ([7], (6, 0)));
-        assert_eq!(settle(&file, PLACE).unwrap(), 6, "nothing is left to do");
+        assert_eq!(settle(&hosted(&file), PLACE).unwrap(), 6, "nothing is left to do");
     }
 
     #[test]
     fn only_the_end_of_the_file_is_an_end() {
         let file = file();
-        assert!(!read_present(&file, &mut [0; 8], PLACE.log_at + REDO_LOG_BYTES - 4).unwrap());
+        assert!(!read_present(&hosted(&file), &mut [0; 8], PLACE.log_at + REDO_LOG_BYTES - 4).unwrap());
         let folder = tempfile::tempdir().unwrap();
         let unreadable = File::create(folder.path().join("written")).unwrap();
-        assert!(read_present(&unreadable, &mut [0; 8], 0).is_err(), "the host cannot read it");
+        assert!(read_present(&hosted(&unreadable), &mut [0; 8], 0).is_err(), "the host cannot read it");
     }
 
     #[test]
     fn filling_the_log_changes_nothing_before_it() {
         let file = file();
         file.write_all_at(&vec![3; PLACE.log_at as usize], 0).unwrap();
-        fill(&file, PLACE).unwrap();
+        fill(&hosted(&file), PLACE).unwrap();
         let mut before = vec![0; PLACE.log_at as usize];
         file.read_exact_at(&mut before, 0).unwrap();
         assert!(before.iter().all(|byte| *byte == 3));

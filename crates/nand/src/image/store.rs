@@ -3,11 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use super::life::Life;
 use super::locked_file::LockedFile;
 use super::mapped_file::{KernelCopies, MappedFile, Piece};
 use super::ordered::Ordered;
-use super::overlay::{Overlay, PIECE};
+use super::overlay::Overlay;
 use super::redo_log::{self, RedoPlace};
 
 /// Where the bytes are.
@@ -18,8 +17,6 @@ pub(super) enum Store {
     Overlay(Overlay),
     /// In the file, through a redo log.
     Ordered(Box<Ordered>),
-    /// In the file, until a life ends.
-    Mortal(InFile, Life),
 }
 
 /// A file that gets all changes at once, or when what was gathered is stored.
@@ -38,16 +35,11 @@ impl Store {
         Ok(Store::File(InFile::open(file, log)?))
     }
 
-    /// Changes go to the file until the life ends.
-    pub fn mortal(file: LockedFile, log: Option<RedoPlace>, life: Life) -> io::Result<Store> {
-        Ok(Store::Mortal(InFile::open(file, log)?, life))
-    }
-
     /// Changes go to memory. So does the replay of a redo log.
     pub fn overlay(file: LockedFile, log: Option<RedoPlace>) -> io::Result<Store> {
         let mut overlay = Overlay::new(file)?;
         if let Some(log) = log {
-            let file = overlay.file().try_clone()?;
+            let file = overlay.file().share();
             redo_log::replay(&file, log, |data, at| overlay.write(data, at))?;
         }
         Ok(Store::Overlay(overlay))
@@ -56,15 +48,14 @@ impl Store {
     /// Changes go through the redo log.
     pub fn ordered(file: LockedFile, log: RedoPlace) -> io::Result<Store> {
         let sequence = redo_log::settle(&file, log)?;
-        let raw = file.try_clone()?;
-        Ok(Store::Ordered(Box::new(Ordered::new(Overlay::new(file)?, raw, log, sequence)?)))
+        Ok(Store::Ordered(Box::new(Ordered::new(Overlay::new(file)?, log, sequence)?)))
     }
 
     /// The file with a redo log, if it is one.
     pub fn as_ordered(&mut self) -> Option<&mut Ordered> {
         match self {
             Store::Ordered(ordered) => Some(ordered),
-            Store::File(_) | Store::Overlay(_) | Store::Mortal(..) => None,
+            Store::File(_) | Store::Overlay(_) => None,
         }
     }
 
@@ -76,7 +67,7 @@ impl Store {
     /// The file, if slots are written to it without involving a redo log.
     pub fn slot_file(&self) -> Option<&Arc<MappedFile>> {
         match self {
-            Store::File(file) | Store::Mortal(file, _) => Some(&file.mapped),
+            Store::File(file) => Some(&file.mapped),
             Store::Overlay(_) | Store::Ordered(_) => None,
         }
     }
@@ -84,7 +75,7 @@ impl Store {
     /// Bytes of the image.
     pub fn length(&self) -> io::Result<u64> {
         match self {
-            Store::File(file) | Store::Mortal(file, _) => file.mapped.length(),
+            Store::File(file) => file.mapped.length(),
             Store::Overlay(overlay) => Ok(overlay.length()),
             Store::Ordered(ordered) => ordered.length(),
         }
@@ -94,7 +85,7 @@ impl Store {
     #[inline]
     pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match self {
-            Store::File(file) | Store::Mortal(file, _) => file.read(data, at),
+            Store::File(file) => file.read(data, at),
             Store::Overlay(overlay) => overlay.read(data, at),
             Store::Ordered(ordered) => ordered.read(data, at),
         }
@@ -108,7 +99,6 @@ impl Store {
             Store::File(file) => file.write(data, at),
             Store::Overlay(overlay) => overlay.write(data, at),
             Store::Ordered(ordered) => ordered.write(data, at),
-            Store::Mortal(file, life) => file.write_while(life, data, at),
         }
     }
 
@@ -125,9 +115,6 @@ impl Store {
             Store::File(file) => file.write_pieces(pieces),
             Store::Overlay(_) | Store::Ordered(_) => {
                 pieces.into_iter().try_for_each(|(data, at)| self.write(data, at))
-            }
-            Store::Mortal(file, life) => {
-                pieces.into_iter().try_for_each(|(data, at)| file.write_in_parts_while(life, data, at))
             }
         }
     }
@@ -154,7 +141,7 @@ impl Store {
                 file.gathers = false;
                 file.store()
             }
-            Store::Overlay(_) | Store::Ordered(_) | Store::Mortal(..) => Ok(()),
+            Store::Overlay(_) | Store::Ordered(_) => Ok(()),
         }
     }
 
@@ -162,7 +149,7 @@ impl Store {
     #[inline]
     pub fn read_unit(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match self {
-            Store::File(file) | Store::Mortal(file, _) => file.read_unit(data, at),
+            Store::File(file) => file.read_unit(data, at),
             Store::Overlay(_) | Store::Ordered(_) => self.read(data, at),
         }
     }
@@ -172,7 +159,7 @@ impl Store {
     pub fn write_unit(&mut self, data: &[u8], at: u64, checksum: u32) -> io::Result<()> {
         match self {
             Store::Ordered(ordered) => ordered.write_unit(data, at, checksum),
-            Store::File(_) | Store::Overlay(_) | Store::Mortal(..) => self.write_in_parts(data, at),
+            Store::File(_) | Store::Overlay(_) => self.write_in_parts(data, at),
         }
     }
 }
@@ -189,7 +176,7 @@ impl InFile {
         if let Some(log) = log {
             redo_log::settle(&file, log)?;
         }
-        let mapped = MappedFile::new(file.try_clone()?);
+        let mapped = MappedFile::new(file.share());
         Ok(InFile { _lock: file, copies: mapped.new_copies(), mapped: Arc::new(mapped), gathers: false })
     }
 
@@ -237,32 +224,12 @@ impl InFile {
     fn store(&mut self) -> io::Result<()> {
         self.copies.as_mut().map_or(Ok(()), |copies| self.mapped.store(copies))
     }
-
-    /// A life that ends leaves all or nothing within one page of the host's cache.
-    fn write_while(&self, life: &Life, data: &[u8], at: u64) -> io::Result<()> {
-        let mut rest = data;
-        while !rest.is_empty() {
-            let at = at + (data.len() - rest.len()) as u64;
-            let (piece, others) = rest.split_at((PIECE - at as usize % PIECE).min(rest.len()));
-            life.store(at, piece.len())?;
-            self.mapped.write(piece, at)?;
-            rest = others;
-        }
-        Ok(())
-    }
-
-    /// A life that ends leaves any part.
-    fn write_in_parts_while(&self, life: &Life, data: &[u8], at: u64) -> io::Result<()> {
-        if let Err(ended) = life.store(at, data.len()) {
-            self.mapped.write_in_parts(&data[..ended.stored], at)?;
-            return Err(ended.into());
-        }
-        self.mapped.write_in_parts(data, at)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::host_faults::{Mapping, TestHost};
+    use super::super::host_file::HostFile;
     use super::*;
     use crate::random::SplitMix64;
 
@@ -270,11 +237,10 @@ mod tests {
     fn stored_by_kernel(bytes: u64) -> Option<(std::fs::File, Store)> {
         let file = tempfile::tempfile().unwrap();
         file.set_len(bytes).unwrap();
-        let mapped = MappedFile::by_kernel(file.try_clone().unwrap());
-        let copies = Some(mapped.new_copies()?);
-        let lock = LockedFile::lock(file.try_clone().unwrap(), "tested".as_ref()).unwrap();
-        let in_file = InFile { _lock: lock, mapped: Arc::new(mapped), copies, gathers: false };
-        Some((file, Store::File(in_file)))
+        let host = TestHost::new(Mapping::ByKernel, 0);
+        let again = HostFile::new(file.try_clone().unwrap(), Some(host));
+        let in_file = InFile::open(LockedFile::lock(again, "tested".as_ref()).unwrap(), None).unwrap();
+        in_file.copies.is_some().then_some((file, Store::File(in_file)))
     }
 
     fn bytes_of(file: &std::fs::File, bytes: usize) -> Vec<u8> {

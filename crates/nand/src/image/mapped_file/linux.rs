@@ -6,8 +6,10 @@ use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard};
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::MmapRaw;
 
+use super::super::host_faults::Mapping;
+use super::super::host_file::{HostFile, Unstored};
 pub(in super::super) use super::super::kernel_copies::KernelCopies;
 use super::super::past_cache::copy_past_cache;
 use crate::prefetch::prefetch_lines;
@@ -36,21 +38,15 @@ pub(super) struct Map {
 
 impl Map {
     /// `None` if the host cannot map the file, or nothing is known about its file system.
-    pub fn new(file: &File) -> Option<Map> {
-        let kind = file_system(file)?;
-        let copies = match kind {
-            kind if PROMISING.contains(&kind) => None,
-            libc::OVERLAYFS_SUPER_MAGIC if lies_on_ext4(file) => None,
-            kind if COHERENT.contains(&kind) => Some(Mutex::new(KernelCopies::new()?)),
-            _ => return None,
+    pub fn new(file: &HostFile) -> Option<Map> {
+        let by_program = match file.mapping() {
+            Mapping::Never => return None,
+            Mapping::ByKernel => false,
+            Mapping::Allowed => takes_stores(file.file())?,
         };
-        Map::with(file, copies)
-    }
-
-    /// Maps a file to which the kernel stores with `copies`, or the program without.
-    pub fn with(file: &File, copies: Option<Mutex<KernelCopies>>) -> Option<Map> {
-        let bytes = file.metadata().ok()?.len();
-        let memory = MmapOptions::new().len(usize::try_from(bytes).ok()?).map_raw(file).ok()?;
+        let copies = if by_program { None } else { Some(Mutex::new(KernelCopies::new()?)) };
+        let memory = file.map()?;
+        let bytes = memory.len() as u64;
         let ready = (0..bytes.div_ceil(PART)).map(|_| AtomicBool::new(false)).collect();
         Some(Map { memory, bytes, ready, copies })
     }
@@ -68,12 +64,8 @@ impl Map {
     }
 
     /// Has the kernel store what was gathered.
-    pub fn copy_from(
-        &self,
-        copies: &mut KernelCopies,
-        write: impl FnMut(&[u8], u64) -> io::Result<()>,
-    ) -> io::Result<()> {
-        copies.copy_to(&self.memory, write)
+    pub fn copy_from(&self, copies: &mut KernelCopies, file: &HostFile) -> io::Result<()> {
+        copies.copy_to(&self.memory, || file.may_copy(), |data, at| file.write_all_at(data, at))
     }
 
     /// Whether the bytes may move through memory, both ways.
@@ -86,14 +78,14 @@ impl Map {
 
     /// Reserves space for the parts that contain the bytes.
     #[cold]
-    pub fn reserve(&self, file: &File, at: u64, bytes: usize) {
+    pub fn reserve(&self, file: &HostFile, at: u64, bytes: usize) {
         let end = at.saturating_add(bytes as u64);
         if end > self.bytes {
             return;
         }
         for part in at / PART..end.div_ceil(PART) {
             let (from, to) = (part * PART, ((part + 1) * PART).min(self.bytes));
-            if reserve(file, from, to - from) {
+            if file.reserve(from, to - from) {
                 self.ready[part as usize].store(true, Ordering::Relaxed);
             }
         }
@@ -102,16 +94,17 @@ impl Map {
     /// Reads through memory, if that is allowed.
     #[inline]
     #[allow(unsafe_code)]
-    pub fn read(&self, data: &mut [u8], at: u64) -> bool {
+    pub fn read(&self, file: &HostFile, data: &mut [u8], at: u64) -> io::Result<bool> {
         if !self.is_ready(at, data.len()) {
-            return false;
+            return Ok(false);
         }
+        file.will_load()?;
         // SAFETY: the bytes lie in the mapping, which safe code has no reference to; nobody writes them meanwhile.
         unsafe {
             let from = self.memory.as_ptr().add(at as usize);
             std::ptr::copy_nonoverlapping(from, data.as_mut_ptr(), data.len());
         }
-        true
+        Ok(true)
     }
 
     #[inline]
@@ -121,11 +114,25 @@ impl Map {
 
     /// Writes through memory, if that is allowed.
     #[inline]
-    #[allow(unsafe_code)]
-    pub fn write(&self, data: &[u8], at: u64) -> bool {
+    pub fn write(&self, file: &HostFile, data: &[u8], at: u64) -> io::Result<bool> {
         if !self.takes_stores() || !self.is_ready(at, data.len()) {
-            return false;
+            return Ok(false);
         }
+        match file.will_store(at, data.len()) {
+            Ok(()) => self.store(data, at),
+            Err(Unstored::Ended(ended)) => {
+                self.store(&data[..ended.stored], at);
+                return Err(ended.into());
+            }
+            Err(Unstored::Refused(error)) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// Stores bytes for which the map is ready.
+    #[inline]
+    #[allow(unsafe_code)]
+    fn store(&self, data: &[u8], at: u64) {
         // SAFETY: the bytes lie in the mapping, which safe code has no reference to; nobody reads or writes them
         // meanwhile.
         let to = unsafe {
@@ -135,7 +142,16 @@ impl Map {
         copy_past_cache(to, data);
         // a process is killed between two instructions, so the order of stores is preserved
         compiler_fence(Ordering::SeqCst);
-        true
+    }
+}
+
+/// Whether the program may store to a file: otherwise the kernel must. `None` if the file must not be mapped.
+fn takes_stores(file: &File) -> Option<bool> {
+    match file_system(file)? {
+        kind if PROMISING.contains(&kind) => Some(true),
+        libc::OVERLAYFS_SUPER_MAGIC if lies_on_ext4(file) => Some(true),
+        kind if COHERENT.contains(&kind) => Some(false),
+        _ => None,
     }
 }
 
@@ -164,11 +180,4 @@ fn lies_on_ext4(file: &File) -> bool {
     let is_copied = unsafe { libc::ioctl(descriptor, libc::FICLONE, descriptor) } == 0;
     let error = io::Error::last_os_error().raw_os_error();
     has_flags && flags[0] & EXTENTS != 0 && !is_copied && error == Some(libc::EOPNOTSUPP)
-}
-
-#[allow(unsafe_code)]
-fn reserve(file: &File, at: u64, bytes: u64) -> bool {
-    let keep = libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: the descriptor is open.
-    unsafe { libc::fallocate(file.as_raw_fd(), keep, at as libc::off_t, bytes as libc::off_t) == 0 }
 }

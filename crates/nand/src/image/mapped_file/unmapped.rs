@@ -1,8 +1,9 @@
 //! No mapping: this host has no way to reserve space.
 
-use std::fs::File;
 use std::io;
 use std::sync::MutexGuard;
+
+use super::super::host_file::HostFile;
 
 /// Unsupported: this host has no way to reserve space.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl KernelCopies {
 }
 
 impl Map {
-    pub fn new(_file: &File) -> Option<Map> {
+    pub fn new(_file: &HostFile) -> Option<Map> {
         None
     }
 
@@ -38,11 +39,7 @@ impl Map {
         match *self {}
     }
 
-    pub fn copy_from(
-        &self,
-        _copies: &mut KernelCopies,
-        _write: impl FnMut(&[u8], u64) -> io::Result<()>,
-    ) -> io::Result<()> {
+    pub fn copy_from(&self, _copies: &mut KernelCopies, _file: &HostFile) -> io::Result<()> {
         match *self {}
     }
 
@@ -50,11 +47,11 @@ impl Map {
         match *self {}
     }
 
-    pub fn reserve(&self, _file: &File, _at: u64, _bytes: usize) {
+    pub fn reserve(&self, _file: &HostFile, _at: u64, _bytes: usize) {
         match *self {}
     }
 
-    pub fn read(&self, _data: &mut [u8], _at: u64) -> bool {
+    pub fn read(&self, _file: &HostFile, _data: &mut [u8], _at: u64) -> io::Result<bool> {
         match *self {}
     }
 
@@ -62,7 +59,7 @@ impl Map {
         match *self {}
     }
 
-    pub fn write(&self, _data: &[u8], _at: u64) -> bool {
+    pub fn write(&self, _file: &HostFile, _data: &[u8], _at: u64) -> io::Result<bool> {
         match *self {}
     }
 }
