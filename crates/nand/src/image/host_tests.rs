@@ -182,7 +182,7 @@ fn run(seed: u64, syncs: u64, is_used: bool, fault: HostFault, after: After, dra
     }
     host.faults.heal();
     let failed = host.faults.failed();
-    let mut lose = |faults: &TestHost| faults.faults.lose_machine(&path).unwrap();
+    let lose = |faults: &TestHost| faults.faults.lose_machine(&path).unwrap();
     match after {
         After::Close | After::Kill => {}
         After::Lose => lose(&host),
