@@ -20,9 +20,9 @@ pub struct CrashDeviceOptions {
     pub seeds: SeedOptions,
 
     /// Cut power at every program and erase of each command, in every variant, on copies of the drive; or N times at
-    /// random in one long run
-    #[arg(long, value_name = "all|N", default_value = "all")]
-    pub cuts: CutCount,
+    /// random in one long run [default: all, or 100 with --host-faults]
+    #[arg(long, value_name = "all|N")]
+    pub cuts: Option<CutCount>,
 
     /// Also cut power during recovery: at every operation of each recovery, or at random
     #[arg(long)]
@@ -64,6 +64,11 @@ pub struct CrashDeviceOptions {
     /// In memory, with power cuts, or in an image whose process is killed instead [default: memory]
     #[arg(long, value_enum)]
     pub medium: Option<MediumKind>,
+
+    /// In an image on a host that fails: each call on the file may, once or from then on, with an I/O error or because the
+    /// disk is full; half of the drives must then survive the loss of the machine
+    #[arg(long, conflicts_with_all = ["medium", "at"])]
+    pub host_faults: bool,
 
     /// How flash operations are scheduled [default: the seed chooses]
     #[arg(long, value_enum)]
@@ -222,6 +227,9 @@ pub enum SchedulingKind {
 /// Number of seeds if none are given.
 const DEFAULT_SEEDS: u64 = 4;
 
+/// Failures of the host in one run, if no number is given.
+const DEFAULT_HOST_FAULTS: u64 = 100;
+
 /// The number of commands within which a cut to be replayed must be, unless --commands allows more. With all cuts of
 /// each command, this many take days, so a larger number is a mistake.
 const MOST_REPLAYED: u64 = 1_000_000;
@@ -255,8 +263,9 @@ fn settings(options: &CrashDeviceOptions) -> Settings {
     let seeds = options.seeds.range(DEFAULT_SEEDS);
     let cuts = match (&options.at, options.cuts) {
         (Some(point), _) => Cuts::At(point.clone()),
-        (None, CutCount::All) => Cuts::All,
-        (None, CutCount::Random(count)) => Cuts::Random(count),
+        (None, None | Some(CutCount::All)) if options.host_faults => Cuts::Random(DEFAULT_HOST_FAULTS),
+        (None, None | Some(CutCount::All)) => Cuts::All,
+        (None, Some(CutCount::Random(count))) => Cuts::Random(count),
     };
     Settings {
         seeds,
@@ -303,7 +312,11 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
         queues,
         full,
         flash: options.flash.map(Flash::from),
-        medium: options.medium.map(Medium::from),
+        medium: if options.host_faults {
+            Some(Medium::FailingHost)
+        } else {
+            options.medium.map(Medium::from)
+        },
         scheduling: options.scheduling.map(FlashScheduling::from),
     }
 }

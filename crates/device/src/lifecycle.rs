@@ -6,8 +6,8 @@ use tantalum_ftl::{
     FormatError, Ftl, FtlError, Layout, LayoutError, NvmPlan, RecoveryReport, protected_bytes,
 };
 use tantalum_nand::{
-    Access, Faults, HostSync, InFlight, LostProgram, MediumError, Nand, NandError, Nanoseconds, Operation,
-    Outcome, TestHost,
+    Access, Faults, HostError, HostSync, InFlight, LostProgram, MediumError, Nand, NandError, Nanoseconds,
+    Operation, Outcome, TestHost,
 };
 
 use crate::controller::{Device, Power};
@@ -40,6 +40,21 @@ pub enum DeviceError {
     /// A check was interrupted.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl DeviceError {
+    /// How the host failed, if that is the reason.
+    pub fn host(&self) -> Option<&HostError> {
+        let nand = match self {
+            DeviceError::Medium(MediumError::Nand(error)) | DeviceError::Nand(error) => error,
+            DeviceError::Ftl(FormatError::Ftl(FtlError::Nand(error))) => error,
+            _ => return None,
+        };
+        match nand {
+            NandError::Host(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Seed of the factory bad blocks, which are the same in every drive of a profile.
@@ -93,6 +108,47 @@ impl Device {
     /// drive writes, including recovery, stays in memory and vanishes with it.
     pub fn open_as(path: &Path, access: Access) -> Result<Device, DeviceError> {
         Device::of_image(path, Nand::open_as(path, access)?)
+    }
+
+    /// Opens an image as [`Device::open_as`] does. If the host cannot store what opening changes, for instance because its
+    /// disk is full, the drive is opened as with [`Access::Overlay`], and the second value says why. Once its client has
+    /// recovered too, what the drive has must only be read: [`Device::refuse_changes`].
+    pub fn open_or_read(path: &Path, access: Access) -> Result<(Device, Option<Status>), DeviceError> {
+        Device::open_or_read_with(access, |access| Device::open_as(path, access))
+    }
+
+    /// The same on a host that a test lets fail.
+    pub fn open_or_read_on(
+        path: &Path,
+        access: Access,
+        host: &TestHost,
+    ) -> Result<(Device, Option<Status>), DeviceError> {
+        Device::open_or_read_with(access, |access| Device::open_on(path, access, host))
+    }
+
+    fn open_or_read_with(
+        access: Access,
+        open: impl Fn(Access) -> Result<Device, DeviceError>,
+    ) -> Result<(Device, Option<Status>), DeviceError> {
+        let error = match open(access) {
+            Err(error) if access != Access::Overlay => error,
+            opened => return Ok((opened?, None)),
+        };
+        let Some(host) = error.host().cloned() else { return Err(error) };
+        // what cannot be read either has failed for the first reason
+        let device = open(Access::Overlay).map_err(|_| error)?;
+        Ok((device, Some(Status::Host(host))))
+    }
+
+    /// Refuses every change from now on, until the drive is opened again.
+    pub fn refuse_changes(&mut self, why: Status) {
+        self.doubt.get_or_insert_with(|| Box::new(why));
+    }
+
+    /// Why the drive refuses every change until it is opened again, if it does: the host failed, or its own data are
+    /// damaged.
+    pub fn refuses_changes(&self) -> Option<&Status> {
+        self.doubt.as_deref()
     }
 
     /// Opens an image as [`Device::open_as`] does, on a host that a test lets fail at any call on the file, or on which it

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tantalum::Lpn;
+use tantalum::{Command, Device, Lpn, Status, UNIT_BYTES};
 
 use super::drive::DIRECT;
 use super::history::{Candidate, LOST, Stamp};
+use super::host::stamp_of;
 use super::oracle::Findings;
 use super::run::{Run, cold_stamp};
 use super::stop::Stop;
@@ -63,6 +64,34 @@ impl Run {
         Ok(found)
     }
 
+    /// After the host failed: the drive still reads what it acknowledged, or says why it cannot. When its process has ended,
+    /// the image is opened while the host's disk is full, and has what it must have after a cut.
+    pub fn compare_after_failure(&mut self) -> Result<(), Stop> {
+        for lpn in self.units() {
+            let Some(unit) = self.host.read_after_failure(lpn) else { continue };
+            let (found, allowed) = (stamp_of(&unit, &format!("unit {lpn}"))?, self.oracle.after_failure(lpn));
+            self.tally.promises_checked += 1;
+            if !allowed.contains(&found) {
+                let detail = format!("after the host failed, unit {lpn} reads {found}, allowed {allowed:?}");
+                return Err(Stop::broken("running drive", detail));
+            }
+        }
+        let expected = self.oracle.candidates(self.units(), self.cut_ns);
+        self.tally.promises_checked += expected.len() as u64;
+        let may_lose = self.losses > 0;
+        self.host.look_without_room(|opened| {
+            let mut device = opened.map_err(|error| {
+                Stop::broken(
+                    "D1",
+                    format!("a drive whose host has no room cannot be opened to be read: {error}"),
+                )
+            })?;
+            expected
+                .iter()
+                .try_for_each(|(lpn, allowed)| compare_without_room(&mut device, *lpn, allowed, may_lose))
+        })
+    }
+
     /// Without a cut: every unit holds what was written last.
     pub fn compare_running(&mut self) -> Result<(), Stop> {
         self.host.device.audit();
@@ -108,4 +137,25 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// A unit of a drive whose host has no room has an allowed value.
+fn compare_without_room(
+    device: &mut Device,
+    lpn: Lpn,
+    candidates: &[Candidate],
+    may_lose: bool,
+) -> Result<(), Stop> {
+    let mut unit = [0; UNIT_BYTES];
+    match device.submit(Command::Read { lpn, data: &mut unit }, device.time_ns()) {
+        Ok(_) => {}
+        Err(Status::Unreadable { .. }) if may_lose => return Ok(()),
+        Err(status) => return Err(Stop::broken("D1", format!("without room, unit {lpn} fails: {status}"))),
+    }
+    let found = stamp_of(&unit, &format!("unit {lpn}"))?;
+    if candidates.iter().any(|candidate| candidate.stamp == found) {
+        return Ok(());
+    }
+    let allowed: Vec<Stamp> = candidates.iter().map(|candidate| candidate.stamp).collect();
+    Err(Stop::broken("D1", format!("without room, unit {lpn} reads {found}, allowed {allowed:?}")))
 }

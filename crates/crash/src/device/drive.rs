@@ -65,6 +65,8 @@ pub enum Medium {
     Memory,
     /// In an image, whose process is killed between two stores to the file.
     Image,
+    /// In an image on a host that fails: any call on the file may.
+    FailingHost,
 }
 
 /// A kind of drive.
@@ -105,6 +107,7 @@ impl fmt::Display for Drive {
         match self.medium {
             Medium::Memory => Ok(()),
             Medium::Image => f.write_str(" --medium image"),
+            Medium::FailingHost => f.write_str(" --host-faults"),
         }
     }
 }

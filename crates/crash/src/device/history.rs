@@ -92,6 +92,12 @@ impl History {
         self.0.drain(..newest);
     }
 
+    /// What a drive that runs on may hold after commands that failed, newest first.
+    pub fn after_failure(&self) -> impl Iterator<Item = Stamp> + '_ {
+        let known = self.0.iter().rposition(|version| version.known_ns != NEVER).unwrap_or(0);
+        self.0[known..].iter().rev().map(|version| version.stamp)
+    }
+
     /// What may be found after a cut at a time, newest first.
     pub fn candidates(&self, cut_ns: u64) -> impl Iterator<Item = Candidate> + '_ {
         let mut certain = false;

@@ -9,8 +9,8 @@
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Command, Completion, Device, DeviceError, Fills, Lpn, METADATA_BYTES, Metadata, PowerLoss, Profile,
-    RecoveryReport, Status, UNIT_BYTES,
+    Command, Completion, Device, DeviceError, Fills, HostError, Lpn, METADATA_BYTES, Metadata, PowerLoss,
+    Profile, RecoveryReport, Status, UNIT_BYTES,
 };
 
 use super::drive::{Drive, Medium};
@@ -45,6 +45,19 @@ pub(super) fn metadata_of(stamp: Stamp) -> Metadata {
     metadata
 }
 
+/// What a host does with an image that must survive the loss of the machine.
+fn sync(device: &mut Device) -> Result<(), Status> {
+    let failed = |error: std::io::Error| {
+        let (path, action) = (std::path::PathBuf::new(), "sync the image");
+        Status::Host(HostError { path, action, kind: error.kind(), reason: error.to_string() })
+    };
+    if let Some(sync) = device.sync_begin()? {
+        sync.run().map_err(failed)?;
+        device.sync_end()?;
+    }
+    Ok(())
+}
+
 fn in_memory(profile: &Profile) -> Result<Device, Stop> {
     Device::in_memory(profile).map_err(|error| Stop::broken("refused", error.to_string()))
 }
@@ -74,6 +87,10 @@ impl Host {
         let profile = drive.profile(seed);
         let (image, device) = match drive.medium {
             Medium::Image => ImageFile::create(&profile).map(|(image, device)| (Some(image), device))?,
+            Medium::FailingHost => {
+                let (image, device) = ImageFile::create_on_failing_host(&profile, seed)?;
+                (Some(image), device)
+            }
             Medium::Memory => (None, in_memory(&profile)?),
         };
         device.audit();
@@ -113,7 +130,7 @@ impl Host {
 
     /// Whether power is lost by killing the process.
     pub fn is_killed(&self) -> bool {
-        self.image.as_ref().is_some_and(|image| image.host.life.is_over())
+        self.image.as_ref().is_some_and(ImageFile::is_over)
     }
 
     /// Submits a command without waiting for it.
@@ -130,6 +147,7 @@ impl Host {
         if let Some(told) = told {
             trace::answer(self.now_ns, &told, &answer);
         }
+        let answer = self.synced(answer);
         if self.is_killed() {
             return Err(Status::PowerLost);
         }
@@ -138,6 +156,42 @@ impl Host {
             self.under_way.push(completion.done_ns);
         }
         Ok(completion)
+    }
+
+    /// Makes what a command changed survive the loss of the machine, if the image can. Notes whether the host failed.
+    fn synced<T>(&mut self, answer: Result<T, Status>) -> Result<T, Status> {
+        let Some(image) = &mut self.image else { return answer };
+        let mut answer = answer;
+        if answer.is_ok() && image.is_synced() {
+            let synced = sync(&mut self.device);
+            answer = answer.and_then(|answer| synced.map(|()| answer));
+        }
+        image.has_failed |= matches!(answer, Err(Status::Host(_)));
+        answer
+    }
+
+    /// What the drive holds after the host has failed, or nothing if that is not to be checked.
+    pub fn read_after_failure(&mut self, lpn: Lpn) -> Option<Vec<u8>> {
+        let mut unit = vec![0; UNIT_BYTES];
+        self.image.as_ref().filter(|image| image.has_failed)?;
+        let read = self.device.submit(Command::Read { lpn, data: &mut unit }, self.now_ns);
+        read.ok().map(|_| unit)
+    }
+
+    /// The process that has the image open ends, and perhaps the machine. Then looks at the drive as it opens while the
+    /// host's disk is full.
+    pub fn look_without_room(
+        &mut self,
+        look: impl FnOnce(Result<Device, DeviceError>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let Some(image) = &mut self.image else { return Ok(()) };
+        let nothing = in_memory(self.device.profile())?;
+        let device = std::mem::replace(&mut self.device, nothing);
+        image.leave(device)?;
+        let armed = image.fill_disk();
+        let looked = look(image.open());
+        image.free_disk(armed);
+        looked
     }
 
     /// Submits a command and waits until it is done.
@@ -150,7 +204,7 @@ impl Host {
     /// Buffers filled with units, for half of the writes, if the drive is in an image and has some. The process may be
     /// killed before they are given to the drive.
     pub fn filled(&mut self, data: &[u8], rng: &mut Xoshiro256PlusPlus) -> Result<Option<Fills>, Stop> {
-        let Some(image) = self.image.as_ref().filter(|image| !image.host.life.is_over()) else {
+        let Some(image) = self.image.as_mut().filter(|image| !image.is_over()) else {
             return Ok(None);
         };
         if rng.random_ratio(1, 2) {
@@ -158,7 +212,10 @@ impl Host {
         }
         let mut fills = self.device.fills(data.len() / UNIT_BYTES)?;
         if let Some(fills) = &mut fills {
-            fills.fill(data).map_err(|error| Stop::broken("refused", error.to_string()))?;
+            fills.fill(data).map_err(|_| {
+                image.has_failed = true;
+                Stop::PowerLost
+            })?;
         }
         if image.host.life.stores_left().is_some() && rng.random_ratio(1, 64) {
             image.host.life.end();
@@ -227,8 +284,8 @@ impl Host {
     /// Power is lost at the Nth program or erase from now, even one of a clean shutdown or of the opening after it; or the
     /// process is killed after that many stores. `None` disarms.
     pub fn cut_after(&mut self, operations: Option<u64>) {
-        if let Some(image) = &self.image {
-            return image.host.life.end_after(operations);
+        if let Some(image) = &mut self.image {
+            return image.end_after(operations);
         }
         self.cut_operation = operations.map(|operations| self.device.flash_operations() + operations);
         self.device.cut_after(operations);
@@ -241,8 +298,8 @@ impl Host {
         }
         let (left, before) = (self.operations_left(), self.device.flash_operations());
         let cut_ns = self.cut_ns.take();
-        match &self.image {
-            Some(image) => image.host.life.end_after(None),
+        match &mut self.image {
+            Some(image) => image.end_after(None),
             None => self.device.cut_after(None),
         }
         let done = action(self);
@@ -259,7 +316,7 @@ impl Host {
 
     fn operations_left(&self) -> Option<u64> {
         if let Some(image) = &self.image {
-            return image.host.life.stores_left();
+            return image.operations_left();
         }
         self.cut_operation.map(|cut_at| cut_at.saturating_sub(self.device.flash_operations()).max(1))
     }
@@ -285,15 +342,24 @@ impl Host {
             trace::power_on(&powered_on);
         }
         match powered_on {
+            // the drive could only be opened to be read
+            Ok(_) if self.device.refuses_changes().is_some() && self.has_failing_host() => {
+                Err(Stop::PowerLost)
+            }
             Ok(report) => {
                 self.now_ns = self.now_ns.max(self.device.time_ns());
                 Ok(report)
             }
             Err(_) if self.is_killed() => Err(Stop::PowerLost),
+            Err(error) if error.host().is_some() && self.has_failing_host() => Err(Stop::PowerLost),
             // an operation that was cut is still in flight
             Err(_) if !self.device.in_flight().is_empty() => Err(Stop::PowerLost),
             Err(error) => Err(Stop::broken("D5", format!("recovery fails: {error}"))),
         }
+    }
+
+    fn has_failing_host(&self) -> bool {
+        self.image.as_ref().is_some_and(ImageFile::is_failing)
     }
 
     /// A new process opens the image.
@@ -316,7 +382,8 @@ impl Host {
     /// A clean shutdown and power on again, or why the drive could not be shut down.
     pub fn power_cycle(&mut self) -> Result<Result<RecoveryReport, Status>, Stop> {
         self.wait()?;
-        match self.device.power_off(self.now_ns) {
+        let off = self.device.power_off(self.now_ns);
+        match self.synced(off) {
             Err(Status::PowerLost) => return Err(Stop::PowerLost),
             _ if self.is_killed() => return Err(Stop::PowerLost),
             Err(status) => return Ok(Err(status)),

@@ -84,6 +84,11 @@ impl Oracle {
         self.steps.retain(|(_, durable_ns)| *durable_ns > now_ns);
     }
 
+    /// What a unit of a drive that runs on may hold after commands that failed.
+    pub fn after_failure(&self, lpn: Lpn) -> Vec<Stamp> {
+        self.units.get(&lpn).map_or_else(|| vec![0], |unit| unit.after_failure().collect())
+    }
+
     /// What each unit may hold after a cut at a given time, newest first.
     pub fn candidates(&self, lpns: impl Iterator<Item = Lpn>, cut_ns: u64) -> Vec<(Lpn, Vec<Candidate>)> {
         let mut claims = self.hints.claims(cut_ns);

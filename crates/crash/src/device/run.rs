@@ -116,7 +116,7 @@ impl Run {
     pub fn stores_per_operation(&self) -> u64 {
         match self.medium {
             Medium::Memory => 1,
-            Medium::Image => 2 + self.units_per_page,
+            Medium::Image | Medium::FailingHost => 2 + self.units_per_page,
         }
     }
 
@@ -155,6 +155,9 @@ impl Run {
             false => self.tally.shutdown_cuts += 1,
         }
         self.cut_ns = self.host.cut_ns();
+        if self.medium == Medium::FailingHost {
+            self.compare_after_failure()?;
+        }
         self.recover(loss)
     }
 
@@ -171,7 +174,7 @@ impl Run {
         let report = self.host.power_on(loss)?;
         self.host.cut_after(None);
         self.host.cut_at(None);
-        if self.medium == Medium::Image {
+        if self.medium != Medium::Memory {
             self.host
                 .device
                 .set_faults(Faults { seed: self.faults.seed ^ self.tally.cuts << 32, ..self.faults })?;

@@ -57,7 +57,9 @@ impl Settings {
         if self.plan.cuts == Cuts::Random(0) {
             return Err(setting("--cuts", 0, "use `all` or a number of at least 1"));
         }
-        if self.drives.medium == Some(Medium::Image) && !matches!(self.plan.cuts, Cuts::Random(_)) {
+        if self.drives.medium.is_some_and(|medium| medium != Medium::Memory)
+            && !matches!(self.plan.cuts, Cuts::Random(_))
+        {
             let expected = "use a number with an image: only a drive in memory can be copied for each cut";
             return Err(setting("--cuts", "all", expected));
         }

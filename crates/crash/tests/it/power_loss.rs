@@ -204,3 +204,18 @@ fn records_on_their_way_are_dumped_while_a_put_waits_for_room() {
     let weights = "put=60,trim=60,write=40,log=0,transaction=0,share=0,remap=0,atomic=0,batch=0,namespace=0";
     check(&focused(9, drive(4096, CacheMode::Durable, Plp::Capacitor), weights));
 }
+
+/// Any call on the image's file may fail, once or from then on.
+#[test]
+fn a_drive_keeps_its_promises_when_its_host_fails() {
+    for (cache, plp) in [(CacheMode::Volatile, Plp::None), (CacheMode::Durable, Plp::Capacitor)] {
+        let drives = DriveChoice { medium: Some(Medium::FailingHost), ..drive(4096, cache, plp) };
+        let plan = Plan { cuts: Cuts::Random(20), second_cut: true, ..Plan::default() };
+        let crash = torture(&settings(0..seeds(6), drives, plan), &Monitor::silent()).unwrap();
+        for violation in &crash.outcome.violations {
+            println!("{}: {}\n  {}", violation.promise, violation.detail, violation.replay);
+        }
+        assert!(crash.outcome.violations.is_empty());
+        assert!(crash.outcome.cuts > 50 && crash.outcome.second_cuts > 5, "{:?}", crash.outcome);
+    }
+}

@@ -211,6 +211,14 @@ impl HostFaults {
         self.state().armed = None;
     }
 
+    /// The fault that is armed and not over, counted from now on.
+    pub fn armed(&self) -> Option<HostFault> {
+        let state = self.state();
+        let (fault, first) = state.armed?;
+        let made = state.calls.len() as u64;
+        (made <= first || fault.lasts).then_some(HostFault { after: first.saturating_sub(made), ..fault })
+    }
+
     /// The call that failed first since [`HostFaults::fail`].
     pub fn failed(&self) -> Option<HostCall> {
         self.state().failed
@@ -268,10 +276,18 @@ impl State {
         self.next(call).map_or(Ok(()), |failure| Err(failure.error()))
     }
 
+    /// How much of a write to one page is made although it fails: some sectors, as past the cache; the cache itself takes all
+    /// of it or nothing.
+    fn part(&mut self, bytes: usize, at: u64) -> usize {
+        let are_sectors = at.is_multiple_of(SECTOR as u64) && bytes.is_multiple_of(SECTOR);
+        let piece = if are_sectors { SECTOR } else { bytes };
+        self.random.below((bytes / piece) as u64 + 1) as usize * piece
+    }
+
     /// Writes to one page of the cache.
     fn write(&mut self, file: &File, data: &[u8], at: u64) -> io::Result<()> {
         let failure = self.next(HostCall::Write);
-        let done = failure.map_or(data.len(), |_| self.random.below(data.len() as u64 + 1) as usize);
+        let done = failure.map_or(data.len(), |_| self.part(data.len(), at));
         if done > 0 {
             self.dirty(file, at / HOST_PAGE as u64)?;
             file.write_all_at(&data[..done], at)?;
