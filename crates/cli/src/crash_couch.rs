@@ -30,6 +30,11 @@ pub struct CrashCouchOptions {
     #[arg(long, value_name = "N")]
     pub commits: Option<u64>,
 
+    /// Let the host fail instead of the power, as often as --cuts says: calls on the image's file, with I/O errors or because
+    /// the disk is full
+    #[arg(long)]
+    pub host_faults: bool,
+
     /// Continue with fresh seeds for N minutes
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub minutes: Option<u64>,
@@ -70,6 +75,7 @@ pub fn run(options: &CrashCouchOptions) -> Result<(), Failure> {
         cuts: options.cuts,
         commits: options.commits.unwrap_or(commits),
         minutes: options.minutes,
+        host_faults: options.host_faults,
     };
     let outcome = torture(&settings, &interrupt::monitor())?;
     output::report(&outcome, options.json, summary::of)?;

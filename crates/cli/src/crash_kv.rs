@@ -25,6 +25,11 @@ pub struct CrashKvOptions {
     #[arg(long, value_name = "N")]
     pub commits: Option<u64>,
 
+    /// Let the host fail instead of the power, as often as --cuts says: calls on the image's file, with I/O errors or because
+    /// the disk is full
+    #[arg(long)]
+    pub host_faults: bool,
+
     /// Continue with fresh seeds for N minutes
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub minutes: Option<u64>,
@@ -50,6 +55,7 @@ pub fn run(options: &CrashKvOptions) -> Result<(), Failure> {
         cuts: options.cuts,
         commits: options.commits.unwrap_or(commits),
         minutes: options.minutes,
+        host_faults: options.host_faults,
     };
     let _offer = options.offer.offer()?;
     let outcome = torture(&settings, &interrupt::monitor())?;

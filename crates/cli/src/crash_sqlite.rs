@@ -35,6 +35,11 @@ pub struct CrashSqliteOptions {
     #[arg(long, value_name = "N")]
     pub transactions: Option<u64>,
 
+    /// Let the host fail instead of the power, as often as --cuts says: calls on the image's file, with I/O errors or because
+    /// the disk is full
+    #[arg(long)]
+    pub host_faults: bool,
+
     /// Continue with fresh seeds for N minutes
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub minutes: Option<u64>,
@@ -87,6 +92,7 @@ pub fn run(options: &CrashSqliteOptions) -> Result<(), Failure> {
         cuts: options.cuts,
         transactions: options.transactions.unwrap_or(transactions),
         minutes: options.minutes,
+        host_faults: options.host_faults,
     };
     let outcome = torture(&settings, &interrupt::monitor())?;
     output::report(&outcome, options.json, summary::of)?;

@@ -20,6 +20,9 @@ pub enum CrashError {
     /// A changed profile is invalid.
     #[error(transparent)]
     Field(#[from] InvalidField),
+    /// No folder for the image.
+    #[error("cannot create a folder for an image: {0}")]
+    Folder(#[source] std::io::Error),
     /// The drive could not be created or opened.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -26,6 +26,7 @@ fn catch(guard: Guard, way: Way) {
             cuts: Cuts::Random(40),
             commits: 60,
             minutes: None,
+            host_faults: false,
         };
         take_out(Some(guard));
         let outcome = run(&settings, &Monitor::silent());

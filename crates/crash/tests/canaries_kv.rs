@@ -14,8 +14,14 @@ const MOST_SEEDS: u64 = 20;
 /// Tortures the store until a promise is broken.
 fn catch(guard: Guard) {
     for seed in 0..MOST_SEEDS {
-        let settings =
-            Settings { first_seed: seed, seeds: 1, cuts: Cuts::Random(40), commits: 60, minutes: None };
+        let settings = Settings {
+            first_seed: seed,
+            seeds: 1,
+            cuts: Cuts::Random(40),
+            commits: 60,
+            minutes: None,
+            host_faults: false,
+        };
         take_out(Some(guard));
         let outcome = run(&settings, &Monitor::silent());
         take_out(None);

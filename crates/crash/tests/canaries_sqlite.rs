@@ -30,6 +30,7 @@ fn catch(guard: Guard, mode: Mode, synchronous: Synchronous) {
             cuts: Cuts::Random(40),
             transactions: 40,
             minutes: None,
+            host_faults: false,
         };
         let outcome = run(&settings, &Monitor::silent()).unwrap();
         if let Some(violation) = outcome.violations.first() {

@@ -104,9 +104,12 @@ impl Commits {
         work: impl FnOnce(&mut Device) -> Result<T, Status>,
     ) -> Result<T, Failure> {
         let _leader = self.leader.lock();
-        let done = work(&mut drive.device().lock()).map_err(Failure::Drive)?;
-        drive.sync()?;
-        Ok(done)
+        let done = work(&mut drive.device().lock()).map_err(Failure::Drive);
+        let done = done.and_then(|done| drive.sync().map(|()| done));
+        if let Some(reason) = done.as_ref().err().and_then(Failure::stops) {
+            drive.doubt_unsynced(reason);
+        }
+        done
     }
 
     /// Calls a function while everything put is as durable as requested, and nothing is being put.
@@ -136,6 +139,10 @@ impl Leader {
         if let Err(failure) = drive.sync() {
             let done = results.iter_mut().filter(|(_, ended)| ended.is_ok());
             done.for_each(|(_, ended)| *ended = Err(failure.clone()));
+        }
+        // before anyone gives up the locks on what it has changed
+        if let Some(reason) = results.iter().find_map(|(_, ended)| ended.as_ref().err()?.stops()) {
+            drive.doubt_unsynced(reason);
         }
         for (pending, ended) in results {
             *pending.ended.lock() = Some(ended);

@@ -2,8 +2,14 @@
 //!
 //! Puts exclude reads of several records together, or as of a snapshot, for as long as the drive takes, but not its
 //! sync. Records that a transaction has locked do not change, so it can read them at any time.
+//!
+//! After a put or a sync failed in such a way that nobody knows what is on the disk, the records that it may have changed are
+//! *in doubt* until the store is reopened: they cannot be read. All others can.
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Status};
 use tantalum_drive::Drive as SharedDrive;
 
@@ -21,6 +27,11 @@ pub(crate) struct Drive {
     device: Option<SharedDrive>,
     pub cache: Cache,
     versions: RwLock<Versions>,
+    /// Records that were put since the last sync.
+    unsynced: Mutex<Vec<Name>>,
+    /// Records in doubt, and why.
+    doubt: RwLock<Option<(HashSet<Name>, String)>>,
+    is_in_doubt: AtomicBool,
 }
 
 /// Reads records. What is read together is consistent.
@@ -34,6 +45,9 @@ impl Drive {
             device: Some(SharedDrive::new(device)),
             cache: Cache::new(cache_bytes),
             versions: RwLock::new(Versions::new(snapshot_bytes)),
+            unsynced: Mutex::default(),
+            doubt: RwLock::default(),
+            is_in_doubt: false.into(),
         }
     }
 
@@ -53,6 +67,9 @@ impl Drive {
 
     /// A record that nobody can change meanwhile.
     pub fn read(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Value>, Failure> {
+        if self.is_in_doubt.load(Ordering::Acquire) {
+            self.check_doubt(|doubtful| doubtful.contains(&name))?;
+        }
         if let Some(value) = self.cache.get(&name) {
             return Ok(Some(value));
         }
@@ -61,6 +78,22 @@ impl Drive {
             self.cache.put(name, value.clone());
         }
         Ok(found)
+    }
+
+    /// Puts in doubt what was put since the last sync.
+    pub fn doubt_unsynced(&self, reason: String) {
+        let mut doubt = self.doubt.write();
+        let (doubtful, _) = doubt.get_or_insert_with(|| (HashSet::new(), reason));
+        doubtful.extend(self.unsynced.lock().drain(..));
+        self.is_in_doubt.store(true, Ordering::Release);
+    }
+
+    #[cold]
+    fn check_doubt(&self, concerns: impl FnOnce(&HashSet<Name>) -> bool) -> Result<(), Failure> {
+        match &*self.doubt.read() {
+            Some((doubtful, reason)) if concerns(doubtful) => Err(Failure::Stops(reason.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// The drive's contents of a record.
@@ -89,6 +122,9 @@ impl Drive {
         from: Option<&Key>,
         limit: usize,
     ) -> Result<Vec<Key>, Failure> {
+        if self.is_in_doubt.load(Ordering::Acquire) {
+            self.check_doubt(|doubtful| doubtful.iter().any(|(of, _)| *of == namespace))?;
+        }
         let mut keys = Vec::new();
         let mut device = self.device().lock();
         let at_ns = device.time_ns();
@@ -118,6 +154,8 @@ impl Drive {
         let old: Result<Records, Failure> =
             wanted.map(|name| Ok((name, self.read(name, &mut None)?))).collect();
         versions.replaced(old.map_err(|failure| (0, failure))?);
+        // all of them: if one part fails, the others are not to be seen either
+        self.unsynced.lock().extend(parts.iter().flatten().map(|(name, _)| *name));
         let _nobody_reads = (!out(Guard::PartsSeen)).then_some(versions);
         let mut done_ns = 0;
         for (number, records) in parts.iter().enumerate() {
@@ -155,9 +193,13 @@ impl Drive {
     /// Makes the work durable on the host's disk, if the image is synced. Others may read meanwhile.
     pub fn sync(&self) -> Result<(), Failure> {
         let begun = self.device().lock().sync_begin().map_err(Failure::Drive)?;
-        let Some(begun) = begun else { return Ok(()) };
-        begun.run().map_err(|error| Failure::Stops(format!("the image could not be synced: {error}")))?;
-        self.device().lock().sync_end().map_err(Failure::Drive)
+        if let Some(begun) = begun {
+            let failed = |error| Failure::Stops(format!("the image could not be synced: {error}"));
+            begun.run().map_err(failed)?;
+            self.device().lock().sync_end().map_err(Failure::Drive)?;
+        }
+        self.unsynced.lock().clear();
+        Ok(())
     }
 
     /// Opens a snapshot. No put may be in progress.

@@ -132,8 +132,11 @@ pub enum Error {
         /// The process that uses it.
         used: u32,
     },
-    /// An earlier commit failed, and it is unknown whether it took effect: reopen the store.
-    #[error("the store has stopped: {reason}; reopen it: every commit that returned is there")]
+    /// The store takes no more changes, because an earlier commit failed and it is unknown whether it took effect, or because
+    /// the host had no room when it was opened. Records that such a commit was to change cannot be read. Reopen the store.
+    #[error(
+        "the store takes no more changes: {reason}; what it holds can be read; reopen it once that is mended: every commit that returned is there"
+    )]
     Stopped {
         /// What went wrong.
         reason: String,

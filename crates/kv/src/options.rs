@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tantalum::{Access, Device, Profile};
+use tantalum::{Access, Device, Profile, Status};
 
 use crate::error::Error;
 use crate::files::make_new;
@@ -84,8 +84,8 @@ impl Options {
         self
     }
 
-    /// Opens the drive of a store; creates its image if there is none.
-    pub(crate) fn open_drive(&self, path: &Path) -> Result<Device, Error> {
+    /// Opens the drive of a store; creates its image if there is none. Also why it can only be read, if it can.
+    pub(crate) fn open_drive(&self, path: &Path) -> Result<(Device, Option<Status>), Error> {
         self.check()?;
         if !path.exists() {
             self.create(path)?;
@@ -93,17 +93,17 @@ impl Options {
         self.open_existing(path)
     }
 
-    /// Opens the drive of a store that exists.
-    pub(crate) fn open_existing(&self, path: &Path) -> Result<Device, Error> {
+    /// The same for a store that exists.
+    pub(crate) fn open_existing(&self, path: &Path) -> Result<(Device, Option<Status>), Error> {
         let access = match self.sync {
             Sync::Host => Access::Ordered,
             Sync::None => Access::Write,
         };
-        let device = Device::open_as(path, access)?;
+        let (device, why) = Device::open_or_read(path, access)?;
         let has = device.profile().capacity_bytes;
         match self.capacity_bytes {
             Some(asked) if asked != has => Err(Error::Capacity { path: path.to_owned(), has, asked }),
-            _ => Ok(device),
+            _ => Ok((device, why)),
         }
     }
 

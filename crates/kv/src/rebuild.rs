@@ -35,7 +35,8 @@ impl Options {
     pub fn rebuild(self, image: impl AsRef<Path>) -> Result<Copied, Error> {
         let image = image.as_ref();
         let as_it_is = Options { capacity_bytes: None, ..self.clone() };
-        let device = as_it_is.open_existing(image)?;
+        // a host without room for what opening changes can still be read from
+        let (device, _) = as_it_is.open_existing(image)?;
         let mut profile = match self.profile {
             Some(_) => self.new_profile()?,
             None => device.profile().clone(),

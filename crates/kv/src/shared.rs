@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// Fails in a forked process, and after the store has stopped.
+    /// For changes: fails in a forked process, and after the store has stopped.
     pub fn check(&self) -> Result<(), Error> {
         self.check_process()?;
         if self.is_stopped.load(Ordering::Acquire) {
@@ -86,9 +86,9 @@ impl Shared {
         Ok(())
     }
 
-    /// The kind of a namespace. Fails as [`Shared::check`] does, and if there is no such namespace.
+    /// The kind of a namespace. Fails in a forked process, and if there is no such namespace.
     pub fn order_of(&self, namespace: NamespaceId) -> Result<Order, Error> {
-        self.check()?;
+        self.check_process()?;
         self.live.read().get(&namespace).copied().ok_or(Error::NoSuchNamespace)
     }
 
@@ -107,7 +107,7 @@ impl Shared {
         match catalog.names.get(name) {
             Some((namespace, found)) if *found == order => return Ok(*namespace),
             Some((_, found)) => return Err(Error::OtherOrder { name: name.to_owned(), order: *found }),
-            None => {}
+            None => self.check()?,
         }
         let namespace = self.alone(|device| catalog.create(device, name, order))?;
         self.live.write().insert(namespace, order);
@@ -140,20 +140,26 @@ impl Shared {
     /// Opens a snapshot of the committed state, and of the names.
     pub fn open_snapshot(&self) -> Result<(AsOf, Names), Error> {
         let catalog = self.catalog.lock();
+        // what a commit that failed has changed is in doubt
         let at = self.commits.at_rest(|| self.drive.open_snapshot());
-        // a commit that failed and stopped the store may be in it
-        if let Err(error) = self.check() {
-            self.drive.close_snapshot(at);
-            return Err(error);
-        }
         Ok((at, catalog.names.clone()))
+    }
+
+    /// Takes no changes, for this reason.
+    pub fn stop(&self, reason: String) {
+        self.stopped.lock().get_or_insert(reason);
+        self.is_stopped.store(true, Ordering::Release);
+    }
+
+    /// Why it takes no changes, if it does not.
+    pub fn stopped(&self) -> Option<String> {
+        self.stopped.lock().clone()
     }
 
     /// Stops the store if it is unknown what is on the drive (K4).
     pub fn failed(&self, failure: Failure) -> Error {
         if let Some(reason) = failure.stops() {
-            self.stopped.lock().get_or_insert(reason);
-            self.is_stopped.store(true, Ordering::Release);
+            self.stop(reason);
         }
         failure.into()
     }

@@ -101,7 +101,7 @@ impl Snapshot {
 
     /// Reads the state of the snapshot.
     fn past<T>(&self, work: impl FnOnce(&Past<'_>) -> Result<T, Failure>) -> Result<T, Error> {
-        self.shared.check()?;
+        self.shared.check_process()?;
         let found = self.shared.drive.stable().past(self.at).and_then(|past| work(&past));
         found.map_err(|failure| self.shared.failed(failure))
     }

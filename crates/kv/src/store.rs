@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tantalum::{Device, Key, Nanoseconds};
+use tantalum::{Device, Key, Nanoseconds, Status};
 
 use crate::catalog::{Catalog, check_name};
 use crate::error::Error;
@@ -35,8 +35,16 @@ pub struct Store {
 
 impl Options {
     /// Opens a store; creates its image if there is none.
+    ///
+    /// If the host has no room for what opening changes, the store is opened to be read: changes fail with
+    /// [`Error::Stopped`], which says why.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store, Error> {
-        Store::over(self.open_drive(path.as_ref())?, self)
+        let (device, why) = self.open_drive(path.as_ref())?;
+        let store = Store::over(device, self)?;
+        if let Some(why) = why {
+            store.refuse_changes(why);
+        }
+        Ok(store)
     }
 }
 
@@ -74,6 +82,18 @@ impl Store {
         }
     }
 
+    /// Takes no changes from now on: for a store on a drive of which [`Device::open_or_read`] says that it must only be read.
+    pub fn refuse_changes(&self, why: Status) {
+        self.shared.stop(why.to_string());
+        self.shared.drive.device().lock().refuse_changes(why);
+    }
+
+    /// Why the store takes no more changes, if it does not: the host failed, or has no room. Everything can be read, but for
+    /// records that a commit which failed was to change. Reopen the store once the host is well.
+    pub fn refuses_changes(&self) -> Option<String> {
+        self.shared.stopped()
+    }
+
     /// Shuts the drive down, and returns whether that succeeded. Nothing is lost if it did not, or if this is not
     /// called. If there are other clones or open transactions, the drive is shut down when the last one is gone.
     pub fn close(self) -> Result<(), Error> {
@@ -96,7 +116,7 @@ impl Store {
     }
 
     fn open_namespace(&self, name: &str, order: Order) -> Result<Namespace, Error> {
-        self.shared.check()?;
+        self.shared.check_process()?;
         check_name(name)?;
         Ok(Namespace(self.shared.open_namespace(name, order)?))
     }
@@ -108,7 +128,7 @@ impl Store {
 
     /// The names of all namespaces.
     pub fn namespaces(&self) -> Result<Vec<String>, Error> {
-        self.shared.check()?;
+        self.shared.check_process()?;
         Ok(self.shared.catalog.lock().names.keys().cloned().collect())
     }
 
@@ -131,13 +151,13 @@ impl Store {
     /// A snapshot of the committed state. It waits for the commit being synced, if there is one, but for no
     /// transaction; nobody waits for it.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        self.shared.check()?;
+        self.shared.check_process()?;
         Snapshot::open(self.shared.clone())
     }
 
     /// Begins a transaction. Dropping it aborts it.
     pub fn begin(&self) -> Result<Transaction, Error> {
-        self.shared.check()?;
+        self.shared.check_process()?;
         Ok(Transaction::new(self.shared.clone(), self.shared.new_age()))
     }
 

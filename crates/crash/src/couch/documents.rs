@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use tantalum::UNIT_BYTES;
+use tantalum::{Device, Profile, UNIT_BYTES};
 use tantalum_couch::{Error, Store, VolumeStorage, Way};
 use tantalum_volume::Volume;
 
@@ -37,9 +37,12 @@ impl Program for Documents {
     const CACHE_BYTES: u64 = 64 * UNIT_BYTES as u64;
     const LENGTH_OPTION: &str = "--commits";
 
-    fn prepare(seed: u64) -> Result<Volume, CrashError> {
-        let page_bytes = [16384, 8192, 4096][(seed % 3) as usize];
-        volume(&profile("crash-couch", page_bytes, seed), Documents::CACHE_BYTES, OTHER_UNITS, seed)
+    fn profile(seed: u64) -> Profile {
+        profile("crash-couch", [16384, 8192, 4096][(seed % 3) as usize], seed)
+    }
+
+    fn prepare_on(device: Device, seed: u64) -> Result<Volume, CrashError> {
+        volume(device, Documents::CACHE_BYTES, OTHER_UNITS, seed)
     }
 
     fn take(&self, volume: Volume, _seed: u64) -> VolumeStorage {

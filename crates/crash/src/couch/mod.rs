@@ -28,6 +28,7 @@ pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, Crash
         cuts: settings.cuts,
         length: settings.commits,
         minutes: settings.minutes,
+        host_faults: settings.host_faults,
     };
     torture(&plan, monitor)
 }

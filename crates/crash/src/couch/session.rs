@@ -8,7 +8,7 @@ use tantalum_couch::{Compaction, Error, Options, Snapshot, Store, VolumeStorage,
 
 use super::contents::{Contents, Random};
 use crate::program::drive::OTHER_DATA;
-use crate::program::{Broken, Stop};
+use crate::program::{Broken, Stop, goes_on};
 
 /// Units of [`OTHER_DATA`], of the volume's 4096.
 pub(super) const OTHER_UNITS: u64 = 2000;
@@ -107,7 +107,7 @@ impl<'a> Session<'a> {
         match done {
             Ok(None) => Ok(()),
             Ok(Some(broken)) => Err(Stop::Broken(broken)),
-            Err(_) if !self.storage.volume().device().has_power() => Err(Stop::PowerLost),
+            Err(_) if !goes_on(&self.storage.volume().device()) => Err(Stop::PowerLost),
             Err(Error::Io(error)) if error.kind() == ErrorKind::StorageFull => {
                 self.give_room();
                 Ok(())

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use tantalum::Device;
 use tantalum_kv::{Error, Options, Store, Sync};
 
-use crate::program::Place;
+use crate::program::{Place, goes_on};
 
 /// Memory for what snapshots see: some get lost, which their readers must learn.
 const SNAPSHOT_BYTES: usize = 300_000;
@@ -71,7 +71,7 @@ impl Place for Held {
     }
 
     fn has_power(&self) -> bool {
-        self.look(|device| device.has_power())
+        self.look(|device| goes_on(device))
     }
 
     fn cut_after(&self, operations: Option<u64>) {

@@ -8,7 +8,7 @@ use super::contents::{Contents, Namespaces, Random};
 use super::draw::Changes;
 use super::keys::bulk_key;
 use super::ranges::compare;
-use crate::program::{Broken, Stop};
+use crate::program::{Broken, Stop, goes_on};
 
 /// The initial number of other records, on the drive's 4096 units.
 const OTHER: u32 = 2000;
@@ -109,7 +109,8 @@ impl<'a> Session<'a> {
     }
 
     fn has_power(&self) -> bool {
-        self.store.with_drive(|drive| drive.has_power()).expect("it is the same process")
+        self.store.with_drive(|drive| goes_on(drive)).expect("it is the same process")
+            && self.store.refuses_changes().is_none()
     }
 
     fn commit(&mut self, is_large: bool) -> Result<Option<Broken>, Error> {

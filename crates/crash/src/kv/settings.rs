@@ -16,4 +16,6 @@ pub struct Settings {
     pub commits: u64,
     /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,
+    /// Whether the host fails, as often as `cuts` says, instead of the power.
+    pub host_faults: bool,
 }

@@ -1,7 +1,7 @@
 //! The key-value store as a program under test.
 
 use rand::SeedableRng;
-use tantalum::Device;
+use tantalum::{Device, Profile};
 use tantalum_kv::{Error, Options, Store, Sync};
 
 use super::contents::{Contents, Namespaces, Random};
@@ -38,9 +38,13 @@ impl Program for KeyValue {
     const CACHE_BYTES: u64 = 0;
     const LENGTH_OPTION: &str = "--commits";
 
-    fn prepare(seed: u64) -> Result<Device, CrashError> {
-        let page_bytes = [16384, 8192, 4096][(seed % 3) as usize];
-        let device = Device::in_memory(&profile("crash-kv", page_bytes, seed))?;
+    const IS_SYNCED: bool = true;
+
+    fn profile(seed: u64) -> Profile {
+        profile("crash-kv", [16384, 8192, 4096][(seed % 3) as usize], seed)
+    }
+
+    fn prepare_on(device: Device, seed: u64) -> Result<Device, CrashError> {
         let store = Store::over(device, Options::default().sync(Sync::None))?;
         fill(&store, Namespaces::open(&store)?, &mut Random::seed_from_u64(seed))?;
         Ok(store.into_drive().expect("nobody else has the store"))

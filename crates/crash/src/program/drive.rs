@@ -49,14 +49,9 @@ pub(crate) fn profile(name: &str, page_bytes: u32, seed: u64) -> Profile {
     }
 }
 
-/// A volume on such a drive with this many units of [`OTHER_DATA`].
-pub(crate) fn volume(
-    profile: &Profile,
-    cache_bytes: u64,
-    units: u64,
-    seed: u64,
-) -> Result<Volume, CrashError> {
-    let mut volume = Volume::format(Device::in_memory(profile)?, cache_bytes)?;
+/// A volume on such a drive, which is new, with this many units of [`OTHER_DATA`].
+pub(crate) fn volume(device: Device, cache_bytes: u64, units: u64, seed: u64) -> Result<Volume, CrashError> {
+    let mut volume = Volume::format(device, cache_bytes)?;
     let other = volume.create(OTHER_DATA)?;
     let mut unit = [0; UNIT_BYTES];
     let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed);

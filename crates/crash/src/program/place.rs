@@ -2,14 +2,20 @@
 
 use std::ops::Deref;
 
+use tantalum::Device;
 use tantalum_volume::Volume;
+
+/// Whether a drive goes on with changes: it has power, and its host has not failed.
+pub(crate) fn goes_on(device: &Device) -> bool {
+    device.has_power() && device.refuses_changes().is_none()
+}
 
 /// The drive that a program works on.
 pub(crate) trait Place {
     /// Flash operations so far.
     fn flash_operations(&self) -> u64;
 
-    /// Whether there is power.
+    /// Whether there is power, and the host has not failed.
     fn has_power(&self) -> bool;
 
     /// Arms a cut after that many flash operations, or disarms it.
@@ -28,7 +34,7 @@ impl<P: VolumePlace> Place for P {
     }
 
     fn has_power(&self) -> bool {
-        self.volume().device().has_power()
+        goes_on(&self.volume().device())
     }
 
     fn cut_after(&self, operations: Option<u64>) {

@@ -18,6 +18,8 @@ pub(super) struct Run<'a, P> {
     pub seed: u64,
     /// Work of a life: the maximum before a random cut, or the total.
     pub length: u64,
+    /// Whether the host fails instead of the power.
+    pub host_faults: bool,
     pub monitor: &'a Monitor,
 }
 
@@ -109,7 +111,7 @@ impl<P: Program> Run<'_, P> {
 }
 
 /// One number from three, so that the seeds of a run's parts do not overlap.
-fn mix(seed: u64, number: u64, part: u64) -> u64 {
+pub(super) fn mix(seed: u64, number: u64, part: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let joined = seed.wrapping_mul(FACTOR) ^ number.wrapping_add(part << 56);
     // `mix` adds the factor, which these seeds were chosen without

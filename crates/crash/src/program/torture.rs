@@ -26,6 +26,8 @@ pub(crate) struct Plan<P> {
     pub length: u64,
     /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,
+    /// Whether the host fails, as often as `cuts` says, instead of the power.
+    pub host_faults: bool,
 }
 
 impl<P: Program> Plan<P> {
@@ -36,6 +38,10 @@ impl<P: Program> Plan<P> {
             (P::LENGTH_OPTION, Some(self.length)),
             ("--minutes", self.minutes),
         ];
+        if self.host_faults && !matches!(self.cuts, Cuts::Random(_)) {
+            let expected = "use a number with --host-faults: so often the host fails";
+            return Err(InvalidSetting::new("--cuts", self.cuts, expected).into());
+        }
         match settings.into_iter().find(|(_, value)| *value == Some(0)) {
             Some((option, _)) => Err(InvalidSetting::new(option, 0, "use at least 1").into()),
             None => Ok(()),
@@ -130,7 +136,7 @@ fn run_seed<P: Program>(
 ) -> Result<(), CrashError> {
     let prepared = P::prepare(seed)?;
     for &program in &plan.programs {
-        let run = Run { program, seed, length: plan.length, monitor };
+        let run = Run { program, seed, length: plan.length, host_faults: plan.host_faults, monitor };
         if let Some(found) = one_run(&run, plan.cuts, &prepared, outcome)? {
             outcome.violations.push(violation(&run, plan.cuts, found, &prepared)?);
         }
@@ -150,6 +156,7 @@ fn one_run<P: Program>(
     let copy = || prepared.copy();
     let result = catch_unwind(AssertUnwindSafe(|| -> Result<(), RunEnd> {
         match cuts {
+            Cuts::Random(count) if run.host_faults => run.host_faults(count, outcome),
             Cuts::Random(cuts) => run.random_cuts(copy(), cuts, outcome),
             Cuts::At(operation) => run.cut_at(copy(), operation, outcome),
             Cuts::All => {
@@ -202,11 +209,12 @@ fn violation<P: Program>(
     }
     let (program, seed, cuts) = (run.program, run.seed, replayed(&smallest));
     let (command, option) = (program.command(), P::LENGTH_OPTION);
+    let faults = if run.host_faults { " --host-faults" } else { "" };
     Ok(Violation {
         seed,
         cut: smallest.cut,
         promise: smallest.broken.promise.to_owned(),
         detail: format!("{}: {}", program.name(), smallest.broken.detail),
-        replay: format!("tantalum crash {command} --seed {seed} --cuts {cuts} {option} {length}"),
+        replay: format!("tantalum crash {command}{faults} --seed {seed} --cuts {cuts} {option} {length}"),
     })
 }

@@ -1,5 +1,7 @@
 //! What the torture test requires of a program.
 
+use tantalum::{Device, Profile};
+
 use super::broken::{Broken, RunEnd};
 use super::ground::Ground;
 use super::life::Life;
@@ -26,8 +28,19 @@ pub(crate) trait Program: Copy {
     /// The host's page cache.
     const CACHE_BYTES: u64;
 
-    /// Prepares it for the first life.
-    fn prepare(seed: u64) -> Result<Self::Ground, CrashError>;
+    /// Whether what the program promised survives the loss of the machine, if its image can.
+    const IS_SYNCED: bool = false;
+
+    /// The drive for a seed.
+    fn profile(seed: u64) -> Profile;
+
+    /// Prepares a new drive for the first life.
+    fn prepare_on(device: Device, seed: u64) -> Result<Self::Ground, CrashError>;
+
+    /// A drive in memory, prepared for the first life.
+    fn prepare(seed: u64) -> Result<Self::Ground, CrashError> {
+        Self::prepare_on(Device::in_memory(&Self::profile(seed))?, seed)
+    }
 
     /// Takes it. Everything random follows from the seed.
     fn take(&self, ground: Self::Ground, seed: u64) -> Self::Place;

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use rusqlite::Connection;
-use tantalum::UNIT_BYTES;
+use tantalum::{Device, Profile, UNIT_BYTES};
 use tantalum_sqlite::{Drive, Mode, Synchronous};
 use tantalum_volume::Volume;
 
@@ -42,9 +42,12 @@ impl Program for Database {
     const CACHE_BYTES: u64 = 128 * UNIT_BYTES as u64;
     const LENGTH_OPTION: &str = "--transactions";
 
-    fn prepare(seed: u64) -> Result<Volume, CrashError> {
-        let profile = profile("crash-sqlite", 16384, seed);
-        let volume = volume(&profile, Database::CACHE_BYTES, OTHER_UNITS, seed)?;
+    fn profile(seed: u64) -> Profile {
+        profile("crash-sqlite", 16384, seed)
+    }
+
+    fn prepare_on(device: Device, seed: u64) -> Result<Volume, CrashError> {
+        let volume = volume(device, Database::CACHE_BYTES, OTHER_UNITS, seed)?;
         let drive = Drive::new(volume, Mode::Rollback, Some(seed));
         let connection = drive.open(DATABASE).map_err(CrashError::sqlite("opening a new database"))?;
         make_tables(&connection, seed).map_err(CrashError::sqlite("making the tables"))?;

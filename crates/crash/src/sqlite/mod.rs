@@ -33,6 +33,7 @@ pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, Crash
         cuts: settings.cuts,
         length: settings.transactions,
         minutes: settings.minutes,
+        host_faults: settings.host_faults,
     };
     torture(&plan, monitor)
 }

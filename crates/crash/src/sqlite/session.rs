@@ -10,7 +10,7 @@ use super::contents::{self, Contents, Random};
 use super::history::History;
 use super::step::{READERS, Step, Transaction, WRITERS};
 use crate::program::drive::OTHER_DATA;
-use crate::program::{Broken, Stop};
+use crate::program::{Broken, Stop, goes_on};
 
 /// The database.
 pub(super) const DATABASE: &str = "app.db";
@@ -119,7 +119,7 @@ impl<'a> Session<'a> {
 
     /// The cause of an error: the power, or a broken promise.
     fn stop(&self, doing: &str, error: impl std::fmt::Display) -> Stop {
-        if !self.drive.volume().device().has_power() {
+        if !goes_on(&self.drive.volume().device()) {
             return Stop::PowerLost;
         }
         let below = self.drive.last_error().unwrap_or_else(|| "nothing".to_owned());

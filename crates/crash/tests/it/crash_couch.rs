@@ -6,7 +6,15 @@ use tantalum_crash::couch::{Settings, run};
 use tantalum_report::Monitor;
 
 fn settings(cuts: Cuts, commits: u64, seeds: u64) -> Settings {
-    Settings { ways: vec![Way::Share, Way::Original], first_seed: 0, seeds, cuts, commits, minutes: None }
+    Settings {
+        ways: vec![Way::Share, Way::Original],
+        first_seed: 0,
+        seeds,
+        cuts,
+        commits,
+        minutes: None,
+        host_faults: false,
+    }
 }
 
 #[test]
@@ -22,4 +30,12 @@ fn commits_survive_a_cut_at_every_operation() {
     let outcome = run(&settings(Cuts::All, 40, 3), &Monitor::silent()).unwrap();
     assert_eq!(outcome.violations, []);
     assert!(outcome.cuts > 500, "{outcome:?}");
+}
+
+#[test]
+fn documents_survive_a_host_that_fails() {
+    let settings = Settings { host_faults: true, ..settings(Cuts::Random(10), 40, 3) };
+    let outcome = run(&settings, &Monitor::silent()).unwrap();
+    assert_eq!(outcome.violations, []);
+    assert!(outcome.cuts > 30, "{outcome:?}");
 }

@@ -5,7 +5,7 @@ use tantalum_crash::kv::{Settings, run};
 use tantalum_report::Monitor;
 
 fn settings(cuts: Cuts, commits: u64, seeds: u64) -> Settings {
-    Settings { first_seed: 0, seeds, cuts, commits, minutes: None }
+    Settings { first_seed: 0, seeds, cuts, commits, minutes: None, host_faults: false }
 }
 
 #[test]
@@ -21,4 +21,12 @@ fn transactions_survive_a_cut_at_every_operation() {
     let outcome = run(&settings(Cuts::All, 20, 3), &Monitor::silent()).unwrap();
     assert_eq!(outcome.violations, []);
     assert!(outcome.cuts > 200, "{outcome:?}");
+}
+
+#[test]
+fn transactions_survive_a_host_that_fails() {
+    let settings = Settings { host_faults: true, ..settings(Cuts::Random(12), 40, 6) };
+    let outcome = run(&settings, &Monitor::silent()).unwrap();
+    assert_eq!(outcome.violations, []);
+    assert!(outcome.cuts > 40 && outcome.second_cuts > 20, "{outcome:?}");
 }

@@ -16,6 +16,7 @@ fn settings(cuts: Cuts, seeds: u64, transactions: u64) -> Settings {
         cuts,
         transactions,
         minutes: None,
+        host_faults: false,
     }
 }
 
@@ -38,6 +39,14 @@ fn every_mode_keeps_its_promises_through_power_cuts() {
     assert_eq!(random.cuts, 2 * 12 * 30, "every life is cut");
     assert_eq!(torture(Cuts::Random(30), 2, 30), random, "a seed gives the same run");
     runs_go_on_behind_a_checkpoint();
+    hosts_fail();
+}
+
+fn hosts_fail() {
+    let settings = Settings { host_faults: true, ..settings(Cuts::Random(6), 1, 20) };
+    let outcome = run(&settings, &Monitor::silent()).unwrap();
+    assert_eq!(outcome.violations, []);
+    assert!(outcome.cuts > 30, "{outcome:?}");
 }
 
 /// Everything in a log was home when the drive took a checkpoint, which then kept nothing of the log. Later

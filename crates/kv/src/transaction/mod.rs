@@ -195,7 +195,6 @@ impl Transaction {
     }
 
     fn finish(&mut self) -> Result<Option<Nanoseconds>, Error> {
-        self.shared.check()?;
         if self.gave_way {
             return Err(Error::Deadlock);
         }
@@ -204,6 +203,7 @@ impl Transaction {
         if records.is_empty() && ordered.is_empty() {
             return Ok(self.now_ns);
         }
+        self.shared.check()?;
         let done_ns = self.shared.commit(Work { records, ordered, at_ns: self.now_ns })?;
         Ok(self.now_ns.map(|_| done_ns))
     }
@@ -216,7 +216,7 @@ impl Transaction {
     pub fn restart(self) -> Result<Transaction, Error> {
         let (shared, age) = (self.shared.clone(), self.age);
         self.abort();
-        shared.check()?;
+        shared.check_process()?;
         Ok(Transaction::new(shared, age))
     }
 

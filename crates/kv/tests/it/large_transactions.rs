@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Device, Life, PowerLoss, Profile};
+use tantalum::{Access, Device, Mapping, PowerLoss, Profile, TestHost};
 use tantalum_kv::{Error, Options, Store, Sync};
 
 const RECORDS: u32 = 2500;
@@ -82,9 +82,10 @@ fn a_process_that_ends_at_any_store_leaves_all_or_nothing() {
     let copy = || assert!(std::fs::copy(&base, &image).unwrap() > 0);
     // how many stores there are until the commit returns, and until it begins
     copy();
-    let life = Life::default();
+    let host = TestHost::new(Mapping::Allowed, 0);
+    let life = &host.life;
     life.end_after(Some(MANY));
-    let store = Store::over(Device::open_for(&image, &life).unwrap(), options()).unwrap();
+    let store = Store::over(Device::open_on(&image, Access::Write, &host).unwrap(), options()).unwrap();
     let before = MANY - life.stores_left().unwrap();
     write_all(&store, 2).unwrap();
     let after = MANY - life.stores_left().unwrap();
@@ -93,14 +94,16 @@ fn a_process_that_ends_at_any_store_leaves_all_or_nothing() {
     let (mut seen, mut ended_twice) = ([0; 3], 0);
     for _ in 0..PLACES {
         copy();
-        let life = Life::default();
+        let host = TestHost::new(Mapping::Allowed, 0);
+        let life = &host.life;
         life.end_after(Some(random.random_range(before..after)));
-        let store = Store::over(Device::open_for(&image, &life).unwrap(), options()).unwrap();
+        let store = Store::over(Device::open_on(&image, Access::Write, &host).unwrap(), options()).unwrap();
         let _ = write_all(&store, 2);
         drop(store);
         // and again while the commit is brought in place
         life.end_after(Some(random.random_range(0..(after - before) / 2)));
-        let again = Device::open_for(&image, &life).map(|device| Store::over(device, options()).map(drop));
+        let again = Device::open_on(&image, Access::Write, &host)
+            .map(|device| Store::over(device, options()).map(drop));
         ended_twice += u32::from(!matches!(again, Ok(Ok(()))));
         let store = options().open(&image).unwrap();
         seen[usize::from(number_of_all(&store))] += 1;

@@ -48,21 +48,27 @@ pub enum HostFailure {
     NoSpace,
     /// EIO. A write may be made in part; after a sync, any of what was written may be on the disk.
     Io,
+    /// The same, but only for calls that change the file.
+    IoOfChange,
 }
 
 impl HostFailure {
     /// Whether such a call can fail in this way.
     pub fn applies_to(self, call: HostCall) -> bool {
         match self {
-            HostFailure::NoSpace => !matches!(call, HostCall::Read | HostCall::Map | HostCall::Load),
+            // space is reserved before anything is stored through memory
+            HostFailure::NoSpace => {
+                !matches!(call, HostCall::Read | HostCall::Map | HostCall::Load | HostCall::Store)
+            }
             HostFailure::Io => call != HostCall::Reserve,
+            HostFailure::IoOfChange => !matches!(call, HostCall::Reserve | HostCall::Read | HostCall::Load),
         }
     }
 
     fn error(self) -> io::Error {
         io::Error::from_raw_os_error(match self {
             HostFailure::NoSpace => libc::ENOSPC,
-            HostFailure::Io => libc::EIO,
+            HostFailure::Io | HostFailure::IoOfChange => libc::EIO,
         })
     }
 }
