@@ -277,7 +277,7 @@ impl Ftl {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Geometry, Nand, NvmShape, Scheduling, UNIT_BYTES};
+    use tantalum_nand::{Faults, Geometry, Nand, NvmShape, Scheduling, UNIT_BYTES};
 
     use super::*;
     use crate::host_unit::HostUnit;
@@ -366,6 +366,42 @@ mod tests {
         assert_eq!(ftl.counters().checkpoints, before);
         ftl.ensure_journal_room(1, 0).unwrap();
         assert_eq!(ftl.counters().checkpoints, before + 1);
+    }
+
+    /// The open journal block fails and no other is free, so the page cannot be programmed. Its record keeps waiting: the
+    /// trim was done, and counts as soon as there is a block. No test had a journal page without a block.
+    #[test]
+    fn records_without_a_block_wait_for_one() {
+        let mut ftl = ftl(8);
+        let slot = ftl.nand.stage(&[1; UNIT_BYTES]).unwrap();
+        let version = ftl.next_seq();
+        let unit = HostUnit { slot, lpn: Lpn(1), version, metadata: [0; METADATA_BYTES], hint: None };
+        ftl.write_page(&[unit], 0).unwrap();
+        ftl.trim(Lpn(1), 1, 0).unwrap();
+        let waiting: Vec<Record> = ftl.metadata.waiting().copied().collect();
+        assert!(!waiting.is_empty());
+        let mut taken = Vec::new();
+        for plane in (0..ftl.geometry.planes()).map(PlaneId) {
+            while let Some(block) = ftl.space.blocks.take(plane, BlockUse::Open, &ftl.nand) {
+                taken.push((plane, block));
+            }
+        }
+        ftl.nand.set_faults(Faults { program_failure_ppm: 1_000_000, ..Faults::default() });
+        let flushed = ftl.flush_journal(0);
+        assert!(matches!(flushed, Err(FtlError::CapacityExceeded)), "{flushed:?}");
+        assert_eq!(ftl.metadata.waiting().copied().collect::<Vec<_>>(), waiting);
+        ftl.nand.set_faults(Faults::default());
+        for (plane, block) in taken {
+            ftl.space.blocks.release(plane, block, &ftl.nand);
+        }
+        ftl.flush_journal(0).unwrap();
+        let (config, mut nand) = (ftl.config, ftl.into_nand());
+        nand.power_fail(nand.programs_done_ns().max(nand.idle_ns()));
+        nand.resolve(&mut |_| unreachable!("nothing is on its way"), &mut || 0).unwrap();
+        nand.lose_dram();
+        let at_ns = nand.idle_ns();
+        let (ftl, _) = Ftl::recover(nand, config, at_ns).map_err(|(_, error)| error).unwrap();
+        assert_eq!(ftl.map().lookup(Lpn(1)), None, "the trim is durable");
     }
 
     /// Garbage collection may have programmed the place, and such programs are not waited for otherwise: a dump must leave

@@ -38,7 +38,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// A group has this many fewer records than fit in a `put`, because the records that held it are deleted with it.
 const SPARE_RECORDS: usize = 8;
 
-/// Room that must be left for other uses.
+/// Room that must be left beside the records: the marker and the deletions that go with each group take some, and records
+/// may lie less densely than they are counted. Without it a commit that counts could stop half way.
 const SPARE_BYTES: usize = 1 << 20;
 
 const MARKER: &[u8] = b"redo";
@@ -322,6 +323,52 @@ mod tests {
         redo.recover(&mut device).unwrap();
         assert_eq!(get(&mut device, namespace, key(b"a")).unwrap(), Some(vec![1]));
         assert_eq!(device.namespaces()[0].records, 1, "the stale piece and the marker are gone");
+    }
+
+    /// A drive without room for further records, except for a number of units.
+    fn with_room_for(units: usize, profile: &str) -> (Device, [NamespaceId; 2]) {
+        let mut profile = tantalum::Profile::load(profile).unwrap();
+        profile.capacity_bytes = 8 << 20;
+        profile.over_provisioning_percent = 240.0;
+        let mut device = Device::in_memory(&profile).unwrap();
+        let attributes = tantalum::NamespaceAttributes::default();
+        let namespaces = [(); 2].map(|()| {
+            let at_ns = device.time_ns();
+            device.submit(Command::CreateNamespace { attributes }, at_ns).unwrap().namespace.unwrap()
+        });
+        for number in 0_u32.. {
+            if !device.has_room([4000].into_iter().cycle().take(units + 1)) {
+                break;
+            }
+            let name = (namespaces[1], key(&number.to_be_bytes()));
+            put(&mut device, &vec![(name, Some(vec![0; 4000].into()))]).unwrap();
+        }
+        (device, namespaces)
+    }
+
+    /// The marker, and the deletions that go with each group, take a little room as well. Once a commit counts, it must get
+    /// in place: the store would stop, and could not be opened again. A tiny group comes before a large one here, so that
+    /// putting it in place gives back next to nothing. No test had the room run out within a few chunks.
+    #[test]
+    fn a_commit_gets_in_place_or_is_refused_before_it_counts_however_little_room_there_is() {
+        let limits = PutLimits { records: 1 + SPARE_RECORDS, bytes: 1 << 20 };
+        for profile in ["tlc-nvme", "tlc-nvme-plp"] {
+            let mut refused = 0;
+            for units in 6..10 {
+                let (device, [redo, namespace]) = with_room_for(units, profile);
+                for bytes in (12_000..16_096).step_by(64) {
+                    let drive = Drive::new(device.try_clone().unwrap(), 1 << 20, 0);
+                    let value = |bytes| Some(vec![1; bytes].into());
+                    let records =
+                        vec![((namespace, key(b"a")), value(1)), ((namespace, key(b"b")), value(bytes))];
+                    let put = Redo::new(redo).put(&drive, limits, &records);
+                    let stopped = put.as_ref().is_err_and(|failure| failure.stops().is_some());
+                    assert!(!stopped, "{profile}, {units} units, {bytes} bytes: {:?}", put.err());
+                    refused += u32::from(put.is_err());
+                }
+            }
+            assert!(refused > 0, "{profile}: there was always room");
+        }
     }
 
     #[test]

@@ -59,7 +59,9 @@ impl FramedLog {
         let (recent, frames) = (self.recent.clone(), self.frames);
         for frame in recent.latest().filter(|&frame| frame <= frames) {
             let is_home = self.frame_header(volume, frame)?.page_number() == page_number;
-            if is_home && self.numbering.is_committed(frame) && !self.changed.contains(&frame) {
+            if is_home && self.numbering.is_committed(frame) {
+                // so the drive has it as SQLite wrote it last: a change makes a frame part of an open transaction
+                debug_assert!(!self.changed.contains(&frame), "frame {frame} was sent and has changed since");
                 let is_same = self.page_equals(volume, frame, data)?;
                 return Ok(is_same.then_some(GoesHome { frame, page_number }));
             }

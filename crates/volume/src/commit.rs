@@ -88,12 +88,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Ensures that inodes written without a sync do not precede what they show: dirty data of their files, and trims
-    /// and continuations in flight.
+    /// Ensures that inodes written without a sync do not precede what they show: dirty data of their files, and whatever
+    /// was sent and not flushed.
     pub(crate) fn settle(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
         for change in changes {
-            let is_dirty = self.cache.dirty_from(change.file, 0).next().is_some();
-            self.must_flush |= is_dirty && !canary::out(Guard::InodeBeforeData);
             self.write_back_file(change.file)?;
         }
         if self.must_flush && !changes.is_empty() { self.flush() } else { Ok(()) }

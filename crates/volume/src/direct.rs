@@ -1,5 +1,6 @@
 //! Reads and writes of whole units that bypass the page cache (O_DIRECT).
 
+use tantalum::canary::{self, Guard};
 use tantalum::{Command, Fetches, Fills, Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
@@ -54,6 +55,7 @@ impl Volume {
             let part = &data[start..start + units as usize * UNIT_BYTES];
             let written = self.drive.write_filled(run.lpn, part, fills.as_deref_mut())?;
             done_ns = done_ns.max(written);
+            self.must_flush |= !canary::out(Guard::InodeBeforeData);
             self.cache.remove_units(file, unit..unit + units);
             unit += units;
         }

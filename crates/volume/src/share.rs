@@ -250,6 +250,7 @@ impl Volume {
             if !self.drive.device().is_mapped(run.lpn) {
                 let done_ns = self.drive.write(run.lpn, &[0; UNIT_BYTES])?;
                 self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
+                self.must_flush = true;
             }
         }
         Ok(())

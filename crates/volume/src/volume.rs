@@ -49,7 +49,8 @@ pub struct Volume {
     pub(crate) transactions: BTreeMap<TxId, OpenTransaction>,
     /// When the write-back in flight is done.
     pub(crate) write_back_done_ns: Nanoseconds,
-    /// Trims or continuations were sent but not flushed: an inode must not become durable before them.
+    /// Something was sent and not flushed: data, shares, trims or continuations. An inode must not become durable before
+    /// what it shows.
     pub(crate) must_flush: bool,
     /// Where the data of long commands are assembled.
     pub(crate) scratch: Vec<u8>,

@@ -310,3 +310,75 @@ pub(super) fn release_all(ftl: &mut Ftl, units: &[HostUnit]) {
         ftl.nand_mut().release(unit.slot);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tantalum_nand::Faults;
+
+    use super::*;
+    use crate::Device;
+    use crate::engine::Inside;
+    use crate::profile::{CacheMode, Plp, Profile};
+
+    const PAGES: std::ops::Range<u32> = 50..62;
+
+    fn read(engine: &mut Engine, lpn: u32, at_ns: Nanoseconds) -> u8 {
+        let mut data = [9; UNIT_BYTES];
+        engine.read(Lpn(lpn), &mut data, &mut Inside, at_ns).unwrap();
+        data[0]
+    }
+
+    /// A drive with a capacitor, and with pages of a log on flash, which hold 1 and claim homes.
+    fn with_log() -> (Device, Nanoseconds) {
+        let capacity_bytes = 4 << 20;
+        let mut profile = Profile { capacity_bytes, ..Profile::load("tlc-nvme").unwrap() };
+        profile.over_provisioning_percent = 100.0;
+        (profile.flash.channels, profile.flash.dies_per_channel, profile.flash.planes_per_die) = (2, 1, 1);
+        (profile.flash.pages_per_block, profile.flash.page_bytes) = (8, 8192);
+        (profile.cache.mode, profile.cache.bytes) = (CacheMode::Durable, 24 * UNIT_BYTES as u64);
+        (profile.power.plp, profile.power.dump_bytes) = (Plp::Capacitor, 96 * UNIT_BYTES as u64);
+        let mut device = Device::in_memory(&profile).unwrap();
+        let at_ns = device.time_ns();
+        let engine = device.engine_mut().unwrap();
+        let (generation, _) = engine.begin_log(at_ns).unwrap();
+        for (lpn, slot) in PAGES.zip(1..) {
+            let home = Some(Lpn(lpn - 40));
+            let hint = Hint { generation, attempt: 0, start: 1, first: slot, slot, end: true, home };
+            let data = HostData { hint: Some(hint), ..HostData::plain(Lpn(lpn), &[1; UNIT_BYTES]) };
+            engine.write_hinted(data, &hint, &mut Inside, at_ns).unwrap();
+        }
+        engine.drain(at_ns).unwrap();
+        let at_ns = engine.ftl.nand().programs_done_ns();
+        engine.ftl.nand_mut().advance(at_ns);
+        (device, at_ns)
+    }
+
+    /// The record that ends the claim of a page needs the journal, which is short of blocks here. With the room checked only
+    /// when the record is appended, the unit was in the cache already, and the refused write was done. No test wrote over a
+    /// page of a log while the journal had no block.
+    #[test]
+    fn a_write_over_a_page_of_a_log_is_refused_before_it_is_done() {
+        let (mut device, at_ns) = with_log();
+        let engine = device.engine_mut().unwrap();
+        engine.ftl.nand_mut().set_faults(Faults { erase_failure_ppm: 1_000_000, ..Faults::default() });
+        // what is left of the journal, and no block more
+        while engine.ftl.trim(Lpn(5), 1, at_ns).is_ok() {
+            engine.ftl.flush_journal(at_ns).unwrap();
+        }
+        let mut refused = 0;
+        for lpn in PAGES {
+            assert!(engine.ftl.is_claiming_page(Lpn(lpn)), "page {lpn}");
+            let data = HostData::plain(Lpn(lpn), &[7; UNIT_BYTES]);
+            let expected = match engine.write_cached(data, None, at_ns) {
+                Ok(_) => 7,
+                Err(Status::CapacityExceeded) => 1,
+                Err(status) => panic!("{status}"),
+            };
+            refused += u32::from(expected == 1);
+            assert_eq!(read(engine, lpn, at_ns), expected, "page {lpn}, {refused} refused");
+            // so that each of them would need a page of the journal
+            let _ = engine.ftl.flush_journal(at_ns);
+        }
+        assert!(refused > 0, "the journal had room");
+    }
+}

@@ -197,6 +197,24 @@ fn copies_lie_anywhere_and_overlap_nothing() {
     assert_eq!(content(&mut volume, from)[8192..16384], source[..8192]);
 }
 
+/// What became of the source since it was cut is not in its last unit as far as anyone can see, and is not what the target
+/// gets. No test committed the end of a file that had been longer.
+#[test]
+fn what_lies_behind_the_end_of_a_file_is_not_committed_with_its_last_unit() {
+    let mut volume = volume(8, LARGE_CACHE);
+    let from = stamped_file(&mut volume, "from", 1, 2);
+    let to = stamped_file(&mut volume, "to", 50, 3);
+    volume.set_size(from, UNIT + 100).unwrap();
+    let range = RangeCommit { from, from_offset: UNIT, to, to_offset: 0, bytes: UNIT };
+    volume.commit_ranges(&[range]).unwrap();
+    let mut expected = stamped(50, 3);
+    expected[..UNIT as usize].fill(0);
+    expected[..100].fill(2);
+    assert_eq!(content(&mut volume, to), expected);
+    let mut volume = power_cut(volume, LARGE_CACHE);
+    assert_eq!(content(&mut volume, to), expected);
+}
+
 /// The drive keeps 256 further owners of shared units at this capacity.
 #[test]
 fn what_the_drive_does_not_share_is_copied() {

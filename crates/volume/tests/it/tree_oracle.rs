@@ -5,6 +5,8 @@
 
 use crate::common;
 
+use std::collections::BTreeMap;
+
 use common::model::{MOST_BYTES, UNIT};
 use common::tree_model::*;
 use common::*;
@@ -29,6 +31,8 @@ struct Run {
     cache: u64,
     crashes: u32,
     remapped: u64,
+    /// The file whose contents were changed last.
+    changed: Option<u32>,
     pool: Vec<Vec<u8>>,
 }
 
@@ -42,7 +46,19 @@ impl Run {
         volume.set_remap_duplicates(remap);
         let pool = (0..6).map(|_| random_bytes(&mut rng, UNIT)).collect();
         let model = TreeModel::new();
-        Run { rng, volume, model, before: None, cuts, remap, cache, crashes: 0, remapped: 0, pool }
+        Run {
+            rng,
+            volume,
+            model,
+            before: None,
+            cuts,
+            remap,
+            cache,
+            crashes: 0,
+            remapped: 0,
+            changed: None,
+            pool,
+        }
     }
 
     fn attempt<R>(
@@ -73,7 +89,9 @@ impl Run {
             79..82 => self.open_or_close(),
             82..84 => self.read(),
             84..85 => self.set_extended_attribute(),
-            85..93 => self.sync(),
+            85..87 => self.write_atomic(),
+            87..88 => self.change_write_atomic_and_cut(),
+            88..93 => self.sync(),
             93..95 => self.attempt(TreeModel::names_are_durable, Volume::sync_names),
             95..96 => self.attempt(TreeModel::all_synced, Volume::sync_all),
             96..98 => self.crash(),
@@ -219,6 +237,7 @@ impl Run {
             bytes = bytes.next_multiple_of(UNIT).min(MOST_BYTES - offset);
         }
         let data = self.data(bytes);
+        self.changed = Some(number);
         self.attempt(
             |model| model.file(number).write(offset, &data),
             |volume| match direct {
@@ -238,8 +257,11 @@ impl Run {
     fn empty_range(&mut self) -> Step {
         let Some(number) = self.content_file() else { return Ok(()) };
         let size = self.size_of(number);
-        let offset = self.rng.random_range(0..MOST_BYTES);
-        let bytes = self.rng.random_range(1..=(MOST_BYTES - offset).min(40_000));
+        let mut offset = self.rng.random_range(0..MOST_BYTES);
+        let mut bytes = self.rng.random_range(1..=(MOST_BYTES - offset).min(40_000));
+        if self.rng.random_bool(0.5) {
+            (offset, bytes) = (offset / UNIT * UNIT, bytes.next_multiple_of(UNIT));
+        }
         let zeros = |model: &mut TreeModel| {
             let end = size.min(offset + bytes);
             if offset < end {
@@ -252,6 +274,7 @@ impl Run {
             }
         };
         let (file, offset, bytes) = (id(number), offset as u64, bytes as u64);
+        self.changed = Some(number);
         match self.rng.random_range(0..4) {
             0..2 => self.attempt(zeros, |volume| volume.punch_hole(file, offset, bytes)),
             2 => self.attempt(
@@ -280,6 +303,7 @@ impl Run {
         }
         let bytes = self.rng.random_range(1..60_000).min(from_size - from_offset).min(MOST_BYTES - to_offset);
         let data = self.model.files[&from].data[from_offset..from_offset + bytes].to_vec();
+        self.changed = Some(to);
         let copied = self.attempt(
             |model| model.file(to).write(to_offset, &data),
             |volume| volume.copy_range(id(from), from_offset as u64, id(to), to_offset as u64, bytes as u64),
@@ -288,10 +312,11 @@ impl Run {
         Ok(())
     }
 
-    /// Two different files with at least a unit, and a range of whole units within both.
+    /// Two different files that are not empty, and a range of whole units of both, perhaps with the last one of a file,
+    /// in which its end lies.
     fn two_ranges(&mut self) -> Option<(u32, usize, u32, usize, usize)> {
         let (a, b) = (self.content_file()?, self.content_file()?);
-        let (a_units, b_units) = (self.size_of(a) / UNIT, self.size_of(b) / UNIT);
+        let (a_units, b_units) = (self.size_of(a).div_ceil(UNIT), self.size_of(b).div_ceil(UNIT));
         if a == b || a_units == 0 || b_units == 0 {
             return None;
         }
@@ -300,10 +325,19 @@ impl Run {
         Some((a, a_unit * UNIT, b, b_unit * UNIT, units * UNIT))
     }
 
+    /// A range of whole units of a file, as another file will show it from `offset` on: zeros behind the end of the one,
+    /// and nothing behind the end of the other.
+    fn units_for(&self, from: u32, from_offset: usize, bytes: usize, to: u32, offset: usize) -> Vec<u8> {
+        let data = &self.model.files[&from].data;
+        let mut units = data[from_offset..data.len().min(from_offset + bytes)].to_vec();
+        units.resize(bytes.min(self.size_of(to) - offset), 0);
+        units
+    }
+
     fn commit_range(&mut self) -> Step {
         let Some((from, from_offset, to, to_offset, bytes)) = self.two_ranges() else { return Ok(()) };
         self.attempt(|model| model.synced(to), |volume| volume.sync(id(to)))?;
-        let data = self.model.files[&from].data[from_offset..from_offset + bytes].to_vec();
+        let data = self.units_for(from, from_offset, bytes, to, to_offset);
         let range = RangeCommit {
             from: id(from),
             from_offset: from_offset as u64,
@@ -325,8 +359,8 @@ impl Run {
         // So that both are as the model knows them when the step comes: it makes all of them durable.
         self.attempt(|model| model.synced(a), |volume| volume.sync(id(a)))?;
         self.attempt(|model| model.synced(b), |volume| volume.sync(id(b)))?;
-        let of_a = self.model.files[&a].data[a_offset..a_offset + bytes].to_vec();
-        let of_b = self.model.files[&b].data[b_offset..b_offset + bytes].to_vec();
+        let of_a = self.units_for(a, a_offset, bytes, b, b_offset);
+        let of_b = self.units_for(b, b_offset, bytes, a, a_offset);
         self.attempt(
             |model| {
                 model.file(a).write(a_offset, &of_b);
@@ -336,6 +370,56 @@ impl Run {
             },
             |volume| volume.exchange_ranges(id(a), a_offset as u64, id(b), b_offset as u64, bytes as u64),
         )
+    }
+
+    /// Writes units and changes the size in one step. The inode that this stores shows everything that was done to the
+    /// file before, so all of it is durable. A file without a name has no inode there.
+    fn write_atomic(&mut self) -> Step {
+        match self.content_file() {
+            Some(number) => self.write_atomic_to(number),
+            None => Ok(()),
+        }
+    }
+
+    fn write_atomic_to(&mut self, number: u32) -> Step {
+        let size = self.rng.random_range(0..=MOST_BYTES);
+        let is_stored = |size| size == self.model.files[&number].durable.data.len();
+        if self.model.links(number) == 0 || size == self.size_of(number) || is_stored(size) {
+            return Ok(());
+        }
+        let mut units = BTreeMap::new();
+        for _ in 0..self.rng.random_range(0..3).min(size / UNIT) {
+            units.insert(self.rng.random_range(0..size / UNIT) as u64, self.data(UNIT));
+        }
+        let units: Vec<(u64, Vec<u8>)> = units.into_iter().collect();
+        let writes: Vec<(u64, &[u8])> = units.iter().map(|(unit, data)| (*unit, &data[..])).collect();
+        self.attempt(
+            |model| {
+                model.file(number).write_units(&units, Some(size as u64));
+                model.file(number).synced();
+            },
+            |volume| volume.write_atomic(id(number), &writes, Some(size as u64)),
+        )
+    }
+
+    /// Changes one file of a clean volume in one way, and makes the inode durable with an atomic write; then power goes at
+    /// once. Among other operations something else of the file or of another one is nearly always flushed for.
+    fn change_write_atomic_and_cut(&mut self) -> Step {
+        if !self.cuts {
+            return Ok(());
+        }
+        self.attempt(TreeModel::all_synced, Volume::sync_all)?;
+        self.changed = None;
+        match self.rng.random_range(0..5) {
+            0..2 => self.copy(),
+            2..4 => self.empty_range(),
+            _ => self.write(true),
+        }?;
+        let Some(number) = self.changed else { return Ok(()) };
+        self.write_atomic_to(number)?;
+        let now_ns = self.volume.now_ns();
+        self.volume.device().cut_power(now_ns);
+        Err(VolumeError::Device(Status::PowerLost))
     }
 
     fn read(&mut self) -> Step {
