@@ -163,7 +163,7 @@ fn read_status(command: &Command<'_>) -> Option<Status> {
         | Command::ReadWithMetadata { lpn, .. }
         | Command::TxRead { lpn, .. } => Some(Status::Unreadable { lpn: *lpn }),
         Command::KvGet { namespace, key, .. } => {
-            Some(Status::RecordUnreadable { namespace: *namespace, key: key.clone() })
+            Some(Status::RecordUnreadable { namespace: *namespace, key: *key })
         }
         _ => None,
     }
