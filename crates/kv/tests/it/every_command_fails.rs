@@ -15,10 +15,13 @@ type Model = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 const HASHED: &str = "hashed";
 const ORDERED: &str = "ordered";
 
+/// Namespace, key and new value; none if the record is deleted.
+type RecordChange = (&'static str, Vec<u8>, Option<Vec<u8>>);
+
 #[derive(Clone, Debug)]
 enum Operation {
     /// Puts and deletes in both namespaces.
-    Commit(Vec<(&'static str, Vec<u8>, Option<Vec<u8>>)>),
+    Commit(Vec<RecordChange>),
     Create(&'static str, Order),
     Delete(&'static str),
     /// A snapshot that is read after more commits.
