@@ -73,10 +73,11 @@ impl CommandFailure {
 }
 
 /// The failure to come, and how many commands that it can meet come before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct NextFailure {
     before: u64,
     failure: CommandFailure,
+    then: Option<Box<NextFailure>>,
 }
 
 impl NextFailure {
@@ -92,8 +93,15 @@ impl NextFailure {
 impl Device {
     /// The Nth command from now that can fail in this way does (1 is the next); `None` disarms it. For tests of clients.
     pub fn fail_command(&mut self, next: Option<(u64, CommandFailure)>) {
-        self.next_failure =
-            next.map(|(commands, failure)| Box::new(NextFailure { before: commands.max(1) - 1, failure }));
+        self.fail_commands(next.as_slice());
+    }
+
+    /// As [`Device::fail_command`], one after the other, each counted from the one before it.
+    pub fn fail_commands(&mut self, all: &[(u64, CommandFailure)]) {
+        let then = |then, &(commands, failure): &(u64, CommandFailure)| {
+            Some(Box::new(NextFailure { before: commands.max(1) - 1, failure, then }))
+        };
+        self.next_failure = all.iter().rev().fold(None, then);
     }
 
     /// Whether a failure is still to come, or goes on.
@@ -112,7 +120,7 @@ impl Device {
         let taken = self.next_failure.as_mut().and_then(|next| next.takes(command).then_some(next.failure));
         let Some(failure) = taken else { return self.carry_out(command, client, start_ns) };
         if failure != CommandFailure::ReadOnly {
-            self.next_failure = None;
+            self.next_failure = self.next_failure.take().and_then(|next| next.then);
         }
         match failure {
             CommandFailure::CapacityExceeded => Err(Status::CapacityExceeded),
