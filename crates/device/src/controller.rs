@@ -11,11 +11,12 @@ use tantalum_ftl::{Ftl, KvRecord, Lpn, RecoveryReport};
 use tantalum_nand::{Fetches, Fills, Nand, NandError, Nanoseconds};
 
 use crate::command::{Command, Completion};
+use crate::command_failures::NextFailure;
 use crate::engine::{Engine, Inside, KEY_VALUE_LIMITS};
 use crate::latency::{Kind, Latencies};
 use crate::limits::{Limits, Shape};
 use crate::link::Link;
-use crate::profile::{FirmwareProfile, Plp, Profile};
+use crate::profile::{CacheMode, FirmwareProfile, Plp, Profile};
 use crate::spu_memory::SpuMemory;
 use crate::status::Status;
 use crate::usage::{Usage, Waited};
@@ -44,6 +45,8 @@ pub struct Device {
     pub(crate) settled_read_only: bool,
     /// The status of a command that may have been done in part. Nothing may be built on its effect.
     pub(crate) doubt: Option<Box<Status>>,
+    /// A command that a test makes fail.
+    pub(crate) next_failure: Option<Box<NextFailure>>,
     /// The banks of the processors' memory, once they have been used since power came on.
     pub(crate) spu_memory: Option<SpuMemory>,
 }
@@ -58,7 +61,7 @@ pub(crate) enum Power {
 
 /// Where a command comes from.
 #[derive(Clone, Copy)]
-enum Client {
+pub(crate) enum Client {
     /// From across the link.
     Host,
     /// From inside the drive.
@@ -85,6 +88,7 @@ impl Device {
             next_cut: None,
             settled_read_only: false,
             doubt: None,
+            next_failure: None,
             spu_memory: None,
         }
     }
@@ -101,6 +105,7 @@ impl Device {
             link: self.link.clone(),
             latencies: self.latencies.clone(),
             doubt: self.doubt.clone(),
+            next_failure: self.next_failure.clone(),
             spu_memory: self.spu_memory.clone(),
             ..*self
         })
@@ -208,8 +213,21 @@ impl Device {
         Ok(())
     }
 
-    // The command stays where the client put it: moving it would wait for the stores of the pages copied before it.
     fn perform(
+        &mut self,
+        command: &mut Command<'_>,
+        client: Client,
+        start_ns: Nanoseconds,
+    ) -> Result<Completion, Status> {
+        match self.next_failure {
+            None => self.carry_out(command, client, start_ns),
+            Some(_) => self.perform_or_fail(command, client, start_ns),
+        }
+    }
+
+    // The command stays where the client put it: moving it would wait for the stores of the pages copied before it.
+    #[inline]
+    pub(crate) fn carry_out(
         &mut self,
         command: &mut Command<'_>,
         client: Client,
@@ -274,7 +292,7 @@ impl Device {
         self.doubt.as_ref().map_or(Ok(()), |status| Err(Status::clone(status)))
     }
 
-    fn note_doubt(&mut self, status: &Status) {
+    pub(crate) fn note_doubt(&mut self, status: &Status) {
         if status.leaves_doubt() {
             self.doubt.get_or_insert_with(|| Box::new(status.clone()));
         }
@@ -341,6 +359,11 @@ impl Device {
     /// The profile that the drive was made from.
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Whether the drive has no cache: a write is on flash, and durable, when it completes.
+    pub fn is_write_through(&self) -> bool {
+        self.profile.cache.mode == CacheMode::Off
     }
 
     /// The drive's limits for one step.

@@ -6,6 +6,7 @@
 mod builtin;
 pub mod check;
 mod command;
+mod command_failures;
 mod controller;
 mod engine;
 mod inspect;
@@ -28,6 +29,7 @@ mod usage;
 
 pub use builtin::builtin;
 pub use command::{Command, Completion};
+pub use command_failures::CommandFailure;
 pub use controller::Device;
 pub use engine::KeyValueLimits;
 pub use latency::{Kind, Latencies};

@@ -4,7 +4,8 @@
 //! Invariants:
 //! - A write becomes a share only of a unit that holds the same bytes and no metadata. Nobody else can have the device
 //!   meanwhile, so a source cannot change between the comparison and the share.
-//! - A share is as durable as the write would have been: with the next flush, or at once if the write is forced.
+//! - A share is as durable as the write would have been: with the next flush, or at once if the write is forced or the
+//!   drive has no cache.
 //! - What the drive refuses to share is written.
 
 use tantalum::{
@@ -107,7 +108,8 @@ impl Duplicates {
         sources: &[Option<Lpn>],
     ) -> Result<Nanoseconds, Status> {
         collect_ranges(&mut self.ranges, write.lpn, sources);
-        let share = Command::Share { ranges: &self.ranges, deferred: !write.fua };
+        let deferred = !write.fua && !device.is_write_through();
+        let share = Command::Share { ranges: &self.ranges, deferred };
         match issue(device, share, write.at_ns) {
             Ok(completion) => {
                 self.counts.remapped += write.units.len() as u64;

@@ -65,25 +65,31 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Creates a namespace of that name.
+    /// Creates a namespace of that name. If it fails, the name is not taken.
     pub fn create(&mut self, device: &mut Device, name: &str, order: Order) -> Result<NamespaceId, Status> {
         let namespace = create(device)?;
         self.names.insert(name.to_owned(), (namespace, order));
         if let Err(status) = self.store(device) {
             self.names.remove(name);
+            // otherwise each attempt would leave one, until the store is opened again
+            let _ = submit(device, Command::DeleteNamespace { namespace });
             return Err(status);
         }
         Ok(namespace)
     }
 
-    /// Deletes a namespace; its name goes first.
+    /// Deletes a namespace; its name goes first. If that is refused, both stay. If the namespace cannot be deleted once it
+    /// has no name, it is deleted when the store is opened.
     pub fn delete(&mut self, device: &mut Device, name: &str, namespace: NamespaceId) -> Result<(), Status> {
         let removed = self.names.remove(name);
         if let Err(status) = self.store(device) {
             self.names.extend(removed.map(|entry| (name.to_owned(), entry)));
             return Err(status);
         }
-        submit(device, Command::DeleteNamespace { namespace }).map(drop)
+        match submit(device, Command::DeleteNamespace { namespace }) {
+            Err(status) if status.leaves_doubt() => Err(status),
+            _ => Ok(()),
+        }
     }
 
     fn store(&self, device: &mut Device) -> Result<(), Status> {

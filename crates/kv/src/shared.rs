@@ -114,12 +114,17 @@ impl Shared {
         Ok(namespace)
     }
 
-    /// Deletes a namespace with all its records.
+    /// Deletes a namespace with all its records. If it fails and the store goes on, the namespace is as it was.
     pub fn delete_namespace(&self, name: &str) -> Result<(), Error> {
         let mut catalog = self.catalog.lock();
-        let (namespace, _) = *catalog.names.get(name).ok_or(Error::NoSuchNamespace)?;
+        let (namespace, order) = *catalog.names.get(name).ok_or(Error::NoSuchNamespace)?;
+        // before it is gone: the cache may have records of it
         self.live.write().remove(&namespace);
-        self.alone(|device| catalog.delete(device, name, namespace))
+        let deleted = self.alone(|device| catalog.delete(device, name, namespace));
+        if catalog.names.contains_key(name) {
+            self.live.write().insert(namespace, order);
+        }
+        deleted
     }
 
     /// A record that nobody can change meanwhile.

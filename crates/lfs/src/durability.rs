@@ -209,7 +209,7 @@ impl LogFs {
 
     /// Makes everything durable.
     pub(crate) fn sync_all(&mut self, is_last: bool) -> Result<()> {
-        self.log.check()?;
+        self.check_not_stopped()?;
         while let Some(file) = self.pages.next_dirty_file(FileId(0)) {
             self.write_back_file(file, usize::MAX, false)?;
             self.limit_changes()?;
@@ -227,7 +227,7 @@ impl LogFs {
 
     /// The same, without cleaning first.
     pub(crate) fn write_checkpoint(&mut self, is_last: bool) -> Result<()> {
-        self.log.check()?;
+        self.check_not_stopped()?;
         self.write_back_folders(false)?;
         for mut ids in [std::mem::take(&mut self.since.times), std::mem::take(&mut self.since.resized)] {
             self.since.changed.append(&mut ids);

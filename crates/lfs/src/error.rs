@@ -9,6 +9,11 @@ pub enum LfsError {
     /// The drive refused a command, or has come to its end.
     #[error(transparent)]
     Device(#[from] Status),
+    /// A change failed half way because of the drive, so that nothing more may be built on it.
+    #[error(
+        "the file system accepts no more changes until it is mounted again, because one failed half way: {0}"
+    )]
+    Stopped(Status),
     /// A refusal, as an error number that programs know.
     #[error("{}", .0.desc())]
     Refused(Errno),
@@ -135,7 +140,7 @@ impl From<LfsError> for Errno {
             LfsError::NoSnapshot { .. } => Errno::ENOENT,
             LfsError::KeepsNoSnapshots => Errno::EOPNOTSUPP,
             LfsError::TooManySnapshots { .. } => Errno::EMFILE,
-            LfsError::Device(Status::ReadOnly) => Errno::EROFS,
+            LfsError::Device(Status::ReadOnly) | LfsError::Stopped(_) => Errno::EROFS,
             _ => Errno::EIO,
         }
     }

@@ -36,9 +36,9 @@ impl FileSystem for LogFs {
     /// Also cleans a little, if that pays: a mount calls this when it has nothing else to do.
     fn write_back(&mut self) -> Outcome<()> {
         if self.is_dirty() {
-            self.sync_all(false)?;
+            self.change(|fs| fs.sync_all(false))?;
         }
-        self.clean_slice()?;
+        self.change(LogFs::clean_slice)?;
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl Names for LogFs {
     }
 
     fn create_in(&mut self, folder: FileId, name: &[u8], new: &NewFile) -> Outcome<FileId> {
-        Ok(self.make_file(folder, name, new)?)
+        Ok(self.change(|fs| fs.make_file(folder, name, new))?)
     }
 
     fn create_symbolic_link(
@@ -85,7 +85,7 @@ impl Names for LogFs {
         target: &[u8],
         new: &NewFile,
     ) -> Outcome<FileId> {
-        Ok(self.make_symbolic_link(folder, name, target, new)?)
+        Ok(self.change(|fs| fs.make_symbolic_link(folder, name, target, new))?)
     }
 
     fn read_symbolic_link(&mut self, file: FileId) -> Outcome<Vec<u8>> {
@@ -98,15 +98,15 @@ impl Names for LogFs {
     }
 
     fn link(&mut self, file: FileId, folder: FileId, name: &[u8], now: Timestamp) -> Outcome<()> {
-        Ok(self.link_file(file, folder, name, now)?)
+        Ok(self.change(|fs| fs.link_file(file, folder, name, now))?)
     }
 
     fn unlink(&mut self, folder: FileId, name: &[u8], now: Timestamp) -> Outcome<()> {
-        Ok(self.unlink_name(folder, name, now)?)
+        Ok(self.change(|fs| fs.unlink_name(folder, name, now))?)
     }
 
     fn remove_folder(&mut self, folder: FileId, name: &[u8], now: Timestamp) -> Outcome<()> {
-        Ok(self.remove_empty_folder(folder, name, now)?)
+        Ok(self.change(|fs| fs.remove_empty_folder(folder, name, now))?)
     }
 
     fn rename_in(
@@ -118,7 +118,7 @@ impl Names for LogFs {
         mode: RenameMode,
         now: Timestamp,
     ) -> Outcome<()> {
-        Ok(self.rename((folder, name), (new_folder, new_name), mode, now)?)
+        Ok(self.change(|fs| fs.rename((folder, name), (new_folder, new_name), mode, now))?)
     }
 
     fn open(&mut self, file: FileId) -> Outcome<()> {
@@ -126,11 +126,11 @@ impl Names for LogFs {
     }
 
     fn close(&mut self, file: FileId) -> Outcome<()> {
-        Ok(self.close_file(file)?)
+        Ok(self.change(|fs| fs.close_file(file))?)
     }
 
     fn sync_folder(&mut self, folder: FileId) -> Outcome<()> {
-        Ok(self.sync_file(folder, true)?)
+        Ok(self.change(|fs| fs.sync_file(folder, true))?)
     }
 }
 
@@ -140,7 +140,7 @@ impl Attributes for LogFs {
     }
 
     fn change_metadata(&mut self, file: FileId, change: &MetadataChange) -> Outcome<()> {
-        Ok(self.change_metadata_of(file, change)?)
+        Ok(self.change(|fs| fs.change_metadata_of(file, change))?)
     }
 
     fn extended_attribute(&mut self, file: FileId, name: &[u8]) -> Outcome<Vec<u8>> {
@@ -158,11 +158,11 @@ impl Attributes for LogFs {
         value: &[u8],
         mode: SetMode,
     ) -> Outcome<()> {
-        Ok(self.set_attribute(file, name, value, mode)?)
+        Ok(self.change(|fs| fs.set_attribute(file, name, value, mode))?)
     }
 
     fn remove_extended_attribute(&mut self, file: FileId, name: &[u8]) -> Outcome<()> {
-        Ok(self.remove_attribute(file, name)?)
+        Ok(self.change(|fs| fs.remove_attribute(file, name))?)
     }
 }
 
@@ -183,7 +183,7 @@ impl Content for LogFs {
     }
 
     fn write(&mut self, file: FileId, offset: u64, data: &[u8]) -> Outcome<()> {
-        Ok(self.write_bytes(file, offset, data)?)
+        Ok(self.change(|fs| fs.write_bytes(file, offset, data))?)
     }
 
     fn write_direct(
@@ -193,38 +193,41 @@ impl Content for LogFs {
         data: &[u8],
         fills: Option<&mut Fills>,
     ) -> Outcome<()> {
-        Ok(self.write_units(file, offset, data, fills)?)
+        Ok(self.change(|fs| fs.write_units(file, offset, data, fills))?)
     }
 
     /// As the first part of [`Content::sync_data`].
     fn write_out(&mut self, file: FileId) -> Outcome<()> {
-        self.settle()?;
-        if !self.write_out_file(file, false)? {
-            self.log.flush_contents(file)?;
-        }
+        self.change(|fs| {
+            fs.settle()?;
+            if !fs.write_out_file(file, false)? {
+                fs.log.flush_contents(file)?;
+            }
+            Ok(())
+        })?;
         Ok(())
     }
 
     fn sync(&mut self, file: FileId) -> Outcome<()> {
-        Ok(self.sync_file(file, true)?)
+        Ok(self.change(|fs| fs.sync_file(file, true))?)
     }
 
     fn sync_data(&mut self, file: FileId) -> Outcome<()> {
-        Ok(self.sync_file(file, false)?)
+        Ok(self.change(|fs| fs.sync_file(file, false))?)
     }
 }
 
 impl Ranges for LogFs {
     fn allocate(&mut self, file: FileId, offset: u64, bytes: u64, keep_size: bool) -> Outcome<()> {
-        Ok(self.allocate_range(file, offset, bytes, keep_size)?)
+        Ok(self.change(|fs| fs.allocate_range(file, offset, bytes, keep_size))?)
     }
 
     fn punch_hole(&mut self, file: FileId, offset: u64, bytes: u64) -> Outcome<()> {
-        Ok(self.punch(file, offset, bytes)?)
+        Ok(self.change(|fs| fs.punch(file, offset, bytes))?)
     }
 
     fn zero_range(&mut self, file: FileId, offset: u64, bytes: u64, keep_size: bool) -> Outcome<()> {
-        Ok(self.zero(file, offset, bytes, keep_size)?)
+        Ok(self.change(|fs| fs.zero(file, offset, bytes, keep_size))?)
     }
 
     fn seek_data(&mut self, file: FileId, from: u64) -> Outcome<Option<u64>> {

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
+use tantalum::Status;
 use tantalum_drive::Client;
 use tantalum_filesystem::{Errno, FileId, FileKind, LogStatistics, Metadata, Timestamp};
 
 use crate::cleaner::job::Job;
 use crate::counters::{CleanerCounters, SyncCounters, WrittenCounters};
-use crate::error::{Result, refuse};
+use crate::error::{LfsError, Result, refuse};
 use crate::index::Index;
 use crate::inode::Inode;
 use crate::names::Folder;
@@ -58,6 +59,8 @@ pub struct LogFs {
     pub(crate) units_before: u64,
     /// It is a snapshot: nothing may change.
     pub(crate) is_snapshot: bool,
+    /// Why nothing may change any more: see [`LogFs::change`].
+    pub(crate) stopped: Option<Status>,
     /// The file whose pages were last written back because too many were dirty.
     pub(crate) written_back: FileId,
 }
@@ -120,7 +123,32 @@ impl LogFs {
         if self.is_snapshot {
             return refuse(Errno::EROFS);
         }
-        self.log.check()
+        self.check_not_stopped()
+    }
+
+    /// Why nothing may change any more, if that is so: the error of the change that failed half way, or of the drive when it
+    /// came to its end.
+    pub fn stopped(&self) -> Option<Status> {
+        self.stopped.clone().or_else(|| self.log.client.end())
+    }
+
+    pub(crate) fn check_not_stopped(&self) -> Result<()> {
+        self.log.check()?;
+        self.stopped.clone().map_or(Ok(()), |why| Err(LfsError::Stopped(why)))
+    }
+
+    /// Changes something, syncs or cleans: all of these have steps in the index, in the log and in memory. A refusal comes
+    /// before the first of them, and so does a read that fails. If the drive fails in another way, some steps may have been
+    /// done: then nothing may change or be synced any more until the file system is mounted again, which leaves what was
+    /// synced. Reads go on; of what the failed change was about they may see a part.
+    pub(crate) fn change<T>(&mut self, work: impl FnOnce(&mut LogFs) -> Result<T>) -> Result<T> {
+        let done = work(self);
+        if let Err(LfsError::Device(status)) = &done
+            && !matches!(status, Status::Unreadable { .. })
+        {
+            self.stopped.get_or_insert_with(|| status.clone());
+        }
+        done
     }
 
     /// A file; `ESTALE` if there is none.

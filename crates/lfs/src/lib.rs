@@ -16,6 +16,10 @@
 //! - **L3** A rename is one step, and so is an exchange of names.
 //! - **L4** A file never shows what another file held, and never shows a sync of it in part.
 //! - **L5** Recovery changes nothing that it reads, so it may be interrupted and repeated.
+//! - **L6** If a change fails because the drive refuses or fails, some of its steps may have been done. Then the file system
+//!   stops: it refuses changes and syncs with `EROFS` until it is mounted again ([`LogFs::stopped`]), so that no sync ever
+//!   succeeds over a half-done change, and what was synced before is there. Reads go on. A refusal of the file system
+//!   itself, and a page of flash that cannot be read, stop nothing.
 //!
 //! Without a sync, a file may show any mix of old and new units after a crash, and zeros where it was not written yet. With
 //! [`Indexing::Nvm`], a growing file may end at any whole unit in between.

@@ -118,6 +118,7 @@ impl LogFs {
             units_before,
             written_back: FileId(0),
             is_snapshot: false,
+            stopped: None,
         }
     }
 
@@ -158,7 +159,7 @@ impl LogFs {
         if self.is_snapshot {
             return Ok(self.log.client);
         }
-        match self.sync_all(true) {
+        match self.change(|fs| fs.sync_all(true)) {
             Ok(()) => Ok(self.log.client),
             Err(error) => Err(Box::new((self.log.client, error))),
         }

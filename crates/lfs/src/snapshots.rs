@@ -16,20 +16,24 @@ impl LogFs {
     /// keeps no snapshots, if there are already 64, and with `ENOSPC` if there is no space for copies of all nodes.
     pub fn create_snapshot(&mut self, now: Timestamp) -> Result<u32> {
         self.check_writable()?;
-        self.sync_all(false)?;
-        let number = self.index.create_snapshot(&mut self.log, now)?;
-        self.write_checkpoint(false)?;
-        Ok(number)
+        self.change(|fs| {
+            fs.sync_all(false)?;
+            let number = fs.index.create_snapshot(&mut fs.log, now)?;
+            fs.write_checkpoint(false)?;
+            Ok(number)
+        })
     }
 
     /// Deletes a snapshot and frees its space. Fails if there is none with that number. If a crash interrupts it, the
     /// snapshot can no longer be read, and the next mount continues the deletion.
     pub fn delete_snapshot(&mut self, number: u32) -> Result<()> {
         self.check_writable()?;
-        self.sync_all(false)?;
-        self.index.begin_deletion(number)?;
-        self.write_checkpoint(false)?;
-        self.finish_deletions()
+        self.change(|fs| {
+            fs.sync_all(false)?;
+            fs.index.begin_deletion(number)?;
+            fs.write_checkpoint(false)?;
+            fs.finish_deletions()
+        })
     }
 
     /// Gives up what only snapshots being deleted see.

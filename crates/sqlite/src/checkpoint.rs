@@ -8,7 +8,7 @@ use tantalum::UNIT_BYTES;
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::framed_log::FramedLog;
-use crate::share_queue::{GoesHome, Issued};
+use crate::share_queue::GoesHome;
 
 impl FramedLog {
     /// Handles a write to the database file if a share does the same. Returns whether it did.
@@ -82,12 +82,20 @@ impl FramedLog {
 
     /// Sends the waiting shares. If the drive refuses, their pages are written instead.
     pub fn issue_shares(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
-        let Issued::Refused(pages) = self.shares.issue(volume)? else { return Ok(()) };
-        let mut data = self.spare_page();
-        for GoesHome { frame, page_number } in pages {
+        self.write_refused(volume)?;
+        self.shares.issue(volume)?;
+        self.write_refused(volume)
+    }
+
+    /// Writes the pages that the drive refused to share. If that fails, the rest is written before anything else happens to
+    /// the database file.
+    fn write_refused(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        while let Some(GoesHome { frame, page_number }) = self.shares.refused() {
+            let mut data = self.spare_page();
             self.read_page(volume, frame, 0, &mut data)?;
             let offset = u64::from(page_number - 1) * data.len() as u64;
             volume.write(self.database, offset, &data)?;
+            self.shares.refused_is_written();
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Command, Device, Lpn, Outcome, PowerLoss, Profile, UNIT_BYTES};
+use tantalum::{Command, CommandFailure, Device, Lpn, Outcome, PowerLoss, Profile, UNIT_BYTES};
 
 use super::*;
 use crate::frame::FRAME_HEADER_BYTES;
@@ -282,6 +282,56 @@ fn pages_whose_share_is_refused_are_written() {
     assert_eq!(log.volume.device().smart().counters.units_shared, 0);
     assert_eq!(log.database(1), [1; PAGE]);
     assert_eq!(log.database(3), [5; PAGE]);
+}
+
+/// When the second of these writes failed too, the pages that were left were forgotten, although SQLite had been told that
+/// they were home: the next sync of the database succeeded, and the log restarted without them.
+#[test]
+fn pages_whose_share_is_refused_wait_until_they_can_be_written() {
+    let mut log = Log::new(Mode::Share, PAGE);
+    log.volume.write(log.database, 0, &[1; 3 * PAGE]).unwrap();
+    log.volume.sync(log.database).unwrap();
+    log.append(2, 4, false);
+    log.append(3, 5, true);
+    log.sync();
+    let all = log.bytes.len();
+    log.check(0, all, "a checkpoint reads it");
+    assert!(log.takes_home(PAGE, &[4; PAGE]) && log.takes_home(2 * PAGE, &[5; PAGE]));
+    // the pages of the log are read from the drive, and those of the database as well
+    (0..9).for_each(|unit| log.volume.cache_drop(log.file, unit));
+    (0..6).for_each(|unit| log.volume.cache_drop(log.database, unit));
+    let failures =
+        [(1, CommandFailure::OutOfBuffers), (1, CommandFailure::Unreadable), (1, CommandFailure::Unreadable)];
+    log.volume.device().fail_commands(&failures);
+    let framed = log.log.framed().unwrap();
+    assert!(framed.issue_shares(&mut log.volume).is_err());
+    log.volume.device().fail_command(None);
+    log.issue_shares();
+    for (page, byte) in [(1, 1), (2, 4), (3, 5)] {
+        assert!(log.database(page) == [byte; PAGE], "page {page}");
+    }
+}
+
+/// After a frame of several units was sent in part, the drive refused its first unit as out of order, at each sync.
+#[test]
+fn a_sync_whose_command_failed_can_be_repeated() {
+    for mode in [Mode::Share, Mode::SwWal] {
+        for command in 1.. {
+            let mut log = Log::new(mode, PAGE);
+            log.append(2, 4, false);
+            log.append(3, 5, true);
+            log.append(1, 6, true);
+            log.volume.device().fail_command(Some((command, CommandFailure::CapacityExceeded)));
+            if log.log.sync(&mut log.volume).is_ok() {
+                assert!(command > 6, "{command} commands are too few");
+                break;
+            }
+            let again = log.log.sync(&mut log.volume);
+            assert_eq!(again, Ok(()), "{mode:?}: command {command} had failed");
+            let all = log.bytes.len();
+            log.check(0, all, "after the second sync");
+        }
+    }
 }
 
 #[test]

@@ -177,7 +177,10 @@ impl FramedLog {
                 None => volume.submit_queued(Command::WriteWithMetadata { lpn, data, metadata, fua: false }),
             };
             let sent = match sent {
-                Err(VolumeError::Device(Status::OverLimit { .. } | Status::UnknownLog(_))) if self.hints => {
+                // out of order: an attempt to send this frame failed between two of its units
+                Err(VolumeError::Device(
+                    Status::OverLimit { .. } | Status::UnknownLog(_) | Status::SlotOutOfOrder(_),
+                )) if self.hints => {
                     self.hints = false;
                     volume.submit_queued(Command::WriteWithMetadata { lpn, data, metadata, fua: false })
                 }

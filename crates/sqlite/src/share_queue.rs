@@ -7,7 +7,7 @@
 //! The owner of the queue keeps these invariants: the queue is issued before anything else accesses the database file
 //! or the units that it names, and before the log's header changes; a share is durable with the flush that follows it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use tantalum::{Command, Lpn, ShareRange};
 use tantalum_volume::{Volume, VolumeError};
@@ -19,15 +19,6 @@ pub(crate) struct GoesHome {
     pub page_number: u32,
 }
 
-/// What happened to the queue.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Issued {
-    /// The drive executed it.
-    Shared,
-    /// The drive refused, and did nothing: these pages must be written.
-    Refused(Vec<GoesHome>),
-}
-
 /// Waiting shares.
 #[derive(Debug, Default)]
 pub(crate) struct ShareQueue {
@@ -35,6 +26,9 @@ pub(crate) struct ShareQueue {
     units: u32,
     pages: Vec<GoesHome>,
     page_numbers: BTreeSet<u32>,
+    /// The drive refused to share these: they must be written, before anything that was queued later goes home. They stay
+    /// until they are, because SQLite was told that they are home.
+    refused: VecDeque<GoesHome>,
 }
 
 impl ShareQueue {
@@ -58,31 +52,32 @@ impl ShareQueue {
         }
     }
 
-    /// Whether shares wait.
-    pub fn is_empty(&self) -> bool {
-        self.pages.is_empty()
-    }
-
-    /// Sends everything that waits in one command. The queue is empty afterwards, whatever the result.
-    pub fn issue(&mut self, volume: &mut Volume) -> Result<Issued, VolumeError> {
-        if self.is_empty() {
-            return Ok(Issued::Shared);
+    /// Issues the queue. What the drive refuses is then in [`ShareQueue::refused`]; it has done nothing of it.
+    pub fn issue(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
+        if self.pages.is_empty() {
+            return Ok(());
         }
         let answer = volume.submit(Command::Share { ranges: &self.ranges, deferred: true });
         self.ranges.clear();
         self.units = 0;
         self.page_numbers.clear();
+        let pages = self.pages.drain(..);
         match answer {
-            Ok(_) => {
-                self.pages.clear();
-                Ok(Issued::Shared)
-            }
-            Err(error) if error.is_end_of_drive() => {
-                self.pages.clear();
-                Err(error)
-            }
-            Err(_) => Ok(Issued::Refused(std::mem::take(&mut self.pages))),
+            Ok(_) => {}
+            Err(error) if error.is_end_of_drive() => return Err(error),
+            Err(_) => self.refused.extend(pages),
         }
+        Ok(())
+    }
+
+    /// The first page that must be written.
+    pub fn refused(&self) -> Option<GoesHome> {
+        self.refused.front().copied()
+    }
+
+    /// The first page that had to be written was.
+    pub fn refused_is_written(&mut self) {
+        self.refused.pop_front();
     }
 }
 

@@ -250,6 +250,16 @@ impl PageCache {
         }
     }
 
+    /// Drops the clean pages of `file` in `units`, except those of transactions.
+    pub fn remove_clean_units(&mut self, file: FileId, units: std::ops::Range<u32>) {
+        for unit in units {
+            let key = PageKey::new(file, unit);
+            if !self.is_dirty(key) {
+                self.remove(key);
+            }
+        }
+    }
+
     /// The transaction's version of a unit becomes the one that everyone sees. If there is no page of that version, no
     /// page is left.
     pub fn publish(&mut self, key: PageKey) {

@@ -262,18 +262,21 @@ impl Volume {
     /// Trims what no durable inode names, and frees it. Nobody waits for the trims, and their causes are durable: if
     /// the drive refuses, they are left for the next time.
     pub(crate) fn trim(&mut self) {
+        let _ = self.trim_all();
+    }
+
+    /// As [`Volume::trim`], for who needs it done. What could not be trimmed is not free, and is left for the next time.
+    pub(crate) fn trim_all(&mut self) -> Result<(), VolumeError> {
         self.untrimmed.sort_unstable();
         merge(&mut self.untrimmed);
         self.tell_before_trim();
         while let Some(&range) = self.untrimmed.last() {
             self.must_flush |= !canary::out(Guard::TrimUnflushed);
-            let trim = Command::Trim { lpn: range.lpn, units: range.units };
-            if self.drive.submit_queued(trim).is_err() {
-                return;
-            }
+            self.drive.submit_queued(Command::Trim { lpn: range.lpn, units: range.units })?;
             self.space.release(range);
             self.untrimmed.pop();
         }
+        Ok(())
     }
 }
 

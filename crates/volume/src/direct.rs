@@ -1,5 +1,7 @@
 //! Reads and writes of whole units that bypass the page cache (O_DIRECT).
 
+use std::ops::Range;
+
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Fetches, Fills, Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::FileId;
@@ -12,6 +14,8 @@ use crate::volume::Volume;
 impl Volume {
     /// Writes whole units and waits for the drive. Durable with [`Volume::sync`]. Cached copies of the units are
     /// replaced.
+    ///
+    /// If it fails, some units within the file's size may have been written; the size is as before.
     pub fn write_direct(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         self.write_units(file, offset, data, None)
     }
@@ -33,7 +37,7 @@ impl Volume {
         file: FileId,
         offset: u64,
         data: &[u8],
-        mut fills: Option<&mut Fills>,
+        fills: Option<&mut Fills>,
     ) -> Result<(), VolumeError> {
         self.drive.check()?;
         let size = self.content_file(file)?.inode.size;
@@ -46,21 +50,46 @@ impl Volume {
             self.clear_tail(file)?;
         }
         self.file_mut(file)?.touched = true;
-        let mut done_ns = self.now_ns();
-        let mut unit = first;
-        while unit < end {
-            let run = self.file(file)?.inode.extents.run(unit).expect("units were placed");
-            let units = run.units.min(end - unit);
-            let start = (unit - first) as usize * UNIT_BYTES;
-            let part = &data[start..start + units as usize * UNIT_BYTES];
-            let written = self.drive.write_filled(run.lpn, part, fills.as_deref_mut())?;
-            done_ns = done_ns.max(written);
-            self.must_flush |= !canary::out(Guard::InodeBeforeData);
-            self.cache.remove_units(file, unit..unit + units);
-            unit += units;
+        match self.write_runs(file, first..end, data, fills) {
+            Ok(done_ns) => self.drive.wait_until(done_ns),
+            Err(error) => {
+                self.give_up_beyond_end(file, first..end);
+                return Err(error);
+            }
         }
-        self.drive.wait_until(done_ns);
         self.grow_to(file, offset + data.len() as u64)
+    }
+
+    /// Writes units that have places, a command for each run of them, and returns when they will be there.
+    fn write_runs(
+        &mut self,
+        file: FileId,
+        units: Range<u32>,
+        data: &[u8],
+        mut fills: Option<&mut Fills>,
+    ) -> Result<Nanoseconds, VolumeError> {
+        let mut done_ns = self.now_ns();
+        let mut unit = units.start;
+        while unit < units.end {
+            let place = self.file(file)?.inode.extents.run(unit).expect("units were placed");
+            let run = unit..unit + place.units.min(units.end - unit);
+            let start = (unit - units.start) as usize * UNIT_BYTES;
+            let part = &data[start..start + run.len() * UNIT_BYTES];
+            match self.drive.write_filled(place.lpn, part, fills.as_deref_mut()) {
+                Ok(written_ns) => {
+                    done_ns = done_ns.max(written_ns);
+                    self.must_flush |= !canary::out(Guard::InodeBeforeData);
+                }
+                Err(error) => {
+                    // Some units may be there, so clean pages may be old. A dirty one still has its turn.
+                    self.cache.remove_clean_units(file, run);
+                    return Err(error);
+                }
+            }
+            unit = run.end;
+            self.cache.remove_units(file, run);
+        }
+        Ok(done_ns)
     }
 
     /// Reads whole units, and returns how many bytes there were: fewer than requested at the file's end. Units in

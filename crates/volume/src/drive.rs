@@ -1,6 +1,6 @@
 //! The drive as the volume's files see it: whole units, and errors of the volume.
 
-use tantalum::{Command, Completion, Fills, Lpn, Nanoseconds};
+use tantalum::{Command, Completion, Fills, Lpn, Nanoseconds, Status};
 use tantalum_drive::{Client, Locked};
 
 use crate::error::VolumeError;
@@ -9,15 +9,27 @@ use crate::error::VolumeError;
 #[derive(Debug)]
 pub(crate) struct Drive {
     pub client: Client,
+    /// Why the volume refuses everything although the drive may go on.
+    stopped: Option<Status>,
 }
 
 impl Drive {
     pub fn new(client: Client) -> Drive {
-        Drive { client }
+        Drive { client, stopped: None }
     }
 
     pub fn try_clone(&self) -> Option<Drive> {
-        Some(Drive { client: self.client.try_clone()? })
+        Some(Drive { client: self.client.try_clone()?, stopped: self.stopped.clone() })
+    }
+
+    /// A step failed that can neither be undone nor left as it is: from now on the volume refuses everything.
+    pub fn stop(&mut self, why: Status) {
+        self.stopped.get_or_insert(why);
+    }
+
+    /// Why the volume refuses everything, if it does.
+    pub fn end(&self) -> Option<Status> {
+        self.stopped.clone().or_else(|| self.client.end())
     }
 
     /// The device by itself.
@@ -33,9 +45,12 @@ impl Drive {
         self.client.wait_until(ns);
     }
 
-    /// Fails with the error that ended the drive, if it has ended.
+    /// Fails with the error that ended the drive or the volume, if one has.
     pub fn check(&self) -> Result<(), VolumeError> {
-        Ok(self.client.check()?)
+        match &self.stopped {
+            Some(why) => Err(why.clone().into()),
+            None => Ok(self.client.check()?),
+        }
     }
 
     /// Issues a command now, without waiting for it.

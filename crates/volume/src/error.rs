@@ -190,6 +190,12 @@ pub enum VolumeError {
     /// A transaction that this volume did not begin, or that has ended.
     #[error("transaction {0} is not open")]
     UnknownTransaction(TxId),
+    /// An earlier commit of the transaction failed after it had sent metadata: it cannot be committed any more.
+    #[error("transaction {tx} cannot be committed: an earlier commit of it failed half way; abort it")]
+    CommitFailed {
+        /// The transaction.
+        tx: TxId,
+    },
     /// The file cannot be removed or truncated while a transaction's pages wait to be put in it.
     #[error("file {file} is being written by the open transaction {tx}")]
     InTransaction {

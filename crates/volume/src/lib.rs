@@ -21,6 +21,9 @@
 //!   batch takes is several such writes.
 //! - **V7** [`Volume::commit_ranges`] and [`Volume::exchange_ranges`] take effect for all of their ranges or for none,
 //!   and are durable when they return.
+//! - **V8** If an operation fails, what was acknowledged before is still there, and a later sync makes durable exactly what
+//!   is then read. The operation has done nothing, unless its documentation says what it may have done in part; or the
+//!   volume has stopped ([`Volume::stopped`]). A sync succeeds only if everything that it covers was written.
 //!
 //! Without a sync, a file may show any mix of old and new units after a crash, as on other file systems.
 

@@ -30,7 +30,9 @@ use crate::volume::Volume;
 /// Units of the inode table read in one command.
 const READ_UNITS: u32 = 256;
 
-/// A failed unmount: the volume continues, with everything it had.
+/// A failed unmount: the volume continues. Transactions that were open may be aborted, and files without a name may be
+/// gone; it has everything else. If the drive may already name it unmounted and could not be told otherwise, it refuses
+/// everything ([`Volume::stopped`]).
 #[derive(Debug, thiserror::Error)]
 #[error("the volume could not be unmounted: {error}")]
 pub struct UnmountError {
@@ -127,20 +129,24 @@ impl Volume {
         while let Some((&tx, _)) = self.transactions.first_key_value() {
             self.tx_abort(tx)?;
         }
-        // Mounting does not trim a volume that is not in use, so files that are only open are removed now.
+        self.sync_all()?;
+        // Mounting does not trim a volume that is not in use: files that are only open are removed now, and whatever could
+        // not be trimmed yet must be.
         while let Some(&orphan) = self.orphans.first() {
             self.forget_orphan(orphan);
         }
-        self.sync_all()?;
+        self.trim_all()?;
         if self.must_flush && !canary::out(Guard::ClosedBeforeTrims) {
             // A drive may lose its last trims and keep later writes, and mounting does not trim a volume that is not in
             // use.
             self.flush()?;
         }
         let closed = self.write_superblock(false);
-        if closed.is_err() {
-            // The volume continues. If this fails as well, so will whatever is tried next.
-            let _ = self.write_superblock(true);
+        if closed.is_err()
+            && let Err(VolumeError::Device(status)) = self.write_superblock(true)
+        {
+            // The drive may name it unmounted: then no mount would trim what is written from now on.
+            self.drive.stop(status);
         }
         closed
     }

@@ -9,6 +9,9 @@ use tantalum_filesystem::FileId;
 pub(crate) struct OpenTransaction {
     /// What it has written.
     pub units: BTreeSet<(FileId, u32)>,
+    /// A commit that failed sent inodes, and the drive keeps them as pages of the transaction. They grow old: a later commit
+    /// would bring them back over newer ones.
+    pub has_inodes: bool,
 }
 
 impl OpenTransaction {

@@ -14,7 +14,8 @@ const UNIT: u64 = UNIT_BYTES as u64;
 
 impl Volume {
     /// Gives all units that the range touches a place, so that writing to them cannot fail for lack of space. The file
-    /// grows to the range's end unless `keep_size`; new bytes read as zeros. Durable with [`Volume::sync`].
+    /// grows to the range's end unless `keep_size`; new bytes read as zeros. Durable with [`Volume::sync`]. If it fails, the
+    /// file reads as before; some units may have got places.
     pub fn allocate(
         &mut self,
         file: FileId,
@@ -40,7 +41,8 @@ impl Volume {
     }
 
     /// Makes the range read as zeros and gives up its whole units. They are free for others once that is durable, with
-    /// [`Volume::sync`]. A file with too many extents keeps the units, emptied.
+    /// [`Volume::sync`]. A file with too many extents keeps the units, emptied. If it fails, part of the range reads as
+    /// zeros, and the rest is as it was.
     pub fn punch_hole(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), VolumeError> {
         let end = self.check_range(file, offset, bytes)?;
         self.check_no_transaction(file, None)?;
@@ -48,11 +50,11 @@ impl Volume {
         if self.file(file)?.inode.extents.len() >= MOST_EXTENTS {
             return self.zero_in_place(file, first, last);
         }
-        self.cache.remove_units(file, first..last);
         self.empty_units(file, first, last)
     }
 
-    /// Makes the range read as zeros. Then all of it has a place, as with [`Volume::allocate`].
+    /// Makes the range read as zeros. Then all of it has a place, as with [`Volume::allocate`]. If it fails, the file may
+    /// have grown, part of the range reads as zeros, and the rest is as it was.
     pub fn zero_range(
         &mut self,
         file: FileId,
@@ -142,19 +144,21 @@ impl Volume {
     /// Zeroes bytes of one unit, if it has a place.
     fn zero_bytes(&mut self, file: FileId, from: u64, to: u64) -> Result<(), VolumeError> {
         let unit = (from / UNIT) as u32;
+        self.limit_dirty_pages()?;
         if let Some(frame) = self.page(file, unit, unit + 1)? {
             let start = from % UNIT;
             self.cache.data_mut(frame)[start as usize..(start + to - from) as usize].fill(0);
             self.cache.mark_dirty(frame);
-            self.limit_dirty_pages()?;
+            self.limit_dirty_pages_after();
         }
         Ok(())
     }
 
-    /// Makes a hole of whole units that the page cache does not have.
+    /// Makes a hole of whole units. Only a missing file makes it fail.
     pub(crate) fn empty_units(&mut self, id: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
-        let Volume { files, space, .. } = self;
+        let Volume { files, space, cache, .. } = self;
         let file = files.get_mut(&id).ok_or(VolumeError::NoSuchFile(id))?;
+        cache.remove_units(id, first..end);
         if file.inode.extents.between(first, end).next().is_none() {
             return Ok(());
         }
@@ -167,13 +171,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes units read as zeros in place.
+    /// Makes units read as zeros in place. If it fails, some of them do, and the others are as they were.
     fn zero_in_place(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
-        self.cache.remove_units(file, first..end);
         let extents: Vec<Extent> = self.file(file)?.inode.extents.between(first, end).collect();
         for extent in extents {
             self.must_flush = true;
             self.drive.submit_queued(Command::WriteZeroes { lpn: extent.lpn, units: extent.units })?;
+            // only now: dirty pages are all there is of what was written last (hazard 32)
+            self.cache.remove_units(file, extent.unit..extent.end());
         }
         Ok(())
     }

@@ -55,6 +55,8 @@ impl Volume {
     }
 
     /// Writes into the page cache. Durable with [`Volume::sync`].
+    ///
+    /// If it fails, data from the front may have been written, up to a unit's end, and the size includes them.
     pub fn write(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         self.drive.check()?;
         let size = self.content_file(file)?.inode.size;
@@ -70,11 +72,12 @@ impl Volume {
         for piece in pieces(offset, data.len()) {
             let from = &data[done..done + piece.bytes.len()];
             done += piece.bytes.len();
+            self.limit_dirty_pages()?;
             let frame = self.page_to_change(file, piece.unit, from.len() == UNIT_BYTES)?;
             self.cache.data_mut(frame)[piece.bytes].copy_from_slice(from);
             self.cache.mark_dirty(frame);
             self.grow_to(file, offset + done as u64)?;
-            self.limit_dirty_pages()?;
+            self.limit_dirty_pages_after();
         }
         Ok(())
     }
@@ -96,7 +99,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Grows the file, if `size` is larger. What is beyond the old size must be zero.
+    /// Grows the file, if `size` is larger. What is beyond the old size must be zero: a step that wrote there and failed
+    /// is followed by [`Volume::give_up_beyond_end`].
     pub(crate) fn grow_to(&mut self, file: FileId, size: u64) -> Result<(), VolumeError> {
         let file = self.file_mut(file)?;
         if size > file.inode.size {
@@ -128,11 +132,30 @@ impl Volume {
         if kept == 0 {
             return Ok(());
         }
+        self.limit_dirty_pages()?;
         if let Some(frame) = self.page(file, unit, unit + 1)? {
             self.cache.data_mut(frame)[kept..].fill(0);
             self.cache.mark_dirty(frame);
         }
         Ok(())
+    }
+
+    /// A step failed that may have written to these units: those beyond the file's end lose their places, so that the
+    /// file reads as zeros there when it grows, even if they were allocated. Others stay: those that belong to the
+    /// program (see [`Volume::reserve`]) or to an open transaction.
+    pub(crate) fn give_up_beyond_end(&mut self, id: FileId, units: Range<u32>) {
+        let Volume { files, cache, space, transactions, .. } = self;
+        let Some(file) = files.get_mut(&id).filter(|file| !file.inode.reserved_by_program) else { return };
+        let beyond = units.start.max(units_of(file.inode.size))..units.end;
+        if beyond.is_empty() {
+            return;
+        }
+        cache.remove_units(id, beyond.clone());
+        let is_kept = |unit| transactions.values().any(|open| open.units.contains(&(id, unit)));
+        for unit in beyond.clone().filter(|&unit| !is_kept(unit)) {
+            file.give_up(unit, unit + 1, space);
+        }
+        file.dirty = true;
     }
 
     /// The page of a unit, read from the drive if necessary, together with following units below `end`. None if
@@ -147,7 +170,14 @@ impl Volume {
         let is_missing = |i: &u32| !self.cache.contains(PageKey::new(file, unit + i));
         let units = 1 + (1..most).take_while(is_missing).count();
         self.scratch.resize(units * UNIT_BYTES, 0);
-        self.drive.read(range.lpn, &mut self.scratch)?;
+        let mut read = self.drive.read(range.lpn, &mut self.scratch);
+        let mut units = units;
+        if units > 1 && read.as_ref().is_err_and(|error| !error.is_end_of_drive()) {
+            // one of the units that nobody asked for may be the one that cannot be read
+            units = 1;
+            read = self.drive.read(range.lpn, &mut self.scratch[..UNIT_BYTES]);
+        }
+        read?;
         // In falling order, so that the first one, which was requested, would be evicted last.
         for i in (0..units).rev() {
             let frame = self.cache.insert(PageKey::new(file, unit + i as u32));

@@ -7,6 +7,7 @@ use tantalum::{Command, ShareRange, Status, UNIT_BYTES};
 use tantalum_filesystem::{FileId, RangeCommit};
 
 use crate::allocate::check_end;
+use crate::cache::PageKey;
 use crate::error::VolumeError;
 use crate::extents::Extent;
 use crate::inode::{MOST_EXTENTS, units_of};
@@ -29,6 +30,9 @@ impl Volume {
     /// Copies bytes from one file to another or within one, and returns how many there were up to the end of the first.
     /// Whole units are shared if both ranges have the same alignment within units, as far as the drive allows; holes
     /// stay holes. Durable with a [`Volume::sync`] of the second file.
+    ///
+    /// If it fails, some of the range within the second file's size may have been copied, each unit completely; the others
+    /// hold what they held. The size may have grown, but not beyond what was copied.
     pub fn copy_range(
         &mut self,
         from: FileId,
@@ -62,7 +66,10 @@ impl Volume {
         self.copy_bytes((from, from_offset), (to, to_offset), head)?;
         let first_units = ((from_offset + head) / UNIT, (to_offset + head) / UNIT);
         let copy = UnitCopy { from: (from, first_units.0 as u32), to: (to, first_units.1 as u32), units };
-        self.copy_units(copy)?;
+        if let Err(error) = self.copy_units(copy) {
+            self.give_up_beyond_end(to, copy.to.1..copy.to.1 + copy.units);
+            return Err(error);
+        }
         self.grow_to(to, to_offset + head + middle)?;
         let done = head + middle;
         self.copy_bytes((from, from_offset + done), (to, to_offset + done), bytes - done)?;
@@ -84,10 +91,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Shares units that were written, and makes holes of others.
+    /// Shares units that were written, and makes holes of others. Cached pages go only when the drive has what replaces
+    /// them (hazard 32): they may be all there is of what was written last.
     fn copy_units(&mut self, copy: UnitCopy) -> Result<(), VolumeError> {
         self.write_back_file(copy.from.0)?;
-        self.cache.remove_units(copy.to.0, copy.to.1..copy.to.1 + copy.units);
         let mut done = 0;
         while done < copy.units {
             let part = |units| UnitCopy {
@@ -127,6 +134,7 @@ impl Volume {
             Ok(completion) => {
                 self.write_back_done_ns = self.write_back_done_ns.max(completion.done_ns);
                 self.must_flush = true;
+                self.cache.remove_units(to, first..first + copy.units);
                 Ok(())
             }
             Err(VolumeError::Device(Status::OverLimit { .. } | Status::CapacityExceeded)) => {
@@ -142,12 +150,13 @@ impl Volume {
             let run = self.file(copy.from.0)?.inode.extents.run(unit).expect("the unit is mapped");
             self.drive.read(run.lpn, page)?;
         }
+        self.must_flush = true;
         for (unit, page) in (copy.to.1..).zip(data.as_chunks::<UNIT_BYTES>().0) {
             let run = self.file(copy.to.0)?.inode.extents.run(unit).expect("units were placed");
             let done_ns = self.drive.write(run.lpn, page)?;
             self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
+            self.cache.remove(PageKey::new(copy.to.0, unit));
         }
-        self.must_flush = true;
         Ok(())
     }
 
@@ -184,7 +193,8 @@ impl Volume {
         for copy in &copies {
             self.write_back_file(copy.from.0)?;
             if self.file(copy.to.0)?.dirty {
-                // The step must not be seen in units that no durable inode names.
+                // The step must not be seen in units that no durable inode names. Data precede that inode (V4).
+                self.write_back_file(copy.to.0)?;
                 self.commit(&[copy.to.0], false)?;
             }
             self.file_mut(copy.to.0)?.touched = true;
@@ -257,7 +267,7 @@ impl Volume {
     }
 
     /// Swaps ranges of two files, or of one, in one step, durable when it returns together with everything else of the
-    /// files. The ranges are whole units, up to the files' ends, and do not overlap.
+    /// files. The ranges are whole units, up to the files' ends, and do not overlap. If it fails, the swap is undone.
     pub fn exchange_ranges(
         &mut self,
         a: FileId,
@@ -279,16 +289,19 @@ impl Volume {
         }
         let units = units_of(bytes);
         let ranges = [(a, (a_offset / UNIT) as u32), (b, (b_offset / UNIT) as u32)];
+        self.check_pieces(ranges, units)?;
         self.swap_extents(ranges, units)?;
         let files = if a == b { &[a][..] } else { &[a, b][..] };
         if let Err(error) = self.commit(files, true) {
+            // Nothing refuses this: the files had these extents before, however many there are.
             self.swap_extents(ranges, units)?;
             return Err(error);
         }
         Ok(())
     }
 
-    fn swap_extents(&mut self, ranges: [(FileId, u32); 2], units: u32) -> Result<(), VolumeError> {
+    /// Refuses an exchange after which a file might have too many extents.
+    fn check_pieces(&self, ranges: [(FileId, u32); 2], units: u32) -> Result<(), VolumeError> {
         let [a, b] = ranges;
         let pieces = |map: &Volume, (file, unit): (FileId, u32)| {
             Ok::<_, VolumeError>(map.file(file)?.inode.extents.between(unit, unit + units).count())
@@ -300,6 +313,12 @@ impl Volume {
                 return Err(VolumeError::TooFragmented { extents, most: MOST_EXTENTS });
             }
         }
+        Ok(())
+    }
+
+    /// Swaps them in memory. Only a missing file makes it fail.
+    fn swap_extents(&mut self, ranges: [(FileId, u32); 2], units: u32) -> Result<(), VolumeError> {
+        let [a, b] = ranges;
         for (file, unit) in ranges {
             self.tell_before_move(file, unit..unit + units)?;
         }

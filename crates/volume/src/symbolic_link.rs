@@ -9,7 +9,8 @@ use crate::volume::Volume;
 const MOST_TARGET_BYTES: usize = 4095;
 
 impl Volume {
-    /// Creates a symbolic link to `target`, which is any path. It is never seen without its target.
+    /// Creates a symbolic link to `target`, which is any path. It is never seen without its target. If it fails, there is
+    /// none.
     pub fn create_symbolic_link(
         &mut self,
         folder: FileId,
@@ -25,8 +26,9 @@ impl Volume {
         if self.file(link)?.inode.has_properties_outside()
             && let Err(error) = self.commit(&[link], false)
         {
-            // Names alone would store it without the continuation that has its target.
-            self.unlink(folder, name, new.now)?;
+            // Names alone would store it without the continuation that has its target. The drive does not know it, so
+            // it goes without a trace, and nothing can fail.
+            self.remove_name(folder, name, new.now);
             return Err(error);
         }
         Ok(link)

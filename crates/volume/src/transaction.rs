@@ -27,7 +27,7 @@ impl Volume {
     }
 
     /// Writes whole units of a file within a transaction: others see the old ones until the commit. The size does not
-    /// change.
+    /// change. If it fails, the transaction is still open and has some of the units, from the front.
     pub fn tx_write(&mut self, tx: TxId, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.transaction(tx)?;
@@ -78,10 +78,15 @@ impl Volume {
     }
 
     /// Makes what the transaction wrote visible and durable, with the size of `file` if one is given: all or
-    /// nothing. If it fails while the drive has power, the transaction is still open.
+    /// nothing. If it fails while the drive has power, the transaction is still open and has changed nothing that others
+    /// see. If it had got as far as the files' metadata, the transaction can then only be read and aborted: further commits
+    /// fail with [`VolumeError::CommitFailed`].
     pub fn tx_commit(&mut self, tx: TxId, file: FileId, new_size: Option<u64>) -> Result<(), VolumeError> {
         self.drive.check()?;
         let transaction = self.transaction(tx)?;
+        if transaction.has_inodes {
+            return Err(VolumeError::CommitFailed { tx });
+        }
         let mut files: BTreeSet<FileId> = transaction.units.iter().map(|&(file, _)| file).collect();
         files.insert(file);
         if new_size.is_some_and(|size| self.file(file).is_ok_and(|f| size < f.inode.size)) {
@@ -124,6 +129,7 @@ impl Volume {
 
     fn write_commit(&mut self, tx: TxId, changes: &[InodeChange]) -> Result<(), VolumeError> {
         self.settle(changes)?;
+        self.transactions.get_mut(&tx).expect("it is open").has_inodes = !changes.is_empty();
         let mut done_ns = self.now_ns();
         for change in changes {
             let data = change.unit.as_bytes();

@@ -270,7 +270,7 @@ impl Volume {
     // -- names and their holders --------------------------------------------------------------------------------
 
     /// Removes a name, and with its last name the file.
-    fn remove_name(&mut self, folder: FileId, name: &[u8], now: Timestamp) {
+    pub(crate) fn remove_name(&mut self, folder: FileId, name: &[u8], now: Timestamp) {
         let entry = self.take_entry(folder, name);
         let file = self.files.get_mut(&entry.file).expect("an entry's file exists");
         let promoted = file.links.first().copied();

@@ -107,10 +107,11 @@ impl Volume {
         self.drive.device()
     }
 
-    /// Why the drive stopped for good, if it did: the first error that ended it ([`Status::is_end_of_drive`]). From
-    /// then on the volume refuses everything, and what was not synced is lost.
+    /// Why the drive or the volume stopped for good, if one did: the first error that ended the drive
+    /// ([`Status::is_end_of_drive`]), or one after which [`Volume::unmount`] could not go back. From then on the volume
+    /// refuses everything, and what was not synced is lost.
     pub fn stopped(&self) -> Option<Status> {
-        self.drive.client.end()
+        self.drive.end()
     }
 
     /// The client's time.

@@ -29,7 +29,8 @@ impl Volume {
         self.write_back(file, 0, usize::MAX)
     }
 
-    /// Limits the number of dirty pages.
+    /// Limits the number of dirty pages. Called before a page becomes dirty: if it fails, nothing has changed, and there
+    /// are never so many dirty pages that the cache has no frame for another page.
     pub(crate) fn limit_dirty_pages(&mut self) -> Result<(), VolumeError> {
         let limit = self.cache.dirty_limit();
         if self.cache.dirty_pages() <= limit {
@@ -41,6 +42,12 @@ impl Volume {
             self.write_back(file, unit, BATCH_PAGES)?;
         }
         Ok(())
+    }
+
+    /// As [`Volume::limit_dirty_pages`], when a page has become dirty. The page is in the cache, so its writer does not fail:
+    /// pages that could not be written stay dirty, and the next change or sync reports why.
+    pub(crate) fn limit_dirty_pages_after(&mut self) {
+        let _ = self.limit_dirty_pages();
     }
 
     /// Sends up to `most` dirty pages of a file, from unit `from` on, without waiting for them.

@@ -112,8 +112,12 @@ impl<P: Program> Run<'_, P> {
         image: &mut HostedImage,
         check: impl FnOnce(&Self, &P::Opened) -> Result<(), Broken>,
     ) -> Result<bool, Broken> {
-        let (device, writes) = image.open()?;
-        let ground = P::Ground::over(device, P::CACHE_BYTES)?;
+        let ground =
+            image.open().and_then(|(device, writes)| Ok((P::Ground::over(device, P::CACHE_BYTES)?, writes)));
+        let (ground, writes) = match ground {
+            Err(broken) => return image.leave(None).and(Err(broken)),
+            Ok(opened) => opened,
+        };
         let place = self.program.take(ground, mix(self.seed, 1, 6));
         let opened = self.program.open_again(&place);
         let checked = opened.and_then(|opened| check(self, &opened));

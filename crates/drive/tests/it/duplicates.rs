@@ -84,6 +84,23 @@ fn a_block_that_is_written_twice_is_programmed_once() {
     }
 }
 
+/// The share that took the place of an acknowledged write waited for a flush, although the write would not have: power
+/// went a second later, and the unit held what it had held before.
+#[test]
+fn without_a_cache_a_duplicate_is_durable_when_it_is_acknowledged() {
+    let drive = drive_of(Device::in_memory(&small("femu-2021", 64)).unwrap());
+    write(&drive, 0, unit(1));
+    write(&drive, 1, unit(2));
+    write(&drive, 1, unit(1));
+    assert_eq!(drive.lock().duplicates().remapped, 1);
+    let mut device = drive.lock();
+    let later_ns = device.time_ns() + 1_000_000_000;
+    device.cut_power(later_ns);
+    device.power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();
+    drop(device);
+    assert!(read(&drive, 1, 1) == unit(1));
+}
+
 #[test]
 fn duplicates_are_written_unless_they_are_to_be_remapped() {
     let drive = Drive::new(Device::in_memory(&profile()).unwrap());

@@ -142,7 +142,8 @@ impl Host {
         let lpn = self.lpn(contents.len());
         let data = contents.iter().flat_map(|&content| bytes_of(content)).collect();
         let writes: Vec<_> = (lpn..).zip(contents).collect();
-        self.give(Request::Write { lpn: Lpn(lpn), data, fua }, &writes, fua, None);
+        let is_durable = fua || self.drive.lock().is_write_through();
+        self.give(Request::Write { lpn: Lpn(lpn), data, fua }, &writes, is_durable, None);
     }
 
     fn write_atomic(&mut self) {
@@ -319,7 +320,7 @@ fn what_was_acknowledged_as_durable_is_there_whatever_was_shared() {
         Some(seed) => seed..seed + 1,
         None => 0..setting("SEEDS").unwrap_or(5),
     };
-    for name in ["tlc-nvme", "tlc-nvme-plp", "openssd-barefoot"] {
+    for name in ["tlc-nvme", "tlc-nvme-plp", "openssd-barefoot", "femu-2021"] {
         let profile = small(name, 16);
         let mut erased = 0;
         for seed in seeds.clone() {

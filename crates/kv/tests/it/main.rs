@@ -5,6 +5,7 @@ mod backup;
 mod concurrent;
 mod concurrent_torture;
 mod documentation;
+mod every_command_fails;
 mod history;
 mod killed_process;
 mod large_transactions;

@@ -89,7 +89,7 @@ impl LogFs {
 
     /// Does a slice of cleaning in the background, if that pays. Returns whether it did anything.
     pub fn clean_slice(&mut self) -> Result<bool> {
-        if self.is_snapshot {
+        if self.is_snapshot || self.stopped.is_some() {
             return Ok(false);
         }
         let Some(mut job) = self.job.take().map_or_else(|| self.next_job(), |job| Ok(Some(job)))? else {
@@ -133,6 +133,10 @@ impl LogFs {
     /// Cleans until no segment is worth cleaning, as the experiments of PebbleSSD do (section 4.4.3), and takes a
     /// checkpoint. Returns the number of segments cleaned.
     pub fn clean_all(&mut self) -> Result<u64> {
+        self.change(LogFs::clean_everything)
+    }
+
+    fn clean_everything(&mut self) -> Result<u64> {
         self.check_writable()?;
         let before = self.cleaned.segments;
         let mut cleaned = std::collections::BTreeSet::new();

@@ -67,8 +67,8 @@ impl LogFs {
 
     /// Turns a range of units into holes.
     pub(crate) fn give_up_units(&mut self, file: FileId, units: Range<u64>) -> Result<()> {
-        self.pages.remove(file, units.clone());
-        let given_up = self.index.clear(&mut self.log, file, units)?;
+        let given_up = self.index.clear(&mut self.log, file, units.clone())?;
+        self.pages.remove(file, units);
         if given_up > 0 {
             self.change_space(file)?.units -= given_up;
             self.since.lists.cannot_tell(file);

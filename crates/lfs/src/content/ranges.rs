@@ -40,9 +40,10 @@ impl LogFs {
         } else {
             self.zero_part(file, offset, first * UNIT)?;
             self.zero_part(file, last * UNIT, end)?;
-            self.pages.remove(file, first..last);
             for unit in first..last {
                 self.index.reserve(&mut self.log, file, unit as u32)?;
+                // only now: a dirty page is all there is of what was written last (hazard 32)
+                self.pages.remove(file, unit..unit + 1);
             }
         }
         if !keep_size && end > self.file(file)?.inode.metadata.size {

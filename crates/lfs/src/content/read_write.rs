@@ -118,7 +118,11 @@ impl LogFs {
         }
         if size < old_size {
             // First do what may be refused.
-            self.promise_unit(file, (size / UNIT).min(u64::from(u32::MAX)) as u32)?;
+            let last = (size / UNIT).min(u64::from(u32::MAX)) as u32;
+            self.promise_unit(file, last)?;
+            if !size.is_multiple_of(UNIT) {
+                self.page(file, last)?;
+            }
             self.give_up_units(file, units_of(size)..1 << 32)?;
             self.change_space(file)?.size = size;
             self.clear_tail(file)?;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Faults, PowerLoss};
+use tantalum::{CommandFailure, Faults, PowerLoss};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{
     Attributes, Content, Errno, FileId, FileKind, FileSystem, MetadataChange, Names, Outcome, Ranges,
@@ -58,6 +58,12 @@ pub struct Run {
     maybe_deleted: Option<u32>,
     /// Snapshots that were compared.
     pub compared: u32,
+    /// One of this number of commands of the drive fails, repeatedly; 0 if none.
+    fail_within: u64,
+    /// Operations that failed with a command.
+    pub failed: u32,
+    /// How many of these stopped the file system.
+    pub stopped: u32,
 }
 
 /// All names, and what their files hold.
@@ -93,6 +99,9 @@ impl Run {
             maybe_made: None,
             maybe_deleted: None,
             compared: 0,
+            fail_within: 0,
+            failed: 0,
+            stopped: 0,
         };
         run.flash_fails();
         if let Some(left) = plan.left_units {
@@ -144,8 +153,44 @@ impl Run {
         Ok(())
     }
 
+    /// From now on, one of this number of commands fails, in any way, and then one of the next ones.
+    pub fn commands_fail(&mut self, within: u64) {
+        self.fail_within = within;
+    }
+
+    fn arm_command(&mut self) {
+        if self.fail_within > 0 && !self.drive.lock().fails_commands() {
+            let failure = CommandFailure::ALL[self.rng.random_range(0..CommandFailure::ALL.len())];
+            let command = self.rng.random_range(1..=self.fail_within);
+            self.drive.lock().fail_command(Some((command, failure)));
+        }
+    }
+
+    /// An operation failed with a command: what was synced is there, whatever the operation did. If the file system has
+    /// stopped, it refuses changes and syncs.
+    fn command_failed(&mut self) {
+        self.failed += 1;
+        if self.fs().stopped().is_some() {
+            self.stopped += 1;
+            self.drive.lock().fail_command(None);
+            assert!(self.fs().create_in(FileId::ROOT, b"never", &new(FileKind::File)).is_err());
+            assert!(
+                self.fs().sync_folder(FileId::ROOT).is_err(),
+                "a sync after a change that failed half way"
+            );
+            assert!(self.fs().unlink(FileId::ROOT, b"name1", NOW).is_err());
+        }
+        let mut device = self.drive.lock();
+        device.fail_command(None);
+        let now_ns = device.time_ns();
+        device.cut_power(now_ns);
+        drop(device);
+        self.power_comes_back();
+    }
+
     /// One operation, and its checks.
     pub fn step(&mut self) {
+        self.arm_command();
         let before = self.model.clone();
         let choice = match self.plan.kind {
             Kind::Tree if self.rng.random_bool(0.04) => 200,
@@ -177,10 +222,12 @@ impl Run {
             }
         };
         if !self.drive.lock().has_power() {
+            self.drive.lock().fail_command(None);
             return self.power_comes_back();
         }
         match result {
             Ok(()) => {}
+            Err(_) if self.fail_within > 0 => self.command_failed(),
             Err(Errno::ENOSPC) => {
                 self.refusals += 1;
                 self.model = before;
@@ -493,6 +540,7 @@ impl Run {
 
     /// Each snapshot has the contents at the time of its creation.
     fn compare_snapshots(&mut self) {
+        self.drive.lock().fail_command(None);
         self.drive.lock().cut_after(None);
         for (number, expected) in self.snapshots.clone() {
             let mounted = LogFs::mount_snapshot(self.drive.client(), number, 0).expect("a snapshot mounts");
@@ -519,6 +567,7 @@ impl Run {
     // -- crashes ----------------------------------------------------------------------------------------------------
 
     fn remount(&mut self) -> Step {
+        self.drive.lock().fail_command(None);
         self.drive.lock().cut_after(None);
         match self.end_mount().unmount() {
             Ok(client) => drop(client),
@@ -534,6 +583,7 @@ impl Run {
     }
 
     fn crash(&mut self) -> Step {
+        self.drive.lock().fail_command(None);
         self.drive.lock().cut_after(None);
         drop(self.end_mount());
         self.fs = Some(LogFs::mount(self.drive.client(), self.plan.cache_bytes).expect("it mounts"));
@@ -645,6 +695,7 @@ impl Run {
     }
 
     pub fn check_all(&mut self) {
+        self.drive.lock().fail_command(None);
         let seen = self.see();
         let ids: BTreeMap<Place, FileId> = seen.iter().map(|(place, (id, _))| (place.clone(), *id)).collect();
         let expected = self.model.names.iter().map(|(place, file)| (place.clone(), self.model.id(*file)));
@@ -678,7 +729,7 @@ impl Run {
         if !self.drive.lock().has_power() {
             self.power_comes_back();
         }
-        (self.plan.cut_within, self.cut_at) = (None, None);
+        (self.plan.cut_within, self.cut_at, self.fail_within) = (None, None, 0);
         self.drive.lock().cut_after(None);
         self.remount().unwrap();
         for number in std::mem::take(&mut self.snapshots).into_keys() {
@@ -717,7 +768,8 @@ impl Run {
 /// What the model refuses, the file system refuses with the same error, unless power is lost.
 fn expect(result: Step, errno: Errno) -> Step {
     match result {
-        Err(Errno::EIO) => Err(Errno::EIO),
+        // a command failed, or power did
+        Err(found @ (Errno::EIO | Errno::EROFS | Errno::ENOSPC)) if found != errno => Err(found),
         Err(found) => {
             assert_eq!(found, errno);
             Ok(())

@@ -6,6 +6,7 @@ mod common;
 mod costs;
 mod cuts;
 mod damage;
+mod failing_commands;
 mod files;
 mod folders;
 mod holes;

@@ -4,6 +4,8 @@ mod common;
 mod costs;
 mod crashes;
 mod duplicates;
+mod every_command_fails;
+mod failing_steps;
 mod files;
 mod fragments;
 mod later;

@@ -49,7 +49,7 @@ pub fn power_cut_now(volume: Volume, loss: PowerLoss, cache_bytes: u64) -> Volum
     power_cut_at(volume, now_ns, loss, cache_bytes)
 }
 
-fn power_cut_at(volume: Volume, at_ns: u64, mut loss: PowerLoss, cache_bytes: u64) -> Volume {
+pub fn power_cut_at(volume: Volume, at_ns: u64, mut loss: PowerLoss, cache_bytes: u64) -> Volume {
     volume.device().cut_power(at_ns);
     let mut device = volume.into_client_without_sync().into_device().unwrap();
     device.power_on(&mut loss).expect("the drive recovers");
