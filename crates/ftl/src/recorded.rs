@@ -1,13 +1,13 @@
 //! What an erase records, and what it leaves out because the journal has it (hazard 34); what waits for that, and what does
 //! not.
 
-use tantalum_nand::{BlockId, InFlight, Nanoseconds, Operation, Outcome, Scheduling};
+use tantalum_nand::{BlockId, Scheduling};
 
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::metadata::Record;
 use crate::space::{BlockUse, Target};
-use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+use crate::test_support::{GEOMETRY, TIMING};
 use crate::types::{Generation, Hint, Lpn, Seq};
 use crate::waits::{cut_idle, format, read, settle, unit, write};
 
@@ -162,44 +162,28 @@ fn a_batch_is_recorded_once() {
     assert_eq!([0, 15, 16, 17].map(|lpn| read(&mut ftl, lpn)), [3, 3, 2, 2]);
 }
 
-/// Power fails while the page with what an erase recorded is in flight, and only that page is lost.
-fn cut_without_journal(mut ftl: Ftl, at_ns: Nanoseconds) -> Ftl {
-    let journal = ftl.metadata.open_block().expect("the journal has an open block");
-    ftl.nand_mut().power_fail(at_ns);
-    let mut was_lost = false;
-    let mut outcome = |in_flight: &InFlight| {
-        let is_lost = matches!(in_flight.operation,
-            Operation::Program(page) if GEOMETRY.block_of(page) == journal);
-        was_lost |= is_lost;
-        if is_lost { Outcome::NotStarted } else { Outcome::Completed }
-    };
-    let mut nand = ftl.into_nand();
-    let undone = nand.resolve(&mut outcome, &mut || 0).unwrap();
-    assert!(was_lost, "a page of the journal was in flight");
-    undone.into_iter().flat_map(|program| program.units).for_each(|(slot, _)| nand.release(slot));
-    nand.lose_dram();
-    let at_ns = nand.idle_ns().max(nand.programs_done_ns());
-    Ftl::recover(nand, CONFIG, at_ns).map_err(|(_, error)| error).unwrap().0
-}
-
-/// The second block is on another plane than the journal's page, and could be erased before that is there.
+/// The page was written for another erase, and this one may rely on it. Its block was free before.
 #[test]
 fn an_erase_waits_for_what_an_earlier_one_recorded() {
-    let (mut ftl, generation) = with_log();
-    log_pages(&mut ftl, generation, 1..=17);
-    let blocks = drop_pages(&mut ftl, 1..=16);
-    let journal = ftl.metadata.open_block().expect("the journal has an open block");
-    let plane = GEOMETRY.plane_of(journal);
-    let (same, other): (Vec<BlockId>, Vec<BlockId>) =
-        blocks.into_iter().partition(|block| GEOMETRY.plane_of(*block) == plane);
-    let start_ns = settle(&mut ftl);
-    let before = journal_pages(&ftl);
-    erase(&mut ftl, same[0]);
-    assert_eq!(journal_pages(&ftl), before + 1);
-    erase(&mut ftl, other[0]);
-    assert_eq!(journal_pages(&ftl), before + 1, "it is recorded already");
-    let mut ftl = cut_without_journal(ftl, start_ns + TIMING.program_ns / 2);
-    assert_eq!([HOME.0, 34].map(|lpn| read(&mut ftl, lpn)), [117, 117], "the log is whole");
+    let (mut ftl, _) = with_log();
+    let membership = |ftl: &mut Ftl, id| {
+        let at_ns = ftl.nand().now_ns();
+        ftl.append_journal(&[Record::BatchWhole { id: Seq(id) }], at_ns).unwrap();
+        ftl.flush_journal(at_ns).unwrap();
+    };
+    // the next block of the journal is there
+    (1..=2).for_each(|id| membership(&mut ftl, id));
+    settle(&mut ftl);
+    let journal = GEOMETRY.plane_of(ftl.metadata.open_block().expect("the journal has an open block"));
+    let is_elsewhere = |block: &BlockId| GEOMETRY.plane_of(*block) != journal;
+    let block = ftl.space.blocks.with_use(BlockUse::Free).find(is_elsewhere).expect("a free block");
+    ftl.space.blocks.take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
+    membership(&mut ftl, 3);
+    let (now_ns, stored_ns) = (ftl.nand().now_ns(), ftl.metadata.stored_ns());
+    assert!(stored_ns > now_ns && ftl.metadata.nothing_waits());
+    assert!(ftl.erase(block, now_ns).unwrap());
+    let done_ns = ftl.nand().plane_idle_ns(GEOMETRY.plane_of(block));
+    assert_eq!(done_ns, stored_ns + TIMING.erase_ns, "after the journal");
 }
 
 /// A host's record that an erase has sent to flash is one that a flush waits for.
@@ -282,7 +266,7 @@ mod without {
     }
 
     #[test]
-    #[should_panic(expected = "the log is whole")]
+    #[should_panic(expected = "after the journal")]
     fn an_erase_does_not_wait_for_a_page_in_flight() {
         take_out(Some(Guard::RecordInFlight));
         super::an_erase_waits_for_what_an_earlier_one_recorded();
