@@ -42,6 +42,7 @@ const WRITTEN_THROUGH: DriveChoice =
 const SWAPPED: DriveChoice = DriveChoice { swaps: Some(true), ..ANY };
 const IN_MEMORY: DriveChoice = DriveChoice { plp: Some(Plp::Nvm), ..ANY };
 const FULL: DriveChoice = DriveChoice { full: Some(true), ..ANY };
+const HOSTS_FIRST: DriveChoice = DriveChoice { scheduling: Some(FlashScheduling::ReadFirst), ..UNPROTECTED };
 const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UNPROTECTED };
 
 /// Fills the cache, with a record in the journal and nothing that would wait for the flash.
@@ -55,6 +56,9 @@ const BULKS: &str = "write=40,bulk=60,trim=10,fua=0,zeroes=0,share=0,remap=0,tra
 /// Trims that wait, often as the only thing that frees a block, and are flushed when a block is erased.
 const TRIMS: &str = "write=60,trim=40,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
+
+/// Logs and batches whose blocks are erased, with records that wait for a flush.
+const LOGS: &str = "log=80,hinted=40,atomic=40,trim=20,share=10,flush=10,put=0,delete=0,namespace=0";
 
 /// Maps and unmaps without a record in a spare area.
 const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,batch=0,log=5";
@@ -113,6 +117,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::EraseBeforeCopies, ANY, random(""), 50),
         canary(Guard::BatchMemberErased, ANY, random("atomic=40,log=10"), 100),
         canary(Guard::RunMemberErased, ANY, random("log=60"), 100),
+        canary(Guard::RecordNotAwaited, HOSTS_FIRST, random(LOGS), 20),
         canary(Guard::RunsOfSettledLogs, ANY, random("log=60"), 100),
         canary(Guard::ExtraOwnersForgotten, ANY, random("share=60,remap=0,reopen=0,log=5"), 50),
         canary(Guard::CopybackTakesNewVersion, ANY, random(""), 100),

@@ -20,6 +20,12 @@ pub enum Guard {
     BatchMemberErased,
     /// 4: membership in a whole run is not recorded before a page of it is erased.
     RunMemberErased,
+    /// 34: a run that has grown since it was recorded counts as recorded.
+    RunGrownSinceRecord,
+    /// 34: a block is erased while the page that records what it proves is in flight, because an earlier erase wrote it.
+    RecordInFlight,
+    /// A flush does not wait for a host's record whose page an erase has sent to flash.
+    RecordNotAwaited,
     /// 5: a moved unit keeps only the owners that fit in its spare area.
     ExtraOwnersForgotten,
     /// 6: a copyback takes a new version.

@@ -4,15 +4,19 @@
 //! whole runs, is durably asserted elsewhere or superseded by something durable, and when the operations that made it
 //! so have finished programming. A block becomes free when no place in it has an owner; it is erased when it is opened:
 //!
-//! 1. memberships that only its spare areas prove are journaled (hazard 4),
+//! 1. memberships that only its spare areas prove are journaled (hazard 4), unless the journal has them since the last
+//!    checkpoint (`metadata/memberships.rs` says what has to be there for recovery, hazard 34),
 //! 2. the journal is flushed, so that what made its pages invalid is durable (hazard 2),
 //! 3. the erase starts when all programs that made the block free are done, including copies out of it (hazard 3), and the
-//!    journal and the last checkpoint, which may have taken over what it proved.
+//!    whole journal and the last checkpoint, which may have taken over what it proved.
+//!
+//! It waits for nothing else, because a host's write may wait for the erase; and no flush waits for a page of the journal
+//! that has only memberships.
 //!
 //! Recovery erases by the same rule before its own checkpoint stands: it records what it found to be whole, and first
 //! opens blocks that the last checkpoint covers, of which enough are kept free.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::{BlockId, NandError, Nanoseconds};
 
@@ -33,7 +37,7 @@ impl Ftl {
         }
         let journaled_ns = match canary::out(Guard::EraseBeforeJournal) {
             true => 0,
-            false => self.flush_journal(at_ns)?.max(self.metadata.checkpoint.done_ns),
+            false => self.journal_for_erase(at_ns)?.max(self.metadata.checkpoint.done_ns),
         };
         debug_assert!(
             self.metadata.nothing_waits() || canary::out(Guard::EraseBeforeJournal),
@@ -72,26 +76,29 @@ impl Ftl {
         );
     }
 
-    /// Records the batches and runs that pages of this block belong to, if no checkpoint covers them. Reading their spare
-    /// areas takes no time: firmware keeps a number in DRAM for each page that it marked, or found marked in recovery,
-    /// until the next checkpoint.
+    /// Records the batches and runs that pages of this block belong to, if neither a checkpoint nor the journal has them.
+    /// Reading their spare areas takes no time: firmware keeps a number in DRAM for each page that it marked, or found
+    /// marked in recovery, until the next checkpoint.
     fn journal_memberships(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut batches: BTreeSet<Seq> = BTreeSet::new();
-        let mut generations: BTreeSet<Generation> = BTreeSet::new();
+        let mut slots: BTreeMap<Generation, BTreeSet<(u32, u32)>> = BTreeMap::new();
         let mut spares = std::mem::take(&mut self.scratch.spares);
         let decoded =
             self.nand.block_spares(block, &mut spares)?.filter_map(|(_, spare)| Spare::decode(spare));
+        let recorded = self.metadata.memberships();
         for spare in decoded.filter(|spare| spare.step > self.metadata.checkpoint.step) {
             match spare.mark {
                 Mark::Plain => {}
                 Mark::Batch(batch) if self.batches.is_abandoned(batch.id) => {}
                 Mark::Batch(_) if canary::out(Guard::BatchMemberErased) => {}
                 Mark::Hint(..) if canary::out(Guard::RunMemberErased) => {}
-                Mark::Batch(batch) => {
-                    batches.insert(batch.id);
-                }
+                Mark::Batch(batch) if recorded.has_batch(batch.id) => {}
+                Mark::Batch(batch) => drop(batches.insert(batch.id)),
                 Mark::Hint(hint, _) => {
-                    generations.insert(hint.generation);
+                    let (attempt, slot) = (hint.attempt().0, hint.slot);
+                    if !recorded.has_slot(hint.generation, attempt, slot) {
+                        slots.entry(hint.generation).or_default().insert((attempt, slot));
+                    }
                 }
             }
         }
@@ -99,8 +106,28 @@ impl Ftl {
         for id in batches {
             self.append_journal(&[Record::BatchWhole { id }], at_ns)?;
         }
-        for generation in generations {
-            for (attempt, last) in self.tenants.units.logs.whole_run(generation) {
+        for (generation, slots) in slots {
+            self.journal_run(generation, &slots, at_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Records how far a log is whole, if one of these slots (attempt, slot) is in its whole run.
+    fn journal_run(
+        &mut self,
+        generation: Generation,
+        slots: &BTreeSet<(u32, u32)>,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let run = self.tenants.units.logs.whole_run(generation);
+        let is_in_run = |&(attempt, slot): &(u32, u32)| {
+            run.iter().any(|&(number, last)| number == attempt && slot <= last)
+        };
+        if !slots.iter().any(is_in_run) {
+            return Ok(());
+        }
+        for (attempt, last) in run {
+            if !self.metadata.memberships().has_slot(generation, attempt, last) {
                 self.append_journal(&[Record::LogWhole { generation, attempt, last }], at_ns)?;
             }
         }

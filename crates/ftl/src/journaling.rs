@@ -149,7 +149,8 @@ impl Ftl {
         if has_room(self) { Ok(()) } else { Err(FtlError::CapacityExceeded) }
     }
 
-    /// Programs the waiting records. Returns when they, and everything issued for hosts so far, are on flash.
+    /// Programs the waiting records. Returns when all of them but memberships, and everything issued for hosts so far, are
+    /// on flash; for an erase see [`Ftl::journal_for_erase`].
     pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         if self.metadata.nothing_waits() {
             return Ok(at_ns.max(self.nand.host_programs_done_ns()));
@@ -171,13 +172,25 @@ impl Ftl {
                 return Err(error);
             }
         };
+        let is_for_erase = page.is_for_erase;
         self.metadata.issued(&self.nand, page, done_ns);
-        self.metadata.programmed(&mut self.nand, done_ns)?;
+        self.metadata.programmed(&mut self.nand, is_for_erase, done_ns)?;
         if self.metadata.nvm().is_none() {
             self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
             self.prepare_journal_block(at_ns)?;
         }
-        Ok(done_ns)
+        Ok(if is_for_erase { at_ns.max(self.nand.host_programs_done_ns()) } else { done_ns })
+    }
+
+    /// Programs the waiting records. Returns when the whole journal is on flash: an earlier erase may have recorded what this
+    /// one relies on, in a page that is still in flight.
+    pub(crate) fn journal_for_erase(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let before_ns = self.metadata.stored_ns();
+        self.flush_journal(at_ns)?;
+        let stored_ns = self.metadata.stored_ns();
+        // without the guard: only what this erase recorded
+        let is_new = stored_ns > before_ns || !canary::out(Guard::RecordInFlight);
+        Ok(if is_new { stored_ns } else { at_ns })
     }
 
     fn program_journal(&mut self, page: &JournalPage, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {

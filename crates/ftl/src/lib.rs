@@ -40,6 +40,8 @@ mod page_image;
 #[cfg(test)]
 mod possible;
 mod reader;
+#[cfg(test)]
+mod recorded;
 mod recovery;
 mod report;
 mod retire;

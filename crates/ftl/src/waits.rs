@@ -34,28 +34,28 @@ fn in_turn(start_ns: Nanoseconds, turn: u64) -> Nanoseconds {
     start_ns + turn * TIMING.program_ns + TIMING.program_ns / 2
 }
 
-fn format(geometry: Geometry) -> Ftl {
+pub(super) fn format(geometry: Geometry) -> Ftl {
     Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), CONFIG).unwrap()
 }
 
 /// Waits until everything is on flash; returns that time.
-fn settle(ftl: &mut Ftl) -> Nanoseconds {
+pub(super) fn settle(ftl: &mut Ftl) -> Nanoseconds {
     let now_ns = ftl.nand().idle_ns().max(ftl.nand().programs_done_ns());
     ftl.nand_mut().advance(now_ns);
     now_ns
 }
 
-fn unit(ftl: &mut Ftl, lpn: u32, byte: u8) -> HostUnit {
+pub(super) fn unit(ftl: &mut Ftl, lpn: u32, byte: u8) -> HostUnit {
     let slot = ftl.nand_mut().stage(&[byte; UNIT_BYTES]).unwrap();
     HostUnit { slot, lpn: Lpn(lpn), version: ftl.next_seq(), metadata: [0; METADATA_BYTES], hint: None }
 }
 
-fn write(ftl: &mut Ftl, lpn: u32, byte: u8, at_ns: Nanoseconds) {
+pub(super) fn write(ftl: &mut Ftl, lpn: u32, byte: u8, at_ns: Nanoseconds) {
     let unit = unit(ftl, lpn, byte);
     ftl.write_page(&[unit], at_ns).unwrap();
 }
 
-fn read(ftl: &mut Ftl, lpn: u32) -> u8 {
+pub(super) fn read(ftl: &mut Ftl, lpn: u32) -> u8 {
     let mut data = [9; UNIT_BYTES];
     let now_ns = ftl.nand().now_ns();
     ftl.read(Lpn(lpn), &mut data, now_ns).unwrap();
@@ -325,7 +325,7 @@ fn erase_one(ftl: &mut Ftl, pages: [PageId; 2]) {
     settle(ftl);
 }
 
-fn cut_idle(ftl: Ftl) -> Ftl {
+pub(super) fn cut_idle(ftl: Ftl) -> Ftl {
     let config = ftl.config;
     let mut nand = ftl.into_nand();
     nand.power_fail(nand.idle_ns());

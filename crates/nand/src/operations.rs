@@ -11,7 +11,7 @@ use crate::image::{Image, PageRecord, SavedRecords};
 use crate::issued::{Change, ErasedBlock, Issued, Origin};
 use crate::nand::Nand;
 use crate::read::as_uncorrectable;
-use crate::schedule::Priority;
+use crate::schedule::{Interval, Priority};
 use crate::slots::Slot;
 use crate::state::{Block, MOVED, PageState};
 
@@ -25,6 +25,27 @@ pub enum Source {
     Copy(Ppn),
     /// Nothing: the unit reads as zeros and is not transferred.
     Padding,
+}
+
+/// What a program is for: how urgent it is, and who waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    /// A host's command.
+    Host,
+    /// An erase, and through it whoever writes to the block: as urgent, but no host's command waits for it by itself.
+    Erase,
+    /// Garbage collection and checkpoints.
+    Background,
+}
+
+impl Purpose {
+    #[inline]
+    fn priority(self) -> Priority {
+        match self {
+            Purpose::Host | Purpose::Erase => Priority::Host,
+            Purpose::Background => Priority::Background,
+        }
+    }
 }
 
 /// The slots of a page about to be programmed, and what to do with them if the program is undone.
@@ -51,7 +72,19 @@ impl Nand {
         spares: &[UnitSpare],
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
-        self.program_for(Priority::Host, page, sources, spares, earliest_ns)
+        self.program_for(Purpose::Host, page, sources, spares, earliest_ns)
+    }
+
+    /// As [`Nand::program`], for a page that an erase waits for and no host: it goes ahead of garbage collection, and
+    /// [`Nand::host_programs_done_ns`] does not include it.
+    pub fn program_for_erase(
+        &mut self,
+        page: PageId,
+        sources: &[Source],
+        spares: &[UnitSpare],
+        earliest_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, NandError> {
+        self.program_for(Purpose::Erase, page, sources, spares, earliest_ns)
     }
 
     /// As [`Nand::program`], for garbage collection or a checkpoint: it gives way to hosts ([`Scheduling`]).
@@ -64,12 +97,12 @@ impl Nand {
         spares: &[UnitSpare],
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
-        self.program_for(Priority::Background, page, sources, spares, earliest_ns)
+        self.program_for(Purpose::Background, page, sources, spares, earliest_ns)
     }
 
     fn program_for(
         &mut self,
-        priority: Priority,
+        purpose: Purpose,
         page: PageId,
         sources: &[Source],
         spares: &[UnitSpare],
@@ -77,7 +110,7 @@ impl Nand {
     ) -> Result<Nanoseconds, NandError> {
         assert_eq!(spares.len(), sources.len(), "each unit has a spare area");
         let gather = |nand: &mut Nand| nand.gather(sources);
-        self.program_with(page, sources.len(), (priority, earliest_ns), gather, |image, record| {
+        self.program_with(page, sources.len(), (purpose, earliest_ns), gather, |image, record| {
             image.write_page(page, &PageRecord { spares, ..*record })
         })
     }
@@ -92,19 +125,19 @@ impl Nand {
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
         let gather = |nand: &mut Nand| nand.gather_with(from, Nand::take_copy);
-        self.program_with(page, from.len(), (Priority::Background, earliest_ns), gather, |image, record| {
+        self.program_with(page, from.len(), (Purpose::Background, earliest_ns), gather, |image, record| {
             image.write_moved_page(page, record, from, head)
         })
     }
 
-    /// The common part of all programs, which have a priority and an earliest time. `gather` takes ownership of the bytes;
+    /// The common part of all programs, which have a purpose and an earliest time. `gather` takes ownership of the bytes;
     /// `write` stores the record, which is complete except for the spare areas.
     #[inline]
     fn program_with(
         &mut self,
         page: PageId,
         units: usize,
-        when: (Priority, Nanoseconds),
+        when: (Purpose, Nanoseconds),
         gather: impl FnOnce(&mut Nand) -> Result<Gathered, NandError>,
         write: impl FnOnce(&mut dyn Image, &PageRecord) -> Result<(), NandError>,
     ) -> Result<Nanoseconds, NandError> {
@@ -128,8 +161,24 @@ impl Nand {
         );
         self.slot_of[places].copy_from_slice(slots);
         let bytes = self.count_program(&gathered.origins[..units]) * UNIT_BYTES as u32;
-        let interval = self.time.program(self.place(block), (page, block), bytes, when.0, when.1);
+        let interval = self.book_program(page, block, bytes, when);
         self.issue(Issued { interval, change: Change::Program { page, origins: gathered.origins } })
+    }
+
+    #[inline]
+    fn book_program(
+        &mut self,
+        page: PageId,
+        block: BlockId,
+        bytes: u32,
+        (purpose, earliest_ns): (Purpose, Nanoseconds),
+    ) -> Interval {
+        let place = self.place(block);
+        let interval = self.time.program(place, (page, block), bytes, purpose.priority(), earliest_ns);
+        if purpose == Purpose::Host {
+            self.time.is_awaited(interval.end_ns);
+        }
+        interval
     }
 
     #[inline]
@@ -267,14 +316,13 @@ impl Nand {
         &mut self,
         page: PageId,
         block: BlockId,
-        (priority, earliest_ns): (Priority, Nanoseconds),
+        when: (Purpose, Nanoseconds),
     ) -> Result<Nanoseconds, NandError> {
         let slots = &[0; MAX_UNITS_PER_PAGE][..self.geometry.units_per_page() as usize];
         self.write_record(page, block, PageState::Uncorrectable, slots, |image, record| {
             image.write_page(page, record)
         })?;
-        let (place, bytes) = (self.place(block), self.geometry.page_bytes);
-        let interval = self.time.program(place, (page, block), bytes, priority, earliest_ns);
+        let interval = self.book_program(page, block, self.geometry.page_bytes, when);
         self.counters.program_failures += 1;
         let origins = [Origin::Padding; MAX_UNITS_PER_PAGE];
         let done_ns = self.issue(Issued { interval, change: Change::Program { page, origins } })?;

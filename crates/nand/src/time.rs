@@ -119,7 +119,7 @@ pub(crate) struct Resources {
     planes: Vec<Plane>,
     channels: Vec<Channel>,
     programs_done_ns: Nanoseconds,
-    /// The same for host programs only.
+    /// The same for those that hosts wait for.
     host_programs_done_ns: Nanoseconds,
     /// The host's time.
     now_ns: Nanoseconds,
@@ -308,10 +308,13 @@ impl Resources {
         let subject = Subject::program(page, block);
         let interval = self.change(place.plane, subject, priority, self.timing.program_ns, arrived_ns);
         self.programs_done_ns = self.programs_done_ns.max(interval.end_ns);
-        if priority == Priority::Host {
-            self.host_programs_done_ns = self.host_programs_done_ns.max(interval.end_ns);
-        }
         interval
+    }
+
+    /// Hosts wait for a program that is done at this time.
+    #[inline]
+    pub fn is_awaited(&mut self, done_ns: Nanoseconds) {
+        self.host_programs_done_ns = self.host_programs_done_ns.max(done_ns);
     }
 
     /// A store to memory beside the flash is done at this time.

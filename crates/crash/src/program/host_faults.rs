@@ -48,7 +48,8 @@ impl HostedImage {
     /// A call among the next ones fails.
     fn arm(&mut self, calls: u64) {
         let failure = [HostFailure::IoOfChange, HostFailure::NoSpace][self.random.random_range(0..2)];
-        let after = self.random.random_range(0..calls);
+        // as often among the first as among many
+        let after = self.random.random_range(0..calls >> self.random.random_range(0..7));
         self.host.faults.fail(HostFault { after, failure, lasts: self.random.random_ratio(1, 2) });
     }
 

@@ -94,11 +94,13 @@ impl FlashLog {
         self.open
     }
 
-    /// Programs a journal page, after every program for hosts issued before it, and `ready_ns`.
+    /// Programs a journal page, after every program for hosts issued before it, and `ready_ns`. No host's command waits for
+    /// it if it is for an erase.
     pub fn program(
         &mut self,
         nand: &mut Nand,
         page: &PageImage,
+        is_for_erase: bool,
         [at_ns, ready_ns]: [Nanoseconds; 2],
     ) -> Result<Attempt, FtlError> {
         let geometry = *nand.geometry();
@@ -106,7 +108,8 @@ impl FlashLog {
         let earliest_ns = at_ns.max(ready_ns).max(nand.host_programs_done_ns());
         let place = geometry.page(block, nand.next_page(block));
         let (sources, spares) = page.parts(&geometry);
-        let programmed = attempt(nand.program(place, sources, spares, earliest_ns), nand, place)?;
+        let program = if is_for_erase { Nand::program_for_erase } else { Nand::program };
+        let programmed = attempt(program(nand, place, sources, spares, earliest_ns), nand, place)?;
         // The rest of a block that failed serves until the next one is prepared: a block erased now could be one that
         // only the records of this page make invalid.
         let is_full = nand.next_page(block) == geometry.pages_per_block;

@@ -13,6 +13,9 @@
 //!
 //! A record's step is the step at which it was made: garbage collection may move the unit before the page is
 //! programmed, and the copy must win (hazard 6). [`steps`] tracks steps that changed the map and are not on flash yet.
+//!
+//! A page that has only memberships is for the erase that recorded them. No flush waits for it, unlike for a page that has
+//! any other record; an erase waits for all pages. [`memberships`] tracks which are recorded.
 
 mod checkpoint_bytes;
 mod dump_pages;
@@ -21,6 +24,7 @@ mod flash;
 mod found;
 mod last_checkpoint;
 mod left;
+mod memberships;
 mod nvm;
 mod nvm_plan;
 mod protected;
@@ -40,6 +44,7 @@ pub(crate) use self::flash::{Attempt, NewCheckpoint};
 pub(crate) use self::found::{FoundCheckpoint, FoundJournal};
 pub(crate) use self::last_checkpoint::LastCheckpoint;
 pub(crate) use self::left::dump_what_is_left;
+use self::memberships::Memberships;
 pub(crate) use self::nvm::{FoundNvm, NvmLog};
 pub use self::nvm_plan::NvmPlan;
 pub(crate) use self::protected::Protected;
@@ -49,6 +54,7 @@ use self::record::{encode_page, records_per_page, used_bytes};
 pub(crate) use self::scan::MetadataScan;
 use self::steps::Steps;
 pub(crate) use self::under_way::UnderWay;
+use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::page_image::PageImage;
 use crate::spare::{Kind, Spare};
@@ -66,6 +72,8 @@ struct Waiting {
 pub(crate) struct JournalPage {
     records: Vec<Waiting>,
     pub image: PageImage,
+    /// Whether only an erase waits for it.
+    pub is_for_erase: bool,
 }
 
 /// See the head of this file.
@@ -78,6 +86,9 @@ pub(crate) struct MetadataLog {
     keeps_under_way: bool,
     /// Steps that changed the map and may not be on flash yet.
     steps: Steps,
+    memberships: Memberships,
+    /// When all pages issued so far are on flash.
+    stored_ns: Nanoseconds,
     /// Whether a step has changed the map and not all of its records are appended yet.
     in_step: bool,
     /// Whether the next block is being prepared.
@@ -104,6 +115,8 @@ impl MetadataLog {
             under_way: UnderWay::default(),
             keeps_under_way: has_plp,
             steps: Steps::default(),
+            memberships: Memberships::default(),
+            stored_ns: 0,
             in_step: false,
             preparing: false,
             flash: FlashLog::default(),
@@ -165,13 +178,16 @@ impl MetadataLog {
 
     /// Takes the waiting records as a page; one that goes to memory needs no image.
     pub fn take_page(&mut self, nand: &mut Nand, step: Seq) -> Result<JournalPage, FtlError> {
+        let is_for_erase = self.waiting.iter().all(|waiting| waiting.record.is_membership())
+            || canary::out(Guard::RecordNotAwaited);
         if self.nvm.is_some() {
-            return Ok(JournalPage { records: std::mem::take(&mut self.waiting), image: PageImage::new() });
+            let records = std::mem::take(&mut self.waiting);
+            return Ok(JournalPage { records, image: PageImage::new(), is_for_erase });
         }
         encode_page(self.waiting.iter().map(|waiting| &waiting.record), &mut self.scratch);
         let bytes = &self.scratch[..used_bytes(self.waiting.len())];
         let image = PageImage::stage(nand, bytes, &Spare::new(Kind::Journal, step))?;
-        Ok(JournalPage { records: std::mem::take(&mut self.waiting), image })
+        Ok(JournalPage { records: std::mem::take(&mut self.waiting), image, is_for_erase })
     }
 
     /// The page could not be programmed: its records keep waiting, because blocks that only they make invalid must not
@@ -198,12 +214,13 @@ impl MetadataLog {
         let times = [at_ns, ready_ns];
         match &mut self.nvm {
             Some(nvm) => nvm.append(nand, page.records.iter().map(|waiting| &waiting.record), times),
-            None => self.flash.program(nand, &page.image, times),
+            None => self.flash.program(nand, &page.image, page.is_for_erase, times),
         }
     }
 
     /// The page was issued and will be on flash at this time, or never if power failed.
     pub fn issued(&mut self, nand: &Nand, page: JournalPage, done_ns: Nanoseconds) {
+        page.records.iter().for_each(|waiting| self.memberships.issued(&waiting.record));
         if self.keeps_under_way {
             // a dump must find these records while their page is in flight
             self.under_way.issued(nand.now_ns(), done_ns, page.records);
@@ -211,12 +228,30 @@ impl MetadataLog {
     }
 
     /// The last page issued is on flash at this time. From then on waiting records have room in protected DRAM again.
-    pub fn programmed(&mut self, nand: &mut Nand, done_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.steps.programmed(done_ns);
+    pub fn programmed(
+        &mut self,
+        nand: &mut Nand,
+        is_for_erase: bool,
+        done_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        self.stored_ns = self.stored_ns.max(done_ns);
+        if !is_for_erase {
+            self.steps.programmed(done_ns);
+        }
         match &mut self.protected {
             Some(protected) => protected.journaled(nand),
             None => Ok(()),
         }
+    }
+
+    /// When all pages issued so far, and so all records but those that wait, are on flash.
+    pub fn stored_ns(&self) -> Nanoseconds {
+        self.stored_ns
+    }
+
+    /// The memberships recorded since the last checkpoint.
+    pub fn memberships(&self) -> &Memberships {
+        &self.memberships
     }
 
     /// For a dump: takes all records that were not on flash when power failed, but whose referents were.
@@ -348,6 +383,7 @@ impl MetadataLog {
         host_units: u64,
     ) -> Vec<BlockId> {
         self.checkpoint.replace(step, host_units);
+        self.memberships.clear();
         self.flash.stands(blocks, pages)
     }
 
@@ -413,7 +449,7 @@ mod tests {
     fn issue(nand: &mut Nand, log: &mut MetadataLog, done_ns: Nanoseconds) {
         let page = log.take_page(nand, Seq(1)).unwrap();
         log.issued(nand, page, done_ns);
-        log.programmed(nand, done_ns).unwrap();
+        log.programmed(nand, false, done_ns).unwrap();
     }
 
     /// A place is in flight from the step that gives it an owner until all records of the step are on flash; copies

@@ -218,6 +218,11 @@ stored! {
 }
 
 impl Record {
+    /// Whether it only says what was whole, so that a block that proves it can be erased.
+    pub fn is_membership(&self) -> bool {
+        matches!(self, Record::BatchWhole { .. } | Record::LogWhole { .. })
+    }
+
     /// Whether a drive with this many logical pages and this shape can have written it.
     pub fn is_possible(&self, logical_units: u32, geometry: &Geometry) -> bool {
         let places = geometry.units();
