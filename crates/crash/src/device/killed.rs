@@ -82,9 +82,9 @@ impl ImageFile {
 
     /// The process is killed after so many stores, or a call after so many others fails. `None` disarms.
     pub fn end_after(&mut self, operations: Option<u64>) {
+        self.has_failed = false;
         let Some(rng) = &mut self.failing else { return self.host.life.end_after(operations) };
         self.host.life.end_after(None);
-        self.has_failed = false;
         match operations {
             None => self.host.faults.heal(),
             Some(after) => self.host.faults.fail(HostFault {

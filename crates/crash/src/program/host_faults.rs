@@ -49,7 +49,8 @@ impl HostedImage {
     fn arm(&mut self, calls: u64) {
         let failure = [HostFailure::IoOfChange, HostFailure::NoSpace][self.random.random_range(0..2)];
         // as often among the first as among many
-        let after = self.random.random_range(0..calls >> self.random.random_range(0..7));
+        let shift = self.random.random_range(0..7);
+        let after = self.random.random_range(0..calls >> shift);
         self.host.faults.fail(HostFault { after, failure, lasts: self.random.random_ratio(1, 2) });
     }
 

@@ -76,7 +76,8 @@ impl HostFailure {
 /// Which call fails, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostFault {
-    /// So many calls are made before it, counted from [`HostFaults::fail`] on.
+    /// So many calls are made before it, counted from [`HostFaults::fail`] on. The first one after them that can fail in this
+    /// way does.
     pub after: u64,
     /// How it fails.
     pub failure: HostFailure,
@@ -222,7 +223,8 @@ impl HostFaults {
         let state = self.state();
         let (fault, first) = state.armed?;
         let made = state.calls.len() as u64;
-        (made <= first || fault.lasts).then_some(HostFault { after: first.saturating_sub(made), ..fault })
+        (state.failed.is_none() || fault.lasts)
+            .then_some(HostFault { after: first.saturating_sub(made), ..fault })
     }
 
     /// The call that failed first since [`HostFaults::fail`].
@@ -270,7 +272,7 @@ impl State {
         let number = self.calls.len() as u64;
         self.calls.push(call);
         let (fault, first) = self.armed?;
-        let is_due = number == first || fault.lasts && number > first;
+        let is_due = number >= first && (fault.lasts || self.failed.is_none());
         if !is_due || !fault.failure.applies_to(call) {
             return None;
         }
