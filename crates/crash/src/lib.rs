@@ -5,11 +5,13 @@ pub mod couch;
 pub mod device;
 mod error;
 pub mod kv;
+mod minimise;
 mod outcome;
 mod program;
 mod small_flash;
 pub mod sqlite;
 pub mod summary;
+mod weights;
 
 pub use error::CrashError;
 pub use outcome::{CrashOutcome, Violation};

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::stop::Stop;
 
 /// An image in a folder that is removed with this value.
-pub(super) struct ImageFile {
+pub(crate) struct ImageFile {
     path: PathBuf,
     /// The life of the process that has it open.
     pub life: Life,
