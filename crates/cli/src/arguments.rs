@@ -10,6 +10,7 @@ use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 use tantalum_workloads::bench;
 
+use crate::crash_clients::CrashClientsOptions;
 use crate::crash_couch::CrashCouchOptions;
 use crate::crash_device::CrashDeviceOptions;
 use crate::crash_kv::CrashKvOptions;
@@ -136,6 +137,11 @@ pub enum CrashTarget {
     /// Every seed runs on each selected kind of drive. A broken promise ends its run. It is minimised, and printed with
     /// the command line that reproduces it, and the exit code is 1.
     Device(CrashDeviceOptions),
+    /// Run several clients of one drive, with commands of every kind in flight together
+    ///
+    /// Whose turn it is, and how long everybody waits, is drawn from the seed, so a violation is printed with the command line
+    /// that reproduces it. Every seed runs on each selected kind of drive.
+    Clients(CrashClientsOptions),
     /// Run SQLite on a small drive
     ///
     /// The seed determines everything: a violation is printed with the command line that reproduces it.

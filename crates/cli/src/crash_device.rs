@@ -287,25 +287,13 @@ fn settings(options: &CrashDeviceOptions) -> Settings {
 }
 
 fn drives(options: &CrashDeviceOptions) -> DriveChoice {
-    let plp = match options.plp {
-        PlpChoice::None => Some(Plp::None),
-        PlpChoice::Capacitor => Some(Plp::Capacitor),
-        PlpChoice::Nvm => Some(Plp::Nvm),
-        PlpChoice::All => None,
-    };
-    let cache = match options.cache {
-        CacheChoice::Volatile => Some(CacheMode::Volatile),
-        CacheChoice::Durable => Some(CacheMode::Durable),
-        CacheChoice::Off => Some(CacheMode::Off),
-        CacheChoice::All => None,
-    };
     let own_logs = options.record_logs.map(|logs| logs == RecordLogs::Own);
     let swaps = options.indexes.map(|indexes| indexes == Indexes::Swapped);
     let queues = options.host.map(|host| host == HostKind::Queues);
     let full = options.room.map(|room| room == Room::Full);
     DriveChoice {
-        plp,
-        cache,
+        plp: options.plp.into(),
+        cache: options.cache.into(),
         page_bytes: options.page_bytes,
         own_logs,
         swaps,
@@ -318,6 +306,28 @@ fn drives(options: &CrashDeviceOptions) -> DriveChoice {
             options.medium.map(Medium::from)
         },
         scheduling: options.scheduling.map(FlashScheduling::from),
+    }
+}
+
+impl From<PlpChoice> for Option<Plp> {
+    fn from(choice: PlpChoice) -> Option<Plp> {
+        match choice {
+            PlpChoice::None => Some(Plp::None),
+            PlpChoice::Capacitor => Some(Plp::Capacitor),
+            PlpChoice::Nvm => Some(Plp::Nvm),
+            PlpChoice::All => None,
+        }
+    }
+}
+
+impl From<CacheChoice> for Option<CacheMode> {
+    fn from(choice: CacheChoice) -> Option<CacheMode> {
+        match choice {
+            CacheChoice::Volatile => Some(CacheMode::Volatile),
+            CacheChoice::Durable => Some(CacheMode::Durable),
+            CacheChoice::Off => Some(CacheMode::Off),
+            CacheChoice::All => None,
+        }
     }
 }
 

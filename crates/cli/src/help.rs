@@ -109,6 +109,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "tantalum crash device --minutes 30 --cuts 200 --flash loses",
         ],
     ),
+    (
+        "crash clients",
+        &[
+            "tantalum crash clients --second-cut",
+            "tantalum crash clients --minutes 30 --clients 6 --medium image",
+        ],
+    ),
     ("crash sqlite", &["tantalum crash sqlite --mode sw-wal --minutes 10"]),
     ("crash couch", &["tantalum crash couch --minutes 10"]),
     ("crash kv", &["tantalum crash kv --minutes 10"]),

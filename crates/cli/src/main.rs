@@ -13,6 +13,7 @@ mod bench_nvme;
 mod check;
 mod check_files;
 mod compare;
+mod crash_clients;
 mod crash_couch;
 mod crash_device;
 mod crash_kv;
@@ -98,6 +99,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(options) => shell::completions(&options, help::command()),
         Command::Man(options) => shell::man(&options, help::command()),
         Command::Crash { target: CrashTarget::Device(options) } => crash_device::run(&options),
+        Command::Crash { target: CrashTarget::Clients(options) } => crash_clients::run(&options),
         Command::Crash { target: CrashTarget::Couch(options) } => crash_couch::run(&options),
         Command::Crash { target: CrashTarget::Kv(options) } => crash_kv::run(&options),
         Command::Crash { target: CrashTarget::Run(options) } => crash_run::run(&options),

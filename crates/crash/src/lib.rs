@@ -1,15 +1,18 @@
 //! The torture tests: power is cut while something works on a drive, and what is left is checked against what was
 //! promised.
 
+pub mod clients;
 pub mod couch;
 pub mod device;
 mod error;
 pub mod kv;
+mod minimise;
 mod outcome;
 mod program;
 mod small_flash;
 pub mod sqlite;
 pub mod summary;
+mod weights;
 
 pub use error::CrashError;
 pub use outcome::{CrashOutcome, Violation};

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tantalum::Nanoseconds;
+use tantalum::canary::{self, Guard};
 
 use crate::clock::Clock;
 use crate::drive::Drive;
@@ -149,6 +150,7 @@ impl Answers {
 
     /// Delivers an answer at `due_ns`, or reports that power has failed since its ticket was taken.
     pub fn at(&self, ticket: Ticket, due_ns: Nanoseconds, answer: impl FnOnce(Delivery) + Send + 'static) {
+        let due_ns = if canary::out(Guard::AnsweredEarly) { due_ns.saturating_sub(300_000) } else { due_ns };
         let is_due = match &self.0.0.pace {
             Pace::AtOnce => true,
             Pace::Machine(clock) => clock.now_ns() >= due_ns,
@@ -188,6 +190,11 @@ impl Answers {
         self.0.0.drive.get_or_init(|| drive.downgrade());
         let owners = Arc::downgrade(&self.0);
         drive.on_power_loss(move || owners.upgrade().map(|owners| owners.lose_power()).is_some());
+    }
+
+    /// When the next waiting answer is due; none if no answer waits.
+    pub fn next_due_ns(&self) -> Option<Nanoseconds> {
+        self.0.0.waiting.lock().answers.peek().map(|Reverse(first)| first.due_ns)
     }
 
     /// In virtual time: delivers the answer that is due first, and returns its time; none if no answer waits.
@@ -231,7 +238,11 @@ impl Shared {
 
     fn without_drive(&self, ticket: Ticket) -> Delivery {
         let is_lost = ticket.losses != self.losses.load(Ordering::Acquire);
-        if is_lost { Delivery::PowerLost } else { Delivery::InTime }
+        if is_lost && !canary::out(Guard::AnsweredWithoutPower) {
+            Delivery::PowerLost
+        } else {
+            Delivery::InTime
+        }
     }
 
     /// Delivers the first answer; others may add answers meanwhile.
@@ -322,7 +333,11 @@ mod tests {
             next.send(10).unwrap();
             again.at(ticket, 20, move |_| next.send(20).unwrap());
         });
-        let times: Vec<_> = std::iter::from_fn(|| answers.deliver_next()).collect();
+        let mut times = Vec::new();
+        while let Some(due_ns) = answers.next_due_ns() {
+            assert_eq!(answers.deliver_next(), Some(due_ns));
+            times.push(due_ns);
+        }
         assert_eq!((times, receiver.try_iter().collect::<Vec<_>>()), (vec![10, 20, 50], vec![10, 20, 50]));
     }
 }

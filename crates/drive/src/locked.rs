@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
+use tantalum::canary::{self, Guard};
 use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 
 use crate::duplicates::Duplicates;
@@ -74,6 +75,7 @@ impl Locked<'_> {
             // The client may have been held up since it read the clock. A power loss at this command must not undo what
             // was answered in the meantime.
             When::At(at_ns) => at_ns.max(self.state.answered_ns),
+            When::AfterAll if canary::out(Guard::AtOnceBeforeOthers) => self.issued_ns(),
             When::AfterAll => self.time_ns(),
         }
     }

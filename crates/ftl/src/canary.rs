@@ -179,6 +179,15 @@ pub enum Guard {
     HoleStillNamed,
     /// In a log-structured file system: a mount fills holes before its own checkpoint is durable.
     HolesInRecovery,
+    /// For several clients of a drive: an answer is given before it is due.
+    AnsweredEarly,
+    /// For several clients of a drive: an answer that was not due when power went is given.
+    AnsweredWithoutPower,
+    /// For several clients of a drive whose answers are given at once: a command is issued before those of the others are
+    /// done.
+    AtOnceBeforeOthers,
+    /// For several clients of a drive: a write is shared with a unit that held the same bytes once.
+    DuplicateUnchecked,
 }
 
 #[cfg(feature = "canaries")]

@@ -54,6 +54,28 @@ fn random_cuts_and_weights_are_taken() {
     assert_eq!((&crash["cuts"], &crash["shutdown_cuts"]), (&8.into(), &0.into()), "{crash}");
 }
 
+/// The seed draws which client acts when, so that a run repeats; what it covered is part of the outcome.
+#[test]
+fn several_clients_of_a_seed_are_counted_and_survived() {
+    let clients = || {
+        let arguments = ["crash", "clients", "--seed", "3", "--cuts", "5", "--second-cut", "--json"];
+        let output = tantalum(&arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{message}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let crash = clients();
+    assert_eq!(crash["violations"].as_array().unwrap().len(), 0, "{crash}");
+    assert_eq!((&crash["seeds"], &crash["dirty_recoveries"]), (&1.into(), &crash["cuts"]));
+    assert_eq!(crash["drives"].as_array().unwrap().len(), 5, "{crash}");
+    assert!(crash["coverage"]["most_in_flight"].as_u64().unwrap() > 3, "{crash}");
+    assert_eq!(crash, clients(), "the same seed, the same outcome");
+    let output = tantalum(&["crash", "clients", "--clients", "1"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("--clients 1: use a number from 2 to 6"), "{message}");
+}
+
 #[test]
 fn options_that_make_no_sense_say_what_would() {
     let cases: [(&[&str], &str); 10] = [

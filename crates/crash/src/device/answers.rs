@@ -10,7 +10,7 @@ use super::run::Run;
 use super::stop::Stop;
 
 /// New values of units.
-pub(super) type New = BTreeMap<Lpn, Stamp>;
+pub(crate) type New = BTreeMap<Lpn, Stamp>;
 
 impl Run {
     pub fn stamp(&mut self) -> Stamp {

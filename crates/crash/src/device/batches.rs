@@ -9,6 +9,8 @@ use super::records::{Orders, Thing};
 /// One batch.
 #[derive(Clone, Debug)]
 struct Batch {
+    /// Among the commands on units.
+    order: Order,
     units: Step<Lpn>,
     records: Step<Thing>,
     /// When it is durable.
@@ -17,7 +19,7 @@ struct Batch {
 
 /// Batches that a cut may still undo.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Batches(Vec<Batch>);
+pub(crate) struct Batches(Vec<Batch>);
 
 impl Batches {
     /// A batch is submitted, with its order among the commands on units and among those on records.
@@ -26,20 +28,21 @@ impl Batches {
         units: (Order, impl Iterator<Item = Lpn>),
         records: (Order, impl Iterator<Item = Thing>),
     ) {
-        let units = Step { members: units.1.map(|lpn| (lpn, units.0)).collect() };
+        let order = units.0;
+        let units = Step { members: units.1.map(|lpn| (lpn, order)).collect() };
         let records = Step { members: records.1.map(|thing| (thing, records.0)).collect() };
-        self.0.push(Batch { units, records, durable_ns: NEVER });
+        self.0.push(Batch { order, units, records, durable_ns: NEVER });
     }
 
-    /// The last one was refused.
-    pub fn refuse(&mut self) {
-        self.0.pop();
+    /// The batch with this order among the commands on units was refused.
+    pub fn refuse(&mut self, order: Order) {
+        self.0.retain(|batch| batch.order != order);
     }
 
-    /// The last one is done.
-    pub fn acknowledge(&mut self, done_ns: u64) {
-        if let Some(last) = self.0.last_mut() {
-            last.durable_ns = done_ns;
+    /// It is done.
+    pub fn acknowledge(&mut self, order: Order, done_ns: u64) {
+        for batch in self.0.iter_mut().filter(|batch| batch.order == order) {
+            batch.durable_ns = done_ns;
         }
     }
 

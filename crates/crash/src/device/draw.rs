@@ -9,20 +9,20 @@ use tantalum::Lpn;
 
 use super::drive::DIRECT;
 
-pub(super) type Generator = Xoshiro256PlusPlus;
+pub(crate) type Generator = Xoshiro256PlusPlus;
 
-pub(super) fn lpn(rng: &mut Generator) -> Lpn {
+pub(crate) fn lpn(rng: &mut Generator) -> Lpn {
     Lpn(rng.random_range(DIRECT))
 }
 
 /// Fewer than `limit` consecutive units.
-pub(super) fn range(rng: &mut Generator, limit: u32) -> Range<u32> {
+pub(crate) fn range(rng: &mut Generator, limit: u32) -> Range<u32> {
     let first = lpn(rng).0;
     first..first + rng.random_range(1..limit).min(DIRECT.end - first)
 }
 
 /// Units in random order, none twice.
-pub(super) fn distinct(rng: &mut Generator, count: usize) -> Vec<Lpn> {
+pub(crate) fn distinct(rng: &mut Generator, count: usize) -> Vec<Lpn> {
     let mut lpns = BTreeSet::new();
     while lpns.len() < count {
         lpns.insert(lpn(rng));

@@ -18,11 +18,11 @@ use crate::error::CrashError;
 use crate::small_flash::small_flash;
 
 /// Units of the drive: one chunk of the map, and a few more.
-pub(super) const UNITS: u32 = 1024 + 4;
+pub(crate) const UNITS: u32 = 1024 + 4;
 /// Units that direct commands work on.
-pub(super) const DIRECT: Range<u32> = UNITS - 48..UNITS;
+pub(crate) const DIRECT: Range<u32> = UNITS - 48..UNITS;
 /// The first of the units that the log's host works on.
-pub(super) const LOG: u32 = DIRECT.start - 32;
+pub(crate) const LOG: u32 = DIRECT.start - 32;
 /// Units left for records: for themselves, for what a put takes before what it replaces is freed, and for the indexes
 /// in two checkpoints.
 const RECORD_UNITS: u32 = 64;
@@ -150,17 +150,17 @@ impl Drive {
     }
 
     /// Units that no command uses, with values that never change: garbage collection moves them along.
-    pub(super) fn cold(&self) -> Range<u32> {
+    pub(crate) fn cold(&self) -> Range<u32> {
         0..self.bulk().start - RECORD_UNITS - INDEX_BLOCKS * self.units_per_block()
     }
 
     /// Units that are written and trimmed many at a time, so that the drive becomes full.
-    pub(super) fn bulk(&self) -> Range<u32> {
+    pub(crate) fn bulk(&self) -> Range<u32> {
         LOG - if self.full { BULK_UNITS } else { 0 }..LOG
     }
 
     /// How the flash fails.
-    pub(super) fn faults(&self, seed: u64) -> Faults {
+    pub(crate) fn faults(&self, seed: u64) -> Faults {
         let (program_failure_ppm, erase_failure_ppm) = match self.flash {
             Flash::Sound => (0, 0),
             Flash::Wears | Flash::Loses => (1_500, 3_000),
@@ -210,7 +210,7 @@ impl Drive {
     }
 
     /// The profile. Seeds differ in planes, victim policy, cache size and checkpoint interval.
-    pub(super) fn profile(&self, seed: u64) -> Profile {
+    pub(crate) fn profile(&self, seed: u64) -> Profile {
         let policy = if seed.is_multiple_of(3) { VictimPolicy::CostBenefit } else { VictimPolicy::Greedy };
         let dump_units = if self.plp == Plp::Capacitor { DUMP_UNITS } else { 0 };
         let checkpoint_interval_pages = match seed % 15 {
@@ -316,7 +316,7 @@ impl DriveChoice {
     }
 
     /// The drives of a seed.
-    pub(super) fn drives(&self, seed: u64) -> Vec<Drive> {
+    pub(crate) fn drives(&self, seed: u64) -> Vec<Drive> {
         let page_bytes = self.page_bytes.unwrap_or(PAGE_BYTES[(seed % 3) as usize]);
         let own_logs = self.own_logs.unwrap_or((2..4).contains(&(seed % 5)));
         let swaps = self.swaps.unwrap_or((1..3).contains(&(seed % 4)));

@@ -14,7 +14,7 @@ thread_local! {
 static HOOK: Once = Once::new();
 
 /// Runs a function whose state is discarded if it panics. A panic is returned as a broken promise, and prints nothing.
-pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
+pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
     HOOK.call_once(|| {
         let others = panic::take_hook();
         panic::set_hook(Box::new(move |info| {

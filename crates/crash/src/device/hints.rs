@@ -17,7 +17,7 @@ use super::history::{Candidate, NEVER, Order, Stamp};
 
 /// A page of a log.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     order: Order,
     attempt: u32,
     end: bool,
@@ -43,7 +43,7 @@ struct GivenUp {
 
 /// A log that was begun since power came on.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     begun_ns: u64,
     pub frames: Vec<Frame>,
     /// The current attempt, and where it starts.
@@ -56,7 +56,7 @@ pub(super) struct Log {
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hints {
+pub(crate) struct Hints {
     logs: BTreeMap<Generation, Log>,
 }
 

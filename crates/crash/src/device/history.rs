@@ -5,16 +5,16 @@
 //! newest version that was durable by then, or any newer one.
 
 /// The place of a command in the order of submission.
-pub(super) type Order = u64;
+pub(crate) type Order = u64;
 
 /// A written value; 0 means nothing.
-pub(super) type Stamp = u64;
+pub(crate) type Stamp = u64;
 
 /// The value of a unit or record that can no longer be read.
-pub(super) const LOST: Stamp = Stamp::MAX;
+pub(crate) const LOST: Stamp = Stamp::MAX;
 
 /// A time that never comes.
-pub(super) const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// One version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,11 +27,11 @@ struct Version {
 
 /// The versions that may be found after a cut, oldest first. The first one is durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct History(Vec<Version>);
+pub(crate) struct History(Vec<Version>);
 
 /// A version that may be what is found after a cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     pub order: Order,
     pub stamp: Stamp,
     /// Nothing older can be found.
@@ -110,13 +110,13 @@ impl History {
 
 /// Steps that are done completely or not at all: each unit or record of one, with its command's order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Step<K> {
+pub(crate) struct Step<K> {
     pub members: Vec<(K, Order)>,
 }
 
 /// What the units or records of a step show after a cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     /// They may show that it was done.
     pub done: bool,
     /// They may show that it was not.

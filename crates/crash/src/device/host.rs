@@ -23,12 +23,12 @@ use super::trace;
 const QUEUE: usize = 24;
 
 /// A unit that holds a stamp.
-pub(super) fn unit_of(stamp: Stamp) -> Vec<u8> {
+pub(crate) fn unit_of(stamp: Stamp) -> Vec<u8> {
     stamp.to_le_bytes().repeat(UNIT_BYTES / 8)
 }
 
 /// The stamp of a unit; by D2 it is one whole version.
-pub(super) fn stamp_of(unit: &[u8], what: &str) -> Result<Stamp, Stop> {
+pub(crate) fn stamp_of(unit: &[u8], what: &str) -> Result<Stamp, Stop> {
     let (first, _) = unit.split_first_chunk::<8>().expect("a unit has 4096 bytes");
     if unit.chunks(8).any(|word| word != first) {
         return Err(Stop::broken("D2", format!("{what} is torn")));
@@ -37,7 +37,7 @@ pub(super) fn stamp_of(unit: &[u8], what: &str) -> Result<Stamp, Stop> {
 }
 
 /// Metadata of a unit: odd stamps were written with metadata, even ones without.
-pub(super) fn metadata_of(stamp: Stamp) -> Metadata {
+pub(crate) fn metadata_of(stamp: Stamp) -> Metadata {
     let mut metadata = [0; METADATA_BYTES];
     if !stamp.is_multiple_of(2) {
         metadata.chunks_mut(8).for_each(|word| word.copy_from_slice(&stamp.rotate_left(17).to_le_bytes()));

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::stop::Stop;
 
 /// An image in a folder that is removed with this value.
-pub(super) struct ImageFile {
+pub(crate) struct ImageFile {
     path: PathBuf,
     /// The host, with the life of the process that has it open.
     pub host: TestHost,

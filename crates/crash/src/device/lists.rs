@@ -12,14 +12,14 @@ use tantalum::{FileEntry, FileId, Lpn};
 use super::history::{NEVER, Order};
 
 /// Files that may have lists.
-pub(super) const LISTS: u32 = 4;
+pub(crate) const LISTS: u32 = 4;
 
 /// The lists of files that have one.
-pub(super) type Lists = BTreeMap<FileId, Vec<FileEntry>>;
+pub(crate) type Lists = BTreeMap<FileId, Vec<FileEntry>>;
 
 /// What a command does to the lists.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(crate) enum What {
     Append { file: FileId, units: Range<u32>, offset: u32 },
     Clear(Option<FileId>),
 }
@@ -33,7 +33,7 @@ struct Change {
 
 /// The current lists.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ListHost {
+pub(crate) struct ListHost {
     /// For good.
     settled: Lists,
     /// Since then, in the order of submission.

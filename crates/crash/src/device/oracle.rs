@@ -9,7 +9,7 @@ use super::history::{Candidate, History, LOST, NEVER, Order, Stamp, Step};
 
 /// The units that commands work on, and the logs whose pages and homes they are.
 #[derive(Clone, Default)]
-pub(super) struct Oracle {
+pub(crate) struct Oracle {
     units: BTreeMap<Lpn, History>,
     /// With the time at which each is durable.
     steps: Vec<(Step<Lpn>, u64)>,
@@ -18,7 +18,7 @@ pub(super) struct Oracle {
 }
 
 /// What was found in each unit after a cut: the orders of the versions that it may be.
-pub(super) struct Findings(BTreeMap<Lpn, Vec<Order>>);
+pub(crate) struct Findings(BTreeMap<Lpn, Vec<Order>>);
 
 impl Oracle {
     /// The order of the next command.

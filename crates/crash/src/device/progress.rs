@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tantalum_report::Bar;
 
 /// Shows the progress of a case, and stops it when its time is up.
-pub(super) struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     bar: Option<&'a Bar>,
     deadline: Option<(Instant, Duration)>,
 }

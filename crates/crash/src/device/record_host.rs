@@ -16,13 +16,13 @@ use super::records::{Place, Records, Thing};
 use super::stop::Stop;
 
 /// New values of records, 0 for those to be deleted.
-pub(super) type NewRecords = BTreeMap<Place, Stamp>;
+pub(crate) type NewRecords = BTreeMap<Place, Stamp>;
 
 /// Records with their values.
 type Values = Vec<(Place, Option<Vec<u8>>)>;
 
 /// Keys of each namespace. The first few have values of several units.
-const KEYS: u64 = 24;
+pub(crate) const KEYS: u64 = 24;
 const LARGE_KEYS: u64 = 4;
 const LARGE_BYTES: u64 = 9000;
 const SMALL_BYTES: u64 = 600;
@@ -35,8 +35,8 @@ const FILLING_BYTES: u64 = 3000;
 const FILLING: Stamp = 1 << 60;
 
 /// Logs of each namespace, 0 for the drive's own: if all share that one, and if some have their own.
-const SHARED: &[u32] = &[0, 0];
-const OWN: &[u32] = &[0, 1, 2];
+pub(crate) const SHARED: &[u32] = &[0, 0];
+pub(crate) const OWN: &[u32] = &[0, 1, 2];
 
 /// What is kept of a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +103,7 @@ impl RecordHost {
 
     /// The values of records.
     pub fn values_of(&self, new: &NewRecords) -> Values {
-        new.iter().map(|(place, stamp)| (*place, self.value_of(*place, *stamp))).collect()
+        new.iter().map(|(place, stamp)| (*place, value_of(*place, *stamp))).collect()
     }
 
     /// A command that gives these records their values is submitted.
@@ -156,22 +156,22 @@ impl RecordHost {
             attributes: NamespaceAttributes { logs, ..NamespaceAttributes::default() },
         })
     }
+}
 
-    /// The value of a stamp: its bytes, repeated. 0 means no value.
-    fn value_of(&self, (_, number): Place, stamp: Stamp) -> Option<Vec<u8>> {
-        if stamp == 0 {
-            return None;
-        }
-        let most = if number < LARGE_KEYS { LARGE_BYTES } else { SMALL_BYTES };
-        let bytes = match stamp {
-            stamp if stamp & FILLING != 0 => FILLING_BYTES,
-            stamp if stamp.is_multiple_of(16) => 0,
-            stamp => 8 + stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (most - 8),
-        };
-        let mut value = stamp.to_le_bytes().repeat(bytes.div_ceil(8) as usize);
-        value.truncate(bytes as usize);
-        Some(value)
+/// The value of a stamp: its bytes, repeated. 0 means no value.
+pub(crate) fn value_of((_, number): Place, stamp: Stamp) -> Option<Vec<u8>> {
+    if stamp == 0 {
+        return None;
     }
+    let most = if number < LARGE_KEYS { LARGE_BYTES } else { SMALL_BYTES };
+    let bytes = match stamp {
+        stamp if stamp & FILLING != 0 => FILLING_BYTES,
+        stamp if stamp.is_multiple_of(16) => 0,
+        stamp => 8 + stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (most - 8),
+    };
+    let mut value = stamp.to_le_bytes().repeat(bytes.div_ceil(8) as usize);
+    value.truncate(bytes as usize);
+    Some(value)
 }
 
 /// Records of a command.
@@ -187,7 +187,7 @@ pub(super) fn records_of(values: &[(Place, Option<Vec<u8>>)]) -> Vec<KvRecord<'_
 }
 
 /// Keys of up to eight bytes, and longer ones.
-fn key_of(number: u64) -> Key {
+pub(crate) fn key_of(number: u64) -> Key {
     let text =
         if number.is_multiple_of(3) { format!("a longer key {number:03}") } else { format!("k{number}") };
     Key::new(text.as_bytes()).expect("it has 2 to 16 bytes")

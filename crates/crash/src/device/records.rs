@@ -9,14 +9,14 @@ use tantalum::NamespaceId;
 use super::history::{Candidate, History, LOST, NEVER, Order, Stamp, Step};
 
 /// A key of a namespace.
-pub(super) type Place = (NamespaceId, u64);
+pub(crate) type Place = (NamespaceId, u64);
 
 /// The orders of the commands that each thing may show.
-pub(super) type Orders = BTreeMap<Thing, Vec<Order>>;
+pub(crate) type Orders = BTreeMap<Thing, Vec<Order>>;
 
 /// What a step may change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Thing {
+pub(crate) enum Thing {
     Record(Place),
     /// Whether a namespace exists: 1, or 0.
     Namespace(NamespaceId),
@@ -24,7 +24,7 @@ pub(super) enum Thing {
 
 /// Namespaces and records since power came on.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Records {
+pub(crate) struct Records {
     things: BTreeMap<Thing, History>,
     /// With the time at which each is durable.
     steps: Vec<(Step<Thing>, u64)>,

@@ -223,7 +223,7 @@ fn fill(host: &mut Host, cold: Range<u32>) -> Result<(), Stop> {
 }
 
 /// What a cold unit holds.
-pub(super) fn cold_stamp(lpn: u32) -> Stamp {
+pub(crate) fn cold_stamp(lpn: u32) -> Stamp {
     (1 << 50) + 2 * u64::from(lpn)
 }
 

@@ -23,12 +23,12 @@ const LIMIT: u64 = 1_000_000;
 
 impl Skip {
     /// Whether a command is left out.
-    pub(super) fn contains(&self, command: u64) -> bool {
+    pub(crate) fn contains(&self, command: u64) -> bool {
         self.0.contains(&command)
     }
 
     /// The same with more left out.
-    pub(super) fn with(&self, commands: impl IntoIterator<Item = u64>) -> Skip {
+    pub(crate) fn with(&self, commands: impl IntoIterator<Item = u64>) -> Skip {
         Skip(self.0.iter().copied().chain(commands).collect())
     }
 

@@ -4,7 +4,7 @@ use tantalum::Status;
 
 /// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Broken {
+pub(crate) struct Broken {
     /// `D1` to `D5`; `running drive` for an error without a cut, `refused` for a command that should have been
     /// accepted, `panic`.
     pub promise: &'static str,
@@ -13,7 +13,7 @@ pub(super) struct Broken {
 
 /// Why a command of the run was not executed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// As intended.
     PowerLost,
     Broken(Broken),

@@ -29,7 +29,7 @@ pub struct Reached {
 
 impl Reached {
     /// The counts of a drive.
-    pub(super) fn of(counted: &Counters, units_per_page: u64) -> Reached {
+    pub(crate) fn of(counted: &Counters, units_per_page: u64) -> Reached {
         Reached {
             commands: 0,
             collections: counted.collections,
@@ -43,7 +43,7 @@ impl Reached {
         }
     }
 
-    pub(super) fn add(&mut self, other: &Reached) {
+    pub(crate) fn add(&mut self, other: &Reached) {
         self.commands += other.commands;
         self.collections += other.collections;
         self.checkpoints += other.checkpoints;
@@ -58,7 +58,7 @@ impl Reached {
 
 /// Counts of one run and the copies made of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub cuts: u64,
     pub shutdown_cuts: u64,
     pub dirty_recoveries: u64,

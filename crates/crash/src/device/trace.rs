@@ -84,12 +84,12 @@ pub(super) fn answer(at_ns: u64, command: &str, answer: &Result<Completion, Stat
 }
 
 /// Power is lost.
-pub(super) fn cut(at_ns: u64, in_flight: &[InFlight]) {
+pub(crate) fn cut(at_ns: u64, in_flight: &[InFlight]) {
     eprintln!("{at_ns:>12} POWER LOST; under way: {in_flight:?}");
 }
 
 /// Power came back.
-pub(super) fn power_on(recovered: &Result<RecoveryReport, DeviceError>) {
+pub(crate) fn power_on(recovered: &Result<RecoveryReport, DeviceError>) {
     match recovered {
         Ok(report) => eprintln!("             POWER ON: {report:?}"),
         Err(error) => eprintln!("             NO POWER: {error}"),

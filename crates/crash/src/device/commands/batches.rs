@@ -26,12 +26,12 @@ impl Run {
         let answer = self.host.submit(batch);
         match &answer {
             Ok(done) => {
-                self.batches.acknowledge(done.done_ns);
+                self.batches.acknowledge(order, done.done_ns);
                 self.records.answered(&mut self.host, put, &records, Ok(done.done_ns))?;
             }
             Err(Status::PowerLost) => return Err(Stop::PowerLost),
             Err(_) => {
-                self.batches.refuse();
+                self.batches.refuse(order);
                 self.records.refuse(&mut self.host, put, &records)?;
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum::{Command, Key, NamespaceId, Status};
 
-use super::{Made, RecordHost, key_of};
+use super::{Made, RecordHost, key_of, value_of};
 use crate::device::history::{LOST, Stamp};
 use crate::device::host::Host;
 use crate::device::records::{Orders, Place, Thing};
@@ -36,7 +36,7 @@ impl RecordHost {
             let value = self.get(host, place)?;
             self.promises_checked += 1;
             let is = |stamp: &Stamp| match value {
-                Found::Value(ref value) => *value == self.value_of(place, *stamp),
+                Found::Value(ref value) => *value == value_of(place, *stamp),
                 Found::Lost => *stamp == LOST,
             };
             let matching = candidates.iter().map(|candidate| candidate.stamp).find(is);
@@ -48,7 +48,7 @@ impl RecordHost {
             found.insert(thing, stamp);
         }
         let is = |thing, one, other| match thing {
-            Thing::Record(place) => self.value_of(place, one) == self.value_of(place, other),
+            Thing::Record(place) => value_of(place, one) == value_of(place, other),
             Thing::Namespace(_) => one == other,
         };
         let orders = self.records.orders(&found, cut_ns, is);
@@ -195,7 +195,7 @@ impl RecordHost {
                 self.records.lose(place);
                 Ok(())
             }
-            Found::Value(value) if stamp != LOST && *value == self.value_of(place, stamp) => Ok(()),
+            Found::Value(value) if stamp != LOST && *value == value_of(place, stamp) => Ok(()),
             _ => Err(Stop::broken(promise, self.differs(place, &found, &[stamp]))),
         }
     }

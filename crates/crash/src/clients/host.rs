@@ -1,0 +1,547 @@
+//! The clients' side of a drive: each client's way in, the time that they share, answers, and power.
+//!
+//! Invariants:
+//! - Time passes only while the clients wait, and never beyond an answer or an event in the drive without delivering it.
+//! - An answer arrives when its way says so; nothing here looks at when the drive would have given it.
+//!
+//! A drive in an image loses power either as a whole, or because its process is killed between two stores to the file.
+//! Then a new process opens the image, with new ways in.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rand::RngExt;
+use tantalum::{
+    Command, Completion, Device, DeviceError, Lpn, METADATA_BYTES, PowerLoss, RecoveryReport, Status,
+    UNIT_BYTES,
+};
+use tantalum_drive::{Access, Answers, Client, Delivery, Drive, Pacing, Queue, Reply, Request, When};
+use tantalum_spu::BaseIoWay;
+
+use super::programs::{Memory, Programs};
+use super::setup::Setup;
+use crate::device::Medium;
+use crate::device::draw::Generator;
+use crate::device::history::Stamp;
+use crate::device::host::{metadata_of, stamp_of};
+use crate::device::killed::ImageFile;
+use crate::device::stop::Stop;
+
+/// An answer, as its client gets it.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// The command's number, in the order of submission.
+    pub number: u64,
+    pub ended: Result<Reply, Status>,
+    /// When the drive says that it was done.
+    pub done_ns: u64,
+}
+
+type Arrivals = Arc<Mutex<Vec<Arrival>>>;
+
+/// How a client reads, writes and flushes; everything else goes through its queue.
+#[derive(Debug)]
+enum Door {
+    Queue,
+    /// As a file system does.
+    Block(Box<Client>),
+    /// Through the program Base-IO in the drive.
+    Program,
+}
+
+impl Door {
+    fn name(&self) -> &'static str {
+        match self {
+            Door::Queue => "queue",
+            Door::Block(_) => "block device",
+            Door::Program => "program",
+        }
+    }
+}
+
+/// A client's way into the drive.
+struct Way {
+    queue: Queue,
+    door: Door,
+}
+
+/// How power is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Loss {
+    /// The drive's.
+    Power,
+    /// The process that has the image open is killed.
+    Kill,
+}
+
+/// A drive, and the clients' ways into it.
+pub(super) struct Host {
+    /// None while no process has the image open.
+    drive: Option<Drive>,
+    ways: Vec<Way>,
+    pub programs: Option<Programs>,
+    /// What the programs' clients know.
+    memories: Vec<Memory>,
+    setup: Setup,
+    pub now_ns: u64,
+    /// Whether answers and recoveries are printed on standard error.
+    pub trace: bool,
+    arrived: Arrivals,
+    next_number: u64,
+    /// When power is lost.
+    cut_ns: Option<u64>,
+    /// The flash operation at which power is lost, counted since the drive was created.
+    cut_operation: Option<u64>,
+    loss: Loss,
+    image: Option<ImageFile>,
+    /// After how many stores the next process is killed.
+    next_end: Option<u64>,
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Host {
+    /// A new drive, without programs.
+    pub fn new(setup: Setup, seed: u64) -> Result<Host, Stop> {
+        let profile = setup.profile(seed);
+        let failed = |error: DeviceError| Stop::broken("refused", error.to_string());
+        let (image, device) = match setup.kind.medium {
+            Medium::Image => ImageFile::create(&profile).map(|(image, device)| (Some(image), device))?,
+            Medium::Memory => (None, Device::in_memory(&profile).map_err(failed)?),
+        };
+        let mut host = Host {
+            drive: None,
+            ways: Vec::new(),
+            programs: None,
+            memories: vec![Memory::default(); setup.clients as usize],
+            setup,
+            now_ns: 0,
+            trace: false,
+            arrived: Arrivals::default(),
+            next_number: 0,
+            cut_ns: None,
+            cut_operation: None,
+            loss: Loss::Power,
+            image,
+            next_end: None,
+        };
+        host.attach(device)?;
+        Ok(host)
+    }
+
+    /// A drive with a device that was opened, and the clients' ways in.
+    fn attach(&mut self, device: Device) -> Result<(), Stop> {
+        let drive = Drive::new(device);
+        drive.set_remap_duplicates(self.setup.remaps);
+        self.now_ns = self.now_ns.max(drive.lock().time_ns());
+        self.drive = Some(drive);
+        self.open_ways()
+    }
+
+    fn open_ways(&mut self) -> Result<(), Stop> {
+        let drive = self.drive().clone();
+        let way = |client: u32| {
+            let answers = match self.setup.paced {
+                true => Answers::in_virtual_time(),
+                false => Answers::new(Pacing::None, 0).expect("without pacing there is no thread"),
+            };
+            let door = match (self.setup.paced, client % 3) {
+                (true, 1) => Door::Block(Box::new(drive.client())),
+                (true, 2) if self.setup.programs => Door::Program,
+                _ => Door::Queue,
+            };
+            Way { queue: Queue::new(drive.clone(), answers), door }
+        };
+        self.ways = (0..self.setup.clients).map(way).collect();
+        Ok(())
+    }
+
+    /// Installs the programs, which recover.
+    pub fn install_programs(&mut self) -> Result<(), Stop> {
+        if !self.setup.programs {
+            return Ok(());
+        }
+        let set_up = match &mut self.programs {
+            Some(programs) => programs.power_on(self.now_ns),
+            None => Programs::new(self.drive(), &self.memories, self.now_ns).map(|programs| {
+                self.programs = Some(programs);
+            }),
+        };
+        if let Err(Stop::PowerLost) = set_up
+            && self.has_power()
+        {
+            return Err(Stop::broken("running drive", "a program finds no power, and the drive has some"));
+        }
+        self.now_ns = self.now_ns.max(self.programs.as_ref().map_or(0, Programs::now_ns));
+        set_up
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &Drive {
+        self.drive.as_ref().expect("a process has the drive")
+    }
+
+    /// The drive, if a process has it open.
+    pub fn opened(&self) -> Option<&Drive> {
+        self.drive.as_ref()
+    }
+
+    /// The name of a client's way in.
+    pub fn way_of(&self, client: usize) -> &'static str {
+        self.ways[client].door.name()
+    }
+
+    /// Whether the drive accepts commands.
+    pub fn has_power(&self) -> bool {
+        !self.is_killed() && self.drive.as_ref().is_some_and(|drive| drive.lock().has_power())
+    }
+
+    fn is_killed(&self) -> bool {
+        self.image.as_ref().is_some_and(|image| image.life.is_over())
+    }
+
+    // -- commands -----------------------------------------------------------------------------------------------
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// What happens with the answer of a command that was issued directly.
+    fn arrive_at(&self, answers: &Answers, ticket: tantalum_drive::Ticket, ended: Ended) {
+        let arrived = Arc::clone(&self.arrived);
+        let Ended { number, ended } = ended;
+        let done_ns = ended.as_ref().map_or(self.now_ns, |reply| reply.completion.done_ns);
+        answers.at(ticket, done_ns, move |delivery| {
+            let ended = match delivery {
+                Delivery::InTime => ended,
+                Delivery::PowerLost => ended.and(Err(Status::PowerLost)),
+            };
+            unpoisoned(&arrived).push(Arrival { number, ended, done_ns });
+        });
+    }
+
+    /// Submits a command on a client's way. Returns its number.
+    pub fn submit(&mut self, client: usize, request: Request) -> u64 {
+        let number = self.number();
+        let is_block = matches!(request, Request::Read { .. } | Request::Write { .. } | Request::Flush);
+        if is_block && !matches!(self.ways[client].door, Door::Queue) {
+            let answers = self.ways[client].queue.answers().clone();
+            let ticket = answers.ticket();
+            let ended = self.by_door(client, request);
+            self.arrive_at(&answers, ticket, Ended { number, ended });
+            return number;
+        }
+        let arrived = Arc::clone(&self.arrived);
+        self.ways[client].queue.submit(request, self.now_ns, move |ended, done_ns| {
+            unpoisoned(&arrived).push(Arrival { number, ended, done_ns });
+        });
+        number
+    }
+
+    fn by_door(&mut self, client: usize, request: Request) -> Result<Reply, Status> {
+        let now_ns = self.now_ns;
+        match &mut self.ways[client].door {
+            Door::Block(client) => {
+                client.begin_at(now_ns);
+                perform(client, request)
+            }
+            _ => {
+                let programs = self.programs.as_ref().expect("they are installed");
+                let way = BaseIoWay::new(programs.ssd(), programs.base_io());
+                let mut client = self.drive().client().by_way_of(way);
+                client.begin_at(now_ns);
+                perform(&mut client, request)
+            }
+        }
+    }
+
+    /// Submits a command that queues do not take, on a client's way. Returns its number.
+    pub fn submit_command(&mut self, client: usize, command: Command<'_>) -> u64 {
+        let number = self.number();
+        let answers = self.ways[client].queue.answers().clone();
+        let (ticket, when) = (answers.ticket(), answers.when(self.now_ns));
+        let ended = self.drive().issue(command, when);
+        let ended = ended.map(|completion| Reply { completion, ..Reply::default() });
+        self.arrive_at(&answers, ticket, Ended { number, ended });
+        number
+    }
+
+    /// Issues reads and writes of a client together. Returns their numbers.
+    pub fn submit_together(&mut self, client: usize, requests: &mut [Together]) -> Vec<u64> {
+        let answers = self.ways[client].queue.answers().clone();
+        let (ticket, when) = (answers.ticket(), answers.when(self.now_ns));
+        let mut accesses: Vec<Access<'_>> = requests
+            .iter_mut()
+            .map(|request| match request {
+                Together::Read { lpn, data } => Access::read(*lpn, data),
+                Together::Write { lpn, data, fua } => Access::write(*lpn, data, *fua),
+            })
+            .collect();
+        self.drive().access(&mut accesses, when);
+        let ended: Vec<Result<Completion, Status>> = accesses.into_iter().map(Access::ended).collect();
+        let replies = requests.iter().zip(ended).map(|(request, ended)| {
+            let data = if let Together::Read { data, .. } = request { data.clone() } else { Vec::new() };
+            ended.map(|completion| Reply { completion, data, ..Reply::default() })
+        });
+        let replies: Vec<Result<Reply, Status>> = replies.collect();
+        replies
+            .into_iter()
+            .map(|ended| {
+                let number = self.number();
+                self.arrive_at(&answers, ticket, Ended { number, ended });
+                number
+            })
+            .collect()
+    }
+
+    /// When a command that nobody waits for is issued.
+    fn when(&self) -> When {
+        self.ways[0].queue.answers().when(self.now_ns)
+    }
+
+    /// Issues a command whose effect is looked at once.
+    pub fn ask(&self, command: Command<'_>) -> Result<Completion, Stop> {
+        Ok(self.try_ask(command)?)
+    }
+
+    /// The same, with the drive's reason if it refuses.
+    pub fn try_ask(&self, command: Command<'_>) -> Result<Completion, Status> {
+        if self.is_killed() {
+            return Err(Status::PowerLost);
+        }
+        self.drive().issue(command, self.when())
+    }
+
+    /// Reads a unit, and checks that its metadata are those that were written with it.
+    pub fn read(&self, lpn: Lpn) -> Result<Stamp, Stop> {
+        let (mut unit, mut metadata) = ([0; UNIT_BYTES], [0; METADATA_BYTES]);
+        self.ask(Command::ReadWithMetadata { lpn, data: &mut unit, metadata: &mut metadata })?;
+        let stamp = stamp_of(&unit, &format!("unit {lpn}"))?;
+        if metadata != metadata_of(stamp) {
+            let detail = format!("unit {lpn} holds {stamp} with the metadata {metadata:?}");
+            return Err(Stop::broken("D2", detail));
+        }
+        Ok(stamp)
+    }
+
+    // -- time ---------------------------------------------------------------------------------------------------
+
+    /// The answers that arrived since the last call.
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        std::mem::take(&mut *unpoisoned(&self.arrived))
+    }
+
+    /// The client whose answer is due first, with its time.
+    fn next_due(&self) -> Option<(u64, usize)> {
+        let due = |(client, way): (usize, &Way)| Some((way.queue.answers().next_due_ns()?, client));
+        self.ways.iter().enumerate().filter_map(due).min()
+    }
+
+    /// Delivers what is due now. Without pacing everything has been delivered, and the drive's time passes as a single
+    /// client would see it.
+    pub fn deliver_due(&mut self) {
+        if !self.setup.paced {
+            let device_ns = self.drive().lock().time_ns();
+            self.now_ns = self.now_ns.max(device_ns);
+        }
+        while let Some((due_ns, client)) = self.next_due()
+            && due_ns <= self.now_ns
+        {
+            self.ways[client].queue.answers().deliver_next();
+        }
+    }
+
+    /// Lets time pass. Power may be lost meanwhile.
+    pub fn wait_until(&mut self, ns: u64) -> Result<(), Stop> {
+        let cut_ns = self.cut_ns.filter(|cut_ns| *cut_ns < ns).map(|cut_ns| cut_ns.max(self.now_ns));
+        let until_ns = cut_ns.unwrap_or(ns.max(self.now_ns));
+        loop {
+            let next_ns = self.next_due().map(|(due_ns, _)| due_ns).filter(|due_ns| *due_ns <= until_ns);
+            let to_ns = next_ns.unwrap_or(until_ns).max(self.now_ns);
+            if let Some(programs) = &mut self.programs {
+                programs.run_until(to_ns)?;
+            }
+            if !self.has_power() {
+                return Err(Stop::PowerLost);
+            }
+            self.now_ns = to_ns;
+            if next_ns.is_none() {
+                break;
+            }
+            self.deliver_due();
+        }
+        match (cut_ns, &self.image) {
+            (None, _) => return Ok(()),
+            (Some(_), Some(image)) if self.loss == Loss::Kill => image.life.end(),
+            (Some(cut_ns), _) => self.drive().lock().cut_power(cut_ns),
+        }
+        Err(Stop::PowerLost)
+    }
+
+    /// Waits until the next answer arrives, or for a moment if none is due.
+    pub fn wait_for_one(&mut self) -> Result<(), Stop> {
+        let next_ns = self.next_due().map_or(self.now_ns + 50_000, |(due_ns, _)| due_ns);
+        self.wait_until(next_ns)
+    }
+
+    /// Between two turns the clients mostly do not wait, or until some of the answers have arrived, or for some time.
+    pub fn pause(&mut self, rng: &mut Generator) -> Result<(), Stop> {
+        match rng.random_range(0..24) {
+            0 => (0..rng.random_range(1..12)).try_for_each(|_| self.wait_for_one()),
+            1 | 2 => self.wait_for_one(),
+            3 | 4 => self.wait_until(self.now_ns + rng.random_range(0..700_000)),
+            _ => Ok(()),
+        }
+    }
+
+    // -- power --------------------------------------------------------------------------------------------------
+
+    /// Power is lost in this way from now on, if the drive is in an image.
+    pub fn lose_by(&mut self, loss: Loss) {
+        self.loss = if self.image.is_some() { loss } else { Loss::Power };
+    }
+
+    /// Whether power is lost by killing the process.
+    pub fn dies(&self) -> bool {
+        self.loss == Loss::Kill
+    }
+
+    /// Power is lost at the Nth program or erase from now, even one of a clean shutdown or of the opening after it; or the
+    /// process is killed after that many stores. `None` disarms.
+    pub fn cut_after(&mut self, operations: Option<u64>) {
+        let stores = operations.filter(|_| self.loss == Loss::Kill);
+        match &self.image {
+            Some(image) if self.has_power() => image.life.end_after(stores),
+            _ => self.next_end = stores,
+        }
+        if self.loss == Loss::Kill {
+            return;
+        }
+        self.cut_operation = None;
+        if let Some(drive) = &self.drive {
+            let mut device = drive.lock();
+            self.cut_operation = operations.map(|operations| device.flash_operations() + operations);
+            device.cut_after(operations);
+        }
+    }
+
+    /// Power is lost after this time. `None` disarms.
+    pub fn cut_at(&mut self, from_now_ns: Option<u64>) {
+        self.cut_ns = from_now_ns.map(|from_now_ns| self.now_ns + from_now_ns);
+    }
+
+    /// Whether a time at which power is lost is set.
+    pub fn is_to_be_cut(&self) -> bool {
+        self.cut_ns.is_some()
+    }
+
+    /// When power was lost; none if the process was killed, for which time means nothing.
+    pub fn lost_ns(&self) -> Option<u64> {
+        let drive = self.drive.as_ref().filter(|_| !self.is_killed())?;
+        drive.lock().power_lost_ns()
+    }
+
+    /// Power has gone: ends all waits, and returns what the clients were told about them.
+    pub fn end_waits(&mut self) -> Vec<Arrival> {
+        if !self.is_killed() {
+            self.ways.iter().for_each(|way| while way.queue.answers().deliver_next().is_some() {});
+        }
+        self.arrivals()
+    }
+
+    /// Power comes back after a cut. [`Stop::PowerLost`] if it failed again.
+    pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, Stop> {
+        let powered_on = match &self.image {
+            Some(_) => self.reopen(loss),
+            None => self.drive().lock().power_on(loss),
+        };
+        if self.trace {
+            crate::device::trace::power_on(&powered_on);
+        }
+        let report = powered_on.map_err(|error| {
+            let in_flight = |drive: &Drive| !drive.lock().in_flight().is_empty();
+            match self.is_killed() || self.drive.as_ref().is_some_and(in_flight) {
+                true => Stop::PowerLost,
+                false => Stop::broken("D5", format!("recovery fails: {error}")),
+            }
+        })?;
+        if self.image.is_none() {
+            let device_ns = self.drive().lock().time_ns();
+            self.now_ns = self.now_ns.max(device_ns);
+            // what a client knew of the drive ended with the power
+            self.open_ways()?;
+        }
+        Ok(report)
+    }
+
+    /// A new process opens the image.
+    fn reopen(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, DeviceError> {
+        self.ways.clear();
+        if let Some(programs) = self.programs.take() {
+            self.memories = programs.memories();
+        }
+        if let Some(drive) = self.drive.take() {
+            let mut device = drive.into_device().expect("nobody else has it");
+            if !self.is_killed() && !device.has_power() {
+                device.settle_power_loss(loss)?;
+            }
+        }
+        let image = self.image.as_ref().expect("who has one reopens it");
+        if self.is_killed() || self.next_end.is_some() {
+            image.life.end_after(self.next_end.take());
+        }
+        let device = image.open()?;
+        let report = *device.recovery();
+        self.attach(device).map_err(|_| DeviceError::Shutdown(Status::PowerLost))?;
+        Ok(report)
+    }
+
+    /// A clean shutdown and power on again.
+    pub fn power_cycle(&mut self) -> Result<RecoveryReport, Stop> {
+        let closed = match &self.image {
+            Some(_) => self.drive().lock().put_away(self.now_ns),
+            None => self.drive().lock().power_off(self.now_ns),
+        };
+        if self.is_killed() {
+            return Err(Stop::PowerLost);
+        }
+        closed?;
+        match self.cut_operation.take() {
+            Some(cut_at) if self.image.is_none() => {
+                let done = self.drive().lock().flash_operations();
+                self.cut_after(Some(cut_at.saturating_sub(done).max(1)));
+            }
+            _ => {}
+        }
+        self.power_on(&mut PowerLoss::seeded(0))
+    }
+}
+
+/// How a command that was issued directly ended.
+struct Ended {
+    number: u64,
+    ended: Result<Reply, Status>,
+}
+
+/// A read or write of [`Host::submit_together`].
+#[derive(Debug)]
+pub(super) enum Together {
+    Read { lpn: Lpn, data: Vec<u8> },
+    Write { lpn: Lpn, data: Vec<u8>, fua: bool },
+}
+
+/// A block device's command.
+fn perform(client: &mut Client, request: Request) -> Result<Reply, Status> {
+    let mut reply = Reply::default();
+    reply.completion = match request {
+        Request::Read { lpn, units } => {
+            reply.data = vec![0; units as usize * UNIT_BYTES];
+            client.submit_queued(Command::Read { lpn, data: &mut reply.data })
+        }
+        Request::Write { lpn, data, fua } => client.submit_or_share(Command::Write { lpn, data: &data, fua }),
+        _ => client.submit_queued(Command::Flush),
+    }?;
+    Ok(reply)
+}

@@ -1,0 +1,116 @@
+//! The results as text for a terminal.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use tantalum_report::table::{Align, Table, grouped};
+
+use super::torture::ClientsCrash;
+
+/// What was cut and checked, what the clients did, and every broken promise.
+pub fn of_clients_crash(crash: &ClientsCrash) -> String {
+    let mut text = format!("{}\n{}\n{}\n", drives(crash).render(), coverage(crash), totals(crash));
+    for violation in &crash.outcome.violations {
+        let (promise, seed, cut) = (&violation.promise, violation.seed, violation.cut);
+        writeln!(
+            text,
+            "\n{promise} BROKEN, seed {seed}, cut {cut}: {}\n  {}",
+            violation.detail, violation.replay
+        )
+        .expect("writing to a String cannot fail");
+    }
+    text
+}
+
+/// A row for each kind of drive.
+fn drives(crash: &ClientsCrash) -> Table {
+    const COLUMNS: [&str; 10] = [
+        "PLP",
+        "cache",
+        "cuts",
+        "in recovery",
+        "turns",
+        "collected",
+        "checkpoints",
+        "journal",
+        "erases",
+        "broken",
+    ];
+    let align = |index| if index < 2 { Align::Left } else { Align::Right };
+    let columns: Vec<(&str, Align)> =
+        COLUMNS.into_iter().enumerate().map(|(index, title)| (title, align(index))).collect();
+    let mut table = Table::new(&columns);
+    for counts in &crash.drives {
+        let reached = &counts.reached;
+        let numbers = [
+            counts.cuts,
+            counts.second_cuts,
+            reached.commands,
+            reached.collections,
+            reached.checkpoints,
+            reached.journal_pages,
+            reached.blocks_erased,
+            counts.violations,
+        ];
+        let words = [counts.plp.to_owned(), counts.cache.to_owned()];
+        table.push(words.into_iter().chain(numbers.map(grouped)).collect());
+    }
+    table
+}
+
+/// Names with their counts, as many in a line as fit.
+fn list(title: &str, counts: &BTreeMap<&'static str, u64>) -> String {
+    let (mut lines, mut line) = (Vec::new(), format!("{title}:"));
+    for (name, count) in counts {
+        let part = format!(" {name} {},", grouped(*count));
+        if line.len() + part.len() > 110 {
+            lines.push(std::mem::replace(&mut line, " ".to_owned()));
+        }
+        line.push_str(&part);
+    }
+    lines.push(line.trim_end_matches(',').to_owned());
+    lines.join("\n")
+}
+
+fn coverage(crash: &ClientsCrash) -> String {
+    let (coverage, cuts) = (&crash.coverage, crash.outcome.cuts + crash.shutdown_cuts);
+    let mean = coverage.in_flight_at_cuts as f64 / cuts.max(1) as f64;
+    format!(
+        "{}\n{}\n{}\n\
+         in flight at cuts: {mean:.1} commands, at most {}; of several clients at {} cuts, in conflict at {}\n\
+         {} commands met a change of another client in flight; {} answers were never given\n\
+         {} units shared instead of written; a program committed {} transactions and aborted {}; {} images opened after cuts",
+        list("commands", &coverage.commands),
+        list("by way of", &coverage.ways),
+        list("cuts", &coverage.cuts),
+        grouped(coverage.most_in_flight),
+        grouped(coverage.cuts_with_several_clients),
+        grouped(coverage.cuts_in_conflicts),
+        grouped(coverage.conflicts),
+        grouped(coverage.answers_lost),
+        grouped(coverage.remapped),
+        grouped(coverage.program_commits),
+        grouped(coverage.program_aborts),
+        grouped(coverage.reopened),
+    )
+}
+
+fn totals(crash: &ClientsCrash) -> String {
+    let outcome = &crash.outcome;
+    let mut text = format!(
+        "{} seeds; {} recoveries of {} cuts were dirty; {} more cuts in clean shutdowns\n\
+         {} torn pages read, {} commands refused, {} promises checked, {} broken",
+        grouped(outcome.seeds),
+        grouped(outcome.dirty_recoveries),
+        grouped(outcome.cuts),
+        grouped(crash.shutdown_cuts),
+        grouped(outcome.torn_pages_seen),
+        grouped(crash.reached.refused),
+        grouped(outcome.promises_checked),
+        grouped(outcome.violations.len() as u64),
+    );
+    if outcome.interrupted {
+        text.push_str("\ninterrupted: these are the results so far");
+    }
+    text
+}

@@ -1,0 +1,83 @@
+//! A slice of `tantalum crash clients`: the drive keeps its promises to several clients at once.
+//!
+//! A failure prints the command line that reproduces it. `SEEDS=n cargo test --release -p tantalum-crash --test it
+//! crash_clients` runs more seeds.
+
+use tantalum_crash::clients::{ClientsCrash, Plan, Settings, SetupChoice, of_clients_crash, torture};
+use tantalum_report::Monitor;
+
+fn settings(seeds: std::ops::Range<u64>, setups: SetupChoice, plan: Plan) -> Settings {
+    Settings { seeds, setups, plan, minutes: None, threads: 1, first_only: false }
+}
+
+fn seeds(usual: u64) -> u64 {
+    std::env::var("SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
+}
+
+fn check(settings: &Settings) -> ClientsCrash {
+    let crash = torture(settings, &Monitor::silent()).unwrap();
+    let outcome = &crash.outcome;
+    for violation in &outcome.violations {
+        println!("{}: {}\n  {}", violation.promise, violation.detail, violation.replay);
+    }
+    assert!(outcome.violations.is_empty(), "{} promises were broken", outcome.violations.len());
+    assert_eq!(outcome.dirty_recoveries, outcome.cuts);
+    crash
+}
+
+#[test]
+fn several_clients_keep_what_they_were_promised() {
+    let plan = Plan { cuts: 12, second_cut: true, ..Plan::default() };
+    let crash = check(&settings(0..seeds(8), SetupChoice::default(), plan));
+    println!("{}", of_clients_crash(&crash));
+    let (coverage, outcome) = (&crash.coverage, &crash.outcome);
+    assert_eq!(
+        (coverage.commands.len(), coverage.ways.len(), coverage.cuts.len()),
+        (21, 3, 4),
+        "{coverage:?}"
+    );
+    assert!(outcome.second_cuts.min(outcome.torn_pages_seen) > 50, "{outcome:?}");
+    assert!(coverage.most_in_flight >= 8 && coverage.cuts_in_conflicts > 10, "{coverage:?}");
+    assert!(coverage.cuts_with_several_clients.min(coverage.answers_lost) > 50, "{coverage:?}");
+    assert!(coverage.remapped.min(coverage.conflicts) > 500, "{coverage:?}");
+    assert!(coverage.program_commits.min(coverage.reopened) > 50, "{coverage:?}");
+    let reached = &crash.reached;
+    assert!(reached.collections.min(reached.checkpoints).min(reached.journal_pages) > 500, "{reached:?}");
+}
+
+#[test]
+fn what_is_found_depends_on_the_seed_and_not_on_the_threads() {
+    let plan = Plan { cuts: 4, second_cut: true, ..Plan::default() };
+    // programs, an image, and answers given at once
+    let one = settings(4..7, SetupChoice::default(), plan);
+    let two = Settings { threads: 2, ..one.clone() };
+    let torture = |settings| torture(settings, &Monitor::silent()).unwrap();
+    assert_eq!(torture(&one), torture(&two));
+}
+
+/// Threads in whatever order they come, with answers in real time, and at once.
+#[test]
+fn threads_that_run_free_keep_what_they_were_promised() {
+    let plan = Plan { cuts: 8, second_cut: true, free: true, ..Plan::default() };
+    for paced in [true, false] {
+        let setups = SetupChoice { paced: Some(paced), programs: Some(false), ..SetupChoice::default() };
+        let crash = check(&settings(0..seeds(2), setups, plan.clone()));
+        println!("{}", of_clients_crash(&crash));
+        assert!(crash.outcome.cuts >= 80 && crash.outcome.promises_checked > 10_000, "{crash:?}");
+    }
+}
+
+#[test]
+fn setups_that_make_no_sense_are_refused() {
+    let refused = |setups: SetupChoice, cuts| {
+        let plan = Plan { cuts, ..Plan::default() };
+        torture(&settings(0..1, setups, plan), &Monitor::silent()).unwrap_err().to_string()
+    };
+    let clients = refused(SetupChoice { clients: Some(7), ..SetupChoice::default() }, 1);
+    assert!(clients.contains("--clients 7: use a number from 2 to 6"), "{clients}");
+    let programs = SetupChoice { paced: Some(false), programs: Some(true), ..SetupChoice::default() };
+    let programs = refused(programs, 1);
+    assert!(programs.contains("programs need --pacing virtual"), "{programs}");
+    let cuts = refused(SetupChoice::default(), 0);
+    assert!(cuts.contains("--cuts 0: use a number of at least 1"), "{cuts}");
+}
