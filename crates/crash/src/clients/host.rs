@@ -109,6 +109,7 @@ impl Host {
         let (image, device) = match setup.kind.medium {
             Medium::Image => ImageFile::create(&profile).map(|(image, device)| (Some(image), device))?,
             Medium::Memory => (None, Device::in_memory(&profile).map_err(failed)?),
+            Medium::FailingHost => unreachable!("no setup draws it: a host that fails has one client"),
         };
         let mut host = Host {
             drive: None,
@@ -198,7 +199,7 @@ impl Host {
     }
 
     fn is_killed(&self) -> bool {
-        self.image.as_ref().is_some_and(|image| image.life.is_over())
+        self.image.as_ref().is_some_and(|image| image.host.life.is_over())
     }
 
     // -- commands -----------------------------------------------------------------------------------------------
@@ -374,7 +375,7 @@ impl Host {
         }
         match (cut_ns, &self.image) {
             (None, _) => return Ok(()),
-            (Some(_), Some(image)) if self.loss == Loss::Kill => image.life.end(),
+            (Some(_), Some(image)) if self.loss == Loss::Kill => image.host.life.end(),
             (Some(cut_ns), _) => self.drive().lock().cut_power(cut_ns),
         }
         Err(Stop::PowerLost)
@@ -413,7 +414,7 @@ impl Host {
     pub fn cut_after(&mut self, operations: Option<u64>) {
         let stores = operations.filter(|_| self.loss == Loss::Kill);
         match &self.image {
-            Some(image) if self.has_power() => image.life.end_after(stores),
+            Some(image) if self.has_power() => image.host.life.end_after(stores),
             _ => self.next_end = stores,
         }
         if self.loss == Loss::Kill {
@@ -490,7 +491,7 @@ impl Host {
         }
         let image = self.image.as_ref().expect("who has one reopens it");
         if self.is_killed() || self.next_end.is_some() {
-            image.life.end_after(self.next_end.take());
+            image.host.life.end_after(self.next_end.take());
         }
         let device = image.open()?;
         let report = *device.recovery();

@@ -6,6 +6,7 @@ mod concurrent;
 mod concurrent_torture;
 mod documentation;
 mod every_command_fails;
+mod full_host;
 mod history;
 mod killed_process;
 mod large_transactions;
