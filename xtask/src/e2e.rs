@@ -15,6 +15,7 @@ mod errors;
 mod example;
 mod failure;
 mod guest;
+mod hot_journal;
 mod image_on;
 mod key_value;
 mod loops;
@@ -114,6 +115,12 @@ const STEPS: &[Step] = &[
         about: "power is cut under a program, and what it synced is there after a mount",
         packages: &[],
         run: cuts::cut,
+    },
+    Step {
+        name: "hot-journal",
+        about: "SQLite finds the journal of a killed program although the drive has lost power",
+        packages: &[packages::FUSE],
+        run: hot_journal::run,
     },
     Step {
         name: "stopped",

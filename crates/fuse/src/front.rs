@@ -74,17 +74,10 @@ impl Front {
 
     /// Calls the file system. Without power, or when the file system is closed, the answer is `EIO`.
     pub fn with<T>(&self, request: impl FnOnce(&mut Host) -> Outcome<T>) -> Ended<T> {
-        let mut guard = self.host.lock();
-        let ticket = self.answers.ticket();
-        let failed = Ended { outcome: Err(Errno::EIO.into()), done_ns: 0, ticket };
-        let Some(host) = guard.as_mut() else { return failed };
-        if !host.file_system.client().device().has_power() {
-            return failed;
-        }
-        self.begin(&mut *host.file_system);
-        let outcome = request(host);
-        self.notice_stop(&*host.file_system);
-        Ended { outcome, done_ns: host.file_system.client().now_ns(), ticket }
+        self.known(|host| {
+            let has_power = host.file_system.client().device().has_power();
+            if has_power { request(host) } else { Err(Errno::EIO.into()) }
+        })
     }
 
     /// Begins a request: sets the clock of the drive's client to the machine's.
@@ -141,6 +134,30 @@ impl Front {
     /// Takes the file system out: every request fails from now on.
     pub fn take(&self) -> Option<Host> {
         self.host.lock().take()
+    }
+
+    /// Calls the file system for what it has in memory, names and attributes, and answers, also if the drive has no power.
+    /// A program may take an error for the absence of a file: SQLite then ignores a rollback journal, and reads a
+    /// database with half of a transaction. Where the file system must read the drive, the answer is `EIO` as ever.
+    pub fn serve_known<A: Answer>(&self, reply: A, request: impl FnOnce(&mut Host) -> Outcome<A::Value>) {
+        let ended = self.known(request);
+        self.answers.at(ended.ticket, ended.done_ns, move |_| reply.send(ended.outcome));
+    }
+
+    /// As [`Front::with`], for what the file system has in memory.
+    pub(crate) fn known<T>(&self, request: impl FnOnce(&mut Host) -> Outcome<T>) -> Ended<T> {
+        let mut guard = self.host.lock();
+        let ticket = self.answers.ticket();
+        let Some(host) = guard.as_mut() else {
+            return Ended { outcome: Err(Errno::EIO.into()), done_ns: 0, ticket };
+        };
+        let has_power = host.file_system.client().device().has_power();
+        if has_power {
+            self.begin(&mut *host.file_system);
+        }
+        let outcome = request(host);
+        self.notice_stop(&*host.file_system);
+        Ended { outcome, done_ns: host.file_system.client().now_ns(), ticket }
     }
 
     /// Calls the file system and answers.

@@ -61,7 +61,7 @@ impl Filesystem for Requests {
     }
 
     fn lookup(&self, _request: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.0.serve(reply, |host| host.lookup(folder, name.as_bytes()));
+        self.0.serve_known(reply, |host| host.lookup(folder, name.as_bytes()));
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, references: u64) {
@@ -69,7 +69,7 @@ impl Filesystem for Requests {
     }
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.0.serve(reply, |host| host.attributes(inode));
+        self.0.serve_known(reply, |host| host.attributes(inode));
     }
 
     fn setattr(

@@ -10,7 +10,7 @@ use common::cuts::{
     every_cut_of_a_large_checkpoint, every_cut_while_a_list_becomes_void, lists_over_several_segments,
 };
 use common::holes::{every_cut_of_a_mount_that_needs_room, holes_are_filled_until_power_goes};
-use common::run::{Plan, Run};
+use common::run::{Plan, Run, SNAPSHOT_ODDS};
 use common::{KINDS, SOUND};
 use tantalum::canary::{Guard, take_out};
 use tantalum_lfs::{Cleaning, Indexing, Kind};
@@ -25,6 +25,7 @@ const CUTS: Plan = Plan {
     most_bytes: 400_000,
     left_units: None,
     faults: SOUND,
+    snapshot_odds: SNAPSHOT_ODDS,
 };
 
 const FULL: Plan = Plan { capacity_mib: 8, cache_bytes: 0, cut_within: None, left_units: Some(137), ..CUTS };

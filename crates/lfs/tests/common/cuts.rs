@@ -6,7 +6,7 @@ use tantalum_filesystem::{Attributes, Content, FileKind, FileSystem, MetadataCha
 use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
 
 use super::model::UNIT;
-use super::run::{Plan, Run};
+use super::run::{Plan, Run, SNAPSHOT_ODDS};
 use super::{LARGE_CACHE, NOW, ROOT, SOUND, crash, device, new, sound};
 
 /// Runs a random program of `steps` steps repeatedly, with power cut at the first, second and so on flash operation,
@@ -22,6 +22,7 @@ pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning, index
         most_bytes: 200_000,
         left_units: None,
         faults: SOUND,
+        snapshot_odds: SNAPSHOT_ODDS,
     };
     let mut cuts = 0;
     for operations in 1.. {

@@ -32,7 +32,12 @@ pub struct Plan {
     pub left_units: Option<u64>,
     /// How the flash fails.
     pub faults: Faults,
+    /// How probable it is that a step creates or deletes a snapshot, with an index that has them.
+    pub snapshot_odds: f64,
 }
+
+/// Snapshots are an exception.
+pub const SNAPSHOT_ODDS: f64 = 0.04;
 
 pub struct Run {
     pub fs: Option<LogFs>,
@@ -64,6 +69,9 @@ pub struct Run {
     pub failed: u32,
     /// How many of these stopped the file system.
     pub stopped: u32,
+    /// Power failed this often while a snapshot was created, and while one was deleted.
+    pub cut_creations: u32,
+    pub cut_deletions: u32,
 }
 
 /// All names, and what their files hold.
@@ -102,6 +110,8 @@ impl Run {
             fail_within: 0,
             failed: 0,
             stopped: 0,
+            cut_creations: 0,
+            cut_deletions: 0,
         };
         run.flash_fails();
         if let Some(left) = plan.left_units {
@@ -193,7 +203,7 @@ impl Run {
         self.arm_command();
         let before = self.model.clone();
         let choice = match self.plan.kind {
-            Kind::Tree if self.rng.random_bool(0.04) => 200,
+            Kind::Tree if self.rng.random_bool(self.plan.snapshot_odds) => 200,
             _ => self.rng.random_range(0..100),
         };
         let result = match choice {
@@ -527,6 +537,8 @@ impl Run {
 
     /// After a crash: what was begun may be done or not.
     fn settle_snapshots(&mut self) {
+        self.cut_creations += u32::from(self.maybe_made.is_some());
+        self.cut_deletions += u32::from(self.maybe_deleted.is_some());
         let found: Vec<u32> = self.fs().snapshots().iter().map(|one| one.number).collect();
         if let Some(number) = self.maybe_deleted.take().filter(|number| !found.contains(number)) {
             self.snapshots.remove(&number);
@@ -786,6 +798,9 @@ pub struct Totals {
     pub refusals: u32,
     /// Snapshots that were compared.
     pub compared: u32,
+    /// Power failed this often while a snapshot was created, and while one was deleted.
+    pub cut_creations: u32,
+    pub cut_deletions: u32,
     pub listed_syncs: u64,
     /// Syncs of files that the drive refused to list.
     pub refused_lists: u64,
@@ -818,6 +833,8 @@ pub fn run_seeds(kind: Kind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan)
         total.units_in_place += run.syncs.units_in_place;
         total.filled_units += run.filled_units;
         total.compared += run.compared;
+        total.cut_creations += run.cut_creations;
+        total.cut_deletions += run.cut_deletions;
         total.bad_blocks += run.bad_blocks();
         std::mem::forget(failed);
     }

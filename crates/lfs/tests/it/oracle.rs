@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::SOUND;
-use common::run::{Plan, Totals, run_seeds};
+use common::run::{Plan, SNAPSHOT_ODDS, Totals, run_seeds};
 use tantalum::Faults;
 use tantalum_lfs::{Cleaning, Indexing, Kind};
 
@@ -18,6 +18,7 @@ const ROOMY: Plan = Plan {
     most_bytes: 400_000,
     left_units: None,
     faults: SOUND,
+    snapshot_odds: SNAPSHOT_ODDS,
 };
 
 /// Whether snapshots were compared, or units written in place.
@@ -67,6 +68,7 @@ fn a_nearly_full_drive_is_cleaned_and_loses_nothing(kind: Kind) {
         most_bytes: 400_000,
         left_units: Some(137),
         faults: SOUND,
+        snapshot_odds: SNAPSHOT_ODDS,
     };
     let totals = run_seeds(kind, 8, 300, plan);
     assert!(totals.refusals > 1 && did_what_is_its_own(kind, &totals), "{totals:?}");
@@ -98,6 +100,7 @@ fn a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(kind: Kind) {
         most_bytes: 400_000,
         left_units: Some(137),
         faults: SOUND,
+        snapshot_odds: SNAPSHOT_ODDS,
     };
     let total = run_seeds(kind, 8, 300, plan);
     assert!(total.refusals > 1 && total.listed_syncs > 20, "{total:?}");
@@ -130,6 +133,24 @@ fn power_cuts_of_files_of_several_levels_agree_with_the_model(kind: Kind) {
     };
     let totals = run_seeds(kind, 8, 150, plan);
     assert!(totals.crashes > 20 && did_what_is_its_own(kind, &totals), "{totals:?}");
+}
+
+/// Each snapshot is read again after every cut. Every fourth drive is nearly full.
+fn snapshots_stay_what_they_were_whatever_is_cut() {
+    let plan = |seed| Plan {
+        capacity_mib: 16,
+        cache_bytes: 0,
+        cleaning: cleaning(seed),
+        indexing: if seed % 3 == 0 { Indexing::Nvm } else { Indexing::Conventional },
+        cut_within: Some(40),
+        left_units: (seed % 4 == 0).then_some(800),
+        snapshot_odds: 0.25,
+        ..ROOMY
+    };
+    let totals = run_seeds(Kind::Tree, 4, 120, plan);
+    println!("{totals:?}");
+    assert!(totals.compared > 100 && totals.second_cuts > 10, "{totals:?}");
+    assert!(totals.cut_creations > 3 && totals.cut_deletions > 3, "{totals:?}");
 }
 
 mod nat {
@@ -207,5 +228,10 @@ mod tree {
     #[test]
     fn power_cuts_of_files_of_several_levels_agree_with_the_model() {
         super::power_cuts_of_files_of_several_levels_agree_with_the_model(Kind::Tree);
+    }
+
+    #[test]
+    fn snapshots_stay_what_they_were_whatever_is_cut() {
+        super::snapshots_stay_what_they_were_whatever_is_cut();
     }
 }
