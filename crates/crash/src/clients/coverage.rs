@@ -32,6 +32,8 @@ pub struct Coverage {
     pub remapped: u64,
     /// Transactions that the program Atomic-Writes committed.
     pub program_commits: u64,
+    /// Transactions that it aborted, because a processor waited for the drive for too long.
+    pub program_aborts: u64,
 }
 
 impl Coverage {
@@ -63,5 +65,6 @@ impl Coverage {
         self.answers_lost += other.answers_lost;
         self.remapped += other.remapped;
         self.program_commits += other.program_commits;
+        self.program_aborts += other.program_aborts;
     }
 }

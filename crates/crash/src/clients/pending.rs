@@ -300,11 +300,9 @@ impl Run {
                     return Err(wrong(format!("a transaction reads {found}, not {expected}")));
                 }
             }
-            What::Get { place, expected } => {
-                if value_of(place, expected).as_ref() != Some(&reply.data) {
-                    let bytes = reply.data.len();
-                    return Err(wrong(format!("{place:?} has {bytes} other bytes than those of {expected}")));
-                }
+            What::Get { place, expected } if value_of(place, expected).as_ref() != Some(&reply.data) => {
+                let bytes = reply.data.len();
+                return Err(wrong(format!("{place:?} has {bytes} other bytes than those of {expected}")));
             }
             What::List { namespace, expected } => {
                 let found: BTreeSet<_> = reply.keys.iter().copied().collect();

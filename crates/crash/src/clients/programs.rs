@@ -26,6 +26,9 @@ const CELL_BYTES: usize = 600;
 /// From one client's cell to the next one's: some share a unit.
 const CELL_STEP: usize = 1000;
 
+/// The answer of Atomic-Writes to the commit of a transaction that it has aborted.
+const ABORTED: i32 = 1;
+
 /// What a client of Atomic-Writes knows, whatever happens to the power or to its process.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
@@ -61,8 +64,10 @@ pub(super) struct Programs {
     owners: Vec<Owner>,
     /// Events that arrive later: a blocking client of Base-IO lets the processors run ahead of the other clients.
     later: VecDeque<Event>,
-    /// Transactions committed since the last call of [`Programs::take_committed`].
+    /// Transactions committed since the last call of [`Programs::take_ended`].
     committed: u64,
+    /// Transactions aborted since then.
+    aborted: u64,
 }
 
 fn lock(ssd: &Mutex<Ssd>) -> MutexGuard<'_, Ssd> {
@@ -114,7 +119,16 @@ impl Programs {
         let mut owners = memories.iter().map(owner).collect::<Result<Vec<_>, Stop>>()?;
         let (base_io, atomic) = set_up(&mut ssd, kernel, &mut owners)?;
         let ssd = Arc::new(Mutex::new(ssd));
-        Ok(Programs { ssd, kernel, base_io, atomic, owners, later: VecDeque::new(), committed: 0 })
+        Ok(Programs {
+            ssd,
+            kernel,
+            base_io,
+            atomic,
+            owners,
+            later: VecDeque::new(),
+            committed: 0,
+            aborted: 0,
+        })
     }
 
     /// What the clients know.
@@ -152,9 +166,9 @@ impl Programs {
         lock(&self.ssd).now_ns()
     }
 
-    /// Transactions committed since the last call.
-    pub fn take_committed(&mut self) -> u64 {
-        std::mem::take(&mut self.committed)
+    /// Transactions committed and aborted since the last call.
+    pub fn take_ended(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.committed), std::mem::take(&mut self.aborted))
     }
 
     /// Transactions in progress.
@@ -162,11 +176,11 @@ impl Programs {
         self.owners.iter().filter(|owner| owner.under_way.is_some()).count() as u64
     }
 
-    /// Begins a transaction of a client, unless one is in progress.
+    /// Begins a transaction of a client, unless one is in progress or in doubt.
     pub fn begin(&mut self, client: usize, rng: &mut Generator, now_ns: u64) -> Result<(), Stop> {
         let mut ssd = lock(&self.ssd);
         let owner = &mut self.owners[client];
-        if owner.under_way.is_some() {
+        if owner.under_way.is_some() || !owner.memory.changes.is_empty() {
             return Ok(());
         }
         owner.memory.number += SLOTS;
@@ -212,7 +226,15 @@ impl Programs {
                     owner.under_way = None;
                     owner.memory.commit();
                 }
-                Some(other) => {
+                // the store of a participant waited for garbage collection for more than `WAIT_NS`: nothing remains of it
+                Some(Outcome::Aborted(ABORTED)) => {
+                    self.aborted += 1;
+                    owner.under_way = None;
+                    owner.memory.changes.clear();
+                }
+                // the next comparison shows which
+                Some(Outcome::InDoubt(_)) => owner.under_way = None,
+                Some(other @ Outcome::Aborted(_)) => {
                     return Err(Stop::broken("program", format!("a transaction ended: {other:?}")));
                 }
             }
@@ -312,8 +334,8 @@ mod tests {
             programs.run_until(now_ns).unwrap();
         }
         assert!(programs.later.front().is_some_and(|event| event.at_ns() > now_ns));
-        assert_eq!((programs.take_committed(), programs.under_way()), (0, 1));
+        assert_eq!((programs.take_ended(), programs.under_way()), ((0, 0), 1));
         programs.run_until(programs.now_ns() + ahead_ns).unwrap();
-        assert_eq!((programs.take_committed(), programs.under_way()), (1, 0));
+        assert_eq!((programs.take_ended(), programs.under_way()), ((1, 0), 0));
     }
 }

@@ -161,7 +161,9 @@ impl Run {
         self.lists.forget_before(self.tick);
         self.batches.forget_before(self.tick);
         if let Some(programs) = &mut self.host.programs {
-            self.coverage.program_commits += programs.take_committed();
+            let (committed, aborted) = programs.take_ended();
+            self.coverage.program_commits += committed;
+            self.coverage.program_aborts += aborted;
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ fn coverage(crash: &ClientsCrash) -> String {
         "{}\n{}\n{}\n\
          in flight at cuts: {mean:.1} commands, at most {}; of several clients at {} cuts, in conflict at {}\n\
          {} commands met a change of another client in flight; {} answers were never given\n\
-         {} units shared instead of written, {} transactions of a program, {} cuts after which an image was opened",
+         {} units shared instead of written; a program committed {} transactions and aborted {}; {} images opened after cuts",
         list("commands", &coverage.commands),
         list("by way of", &coverage.ways),
         list("cuts", &coverage.cuts),
@@ -90,6 +90,7 @@ fn coverage(crash: &ClientsCrash) -> String {
         grouped(coverage.answers_lost),
         grouped(coverage.remapped),
         grouped(coverage.program_commits),
+        grouped(coverage.program_aborts),
         grouped(coverage.reopened),
     )
 }
