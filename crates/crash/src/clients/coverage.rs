@@ -32,7 +32,7 @@ pub struct Coverage {
     pub remapped: u64,
     /// Transactions that the program Atomic-Writes committed.
     pub program_commits: u64,
-    /// Transactions that it aborted, because too much waited at a processor.
+    /// Transactions that it aborted, because a processor waited for the drive for too long.
     pub program_aborts: u64,
 }
 

@@ -226,7 +226,7 @@ impl Programs {
                     owner.under_way = None;
                     owner.memory.commit();
                 }
-                // a participant could not prepare it, because too much waits at its processor: nothing of it remains
+                // the store of a participant waited for garbage collection for more than `WAIT_NS`: nothing remains of it
                 Some(Outcome::Aborted(ABORTED)) => {
                     self.aborted += 1;
                     owner.under_way = None;

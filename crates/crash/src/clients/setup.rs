@@ -19,7 +19,7 @@ pub(super) const PROGRAM_LOG_UNITS: u32 = 576;
 pub(super) const CELLS: Range<u32> = PROGRAM_LOG_UNITS..PROGRAM_LOG_UNITS + 16;
 
 /// Whether repeated writes are shared on drives without a cache. There an acknowledged write is durable, but the share that
-/// takes its place is durable only with the next flush: seed 1 notices it. Set this when such a share is durable at once.
+/// takes its place is durable only with the next flush, which the first seeds notice. Set this when such a share is durable at once.
 const REMAPS_WITHOUT_A_CACHE: bool = false;
 
 /// A drive and how its clients use it.
@@ -153,18 +153,18 @@ impl SetupChoice {
     }
 
     fn setup(&self, kind: Kind, seed: u64) -> Setup {
-        let programs = self.programs.unwrap_or(self.paced != Some(false) && seed % 3 == 1);
-        let paced = self.paced.unwrap_or(programs || seed % 8 != 5);
-        // if both the image and the memory are free to choose, every fourth seed reopens an image
+        // no two of these depend on each other or on what the seed chooses for the drive
+        let paced = self.paced.unwrap_or(self.programs == Some(true) || seed % 8 != 5);
+        let programs = self.programs.unwrap_or(paced && seed / 3 % 3 == 1);
         let medium = match self.medium {
-            None if seed % 4 == 2 => Medium::Image,
+            None if seed / 2 % 4 == 3 => Medium::Image,
             _ => kind.medium,
         };
         let can_remap = kind.cache != CacheMode::Off || REMAPS_WITHOUT_A_CACHE;
         Setup {
             kind: Kind { medium, ..kind },
             clients: self.clients.unwrap_or(CLIENTS.start + (seed % 5) as u32),
-            remaps: can_remap && self.remaps.unwrap_or(seed % 2 == 1 || seed % 8 == 2),
+            remaps: can_remap && self.remaps.unwrap_or(seed % 2 == 1),
             paced,
             programs,
         }
