@@ -19,7 +19,8 @@ pub(super) const PROGRAM_LOG_UNITS: u32 = 576;
 pub(super) const CELLS: Range<u32> = PROGRAM_LOG_UNITS..PROGRAM_LOG_UNITS + 16;
 
 /// Whether repeated writes are shared on drives without a cache. There an acknowledged write is durable, but the share that
-/// takes its place is durable only with the next flush, which the first seeds notice. Set this when such a share is durable at once.
+/// takes its place is durable only with the next flush, which the first seeds notice. Set this when such a share is
+/// durable at once.
 const REMAPS_WITHOUT_A_CACHE: bool = false;
 
 /// A drive and how its clients use it.
