@@ -7,15 +7,16 @@
 //! A drive in an image loses power either as a whole, or because its process is killed between two stores to the file.
 //! Then a new process opens the image, with new ways in.
 
+mod power;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand::RngExt;
-use tantalum::{
-    Command, Completion, Device, DeviceError, Lpn, METADATA_BYTES, PowerLoss, RecoveryReport, Status,
-    UNIT_BYTES,
-};
+use tantalum::{Command, Completion, Device, DeviceError, Lpn, METADATA_BYTES, Status, UNIT_BYTES};
 use tantalum_drive::{Access, Answers, Client, Delivery, Drive, Pacing, Queue, Reply, Request, When};
 use tantalum_spu::BaseIoWay;
+
+pub(super) use power::Loss;
 
 use super::programs::{Memory, Programs};
 use super::setup::Setup;
@@ -62,15 +63,6 @@ impl Door {
 struct Way {
     queue: Queue,
     door: Door,
-}
-
-/// How power is lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Loss {
-    /// The drive's.
-    Power,
-    /// The process that has the image open is killed.
-    Kill,
 }
 
 /// A drive, and the clients' ways into it.
@@ -395,128 +387,6 @@ impl Host {
             3 | 4 => self.wait_until(self.now_ns + rng.random_range(0..700_000)),
             _ => Ok(()),
         }
-    }
-
-    // -- power --------------------------------------------------------------------------------------------------
-
-    /// Power is lost in this way from now on, if the drive is in an image.
-    pub fn lose_by(&mut self, loss: Loss) {
-        self.loss = if self.image.is_some() { loss } else { Loss::Power };
-    }
-
-    /// Whether power is lost by killing the process.
-    pub fn dies(&self) -> bool {
-        self.loss == Loss::Kill
-    }
-
-    /// Power is lost at the Nth program or erase from now, even one of a clean shutdown or of the opening after it; or the
-    /// process is killed after that many stores. `None` disarms.
-    pub fn cut_after(&mut self, operations: Option<u64>) {
-        let stores = operations.filter(|_| self.loss == Loss::Kill);
-        match &self.image {
-            Some(image) if self.has_power() => image.host.life.end_after(stores),
-            _ => self.next_end = stores,
-        }
-        if self.loss == Loss::Kill {
-            return;
-        }
-        self.cut_operation = None;
-        if let Some(drive) = &self.drive {
-            let mut device = drive.lock();
-            self.cut_operation = operations.map(|operations| device.flash_operations() + operations);
-            device.cut_after(operations);
-        }
-    }
-
-    /// Power is lost after this time. `None` disarms.
-    pub fn cut_at(&mut self, from_now_ns: Option<u64>) {
-        self.cut_ns = from_now_ns.map(|from_now_ns| self.now_ns + from_now_ns);
-    }
-
-    /// Whether a time at which power is lost is set.
-    pub fn is_to_be_cut(&self) -> bool {
-        self.cut_ns.is_some()
-    }
-
-    /// When power was lost; none if the process was killed, for which time means nothing.
-    pub fn lost_ns(&self) -> Option<u64> {
-        let drive = self.drive.as_ref().filter(|_| !self.is_killed())?;
-        drive.lock().power_lost_ns()
-    }
-
-    /// Power has gone: ends all waits, and returns what the clients were told about them.
-    pub fn end_waits(&mut self) -> Vec<Arrival> {
-        if !self.is_killed() {
-            self.ways.iter().for_each(|way| while way.queue.answers().deliver_next().is_some() {});
-        }
-        self.arrivals()
-    }
-
-    /// Power comes back after a cut. [`Stop::PowerLost`] if it failed again.
-    pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, Stop> {
-        let powered_on = match &self.image {
-            Some(_) => self.reopen(loss),
-            None => self.drive().lock().power_on(loss),
-        };
-        if self.trace {
-            crate::device::trace::power_on(&powered_on);
-        }
-        let report = powered_on.map_err(|error| {
-            let in_flight = |drive: &Drive| !drive.lock().in_flight().is_empty();
-            match self.is_killed() || self.drive.as_ref().is_some_and(in_flight) {
-                true => Stop::PowerLost,
-                false => Stop::broken("D5", format!("recovery fails: {error}")),
-            }
-        })?;
-        if self.image.is_none() {
-            let device_ns = self.drive().lock().time_ns();
-            self.now_ns = self.now_ns.max(device_ns);
-            // what a client knew of the drive ended with the power
-            self.open_ways()?;
-        }
-        Ok(report)
-    }
-
-    /// A new process opens the image.
-    fn reopen(&mut self, loss: &mut PowerLoss) -> Result<RecoveryReport, DeviceError> {
-        self.ways.clear();
-        if let Some(programs) = self.programs.take() {
-            self.memories = programs.memories();
-        }
-        if let Some(drive) = self.drive.take() {
-            let mut device = drive.into_device().expect("nobody else has it");
-            if !self.is_killed() && !device.has_power() {
-                device.settle_power_loss(loss)?;
-            }
-        }
-        let image = self.image.as_ref().expect("who has one reopens it");
-        if self.is_killed() || self.next_end.is_some() {
-            image.host.life.end_after(self.next_end.take());
-        }
-        let device = image.open()?;
-        let report = *device.recovery();
-        self.attach(device).map_err(|_| DeviceError::Shutdown(Status::PowerLost))?;
-        Ok(report)
-    }
-
-    /// A clean shutdown and power on again.
-    pub fn power_cycle(&mut self) -> Result<RecoveryReport, Stop> {
-        let closed = match &self.image {
-            Some(_) => self.drive().lock().put_away(self.now_ns),
-            None => self.drive().lock().power_off(self.now_ns),
-        };
-        if self.is_killed() {
-            return Err(Stop::PowerLost);
-        }
-        closed?;
-        match self.cut_operation.take() {
-            Some(cut_at) if self.image.is_none() => {
-                let done = self.drive().lock().flash_operations();
-                self.cut_after(Some(cut_at.saturating_sub(done).max(1)));
-            }
-            _ => {}
-        }
-        self.power_on(&mut PowerLoss::seeded(0))
     }
 }
 

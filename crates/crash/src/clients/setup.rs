@@ -18,10 +18,6 @@ pub(super) const PROGRAM_LOG_UNITS: u32 = 576;
 /// Units with the cells that its transactions write.
 pub(super) const CELLS: Range<u32> = PROGRAM_LOG_UNITS..PROGRAM_LOG_UNITS + 16;
 
-/// Whether repeated writes are shared on drives without a cache. There an acknowledged write is durable, but the share that
-/// takes its place is durable only with the next flush, which the first seeds notice. Set this when such a share is durable at once.
-const REMAPS_WITHOUT_A_CACHE: bool = false;
-
 /// A drive and how its clients use it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
@@ -160,11 +156,10 @@ impl SetupChoice {
             None if seed / 2 % 4 == 3 => Medium::Image,
             _ => kind.medium,
         };
-        let can_remap = kind.cache != CacheMode::Off || REMAPS_WITHOUT_A_CACHE;
         Setup {
             kind: Kind { medium, ..kind },
             clients: self.clients.unwrap_or(CLIENTS.start + (seed % 5) as u32),
-            remaps: can_remap && self.remaps.unwrap_or(seed % 2 == 1),
+            remaps: self.remaps.unwrap_or(seed % 2 == 1),
             paced,
             programs,
         }
