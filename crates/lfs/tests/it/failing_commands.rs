@@ -5,7 +5,7 @@
 use crate::common;
 
 use common::SOUND;
-use common::run::{Plan, Run};
+use common::run::{Plan, Run, SNAPSHOT_ODDS};
 use common::{LARGE_CACHE, ROOT, SMALL_CACHE, fs, new};
 use tantalum::{CommandFailure, Status};
 use tantalum_filesystem::{Content, Errno, FileKind, FileSystem, Names, Ranges};
@@ -26,6 +26,7 @@ fn run(kind: Kind, seed: u64) -> (u32, u32) {
         most_bytes: 200_000,
         left_units: None,
         faults: SOUND,
+        snapshot_odds: SNAPSHOT_ODDS,
     };
     let mut run = Run::new(seed, plan);
     run.commands_fail([1, 4, 15][seed as usize % 3]);
