@@ -382,7 +382,10 @@ fn after_power_is_lost_the_store_stops_and_what_was_committed_is_there() {
     // too much to wait for a full page, so it is on its way to flash
     let failed = store.transact::<_, Error>(|tx| tx.put(namespace, b"k", [2; 5000]));
     assert!(matches!(failed, Err(Error::Drive(tantalum::Status::PowerLost))));
-    assert!(matches!(store.begin(), Err(Error::Stopped { .. })));
+    // nobody knows what it is now, and nothing else is changed
+    assert!(matches!(store.begin().unwrap().read(namespace, b"k"), Err(Error::Stopped { .. })));
+    let refused = store.transact::<_, Error>(|tx| tx.put(namespace, b"l", b"1"));
+    assert!(matches!(refused, Err(Error::Stopped { .. })));
     drop(store);
     let store = open(&folder, Sync::Host);
     let namespace = store.namespace("a").unwrap();
