@@ -150,7 +150,7 @@ impl Ftl {
     }
 
     /// Programs the waiting records. Returns when all of them but memberships, and everything issued for hosts so far, are
-    /// on flash; for an erase see [`Ftl::journal_for_erase`].
+    /// on flash; for an erase see `journal_for_erase`.
     pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         if self.metadata.nothing_waits() {
             return Ok(at_ns.max(self.nand.host_programs_done_ns()));
