@@ -147,6 +147,10 @@ impl Ground<'_> {
 
     /// Returns whether to continue.
     fn transaction(&self, planned: &Planned) -> bool {
+        // after that only reads go on, of which the history would be full
+        if self.store.refuses_changes().is_some() {
+            return false;
+        }
         let Ok(mut tx) = self.store.begin() else { return false };
         let mut events = Vec::new();
         for op in &planned.ops {
