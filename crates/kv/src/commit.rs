@@ -137,12 +137,12 @@ impl Leader {
     fn lead(&mut self, drive: &Drive, limits: PutLimits, together: &[Arc<Pending>]) {
         let mut results = self.put_all(drive, limits, together);
         if let Err(failure) = drive.sync() {
+            // before anyone gives up the locks on what it has changed
+            if let Some(reason) = failure.stops() {
+                drive.doubt_unsynced(reason);
+            }
             let done = results.iter_mut().filter(|(_, ended)| ended.is_ok());
             done.for_each(|(_, ended)| *ended = Err(failure.clone()));
-        }
-        // before anyone gives up the locks on what it has changed
-        if let Some(reason) = results.iter().find_map(|(_, ended)| ended.as_ref().err()?.stops()) {
-            drive.doubt_unsynced(reason);
         }
         for (pending, ended) in results {
             *pending.ended.lock() = Some(ended);

@@ -82,9 +82,15 @@ impl Drive {
 
     /// Puts in doubt what was put since the last sync.
     pub fn doubt_unsynced(&self, reason: String) {
+        let unsynced = std::mem::take(&mut *self.unsynced.lock());
+        self.doubt(unsynced, reason);
+    }
+
+    /// Puts records in doubt.
+    pub fn doubt(&self, names: impl IntoIterator<Item = Name>, reason: String) {
         let mut doubt = self.doubt.write();
         let (doubtful, _) = doubt.get_or_insert_with(|| (HashSet::new(), reason));
-        doubtful.extend(self.unsynced.lock().drain(..));
+        doubtful.extend(names);
         self.is_in_doubt.store(true, Ordering::Release);
     }
 
@@ -159,7 +165,13 @@ impl Drive {
         let _nobody_reads = (!out(Guard::PartsSeen)).then_some(versions);
         let mut done_ns = 0;
         for (number, records) in parts.iter().enumerate() {
-            done_ns = self.submit_put(records, at_ns).map_err(|status| (number, status.into()))?;
+            done_ns = self.submit_put(records, at_ns).map_err(|status| {
+                // while nobody reads: some of them may be in place
+                if number > 0 || status.leaves_doubt() {
+                    self.doubt(parts.iter().flatten().map(|(name, _)| *name), status.to_string());
+                }
+                (number, status.into())
+            })?;
             if out(Guard::PartsSeen) {
                 std::thread::yield_now();
             }

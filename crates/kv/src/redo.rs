@@ -90,8 +90,10 @@ impl Redo {
         }
         let written = self.write(drive, &groups, records).and_then(|()| drive.put_unseen(&marker));
         if let Err(failure) = written {
-            if failure.stops().is_none() {
-                self.delete_pieces(drive, &groups);
+            match failure.stops() {
+                // the marker may be there
+                Some(reason) => drive.doubt(records.iter().map(|(name, _)| *name), reason),
+                None => self.delete_pieces(drive, &groups),
             }
             return Err(failure);
         }
