@@ -7,13 +7,13 @@ use tantalum::{Device, Size};
 use tantalum_filesystem::FileSystem;
 use tantalum_fuse::report::Report;
 use tantalum_report::table::bytes;
-use tantalum_volume::Volume;
+use tantalum_volume::{FileId, MetadataChange, Volume};
 use tantalum_workloads::ageing::{Ageing, age, age_leaving, fill_leaving};
 
 use crate::arguments::CreateOptions;
 use crate::drive::{check, created};
 use crate::failure::Failure;
-use crate::{baseline, file_system, interrupt, output};
+use crate::{baseline, interrupt, output};
 
 /// Bytes of the page cache of a volume that is filled: its data bypass it.
 const CACHE_BYTES: u64 = 16 << 20;
@@ -51,7 +51,7 @@ fn used(options: &CreateOptions, device: Device) -> Result<String, Failure> {
     let failure = |error| Failure::Volume { path: path.clone(), error };
     let capacity_units = device.limits().capacity_units;
     let mut volume = Volume::format(device, CACHE_BYTES).map_err(failure)?;
-    file_system::give_to_caller(&mut volume).map_err(failure)?;
+    volume.change_metadata(FileId::ROOT, &MetadataChange::made_by_caller()).map_err(failure)?;
     let free = options.fill.map(|percent| capacity_units * u64::from(100 - percent) / 100);
     let done = match (options.aged, free) {
         (true, None) => aged(&age(&mut volume, options.seed, &monitor)?),
@@ -62,7 +62,7 @@ fn used(options: &CreateOptions, device: Device) -> Result<String, Failure> {
         }
     };
     if let Some(file) = volume.find("other-data") {
-        volume.change_metadata(file, &file_system::made_now()).map_err(failure)?;
+        volume.change_metadata(file, &MetadataChange::made_now()).map_err(failure)?;
     }
     volume.sync_all().map_err(failure)?;
     let image = path.canonicalize().unwrap_or_else(|_| path.clone());

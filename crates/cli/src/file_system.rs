@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use nix::unistd::{getegid, geteuid};
 use tantalum::Device;
 use tantalum_filesystem::{Attributes, FileSystem};
 use tantalum_lfs::{Cleaning, Indexing, Kind, LfsError, LogFs};
-use tantalum_volume::{FileId, MetadataChange, Timestamp, Volume, VolumeError};
+use tantalum_volume::{FileId, MetadataChange, Volume};
 
 use crate::failure::Failure;
 
@@ -98,12 +96,12 @@ impl FileSystemOptions {
 
     /// Creates the file system; everything on the drive is lost.
     pub fn make(&self, path: &Path, device: Device, how: Use) -> Result<Box<dyn FileSystem>, Failure> {
-        let mine = of_caller();
+        let mine = MetadataChange::made_by_caller();
         match self.file_system.unwrap_or_default() {
             FileSystemKind::Volume => {
                 let failure = |error| Failure::Volume { path: path.to_path_buf(), error };
                 let mut volume = Volume::format(device, how.cache_bytes).map_err(failure)?;
-                give_to_caller(&mut volume).map_err(failure)?;
+                volume.change_metadata(FileId::ROOT, &mine).map_err(failure)?;
                 volume.set_remap_duplicates(how.remap_duplicates);
                 Ok(Box::new(volume))
             }
@@ -148,24 +146,6 @@ impl FileSystemOptions {
             _ => Ok(found),
         }
     }
-}
-
-/// Makes the caller the owner of a new volume.
-pub fn give_to_caller(volume: &mut Volume) -> Result<(), VolumeError> {
-    volume.change_metadata(FileId::ROOT, &of_caller())
-}
-
-/// New files have the current date.
-pub fn made_now() -> MetadataChange {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = Some(Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() });
-    MetadataChange { accessed: now, modified: now, changed: now, ..MetadataChange::default() }
-}
-
-/// An ordinary user's mount is only for that user.
-fn of_caller() -> MetadataChange {
-    let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
-    MetadataChange { owner, group, ..made_now() }
 }
 
 /// The file system that a drive holds; `None` if there is none.

@@ -11,6 +11,7 @@
 //! - [`CrashTest`] does all of that in a test, with functions as program and check.
 //! - Findings can be saved, and their files mounted or checked again ([`mount_finding`], [`check_again`]).
 
+mod acks;
 mod campaign;
 mod check;
 mod choices;

@@ -1,5 +1,6 @@
 //! What a program did to its files, in memory.
 
+pub(crate) use tantalum_record::operation::is_first_part;
 pub use tantalum_record::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT};
 
 /// Everything that was recorded.

@@ -1,41 +1,34 @@
-//! Runs the program on a mounted drive, and takes its acknowledgements.
+//! Runs the program on a mounted drive.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::thread;
 
-use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
-use parking_lot::Mutex;
 use tantalum::{Device, Profile};
-use tantalum_filesystem::FileSystem;
+use tantalum_filesystem::{FileId, FileSystem, MetadataChange};
 use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
 use tantalum_record::program_in;
 use tantalum_report::Monitor;
 use tantalum_volume::Volume;
 
+use crate::acks::{Shared, listening};
 use crate::commands::{hint, not_started};
 use crate::error::RunError;
 use crate::leftovers;
 use crate::operation::{Operation, Recording};
-use crate::recorder::{Kept, Shared};
+use crate::recorder::Kept;
 
 /// Bytes of the volume's page cache.
 pub(crate) const CACHE_BYTES: u64 = 64 << 20;
 
 /// Threads of the mount.
 const THREADS: usize = 4;
-
-/// The prefix of an output line in which the program acknowledges something.
-const SAYS: &str = "ack ";
-
-/// Tells the threads that read the program's output to stop.
-const END: &str = "\u{4}end";
 
 /// The program to run.
 #[derive(Clone, Debug)]
@@ -70,7 +63,7 @@ pub(crate) fn record_with(
     fs::create_dir(&folder).map_err(RunError::files(&folder))?;
     // a mount is identified by the path of its image, and this drive is in memory
     File::create(&image).map_err(RunError::files(&image))?;
-    let volume = Volume::format(drive(capacity_bytes)?, CACHE_BYTES)?;
+    let volume = new_volume(capacity_bytes)?;
     let recording = Shared::default();
     let mounted = mount(Box::new(volume), image, &folder)?;
     mounted.tape().start_empty(Box::new(Kept(Arc::clone(&recording))));
@@ -81,18 +74,20 @@ pub(crate) fn record_with(
     let ended = mount.join().expect("the mount does not panic");
     used.unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
     ended?;
-    let recording = std::mem::take(&mut *recording.lock());
+    let recording = std::mem::take(&mut recording.lock().recording);
     match recording.operations[recording.begins..].iter().all(Operation::is_sync) {
         true => Err(RunError::NothingRecorded),
         false => Ok(recording),
     }
 }
 
-/// A drive in memory.
-pub(crate) fn drive(capacity_bytes: u64) -> Result<Device, RunError> {
+/// A volume of the caller's on a drive in memory.
+pub(crate) fn new_volume(capacity_bytes: u64) -> Result<Volume, RunError> {
     let mut profile = Profile::load("tlc-nvme")?;
     profile.capacity_bytes = capacity_bytes;
-    Ok(Device::in_memory(&profile)?)
+    let mut volume = Volume::format(Device::in_memory(&profile)?, CACHE_BYTES)?;
+    volume.change_metadata(FileId::ROOT, &MetadataChange::made_by_caller())?;
+    Ok(volume)
 }
 
 /// Mounts a file system on an empty folder. The path of an image identifies the mount.
@@ -124,37 +119,21 @@ fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<()
         let status = command.status().map_err(not_started(setup))?;
         succeeded(status, setup, setup.split_whitespace(), folder)?;
     }
-    let begins = recording.lock().operations.len();
-    recording.lock().begins = begins;
-    nix::unistd::mkfifo(said, Mode::S_IRUSR | Mode::S_IWUSR)
-        .map_err(|errno| RunError::files(said)(errno.into()))?;
-    // opened for reading and writing, so that neither side waits for the other
-    let fifo = || File::options().read(true).write(true).open(said).map_err(RunError::files(said));
-    let (read, mut write) = (fifo()?, fifo()?);
-    let heard = Arc::clone(recording);
-    let listener = thread::spawn(move || listen(read, &heard, |_| {}, true));
-    let ran = start(task, folder, said, recording);
-    leftovers::end(folder);
-    let _ = writeln!(write, "{END}");
-    listener.join().expect("listening does not panic");
-    ran
+    recording.lock().begin();
+    listening(recording, said, |output| {
+        let ran = start(task, folder, said, output);
+        leftovers::end(folder);
+        ran
+    })
 }
 
-fn start(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<(), RunError> {
+fn start(task: &Task, folder: &Path, said: &Path, output: &io::PipeWriter) -> Result<(), RunError> {
     let name = task.program[0].to_string_lossy().into_owned();
     let mut command = program_in(&task.program, folder);
     command.env("TANTALUM_ACK", said);
-    let pipe = |error| RunError::files("a pipe")(error);
-    let (output, mut input) = io::pipe().map_err(pipe)?;
-    command.stdout(Stdio::from(input.try_clone().map_err(pipe)?));
-    let mut child = command.spawn().map_err(not_started(&name))?;
-    let heard = Arc::clone(recording);
-    let listener = thread::spawn(move || listen(output, &heard, |line| eprintln!("{line}"), false));
-    let status = child.wait().map_err(not_started(&name));
-    // processes it leaves running may keep the pipe open, so the end is marked
-    let _ = writeln!(input, "{END}");
-    listener.join().expect("listening does not panic");
-    succeeded(status?, &name, task.program.iter().filter_map(|word| word.to_str()), folder)
+    let output = output.try_clone().map_err(RunError::files("a pipe"))?;
+    let status = command.stdout(output).status().map_err(not_started(&name))?;
+    succeeded(status, &name, task.program.iter().filter_map(|word| word.to_str()), folder)
 }
 
 fn succeeded<'a>(
@@ -171,29 +150,4 @@ fn succeeded<'a>(
     let hint =
         if is_full { "; its drive is full, and --capacity gives it more".to_owned() } else { hint(words) };
     Err(RunError::Failed { program: program.to_owned(), status, hint })
-}
-
-/// Reads lines until the end mark. Keeps acknowledgements, each with the number of operations done by now, which is at least the
-/// number done when the program wrote the line.
-fn listen(from: impl std::io::Read, recording: &Mutex<Recording>, other: impl Fn(&str), all: bool) {
-    for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line);
-        let (line, is_end) = line.strip_suffix(END).map_or((&line[..], false), |rest| (rest, true));
-        match (line.strip_prefix(SAYS), all) {
-            _ if is_end && line.is_empty() => {}
-            (Some(said), _) => hear(recording, said),
-            (None, true) => hear(recording, line),
-            (None, false) => other(line),
-        }
-        if is_end {
-            return;
-        }
-    }
-}
-
-/// Keeps an acknowledgement.
-pub(crate) fn hear(recording: &Mutex<Recording>, said: &str) {
-    let mut recording = recording.lock();
-    let at = recording.operations.len();
-    recording.said.push((at, said.to_owned()));
 }

@@ -1,14 +1,9 @@
 //! Keeps recorded operations in memory, for the cuts.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use tantalum_record::{Event, Sink, Stamped};
 
-use crate::operation::{Operation, Recording};
-
-/// The recording, shared by the recorder and the thread that waits for the program.
-pub(crate) type Shared = Arc<Mutex<Recording>>;
+use crate::acks::Shared;
+use crate::operation::Operation;
 
 /// Keeps the operations that a power cut can undo.
 pub(crate) struct Kept(pub Shared);
@@ -23,7 +18,7 @@ impl Sink for Kept {
             }
             _ => return,
         };
-        self.0.lock().operations.push(operation);
+        self.0.lock().done(operation);
     }
 
     /// Without moves, programs fall back to writing.

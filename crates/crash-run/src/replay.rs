@@ -5,12 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use tantalum_fuse::Mounted;
-use tantalum_volume::Volume;
 use tempfile::TempDir;
 
 use crate::check::{Check, Checker};
 use crate::error::RunError;
-use crate::program::{CACHE_BYTES, drive, mount};
+use crate::program::{mount, new_volume};
 use crate::saved::SavedFinding;
 
 /// The least capacity of the drive on which the files are mounted.
@@ -55,7 +54,7 @@ pub fn mount_finding(saved: &SavedFinding, folder: &Path) -> Result<MountedFindi
     // a mount is identified by the path of its image, and this drive is in memory
     File::create(&image).map_err(RunError::files(&image))?;
     let capacity_bytes = LEAST_BYTES.max(4 * saved.bytes()?);
-    let volume = Volume::format(drive(capacity_bytes)?, CACHE_BYTES)?;
+    let volume = new_volume(capacity_bytes)?;
     let mounted = mount(Box::new(volume), image, folder)?;
     match saved.copy_to(folder) {
         Ok(()) => Ok(MountedFinding { mounted, _place: place }),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tantalum::Profile;
 use tantalum_report::Monitor;
 
+use crate::acks::Shared;
 use crate::campaign::{Outcome, check};
 use crate::check::{Check, CheckFunction};
 use crate::error::RunError;
 use crate::operation::Recording;
-use crate::program::{hear, record_with};
-use crate::recorder::Shared;
+use crate::program::record_with;
 use crate::sector::Sector;
 use crate::settings::{Losses, Settings};
 use crate::summary;
@@ -23,7 +23,7 @@ pub struct Said(Shared);
 impl Said {
     /// Acknowledges something: from now on the check may rely on it.
     pub fn say(&self, what: &str) {
-        hear(&self.0, what);
+        self.0.lock().said(what);
     }
 }
 

@@ -1,5 +1,8 @@
 //! A file's metadata, in POSIX's terms.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::unistd::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 
 use crate::FileId;
@@ -116,6 +119,22 @@ pub struct MetadataChange {
     pub modified: Option<Timestamp>,
     /// When its content or metadata last changed.
     pub changed: Option<Timestamp>,
+}
+
+impl MetadataChange {
+    /// The current date, for a file that the program itself creates.
+    pub fn made_now() -> MetadataChange {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Some(Timestamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() });
+        MetadataChange { accessed: now, modified: now, changed: now, ..MetadataChange::default() }
+    }
+
+    /// The same, owned by the caller. The root folder of a new file system needs it: an ordinary user's mount is only for
+    /// that user, who could not create anything in a folder of somebody else.
+    pub fn made_by_caller() -> MetadataChange {
+        let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
+        MetadataChange { owner, group, ..MetadataChange::made_now() }
+    }
 }
 
 /// What a rename does if the new name is taken.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tantalum::{CacheMode, Device, Plp, Profile};
 use tantalum_drive::Client;
+use tantalum_filesystem::{FileId, MetadataChange};
 use tantalum_report::Monitor;
 use tantalum_volume::Volume;
 use tantalum_workloads::ageing::{Ageing, age};
@@ -36,6 +37,8 @@ pub(crate) fn new_volume(
     };
     let device = device.map_err(|error| MeasureError::Device { image: drive.image.clone(), error })?;
     let mut volume = Volume::format(client(device), CACHE_BYTES)?;
+    volume.change_metadata(FileId::ROOT, &MetadataChange::made_by_caller())?;
+    volume.sync_all()?;
     let ageing = drive.aged.map(|seed| age(&mut volume, seed, monitor)).transpose()?;
     Ok((volume, ageing))
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 use tantalum::Nanoseconds;
-use tantalum_record::operation::{FileNumber, Operation};
+use tantalum_record::operation::{FileNumber, Operation, is_first_part};
 use tantalum_record::{Event, Stamped};
 use tantalum_report::histogram;
 
@@ -95,6 +95,8 @@ struct Counter {
     moments: Vec<Moment>,
     last_ns: Nanoseconds,
     copied_bytes: u64,
+    /// The write before, if no other operation came since: its file, offset and length.
+    before: Option<(FileNumber, u64, u64)>,
 }
 
 impl Tally {
@@ -110,6 +112,7 @@ impl Tally {
             moments: Vec::new(),
             last_ns: 0,
             copied_bytes: 0,
+            before: None,
         };
         let mut events = recording.events()?;
         let mut count = 0;
@@ -143,9 +146,17 @@ impl Counter {
             self.last_ns = self.last_ns.max(stamped.at_ns + stamped.took_ns);
         }
         match &stamped.event {
-            Event::Done(operation) => self.count_operation(operation, stamped.took_ns),
+            Event::Done(operation) => {
+                self.before = None;
+                self.count_operation(operation, stamped.took_ns);
+            }
             Event::Wrote { file, offset, data, .. } => {
-                self.wrote(*file, *offset, data.len() as u64, stamped.at_ns);
+                let (bytes, offset) = (data.len() as u64, *offset);
+                let is_rest = self
+                    .before
+                    .is_some_and(|(of, from, bytes)| of == *file && is_first_part(from, bytes, offset));
+                self.wrote(*file, offset, bytes, is_rest, stamped.at_ns);
+                self.before = Some((*file, offset, bytes));
             }
             Event::Held { file, bytes } => self.files.entry(*file).or_default().end = *bytes,
             Event::Copied { copied, .. } if counts => self.copied_bytes += copied,
@@ -189,14 +200,14 @@ impl Counter {
         self.sync_ns += took_ns;
     }
 
-    fn wrote(&mut self, file: FileNumber, offset: u64, bytes: u64, at_ns: Nanoseconds) {
+    fn wrote(&mut self, file: FileNumber, offset: u64, bytes: u64, is_rest: bool, at_ns: Nanoseconds) {
         let counts = self.counts();
         let tally = self.files.entry(file).or_default();
         let (old_end, end) = (tally.end, offset + bytes);
         tally.end = old_end.max(end);
         let Some(begun_ns) = self.begun_ns.filter(|_| counts) else { return };
         tally.bytes += bytes;
-        tally.writes += 1;
+        tally.writes += u64::from(!is_rest);
         tally.appended += if offset >= old_end { bytes } else { 0 };
         let at_ns = at_ns.saturating_sub(begun_ns) / MOMENT_NS * MOMENT_NS;
         match self.moments.last_mut() {

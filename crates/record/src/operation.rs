@@ -103,3 +103,30 @@ impl Operation {
         matches!(self, Operation::Sync(_) | Operation::SyncData(_) | Operation::SyncFolder(_))
     }
 }
+
+/// The kernel's pages.
+const PAGE_BYTES: u64 = 4096;
+
+/// Whether a write of `bytes` at `offset` is only the first part of what a program wrote, if the next write to the file begins at
+/// `next`: Linux 6.18 passes on what goes to the end of the first page apart from the rest of a buffered write. A program
+/// that ends a write at such a boundary and continues there with the next one looks the same.
+pub fn is_first_part(offset: u64, bytes: u64, next: u64) -> bool {
+    let end = offset + bytes;
+    end == next && end.is_multiple_of(PAGE_BYTES) && bytes < PAGE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_to_the_end_of_a_page_is_a_first_part() {
+        // 1,500 bytes at 3,000
+        assert!(is_first_part(3000, 1096, 4096));
+        // then others
+        assert!(!is_first_part(4096, 404, 4500) && !is_first_part(3000, 1000, 4000));
+        // whole pages are passed on together
+        assert!(!is_first_part(4096, 4096, 8192) && !is_first_part(3000, 5192, 8192));
+        assert!(!is_first_part(3000, 1096, 8192), "elsewhere");
+    }
+}

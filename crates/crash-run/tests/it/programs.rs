@@ -119,6 +119,47 @@ fn what_a_program_leaves_running_is_ended_and_not_waited_for() {
     assert!(!fs::read_dir("/proc").unwrap().any(|process| process.is_ok_and(runs)));
 }
 
+/// Threads that read the acknowledgements once counted them after the operations that followed, if the machine was busy: a bug
+/// was found in one run and not in the next.
+#[test]
+fn acknowledgements_are_in_order_with_operations_on_a_busy_machine() {
+    let is_done = AtomicBool::new(false);
+    let recording = std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let script = r#"i=0; while [ $i -lt 100 ]; do
+            printf x >> a; echo ack out $i; printf y >> a; echo fifo $i > "$TANTALUM_ACK"; i=$((i+1)); done"#;
+        let recording = recorded(script);
+        is_done.store(true, Ordering::Relaxed);
+        recording.unwrap()
+    });
+    // the first operation creates the file
+    let expected: Vec<_> =
+        (0..100).flat_map(|i| [(2 + 2 * i, format!("out {i}")), (3 + 2 * i, format!("fifo {i}"))]).collect();
+    assert_eq!(recording.said, expected);
+}
+
+/// Linux passes on the part up to the end of a page by itself, and power was cut there.
+#[test]
+fn what_a_program_writes_at_once_is_one_operation() {
+    let recording =
+        recorded("for i in 1 2 3 4 5 6; do head -c 1500 /dev/zero; done > a; echo ack 1").unwrap();
+    let writes: Vec<_> = recording
+        .operations
+        .iter()
+        .filter_map(|operation| match operation {
+            Operation::Write(_, offset, data) => Some((*offset, data.len())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(writes, [0, 1500, 3000, 4500, 6000, 7500].map(|offset| (offset, 1500)));
+}
+
 #[test]
 fn a_program_may_print_anything() {
     let recording =
