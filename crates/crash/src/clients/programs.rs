@@ -29,6 +29,9 @@ const CELL_STEP: usize = 1000;
 /// The answer of Atomic-Writes to the commit of a transaction that it has aborted.
 const ABORTED: i32 = 1;
 
+/// Its answer as long as the slot works on something else.
+const BUSY: i32 = 2;
+
 /// What a client of Atomic-Writes knows, whatever happens to the power or to its process.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
@@ -226,8 +229,9 @@ impl Programs {
                     owner.under_way = None;
                     owner.memory.commit();
                 }
-                // the store of a participant waited for garbage collection for more than `WAIT_NS`: nothing remains of it
-                Some(Outcome::Aborted(ABORTED)) => {
+                // the store of a participant waited for garbage collection for more than `WAIT_NS`, or the slot was busy with
+                // the transaction before for all attempts: nothing remains of it
+                Some(Outcome::Aborted(ABORTED | BUSY)) => {
                     self.aborted += 1;
                     owner.under_way = None;
                     owner.memory.changes.clear();

@@ -20,7 +20,7 @@ impl Run {
     /// After a cut: every unit has an allowed value, every step was done completely or not at all, and the maps are
     /// sound.
     pub fn compare(&mut self) -> Result<(), Stop> {
-        self.host.device.audit();
+        self.host.audit();
         self.compare_lists()?;
         let candidates = self.oracle.candidates(self.units(), self.cut_ns);
         let mut found = BTreeMap::new();
@@ -94,7 +94,7 @@ impl Run {
 
     /// Without a cut: every unit holds what was written last.
     pub fn compare_running(&mut self) -> Result<(), Stop> {
-        self.host.device.audit();
+        self.host.audit();
         for lpn in self.units() {
             self.check_running(lpn)?;
         }

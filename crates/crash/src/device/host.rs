@@ -82,6 +82,14 @@ pub(super) struct Host {
 }
 
 impl Host {
+    /// Checks the maps. No call on the image's file fails meanwhile: this is no command, and could not say so.
+    pub fn audit(&self) {
+        match self.image.as_ref().filter(|image| image.is_failing()) {
+            Some(image) => image.without_failures(|| self.device.audit()),
+            None => self.device.audit(),
+        }
+    }
+
     /// A host with a new drive.
     pub fn new(drive: &Drive, seed: u64) -> Result<Host, Stop> {
         let profile = drive.profile(seed);

@@ -119,6 +119,14 @@ impl ImageFile {
         Ok(())
     }
 
+    /// Calls a function during which the host does not fail.
+    pub fn without_failures(&self, work: impl FnOnce()) {
+        let armed = self.host.faults.armed();
+        self.host.faults.heal();
+        work();
+        self.arm(armed);
+    }
+
     /// Fills the host's disk. Returns what was armed.
     pub fn fill_disk(&self) -> Option<HostFault> {
         let armed = self.host.faults.armed();
@@ -128,6 +136,10 @@ impl ImageFile {
 
     /// The disk has room again, and what was armed is.
     pub fn free_disk(&self, armed: Option<HostFault>) {
+        self.arm(armed);
+    }
+
+    fn arm(&self, armed: Option<HostFault>) {
         match armed {
             None => self.host.faults.heal(),
             Some(fault) => self.host.faults.fail(fault),
