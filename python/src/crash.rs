@@ -44,7 +44,7 @@ pub fn _crash_run(
     drive: Option<String>,
     sector: u64,
     cuts: Option<u64>,
-    minutes: Option<u64>,
+    minutes: Option<f64>,
     seed: u64,
     capacity_bytes: u64,
     save: Option<PathBuf>,
@@ -57,10 +57,11 @@ pub fn _crash_run(
     if let Some(name) = drive {
         test = test.drive(Profile::load(&name).map_err(|error| PyValueError::new_err(error.to_string()))?);
     }
-    for (name, number) in [("cuts", cuts), ("minutes", minutes)] {
-        if number == Some(0) {
-            return Err(PyValueError::new_err(format!("{name} is 0; use a number from 1, or None for all")));
-        }
+    if cuts == Some(0) {
+        return Err(PyValueError::new_err("cuts is 0; use a number from 1, or None for all"));
+    }
+    if let Some(minutes) = minutes.filter(|minutes| !(minutes.is_finite() && *minutes > 0.0)) {
+        return Err(PyValueError::new_err(format!("minutes is {minutes}; use a number above 0, or None for no limit")));
     }
     test = cuts.into_iter().fold(test, CrashTest::cuts);
     test = minutes.into_iter().fold(test, CrashTest::minutes);

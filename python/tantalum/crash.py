@@ -36,6 +36,8 @@ class CrashFinding:
     there: list[str]
     #: Syncs that would each make the check pass.
     saved_by: list[str]
+    #: Operations that can be lost before any sync could follow, although the check fails then.
+    unavoidable: list[str]
     #: Other outcomes that fail for the same reason.
     also: int
     #: The folder in which it is saved.
@@ -79,7 +81,7 @@ def crash_run(
     drive: str | None = None,
     sector: int = 512,
     cuts: int | None = None,
-    minutes: int | None = None,
+    minutes: float | None = None,
     seed: int = 0,
     capacity_bytes: int = 1 << 30,
     save: str | os.PathLike[str] | None = None,

@@ -15,7 +15,7 @@ from .crash import crash_run as run
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tantalum", "power cuts (tantalum)")
     group.addoption("--crash-cuts", type=int, metavar="N", help="cut power at N places at most in each test")
-    group.addoption("--crash-minutes", type=int, metavar="N", help="begin no further cut after N minutes of a test")
+    group.addoption("--crash-minutes", type=float, metavar="N", help="try nothing more after N minutes of a test")
     group.addoption("--crash-seed", type=int, default=0, metavar="N", help="seed of all random choices (0)")
     group.addoption("--crash-save", type=Path, metavar="FOLDER", help="save findings in a folder of the test's name in FOLDER")
 

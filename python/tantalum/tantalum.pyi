@@ -448,7 +448,7 @@ def _crash_run(
     drive: str | None,
     sector: int,
     cuts: int | None,
-    minutes: int | None,
+    minutes: float | None,
     seed: int,
     capacity_bytes: int,
     save: str | PathLike[str] | None,

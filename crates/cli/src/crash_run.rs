@@ -39,9 +39,10 @@ pub struct CrashRunOptions {
     #[arg(long, value_name = "N|all", default_value = "all", value_parser = parse_cuts)]
     pub cuts: Cuts,
 
-    /// Start no new cut after this many minutes. The first cuts are spread over the run, later ones fall between them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub minutes: Option<u64>,
+    /// Try nothing more after this many minutes, such as 0.5. The first cuts are spread over the run, later ones fall between
+    /// them
+    #[arg(long, value_name = "N", value_parser = parse_minutes)]
+    pub minutes: Option<f64>,
 
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -85,6 +86,11 @@ fn parse_cuts(text: &str) -> Result<Cuts, String> {
         _ if text == "all" => Ok(Cuts(None)),
         _ => Err("use a number of cuts from 1, or all".to_owned()),
     }
+}
+
+fn parse_minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse::<f64>().ok().filter(|minutes| minutes.is_finite() && *minutes > 0.0);
+    minutes.ok_or_else(|| "use a number of minutes above 0".to_owned())
 }
 
 fn parse_sector(text: &str) -> Result<Sector, String> {
@@ -131,7 +137,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     }
     output::report(&outcome, options.json, summary::of)?;
     match outcome.failed {
-        0 => Ok(()),
+        0 => Ok(monitor.check()?),
         failed => Err(Failure::FailedChecks { failed, checked: outcome.checked }),
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -54,9 +54,10 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
         place: place.path().to_owned(),
     };
     check_without_cut(recording, &checker)?;
+    let ends = settings.time().and_then(|time| Instant::now().checked_add(time));
     let (tried, failures) = check_outcomes(recording, settings, &checker, monitor)?;
     let failed = failures.len() as u64;
-    let mut findings = Findings::new(recording, settings, &checker);
+    let mut findings = Findings::new(recording, settings, &checker, ends);
     findings.explain_all(failures, monitor)?;
     let program = &recording.operations[recording.begins..];
     Ok(Outcome {

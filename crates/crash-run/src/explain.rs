@@ -20,6 +20,7 @@ pub(crate) struct Explanation {
     pub lost: Vec<String>,
     pub there: Vec<String>,
     pub saved_by: Vec<String>,
+    pub unavoidable: Vec<String>,
     /// Which operations had to be lost, in whole or in part.
     pub operations: BTreeSet<usize>,
     /// The files that fail the check with the least lost.
@@ -51,10 +52,12 @@ pub(crate) fn explain(
         })
         .map(|(_, piece)| piece.operation)
         .collect();
+    let Remedies { saved_by, unavoidable } = remedies(recording, checker, operations, &posix, &kept)?;
     Ok(Explanation {
         lost: lost_of(recording, &posix, &kept),
         there: later.iter().rev().take(MOST_LINES).map(|operation| describe(recording, *operation)).collect(),
-        saved_by: saved_by(recording, checker, operations, &posix, &kept)?,
+        saved_by,
+        unavoidable,
         operations: names,
         tree: Some(posix.tree(|index| kept[index])),
     })
@@ -102,15 +105,23 @@ fn restore(
     Ok(())
 }
 
-/// Tries a sync of each file and folder that had to lose something, right after the last such operation. Returns those that
-/// make the check pass.
-fn saved_by(
+/// What would make a check pass.
+#[derive(Default)]
+struct Remedies {
+    /// Syncs, each of which would.
+    saved_by: Vec<String>,
+    /// Operations that no sync protects, because the check fails also if power fails before a sync could follow.
+    unavoidable: Vec<String>,
+}
+
+/// Tries a sync of each file and folder that had to lose something, right after the last such operation.
+fn remedies(
     recording: &Recording,
     checker: &Checker,
     operations: usize,
     posix: &Posix,
     kept: &Kept,
-) -> Result<Vec<String>, RunError> {
+) -> Result<Remedies, RunError> {
     let mut tried = Vec::new();
     for (index, piece) in posix.waiting.iter().enumerate().filter(|(index, _)| !kept[*index]) {
         let sync = match &piece.what {
@@ -130,17 +141,23 @@ fn saved_by(
     }
     let lost: BTreeSet<(usize, String)> =
         (0..kept.len()).filter(|index| !kept[*index]).map(|index| key(&posix.waiting[index])).collect();
-    let mut saved = Vec::new();
+    let mut remedies = Remedies::default();
     for (after, sync) in tried {
+        let before = generic(&Paths::after(recording, after).operation(&recording.operations[after]));
+        let at_once = Posix::after(recording, after + 1, posix.sector(), None);
+        let tree = at_once.tree(|index| !lost.contains(&key(&at_once.waiting[index])));
+        if checker.run(&tree, recording.said_by(after), 0)?.failed.is_some() {
+            remedies.unavoidable.push(before);
+            continue;
+        }
         let synced = Posix::after(recording, operations, posix.sector(), Some((after, &sync)));
         let tree = synced.tree(|index| !lost.contains(&key(&synced.waiting[index])));
         if checker.run(&tree, recording.said_by(operations), 0)?.failed.is_none() {
             let sync = Paths::after(recording, after + 1).operation(&sync);
-            let before = generic(&Paths::after(recording, after).operation(&recording.operations[after]));
-            saved.push(format!("{sync} after {before}"));
+            remedies.saved_by.push(format!("{sync} after {before}"));
         }
     }
-    Ok(saved)
+    Ok(remedies)
 }
 
 /// An operation without its numbers, so that all rounds of a loop read the same.

@@ -19,8 +19,12 @@ pub struct Finding {
     pub lost: Vec<String>,
     /// Operations that survived although they came after the first that was lost.
     pub there: Vec<String>,
-    /// The syncs of what was lost that would each make the check pass. Findings differ in these.
+    /// The syncs of what was lost that would each make the check pass. Findings differ in these and in `unavoidable`.
     pub saved_by: Vec<String>,
+    /// Operations that can be lost before any sync could follow, although the check fails then: whoever reads the files must
+    /// tolerate that.
+    #[serde(default)]
+    pub unavoidable: Vec<String>,
     /// How many more outcomes failed for the same reason.
     pub also: u64,
     /// The folder in which it is saved.

@@ -17,7 +17,7 @@ use crate::settings::{Losses, Settings};
 /// The maximum number of failed outcomes to reduce and explain; hundreds often have the same reason.
 const MOST_EXPLAINED: usize = 24;
 
-/// How long an interrupted run continues to explain.
+/// How long a run that was interrupted, or whose time is up, continues to explain.
 const AFTER_INTERRUPTION: Duration = Duration::from_secs(10);
 
 /// The findings so far.
@@ -30,6 +30,8 @@ pub(crate) struct Findings<'a> {
     pub found: Vec<Finding>,
     /// Failures that were not explained.
     pub unexplained: u64,
+    /// When the run's time is up.
+    ends: Option<Instant>,
 }
 
 /// A failure whose reason is known.
@@ -43,17 +45,24 @@ struct Explained {
 }
 
 impl<'a> Findings<'a> {
-    pub fn new(recording: &'a Recording, settings: &'a Settings, checker: &'a Checker) -> Findings<'a> {
-        Findings { recording, settings, checker, explained: Vec::new(), found: Vec::new(), unexplained: 0 }
+    pub fn new(
+        recording: &'a Recording,
+        settings: &'a Settings,
+        checker: &'a Checker,
+        ends: Option<Instant>,
+    ) -> Findings<'a> {
+        let (explained, found) = (Vec::new(), Vec::new());
+        Findings { recording, settings, checker, explained, found, unexplained: 0, ends }
     }
 
-    /// Explains failures in this order, until [`MOST_EXPLAINED`] are. An interrupted run explains as many as it has time for, and
+    /// Explains failures in this order, until [`MOST_EXPLAINED`] are. A run that was interrupted, or whose time is up, explains as many as it has time for, and
     /// at least the first.
     pub fn explain_all(&mut self, failures: Vec<(Job, Verdict)>, monitor: &Monitor) -> Result<(), RunError> {
         let bar = monitor.bar("findings", failures.len() as u64);
         let mut until: Option<Instant> = None;
         for (job, verdict) in failures {
-            let is_interrupted = bar.advance(1).is_err();
+            let is_over = self.ends.is_some_and(|ends| Instant::now() >= ends);
+            let is_interrupted = bar.advance(1).is_err() || is_over;
             if let Some(known) = self.explained.iter().find(|known| known.explains(&job)) {
                 self.found[known.finding].also += 1;
                 continue;
@@ -80,7 +89,9 @@ impl<'a> Findings<'a> {
             }
             _ => Explanation::default(),
         };
-        let same = self.found.iter().position(|finding| finding.saved_by == explanation.saved_by);
+        let same = self.found.iter().position(|finding| {
+            (&finding.saved_by, &finding.unavoidable) == (&explanation.saved_by, &explanation.unavoidable)
+        });
         let (operations, lost) = (job.operations, explanation.operations.clone());
         let finding = same.unwrap_or(self.found.len());
         match same {
@@ -104,6 +115,7 @@ impl<'a> Findings<'a> {
             lost: explanation.lost,
             there: explanation.there,
             saved_by: explanation.saved_by,
+            unavoidable: explanation.unavoidable,
             also: 0,
             saved: self.settings.save.as_ref().map(|save| save.join(format!("finding-{number}"))),
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tantalum::Profile;
@@ -97,10 +97,12 @@ impl Making<'_> {
                 let tree = posix.tree(|index| kept[index]);
                 let lost = posix.lost_operations(&kept);
                 sent.send(Job { operations, kept: Some(kept), lost, tree })?;
+                // a cut has many outcomes, and each may take long to check
+                if sent.is_late() {
+                    return Ok(());
+                }
             }
-            if sent.ends_cut()? {
-                break;
-            }
+            sent.ends_cut()?;
         }
         Ok(())
     }
@@ -124,7 +126,8 @@ impl Making<'_> {
                     let (operations, lost) = (left.operations, BTreeSet::new());
                     sent.send(Job { operations, kept: None, lost, tree: left.tree })?;
                 }
-                if sent.ends_cut()? {
+                sent.ends_cut()?;
+                if sent.is_late() {
                     break;
                 }
             }
@@ -178,11 +181,13 @@ impl<'a> Sent<'a> {
         Ok(self.bar.check()?)
     }
 
-    /// All outcomes of a cut were handed over. Returns whether time is up.
-    fn ends_cut(&mut self) -> Result<bool, RunError> {
+    /// All outcomes of a cut were handed over.
+    fn ends_cut(&mut self) -> Result<(), RunError> {
         self.tried.cuts += 1;
-        self.bar.reach(self.tried.cuts)?;
-        let minutes = self.making.settings.minutes;
-        Ok(minutes.is_some_and(|minutes| self.begun.elapsed() >= Duration::from_secs(60 * minutes)))
+        Ok(self.bar.reach(self.tried.cuts)?)
+    }
+
+    fn is_late(&self) -> bool {
+        self.making.settings.time().is_some_and(|time| self.begun.elapsed() >= time)
     }
 }

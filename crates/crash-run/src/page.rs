@@ -9,7 +9,7 @@ use tantalum_report::{ReportError, save};
 
 use crate::campaign::Outcome;
 use crate::finding::Finding;
-use crate::summary::counts;
+use crate::summary::{UNAVOIDABLE, counts};
 
 /// Writes the page: counts, and a section for each finding.
 pub fn write_report(outcome: &Outcome, program: &str, path: &Path) -> Result<(), ReportError> {
@@ -70,6 +70,7 @@ fn section(contents: &mut String, number: usize, finding: &Finding) {
     item("lost", &finding.lost);
     item("survived, although later", &finding.there);
     item("the check passes with", &finding.saved_by);
+    item(UNAVOIDABLE.trim_end_matches(':'), &finding.unavoidable);
     let said: Vec<String> = finding.check_said.lines().map(str::to_owned).collect();
     item("the check said", &said);
     if finding.also > 0 {
@@ -95,6 +96,7 @@ mod tests {
             lost: vec!["0. write".to_owned()],
             there: Vec::new(),
             saved_by: vec!["fsync a".to_owned()],
+            unavoidable: Vec::new(),
             also: 3,
             saved: None,
         };

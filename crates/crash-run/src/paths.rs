@@ -62,7 +62,7 @@ impl Paths {
                 FileKind::SymbolicLink => format!("symlink {}", self.entry(entry)),
                 _ => format!("create {}", self.entry(entry)),
             },
-            Operation::Link(entry, file) => format!("link {} to {}", self.entry(entry), self.file(*file)),
+            Operation::Link(entry, file) => format!("link {} as {}", self.file(*file), self.entry(entry)),
             Operation::Unlink(entry) => format!("unlink {}", self.entry(entry)),
             Operation::RemoveFolder(entry) => format!("rmdir {}", self.entry(entry)),
             Operation::Rename(from, to, _) => format!("rename {} to {}", self.entry(from), self.entry(to)),

@@ -1,6 +1,7 @@
 //! How a recording is checked: what may be lost, which check runs, and how much is tried.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tantalum::Profile;
 
@@ -28,8 +29,9 @@ pub struct Settings {
     pub check_seconds: u64,
     /// The maximum number of cuts, spread evenly over the run; `None` for all of them.
     pub cuts: Option<u64>,
-    /// Starts no further cut after this many minutes. The first cuts are spread over the run, later ones fall between them.
-    pub minutes: Option<u64>,
+    /// Tries nothing more after this many minutes, which is above 0. The first cuts are spread over the run, later ones fall
+    /// between them.
+    pub minutes: Option<f64>,
     /// The seed of all random choices.
     pub seed: u64,
     /// The folder to save findings in.
@@ -37,6 +39,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// How long a run may take.
+    pub(crate) fn time(&self) -> Option<Duration> {
+        // what is longer than a time can say has no end
+        self.minutes.and_then(|minutes| Duration::try_from_secs_f64(60.0 * minutes).ok())
+    }
+
     /// Refuses unusable settings, before the program runs.
     pub fn check(&self) -> Result<(), RunError> {
         let Some(save) = &self.save else { return Ok(()) };

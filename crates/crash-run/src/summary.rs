@@ -7,6 +7,13 @@ use tantalum_report::table::{Align, Table, grouped};
 use crate::campaign::Outcome;
 use crate::finding::Finding;
 
+/// The title of [`Finding::unavoidable`].
+pub(crate) const UNAVOIDABLE: &str = "no sync helps if power fails meanwhile; the reader must tolerate it (checksum, length, or a new name and a rename):";
+
+/// A sync that the kernel keeps to itself looks like none.
+const NO_SYNC: &str = "\nNothing was synced. Linux passes fsync and fdatasync on to this folder, and sync FILE, but neither sync \
+                       without a name nor syncfs.\n";
+
 /// What was tried, and how often.
 pub(crate) fn counts(outcome: &Outcome) -> [(&'static str, u64); 7] {
     [
@@ -33,6 +40,9 @@ pub fn of(outcome: &Outcome) -> String {
     if outcome.ended_early {
         text.push_str("\nIt ended before all cuts had been tried.\n");
     }
+    if outcome.failed > 0 && outcome.syncs == 0 {
+        text.push_str(NO_SYNC);
+    }
     for (index, finding) in outcome.findings.iter().enumerate() {
         text.push_str(&of_finding(index + 1, finding));
     }
@@ -56,6 +66,7 @@ fn of_finding(number: usize, finding: &Finding) -> String {
     list("survived, although later:", &finding.there);
     list("the check passes with:", &finding.saved_by);
     let said: Vec<String> = finding.check_said.lines().rev().take(5).map(str::to_owned).collect();
+    list(UNAVOIDABLE, &finding.unavoidable);
     list("the check said:", &said.into_iter().rev().collect::<Vec<_>>());
     if finding.also > 0 {
         let _ = writeln!(text, "  {} more outcomes fail for the same reason", grouped(finding.also));

@@ -54,7 +54,7 @@ impl Said {
 pub struct CrashTest {
     losses: Losses,
     cuts: Option<u64>,
-    minutes: Option<u64>,
+    minutes: Option<f64>,
     seed: u64,
     capacity_bytes: u64,
     save: Option<PathBuf>,
@@ -97,9 +97,9 @@ impl CrashTest {
         self
     }
 
-    /// Starts no further cut after this many minutes.
-    pub fn minutes(mut self, minutes: u64) -> CrashTest {
-        self.minutes = Some(minutes);
+    /// Tries nothing more after this many minutes, which is above 0.
+    pub fn minutes(mut self, minutes: impl Into<f64>) -> CrashTest {
+        self.minutes = Some(minutes.into());
         self
     }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::common::{create, old, outcome, recording, rename, settings, write};
 use tantalum_crash_run::operation::{Attribute, Operation, ROOT};
@@ -230,4 +231,39 @@ fn a_test_whose_program_panics_leaves_no_mount() {
     assert_eq!(ran.unwrap_err().downcast_ref::<&str>(), Some(&"broken"));
     let place = place.into_inner().unwrap_or_else(PoisonError::into_inner);
     assert!(place.len() > 10 && !mounts().contains(&place), "{place}");
+}
+
+/// The remedy was "fsync a after write to a", which the program does: power fails before it.
+#[test]
+fn a_write_that_is_synced_at_once_can_still_be_torn() {
+    let program =
+        [create("a", 1), Operation::SyncFolder(ROOT), write(1, 0, &"x".repeat(1000)), Operation::Sync(1)];
+    let script = "n=$(stat -c %s a 2>/dev/null || echo 0); x=$(tr -cd x 2>/dev/null < a | wc -c)
+        test $n = 0 && exit 0; test $n = 1000 && test $x = 1000";
+    let found = outcome(&recording(&[], &program), script);
+    assert_eq!(found.findings.len(), 1, "{:#?}", found.findings);
+    assert_eq!(found.findings[0].unavoidable, ["write to a"], "{:#?}", found.findings);
+    assert!(found.findings[0].saved_by.is_empty(), "{:#?}", found.findings);
+    let text = tantalum_crash_run::summary::of(&found);
+    assert!(text.contains("no sync helps"), "{text}");
+    // without the sync at the end, and said before, the sync is missing as well
+    let mut unsynced = recording(&[], &program[..3]);
+    unsynced.said.push((3, "written".to_owned()));
+    let script = "test ! -s \"$TANTALUM_ACKS\" || test $(tr -cd x < a | wc -c) = 1000";
+    let found = outcome(&unsynced, script);
+    assert_eq!(found.findings[0].saved_by, ["fsync a after write to a"], "{:#?}", found.findings);
+    assert!(found.findings[0].unavoidable.is_empty(), "{:#?}", found.findings);
+}
+
+/// It kept to whole minutes, and checks that take long went on for much longer.
+#[test]
+fn a_run_keeps_to_its_time() {
+    let program: Vec<Operation> =
+        [create("a", 1)].into_iter().chain((0..200).map(|at| write(1, at, "x"))).collect();
+    let settings = Settings { minutes: Some(0.02), ..settings("sleep 0.1; false || test ! -s a") };
+    let begun = Instant::now();
+    let found = check(&recording(&[], &program), &settings, &Monitor::silent());
+    // explaining takes at most ten seconds more, and one check that has begun
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    drop(found);
 }

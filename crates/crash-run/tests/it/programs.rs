@@ -230,9 +230,9 @@ fn cuts_are_spread_over_the_run() {
         (None, None, 102),
         (Some(10), None, 10),
         (Some(60), None, 60),
-        (Some(101), Some(5), 101),
+        (Some(101), Some(5.0), 101),
         (Some(500), None, 102),
-        (None, Some(5), 102),
+        (None, Some(5.0), 102),
         (Some(1), None, 1),
     ] {
         let settings =
