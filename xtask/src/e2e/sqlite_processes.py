@@ -16,6 +16,7 @@ With --without-syncs SQLite does not sync, and the torture must notice.
 """
 
 import argparse
+import errno
 import hashlib
 import json
 import os
@@ -28,6 +29,7 @@ import sys
 import time
 
 PROCESSES = 4
+UNREADABLE = "malformed, as it cannot be read"
 ROWS = 400
 
 # -- one process --------------------------------------------------------------------------------------------------
@@ -78,6 +80,19 @@ def take(connection, step):
     return [list(row) for row in connection.execute(argument)]
 
 
+def is_unreadable(path):
+    """Whether a part of the database cannot be read. SQLite calls that malformed (SQLITE_IOERR_CORRUPTFS), as it does wrong
+    contents."""
+    try:
+        for file in [path, path + "-wal", path + "-journal"]:
+            if os.path.exists(file):
+                with open(file, "rb") as opened:
+                    opened.read()
+    except OSError as error:
+        return error.errno == errno.EIO
+    return False
+
+
 def serve():
     """Takes steps that come as lines, and answers each with a line."""
     connection = None
@@ -94,6 +109,8 @@ def serve():
                 answer["found"] = take(connection, step)
         except sqlite3.Error as error:
             answer["error"] = str(error)
+            if "malformed" in str(error) and is_unreadable(options["path"]):
+                answer["error"] = UNREADABLE
         answer["open"] = connection is not None and connection.in_transaction
         print(json.dumps(answer), flush=True)
 
@@ -322,10 +339,13 @@ class Torture:
         if answer == expected:
             return True
         error = answer if isinstance(answer, (str, type(None))) else answer["error"]
-        told = ["disk I/O error", "unable to open database file"]
+        told = ["disk I/O error", "unable to open database file", UNREADABLE]
         if self.is_armed and any(text in (error or "") for text in told):
             return False
-        raise AssertionError(f"process {process}, {step}: {answer} on the mount, {expected} in a plain file")
+        said = subprocess.run([self.tantalum, "stat", "--json", self.mounted], capture_output=True, text=True).stdout
+        power = json.loads(said).get("has_power") if said else None
+        journal = f"journal {self.journal}, {self.pragmas}, power {power}"
+        raise AssertionError(f"process {process}, {step}: {answer} on the mount, {expected} in a plain file; {journal}")
 
     def round(self, number):
         self.begin()
