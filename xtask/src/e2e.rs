@@ -28,6 +28,7 @@ mod served;
 mod servers;
 mod shell;
 mod speed;
+mod sqlite_processes;
 mod stopped;
 mod suites;
 mod tap;
@@ -121,6 +122,12 @@ const STEPS: &[Step] = &[
         about: "SQLite finds the journal of a killed program although the drive has lost power",
         packages: &[packages::FUSE],
         run: hot_journal::run,
+    },
+    Step {
+        name: "sqlite-processes",
+        about: "several processes with one SQLite database, beside plain SQLite, under power cuts and kills",
+        packages: &[packages::FUSE],
+        run: sqlite_processes::run,
     },
     Step {
         name: "stopped",

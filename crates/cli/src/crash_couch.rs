@@ -30,6 +30,10 @@ pub struct CrashCouchOptions {
     #[arg(long, value_name = "N")]
     pub commits: Option<u64>,
 
+    /// Threads that use the store, 1 to 6; the seed draws which of them goes on whenever one is about to use the volume
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: u64,
+
     /// Let the host fail instead of the power, as often as --cuts says: calls on the image's file, with I/O errors or because
     /// the disk is full
     #[arg(long)]
@@ -74,6 +78,7 @@ pub fn run(options: &CrashCouchOptions) -> Result<(), Failure> {
         seeds: seeds.end - seeds.start,
         cuts: options.cuts,
         commits: options.commits.unwrap_or(commits),
+        threads: options.threads,
         minutes: options.minutes,
         host_faults: options.host_faults,
     };

@@ -176,16 +176,26 @@ impl<S: Storage> Compaction<S> {
         Ok(run)
     }
 
-    /// Builds the index, carries over what changed meanwhile, and replaces the old file with the new one.
-    pub fn finish(mut self) -> Result<(), Error> {
+    /// Does what [`Compaction::finish`] can do while others commit: moves what is left, builds the index, and carries over what
+    /// changed meanwhile.
+    pub fn prepare(&mut self) -> Result<(), Error> {
         while self.step(1024)? {}
-        self.build_index()?;
+        if self.snapshot.is_some() {
+            self.build_index()?;
+        }
         let inner = Arc::clone(&self.inner);
         for _ in 0..MOST_ROUNDS {
             if self.catch_up(&Snapshot::open(&inner))? <= FEW_CHANGES {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// Prepares the new file, carries over the last changes, and replaces the old file with the new one.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.prepare()?;
+        let inner = Arc::clone(&self.inner);
         let mut writer = inner.writer.lock();
         if writer.stopped {
             return Err(Error::Stopped);

@@ -25,6 +25,7 @@ fn catch(guard: Guard, way: Way) {
             seeds: 1,
             cuts: Cuts::Random(40),
             commits: 60,
+            threads: 1,
             minutes: None,
             host_faults: false,
         };

@@ -20,13 +20,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         line?;
         match tap.check() {
             Ok(checked) if checked.broken.is_empty() && checked.unjudged == 0 => {
-                println!("kept: {} blocks after {} flushes", checked.blocks, checked.flushes);
+                println!("kept: {} blocks after {} flushes", checked.spots, checked.flushes);
             }
             Ok(checked) => {
-                let Checked { blocks, flushes, unjudged, broken } = checked;
+                let Checked { spots, flushes, unjudged, broken, .. } = checked;
                 let first = &broken[..broken.len().min(20)];
                 println!(
-                    "LOST: {} of {blocks} blocks after {flushes} flushes, {unjudged} unjudged: {first:?}",
+                    "LOST: {} of {spots} blocks after {flushes} flushes, {unjudged} unjudged: {first:?}",
                     broken.len()
                 );
             }

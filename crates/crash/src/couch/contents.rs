@@ -102,6 +102,12 @@ impl Contents {
         })
     }
 
+    /// Whether the document of a key, if there is one, has this change number and value.
+    pub fn has(&self, key: &[u8], found: Option<(u64, &[u8])>) -> bool {
+        let is = self.documents.get(key).filter(|entry| entry.value.is_some());
+        is.copied() == found.map(|(seq, value)| Entry::new(seq, Some(value)))
+    }
+
     /// The first difference of `found`; `None` if there is none.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         let mut keys = self.documents.keys().chain(found.documents.keys());
@@ -116,6 +122,11 @@ impl Contents {
         let (is, expected) = (show(found.documents.get(key)), show(self.documents.get(key)));
         Some(format!("{}: {is}, should be {expected}", key.escape_ascii()))
     }
+}
+
+/// Any of the keys.
+pub(super) fn draw_key(random: &mut Random) -> Vec<u8> {
+    key(random.random_range(0..KEYS))
 }
 
 /// Some keys are long, so that the tree has levels.

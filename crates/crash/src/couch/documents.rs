@@ -2,13 +2,15 @@
 
 use std::ops::Deref;
 
+use parking_lot::Mutex;
 use tantalum::{Device, Profile, UNIT_BYTES};
 use tantalum_couch::{Error, Store, VolumeStorage, Way};
 use tantalum_volume::Volume;
 
 use super::contents::Contents;
-use super::session::{self, Expected, OTHER_UNITS, Session};
+use super::session::{self, Common, Expected, Held, OTHER_UNITS, Session};
 use super::settings::way_name;
+use super::turns::{InTurns, live_in_turns};
 use crate::error::CrashError;
 use crate::program::drive::{profile, volume};
 use crate::program::{Broken, Life, Program, RunEnd, VolumePlace, live_steps};
@@ -17,18 +19,20 @@ use crate::program::{Broken, Life, Program, RunEnd, VolumePlace, live_steps};
 #[derive(Clone, Copy)]
 pub(super) struct Documents {
     pub way: Way,
+    /// Threads that use it.
+    pub threads: u64,
 }
 
-impl VolumePlace for VolumeStorage {
+impl VolumePlace for Held {
     fn volume(&self) -> impl Deref<Target = Volume> {
-        VolumeStorage::volume(self)
+        self.0.volume()
     }
 }
 
 impl Program for Documents {
     type Ground = Volume;
-    type Place = VolumeStorage;
-    type Opened = (Store<VolumeStorage>, Contents);
+    type Place = Held;
+    type Opened = (Store<Held>, Contents);
     type Expected = Expected;
 
     const CUT_OPERATIONS: u64 = 60;
@@ -45,20 +49,20 @@ impl Program for Documents {
         volume(device, Documents::CACHE_BYTES, OTHER_UNITS, seed)
     }
 
-    fn take(&self, volume: Volume, _seed: u64) -> VolumeStorage {
-        VolumeStorage::new(volume)
+    fn take(&self, volume: Volume, _seed: u64) -> Held {
+        InTurns(VolumeStorage::new(volume))
     }
 
-    fn give_back(storage: VolumeStorage) -> Result<Volume, Broken> {
-        Ok(storage.into_volume().expect("nobody has the store open"))
+    fn give_back(storage: Held) -> Result<Volume, Broken> {
+        Ok(storage.0.into_volume().expect("nobody has the store open"))
     }
 
-    fn open_first(&self, storage: &VolumeStorage) -> Result<Self::Opened, RunEnd> {
+    fn open_first(&self, storage: &Held) -> Result<Self::Opened, RunEnd> {
         let broken = |error: Error| RunEnd::at_first(Broken::new("a store can be made", error.to_string()));
         Ok((session::open(storage, self.way).map_err(broken)?, Contents::default()))
     }
 
-    fn open_again(&self, storage: &VolumeStorage) -> Result<Self::Opened, Broken> {
+    fn open_again(&self, storage: &Held) -> Result<Self::Opened, Broken> {
         let said = |error: Error| Broken::new("the store opens", error.to_string());
         let store = session::open(storage, self.way).map_err(said)?;
         let contents = Contents::read(&store.snapshot()).map_err(said)?;
@@ -67,15 +71,25 @@ impl Program for Documents {
 
     fn live(
         &self,
-        storage: &VolumeStorage,
+        storage: &Held,
         (store, contents): Self::Opened,
         life: &Life,
     ) -> (Result<Expected, Broken>, u64) {
-        let mut expected = Expected { contents, under_way: None };
-        let mut session = Session::new(storage.clone(), store, life.seed, &mut expected);
-        let lived = live_steps(life, storage, || session.step().map(|()| session.commits));
-        let checked = session.checked;
-        drop(session);
+        let common = Mutex::new(Common::new(contents));
+        let session = |seed| Session::new(storage.clone(), store.clone(), seed, &common, self.threads > 1);
+        let lived = match self.threads {
+            1 => {
+                let mut session = session(life.seed);
+                live_steps(life, storage, || session.step().map(|()| common.lock().commits))
+            }
+            threads => {
+                let seeds = (1..=threads).map(|thread| life.seed.wrapping_add(tantalum::mix(thread)));
+                let threads = seeds.map(session).map(|session| move || session.run());
+                live_in_turns(life, storage, threads.collect(), || common.lock().commits)
+            }
+        };
+        drop(store);
+        let Common { expected, checked, .. } = common.into_inner();
         (lived.map(|()| expected), checked)
     }
 
@@ -84,10 +98,14 @@ impl Program for Documents {
     }
 
     fn name(&self) -> String {
-        way_name(self.way).to_owned()
+        match self.threads {
+            1 => way_name(self.way).to_owned(),
+            threads => format!("{}, {threads} threads", way_name(self.way)),
+        }
     }
 
     fn command(&self) -> String {
-        format!("couch --way {}", way_name(self.way))
+        let threads = if self.threads > 1 { format!(" --threads {}", self.threads) } else { String::new() };
+        format!("couch --way {}{threads}", way_name(self.way))
     }
 }

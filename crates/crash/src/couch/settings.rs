@@ -12,6 +12,9 @@ pub fn way_name(way: Way) -> &'static str {
     }
 }
 
+/// Threads at most.
+pub const MOST_THREADS: u64 = 6;
+
 /// What to test, and for how long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -26,6 +29,8 @@ pub struct Settings {
     /// The maximum number of commits before a random cut, or the commits of the run that is cut at every flash
     /// operation.
     pub commits: u64,
+    /// Threads that use the store, 1 to [`MOST_THREADS`], in turns that the seed draws.
+    pub threads: u64,
     /// Continues with fresh seeds for this many minutes instead of `seeds`.
     pub minutes: Option<u64>,
     /// Whether the host fails, as often as `cuts` says, instead of the power.

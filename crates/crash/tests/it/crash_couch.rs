@@ -12,6 +12,7 @@ fn settings(cuts: Cuts, commits: u64, seeds: u64) -> Settings {
         seeds,
         cuts,
         commits,
+        threads: 1,
         minutes: None,
         host_faults: false,
     }
@@ -30,6 +31,18 @@ fn commits_survive_a_cut_at_every_operation() {
     let outcome = run(&settings(Cuts::All, 40, 3), &Monitor::silent()).unwrap();
     assert_eq!(outcome.violations, []);
     assert!(outcome.cuts > 500, "{outcome:?}");
+}
+
+#[test]
+fn commits_of_several_threads_survive_cuts() {
+    for (threads, cuts) in [(2, Cuts::Random(15)), (4, Cuts::Random(15)), (3, Cuts::All)] {
+        let commits = if cuts == Cuts::All { 12 } else { 60 };
+        let settings = Settings { threads, ..settings(cuts, commits, 2) };
+        let outcome = run(&settings, &Monitor::silent()).unwrap();
+        assert_eq!(outcome.violations, [], "{threads} threads");
+        assert!(outcome.cuts > 50, "{outcome:?}");
+        assert_eq!(run(&settings, &Monitor::silent()).unwrap(), outcome, "a seed repeats");
+    }
 }
 
 #[test]

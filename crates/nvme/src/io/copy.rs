@@ -43,12 +43,22 @@ pub fn decode(command: &Submission) -> Result<(u64, u32), Failure> {
     Ok((command.first_block(), ranges))
 }
 
+/// The source ranges of a command: the first block of each, and their number.
+pub fn sources_of(data: &[u8]) -> Option<Vec<(u64, u64)>> {
+    let ranges = <[Range]>::ref_from_bytes(data).ok()?;
+    Some(
+        ranges
+            .iter()
+            .map(|range| (range.first.get(), u64::from((range.blocks.get() & 0xffff) + 1)))
+            .collect(),
+    )
+}
+
 /// Copies ranges, one after the other, to consecutive blocks starting at `to`. If one fails, the completion says how
 /// many were copied.
 pub fn copy(drive: &Drive, when: When, space: &BlockSpace, to: u64, data: &[u8], force: Force) -> Worked {
-    let ranges = <[Range]>::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
-    let sources =
-        ranges.iter().map(|range| space.blocks(range.first.get(), (range.blocks.get() & 0xffff) + 1));
+    let sources = sources_of(data).ok_or(Failure::INVALID_FIELD)?.into_iter();
+    let sources = sources.map(|(first, count)| space.blocks(first, count as u32));
     let sources = sources.collect::<Result<Vec<Blocks>, Failure>>()?;
     let total: u64 = sources.iter().map(|source| u64::from(source.count)).sum();
     if total * u64::from(space.block_bytes) > COPY_BLOCKS_BYTES.into() {

@@ -21,6 +21,13 @@ struct Range {
     first: U64,
 }
 
+/// The ranges of a command that name any blocks: the first one of each, and their number.
+pub fn ranges_of(data: &[u8]) -> Option<Vec<(u64, u64)>> {
+    let ranges = <[Range]>::ref_from_bytes(data).ok()?.iter();
+    let ranges = ranges.map(|range| (range.first.get(), u64::from(range.blocks.get())));
+    Some(ranges.filter(|(_, count)| *count > 0).collect())
+}
+
 /// Deallocates ranges, if requested, after checking that all of them exist. Deallocated units read as zeros. Parts of
 /// units stay unchanged.
 pub fn deallocate(
@@ -31,9 +38,8 @@ pub fn deallocate(
     is_wanted: bool,
     force: Force,
 ) -> Worked {
-    let ranges = <[Range]>::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
-    let used = ranges.iter().filter(|range| range.blocks.get() > 0);
-    let used = used.map(|range| space.blocks(range.first.get(), range.blocks.get()));
+    let used = ranges_of(data).ok_or(Failure::INVALID_FIELD)?.into_iter();
+    let used = used.map(|(first, count)| space.blocks(first, count as u32));
     let used = used.collect::<Result<Vec<Blocks>, Failure>>()?;
     if !is_wanted {
         return Ok(Default::default());

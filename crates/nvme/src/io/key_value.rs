@@ -209,7 +209,7 @@ fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, by
 }
 
 /// The records that [`PutRecord`]s with their values describe.
-pub(super) fn records_of(mut data: &[u8]) -> Result<Vec<OwnedRecord>, Failure> {
+pub(crate) fn records_of(mut data: &[u8]) -> Result<Vec<OwnedRecord>, Failure> {
     let mut records = Vec::new();
     while !data.is_empty() {
         let (record, rest) = PutRecord::ref_from_prefix(data).map_err(|_| Failure::INVALID_FIELD)?;

@@ -3,8 +3,8 @@
 //! A command is checked as a whole before any of its data move. The thread of its connection gives it to the drive
 //! (`session/drive.rs`).
 
-mod copy;
-mod deallocate;
+pub(crate) mod copy;
+pub(crate) mod deallocate;
 pub mod key_value;
 mod partial;
 pub mod program;

@@ -106,7 +106,7 @@ impl HintedPage {
         }
     }
 
-    fn hint(&self) -> Hint {
+    pub(crate) fn hint(&self) -> Hint {
         let home = self.home.get();
         Hint {
             generation: Generation(self.generation.get()),
@@ -202,7 +202,7 @@ impl VendorCommand {
     }
 }
 
-fn ranges_of(data: &[u8]) -> Result<Vec<ShareRange>, Failure> {
+pub(crate) fn ranges_of(data: &[u8]) -> Result<Vec<ShareRange>, Failure> {
     let ranges = <[Range]>::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
     let range = |range: &Range| ShareRange {
         dst: Lpn(range.to.get()),
@@ -218,7 +218,7 @@ fn unit_bytes(count: u32) -> u32 {
 }
 
 /// The first 4 KiB name the units, in four bytes each; their data follow.
-fn writes_of(count: u32, data: &[u8]) -> Result<Vec<(Lpn, Vec<u8>)>, Failure> {
+pub(crate) fn writes_of(count: u32, data: &[u8]) -> Result<Vec<(Lpn, Vec<u8>)>, Failure> {
     let (names, data) = data.split_at_checked(UNIT_BYTES).ok_or(Failure::INVALID_FIELD)?;
     let names = <[U32]>::ref_from_bytes(names).map_err(|_| Failure::INVALID_FIELD)?;
     let units = data.chunks_exact(UNIT_BYTES).map(<[u8]>::to_vec);

@@ -1,16 +1,24 @@
-//! One connection, as a tap sees it: PDUs of both sides, and what they mean for blocks.
+//! One connection, as a tap sees it: PDUs of both sides, and which commands they are.
 
 use std::io::{self, Read};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zerocopy::{FromBytes, little_endian::U32, little_endian::U64};
+use zerocopy::FromBytes;
 
-use super::promises::{Moment, Outcome, Promises, Sum, sum_of};
+use super::changes::{change_of, unit};
+use super::promises::{Moment, Outcome, Promises};
+use super::spot::{ABSENT, Spot, sum_of};
+use crate::blocks::BlockSpace;
 use crate::failure::Failure;
-use crate::wire::command::{IN_CAPSULE, Submission};
+use crate::io::key_value::KeyValueCommand;
+use crate::io::program::is_program;
+use crate::io::vendor::VendorCommand;
+use crate::io::{IoCommand, Transfer};
+use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE, Namespaces, namespace_of};
+use crate::wire::command::{Completion, IN_CAPSULE, Submission};
 use crate::wire::fabrics::Connect;
-use crate::wire::opcode::{FABRICS, fabrics, nvm};
+use crate::wire::opcode::{FABRICS, fabrics};
 use crate::wire::pdu::{Common, DIGEST_BYTES, Data, ResponseCapsule, flag, kind};
 
 /// More bytes than any PDU has.
@@ -18,24 +26,29 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// A command in progress.
 #[derive(Debug)]
-enum Open {
-    /// Changes blocks: when it was sent, the first block and their number, and whether they must be on flash. Its data, as
-    /// far as they arrived.
-    Change {
-        sent: Moment,
-        first: u64,
-        count: u64,
-        is_forced: bool,
-        data: Vec<u8>,
-    },
-    /// Ranges of blocks become zeros.
-    Deallocate {
-        sent: Moment,
-        ranges: Vec<(u64, u64)>,
-    },
-    Flush {
-        sent: Moment,
-    },
+struct Open {
+    sent: Moment,
+    command: IoCommand,
+    /// Bytes that come from the host, and those that have come.
+    needs: usize,
+    data: Vec<u8>,
+    /// Bytes that have come from the drive.
+    answer: Vec<u8>,
+}
+
+/// How a command ended: its status and its result.
+#[derive(Clone, Copy)]
+struct Ended {
+    code: u16,
+    result: u64,
+}
+
+/// What a tap knows about the subsystem, and whether it judges what is read while the drive has power.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// The namespace of blocks. It has more blocks than any drive, because a tap does not know their number.
+    pub space: BlockSpace,
+    pub judges_reads: bool,
 }
 
 /// The kind of a connection, and its commands in progress.
@@ -43,28 +56,29 @@ enum Open {
 pub struct Connection {
     /// Whether it is an I/O queue.
     pub is_io: bool,
+    /// Whether the drive has closed it.
+    is_closed: bool,
     open: FxHashMap<u16, Open>,
 }
 
-/// A range of Dataset Management.
-#[derive(FromBytes, zerocopy::Immutable, zerocopy::KnownLayout, zerocopy::Unaligned)]
-#[repr(C)]
-struct Range {
-    attributes: U32,
-    blocks: U32,
-    first: U64,
-}
-
-/// Reads the next PDU. Digests are ignored.
+/// Reads the next PDU, without checking its digests. If that fails, `pdu` has the bytes of it that came.
 pub fn read_pdu(from: &mut impl Read, pdu: &mut Vec<u8>) -> io::Result<()> {
-    pdu.resize(size_of::<Common>(), 0);
-    from.read_exact(pdu)?;
+    pdu.clear();
+    fill(from, pdu, size_of::<Common>())?;
     let bytes = common_of(pdu).pdu_bytes.get() as usize;
     if !(size_of::<Common>()..=MOST_BYTES).contains(&bytes) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a PDU of {bytes} bytes")));
     }
-    pdu.resize(bytes, 0);
-    from.read_exact(&mut pdu[size_of::<Common>()..])
+    fill(from, pdu, bytes)
+}
+
+/// Reads until `pdu` has this many bytes.
+fn fill(from: &mut impl Read, pdu: &mut Vec<u8>, bytes: usize) -> io::Result<()> {
+    let missing = bytes - pdu.len();
+    match from.by_ref().take(missing as u64).read_to_end(pdu)? {
+        read if read == missing => Ok(()),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 fn common_of(pdu: &[u8]) -> Common {
@@ -86,9 +100,34 @@ fn data_of(pdu: &[u8]) -> &[u8] {
     }
 }
 
+/// What a command requests; `None` if the server refuses it for its fields.
+fn decode(command: &Submission, space: &BlockSpace) -> Option<IoCommand> {
+    let namespaces = Namespaces { blocks: *space, key_value: Vec::new() };
+    match command.namespace.get() {
+        BLOCK_NAMESPACE | ALL_NAMESPACES => IoCommand::decode(command, &namespaces).ok(),
+        _ if command.opcode == crate::wire::opcode::nvm::FLUSH => Some(IoCommand::Flush),
+        number => {
+            let command = KeyValueCommand::decode(command, namespace_of(number)?).ok()?;
+            Some(IoCommand::KeyValue(command))
+        }
+    }
+}
+
+fn outcome_of(code: u16) -> Outcome {
+    match code {
+        0 => Outcome::Done,
+        code if code == Failure::POWER_LOSS.code() || code == Failure::INTERNAL.code() => Outcome::Lost,
+        _ => Outcome::Refused,
+    }
+}
+
 impl Connection {
     /// The host sends a PDU; it has not reached the drive.
-    pub fn sent(&mut self, pdu: &[u8], block_bytes: usize, promises: &Mutex<Promises>) {
+    pub fn sent(&mut self, pdu: &[u8], rules: &Rules, promises: &Mutex<Promises>) {
+        if self.is_closed {
+            // nobody takes it
+            return;
+        }
         match common_of(pdu).kind {
             kind::CAPSULE_CMD => {
                 let Some(command) = header_of::<Submission>(&pdu[size_of::<Common>()..]) else { return };
@@ -97,95 +136,136 @@ impl Connection {
                 if is_connect && let Some(connect) = header_of::<Connect>(command.tail()) {
                     self.is_io = connect.queue.get() != 0;
                 } else if self.is_io && command.opcode != FABRICS {
-                    self.command(&command, data_of(pdu), block_bytes, &mut promises.lock());
+                    self.command(&command, data_of(pdu), rules, &mut promises.lock());
                 }
             }
             kind::H2C_DATA => {
                 let Some(header) = header_of::<Data>(pdu) else { return };
                 let id = header.command.get();
-                if let Some(Open::Change { data, .. }) = self.open.get_mut(&id) {
-                    data.extend_from_slice(data_of(pdu));
-                    if header.common.flags & flag::LAST != 0 {
-                        self.has_data(id, block_bytes, &mut promises.lock());
-                    }
+                if let Some(open) = self.open.get_mut(&id) {
+                    open.data.extend_from_slice(data_of(pdu));
+                    self.has_data(id, rules, &mut promises.lock());
                 }
             }
             _ => {}
         }
     }
 
-    fn command(&mut self, command: &Submission, capsule: &[u8], block_bytes: usize, promises: &mut Promises) {
-        let id = command.id.get();
-        let (first, count) = (command.first_block(), u64::from(command.dword(12) & 0xffff) + 1);
-        let is_forced = command.bit(12, 30);
-        let sent = promises.now();
-        match command.opcode {
-            nvm::FLUSH => drop(self.open.insert(id, Open::Flush { sent })),
-            nvm::WRITE => {
-                let data = capsule.to_vec();
-                self.open.insert(id, Open::Change { sent, first, count, is_forced, data });
-                if command.data.kind == IN_CAPSULE {
-                    self.has_data(id, block_bytes, promises);
-                }
-            }
-            nvm::WRITE_ZEROES => {
-                let data = Vec::new();
-                promises.change(sent, first, zeros(count, block_bytes));
-                self.open.insert(id, Open::Change { sent, first, count, is_forced, data });
-            }
-            nvm::DATASET_MANAGEMENT if command.bit(11, 2) => {
-                let named = (command.dword(10) & 0xff) as usize + 1;
-                let ranges =
-                    <[Range]>::ref_from_bytes(capsule.get(..named * size_of::<Range>()).unwrap_or_default());
-                let ranges = ranges.unwrap_or_default().iter();
-                let ranges: Vec<_> =
-                    ranges.map(|range| (range.first.get(), range.blocks.get().into())).collect();
-                for &(first, count) in &ranges {
-                    promises.change(sent, first, zeros(count, block_bytes));
-                }
-                self.open.insert(id, Open::Deallocate { sent, ranges });
-            }
-            nvm::READ | nvm::COMPARE | nvm::VERIFY | nvm::DATASET_MANAGEMENT => {}
-            _ => promises.unjudged += 1,
+    fn command(&mut self, entry: &Submission, capsule: &[u8], rules: &Rules, promises: &mut Promises) {
+        if is_program(entry) {
+            promises.unjudged += 1;
+            return;
         }
+        let Some(command) = decode(entry, &rules.space) else { return };
+        let needs = match command.transfer(&rules.space) {
+            Transfer::FromHost(bytes) => bytes as usize,
+            Transfer::None | Transfer::ToHost(_) => 0,
+        };
+        let data = if entry.data.kind == IN_CAPSULE { capsule.to_vec() } else { Vec::new() };
+        let (sent, id) = (promises.send(), entry.id.get());
+        let again = self.open.insert(id, Open { sent, command, needs, data, answer: Vec::new() });
+        if let Some(again) = again {
+            // two commands with one identifier: one of them is refused, and nobody knows which
+            promises.end(again.sent, Outcome::Lost);
+        }
+        self.has_data(id, rules, promises);
     }
 
-    /// All data of a Write have arrived.
-    fn has_data(&mut self, id: u16, block_bytes: usize, promises: &mut Promises) {
-        if let Some(Open::Change { sent, first, data, .. }) = self.open.get_mut(&id) {
-            promises.change(*sent, *first, std::mem::take(data).chunks_exact(block_bytes).map(sum_of));
+    /// Notes what a command changes, if all its data have been sent: before that it cannot take place.
+    fn has_data(&mut self, id: u16, rules: &Rules, promises: &mut Promises) {
+        let Some(open) = self.open.get_mut(&id).filter(|open| open.data.len() >= open.needs) else { return };
+        let mut data = std::mem::take(&mut open.data);
+        data.truncate(open.needs);
+        let sent = open.sent;
+        match open.command {
+            IoCommand::Vendor(VendorCommand::TxWrite(lpn, transaction)) => {
+                promises.write_in(transaction, sent, unit(&rules.space, tantalum::Lpn(lpn), &data));
+            }
+            IoCommand::Vendor(VendorCommand::Commit(transaction)) => {
+                let change = promises.commit(transaction);
+                promises.change(sent, change);
+            }
+            command => {
+                if let Some(change) = change_of(command, &rules.space, &data) {
+                    promises.change(sent, change);
+                }
+            }
         }
+        // more data than the command has would be another change
+        open.needs = usize::MAX;
     }
 
     /// The drive sends a PDU; it has not reached the host.
-    pub fn answered(&mut self, pdu: &[u8], promises: &Mutex<Promises>) {
-        let Some(capsule) = header_of::<ResponseCapsule>(pdu) else { return };
-        if capsule.common.kind != kind::CAPSULE_RESP {
-            return;
+    pub fn answered(&mut self, pdu: &[u8], rules: &Rules, promises: &Mutex<Promises>) {
+        match common_of(pdu).kind {
+            kind::C2H_DATA => {
+                let Some(header) = header_of::<Data>(pdu) else { return };
+                let id = header.command.get();
+                let Some(open) = self.open.get_mut(&id) else { return };
+                open.answer.extend_from_slice(data_of(pdu));
+                if header.common.flags & flag::SUCCESS != 0 {
+                    self.end(id, Ended { code: 0, result: 0 }, rules, &mut promises.lock());
+                }
+            }
+            kind::CAPSULE_RESP => {
+                let Some(capsule) = header_of::<ResponseCapsule>(pdu) else { return };
+                let Completion { result, id, status, .. } = capsule.completion;
+                let ended = Ended { code: Failure::code_of(status.get()), result: result.get() };
+                self.end(id.get(), ended, rules, &mut promises.lock());
+            }
+            _ => {}
         }
-        let is_done = Failure::code_of(capsule.completion.status.get()) == 0;
-        let outcome = |is_forced| match (is_done, is_forced) {
-            (false, _) => Outcome::Failed,
-            (true, true) => Outcome::Durable,
-            (true, false) => Outcome::Done,
-        };
+    }
+
+    fn end(&mut self, id: u16, ended: Ended, rules: &Rules, promises: &mut Promises) {
+        let Some(open) = self.open.remove(&id) else { return };
+        let (sent, outcome) = (open.sent, outcome_of(ended.code));
+        if rules.judges_reads {
+            open.judge(ended, rules, promises);
+        }
+        match open.command {
+            IoCommand::Flush if outcome == Outcome::Done => promises.flushed(sent),
+            IoCommand::Vendor(VendorCommand::TxWrite(_, transaction)) => {
+                promises.wrote_in(transaction, sent, outcome);
+            }
+            IoCommand::Vendor(VendorCommand::Commit(transaction) | VendorCommand::Abort(transaction))
+                if outcome == Outcome::Done =>
+            {
+                promises.close(transaction);
+            }
+            _ => {}
+        }
+        promises.end(sent, outcome);
+    }
+
+    /// The drive has closed the connection: none of its commands takes place after this.
+    pub fn closed(&mut self, promises: &Mutex<Promises>) {
+        self.is_closed = true;
         let mut promises = promises.lock();
-        match self.open.remove(&capsule.completion.id.get()) {
-            Some(Open::Change { sent, first, count, is_forced, .. }) => {
-                promises.changed(sent, first, count, outcome(is_forced));
-            }
-            Some(Open::Deallocate { sent, ranges }) => {
-                ranges
-                    .iter()
-                    .for_each(|&(first, count)| promises.changed(sent, first, count, outcome(false)));
-            }
-            Some(Open::Flush { sent }) if is_done => promises.flushed(sent),
-            Some(Open::Flush { .. }) | None => {}
-        }
+        self.open.drain().for_each(|(_, open)| promises.end(open.sent, Outcome::Lost));
     }
 }
 
-fn zeros(count: u64, block_bytes: usize) -> impl Iterator<Item = Sum> {
-    let sum = sum_of(&vec![0; block_bytes]);
-    (0..count).map(move |_| sum)
+impl Open {
+    /// Judges what was read.
+    fn judge(&self, Ended { code, result }: Ended, rules: &Rules, promises: &mut Promises) {
+        let block_bytes = rules.space.block_bytes as usize;
+        match self.command {
+            IoCommand::Read(blocks) if code == 0 => {
+                for (block, data) in (blocks.first..).zip(self.answer.chunks_exact(block_bytes)) {
+                    promises.seen(self.sent, Spot::Block(block), sum_of(data));
+                }
+            }
+            IoCommand::KeyValue(KeyValueCommand::Retrieve(namespace, key, _)) => {
+                let found = match code {
+                    // the result is the size of the value, of which a small buffer takes only a part
+                    0 if result == self.answer.len() as u64 => sum_of(&self.answer),
+                    code if code == Failure::NO_SUCH_KEY.code() => ABSENT,
+                    _ => return,
+                };
+                promises.seen(self.sent, Spot::Record(namespace, key), found);
+            }
+            _ => {}
+        }
+    }
 }

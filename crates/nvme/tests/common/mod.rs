@@ -3,6 +3,7 @@
 
 pub mod bystander;
 pub mod grouped;
+pub mod planned;
 pub mod process;
 pub mod proxy;
 pub mod records;

@@ -16,6 +16,7 @@ mod mixed_commands;
 mod power_cuts;
 mod programs;
 mod sessions;
+mod several_hosts;
 mod stops;
 mod tap;
 mod vendor_commands;

@@ -1,0 +1,177 @@
+//! What one block or record may hold: the versions that commands have made of it.
+//!
+//! A version is *over* when a durable one was sent after it had ended. While the drive keeps its power, a command that was
+//! sent later also finds none that was followed, before it was sent, by one that is done.
+
+use super::promises::Moment;
+use super::spot::{Spot, Sum};
+
+/// The bytes of a version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Those with this checksum.
+    Is(Sum),
+    /// Those with one of these checksums.
+    OneOf(Vec<Sum>),
+    /// What another spot holds when the command takes place, which has not ended.
+    Like(Spot),
+    /// Unknown.
+    Unknown,
+}
+
+/// What a command made of a spot.
+#[derive(Clone, Debug)]
+pub struct Version {
+    pub content: Content,
+    /// When its command was sent, which names it.
+    pub sent: Moment,
+    /// When its command had ended: it took place before that, or never does.
+    pub ended: Option<Moment>,
+    /// Whether it took place, and is not only one that may have.
+    pub is_done: bool,
+    pub is_durable: bool,
+    /// Whether its command is all or nothing.
+    pub is_step: bool,
+}
+
+impl Content {
+    /// Whether it may have this checksum.
+    pub fn may_be(&self, found: Sum) -> bool {
+        match self {
+            Content::Is(sum) => *sum == found,
+            Content::OneOf(sums) => sums.contains(&found),
+            Content::Like(_) | Content::Unknown => true,
+        }
+    }
+}
+
+impl Version {
+    /// A version that has been there before anything else, and is durable.
+    pub fn before_all(content: Content) -> Version {
+        Version { content, sent: 0, ended: Some(0), is_done: true, is_durable: true, is_step: false }
+    }
+
+    fn ended_before(&self, moment: Moment) -> bool {
+        self.ended.is_some_and(|ended| ended < moment)
+    }
+}
+
+/// Whether what was found in a spot shows that a command took place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evidence {
+    /// It did.
+    Happened,
+    /// It did not.
+    Missing,
+}
+
+/// The versions of a spot.
+#[derive(Clone, Debug)]
+pub struct Versions {
+    versions: Vec<Version>,
+    /// The last one that is over, for the report.
+    over: Option<Content>,
+}
+
+impl Versions {
+    /// Of a spot with one version.
+    pub fn only(content: Content) -> Versions {
+        Versions { versions: vec![Version::before_all(content)], over: None }
+    }
+
+    /// A command may make another one.
+    pub fn push(&mut self, version: Version) {
+        self.versions.push(version);
+    }
+
+    /// Those of a command.
+    pub fn of(&mut self, sent: Moment) -> impl Iterator<Item = &mut Version> {
+        self.versions.iter_mut().filter(move |version| version.sent == sent)
+    }
+
+    /// What a command copies from.
+    pub fn sources(&self, sent: Moment) -> impl Iterator<Item = Spot> {
+        self.versions.iter().filter(move |version| version.sent == sent).filter_map(|version| {
+            match version.content {
+                Content::Like(from) => Some(from),
+                _ => None,
+            }
+        })
+    }
+
+    /// A command changed nothing.
+    pub fn remove(&mut self, sent: Moment) {
+        self.versions.retain(|version| version.sent != sent);
+    }
+
+    /// A flush that was sent at this moment is done. False if no later flush can change anything here.
+    pub fn flush(&mut self, sent: Moment) -> bool {
+        for version in &mut self.versions {
+            version.is_durable |= version.is_done && version.ended_before(sent);
+        }
+        self.versions.len() > 1 || !self.versions[0].is_durable
+    }
+
+    fn is_over(&self, version: &Version) -> bool {
+        self.versions.iter().any(|other| other.is_durable && version.ended_before(other.sent))
+    }
+
+    /// Forgets versions that are over, unless a command that was sent at `since` or later may have found them.
+    pub fn forget(&mut self, since: Moment) {
+        let all = std::mem::take(&mut self.versions);
+        let follows = |version: &Version, other: &Version| {
+            other.is_durable && version.ended_before(other.sent) && other.ended_before(since)
+        };
+        for version in &all {
+            if all.iter().any(|other| follows(version, other)) {
+                self.over = Some(version.content.clone());
+            } else {
+                self.versions.push(version.clone());
+            }
+        }
+    }
+
+    /// What a command finds that was sent at this moment and takes place now, or took place since, on a drive that has kept
+    /// its power. Versions of the command `without` do not count.
+    pub fn found_since(&self, sent: Moment, without: Option<Moment>) -> impl Iterator<Item = &Content> {
+        let followed = move |version: &Version| {
+            self.versions
+                .iter()
+                .any(|other| other.is_done && other.ended_before(sent) && version.ended_before(other.sent))
+        };
+        self.versions
+            .iter()
+            .filter(move |version| Some(version.sent) != without && !followed(version))
+            .map(|version| &version.content)
+    }
+
+    /// Whether power loss may have left this here.
+    pub fn may_be(&self, found: Sum) -> bool {
+        self.allowed(found).next().is_some()
+    }
+
+    /// Whether this was here, and must not be any more.
+    pub fn was(&self, found: Sum) -> bool {
+        let over =
+            self.versions.iter().filter(|version| self.is_over(version)).map(|version| &version.content);
+        over.chain(&self.over).any(|content| *content != Content::Unknown && content.may_be(found))
+    }
+
+    /// The versions that power loss may have left and that may hold this.
+    fn allowed(&self, found: Sum) -> impl Iterator<Item = &Version> {
+        self.versions.iter().filter(move |version| version.content.may_be(found) && !self.is_over(version))
+    }
+
+    /// What this shows about steps, by the moments at which they were sent.
+    pub fn evidence(&self, found: Sum) -> Vec<(Moment, Evidence)> {
+        let allowed: Vec<&Version> = self.allowed(found).collect();
+        let of = |step: &Version| match &allowed[..] {
+            [] => None,
+            [only] if only.sent == step.sent => Some(Evidence::Happened),
+            all if all.iter().all(|version| version.ended_before(step.sent)) => Some(Evidence::Missing),
+            _ => None,
+        };
+        let steps = self.versions.iter().filter(|version| version.is_step && !self.is_over(version));
+        steps.filter_map(|step| Some((step.sent, of(step)?))).collect()
+    }
+}
