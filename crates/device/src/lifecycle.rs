@@ -72,8 +72,17 @@ impl Device {
         Device::format(nand, profile)
     }
 
-    /// A new drive in an image file (sparse). The file must not exist.
+    /// A new drive in an image file (sparse). The file must not exist. If that fails, it still does not.
     pub fn create(path: &Path, profile: &Profile) -> Result<Device, DeviceError> {
+        Device::create_with(path, profile, None)
+    }
+
+    /// The same on a host that a test lets fail.
+    pub fn create_on(path: &Path, profile: &Profile, host: &TestHost) -> Result<Device, DeviceError> {
+        Device::create_with(path, profile, Some(host))
+    }
+
+    fn create_with(path: &Path, profile: &Profile, host: Option<&TestHost>) -> Result<Device, DeviceError> {
         profile.validate()?;
         let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
         // a drive that cannot be laid out leaves no file behind
@@ -86,8 +95,11 @@ impl Device {
         };
         NvmPlan::plan(&geometry, &config, &layout).map_err(FormatError::from)?;
         let (timing, nvm) = (profile.timing(), profile.nvm_shape());
-        let nand = Nand::create_with(path, geometry, timing, &profile.to_toml(), protected, nvm)?;
-        Device::format(nand, profile)
+        let nand = Nand::create_with(path, geometry, timing, &profile.to_toml(), protected, nvm, host)?;
+        Device::format(nand, profile).inspect_err(|_| {
+            // a drive without its format is no drive, and the error matters more than a file that stays
+            let _ = std::fs::remove_file(path);
+        })
     }
 
     fn format(mut nand: Nand, profile: &Profile) -> Result<Device, DeviceError> {

@@ -87,10 +87,10 @@ impl Nand {
         description: &str,
         protected_bytes: u64,
     ) -> Result<Nand, MediumError> {
-        Nand::create_with(path, geometry, timing, description, protected_bytes, None)
+        Nand::create_with(path, geometry, timing, description, protected_bytes, None, None)
     }
 
-    /// As [`Nand::create`], with memory beside the flash.
+    /// As [`Nand::create`], with memory beside the flash; on a host that a test lets fail.
     pub fn create_with(
         path: &Path,
         geometry: Geometry,
@@ -98,6 +98,7 @@ impl Nand {
         description: &str,
         protected_bytes: u64,
         nvm: Option<NvmShape>,
+        host: Option<&TestHost>,
     ) -> Result<Nand, MediumError> {
         geometry.validate()?;
         timing.validate()?;
@@ -116,7 +117,8 @@ impl Nand {
                 limit: MAX_PROTECTED_BYTES,
             });
         }
-        let image = FileImage::create(path, geometry, timing, description, protected_bytes, nvm)?;
+        let host = host.cloned();
+        let image = FileImage::create(path, geometry, timing, description, protected_bytes, nvm, host)?;
         let contents = Contents::erased(&geometry);
         let mut nand = Nand::assemble(geometry, timing, description.to_owned(), Box::new(image), contents);
         nand.nvm = nvm.map(Nvm::new);

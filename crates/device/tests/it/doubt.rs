@@ -109,3 +109,64 @@ fn after_a_command_that_could_not_be_stored_the_drive_takes_no_more_and_is_still
     assert_eq!(host.read(7), 1);
     assert!([0, 2].contains(&host.read(8)), "it was not acknowledged");
 }
+
+/// A drive whose format could not be stored left its image behind.
+#[test]
+fn an_image_that_cannot_be_created_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.tant");
+    for plp in [Plp::None, Plp::Capacitor] {
+        let mut profile = small_drive("tlc-nvme", 8 << 20, 100.0, plp);
+        profile.flash.factory_bad_blocks = 3;
+        for mapping in [Mapping::Allowed, Mapping::ByKernel, Mapping::Never] {
+            for (failure, lasts) in
+                [(HostFailure::Io, false), (HostFailure::NoSpace, true), (HostFailure::Io, true)]
+            {
+                let (mut refused, mut made) = (0, 0);
+                for after in 0.. {
+                    let disk = TestHost::new(mapping, after);
+                    disk.faults.fail(HostFault { after, failure, lasts });
+                    let created = Device::create_on(&path, &profile, &disk);
+                    disk.faults.heal();
+                    let at = format!(
+                        "{plp:?}, {mapping:?}, {failure:?} at call {after}: {:?}",
+                        disk.faults.failed()
+                    );
+                    match created {
+                        Err(_) => {
+                            refused += 1;
+                            let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+                            assert!(left.is_empty(), "{at}: {left:?}");
+                        }
+                        Ok(device) => {
+                            made += 1;
+                            drop(device);
+                            let opened = Device::open(&path).unwrap_or_else(|error| panic!("{at}: {error}"));
+                            assert_eq!(opened.limits().capacity_units, (8 << 20) / UNIT_BYTES as u64, "{at}");
+                            drop(opened);
+                            std::fs::remove_file(&path).unwrap();
+                        }
+                    }
+                    if disk.faults.failed().is_none() {
+                        break;
+                    }
+                }
+                assert!(refused > 2 && made > 0, "{refused} were refused, {made} made");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_exists_stays_as_it_is_when_an_image_is_created() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.tant");
+    std::fs::write(&path, "not an image").unwrap();
+    let profile = small_drive("tlc-nvme", 8 << 20, 100.0, Plp::None);
+    for after in 0..4 {
+        let disk = TestHost::new(Mapping::Never, after);
+        disk.faults.fail(HostFault { after, failure: HostFailure::Io, lasts: true });
+        assert!(Device::create_on(&path, &profile, &disk).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"not an image");
+    }
+}

@@ -13,7 +13,7 @@ use crate::test_support::{GEOMETRY, TIMING};
 const SHAPE: NvmShape = NvmShape { bytes: 10_000, latency_ns: 100, bytes_per_second: 1_000_000_000 };
 
 fn create(path: &Path) -> Nand {
-    Nand::create_with(path, GEOMETRY, TIMING, "a drive", 0, Some(SHAPE)).unwrap()
+    Nand::create_with(path, GEOMETRY, TIMING, "a drive", 0, Some(SHAPE), None).unwrap()
 }
 
 fn load(nand: &Nand, at: u64, bytes: usize) -> Result<Vec<u8>, NandError> {

@@ -23,7 +23,7 @@ use crate::nvm::NvmShape;
 use crate::time::Timing;
 
 impl FileImage {
-    /// A new image; the arguments have been checked.
+    /// A new image; the arguments have been checked. If that fails, there is none. A test has a `host`.
     pub fn create(
         path: &Path,
         geometry: Geometry,
@@ -31,22 +31,25 @@ impl FileImage {
         description: &str,
         protected_bytes: u64,
         nvm: Option<NvmShape>,
+        host: Option<TestHost>,
     ) -> Result<FileImage, MediumError> {
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => MediumError::Exists { path: path.to_owned() },
             _ => io_error(path, "create the image")(error).into(),
         })?;
-        let file = LockedFile::lock(HostFile::new(file, None), path)?;
         let nvm_bytes = nvm.map_or(0, |shape| shape.bytes);
         let layout = Layout::new(&geometry, protected_bytes, nvm_bytes, REDO_LOG_BYTES);
         let header = Header::new(&geometry, &timing, description, protected_bytes, nvm.is_some());
-        let initialised = initialise(&file, path, layout.bytes, &header, description, nvm);
-        initialised.inspect_err(|_| {
+        let stored = || {
+            let file = LockedFile::lock(HostFile::new(file, host), path)?;
+            initialise(&file, path, layout.bytes, &header, description, nvm)?;
+            Ok(Store::file(file, None).map_err(io_error(path, "open the image a second time"))?)
+        };
+        let store = stored().inspect_err(|_: &MediumError| {
             // The reported error matters more than a file that could not be removed.
             let _ = std::fs::remove_file(path);
         })?;
-        let store = Store::file(file, None).map_err(io_error(path, "open the image a second time"))?;
         Ok(FileImage::assemble(path, store, geometry, layout, protected_bytes, nvm))
     }
 
