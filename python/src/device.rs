@@ -154,13 +154,27 @@ impl PyDevice {
     /// Opens an image, and recovers if it was not closed. With overlay=True the image is only read; writes stay in
     /// memory, and are lost when the drive is closed.
     ///
+    /// If the disk has no room for what opening changes, the drive can only be read: see `refuses_changes`. Changes raise
+    /// ReadOnlyError.
+    ///
     /// FileNotFoundError or another OSError if the file cannot be opened, ValueError if it is not an image,
     /// TantalumError if it is in use, DamagedError if it is damaged.
     #[staticmethod]
     #[pyo3(signature = (path, *, overlay = false))]
     fn open(py: Python<'_>, path: PathBuf, overlay: bool) -> PyResult<PyDevice> {
         let access = if overlay { Access::Overlay } else { Access::Write };
-        py.detach(|| Device::open_as(&path, access)).map(PyDevice::of).map_err(not_made)
+        let opened = py.detach(|| Device::open_or_read(&path, access));
+        let (mut device, why) = opened.map_err(not_made)?;
+        if let Some(why) = why {
+            device.refuse_changes(why);
+        }
+        Ok(PyDevice::of(device))
+    }
+
+    /// Why the drive refuses every change until it is opened again, as text; None if it does not.
+    #[getter]
+    fn refuses_changes(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with(py, |state| Ok(state.device.refuses_changes().map(Status::to_string)))
     }
 
     /// A copy of a drive that is in memory, with everything in flight; None for an image.

@@ -545,7 +545,8 @@ int32_t tantalum_walk_next(struct tantalum_walk *walk,
 int32_t tantalum_walk_end(struct tantalum_walk *walk);
 
 // Creates a drive of a profile (a name, or the path of a file) in memory, or, with a `path`, in an image; an existing
-// image is opened with its own profile. `capacity_bytes`: 0 for the profile's.
+// image is opened with its own profile. If the disk has no room for what opening it changes, its drive can only be read, and
+// refuses changes. `capacity_bytes`: 0 for the profile's.
 //
 // # Safety
 // `profile` ends with a zero, and so does `path` unless it is null; `ssd` can be written.

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use clap::Args;
-use tantalum::{Device, DeviceError, FormatError, Profile, Size};
+use tantalum::{Access, Device, DeviceError, FormatError, Profile, Size, Status};
 use tantalum_ftl::LayoutError;
 
 use crate::baseline;
 use crate::failure::Failure;
+use crate::output::complain;
 
 const MIB: u64 = 1 << 20;
 
@@ -72,17 +73,46 @@ impl ImageOptions {
         }
     }
 
-    /// The drive in the image file, created or opened.
-    pub fn device(&self, path: &Path) -> Result<Device, Failure> {
+    /// What belongs in an image could not be created: an image that was created for it goes too.
+    pub fn forget(&self, path: &Path) {
+        if self.create {
+            // the error that is reported matters more
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// The drive in the image file, created, or opened as `access` says.
+    pub fn device(&self, path: &Path, access: Access) -> Result<Device, Failure> {
         self.check()?;
-        let image_failure = |error: DeviceError| Failure::Image { path: path.to_path_buf(), error };
         if !self.create {
-            return Device::open(path).map_err(image_failure);
+            return opened_as(path, access);
         }
         let profile = self.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
         let profile = ProfileOptions { profile, capacity: self.capacity }.load(None, None)?;
         created(path, &profile)
     }
+}
+
+/// Opens an image.
+pub fn opened_as(path: &Path, access: Access) -> Result<Device, Failure> {
+    Device::open_as(path, access).map_err(|error| Failure::Image { path: path.to_path_buf(), error })
+}
+
+/// Opens an image for a command that reads. If the host cannot store what opening changes, that is said, and the drive
+/// refuses changes.
+pub fn opened_or_read(path: &Path) -> Result<Device, Failure> {
+    let opened = Device::or_read(Access::Write, |access| opened_as(path, access), Failure::host);
+    let (mut device, why) = opened?;
+    if let Some(why) = why {
+        complain(&only_read(path, &why));
+        device.refuse_changes(why);
+    }
+    Ok(device)
+}
+
+/// One line about an image that can only be read.
+pub fn only_read(path: &Path, why: &Status) -> String {
+    format!("warning: image {}: {why}", path.display())
 }
 
 /// Creates an image.

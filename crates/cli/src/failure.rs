@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tantalum::{DeviceError, InvalidField, ProfileError, Status};
+use tantalum::{DeviceError, HostError, InvalidField, ProfileError, Status};
 use tantalum_crash::{CrashError, CrashOutcome};
 use tantalum_crash_run::RunError;
 use tantalum_drive::control::ControlError;
@@ -369,6 +369,23 @@ fn named(log: Option<&PathBuf>) -> String {
 }
 
 impl Failure {
+    /// How the host failed, if that is why an image or what is on it could not be opened.
+    pub fn host(&self) -> Option<&HostError> {
+        let status = match self {
+            Failure::Image { error, .. } => return error.host(),
+            Failure::Volume { error: VolumeError::Device(status), .. }
+            | Failure::LogStructured {
+                error: LfsError::Device(status) | LfsError::Stopped(status), ..
+            }
+            | Failure::Namespace { status, .. } => status,
+            _ => return None,
+        };
+        match status {
+            Status::Host(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Broken promises, if there are any; else an interruption.
     pub fn of_outcome(outcome: &CrashOutcome) -> Result<(), Failure> {
         match outcome.violations.len() {

@@ -7,6 +7,7 @@ use tantalum::{Device, NamespaceInfo, Profile, Smart, SpuMemoryProfile, SpuProfi
 use tantalum_report::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
+use crate::drive::opened_or_read;
 use crate::failure::Failure;
 use crate::info_nvm::NvmInfo;
 use crate::life::{Life, endurance};
@@ -78,7 +79,7 @@ struct GeometryInfo {
 pub fn run(options: &InfoOptions) -> Result<(), Failure> {
     let path = &options.image;
     let started = Instant::now();
-    let device = Device::open(path).map_err(|error| Failure::Image { path: path.clone(), error })?;
+    let device = opened_or_read(path)?;
     let info = Info::of(&device, options, started.elapsed().as_secs_f64());
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(|status| Failure::Shutdown { path: path.clone(), status })?;

@@ -5,12 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use tantalum::Status;
+use tantalum::{Access, Device, Status};
 use tantalum_filesystem::FileSystem;
 use tantalum_fuse::{Ending, Mounted, Notice, Options, Pacing, SYNC_INTERVAL};
 
 use crate::background;
-use crate::drive::ImageOptions;
+use crate::drive::{ImageOptions, only_read as only_read_line};
 use crate::failure::Failure;
 use crate::file_system::{self, FileSystemOptions, Use};
 use crate::log::{Log, log_path};
@@ -112,17 +112,20 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     options.made.check()?;
     mount_options.check()?;
     options.kind.check(options.made.create || options.format)?;
-    let mounted = Mounted::mount(open(options)?, &mount_options)?;
+    let (file_system, only_read) = open(options)?;
+    let mounted = Mounted::mount(file_system, &mount_options)?;
     let stopper = mounted.stopper();
     // Without a handler a signal ends the process, and the next mount recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());
-    let mut log = announce(options)?;
+    let mut log = announce(options, only_read.as_ref())?;
     mounted.wait(|notice| {
         let line = line_of(&notice);
         match &mut log {
             Some(log) => log.add(&line),
             // This command reports why a mount failed when it ends.
-            None if !matches!(notice, Notice::Ended(Ok(Ending::Closed) | Err(_))) => output::complain(&line),
+            None if !matches!(notice, Notice::Ended(Ok(Ending::Closed | Ending::OnlyRead) | Err(_))) => {
+                output::complain(&line);
+            }
             None => {}
         }
     })?;
@@ -149,6 +152,7 @@ fn line_of(notice: &Notice<'_>) -> String {
             )
         }
         Notice::Ended(Ok(Ending::Closed)) => "unmounted: everything is durable".to_owned(),
+        Notice::Ended(Ok(Ending::OnlyRead)) => "unmounted: it was only read".to_owned(),
         Notice::Ended(Ok(Ending::CutOff)) => {
             "unmounted although programs had files open: everything is durable \
              except what they had mapped or, with --write-back, written and not synced"
@@ -166,21 +170,25 @@ fn line_of(notice: &Notice<'_>) -> String {
 }
 
 /// Announces that the volume is mounted. In the background, later events go to the log.
-fn announce(options: &MountOptions) -> Result<Option<Log>, Failure> {
+fn announce(options: &MountOptions, only_read: Option<&Status>) -> Result<Option<Log>, Failure> {
+    let only_read = only_read.map(|why| only_read_line(&options.image, why));
     if options.detached {
         let image = options.image.canonicalize().unwrap_or_else(|_| options.image.clone());
         let log = Log::open(&image).map(|mut log| {
             let folder = std::path::absolute(&options.folder).unwrap_or_else(|_| options.folder.clone());
             log.add(&format!("mounted on {}", folder.display()));
+            only_read.iter().for_each(|line| log.add(line));
             log
         });
-        let warning = match &log {
+        let mut warning = match &log {
             Ok(_) => String::new(),
             Err(error) => format!(", without a log: {}: {error}", log_path(&image).display()),
         };
+        only_read.iter().for_each(|line| warning += &format!("; {line}"));
         output::print(&format!("{MOUNTED}{warning}\n"))?;
         return Ok(log.ok());
     }
+    only_read.iter().for_each(|line| output::complain(line));
     output::print(&format!(
         "{} is mounted on {} until Ctrl-C or `tantalum unmount`\n",
         options.image.display(),
@@ -193,15 +201,27 @@ fn default_threads() -> usize {
     thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS)
 }
 
-/// The drive and its file system, each created or opened.
-fn open(options: &MountOptions) -> Result<Box<dyn FileSystem>, Failure> {
+/// The drive and its file system, each created or opened; with the reason if they can only be read.
+fn open(options: &MountOptions) -> Result<(Box<dyn FileSystem>, Option<Status>), Failure> {
     let path = &options.image;
-    let mut device = options.made.device(path)?;
     let remap_duplicates = !options.no_remap_duplicates;
     let how = Use { cache_bytes: CACHE_BYTES, snapshot: options.snapshot, remap_duplicates };
     if options.made.create || options.format {
-        return options.kind.make(path, device, how);
+        let device = options.made.device(path, Access::Write)?;
+        let made = options.kind.make(path, device, how);
+        return Ok((made.inspect_err(|_| options.made.forget(path))?, None));
     }
+    let opened = Device::or_read(Access::Write, |access| open_existing(options, access, how), Failure::host);
+    let (file_system, why) = opened?;
+    if let Some(why) = &why {
+        file_system.client().device().refuse_changes(why.clone());
+    }
+    Ok((file_system, why))
+}
+
+fn open_existing(options: &MountOptions, access: Access, how: Use) -> Result<Box<dyn FileSystem>, Failure> {
+    let path = &options.image;
+    let mut device = options.made.device(path, access)?;
     let Some(kind) = options.kind.recognise(path, &mut device)? else {
         let (now_ns, namespaces) = (device.time_ns(), device.namespaces().len());
         device.shutdown(now_ns).map_err(|status| shutdown_failure(path, status))?;

@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use clap::Args;
 use serde::Serialize;
-use tantalum::Device;
 use tantalum_drive::Drive;
 use tantalum_report::table::{Align, Table, grouped};
 use tantalum_spu::{
     Description, EndpointId, Event, InstallOptions, ProcessId, ProgramId, Rights, SpuId, Ssd, answer,
 };
 
+use crate::drive::opened_or_read;
 use crate::failure::Failure;
 use crate::output;
 use crate::program_module::{description, load};
@@ -131,7 +131,7 @@ pub fn run(options: &RunProgramOptions) -> Result<(), Failure> {
     let bytes = load(&options.module)?;
     let described = description(&options.module, &bytes)?;
     let path = options.image.clone();
-    let device = Device::open(&path).map_err(|error| Failure::Image { path: path.clone(), error })?;
+    let device = opened_or_read(&path)?;
     let mut ssd = Ssd::new(Drive::new(device));
     let ran = on_drive(&mut ssd, options, &bytes, &described);
     let mut device = ssd.drive().lock();

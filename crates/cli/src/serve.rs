@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use tantalum::{Command, Device, NamespaceAttributes};
+use tantalum::{Access, Command, Device, NamespaceAttributes, Status};
 use tantalum_fuse::Pacing;
 use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::serve::{Ending, Notice, Options, Served};
 
 use crate::background;
-use crate::drive::ImageOptions;
+use crate::drive::{ImageOptions, only_read};
 use crate::failure::Failure;
 use crate::log::{Log, log_path};
 use crate::output;
@@ -103,11 +103,12 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     serve_options.check()?;
-    let served = Served::start(device(options)?, &serve_options)?;
+    let (device, only_read) = device(options)?;
+    let served = Served::start(device, &serve_options)?;
     let stopper = served.stopper();
     // Without a handler a signal ends the process, and the next one recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());
-    let mut log = announce(options, &served)?;
+    let mut log = announce(options, &served, only_read)?;
     served.wait(|notice| {
         let line = line_of(&notice);
         match &mut log {
@@ -128,13 +129,34 @@ fn hosts(options: &ServeOptions) -> Result<Hosts, Failure> {
     hosts.and_then(|hosts| hosts.with_kernels(&options.kernel_host)).map_err(Failure::Hosts)
 }
 
-fn device(options: &ServeOptions) -> Result<Device, Failure> {
-    let mut device = options.made.device(&options.image)?;
+/// The drive; with a line about it if it can only be read.
+fn device(options: &ServeOptions) -> Result<(Device, Option<String>), Failure> {
+    if options.made.create {
+        return Ok((device_as(options, Access::Write)?, None));
+    }
+    let (mut device, why) =
+        Device::or_read(Access::Write, |access| device_as(options, access), Failure::host)?;
+    let line = why.as_ref().map(|why| only_read(&options.image, why));
+    why.into_iter().for_each(|why| device.refuse_changes(why));
+    Ok((device, line))
+}
+
+/// The drive with the namespaces that it needs.
+fn device_as(options: &ServeOptions, access: Access) -> Result<Device, Failure> {
+    let mut device = options.made.device(&options.image, access)?;
+    let lacks_namespaces = device.namespaces().len() < usize::from(options.key_value);
+    if access == Access::Overlay && lacks_namespaces {
+        // none are created that would be gone afterwards
+        return Err(Failure::Namespace { path: options.image.clone(), status: Status::ReadOnly });
+    }
     while device.namespaces().len() < usize::from(options.key_value) {
         let attributes = NamespaceAttributes::default();
         let now_ns = device.time_ns();
         let made = device.submit(Command::CreateNamespace { attributes }, now_ns);
-        made.map_err(|status| Failure::Namespace { path: options.image.clone(), status })?;
+        made.map_err(|status| {
+            options.made.forget(&options.image);
+            Failure::Namespace { path: options.image.clone(), status }
+        })?;
     }
     Ok(device)
 }
@@ -156,11 +178,16 @@ fn line_of(notice: &Notice<'_>) -> String {
 }
 
 /// Announces how to attach. In the background, later events go to the log.
-fn announce(options: &ServeOptions, served: &Served) -> Result<Option<Log>, Failure> {
+fn announce(
+    options: &ServeOptions,
+    served: &Served,
+    only_read: Option<String>,
+) -> Result<Option<Log>, Failure> {
     let (address, name) = (served.address(), served.name());
     let attach = format!("nvme connect -t tcp -a {} -s {} -n {name}", address.ip(), address.port());
     if !options.detached {
         let image = options.image.display();
+        only_read.iter().for_each(|line| output::complain(line));
         output::print(&format!(
             "{image} is served at {address} until Ctrl-C or `tantalum stop {image}`; attach it with\n  {attach}\n"
         ))?;
@@ -168,14 +195,16 @@ fn announce(options: &ServeOptions, served: &Served) -> Result<Option<Log>, Fail
     }
     let image = options.image.canonicalize().unwrap_or_else(|_| options.image.clone());
     let log = Log::open(&image);
-    let warning = match &log {
+    let mut warning = match &log {
         Ok(_) => format!(" at {address}; attach it with: {attach}"),
         Err(error) => format!(" at {address}, without a log: {}: {error}", log_path(&image).display()),
     };
+    only_read.iter().for_each(|line| warning += &format!("; {line}"));
     output::print(&format!("{SERVED}{warning}\n"))?;
     let mut log = log.ok();
     if let Some(log) = &mut log {
         log.add(&format!("served at {address} as {name}"));
+        only_read.iter().for_each(|line| log.add(line));
     }
     Ok(log)
 }

@@ -237,8 +237,15 @@ impl Device {
             return Err(Status::ReadOnly);
         }
         let reads = command.reads();
-        if !reads {
-            self.check_doubt()?;
+        if !reads && let Err(status) = self.check_doubt() {
+            // nothing was changed, so that nothing waits to become durable (Base, section 8.1.16)
+            let has_nothing_to_do =
+                matches!((&status, &*command), (Status::WriteProtected(_), Command::Flush));
+            return if has_nothing_to_do {
+                Ok(Completion { done_ns: start_ns, ..Completion::default() })
+            } else {
+                Err(status)
+            };
         }
         self.shape.check(command)?;
         let mut completion = Completion::default();

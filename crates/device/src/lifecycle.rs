@@ -126,7 +126,7 @@ impl Device {
     /// disk is full, the drive is opened as with [`Access::Overlay`], and the second value says why. Once its client has
     /// recovered too, what the drive has must only be read: [`Device::refuse_changes`].
     pub fn open_or_read(path: &Path, access: Access) -> Result<(Device, Option<Status>), DeviceError> {
-        Device::open_or_read_with(access, |access| Device::open_as(path, access))
+        Device::or_read(access, |access| Device::open_as(path, access), DeviceError::host)
     }
 
     /// The same on a host that a test lets fail.
@@ -135,21 +135,26 @@ impl Device {
         access: Access,
         host: &TestHost,
     ) -> Result<(Device, Option<Status>), DeviceError> {
-        Device::open_or_read_with(access, |access| Device::open_on(path, access, host))
+        Device::or_read(access, |access| Device::open_on(path, access, host), DeviceError::host)
     }
 
-    fn open_or_read_with(
+    /// The same for a drive together with its client: `open` opens both, and `host` says how the host failed, if that is why
+    /// it could not.
+    ///
+    /// # Errors
+    /// Those of `open`. What cannot be opened to be read either has the first error.
+    pub fn or_read<T, E>(
         access: Access,
-        open: impl Fn(Access) -> Result<Device, DeviceError>,
-    ) -> Result<(Device, Option<Status>), DeviceError> {
+        mut open: impl FnMut(Access) -> Result<T, E>,
+        host: impl Fn(&E) -> Option<&HostError>,
+    ) -> Result<(T, Option<Status>), E> {
         let error = match open(access) {
             Err(error) if access != Access::Overlay => error,
             opened => return Ok((opened?, None)),
         };
-        let Some(host) = error.host().cloned() else { return Err(error) };
-        // what cannot be read either has failed for the first reason
-        let device = open(Access::Overlay).map_err(|_| error)?;
-        Ok((device, Some(Status::Host(host))))
+        let Some(why) = host(&error).cloned() else { return Err(error) };
+        let opened = open(Access::Overlay).map_err(|_| error)?;
+        Ok((opened, Some(Status::WriteProtected(why))))
     }
 
     /// Refuses every change from now on, until the drive is opened again.
@@ -219,8 +224,12 @@ impl Device {
         if !self.has_power() {
             return Err(Status::PowerLost);
         }
-        self.check_doubt()?;
-        self.engine_mut()?.close(at_ns)
+        match self.check_doubt() {
+            // nothing was changed
+            Err(Status::WriteProtected(_)) => Ok(self.time_ns().max(at_ns)),
+            Err(status) => Err(status),
+            Ok(()) => self.engine_mut()?.close(at_ns),
+        }
     }
 
     // -- surviving the loss of the machine ----------------------------------------------------------------------

@@ -34,6 +34,8 @@ pub enum Ending {
     CutOff,
     /// The drive had lost power: the next mount recovers.
     PowerLost,
+    /// The drive could only be read: nothing was changed.
+    OnlyRead,
 }
 
 /// Messages to the waiting thread.
@@ -141,7 +143,7 @@ impl Mounted {
 /// How a mount ended, for clients that asked.
 fn ended(ending: &Result<Ending, MountError>) -> Ended {
     match ending {
-        Ok(Ending::Closed | Ending::CutOff) => Ended::Closed,
+        Ok(Ending::Closed | Ending::CutOff | Ending::OnlyRead) => Ended::Closed,
         Ok(Ending::PowerLost) => Ended::PowerLost,
         Err(error) => Ended::Failed(error.to_string()),
     }
@@ -151,7 +153,10 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     let folder = mount_point::check(&options.folder)?;
     let system = |error| MountError::System { folder: folder.clone(), error };
     let image = options.image.canonicalize().map_err(system)?;
-    let session = Session::new(Requests(Arc::clone(front)), &folder, &config(&image, options));
+    let observed =
+        front.look(|host| (host.file_system.client().drive().observer(), is_only_read(&*host.file_system)));
+    let (observer, only_read) = observed.expect("the file system was not taken out yet");
+    let session = Session::new(Requests(Arc::clone(front)), &folder, &config(&image, options, only_read));
     let session = session.map_err(system)?;
     let (changed, changes) = mpsc::channel();
     *front.changed.lock() = Some(changed);
@@ -159,14 +164,13 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     let (sender, events) = mpsc::channel();
     *front.on_stop.lock() = Some(tell_of_stop(sender.clone()));
     let (syncing, end_of_syncing) = mpsc::channel();
-    let observer = front.look(|host| host.file_system.client().drive().observer());
     let subject = Arc::new(Mount {
         front: Arc::clone(front),
         image: image.clone(),
         folder: folder.clone(),
         options: options.clone(),
         tape,
-        observer: observer.expect("the file system was not taken out yet"),
+        observer,
         tried: Mutex::new(None),
         seed: AtomicU64::new(0),
         end: End::default(),
@@ -181,8 +185,15 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     start("requests", requests).map_err(system)?;
     start("changes", move || drop_cached(&changes, &notifier)).map_err(system)?;
     let (synced, interval) = (Arc::clone(front), options.sync_interval);
-    start("sync", move || sync_now_and_then(&synced, &end_of_syncing, interval)).map_err(system)?;
+    if !only_read {
+        start("sync", move || sync_now_and_then(&synced, &end_of_syncing, interval)).map_err(system)?;
+    }
     Ok(Mounted { subject, events, sender, syncing })
+}
+
+/// Whether the drive could only be opened to be read. The kernel then refuses changes, with `EROFS`.
+fn is_only_read(file_system: &dyn FileSystem) -> bool {
+    matches!(file_system.client().device().refuses_changes(), Some(Status::WriteProtected(_)))
 }
 
 fn tell_of_stop(sender: Sender<Event>) -> OnStop {
@@ -196,7 +207,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 
 /// The kernel checks permissions. As root the mount is for everybody. An ordinary user may need permission for that in
 /// `/etc/fuse.conf`; without it, the mount is for that user only.
-fn config(image: &Path, options: &Options) -> Config {
+fn config(image: &Path, options: &Options, only_read: bool) -> Config {
     let is_root = geteuid().is_root();
     let mut config = Config::default();
     config.mount_options = vec![
@@ -204,6 +215,9 @@ fn config(image: &Path, options: &Options) -> Config {
         MountOption::DefaultPermissions,
         MountOption::NoAtime,
     ];
+    if only_read {
+        config.mount_options.push(MountOption::RO);
+    }
     if is_root {
         config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
         config.acl = SessionACL::All;
@@ -240,6 +254,10 @@ fn close(host: Host, seed: u64, ending: Ending) -> Result<Ending, MountError> {
             device.settle_power_loss(&mut PowerLoss::seeded(seed)).map_err(MountError::PowerLoss)?;
         }
         return Ok(Ending::PowerLost);
+    }
+    if is_only_read(&*file_system) {
+        drop(file_system.into_client_without_sync());
+        return Ok(Ending::OnlyRead);
     }
     if let Some(status) = file_system.client().end() {
         return Err(MountError::Volume(status.into()));

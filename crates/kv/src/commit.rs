@@ -272,7 +272,7 @@ mod tests {
     /// A new drive in an image, with a namespace.
     fn drive(folder: &std::path::Path) -> (Drive, NamespaceId) {
         let path = folder.join("app.tant");
-        drop(Options::default().capacity_bytes(64 << 20).sync(Sync::None).open_drive(&path).unwrap());
+        Options::default().capacity_bytes(64 << 20).sync(Sync::None).ensure_image(&path).unwrap();
         let mut device = Device::open_as(&path, Access::Ordered).unwrap();
         let attributes = NamespaceAttributes::default();
         let now_ns = device.time_ns();

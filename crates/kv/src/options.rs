@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tantalum::{Access, Device, Profile, Status};
+use tantalum::{Access, Device, Profile};
 
 use crate::error::Error;
 use crate::files::make_new;
@@ -84,26 +84,27 @@ impl Options {
         self
     }
 
-    /// Opens the drive of a store; creates its image if there is none. Also why it can only be read, if it can.
-    pub(crate) fn open_drive(&self, path: &Path) -> Result<(Device, Option<Status>), Error> {
+    /// Creates the image of a store if there is none.
+    pub(crate) fn ensure_image(&self, path: &Path) -> Result<(), Error> {
         self.check()?;
-        if !path.exists() {
-            self.create(path)?;
-        }
-        self.open_existing(path)
+        if path.exists() { Ok(()) } else { self.create(path) }
     }
 
-    /// The same for a store that exists.
-    pub(crate) fn open_existing(&self, path: &Path) -> Result<(Device, Option<Status>), Error> {
-        let access = match self.sync {
+    /// How the image is opened.
+    pub(crate) fn access(&self) -> Access {
+        match self.sync {
             Sync::Host => Access::Ordered,
             Sync::None => Access::Write,
-        };
-        let (device, why) = Device::open_or_read(path, access)?;
+        }
+    }
+
+    /// Opens the drive of a store that exists.
+    pub(crate) fn open_drive(&self, path: &Path, access: Access) -> Result<Device, Error> {
+        let device = Device::open_as(path, access)?;
         let has = device.profile().capacity_bytes;
         match self.capacity_bytes {
             Some(asked) if asked != has => Err(Error::Capacity { path: path.to_owned(), has, asked }),
-            _ => Ok((device, why)),
+            _ => Ok(device),
         }
     }
 

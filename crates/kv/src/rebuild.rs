@@ -36,7 +36,7 @@ impl Options {
         let image = image.as_ref();
         let as_it_is = Options { capacity_bytes: None, ..self.clone() };
         // a host without room for what opening changes can still be read from
-        let (device, _) = as_it_is.open_existing(image)?;
+        let device = Device::open_or_read(image, as_it_is.access())?.0;
         let mut profile = match self.profile {
             Some(_) => self.new_profile()?,
             None => device.profile().clone(),

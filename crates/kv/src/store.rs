@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tantalum::{Device, Key, Nanoseconds, Status};
+use tantalum::{Device, HostError, Key, Nanoseconds, Status};
 
 use crate::catalog::{Catalog, check_name};
 use crate::error::Error;
@@ -39,8 +39,11 @@ impl Options {
     /// If the host has no room for what opening changes, the store is opened to be read: changes fail with
     /// [`Error::Stopped`], which says why.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store, Error> {
-        let (device, why) = self.open_drive(path.as_ref())?;
-        let store = Store::over(device, self)?;
+        let path = path.as_ref();
+        self.ensure_image(path)?;
+        let open = |access| Store::over_or_why(self.open_drive(path, access), &self);
+        let (store, why) =
+            Device::or_read(self.access(), open, |(_, host)| host.as_ref()).map_err(|(error, _)| error)?;
         if let Some(why) = why {
             store.refuse_changes(why);
         }
@@ -63,6 +66,27 @@ impl Store {
     /// namespaces, or have belonged to a store; a namespace that no store created is deleted.
     pub fn over(device: Device, options: Options) -> Result<Store, Error> {
         Store::over_or_back(device, options).map_err(|(error, _)| error)
+    }
+
+    /// A store on a drive that was opened, or why not; with the failure of the host, if that is the reason.
+    fn over_or_why(
+        device: Result<Device, Error>,
+        options: &Options,
+    ) -> Result<Store, (Error, Option<HostError>)> {
+        let device = match device {
+            Ok(device) => device,
+            Err(Error::Device(error)) => {
+                let host = error.host().cloned();
+                return Err((error.into(), host));
+            }
+            Err(error) => return Err((error, None)),
+        };
+        Store::over_or_back(device, options.clone()).map_err(|(error, device)| {
+            match device.refuses_changes() {
+                Some(Status::Host(host)) => (error, Some(host.clone())),
+                _ => (error, None),
+            }
+        })
     }
 
     /// The same; returns the drive unchanged if that fails.
@@ -207,5 +231,59 @@ impl Store {
     pub fn into_drive(self) -> Option<Device> {
         let mut shared = Arc::into_inner(self.shared).filter(|shared| shared.check_process().is_ok())?;
         shared.drive.take_device()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{HostFailure, HostFault, Mapping, TestHost};
+
+    use super::*;
+
+    /// The drive opened, but the store's own recovery had no room: the store could not be opened at all.
+    #[test]
+    fn a_store_is_opened_to_be_read_wherever_the_disk_becomes_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let (made, image) = (folder.path().join("made.tant"), folder.path().join("app.tant"));
+        let options = Store::options().capacity_bytes(16 << 20);
+        let store = options.clone().open(&made).unwrap();
+        let namespace = store.ordered("all").unwrap();
+        for number in 0..40_u32 {
+            store.transact(|tx| tx.put(namespace, number.to_be_bytes(), [7; 2000])).unwrap();
+        }
+        // so many records that recovery finds a group that it must apply
+        store
+            .transact(|tx| (0..2000_u32).try_for_each(|n| tx.put(namespace, n.to_be_bytes(), [8; 100])))
+            .unwrap();
+        // the process is killed
+        std::mem::forget(store.clone());
+        std::fs::copy(&made, &image).unwrap();
+        let as_killed = std::fs::read(&image).unwrap();
+        let (mut read, mut written) = (0, 0);
+        let mut after = 0;
+        loop {
+            std::fs::write(&image, &as_killed).unwrap();
+            let host = TestHost::new(Mapping::Never, after);
+            host.faults.fail(HostFault { after, failure: HostFailure::NoSpace, lasts: true });
+            let open = |access| {
+                Store::over_or_why(Device::open_on(&image, access, &host).map_err(Error::from), &options)
+            };
+            let (store, why) = Device::or_read(options.access(), open, |(_, host)| host.as_ref()).unwrap();
+            why.iter().for_each(|why| store.refuse_changes(why.clone()));
+            let (namespace, mut tx) = (store.ordered("all").unwrap(), store.begin().unwrap());
+            for number in 0..2000_u32 {
+                let value = tx.read(namespace, number.to_be_bytes()).unwrap();
+                assert_eq!(value.as_deref(), Some(&[8; 100][..]), "record {number}, call {after}");
+            }
+            (read, written) = (read + u32::from(why.is_some()), written + u32::from(why.is_none()));
+            host.life.end();
+            drop(tx);
+            drop(store);
+            if host.faults.failed().is_none() {
+                break;
+            }
+            after += 1 + after / 8;
+        }
+        assert!(read > 3 && written > 0, "{read} stores could only be read, {written} could be written");
     }
 }

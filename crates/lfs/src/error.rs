@@ -140,7 +140,9 @@ impl From<LfsError> for Errno {
             LfsError::NoSnapshot { .. } => Errno::ENOENT,
             LfsError::KeepsNoSnapshots => Errno::EOPNOTSUPP,
             LfsError::TooManySnapshots { .. } => Errno::EMFILE,
-            LfsError::Device(Status::ReadOnly) | LfsError::Stopped(_) => Errno::EROFS,
+            LfsError::Device(Status::ReadOnly | Status::WriteProtected(_)) | LfsError::Stopped(_) => {
+                Errno::EROFS
+            }
             _ => Errno::EIO,
         }
     }

@@ -168,7 +168,7 @@ impl From<Status> for Failure {
             Status::RecordUnreadable { .. } => Failure::RECORD_UNREADABLE,
             Status::CapacityExceeded => Failure::CAPACITY_EXCEEDED,
             Status::Unreadable { .. } => Failure::UNREADABLE,
-            Status::ReadOnly => Failure::WRITE_PROTECTED,
+            Status::ReadOnly | Status::WriteProtected(_) => Failure::WRITE_PROTECTED,
             Status::PowerLost => Failure::POWER_LOSS,
             Status::OutOfBuffers { .. } => Failure::NOT_READY,
             Status::Host(_) | Status::Damaged(_) | Status::Internal(_) => Failure::INTERNAL,

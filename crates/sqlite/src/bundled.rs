@@ -110,3 +110,57 @@ fn seed_sqlite(seed: u64) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ErrorCode;
+    use tantalum::{Device, HostError, Profile, Status};
+    use tantalum_volume::Volume;
+
+    use super::*;
+    use crate::mode::Mode;
+
+    const CACHE_BYTES: u64 = 2 << 20;
+
+    /// Rolling a journal back needs writes: a database with one could not be read without room for them.
+    #[test]
+    fn what_can_only_be_read_is_recovered_by_sqlite_and_takes_no_changes() {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        for mode in Mode::ALL {
+            let volume = Volume::format(Device::in_memory(&profile).unwrap(), CACHE_BYTES).unwrap();
+            let drive = Drive::new(volume, mode, Some(1));
+            let writer = drive.open("app.db").unwrap();
+            let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200) \
+                        INSERT INTO t(b) SELECT zeroblob(3000) FROM n;";
+            writer
+                .execute_batch("PRAGMA cache_size = 5; CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB);")
+                .unwrap();
+            writer.execute_batch(rows).unwrap();
+            writer.execute_batch("BEGIN; UPDATE t SET b = zeroblob(2999);").unwrap();
+            // the process is killed in the middle of a transaction
+            let client = drive.volume().try_clone().unwrap().into_client_without_sync();
+            let left = Drive::new(Volume::mount(client, CACHE_BYTES).unwrap(), mode, Some(1));
+            let has_journal = left.volume().find("app.db-journal").is_some();
+            assert!(has_journal || mode != Mode::Rollback, "there is nothing to roll back");
+            let host = HostError {
+                path: "a.tant".into(),
+                action: "write a unit",
+                kind: std::io::ErrorKind::StorageFull,
+                reason: "No space left on device".to_owned(),
+            };
+            left.host.lock().only_read = Some(Status::WriteProtected(host));
+            let reader = left.open("app.db").unwrap();
+            let sum = || reader.query_row("SELECT sum(length(b)) FROM t", [], |row| row.get::<_, i64>(0));
+            assert_eq!(sum().unwrap(), 600_000, "{mode}");
+            for change in ["INSERT INTO t(b) VALUES(1)", "CREATE TABLE u(x)", "PRAGMA user_version = 3"] {
+                let refused = reader.execute_batch(change).expect_err(&format!("{mode}: {change}"));
+                assert_eq!(refused.sqlite_error_code(), Some(ErrorCode::ReadOnly), "{mode}: {change}");
+            }
+            assert_eq!(sum().unwrap(), 600_000, "{mode}");
+            assert!(left.last_error().unwrap().contains("No space left"), "{mode}");
+            let made = left.open("new.db");
+            assert!(made.is_err(), "{mode}: {made:?}");
+            assert!(left.volume().find("new.db").is_none(), "{mode}");
+        }
+    }
+}

@@ -17,7 +17,7 @@ use crate::registration::Registration;
 /// Dropping it, or what [`Drive::into_volume`] returns, without unmounting is a crash of the host.
 #[derive(Debug)]
 pub struct Drive {
-    host: HostRef,
+    pub(crate) host: HostRef,
     seed: Option<u64>,
     #[cfg(feature = "bundled")]
     pub(crate) own: std::sync::OnceLock<Registration>,

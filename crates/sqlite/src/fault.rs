@@ -55,6 +55,7 @@ impl Fault {
                 | VolumeError::TableFull { .. }
                 | VolumeError::Device(Status::CapacityExceeded | Status::OverLimit { .. }),
             ) => ffi::SQLITE_FULL,
+            Fault::Volume(VolumeError::Device(Status::WriteProtected(_))) => ffi::SQLITE_READONLY,
             _ => otherwise,
         }
     }
@@ -67,6 +68,8 @@ impl Fault {
 
 #[cfg(test)]
 mod tests {
+    use tantalum::HostError;
+
     use super::*;
 
     #[test]
@@ -76,6 +79,14 @@ mod tests {
         let lost = Fault::from(VolumeError::Device(Status::PowerLost));
         assert_eq!(lost.code(ffi::SQLITE_IOERR_WRITE), ffi::SQLITE_IOERR_WRITE);
         assert!(lost.is_reported());
+        let host = HostError {
+            path: "a.tant".into(),
+            action: "write",
+            kind: std::io::ErrorKind::StorageFull,
+            reason: "No space left on device".to_owned(),
+        };
+        let protected = Fault::from(VolumeError::Device(Status::WriteProtected(host)));
+        assert_eq!(protected.code(ffi::SQLITE_IOERR_WRITE), ffi::SQLITE_READONLY);
         assert_eq!(Fault::Busy.code(ffi::SQLITE_IOERR_LOCK), ffi::SQLITE_BUSY);
     }
 }

@@ -80,6 +80,7 @@ impl Handle {
         match self.target {
             Target::Plain(file) => host.volume.write(file, offset, data)?,
             Target::Log(id) => {
+                host.check_changes()?;
                 let (volume, database) = host.database(id);
                 database.log().write(volume, offset, data)?;
             }

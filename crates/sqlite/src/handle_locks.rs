@@ -9,9 +9,12 @@ use crate::host::{DatabaseId, Target};
 use crate::lock::LockLevel;
 
 impl Handle {
-    /// Raises the lock.
+    /// Raises the lock. RESERVED is for changes; recovery goes from SHARED to EXCLUSIVE.
     pub fn raise_lock(&mut self, wanted: LockLevel) -> Result<(), Fault> {
         let id = self.database_id()?;
+        if wanted == LockLevel::Reserved {
+            self.host.lock().check_changes()?;
+        }
         self.lock = self.host.lock().database(id).1.locks.raise(self.id, self.lock, wanted);
         self.writes_for_itself |= self.lock == LockLevel::Reserved;
         if self.lock >= wanted { Ok(()) } else { Err(Fault::Busy) }

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tantalum_volume::{FileId, MetadataChange, NewFile, Timestamp, Volume};
+use tantalum::Status;
+use tantalum_volume::{FileId, MetadataChange, NewFile, Timestamp, Volume, VolumeError};
 
 use crate::database::Database;
 use crate::fault::Fault;
@@ -35,6 +36,8 @@ pub(crate) struct Host {
     pub mode: Mode,
     /// Open handles.
     pub handles: usize,
+    /// Why the volume can only be read, if it can. SQLite's own recovery, from a journal or a log, then stays in memory.
+    pub only_read: Option<Status>,
     databases: BTreeMap<DatabaseId, Database>,
     next_id: u64,
 }
@@ -45,7 +48,7 @@ pub(crate) struct HostRef(Arc<Mutex<Host>>);
 
 impl HostRef {
     pub fn new(volume: Volume, mode: Mode) -> HostRef {
-        let host = Host { volume, mode, handles: 0, databases: BTreeMap::new(), next_id: 1 };
+        let host = Host { volume, mode, handles: 0, only_read: None, databases: BTreeMap::new(), next_id: 1 };
         HostRef(Arc::new(Mutex::new(host)))
     }
 
@@ -73,6 +76,14 @@ impl HostRef {
 }
 
 impl Host {
+    /// Refuses a change that is no recovery, if the volume can only be read.
+    pub fn check_changes(&self) -> Result<(), Fault> {
+        match &self.only_read {
+            Some(why) => Err(VolumeError::Device(why.clone()).into()),
+            None => Ok(()),
+        }
+    }
+
     /// The volume and an open database.
     pub fn database(&mut self, id: DatabaseId) -> (&mut Volume, &mut Database) {
         let database = self.databases.get_mut(&id).expect("a database with an open handle is there");
@@ -125,6 +136,9 @@ impl Host {
             Some(_) if flags & ffi::SQLITE_OPEN_EXCLUSIVE != 0 => Err(Fault::Exists(name.to_owned())),
             Some(file) => Ok(file),
             None if flags & ffi::SQLITE_OPEN_CREATE == 0 => Err(Fault::NoSuchFile(name.to_owned())),
+            None if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 && self.only_read.is_some() => {
+                Err(self.check_changes().expect_err("it can only be read"))
+            }
             None => match now {
                 None => Ok(self.volume.create(name)?),
                 Some(now) => {

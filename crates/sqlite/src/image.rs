@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use tantalum::{Device, Profile, Size, Status};
+use tantalum::{Access, Device, Profile, Size, Status};
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::host::HostRef;
@@ -106,7 +106,7 @@ impl Open {
         if is_new && !creates {
             return Err(ImageError::NoImage { path: path.to_owned() });
         }
-        let mut volume = open_volume(path, parameters)?;
+        let (mut volume, only_read) = open_volume(path, parameters)?;
         if is_new {
             self.new.insert(path.to_owned());
         }
@@ -114,6 +114,7 @@ impl Open {
             volume.run_in_real_time();
         }
         let host = HostRef::new(volume, mode.unwrap_or(Mode::Share));
+        host.lock().only_read = only_read;
         self.images.insert(path.to_owned(), host.clone());
         Ok(host)
     }
@@ -232,21 +233,32 @@ fn close_volume(volume: Volume) -> Result<(), CloseError> {
     device.shutdown(now_ns).map_err(CloseError::Shutdown)
 }
 
-/// Opens an image; creates it if there is none.
-fn open_volume(path: &Path, parameters: &Parameters) -> Result<Volume, ImageError> {
+/// Opens an image; creates it if there is none. Also why it can only be read, if it can.
+fn open_volume(path: &Path, parameters: &Parameters) -> Result<(Volume, Option<Status>), ImageError> {
+    match path.exists() {
+        true => Device::or_read(Access::Write, |access| open_existing(path, access), ImageError::host),
+        false => Ok((create_volume(path, parameters)?, None)),
+    }
+}
+
+fn create_volume(path: &Path, parameters: &Parameters) -> Result<Volume, ImageError> {
+    let device = Device::create(path, &parameters.new_profile()?);
+    let device =
+        device.map_err(|error| ImageError::Device { path: path.to_owned(), error: Box::new(error) })?;
+    Volume::format(device, CACHE_BYTES).map_err(|error| {
+        // A partial image is useless, and the first error is the one that counts.
+        let _ = std::fs::remove_file(path);
+        ImageError::Volume { path: path.to_owned(), error }
+    })
+}
+
+fn open_existing(path: &Path, access: Access) -> Result<Volume, ImageError> {
     let device_error = |error| ImageError::Device { path: path.to_owned(), error: Box::new(error) };
     let volume_error = |error| ImageError::Volume { path: path.to_owned(), error };
-    if !path.exists() {
-        let device = Device::create(path, &parameters.new_profile()?).map_err(device_error)?;
-        return Volume::format(device, CACHE_BYTES).map_err(|error| {
-            // A partial image is useless, and the first error is the one that counts.
-            let _ = std::fs::remove_file(path);
-            volume_error(error)
-        });
-    }
-    let mut device = Device::open(path).map_err(device_error)?;
+    let mut device = Device::open_as(path, access).map_err(device_error)?;
     let is_formatted = Volume::is_formatted(&mut device).map_err(volume_error)?;
-    let mount = if is_formatted { Volume::mount } else { Volume::format };
+    // what is only read is not made
+    let mount = if is_formatted || access == Access::Overlay { Volume::mount } else { Volume::format };
     mount(device, CACHE_BYTES).map_err(volume_error)
 }
 
@@ -310,7 +322,7 @@ mod tests {
     fn a_volume_that_is_closed_has_everything_on_its_drive() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tant");
-        let mut volume = open_volume(&path, &parameters(&path)).unwrap();
+        let mut volume = open_volume(&path, &parameters(&path)).unwrap().0;
         let file = volume.create("app.db").unwrap();
         volume.write(file, 0, b"not synced").unwrap();
         close_volume(volume).unwrap_or_else(|_| panic!("the volume is in order"));

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use tantalum::{DeviceError, ProfileError, SizeError, Status};
+use tantalum::{DeviceError, HostError, ProfileError, SizeError, Status};
 use tantalum_volume::VolumeError;
 
 use crate::mode::{Mode, UnknownMode};
@@ -44,6 +44,17 @@ pub(crate) enum ImageError {
     /// The name is taken.
     #[error("{name:?} is open from image {path}; close it first, or use another name", path = path.display())]
     OtherImage { name: String, path: PathBuf },
+}
+
+impl ImageError {
+    /// How the host failed, if that is why an image could not be opened.
+    pub fn host(&self) -> Option<&HostError> {
+        match self {
+            ImageError::Device { error, .. } => error.host(),
+            ImageError::Volume { error: VolumeError::Device(Status::Host(error)), .. } => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// An error of an image, which names it once: errors about its file already do.

@@ -83,14 +83,18 @@ impl Vfs {
     pub fn report(&self, fault: &Fault, otherwise: c_int) -> c_int {
         let code = fault.code(otherwise);
         if fault.is_reported() {
-            let message = format!("tantalum: {fault}");
-            if let Ok(text) = CString::new(message.as_str()) {
-                // SAFETY: the format takes one string, and both are terminated.
-                unsafe { (self.api.log)(code, c"%s".as_ptr(), text.as_ptr()) };
-            }
-            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = message;
+            self.tell(code, format!("tantalum: {fault}"));
         }
         code
+    }
+
+    /// Keeps a message, and writes it to SQLite's log.
+    pub fn tell(&self, code: c_int, message: String) {
+        if let Ok(text) = CString::new(message.as_str()) {
+            // SAFETY: the format takes one string, and both are terminated.
+            unsafe { (self.api.log)(code, c"%s".as_ptr(), text.as_ptr()) };
+        }
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = message;
     }
 
     /// The last error, for C.

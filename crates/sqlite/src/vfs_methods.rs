@@ -64,6 +64,11 @@ impl Vfs {
         match Handle::open(&host, text, flags, self.file_time()) {
             Ok(handle) => {
                 self.hosts.opened(&host);
+                let only_read =
+                    host.lock().only_read.as_ref().map(|why| format!("tantalum: database {text:?}: {why}"));
+                if let Some(message) = only_read.filter(|_| flags & ffi::SQLITE_OPEN_MAIN_DB != 0) {
+                    self.tell(ffi::SQLITE_WARNING, message);
+                }
                 // The handle has a reference of its own; the last one closes the image.
                 drop(host);
                 Ok(OpenFile::OnVolume(handle))

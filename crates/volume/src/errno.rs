@@ -31,7 +31,7 @@ impl From<VolumeError> for Errno {
             | VolumeError::Unaligned { .. } => Errno::EINVAL,
             VolumeError::InTransaction { .. } => Errno::EBUSY,
             VolumeError::Device(Status::CapacityExceeded) => Errno::ENOSPC,
-            VolumeError::Device(Status::ReadOnly) => Errno::EROFS,
+            VolumeError::Device(Status::ReadOnly | Status::WriteProtected(_)) => Errno::EROFS,
             _ => Errno::EIO,
         }
     }

@@ -15,7 +15,7 @@ use crate::{PowerLostError, TantalumError};
 create_exception!(tantalum, LimitError, TantalumError, "More than the drive takes in one step, or at once.");
 create_exception!(tantalum, UnmappedError, TantalumError, "A unit that is to be shared has no contents.");
 create_exception!(tantalum, CapacityError, TantalumError, "No flash is left, even after garbage collection.");
-create_exception!(tantalum, ReadOnlyError, TantalumError, "Too few good blocks are left for writes.");
+create_exception!(tantalum, ReadOnlyError, TantalumError, "Too few good blocks are left for writes, or the machine has no room for them.");
 create_exception!(
     tantalum,
     UnreadableError,
@@ -68,7 +68,7 @@ pub fn raised(status: Status) -> PyErr {
         Status::OverLimit { .. } | Status::OutOfBuffers { .. } => LimitError::new_err(text),
         Status::CapacityExceeded => CapacityError::new_err(text),
         Status::Unreadable { .. } | Status::RecordUnreadable { .. } => UnreadableError::new_err(text),
-        Status::ReadOnly => ReadOnlyError::new_err(text),
+        Status::ReadOnly | Status::WriteProtected(_) => ReadOnlyError::new_err(text),
         Status::PowerLost => PowerLostError::new_err(text),
         Status::Host(_) => HostError::new_err(text),
         Status::Damaged(_) => DamagedError::new_err(text),

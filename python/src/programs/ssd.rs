@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tantalum_device::{Device, PowerLoss, Profile, Status};
+use tantalum_device::{Access, Device, PowerLoss, Profile, Status};
 use tantalum_drive::Drive;
 use tantalum_spu::{ProcessId, STRIPE_BYTES, Ssd};
 
@@ -30,7 +30,9 @@ impl PySsd {
     ) -> PyResult<PySsd> {
         let made = py.detach(|| {
             if let Some(path) = path.as_ref().filter(|path| path.exists()) {
-                return Device::open(path).map_err(refused);
+                let (mut device, why) = Device::open_or_read(path, Access::Write).map_err(refused)?;
+                why.into_iter().for_each(|why| device.refuse_changes(why));
+                return Ok(device);
             }
             let mut profile =
                 Profile::load(profile).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -56,6 +58,12 @@ impl PySsd {
             ssd.endpoint(process).map_err(raised)
         })?;
         Ok(Endpoint { ssd: Arc::clone(&self.ssd), id })
+    }
+
+    /// Why the drive refuses every change until it is opened again, as text; None if it does not.
+    #[getter]
+    fn refuses_changes(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        with(py, &self.ssd, |ssd| Ok(ssd.drive().lock().refuses_changes().map(Status::to_string)))
     }
 
     /// The time of the last event, in nanoseconds.

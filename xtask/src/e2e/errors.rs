@@ -143,6 +143,32 @@ impl Drop for Disk {
     }
 }
 
+/// While the disk is full the volume is mounted to be read, and the command that tells about an image opens it.
+fn read_without_room(
+    context: &Context,
+    disk: &Disk,
+    mounted: &mut Mounted<'_>,
+    synced: &[PathBuf],
+    content: &[u8],
+) -> Result<(), Failure> {
+    let mut filler = fs::File::create(disk.0.join("filler"))?;
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    mounted.mount(&["--time", "none"])?;
+    hold(synced, content)?;
+    let error = fs::write(mounted.path("more"), content).expect_err("there is no room");
+    let is_refused = error.raw_os_error() == Some(nix::errno::Errno::EROFS as i32);
+    ensure(is_refused, || format!("a change of what can only be read says: {error}"))?;
+    fs::File::open(&synced[0])?.sync_all()?;
+    mounted.unmount()?;
+    let log = mounted.log()?;
+    ensure(log.contains("it can only be read"), || format!("the log says {log:?}"))?;
+    let info = Shell::new(&context.tantalum).args(["info"]).args([&mounted.image]).output()?;
+    let said = String::from_utf8_lossy(&info.stderr).into_owned();
+    let is_warned = info.status.success() && said.contains("No space left") && said.lines().count() == 1;
+    ensure(is_warned, || format!("info ended with {} and said {said:?}", info.status))?;
+    Ok(fs::remove_file(disk.0.join("filler"))?)
+}
+
 pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
     if !geteuid().is_root() {
         return Ok(Done::LeftOut("only root can mount a small disk for it".to_owned()));
@@ -159,6 +185,7 @@ pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
     mounted.stat()?;
     let said = mounted.unmount_badly()?;
     ensure(said.contains("data that were not synced are lost"), || format!("unmount said {said:?}"))?;
+    read_without_room(context, &disk, &mut mounted, &synced, &content)?;
     disk.mount("remount,size=256M")?;
     mounted.mount(&["--time", "none"])?;
     hold(&synced, &content)?;

@@ -45,7 +45,7 @@ impl<'a> Mounted<'a> {
             .args(options)
             .run()?;
         let process = said.split(" process ").nth(1).and_then(|rest| rest.split_whitespace().next());
-        self.process = process.unwrap_or_default().trim_end_matches(',').to_owned();
+        self.process = process.unwrap_or_default().trim_end_matches([',', ';']).to_owned();
         self.is_mounted = true;
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::ptr;
 
 use parking_lot::Mutex;
-use tantalum::{Device, PowerLoss, Profile, Status};
+use tantalum::{Access, Device, PowerLoss, Profile, Status};
 use tantalum_drive::Drive;
 use tantalum_spu::{EndpointId, Event, Ssd};
 
@@ -72,7 +72,9 @@ pub(super) unsafe fn drive_of<'a>(ssd: *const tantalum_ssd) -> Result<&'a tantal
 
 fn device(profile: &str, path: Option<&Path>, capacity_bytes: u64) -> Result<Device, Refusal> {
     if let Some(path) = path.filter(|path| path.exists()) {
-        return Ok(Device::open(path)?);
+        let (mut device, why) = Device::open_or_read(path, Access::Write)?;
+        why.into_iter().for_each(|why| device.refuse_changes(why));
+        return Ok(device);
     }
     let invalid = |error: &dyn std::fmt::Display| Refusal(TANTALUM_INVALID, error.to_string());
     let mut profile = Profile::load(profile).map_err(|error| invalid(&error))?;
@@ -86,7 +88,8 @@ fn device(profile: &str, path: Option<&Path>, capacity_bytes: u64) -> Result<Dev
 }
 
 /// Creates a drive of a profile (a name, or the path of a file) in memory, or, with a `path`, in an image; an existing
-/// image is opened with its own profile. `capacity_bytes`: 0 for the profile's.
+/// image is opened with its own profile. If the disk has no room for what opening it changes, its drive can only be read, and
+/// refuses changes. `capacity_bytes`: 0 for the profile's.
 ///
 /// # Safety
 /// `profile` ends with a zero, and so does `path` unless it is null; `ssd` can be written.

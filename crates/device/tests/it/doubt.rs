@@ -110,6 +110,35 @@ fn after_a_command_that_could_not_be_stored_the_drive_takes_no_more_and_is_still
     assert!([0, 2].contains(&host.read(8)), "it was not acknowledged");
 }
 
+/// An image on a full disk could not be opened at all.
+#[test]
+fn what_can_only_be_read_refuses_changes_and_has_nothing_to_flush_or_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.tant");
+    let profile = small_drive("tlc-nvme", 8 << 20, 100.0, Plp::None);
+    let mut host = Host { device: Device::create(&path, &profile).unwrap(), now_ns: 0 };
+    host.write_through(7, 1);
+    host.flush();
+    drop(host);
+    let as_it_was = std::fs::read(&path).unwrap();
+    let disk = TestHost::new(Mapping::Never, 1);
+    disk.faults.fail(HostFault { after: 0, failure: HostFailure::NoSpace, lasts: true });
+    let (mut device, why) = Device::open_or_read_on(&path, Access::Write, &disk).unwrap();
+    let why = why.expect("the disk is full");
+    assert!(matches!(&why, Status::WriteProtected(_)) && why.to_string().contains("No space left"), "{why}");
+    device.refuse_changes(why.clone());
+    let now_ns = device.time_ns();
+    let mut host = Host { device, now_ns };
+    let data = [2; UNIT_BYTES];
+    let write = host.submit(Command::Write { lpn: Lpn(7), data: &data, fua: false });
+    assert_eq!(write, Err(why.clone()));
+    assert_eq!(host.submit(Command::Trim { lpn: Lpn(7), units: 1 }), Err(why));
+    host.submit(Command::Flush).expect("nothing waits to become durable");
+    assert_eq!(host.read_all([7]), [1]);
+    host.device.shutdown(host.now_ns).expect("nothing was changed");
+    assert!(std::fs::read(&path).unwrap() == as_it_was, "the image was changed");
+}
+
 /// A drive whose format could not be stored left its image behind.
 #[test]
 fn an_image_that_cannot_be_created_is_not_there() {

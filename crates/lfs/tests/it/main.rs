@@ -10,6 +10,7 @@ mod failing_commands;
 mod files;
 mod folders;
 mod holes;
+mod host_faults;
 mod in_place;
 mod lists;
 mod oracle;

@@ -159,7 +159,7 @@ fn block_namespace(subsystem: &Subsystem) -> Namespace {
     told.copy_range = (copy_blocks as u16).into();
     told.copy_blocks = copy_blocks.into();
     told.copy_ranges = (COPY_RANGES - 1) as u8;
-    told.attributes = device.is_read_only().into();
+    told.attributes = is_write_protected(&device).into();
     told.guid = guid(subsystem, BLOCK_NAMESPACE);
     told.eui64 = eui64(subsystem, BLOCK_NAMESPACE);
     told.block_formats[0] =
@@ -171,9 +171,14 @@ fn common_namespace(subsystem: &Subsystem) -> CommonNamespace {
     let device = subsystem.queue.drive().lock();
     let mut told: CommonNamespace = empty();
     told.sharing = 1;
-    told.attributes = device.is_read_only().into();
+    told.attributes = is_write_protected(&device).into();
     told.status = is_ready(&device).into();
     told
+}
+
+/// Whether the drive refuses every change: it is worn out, or its host failed.
+fn is_write_protected(device: &Device) -> bool {
+    device.is_read_only() || device.refuses_changes().is_some()
 }
 
 fn is_ready(device: &Device) -> bool {
@@ -195,7 +200,7 @@ fn key_value_namespace(subsystem: &Subsystem, namespace: u32) -> KeyValueNamespa
     let mut told: KeyValueNamespace = empty();
     told.size = (limits.capacity_units * UNIT_BYTES as u64).into();
     told.sharing = 1;
-    told.attributes = device.is_read_only().into();
+    told.attributes = is_write_protected(&device).into();
     told.guid = guid(subsystem, namespace);
     told.eui64 = eui64(subsystem, namespace);
     told.formats[0].key_bytes = (limits.key_value.key_bytes as u16).into();

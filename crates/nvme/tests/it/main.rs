@@ -11,6 +11,7 @@ mod common;
 mod events;
 #[path = "../fuzzed/mod.rs"]
 mod fuzzed;
+mod host_failures;
 mod hostile;
 mod mixed_commands;
 mod power_cuts;
