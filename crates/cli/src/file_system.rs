@@ -102,6 +102,8 @@ impl FileSystemOptions {
                 let failure = |error| Failure::Volume { path: path.to_path_buf(), error };
                 let mut volume = Volume::format(device, how.cache_bytes).map_err(failure)?;
                 volume.change_metadata(FileId::ROOT, &mine).map_err(failure)?;
+                // or after a kill its owner could not create anything in it
+                volume.sync_all().map_err(failure)?;
                 volume.set_remap_duplicates(how.remap_duplicates);
                 Ok(Box::new(volume))
             }
@@ -131,7 +133,8 @@ impl FileSystemOptions {
         let made = LogFs::format_indexed(device, kind, cleaning, indexing, how.cache_bytes);
         let mut fs = made.map_err(failure)?;
         let changed = Attributes::change_metadata(&mut fs, FileId::ROOT, mine);
-        changed.map_err(|errno| failure(LfsError::Refused(errno)))?;
+        let durable = changed.and_then(|()| FileSystem::write_back(&mut fs));
+        durable.map_err(|errno| failure(LfsError::Refused(errno)))?;
         Ok(Box::new(fs))
     }
 
@@ -183,6 +186,35 @@ pub fn mount(
                 None => LogFs::mount(device, how.cache_bytes),
             };
             Ok(Box::new(fs.map_err(|error| Failure::LogStructured { path, error })?))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{PowerLoss, Profile};
+
+    use super::*;
+
+    /// The owner was only in memory: after a kill an ordinary user could create nothing in a new file system.
+    #[test]
+    fn a_new_file_system_belongs_to_the_caller_also_after_a_power_cut() {
+        let path = Path::new("drive.tant");
+        let how = Use { cache_bytes: 8 << 20, snapshot: None, remap_duplicates: true };
+        let mut profile = Profile::load("tlc-nvme").unwrap();
+        profile.capacity_bytes = 64 << 20;
+        let before = MetadataChange::made_now().modified.unwrap();
+        for kind in [FileSystemKind::Volume, FileSystemKind::LfsNat, FileSystemKind::LfsTree] {
+            let options = FileSystemOptions { file_system: Some(kind), cleaning: None, index: None };
+            let made = options.make(path, Device::in_memory(&profile).unwrap(), how).unwrap();
+            let mut device = made.into_client_without_sync().into_device().unwrap();
+            device.cut_power(device.time_ns());
+            device.power_on(&mut PowerLoss::seeded(1)).unwrap();
+            let mut mounted = mount(kind, path, device, how).unwrap();
+            let root = mounted.metadata(FileId::ROOT).unwrap();
+            let change = MetadataChange::made_by_caller();
+            assert_eq!((Some(root.owner), Some(root.group)), (change.owner, change.group), "{kind}");
+            assert!(root.modified >= before, "{kind}: {:?}", root.modified);
         }
     }
 }
