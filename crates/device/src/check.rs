@@ -190,7 +190,7 @@ pub fn check_and_open(path: &Path, watch: Watch<'_>) -> Result<(Check, Option<De
     Ok((check, Some(device)))
 }
 
-fn audit(ftl: &mut Ftl, watch: Watch<'_>) -> Result<Audit, DeviceError> {
+pub(crate) fn audit(ftl: &mut Ftl, watch: Watch<'_>) -> Result<Audit, DeviceError> {
     let mut audit = ftl.audit_maps();
     let ranges: Vec<_> = ftl.map().touched().collect();
     let total = ranges.iter().map(|range| u64::from(range.end - range.start)).sum();

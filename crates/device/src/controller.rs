@@ -263,13 +263,15 @@ impl Device {
         if matches!(executed, Err(Status::CapacityExceeded)) {
             engine.ftl.note_exhaustion();
         }
-        let read_only = self.settle_read_only(start_ns)?;
-        let done_ns = executed.map_err(|status| {
-            if !reads {
-                self.note_doubt(&status);
+        let executed = executed.inspect_err(|status| {
+            // firmware's own work for a read may have changed something
+            if !reads || matches!(status, Status::Unfinished(_)) {
+                self.note_doubt(status);
             }
-            self.ended_badly(status, read_only)
-        })?;
+        });
+        let settled = self.settle_read_only(start_ns);
+        let done_ns = executed.map_err(|status| self.ended_badly(status))?;
+        settled?;
         assert!(done_ns >= start_ns, "a command begun at {start_ns} ns was done at {done_ns} ns");
         self.done_ns = self.done_ns.max(done_ns);
         Ok(Completion { done_ns, ..completion })
@@ -283,16 +285,16 @@ impl Device {
         status
     }
 
-    /// Whether the drive is read-only. When it becomes so, what waits is settled.
-    fn settle_read_only(&mut self, at_ns: Nanoseconds) -> Result<bool, Status> {
-        let Power::On(engine) = &mut self.power else { return Ok(false) };
-        let read_only = engine.ftl.is_read_only();
-        if read_only && !self.settled_read_only {
-            self.settled_read_only = true;
-            let settled = engine.settle_read_only(at_ns);
-            settled.inspect_err(|status| self.note_doubt(status))?;
+    /// When the drive becomes read-only, what waits is settled, unless nothing may be built on it. A failure that leaves no
+    /// doubt says nothing about the command: what could not be settled still waits.
+    fn settle_read_only(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+        let Power::On(engine) = &mut self.power else { return Ok(()) };
+        if self.settled_read_only || self.doubt.is_some() || !engine.ftl.is_read_only() {
+            return Ok(());
         }
-        Ok(read_only)
+        self.settled_read_only = true;
+        let settled = engine.settle_read_only(at_ns).inspect_err(|status| self.note_doubt(status));
+        settled.or_else(|status| if status.leaves_doubt() { Err(status) } else { Ok(()) })
     }
 
     pub(crate) fn check_doubt(&self) -> Result<(), Status> {
@@ -305,10 +307,10 @@ impl Device {
         }
     }
 
-    fn ended_badly(&mut self, status: Status, read_only: bool) -> Status {
+    fn ended_badly(&mut self, status: Status) -> Status {
         match status {
             // it is not the host's data that fill the flash: blocks are missing
-            Status::CapacityExceeded if read_only => Status::ReadOnly,
+            Status::CapacityExceeded if self.is_read_only() => Status::ReadOnly,
             // the host learns of a loss once a cut can no longer undo it
             Status::Unreadable { .. } | Status::RecordUnreadable { .. } => {
                 self.done_ns = self.done_ns.max(self.ftl().map_or(0, |ftl| ftl.nand().programs_done_ns()));

@@ -1,9 +1,13 @@
 //! What a host may ask of a drive without a command. These calls take no time and are not counted.
 
+use std::ops::ControlFlow;
+
 use tantalum_ftl::{KvRecord, Lpn, NamespaceInfo};
 use tantalum_nand::UNIT_BYTES;
 
-use crate::controller::Device;
+use crate::check::audit;
+use crate::controller::{Device, Power};
+use crate::lifecycle::DeviceError;
 
 impl Device {
     /// Whether a unit is what a plain write of `data` leaves: mapped, reading as `data`, without metadata. It is not a
@@ -44,6 +48,28 @@ impl Device {
     /// parts. It is not a command: it takes no time and counts nowhere.
     pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
         self.engine().is_some_and(|engine| engine.has_room(value_bytes))
+    }
+
+    /// Buffers that hold nothing: neither a unit on flash nor one that waits. Each would be lost to the drive until power
+    /// comes back. There are none between commands, unless a host fills some ([`Device::fills`]). None without power.
+    pub fn stray_buffers(&self) -> u64 {
+        self.engine().map_or(0, |engine| {
+            let nand = engine.ftl.nand();
+            u64::from(nand.slots_in_use() - nand.slots_on_flash()) - engine.waiting_units()
+        })
+    }
+
+    /// Checks everything that the check of an image checks, except the image itself: the maps, and what they name on flash.
+    /// Panics if there is a finding.
+    ///
+    /// # Errors
+    /// If the drive cannot read its own flash.
+    pub fn audit_flash(&mut self) -> Result<(), DeviceError> {
+        let Power::On(engine) = &mut self.power else { return Ok(()) };
+        let audit = audit(&mut engine.ftl, &mut |_, _| ControlFlow::Continue(()))?;
+        let findings: Vec<String> = audit.findings().map(ToString::to_string).collect();
+        assert!(findings.is_empty(), "the drive and its flash disagree: {}", findings.join("; "));
+        Ok(())
     }
 
     /// Checks the invariants of the maps, and panics if one is broken.

@@ -7,7 +7,7 @@ use tantalum_ftl::{
 };
 use tantalum_nand::{
     Access, Faults, HostError, HostSync, InFlight, LostProgram, MediumError, Nand, NandError, Nanoseconds,
-    Operation, Outcome, TestHost,
+    Operation, Outcome, StepFault, TestHost,
 };
 
 use crate::controller::{Device, Power};
@@ -256,6 +256,21 @@ impl Device {
     pub fn set_faults(&mut self, faults: Faults) -> Result<(), Status> {
         self.engine_mut()?.ftl.nand_mut().set_faults(faults);
         Ok(())
+    }
+
+    /// From now on a step inside a command fails; `None` disarms it. For tests of what a command leaves that fails in the
+    /// middle. [`Device::step_has_failed`] says whether it did.
+    ///
+    /// # Errors
+    /// [`Status::PowerLost`] without power.
+    pub fn fail_step(&mut self, fault: Option<StepFault>) -> Result<(), Status> {
+        self.engine_mut()?.ftl.nand_mut().fail_step(fault);
+        Ok(())
+    }
+
+    /// Whether the step of [`Device::fail_step`] has failed; false without power.
+    pub fn step_has_failed(&self) -> bool {
+        self.ftl().is_some_and(|ftl| ftl.nand().step_has_failed())
     }
 
     /// Whether too few good blocks are left for writes; false without power.

@@ -86,7 +86,8 @@ pub enum Status {
         /// The key.
         key: Key,
     },
-    /// NVMe "Capacity Exceeded": no flash is left even after garbage collection.
+    /// NVMe "Capacity Exceeded": no flash is left even after garbage collection. Units of a write that came before may have
+    /// been written.
     #[error("capacity exceeded: no free flash is left; trim or delete what is not needed")]
     CapacityExceeded,
     /// NVMe "Unrecovered Read Error".
@@ -114,12 +115,16 @@ pub enum Status {
     #[error("the drive's own data are damaged: {0}; `tantalum check` shows how much is lost")]
     Damaged(Damage),
     /// No buffer is left, because too many units wait for flash or are being fetched. Submit the command again when
-    /// some of them are done.
+    /// some of them are done. Units of a write that came before may have been written.
     #[error("all {buffers} buffers of the drive are in use")]
     OutOfBuffers {
         /// The total number of buffers.
         buffers: u32,
     },
+    /// NVMe "Internal Error": the command failed after it had begun to change something, for this reason. Its changes may
+    /// be there in part: the drive accepts no more changes until power comes back.
+    #[error("the command failed halfway, and the drive accepts no more changes: {0}")]
+    Unfinished(Box<Status>),
     /// NVMe "Internal Error": a bug of the drive. It accepts no more changes.
     #[error("internal error of the drive: {0}")]
     Internal(NandError),
@@ -133,7 +138,14 @@ impl Status {
 
     /// Whether the command's changes may be there completely, partly or not at all: nothing may be built on them.
     pub fn leaves_doubt(&self) -> bool {
-        matches!(self, Status::PowerLost | Status::Host(_) | Status::Damaged(_) | Status::Internal(_))
+        use Status::{Damaged, Host, Internal, PowerLost, Unfinished};
+        matches!(self, PowerLost | Host(_) | Damaged(_) | Unfinished(_) | Internal(_))
+    }
+
+    /// The status of a step that comes after a command has changed something.
+    #[must_use]
+    pub(crate) fn unfinished(self) -> Status {
+        if self.leaves_doubt() { self } else { Status::Unfinished(Box::new(self)) }
     }
 }
 
@@ -181,6 +193,7 @@ impl From<FtlError> for Status {
             FtlError::CapacityExceeded => Status::CapacityExceeded,
             FtlError::ReadOnly => Status::ReadOnly,
             FtlError::Unreadable { lpn, .. } => Status::Unreadable { lpn },
+            FtlError::Unfinished(error) => Status::from(*error).unfinished(),
         }
     }
 }

@@ -16,7 +16,7 @@ impl Ftl {
 
     /// Makes sure that the next checkpoint has room for this many more owners whose versions no spare area records.
     pub(crate) fn ensure_owner_room(&mut self, owners: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if owners > 0 && !self.checkpoint_has_place(owners, 0) {
+        if owners > 0 && (self.finds_no_room() || !self.checkpoint_has_place(owners, 0)) {
             return Err(FtlError::CapacityExceeded);
         }
         while owners > 0 && self.space.blocks.free() < self.system_blocks_with(owners) {
@@ -84,9 +84,7 @@ impl Ftl {
             let erased = if self.space.blocks.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
             match erased {
                 Ok(true) => {
-                    self.nand.hold(block, self.system_blocks_ready_ns());
-                    self.space.blocks.set_not_erased(block);
-                    self.space.opened(block);
+                    self.opened(block);
                     return Ok(Some(block));
                 }
                 Ok(false) => {}
@@ -99,8 +97,18 @@ impl Ftl {
         Ok(None)
     }
 
+    /// An erased block was taken from the free ones.
+    pub(crate) fn opened(&mut self, block: BlockId) {
+        self.nand.hold(block, self.system_blocks_ready_ns());
+        self.space.blocks.set_not_erased(block);
+        self.space.opened(block);
+    }
+
     /// Opens a block for a stream if one of its planes has a free one, or, with `elsewhere`, if any plane has.
     fn open_for(&mut self, target: Target, elsewhere: bool, at_ns: Nanoseconds) -> Result<bool, FtlError> {
+        if self.finds_no_room() {
+            return Ok(false);
+        }
         loop {
             let has_ready = |plane| self.space.blocks.has_ready(plane, &self.nand);
             let has_free = |plane| self.space.blocks.free_in(plane) > 0;
@@ -204,6 +212,9 @@ impl Ftl {
         pages: &[(Target, u32)],
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
+        if self.finds_no_room() {
+            return Err(FtlError::CapacityExceeded);
+        }
         for &(target, _) in pages {
             if self.space.streams.of(target).wants_block() {
                 self.make_room(target, at_ns)?;

@@ -78,7 +78,8 @@ impl Ftl {
         if !records.is_empty() {
             self.tenants.records.is_durable_at(done_ns);
             // before the units: looking for what is replaced may fail
-            done_ns = done_ns.max(self.name_programmed(records, programmed, at_ns)?);
+            let named = self.name_programmed(records, programmed, at_ns);
+            done_ns = done_ns.max(named.map_err(FtlError::unfinished)?);
             records.iter().for_each(|record| self.count_put(record));
             self.counters.batches_with_records += u64::from(!units.is_empty());
         }
@@ -89,7 +90,8 @@ impl Ftl {
             self.map.map_plain(unit.lpn, ppn);
         }
         // a dump does not save a batch in flight, nor what ended with it
-        self.append_step_ready(ended, self.nand.host_programs_done_ns(), at_ns)?;
+        let ready_ns = self.nand.host_programs_done_ns();
+        self.append_step_ready(ended, ready_ns, at_ns).map_err(FtlError::unfinished)?;
         match canary::out(Guard::BatchDoneInFlight) {
             true => Ok(at_ns),
             false => Ok(done_ns),

@@ -52,7 +52,8 @@ impl Ftl {
             ready_ns = self.settle_unmapped(at_ns)?;
             self.tenants.budget = self.free_units(entries, waiting) * u64::from(UNIT_WEIGHT);
         }
-        match self.tenants.budget.checked_sub(chunks) {
+        let missing = self.finds_no_room();
+        match self.tenants.budget.checked_sub(chunks).filter(|_| !missing) {
             Some(left) => {
                 self.tenants.budget = left;
                 Ok(ready_ns)

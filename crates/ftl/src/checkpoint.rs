@@ -116,8 +116,9 @@ impl Ftl {
     fn store_checkpoint(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let step = self.next_seq();
         TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
+        let missing = self.finds_no_room();
         let nvm = self.metadata.nvm_mut().expect("the log is in memory");
-        if bytes.len() as u64 > nvm.checkpoint_limit() {
+        if missing || bytes.len() as u64 > nvm.checkpoint_limit() {
             return Err(FtlError::CapacityExceeded);
         }
         let done_ns = nvm.store_checkpoint(&mut self.nand, bytes, step, at_ns)?;

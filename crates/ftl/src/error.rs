@@ -28,6 +28,24 @@ pub enum FtlError {
     /// Too few good blocks are left for writes.
     #[error("the drive is read-only: too few good blocks are left")]
     ReadOnly,
+    /// A step failed after the change that it belongs to: the map has the change, and flash may never have it. No further
+    /// change may be made before recovery.
+    #[error("a change was not finished: {0}")]
+    Unfinished(Box<FtlError>),
+}
+
+impl FtlError {
+    /// Whether the operation that failed with this has changed nothing, so that the drive may go on.
+    pub fn changed_nothing(&self) -> bool {
+        use FtlError::{CapacityExceeded, Nand, ReadOnly, Unreadable};
+        matches!(self, CapacityExceeded | Unreadable { .. } | ReadOnly | Nand(NandError::OutOfSlots { .. }))
+    }
+
+    /// The error of a step that comes after a change.
+    #[must_use]
+    pub fn unfinished(self) -> FtlError {
+        if self.changed_nothing() { FtlError::Unfinished(Box::new(self)) } else { self }
+    }
 }
 
 /// Which of the drive's own data are damaged, and how.

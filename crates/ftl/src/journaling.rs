@@ -4,7 +4,7 @@
 //! full: the block erased for it may be one that only the waiting records make invalid, and erasing it may itself
 //! append memberships.
 
-use tantalum_nand::{BlockId, NandError, Nanoseconds, PlaneId, Source};
+use tantalum_nand::{BlockId, FailingStep, NandError, Nanoseconds, PlaneId};
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
@@ -96,12 +96,17 @@ impl Ftl {
         self.append_ready(&whole, ready_ns, at_ns)
     }
 
-    /// Opens a journal block if none is open.
+    /// Opens a journal block if none is open. No block is erased if records wait already, as they do once a page of them
+    /// has found no block.
     fn ensure_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if self.metadata.wants_open() && !canary::out(Guard::JournalBlockMissing) {
-            debug_assert!(self.metadata.nothing_waits(), "records wait and no block is open for them");
-            self.open_journal_block(at_ns)?;
+        if !self.metadata.wants_open() || canary::out(Guard::JournalBlockMissing) {
+            return Ok(());
         }
+        if !self.metadata.nothing_waits() {
+            return self.open_erased_journal_block();
+        }
+        let block = self.take_system_block(BlockUse::Journal, at_ns)?;
+        self.give_journal_block(block);
         Ok(())
     }
 
@@ -120,13 +125,16 @@ impl Ftl {
         self.metadata.begin_step(at_ns);
         let changed = change(self);
         self.metadata.end_step();
-        changed
+        changed.map_err(FtlError::unfinished)
     }
 
     /// Ensures that this many records can be appended and made durable without another block.
     pub(crate) fn ensure_journal_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
         if canary::out(Guard::JournalBlockMissing) {
             return Ok(());
+        }
+        if self.finds_no_room() {
+            return Err(FtlError::CapacityExceeded);
         }
         if self.metadata.nvm().is_some() {
             return self.ensure_memory_room(records, at_ns);
@@ -194,6 +202,10 @@ impl Ftl {
     }
 
     fn program_journal(&mut self, page: &JournalPage, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        if self.finds_no_room() {
+            self.give_up_page(&page.image);
+            return Err(FtlError::CapacityExceeded);
+        }
         loop {
             let attempt = self.metadata.program(&mut self.nand, page, at_ns);
             match attempt.inspect_err(|error| self.release_page(&page.image, error))? {
@@ -201,7 +213,7 @@ impl Ftl {
                 Attempt::Failed(block) => self.program_failed(block),
                 Attempt::NoBlock if self.metadata.nvm().is_some() => return Err(FtlError::CapacityExceeded),
                 Attempt::NoBlock => {
-                    self.open_journal_block(at_ns).inspect_err(|_| self.give_up_page(&page.image))?
+                    self.open_erased_journal_block().inspect_err(|_| self.give_up_page(&page.image))?
                 }
             }
         }
@@ -216,15 +228,20 @@ impl Ftl {
 
     /// Releases the buffers of a page image that was not programmed.
     pub(crate) fn give_up_page(&mut self, page: &PageImage) {
-        for source in &page.sources {
-            if let Source::Staged(slot) = *source {
-                self.nand.release(slot);
-            }
-        }
+        page.give_up(&mut self.nand);
     }
 
-    fn open_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let block = self.take_system_block(BlockUse::Journal, at_ns)?;
+    /// Opens a journal block for records that are not on flash: one that needs no erase, because any other may be free
+    /// only by these records (hazard 2). This happens if programs fail one after the other, and use up the open block and
+    /// the next one. Without such a block the records wait until there is one, or power is lost.
+    fn open_erased_journal_block(&mut self) -> Result<(), FtlError> {
+        let planes = (0..self.geometry.planes()).map(PlaneId);
+        let free = planes
+            .flat_map(|plane| self.space.blocks.free_list(plane).iter().map(move |free| (plane, free.block)));
+        let erased = free.into_iter().find(|(_, block)| self.space.blocks.is_erased(*block));
+        let (plane, block) = erased.ok_or(FtlError::CapacityExceeded)?;
+        self.space.blocks.take_block(plane, block, BlockUse::Journal);
+        self.opened(block);
         self.give_journal_block(block);
         Ok(())
     }
@@ -263,12 +280,21 @@ impl Ftl {
         Ok(())
     }
 
+    /// Whether a test lets this step find no room.
+    #[inline]
+    pub(crate) fn finds_no_room(&mut self) -> bool {
+        self.nand.step_fails(FailingStep::Room)
+    }
+
     /// Takes a block for journal, checkpoint or dump, on the plane that is idle first.
     pub(crate) fn take_system_block(
         &mut self,
         block_use: BlockUse,
         at_ns: Nanoseconds,
     ) -> Result<BlockId, FtlError> {
+        if self.finds_no_room() {
+            return Err(FtlError::CapacityExceeded);
+        }
         let planes = self.geometry.planes();
         loop {
             let plane = (0..planes)
@@ -290,7 +316,7 @@ impl Ftl {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Faults, Geometry, Nand, NvmShape, Scheduling, UNIT_BYTES};
+    use tantalum_nand::{Faults, Geometry, Nand, NvmShape, Scheduling, StepFault, UNIT_BYTES};
 
     use super::*;
     use crate::host_unit::HostUnit;
@@ -405,7 +431,7 @@ mod tests {
         assert_eq!(ftl.metadata.waiting().copied().collect::<Vec<_>>(), waiting);
         ftl.nand.set_faults(Faults::default());
         for (plane, block) in taken {
-            ftl.space.blocks.release(plane, block, &ftl.nand);
+            ftl.space.blocks.release_erased(plane, block, &ftl.nand);
         }
         ftl.flush_journal(0).unwrap();
         let (config, mut nand) = (ftl.config, ftl.into_nand());
@@ -415,6 +441,43 @@ mod tests {
         let at_ns = nand.idle_ns();
         let (ftl, _) = Ftl::recover(nand, config, at_ns).map_err(|(_, error)| error).unwrap();
         assert_eq!(ftl.map().lookup(Lpn(1)), None, "the trim is durable");
+    }
+
+    /// Programs fail until the journal's open block is used up, and the next one. The page in hand has the record that made
+    /// a block free; it was erased for that page, and after a cut the unit read what it held long before. No test let so
+    /// many programs fail and some block be free only by what they were to store.
+    #[test]
+    fn no_block_is_erased_for_a_page_of_records_in_hand() {
+        let mut ftl = ftl(8);
+        let write = |ftl: &mut Ftl, lpn: u32, byte: u8| {
+            let (slot, version) = (ftl.nand.stage(&[byte; UNIT_BYTES]).unwrap(), ftl.next_seq());
+            let unit = HostUnit { slot, lpn: Lpn(lpn), version, metadata: [0; METADATA_BYTES], hint: None };
+            ftl.write_page(&[unit], 0).unwrap();
+            ftl.geometry.block_of_unit(ftl.map.lookup(Lpn(lpn)).unwrap())
+        };
+        let second = loop {
+            let block = write(&mut ftl, 1, 1);
+            if ftl.space.blocks.block_use(block) == BlockUse::Closed {
+                break block;
+            }
+        };
+        // every free block has to be erased before it is used
+        let mut used = Vec::new();
+        for plane in (0..ftl.geometry.planes()).map(PlaneId) {
+            while let Some(block) = ftl.space.blocks.take(plane, BlockUse::Open, &ftl.nand) {
+                used.push((plane, block));
+            }
+        }
+        used.into_iter().for_each(|(plane, block)| ftl.space.blocks.release(plane, block, &ftl.nand));
+        ftl.trim(Lpn(1), 1, 0).unwrap();
+        ftl.collect_block(second, 0).unwrap();
+        assert_eq!(ftl.space.blocks.block_use(second), BlockUse::Free);
+        let erases = ftl.nand.erase_count(second);
+        ftl.nand.fail_step(Some(StepFault { step: FailingStep::Program, after: 0, lasts: true }));
+        let flushed = ftl.flush_journal(0);
+        assert!(matches!(flushed, Err(FtlError::CapacityExceeded)), "{flushed:?}");
+        assert_eq!(ftl.nand.erase_count(second), erases, "the record that made it free is not on flash");
+        assert!(!ftl.metadata.nothing_waits());
     }
 
     /// Garbage collection may have programmed the place, and such programs are not waited for otherwise: a dump must leave

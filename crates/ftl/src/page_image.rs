@@ -27,9 +27,29 @@ impl PageImage {
     pub fn stage(nand: &mut Nand, bytes: &[u8], spare: &Spare) -> Result<PageImage, FtlError> {
         let mut page = PageImage::new();
         for unit in bytes.chunks(UNIT_BYTES) {
-            page.push(Source::Staged(nand.stage(unit)?), spare.encode());
+            match nand.stage(unit) {
+                Ok(slot) => page.push(Source::Staged(slot), spare.encode()),
+                Err(error) => {
+                    page.give_up(nand);
+                    return Err(error.into());
+                }
+            }
         }
         Ok(page)
+    }
+
+    /// Releases the buffers of a page that was not programmed.
+    pub fn give_up(&self, nand: &mut Nand) {
+        for source in &self.sources[..self.used] {
+            if let Source::Staged(slot) = *source {
+                nand.release(slot);
+            }
+        }
+    }
+
+    /// The page was programmed: its buffers belong to the medium.
+    pub fn is_programmed(&mut self) {
+        self.sources[..self.used].fill(Source::Padding);
     }
 
     /// Clears it.

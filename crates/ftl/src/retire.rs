@@ -195,6 +195,30 @@ mod tests {
         ftl.nand_mut().set_faults(Faults { program_failure_ppm, ..Faults::default() });
     }
 
+    /// Every program fails. The blocks that failed held nothing, so they were collected, opened and erased again within the
+    /// same write, which never ended. All programs failed in other tests too, of single pages or on drives with free blocks.
+    #[test]
+    fn a_write_on_a_drive_whose_programs_all_fail_ends() {
+        let mut ftl = ftl();
+        for lpn in 0..100 {
+            let slot = ftl.nand_mut().stage(&[1; tantalum_nand::UNIT_BYTES]).unwrap();
+            let (version, metadata) = (ftl.next_seq(), [0; 24]);
+            ftl.write_page(&[HostUnit { slot, lpn: Lpn(lpn % 8), version, metadata, hint: None }], 0)
+                .unwrap();
+        }
+        fail_programs(&mut ftl, 1_000_000);
+        let slot = ftl.nand_mut().stage(&[2; tantalum_nand::UNIT_BYTES]).unwrap();
+        let version = ftl.next_seq();
+        let unit = HostUnit { slot, lpn: Lpn(1), version, metadata: [0; 24], hint: None };
+        let erased = ftl.counters().blocks_erased;
+        assert!(matches!(ftl.write_page(&[unit], 0), Err(FtlError::CapacityExceeded)));
+        let erases = ftl.counters().blocks_erased - erased;
+        assert!(erases <= 2 * u64::from(ftl.geometry.blocks()), "{erases} erases");
+        ftl.maintain(0).unwrap();
+        assert!(ftl.wear().bad_blocks > 0, "those that failed are retired");
+        assert!(ftl.audit_maps().findings().next().is_none());
+    }
+
     /// Erasing a block for the journal while records are in flight could hit one that only they make invalid.
     #[test]
     fn a_failed_journal_page_goes_to_the_rest_of_its_block() {
@@ -253,6 +277,32 @@ mod tests {
         ftl.space.blocks.programmed(block, Seq(ftl.metadata.checkpoint.step.0 + 1), false);
         ftl.note_loss_in(block);
         assert!(ftl.checkpoint_due());
+    }
+
+    /// Only a host's read asked for a checkpoint: a record that garbage collection or the search for a key had found lost was
+    /// missing after a cut, or an older one was there, instead of reading as an error.
+    #[test]
+    fn a_record_that_firmware_finds_lost_asks_for_a_checkpoint_too() {
+        for by_collection in [false, true] {
+            let mut ftl = ftl();
+            let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+            // long enough that its page is read to find it
+            let key = Key::new(b"a key of 16 byte").unwrap();
+            ftl.put(&[KvRecord { namespace, key, value: Some(b"value") }], 0, 0, &mut |_| None).unwrap();
+            let ppn = (0..ftl.geometry.units())
+                .map(Ppn)
+                .find(|ppn| matches!(ftl.map.owner(*ppn), Owner::Packed(_)));
+            let block = ftl.geometry.block_of_unit(ppn.unwrap());
+            let page = ftl.geometry.page_of(ppn.unwrap());
+            ftl.nand_mut().mark_uncorrectable(page).unwrap();
+            assert!(!ftl.metadata.checkpoint.wanted);
+            if by_collection {
+                ftl.collect_block(block, 0).unwrap();
+            } else {
+                ftl.exists(namespace, &key, 0).unwrap();
+            }
+            assert!(ftl.metadata.checkpoint.wanted, "by collection: {by_collection}");
+        }
     }
 
     /// The buffer that the next unit would get.

@@ -188,13 +188,15 @@ impl Ftl {
         for first in (lpn.0..lpn.0 + units).step_by(at_once as usize) {
             let (first, units) = (Lpn(first), at_once.min(lpn.0 + units - first));
             let most = 1 + (units as usize).min(self.tenants.units.logs.count());
-            self.step(most, 0, at_ns, |ftl| {
+            let trimmed = self.step(most, 0, at_ns, |ftl| {
                 let mut records = Vec::new();
                 let trim = ftl.unmap_range(first, units, &mut records);
                 records.push(trim);
                 debug_assert!(records.len() <= most, "a trim takes {} records, of {most}", records.len());
                 ftl.append_step(records, at_ns)
-            })?;
+            });
+            // the steps before this one are done
+            trimmed.map_err(|error| if first == lpn { error } else { error.unfinished() })?;
         }
         Ok(())
     }

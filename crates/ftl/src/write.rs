@@ -33,7 +33,8 @@ impl Ftl {
         Ok(programmed)
     }
 
-    /// The common part of all programs into a stream; `program` programs the given page.
+    /// The common part of all programs into a stream; `program` programs the given page. It gives up after as many failures
+    /// as there are blocks: a block that failed and holds nothing may be opened again before it is retired.
     #[inline]
     pub(crate) fn program_with(
         &mut self,
@@ -43,7 +44,7 @@ impl Ftl {
         earliest_ns: Nanoseconds,
         program: impl Fn(&mut Nand, PageId) -> Result<Nanoseconds, NandError>,
     ) -> Result<(PageId, Nanoseconds), FtlError> {
-        loop {
+        for _ in 0..=self.geometry.blocks() {
             let target = match target {
                 Target::Collect | Target::LogCopies(_) => self.ensure_copy_block(target, earliest_ns)?,
                 Target::Host | Target::Logs(_) => {
@@ -74,9 +75,11 @@ impl Ftl {
                 Err(error) => return Err(error.into()),
             }
         }
+        Err(FtlError::CapacityExceeded)
     }
 
-    /// Programs up to a page of units and points L2P at them.
+    /// Programs up to a page of units and points L2P at them. The buffers still belong to the caller if this fails and
+    /// [`FtlError::changed_nothing`].
     pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         self.map.warm(units.iter().map(|unit| unit.lpn));
         let hinted = units.iter().any(|unit| unit.hint.is_some() || self.map.is_hinted(unit.lpn));
@@ -105,7 +108,7 @@ impl Ftl {
         }
         if hinted {
             let ended = self.note_hints(units);
-            self.append_step(ended, at_ns)?;
+            self.append_step(ended, at_ns).map_err(FtlError::unfinished)?;
         }
         Ok(done_ns)
     }
@@ -141,7 +144,7 @@ impl Ftl {
     /// A unit that waits in protected DRAM replaces a page that claims its home: the claim ends with it.
     pub fn replaced_in_dram(&mut self, lpn: Lpn, version: Seq, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let ended = self.superseded(lpn, version);
-        self.append_step(ended.into_iter().collect(), at_ns)
+        self.append_step(ended.into_iter().collect(), at_ns).map_err(FtlError::unfinished)
     }
 
     /// Whether the flash holds this version of a logical page at its mapped place, or on `page`.

@@ -1,7 +1,7 @@
 //! What will fail (`faults`), and what has failed for good: retired blocks and uncorrectable pages (M6).
 
 use crate::error::NandError;
-use crate::faults::{FaultGenerator, Faults};
+use crate::faults::{FailingStep, FaultGenerator, Faults, StepFault};
 use crate::geometry::{BlockId, PageId};
 use crate::nand::Nand;
 use crate::random::SplitMix64;
@@ -11,6 +11,23 @@ impl Nand {
     /// From now on operations fail according to `faults`.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = FaultGenerator::new(faults);
+    }
+
+    /// A step from now on fails; `None` disarms it. For tests.
+    pub fn fail_step(&mut self, fault: Option<StepFault>) {
+        self.faults.arm(fault);
+        self.slots.refuse_all(fault.is_some_and(|fault| fault.step == FailingStep::Buffer));
+    }
+
+    /// Whether the step of [`Nand::fail_step`] has failed.
+    pub fn step_has_failed(&self) -> bool {
+        self.faults.has_failed()
+    }
+
+    /// Whether this is the step to fail, for steps that are not operations of the medium.
+    #[inline]
+    pub fn step_fails(&mut self, step: FailingStep) -> bool {
+        self.faults.step_fails(step)
     }
 
     /// Marks a block as permanently bad. Its contents can still be read.

@@ -2,6 +2,8 @@
 //!
 //! Random read failures occur only when a host reads a unit ([`crate::Nand::read`]). Firmware reads spare areas, journal and
 //! checkpoints with as many retries as necessary; but a page that is already uncorrectable stays so for firmware too.
+//!
+//! A test may let one step fail instead ([`StepFault`]), so that it takes each path that a command has.
 
 use crate::random::SplitMix64;
 
@@ -20,33 +22,105 @@ pub struct Faults {
     pub endurance_cycles: Option<u32>,
 }
 
+/// A step inside a command that a test makes fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailingStep {
+    /// A program: the page is used up.
+    Program,
+    /// An erase: the block can no longer be programmed.
+    Erase,
+    /// A read of a unit, also firmware's: its page becomes uncorrectable.
+    Read,
+    /// No buffer is left for a unit.
+    Buffer,
+    /// Firmware finds no room for what it is about to do: a block, pages of its journal, capacity.
+    Room,
+}
+
+impl FailingStep {
+    /// All of them.
+    pub const ALL: [FailingStep; 5] =
+        [FailingStep::Program, FailingStep::Erase, FailingStep::Read, FailingStep::Buffer, FailingStep::Room];
+}
+
+/// Which step fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepFault {
+    /// Its kind.
+    pub step: FailingStep,
+    /// Steps of this kind that succeed before.
+    pub after: u64,
+    /// Whether all later ones fail as well.
+    pub lasts: bool,
+}
+
 /// Draws faults.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FaultGenerator {
     faults: Faults,
     random: SplitMix64,
+    /// The step that a test makes fail.
+    armed: Option<StepFault>,
+    /// Whether that has happened.
+    failed: bool,
+    /// Whether anything may fail: the only question that is asked in a drive without faults.
+    any: bool,
 }
 
 impl FaultGenerator {
     pub fn new(faults: Faults) -> FaultGenerator {
-        FaultGenerator { faults, random: SplitMix64(faults.seed) }
+        let any = faults != Faults { seed: faults.seed, ..Faults::default() };
+        FaultGenerator { faults, random: SplitMix64(faults.seed), any, ..FaultGenerator::default() }
+    }
+
+    /// Arms a step, or disarms it.
+    pub fn arm(&mut self, fault: Option<StepFault>) {
+        self.armed = fault;
+        self.failed = false;
+        self.any = FaultGenerator::new(self.faults).any || fault.is_some();
+    }
+
+    /// Whether the armed step has failed.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Whether this step fails, which is then counted.
+    #[inline]
+    pub fn step_fails(&mut self, step: FailingStep) -> bool {
+        self.any && self.takes(step)
+    }
+
+    #[cold]
+    fn takes(&mut self, step: FailingStep) -> bool {
+        let Some(armed) = self.armed.as_mut().filter(|armed| armed.step == step) else { return false };
+        let fails = armed.after == 0;
+        armed.after -= u64::from(!fails);
+        self.failed |= fails;
+        if fails && !armed.lasts {
+            self.armed = None;
+        }
+        fails
     }
 
     fn draw(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.random.below(1_000_000) < u64::from(ppm)
     }
 
+    #[inline]
     pub fn program_fails(&mut self) -> bool {
-        self.draw(self.faults.program_failure_ppm)
+        self.any && (self.takes(FailingStep::Program) || self.draw(self.faults.program_failure_ppm))
     }
 
     pub fn erase_fails(&mut self, erase_count: u32) -> bool {
         self.faults.endurance_cycles.is_some_and(|cycles| erase_count >= cycles)
+            || self.step_fails(FailingStep::Erase)
             || self.draw(self.faults.erase_failure_ppm)
     }
 
+    #[inline]
     pub fn read_fails(&mut self) -> bool {
-        self.draw(self.faults.read_failure_ppm)
+        self.any && (self.takes(FailingStep::Read) || self.draw(self.faults.read_failure_ppm))
     }
 }
 

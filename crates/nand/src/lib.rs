@@ -44,7 +44,7 @@ pub use bus::Bus;
 pub use checksum::{checksum_joined, checksum_of, checksum_with};
 pub use counters::Counters;
 pub use error::{HostError, MediumError, NandError};
-pub use faults::Faults;
+pub use faults::{FailingStep, Faults, StepFault};
 pub use geometry::*;
 pub use image::{
     Access, Examination, HostCall, HostFailure, HostFault, HostFaults, HostSync, ImageFinding, Life,

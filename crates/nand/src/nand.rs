@@ -37,11 +37,11 @@ use crate::image::{
     Access, Contents, Damage, Examination, FileImage, HostSync, Image, MAX_DESCRIPTION_BYTES,
     MAX_PROTECTED_BYTES, MemoryImage, TestHost,
 };
-use crate::issued::Power;
+use crate::issued::{Change, Power};
 use crate::nvm::{Nvm, NvmShape};
 use crate::schedule::Scheduling;
 use crate::slots::Slots;
-use crate::state::{Block, PageState};
+use crate::state::{Block, MOVED, PageState};
 use crate::time::{Busy, Place, Resources, Timing};
 
 /// The medium of one drive.
@@ -365,6 +365,17 @@ impl Nand {
     /// Programs and erases issued so far, including those that power loss undid.
     pub fn operations(&self) -> u64 {
         self.operations
+    }
+
+    /// Those of the slots in use that are not staged: of programmed places, or kept while an erase may be undone.
+    pub fn slots_on_flash(&self) -> u32 {
+        let owned = |entry: &&u32| **entry != 0 && **entry & MOVED == 0;
+        let erased = self.power.issued.iter().filter_map(|issued| match &issued.change {
+            Change::Erase(erased) => Some(&erased.slot_of[..]),
+            _ => None,
+        });
+        let kept: usize = erased.map(|slots| slots.iter().filter(owned).count()).sum();
+        (self.slot_of.iter().filter(owned).count() + kept) as u32
     }
 
     /// Slots that hold bytes: staged, programmed, or kept while an erase may be undone.

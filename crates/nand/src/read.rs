@@ -1,6 +1,7 @@
 //! Reading: units, spare areas, and what costs no time because firmware reads the page anyway.
 
 use crate::error::NandError;
+use crate::faults::FailingStep;
 use crate::geometry::{
     BlockId, Nanoseconds, PageId, Ppn, SpareEnds, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
 };
@@ -26,12 +27,21 @@ impl Nand {
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
         self.draw_read_failure(ppn)?;
-        self.read_retrying(ppn, data, earliest_ns)
+        self.read_for(Priority::Read, ppn, data, earliest_ns)
     }
 
     fn draw_read_failure(&mut self, ppn: Ppn) -> Result<(), NandError> {
         self.powered()?;
         match self.faults.read_fails() {
+            true => self.mark_uncorrectable(self.geometry.page_of(ppn)),
+            false => Ok(()),
+        }
+    }
+
+    /// A test may let a read of firmware find its page uncorrectable too.
+    fn fail_armed_read(&mut self, ppn: Ppn) -> Result<(), NandError> {
+        self.powered()?;
+        match self.faults.step_fails(FailingStep::Read) {
             true => self.mark_uncorrectable(self.geometry.page_of(ppn)),
             false => Ok(()),
         }
@@ -77,6 +87,7 @@ impl Nand {
         data: &mut [u8],
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
+        self.fail_armed_read(ppn)?;
         self.read_for(Priority::Read, ppn, data, earliest_ns)
     }
 
@@ -87,6 +98,7 @@ impl Nand {
         data: &mut [u8],
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, NandError> {
+        self.fail_armed_read(ppn)?;
         self.read_for(Priority::Background, ppn, data, earliest_ns)
     }
 

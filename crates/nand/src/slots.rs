@@ -38,6 +38,17 @@ pub(crate) struct Slots {
     kept: Option<Kept>,
     /// Released but not free yet because somebody may still read them, oldest first.
     leased: VecDeque<Leased>,
+    limit: Limit,
+}
+
+/// Numbers from this one on are not taken.
+#[derive(Clone, Copy, Debug)]
+struct Limit(u32);
+
+impl Default for Limit {
+    fn default() -> Limit {
+        Limit(SLOT_LIMIT)
+    }
 }
 
 /// While it lives, no released slot is reused: its old contents can still be read.
@@ -97,9 +108,19 @@ impl Slots {
         assert!(self.is_used(slot), "slot {} is used after it was freed", slot.0);
     }
 
+    /// Lets a test refuse every slot, or no longer. The limit is compared anyway, so that this costs nothing.
+    pub fn refuse_all(&mut self, refuses: bool) {
+        self.limit = if refuses { Limit(0) } else { Limit::default() };
+    }
+
+    /// Whether every slot is refused.
+    pub fn refuses_all(&self) -> bool {
+        self.limit.0 == 0
+    }
+
     pub fn take(&mut self) -> Result<Slot, NandError> {
         let slot = Slot(self.taken.lowest_free() as u32 + 1);
-        if slot.0 >= SLOT_LIMIT {
+        if slot.0 >= self.limit.0 {
             return Err(NandError::OutOfSlots { slots: self.watermark });
         }
         debug_assert!(

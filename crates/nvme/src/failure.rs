@@ -171,7 +171,9 @@ impl From<Status> for Failure {
             Status::ReadOnly | Status::WriteProtected(_) => Failure::WRITE_PROTECTED,
             Status::PowerLost => Failure::POWER_LOSS,
             Status::OutOfBuffers { .. } => Failure::NOT_READY,
-            Status::Host(_) | Status::Damaged(_) | Status::Internal(_) => Failure::INTERNAL,
+            Status::Host(_) | Status::Damaged(_) | Status::Unfinished(_) | Status::Internal(_) => {
+                Failure::INTERNAL
+            }
         }
     }
 }

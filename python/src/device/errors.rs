@@ -72,7 +72,7 @@ pub fn raised(status: Status) -> PyErr {
         Status::PowerLost => PowerLostError::new_err(text),
         Status::Host(_) => HostError::new_err(text),
         Status::Damaged(_) => DamagedError::new_err(text),
-        Status::Internal(_) => TantalumError::new_err(text),
+        Status::Unfinished(_) | Status::Internal(_) => TantalumError::new_err(text),
     }
 }
 

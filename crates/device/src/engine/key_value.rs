@@ -46,7 +46,7 @@ impl Engine {
         self.maintain(at_ns)?;
         let namespace = self.ftl.create_namespace(attributes, at_ns)?;
         self.fit_cache();
-        Ok((namespace, self.make_durable(at_ns)?))
+        Ok((namespace, self.make_change_durable(at_ns)?))
     }
 
     pub(super) fn delete_namespace(
@@ -57,7 +57,7 @@ impl Engine {
         self.maintain(at_ns)?;
         let deleted_ns = self.ftl.delete_namespace(namespace, at_ns)?;
         self.fit_cache();
-        self.make_durable(deleted_ns)
+        self.make_change_durable(deleted_ns)
     }
 
     pub(super) fn kv_put(

@@ -65,7 +65,7 @@ impl Engine {
             self.forget_cached(lpn)?;
         }
         // a flush of protected DRAM waits for nothing, so there a share is always durable when it returns
-        if deferred && !self.ftl.has_plp() { Ok(at_ns) } else { self.make_durable(at_ns) }
+        if deferred && !self.ftl.has_plp() { Ok(at_ns) } else { self.make_change_durable(at_ns) }
     }
 
     pub(super) fn remap(
@@ -85,7 +85,7 @@ impl Engine {
         for lpn in destinations(&ranges[0]) {
             self.forget_cached(lpn)?;
         }
-        self.make_durable(at_ns)
+        self.make_change_durable(at_ns)
     }
 
     /// What was written is durable at `done_ns`. If it replaced pages that claimed their homes, the end of those claims
@@ -97,19 +97,18 @@ impl Engine {
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         match any && !canary::out(Guard::ClaimOutlivesPage) {
-            true => Ok(done_ns.max(self.make_durable(at_ns)?)),
+            true => Ok(done_ns.max(self.make_change_durable(at_ns)?)),
             false => Ok(done_ns),
         }
     }
 
-    /// Makes the journal durable: on flash, or in protected DRAM once everything that it names is on flash.
-    pub(super) fn make_durable(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-        let protected = self.ftl.has_plp();
-        let ftl = &mut self.ftl;
-        if protected {
-            return Ok(at_ns.max(ftl.nand().programs_done_ns()));
+    /// Makes the journal durable, on flash or in protected DRAM once everything that it names is on flash, after a
+    /// command has changed the map. If this fails, the change may never be durable, and nothing may be built on it.
+    pub(super) fn make_change_durable(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+        if self.ftl.has_plp() {
+            return Ok(at_ns.max(self.ftl.nand().programs_done_ns()));
         }
-        ftl.flush_journal(at_ns).map_err(Status::from)
+        self.ftl.flush_journal(at_ns).map_err(|error| Status::from(error.unfinished()))
     }
 }
 

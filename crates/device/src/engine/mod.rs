@@ -86,6 +86,11 @@ impl Engine {
         })
     }
 
+    /// Units that wait in buffers, in the cache or of transactions.
+    pub fn waiting_units(&self) -> u64 {
+        (self.cache.len() + self.transaction_units.len()) as u64
+    }
+
     /// Whether a unit is mapped or waits in the cache.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
         self.cache.get(lpn).is_some() || self.ftl.map().lookup(lpn).is_some()
@@ -171,12 +176,9 @@ impl Engine {
         Ok(self.ftl.maintain(at_ns)?)
     }
 
-    /// The same after a command has completed: if there is no room, the next command reports it.
+    /// The same after a command has taken effect: what is missing now, such as room, the next command reports.
     fn maintain_after(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
-        match self.maintain(at_ns) {
-            Err(Status::CapacityExceeded) => Ok(()),
-            maintained => maintained,
-        }
+        self.maintain(at_ns).or_else(|status| if status.leaves_doubt() { Err(status) } else { Ok(()) })
     }
 
     /// The cache and the records that wait for namespaces' own logs share the capacitor's budget.

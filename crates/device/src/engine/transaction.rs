@@ -135,7 +135,7 @@ impl Engine {
         for lpn in self.ftl.commit(tx, at_ns)? {
             self.forget_cached(lpn)?;
         }
-        let done_ns = self.make_durable(at_ns)?;
+        let done_ns = self.make_change_durable(at_ns)?;
         self.maintain_after(at_ns)?;
         Ok(done_ns)
     }

@@ -2,7 +2,7 @@
 
 use tantalum_ftl::canary::{self, Guard};
 use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, OPEN_LOGS};
-use tantalum_nand::{Fills, NandError, Nanoseconds, Slot, UNIT_BYTES};
+use tantalum_nand::{Fills, Nanoseconds, Slot, UNIT_BYTES};
 
 use super::host_data::HostData;
 use super::{Engine, Port};
@@ -233,10 +233,11 @@ impl Engine {
         let written = ftl.write_page(page, at_ns);
         let done_ns = match written {
             Ok(done_ns) => done_ns,
-            // buffers in flight when power failed belong to the medium
-            Err(FtlError::Nand(NandError::PowerLost)) => return Err(Status::PowerLost),
             Err(error) => {
-                release_all(ftl, page);
+                // otherwise buffers may belong to the medium, or to a page that has been programmed
+                if error.changed_nothing() {
+                    release_all(ftl, page);
+                }
                 return Err(error.into());
             }
         };

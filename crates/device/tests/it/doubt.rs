@@ -11,8 +11,9 @@ use std::path::Path;
 use host::Host;
 use small_drive::small_drive;
 use tantalum::{
-    Access, Command, Device, HostCall, HostFailure, HostFault, Key, KvRecord, Lpn, Mapping, NamespaceId, Plp,
-    Status, TestHost, UNIT_BYTES,
+    Access, Command, Completion, Device, FailingStep, HostCall, HostFailure, HostFault, Key, KvRecord, Lpn,
+    Mapping, NamespaceAttributes, NamespaceId, Plp, ShareRange, Status, StepFault, TestHost, TxId,
+    UNIT_BYTES,
 };
 
 /// A drive that keeps in DRAM only the index that is in use, and namespaces; the index of the first one is on flash.
@@ -198,4 +199,89 @@ fn a_file_that_exists_stays_as_it_is_when_an_image_is_created() {
         assert!(Device::create_on(&path, &profile, &disk).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"not an image");
     }
+}
+
+/// A drive with units 7 and 8, a transaction that has written unit 9, and a namespace.
+fn with_transaction() -> (Host, TxId, NamespaceId) {
+    let mut profile = small_drive("tlc-nvme", 8 << 20, 100.0, Plp::None);
+    profile.ftl.checkpoint_interval_pages = Some(1);
+    let mut host = Host::new(&profile);
+    let namespace = host.create_namespace();
+    host.write_through(7, 1);
+    host.write_through(8, 2);
+    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+    host.submit(Command::TxWrite { tx, lpn: Lpn(9), data: &[3; UNIT_BYTES] }).unwrap();
+    (host, tx, namespace)
+}
+
+/// Submits a command to a copy of the drive, on which a step of it fails; none if it has no such step.
+fn failing(
+    host: &Host,
+    (step, after): (FailingStep, u64),
+    submit: impl FnOnce(&mut Host) -> Result<Completion, Status>,
+) -> Option<(Host, Result<Completion, Status>)> {
+    let mut copy = host.fork();
+    copy.device.fail_step(Some(StepFault { step, after, lasts: false })).unwrap();
+    let answer = submit(&mut copy);
+    let failed = copy.device.step_has_failed();
+    copy.device.fail_step(None).unwrap();
+    failed.then_some((copy, answer))
+}
+
+/// The map had the change, and the page of its record found no room: the status said that nothing was changed, and the next
+/// flush made the change durable. No test let the journal fail between the two.
+#[test]
+fn a_change_of_the_map_whose_record_finds_no_room_stops_the_drive() {
+    type Submit<'a> = &'a dyn Fn(&mut Host) -> Result<Completion, Status>;
+    let (host, tx, namespace) = with_transaction();
+    let ranges = [ShareRange { dst: Lpn(20), src: Lpn(7), units: 1 }];
+    let attributes = NamespaceAttributes::default();
+    let commands: [(&str, Submit<'_>); 5] = [
+        ("share", &|host| host.submit(Command::Share { ranges: &ranges, deferred: false })),
+        ("remap", &|host| host.submit(Command::Remap { src: Lpn(7), dst: Lpn(20), units: 1 })),
+        ("commit", &|host| host.submit(Command::Commit { tx })),
+        ("create", &|host| host.submit(Command::CreateNamespace { attributes })),
+        ("delete", &|host| host.submit(Command::DeleteNamespace { namespace })),
+    ];
+    for (name, submit) in commands {
+        let mut stopped = 0;
+        for after in 0.. {
+            let Some((mut copy, answer)) = failing(&host, (FailingStep::Room, after), submit) else { break };
+            let Err(status) = answer else { continue };
+            if status != Status::CapacityExceeded {
+                assert_eq!(
+                    status,
+                    Status::Unfinished(Box::new(Status::CapacityExceeded)),
+                    "{name}, room {after}"
+                );
+                assert_eq!(copy.submit(Command::Flush).map(drop), Err(status), "{name}, room {after}");
+                stopped += 1;
+            } else {
+                copy.flush();
+                assert_eq!(copy.read_all([7, 9, 20]), [1, 0, 0], "{name}, room {after}");
+                assert_eq!(copy.device.namespaces().len(), 1, "{name}, room {after}");
+            }
+        }
+        assert!(stopped > 0, "{name}: its page of the journal found room each time");
+    }
+}
+
+/// The commit was durable, and then a buffer was missing for a checkpoint: the commit failed with a status that says that
+/// nothing was changed. Only a lack of room was overlooked.
+#[test]
+fn a_commit_that_is_done_is_acknowledged_although_maintenance_fails() {
+    let (host, tx, _) = with_transaction();
+    let mut overlooked = 0;
+    for after in 0.. {
+        let submit = |host: &mut Host| host.submit(Command::Commit { tx });
+        let Some((mut copy, answer)) = failing(&host, (FailingStep::Buffer, after), submit) else { break };
+        match &answer {
+            Ok(_) => overlooked += 1,
+            Err(Status::Unfinished(_)) => continue,
+            Err(status) => assert!(matches!(status, Status::OutOfBuffers { .. }), "buffer {after}: {status}"),
+        }
+        let expected = if answer.is_ok() { 3 } else { 0 };
+        assert_eq!(copy.read(9), expected, "buffer {after}");
+    }
+    assert!(overlooked > 0, "no buffer was needed after the commit");
 }

@@ -10,6 +10,7 @@ mod damage;
 mod damaged_images;
 mod doubt;
 mod ended_claims;
+mod failing_steps;
 mod flush_waits;
 mod full_drive;
 mod homes;

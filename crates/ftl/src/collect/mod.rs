@@ -111,10 +111,18 @@ impl Ftl {
             .find_valid_units(victim, &mut units)
             .and_then(|()| self.move_units(&units, collection, at_ns));
         self.scratch.valid_units = units;
-        if moved.is_err() {
+        if let Err(error) = &moved {
             self.release_victims(collection);
+            self.give_up_moving(collection, error);
         }
         moved
+    }
+
+    /// What was on the way stays where it is. The buffers of pages that were not programmed are released.
+    fn give_up_moving(&mut self, collection: &mut Collection, error: &FtlError) {
+        for moving in std::iter::once(&mut collection.moving).chain(&mut collection.moving_to_logs) {
+            self.release_page(&moving.page, error);
+        }
     }
 
     /// Programs what waits if there is no room for both that and one more victim. A packed unit with a little of each
@@ -136,7 +144,7 @@ impl Ftl {
             .move_packed(last, &mut collection, at_ns)
             .and_then(|()| self.program_all_moving(&mut collection, at_ns));
         self.release_victims(&mut collection);
-        programmed
+        programmed.inspect_err(|error| self.give_up_moving(&mut collection, error))
     }
 
     /// Frees the victims that are empty, except the last one, whose units may still be scanned.

@@ -247,7 +247,8 @@ impl Ftl {
         }
         self.await_steps(moving, at_ns)?;
         let programmed = self.program_moving_page(moving);
-        let (place, _) = programmed.inspect_err(|error| self.release_page(&moving.page, error))?;
+        let (place, _) = programmed?;
+        moving.page.is_programmed();
         self.counters.flash_units.key_value_copyback += moving.packed.len() as u64;
         self.counters.flash_units.copyback += (moving.units.len() - moving.packed.len()) as u64;
         if moving.page.used == 0 {
@@ -259,7 +260,8 @@ impl Ftl {
             moving.units.clear();
         }
         for index in 0..moving.units.len() {
-            self.move_unit(moving, index, self.geometry.unit(place, index as u32), at_ns)?;
+            let moved = self.move_unit(moving, index, self.geometry.unit(place, index as u32), at_ns);
+            moved.map_err(FtlError::unfinished)?;
         }
         debug_assert!(moving.packed.is_empty(), "{} packed units have no place", moving.packed.len());
         moving.units.clear();

@@ -289,3 +289,48 @@ fn a_namespace_that_could_not_be_named_is_gone() {
     store.namespace("a").unwrap();
     assert_eq!(of_drive(), 2);
 }
+
+/// A commit of more records than one `put` takes is done once its marker is there. If the drive stopped at the marker, the
+/// open store read the old records, and the next one the new ones. No test read the records of such a commit both times.
+#[test]
+fn what_is_read_after_a_large_commit_failed_is_what_the_store_has_when_it_is_opened_again() {
+    let (mut stopped, mut in_doubt) = (0, 0);
+    for failure in [CommandFailure::HostBefore, CommandFailure::HostAfter, CommandFailure::PowerAfter] {
+        for command in 1.. {
+            let store = small_store();
+            let namespace = store.namespace("a").unwrap();
+            let key = |number: u32| number.to_be_bytes();
+            let put = |numbers: &[u32], value: &'static [u8]| {
+                store.transact::<_, Error>(|tx| {
+                    numbers.iter().try_for_each(|number| tx.put(namespace, key(*number), value))
+                })
+            };
+            let read_by = [0, 700, 1499];
+            put(&read_by, b"old").unwrap();
+            store.with_drive(|device| device.fail_command(Some((command, failure)))).unwrap();
+            let done = put(&(0..1500).collect::<Vec<u32>>(), b"new");
+            if done.is_ok() {
+                break;
+            }
+            stopped += 1;
+            let read = |store: &Store, namespace, number: u32| {
+                store.begin()?.read(namespace, key(number)).map(|value| value.map(|value| value.to_vec()))
+            };
+            let before = read_by.map(|number| read(&store, namespace, number));
+            let store = power_cycle(store, 1);
+            let namespace = store.namespace("a").unwrap();
+            for (number, before) in read_by.into_iter().zip(before) {
+                let Ok(before) = before else {
+                    in_doubt += 1;
+                    continue;
+                };
+                let now = read(&store, namespace, number).unwrap();
+                assert!(
+                    now == before,
+                    "{failure:?} at command {command}: {before:?} was read, and then {now:?}"
+                );
+            }
+        }
+    }
+    assert!(stopped > 6 && in_doubt > 0, "{stopped} commits stopped, {in_doubt} records were in doubt");
+}

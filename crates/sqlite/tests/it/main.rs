@@ -4,5 +4,6 @@
 mod common;
 mod connections;
 mod economy;
+mod every_command_fails;
 mod modes;
 mod power_cut;

@@ -47,13 +47,15 @@ impl Ftl {
         let target = plan.targets[0];
         let chunks = plan.pieces.iter().map(|piece| piece.chunks).sum();
         let of_target = || self.tenants.records.buffer.units.iter().filter(|unit| unit.target == target);
-        if !of_target().next_back().is_some_and(|unit| unit.image.has_room(chunks)) {
-            if of_target().count() == self.geometry.units_per_page() as usize {
-                self.program_waiting_for(target, at_ns)?;
-            }
+        let has_room = of_target().next_back().is_some_and(|unit| unit.image.has_room(chunks));
+        if !has_room && of_target().count() == self.geometry.units_per_page() as usize {
+            self.program_waiting_for(target, at_ns)?;
+        }
+        // the last step that may fail before anything waits
+        let indexed = self.indexed(records, at_ns)?;
+        if !has_room {
             self.tenants.records.buffer.begin(target, self.geometry.units_per_page());
         }
-        let indexed = self.indexed(records, at_ns)?;
         let version = self.next_seq();
         let Buffer { units, latest, .. } = &mut self.tenants.records.buffer;
         let last = units.iter_mut().rev().find(|unit| unit.target == target).expect("there is one with room");
@@ -133,7 +135,8 @@ impl Ftl {
         );
         self.counters.flash_units.key_value += units.len() as u64;
         for (index, unit) in units.iter().enumerate() {
-            self.name_waiting(unit, self.geometry.unit(place, index as u32), at_ns)?;
+            let named = self.name_waiting(unit, self.geometry.unit(place, index as u32), at_ns);
+            named.map_err(FtlError::unfinished)?;
         }
         let buffer = &mut self.tenants.records.buffer;
         debug_assert!(!buffer.units.is_empty() || buffer.latest.is_empty(), "something waits in no unit");

@@ -124,7 +124,10 @@ impl Ftl {
         let read_ns = match self.nand.read_in_background(ppn, &mut unit, at_ns) {
             Ok(read_ns) => read_ns,
             // lost records stay where they are
-            Err(NandError::Uncorrectable { .. }) => return Ok(Vec::new()),
+            Err(NandError::Uncorrectable { .. }) => {
+                self.note_loss_in(self.geometry.block_of_unit(ppn));
+                return Ok(Vec::new());
+            }
             Err(error) => return Err(error.into()),
         };
         let damaged = || FtlError::from(Damage::Records { ppn });

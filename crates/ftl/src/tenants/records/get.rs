@@ -255,8 +255,8 @@ impl Ftl {
         Ok((lost, done_ns))
     }
 
-    /// A record's own description; none if its page is lost. For use in the middle of a step: no checkpoint is taken
-    /// for the loss.
+    /// A record's own description; none if its page is lost. For use in the middle of a step: the checkpoint for the loss is
+    /// taken before the next command.
     pub(super) fn read_header(
         &mut self,
         place: RecordPlace,
@@ -265,7 +265,10 @@ impl Ftl {
         let mut unit = [0; UNIT_BYTES];
         match self.nand.read_retrying(place.ppn, &mut unit, at_ns) {
             Ok(done_ns) => Ok((Header::read(bytes_of(&unit, place)).map(|read| read.0), done_ns)),
-            Err(NandError::Uncorrectable { .. }) => Ok((None, at_ns)),
+            Err(NandError::Uncorrectable { .. }) => {
+                self.note_loss_in(self.geometry.block_of_unit(place.ppn));
+                Ok((None, at_ns))
+            }
             Err(error) => Err(error.into()),
         }
     }

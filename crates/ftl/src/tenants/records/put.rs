@@ -158,7 +158,8 @@ impl Ftl {
             self.tenants.records.acknowledged.issued(self.nand.now_ns(), on_flash_ns, batch.id);
             self.tenants.records.buffer.programmed.extend(&batch.records.pages);
         }
-        let named_ns = self.name_programmed(records, batch.records, at_ns)?;
+        let named = self.name_programmed(records, batch.records, at_ns);
+        let named_ns = named.map_err(FtlError::unfinished)?;
         // index lookups are not waited for if the records are already safe
         Ok(room_ns.unwrap_or(on_flash_ns.max(named_ns)))
     }
