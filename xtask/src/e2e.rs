@@ -13,6 +13,7 @@ mod crash_run;
 mod cuts;
 mod errors;
 mod example;
+mod failing_disk;
 mod failure;
 mod guest;
 mod hot_journal;
@@ -98,6 +99,12 @@ const STEPS: &[Step] = &[
         about: "the host's disk is full: what was synced is there once it has room",
         packages: &[],
         run: errors::full_disk,
+    },
+    Step {
+        name: "failing-disk",
+        about: "each call on an image fails once: what was synced is there, without room and with it",
+        packages: &[packages::FUSE],
+        run: failing_disk::run,
     },
     Step {
         name: "copied-image",

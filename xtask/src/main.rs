@@ -1,6 +1,7 @@
 //! Chores of the project, as `cargo xtask COMMAND`.
 
 mod e2e;
+mod failing_folder;
 
 use std::process::ExitCode;
 
@@ -21,10 +22,20 @@ enum Command {
     /// Installs Debian packages that are missing if it runs as root, and otherwise says which to install. What this
     /// machine cannot do is left out, and said at the end.
     E2e(e2e::Options),
+    /// Shows a folder at another one, and fails when it is told to; for a step of e2e
+    #[command(hide = true)]
+    FailingFolder(failing_folder::Options),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::E2e(options) => e2e::run(&options),
+        Command::FailingFolder(options) => match failing_folder::run(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {}: {error}", options.folder().display());
+                ExitCode::from(2)
+            }
+        },
     }
 }
