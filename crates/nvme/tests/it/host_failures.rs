@@ -77,7 +77,8 @@ fn find_without_room(host: &mut Witness, image: &Path, disk: &TestHost) -> bool 
         let Host { admin, io, .. } = attached;
         host.look(io).unwrap();
         if is_only_read {
-            let identify = admin.read_command(command(opcode::admin::IDENTIFY, 1, [0; 6]), UNIT as u32).unwrap();
+            let identify =
+                admin.read_command(command(opcode::admin::IDENTIFY, 1, [0; 6]), UNIT as u32).unwrap();
             assert_eq!(identify.data[ATTRIBUTES], 1, "it is write protected");
             let write = io.write_command(block_command(opcode::nvm::WRITE, 0, 1), &bytes_of(0, 1)).unwrap();
             assert_eq!(write.code, 0x020, "write protected");
