@@ -43,7 +43,7 @@ impl Options {
         self.ensure_image(path)?;
         let open = |access| Store::over_or_why(self.open_drive(path, access), &self);
         let (store, why) =
-            Device::or_read(self.access(), open, |(_, host)| host.as_ref()).map_err(|(error, _)| error)?;
+            Device::or_read(self.access(), open, |(_, host)| host.as_deref()).map_err(|(error, _)| error)?;
         if let Some(why) = why {
             store.refuse_changes(why);
         }
@@ -72,18 +72,18 @@ impl Store {
     fn over_or_why(
         device: Result<Device, Error>,
         options: &Options,
-    ) -> Result<Store, (Error, Option<HostError>)> {
+    ) -> Result<Store, (Error, Option<Box<HostError>>)> {
         let device = match device {
             Ok(device) => device,
             Err(Error::Device(error)) => {
-                let host = error.host().cloned();
+                let host = error.host().cloned().map(Box::new);
                 return Err((error.into(), host));
             }
             Err(error) => return Err((error, None)),
         };
         Store::over_or_back(device, options.clone()).map_err(|(error, device)| {
             match device.refuses_changes() {
-                Some(Status::Host(host)) => (error, Some(host.clone())),
+                Some(Status::Host(host)) => (error, Some(Box::new(host.clone()))),
                 _ => (error, None),
             }
         })
@@ -268,7 +268,7 @@ mod tests {
             let open = |access| {
                 Store::over_or_why(Device::open_on(&image, access, &host).map_err(Error::from), &options)
             };
-            let (store, why) = Device::or_read(options.access(), open, |(_, host)| host.as_ref()).unwrap();
+            let (store, why) = Device::or_read(options.access(), open, |(_, host)| host.as_deref()).unwrap();
             why.iter().for_each(|why| store.refuse_changes(why.clone()));
             let (namespace, mut tx) = (store.ordered("all").unwrap(), store.begin().unwrap());
             for number in 0..2000_u32 {

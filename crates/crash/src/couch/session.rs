@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
                 self.give_room();
                 Ok(())
             }
-            Err(error) => Err(Stop::Broken(Broken::new("the store works", error.to_string()))),
+            Err(error) => Err(Stop::Broken(Broken::error("the store works", error.to_string()))),
         }
     }
 

@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
             Ok(Some(broken)) => Err(Stop::Broken(broken)),
             Err(_) if !self.has_power() => Err(Stop::PowerLost),
             Err(Error::Drive(Status::CapacityExceeded)) => self.give_room(),
-            Err(error) => Err(Stop::Broken(Broken::new("the store works", error.to_string()))),
+            Err(error) => Err(Stop::Broken(Broken::error("the store works", error.to_string()))),
         }
     }
 
@@ -196,7 +196,7 @@ impl<'a> Session<'a> {
                 Err(Stop::Broken(Broken::new("a refused commit changes nothing", difference)))
             }
             Err(_) if !self.has_power() => Err(Stop::PowerLost),
-            Err(error) => Err(Stop::Broken(Broken::new("a full store gives room", error.to_string()))),
+            Err(error) => Err(Stop::Broken(Broken::error("a full store gives room", error.to_string()))),
         }
     }
 

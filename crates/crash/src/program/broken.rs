@@ -11,11 +11,18 @@ pub(crate) struct Broken {
     pub promise: &'static str,
     /// What was found, and what would have been allowed.
     pub detail: String,
+    /// Whether it was an error that broke it, and not a wrong answer: where the host fails, an error says what is true.
+    pub is_error: bool,
 }
 
 impl Broken {
     pub fn new(promise: &'static str, detail: impl Into<String>) -> Broken {
-        Broken { promise, detail: detail.into() }
+        Broken { promise, detail: detail.into(), is_error: false }
+    }
+
+    /// An error where there should be none.
+    pub fn error(promise: &'static str, detail: impl Into<String>) -> Broken {
+        Broken { is_error: true, ..Broken::new(promise, detail) }
     }
 }
 

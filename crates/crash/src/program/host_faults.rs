@@ -47,7 +47,7 @@ impl HostedImage {
 
     /// A call among the next ones fails.
     fn arm(&mut self, calls: u64) {
-        let failure = [HostFailure::IoOfChange, HostFailure::NoSpace][self.random.random_range(0..2)];
+        let failure = [HostFailure::Io, HostFailure::NoSpace][self.random.random_range(0..2)];
         // as often among the first as among many
         let shift = self.random.random_range(0..7);
         let after = self.random.random_range(0..calls >> shift);
@@ -151,7 +151,8 @@ impl<P: Program> Run<'_, P> {
             Err(_) if failed(image) => Ok(None),
             Err(broken) => Err(broken),
             Ok(opened) => {
-                let life = Life { seed: mix(self.seed, number, 2), cut: None, most: Some(self.length) };
+                let host = Some(image.host.clone());
+                let life = Life { seed: mix(self.seed, number, 2), cut: None, most: Some(self.length), host };
                 let (lived, checked) = self.program.live(&place, opened, &life);
                 outcome.promises_checked += checked;
                 lived.map(Some)

@@ -1,5 +1,7 @@
 //! A life of a program: it works until power is lost, or until its work is done.
 
+use tantalum::TestHost;
+
 use super::broken::{Broken, Stop};
 use super::place::Place;
 
@@ -22,9 +24,17 @@ pub(crate) struct Life {
     pub(super) cut: Option<CutPoint>,
     /// The life ends after this much acknowledged work.
     pub(super) most: Option<u64>,
+    /// The host of the image, if it may fail.
+    pub(super) host: Option<TestHost>,
 }
 
-/// Runs the steps of a life until power is lost or the life is over. A step returns how much work has been acknowledged.
+impl Life {
+    fn host_has_failed(&self) -> bool {
+        self.host.as_ref().is_some_and(|host| host.faults.failed().is_some())
+    }
+}
+
+/// Runs the steps of a life until power is lost, an error comes from the host, or the life is over. A step returns how much work has been acknowledged.
 pub(crate) fn live_steps(
     life: &Life,
     place: &impl Place,
@@ -38,6 +48,7 @@ pub(crate) fn live_steps(
         match step() {
             Ok(acknowledged) if place.has_power() => done = acknowledged,
             Ok(_) | Err(Stop::PowerLost) => return Ok(()),
+            Err(Stop::Broken(broken)) if broken.is_error && life.host_has_failed() => return Ok(()),
             Err(Stop::Broken(broken)) => return Err(broken),
         }
         if life.most.is_some_and(|most| done >= most) {

@@ -38,7 +38,7 @@ impl<P: Program> Run<'_, P> {
             let done = loss.random() % (self.length + 1);
             let cut = Some(CutPoint { done, operation: 1 + loss.random() % P::CUT_OPERATIONS });
             let found = |broken| RunEnd::Found(Found { cut: number, broken });
-            let life = Life { seed: mix(self.seed, number, 2), cut, most: None };
+            let life = Life { seed: mix(self.seed, number, 2), cut, most: None, host: None };
             let expected = self.live(&place, opened, &life, outcome).map_err(found)?;
             (place, opened) = self.recover(place, number, &expected, &mut loss, outcome).map_err(found)?;
         }
@@ -75,7 +75,7 @@ impl<P: Program> Run<'_, P> {
 
     /// The first life, with all of its work.
     fn whole_life(&self, cut: Option<CutPoint>) -> Life {
-        Life { seed: mix(self.seed, 0, 2), cut, most: Some(self.length) }
+        Life { seed: mix(self.seed, 0, 2), cut, most: Some(self.length), host: None }
     }
 
     fn open_first(&self, ground: P::Ground) -> Result<(P::Place, P::Opened), RunEnd> {

@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
             return Stop::PowerLost;
         }
         let below = self.drive.last_error().unwrap_or_else(|| "nothing".to_owned());
-        Stop::Broken(Broken::new("SQLite works", format!("{doing}: {error}; below SQLite: {below}")))
+        Stop::Broken(Broken::error("SQLite works", format!("{doing}: {error}; below SQLite: {below}")))
     }
 
     /// Opens the connections that are not open.

@@ -48,8 +48,6 @@ pub enum HostFailure {
     NoSpace,
     /// EIO. A write may be made in part; after a sync, any of what was written may be on the disk.
     Io,
-    /// The same, but only for calls that change the file.
-    IoOfChange,
 }
 
 impl HostFailure {
@@ -61,14 +59,13 @@ impl HostFailure {
                 !matches!(call, HostCall::Read | HostCall::Map | HostCall::Load | HostCall::Store)
             }
             HostFailure::Io => call != HostCall::Reserve,
-            HostFailure::IoOfChange => !matches!(call, HostCall::Reserve | HostCall::Read | HostCall::Load),
         }
     }
 
     fn error(self) -> io::Error {
         io::Error::from_raw_os_error(match self {
             HostFailure::NoSpace => libc::ENOSPC,
-            HostFailure::Io | HostFailure::IoOfChange => libc::EIO,
+            HostFailure::Io => libc::EIO,
         })
     }
 }
