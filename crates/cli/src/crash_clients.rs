@@ -3,9 +3,11 @@
 use clap::{Args, ValueEnum};
 use tantalum::FlashScheduling;
 use tantalum_crash::clients::{Plan, Settings, SetupChoice, Weights, of_clients_crash, torture};
-use tantalum_crash::device::{Medium, Skip};
+use tantalum_crash::device::{CutPoint, Cuts, Medium, Skip};
 
-use crate::crash_device::{CacheChoice, Indexes, MediumKind, PlpChoice, RecordLogs, SchedulingKind};
+use crate::crash_device::{
+    CacheChoice, CutCount, Indexes, MediumKind, PlpChoice, RecordLogs, SchedulingKind, check_place,
+};
 use crate::failure::Failure;
 use crate::seeds::SeedOptions;
 use crate::{interrupt, output};
@@ -16,9 +18,22 @@ pub struct CrashClientsOptions {
     #[command(flatten)]
     pub seeds: SeedOptions,
 
-    /// Number of power cuts in the life of each drive
-    #[arg(long, value_name = "N", default_value_t = 40)]
-    pub cuts: u64,
+    /// Cut power N times in the life of each drive; or at every program and erase of each turn, in every variant, each time on a
+    /// drive of its own
+    #[arg(long, value_name = "all|N", default_value = "40")]
+    pub cuts: CutCount,
+
+    /// Number of turns before the first cut, with --cuts all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub age: u64,
+
+    /// Number of turns during which power is cut, with --cuts all
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub commands: u64,
+
+    /// Run only this cut, as printed with a violation
+    #[arg(long, value_name = "CUT", requires = "seed", conflicts_with = "cuts")]
+    pub at: Option<CutPoint>,
 
     /// Also cut power during recovery
     #[arg(long)]
@@ -78,7 +93,7 @@ pub struct CrashClientsOptions {
     pub weights: Weights,
 
     /// Run fresh seeds for N minutes
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "at"])]
     pub minutes: Option<u64>,
 
     /// Number of threads; each runs a drive with its clients
@@ -139,6 +154,7 @@ const DEFAULT_SEEDS: u64 = 5;
 
 /// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashClientsOptions) -> Result<(), Failure> {
+    check_place(options.at.as_ref(), options.age, options.commands)?;
     let crash = torture(&settings(options), &interrupt::monitor())?;
     output::report(&crash, options.json, of_clients_crash)?;
     Failure::of_outcome(&crash.outcome)
@@ -159,12 +175,18 @@ fn settings(options: &CrashClientsOptions) -> Settings {
             remaps: options.duplicates.map(|duplicates| duplicates == Duplicates::Shared),
             paced: options.pacing.map(|pacing| pacing == Pace::Virtual),
             programs: options.programs.map(|programs| programs == Programs::On),
+            free: options.order == Order::Free,
         },
         plan: Plan {
-            cuts: options.cuts,
+            cuts: match (&options.at, options.cuts) {
+                (Some(point), _) => Cuts::At(point.clone()),
+                (None, CutCount::All) => Cuts::All,
+                (None, CutCount::Random(count)) => Cuts::Random(count),
+            },
             second_cut: options.second_cut,
+            age: options.age,
+            commands: options.commands,
             weights: options.weights.clone(),
-            free: options.order == Order::Free,
             skip: options.skip.clone(),
             trace: options.trace,
             minimising_runs: if options.trace { 0 } else { Plan::default().minimising_runs },

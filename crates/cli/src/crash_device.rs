@@ -236,7 +236,7 @@ const MOST_REPLAYED: u64 = 1_000_000;
 
 /// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
-    check_place(options)?;
+    check_place(options.at.as_ref(), options.age, options.commands)?;
     let crash = torture(&settings(options), &interrupt::monitor())?;
     output::report(&crash, options.json, of_device_crash)?;
     Failure::of_outcome(&crash.outcome)
@@ -244,11 +244,11 @@ pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
 
 /// Fails if a cut to be replayed is beyond any run: it would take days to execute millions of commands before finding
 /// it missing.
-fn check_place(options: &CrashDeviceOptions) -> Result<(), Failure> {
-    let end = options.age.saturating_add(options.commands.max(MOST_REPLAYED));
-    match &options.at {
+pub fn check_place(at: Option<&CutPoint>, age: u64, commands: u64) -> Result<(), Failure> {
+    let end = age.saturating_add(commands.max(MOST_REPLAYED));
+    match at {
         Some(point) if point.command >= end => {
-            let (age, command) = (options.age, point.command);
+            let command = point.command;
             let expected = format!(
                 "a run with --age {age} ends before command {end}; if a violation of a longer run named command \
                  {command}, add its --commands"

@@ -1,6 +1,7 @@
 //! The torture tests: power is cut while something works on a drive, and what is left is checked against what was
 //! promised.
 
+mod cases;
 pub mod clients;
 pub mod couch;
 pub mod device;

@@ -8,7 +8,7 @@ use tantalum::canary::{Guard, take_out};
 use tantalum::{CacheMode, FlashScheduling, Plp};
 use tantalum_crash::Violation;
 use tantalum_crash::clients::{Plan, Settings, SetupChoice, torture};
-use tantalum_crash::device::Medium;
+use tantalum_crash::device::{Cuts, Medium};
 use tantalum_report::Monitor;
 
 /// How a guard's absence is looked for.
@@ -32,6 +32,7 @@ const ANY: SetupChoice = SetupChoice {
     remaps: None,
     paced: Some(true),
     programs: Some(false),
+    free: false,
 };
 const CACHED: SetupChoice = SetupChoice { plp: Some(Plp::None), cache: Some(CacheMode::Volatile), ..ANY };
 const UNPROTECTED: SetupChoice = SetupChoice { plp: Some(Plp::None), ..ANY };
@@ -79,8 +80,13 @@ const MINIMISING_RUNS: u64 = 4;
 
 fn settings(seed: u64, setups: SetupChoice, weights: &str) -> Settings {
     let weights = weights.parse().expect("the table's weights are right");
-    let plan =
-        Plan { cuts: 40, second_cut: true, weights, minimising_runs: MINIMISING_RUNS, ..Plan::default() };
+    let plan = Plan {
+        cuts: Cuts::Random(40),
+        second_cut: true,
+        weights,
+        minimising_runs: MINIMISING_RUNS,
+        ..Plan::default()
+    };
     Settings { seeds: seed..seed + 1, setups, plan, minutes: None, threads: 1, first_only: true }
 }
 
@@ -109,7 +115,7 @@ fn replayed(line: &str) -> Settings {
         let (plan, setups) = (&mut settings.plan, &mut settings.setups);
         match option {
             "--seed" => settings.seeds = number()..number() + 1,
-            "--cuts" => plan.cuts = number(),
+            "--cuts" => plan.cuts = Cuts::Random(number()),
             "--skip" => plan.skip = value.parse().expect("turns"),
             "--weights" => plan.weights = value.parse().expect("weights"),
             "--clients" => setups.clients = Some(number() as u32),

@@ -186,8 +186,8 @@ impl Thread<'_> {
     }
 }
 
-/// Lets threads work on a drive until power goes, as often as the plan says.
-pub(super) fn free_run(case: &Case, progress: &Progress<'_>) -> Report {
+/// Lets threads work on a drive until power goes, `count` times.
+pub(super) fn free_run(case: &Case, count: u64, progress: &Progress<'_>) -> Report {
     let mut report = Report::default();
     let made = guarded(|| {
         let device = Device::in_memory(&case.setup.profile(case.seed));
@@ -198,12 +198,12 @@ pub(super) fn free_run(case: &Case, progress: &Progress<'_>) -> Report {
     });
     let drive = match made {
         Ok(drive) => drive,
-        Err(stop) => return Report { found: Some(Found::new(stop, 0, 0)), ..report },
+        Err(stop) => return Report { found: Some(Found::new(stop, 0, 0, None)), ..report },
     };
     let (mut base, stamps) = (BTreeMap::new(), AtomicU64::new(0));
-    for cut in 0..case.plan.cuts {
+    for cut in 0..count {
         if let Err(stop) = guarded(|| cycle(case, &drive, cut, (&mut base, &stamps), &mut report)) {
-            report.found = Some(Found::new(stop, 0, cut));
+            report.found = Some(Found::new(stop, 0, cut, None));
             break;
         }
         if !progress.advance(1) {

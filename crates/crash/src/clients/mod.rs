@@ -9,13 +9,14 @@
 //!   power went. Its time is a count of these events, not the drive's. The drive takes commands in the order of their
 //!   submission, and what is read while it runs must agree with that order. After a cut any command that was in flight may
 //!   have happened, or not, whatever else was in flight; what was answered, and flushed where that is needed, has happened.
-//! - With [`Plan::free`] threads use the drive in whatever order they come, which no seed repeats (`free.rs`).
+//! - With [`SetupChoice::free`] threads use the drive in whatever order they come, which no seed repeats (`free.rs`).
 //! - What is answered although power went before the answer was due is a broken promise, and so is a panic or a refusal.
 
 mod case;
 mod commands;
 mod compare;
 mod coverage;
+mod every_cut;
 mod free;
 mod host;
 mod kinds;
@@ -25,7 +26,6 @@ mod programs;
 mod random_cuts;
 mod run;
 mod setup;
-mod shrink;
 mod summary;
 mod torture;
 

@@ -23,16 +23,16 @@ const PATIENCE: u64 = 1000;
 /// The maximum number of cuts in recovery, one after the other.
 const IN_A_ROW: u64 = 12;
 
-/// Cuts power as often as the plan says.
-pub(super) fn random_cuts(case: &Case, progress: &Progress<'_>) -> Report {
+/// Cuts power `count` times.
+pub(super) fn random_cuts(case: &Case, count: u64, progress: &Progress<'_>) -> Report {
     let mut run = match guarded(|| Run::new(case)) {
         Ok(run) => run,
-        Err(stop) => return Report { found: Some(Found::new(stop, 0, 0)), ..Report::default() },
+        Err(stop) => return Report { found: Some(Found::new(stop, 0, 0, None)), ..Report::default() },
     };
     let (mut index, mut found) = (0, None);
-    for cut in 0..case.plan.cuts {
+    for cut in 0..count {
         if let Err(stop) = guarded(|| cycle(case, &mut run, cut, &mut index)) {
-            found = Some(Found::new(stop, index, cut));
+            found = Some(Found::new(stop, index, cut, None));
             break;
         }
         if !progress.advance(1) {

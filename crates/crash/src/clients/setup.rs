@@ -30,6 +30,8 @@ pub struct Setup {
     pub paced: bool,
     /// Whether programs in the drive are clients too.
     pub programs: bool,
+    /// Whether real threads use the drive, in an order that nobody draws. They only read, write, share and trim units.
+    pub free: bool,
 }
 
 impl Setup {
@@ -75,7 +77,8 @@ impl fmt::Display for Setup {
         write!(f, " --duplicates {}", if self.remaps { "shared" } else { "written" })?;
         write!(f, " --pacing {}", if self.paced { "virtual" } else { "none" })?;
         write!(f, " --programs {}", if self.programs { "on" } else { "off" })?;
-        write!(f, " --medium {}", if kind.medium == Medium::Image { "image" } else { "memory" })
+        write!(f, " --medium {}", if kind.medium == Medium::Image { "image" } else { "memory" })?;
+        f.write_str(if self.free { " --order free" } else { "" })
     }
 }
 
@@ -104,6 +107,8 @@ pub struct SetupChoice {
     pub paced: Option<bool>,
     /// Whether programs in the drive are clients too.
     pub programs: Option<bool>,
+    /// Whether real threads use the drive, in an order that nobody draws.
+    pub free: bool,
 }
 
 /// The numbers of clients.
@@ -162,6 +167,7 @@ impl SetupChoice {
             remaps: self.remaps.unwrap_or(seed % 2 == 1),
             paced,
             programs,
+            free: self.free,
         }
     }
 }

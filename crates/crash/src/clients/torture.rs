@@ -1,22 +1,15 @@
 //! Runs seeds on drives with their clients, on a few threads, and adds up the findings.
 
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use serde::Serialize;
-use tantalum_report::{InvalidSetting, Monitor};
+use tantalum_report::Monitor;
 
 use super::case::{Case, Plan, Report};
 use super::coverage::Coverage;
-use super::free::free_run;
-use super::random_cuts::random_cuts;
 use super::setup::{Setup, SetupChoice};
-use super::shrink::shrink;
-use crate::device::Reached;
-use crate::device::progress::Progress;
+use crate::cases::{Cuts, Ended, Seeds, check_replayed, outcome_of, run_cases, setting, validate};
+use crate::device::{Medium, Reached};
 use crate::error::CrashError;
 use crate::{CrashOutcome, Violation};
 
@@ -41,17 +34,33 @@ impl Settings {
     /// Fails if these settings make no sense.
     pub fn validate(&self) -> Result<(), CrashError> {
         self.setups.validate()?;
-        if self.seeds.is_empty() {
-            let range = format!("{}..{}", self.seeds.start, self.seeds.end);
-            return Err(InvalidSetting::new("--seeds", range, "the range is empty").into());
+        validate(&self.seeds(), &self.plan)?;
+        if matches!(self.plan.cuts, Cuts::Random(_)) {
+            return Ok(());
         }
-        if self.plan.cuts == 0 {
-            return Err(InvalidSetting::new("--cuts", 0, "use a number of at least 1").into());
+        if self.setups.free {
+            return Err(setting("--cuts", "all", "use a number with --order free, which does not repeat"));
         }
-        if let Some(minutes) = self.minutes.filter(|minutes| *minutes == 0 || *minutes > 60 * 24 * 365) {
-            return Err(InvalidSetting::new("--minutes", minutes, "use a number from 1 to 525,600").into());
+        if self.setups.medium == Some(Medium::Image) {
+            return Err(setting("--cuts", "all", "use a number with an image"));
         }
         Ok(())
+    }
+
+    fn seeds(&self) -> Seeds {
+        let Settings { ref seeds, minutes, threads, first_only, .. } = *self;
+        Seeds { seeds: seeds.clone(), minutes, threads, first_only }
+    }
+
+    /// The cases of a seed.
+    fn cases(&self, seed: u64) -> Vec<Case> {
+        let mut setups = self.setups;
+        if !matches!(self.plan.cuts, Cuts::Random(_)) {
+            // at its flash operations
+            setups.medium = Some(Medium::Memory);
+        }
+        let case = |setup| Case { seed, setup, plan: self.plan.clone() };
+        setups.setups(seed).into_iter().map(case).collect()
     }
 }
 
@@ -93,103 +102,15 @@ pub struct ClientsCrash {
 /// far.
 pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<ClientsCrash, CrashError> {
     settings.validate()?;
-    let duration = settings.minutes.map(|minutes| Duration::from_secs(60 * minutes));
-    let bar =
-        monitor.bar("several clients", duration.map_or_else(|| steps_of(settings), |all| all.as_secs()));
-    let progress = Progress::on(&bar, duration);
+    let cases_of = |seed| settings.cases(seed);
+    let cases = run_cases(&settings.seeds(), &settings.plan, cases_of, ("several clients", monitor));
     let mut crash = ClientsCrash::default();
-    let mut last_seed = None;
-    for Ended { case, report, violation, .. } in run_cases(settings, &progress) {
-        crash.outcome.seeds += u64::from(last_seed.replace(case.seed) != Some(case.seed));
+    for Ended { case, report, violation, .. } in cases.ended {
         crash.add(&case.setup, &report, violation);
     }
-    crash.outcome.interrupted = monitor.check().is_err();
+    (crash.outcome.seeds, crash.outcome.interrupted) = (cases.seeds, cases.interrupted);
+    check_replayed(&settings.plan, &crash.outcome)?;
     Ok(crash)
-}
-
-/// Cuts of all cases.
-fn steps_of(settings: &Settings) -> u64 {
-    let setups = settings.setups.setups(settings.seeds.start).len() as u64;
-    (settings.seeds.end - settings.seeds.start).saturating_mul(setups).saturating_mul(settings.plan.cuts)
-}
-
-/// A finished case.
-struct Ended {
-    number: u64,
-    case: Case,
-    report: Report,
-    violation: Option<Violation>,
-}
-
-/// Runs all cases, and returns them in the order in which they were started.
-fn run_cases(settings: &Settings, progress: &Progress<'_>) -> Vec<Ended> {
-    let work = Mutex::new(Work { settings, seed: settings.seeds.start, cases: VecDeque::new(), next: 0 });
-    let ended: Mutex<Vec<Ended>> = Mutex::new(Vec::new());
-    let is_enough =
-        || settings.first_only && unpoisoned(&ended).iter().any(|ended| ended.violation.is_some());
-    let worker = || {
-        while progress.goes_on()
-            && !is_enough()
-            && let Some((number, case)) = next_case(&work)
-        {
-            let (report, violation) = run_case(&case, progress);
-            unpoisoned(&ended).push(Ended { number, case, report, violation });
-        }
-    };
-    match settings.threads {
-        0 | 1 => worker(),
-        threads => thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(worker)))),
-    }
-    let mut ended = std::mem::take(&mut *unpoisoned(&ended));
-    ended.sort_by_key(|ended| ended.number);
-    ended
-}
-
-/// The queue of a thread that panicked is still intact: cases are pushed and popped one at a time.
-fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Cases that are still to be run.
-struct Work<'a> {
-    settings: &'a Settings,
-    seed: u64,
-    cases: VecDeque<Case>,
-    next: u64,
-}
-
-fn next_case(work: &Mutex<Work<'_>>) -> Option<(u64, Case)> {
-    let mut work = unpoisoned(work);
-    if work.cases.is_empty() {
-        if work.settings.minutes.is_none() && work.seed >= work.settings.seeds.end {
-            return None;
-        }
-        let (seed, plan) = (work.seed, &work.settings.plan);
-        let setups = work.settings.setups.setups(seed);
-        work.cases = setups.into_iter().map(|setup| Case { seed, setup, plan: plan.clone() }).collect();
-        work.seed = seed.checked_add(1)?;
-    }
-    let case = work.cases.pop_front()?;
-    work.next += 1;
-    Some((work.next, case))
-}
-
-fn run_case(case: &Case, progress: &Progress<'_>) -> (Report, Option<Violation>) {
-    let report = if case.plan.free { free_run(case, progress) } else { random_cuts(case, progress) };
-    let violation = report.found.clone().map(|found| {
-        let (case, found) = match case.plan.free {
-            true => (case.clone(), found),
-            false => shrink(case.clone(), found, progress),
-        };
-        Violation {
-            seed: case.seed,
-            cut: found.cut,
-            promise: found.broken.promise.to_owned(),
-            detail: found.broken.detail.clone(),
-            replay: case.narrowed(&found).command_line(),
-        }
-    });
-    (report, violation)
 }
 
 impl ClientsCrash {
@@ -203,16 +124,7 @@ impl ClientsCrash {
         self.shutdown_cuts += tally.shutdown_cuts;
         self.reached.add(&tally.reached);
         self.coverage.add(&report.coverage);
-        self.outcome.add(CrashOutcome {
-            seeds: 0,
-            cuts: tally.cuts,
-            dirty_recoveries: tally.dirty_recoveries,
-            second_cuts: tally.second_cuts,
-            torn_pages_seen: tally.torn_pages_seen,
-            promises_checked: tally.promises_checked,
-            violations: violation.into_iter().collect(),
-            interrupted: false,
-        });
+        self.outcome.add(outcome_of(tally, violation));
     }
 
     fn counts_of(&mut self, setup: &Setup) -> &mut DriveCounts {

@@ -231,7 +231,7 @@ impl Cutter<'_> {
 }
 
 /// The previous recovery was right, so the cut in this one caused the failure.
-fn in_recovery(mut found: Found) -> Found {
+pub(crate) fn in_recovery(mut found: Found) -> Found {
     if found.broken.promise != "panic" {
         found.broken.detail =
             format!("{} after a cut in recovery: {}", found.broken.promise, found.broken.detail);
@@ -242,7 +242,7 @@ fn in_recovery(mut found: Found) -> Found {
 
 /// The possible outcomes of operations in flight: all not started, all torn, all complete, and every combination of
 /// complete and not complete.
-fn variants(seed: u64, point: &CutPoint, under_way: usize) -> Vec<Vec<Outcome>> {
+pub(crate) fn variants(seed: u64, point: &CutPoint, under_way: usize) -> Vec<Vec<Outcome>> {
     let uniform = [Outcome::NotStarted, Outcome::Torn, Outcome::Completed].map(|fate| vec![fate; under_way]);
     if under_way == 0 {
         return vec![Vec::new()];

@@ -228,7 +228,7 @@ pub(crate) fn cold_stamp(lpn: u32) -> Stamp {
 }
 
 /// Fates of operations in flight, each one of three.
-pub(super) fn drawn_fates(count: usize, mut random: impl FnMut() -> u64) -> Vec<Outcome> {
+pub(crate) fn drawn_fates(count: usize, mut random: impl FnMut() -> u64) -> Vec<Outcome> {
     let fate = |number| match number % 3 {
         0 => Outcome::NotStarted,
         1 => Outcome::Torn,

@@ -3,7 +3,9 @@
 //! A failure prints the command line that reproduces it. `SEEDS=n cargo test --release -p tantalum-crash --test it
 //! crash_clients` runs more seeds.
 
+use tantalum::{CacheMode, Plp};
 use tantalum_crash::clients::{ClientsCrash, Plan, Settings, SetupChoice, of_clients_crash, torture};
+use tantalum_crash::device::Cuts;
 use tantalum_report::Monitor;
 
 fn settings(seeds: std::ops::Range<u64>, setups: SetupChoice, plan: Plan) -> Settings {
@@ -27,7 +29,7 @@ fn check(settings: &Settings) -> ClientsCrash {
 
 #[test]
 fn several_clients_keep_what_they_were_promised() {
-    let plan = Plan { cuts: 12, second_cut: true, ..Plan::default() };
+    let plan = Plan { cuts: Cuts::Random(12), second_cut: true, ..Plan::default() };
     let crash = check(&settings(0..seeds(8), SetupChoice::default(), plan));
     println!("{}", of_clients_crash(&crash));
     let (coverage, outcome) = (&crash.coverage, &crash.outcome);
@@ -46,8 +48,34 @@ fn several_clients_keep_what_they_were_promised() {
 }
 
 #[test]
+fn several_clients_keep_what_they_were_promised_at_every_cut_of_a_turn() {
+    let plan = Plan { cuts: Cuts::All, age: 60, commands: 4, ..Plan::default() };
+    let crash = check(&settings(0..seeds(2), SetupChoice::default(), plan.clone()));
+    println!("{}", of_clients_crash(&crash));
+    assert!(crash.outcome.cuts > 200 && crash.outcome.torn_pages_seen > 50, "{:?}", crash.outcome);
+    let setups =
+        SetupChoice { plp: Some(Plp::None), cache: Some(CacheMode::Volatile), ..SetupChoice::default() };
+    let plan = Plan { second_cut: true, commands: 1, ..plan };
+    let crash = check(&settings(2..3, setups, plan));
+    assert!(crash.outcome.second_cuts > 10, "{:?}", crash.outcome);
+}
+
+#[test]
+fn a_cut_at_one_place_is_made_there_or_refused() {
+    let setups =
+        SetupChoice { plp: Some(Plp::None), cache: Some(CacheMode::Volatile), ..SetupChoice::default() };
+    let run = |point: &str| {
+        let plan = Plan { cuts: Cuts::At(point.parse().unwrap()), age: 60, ..Plan::default() };
+        torture(&settings(0..1, setups, plan), &Monitor::silent())
+    };
+    assert_eq!(run("61.0.-").unwrap().outcome.cuts, 1);
+    let refused = run("61.500.-").unwrap_err().to_string();
+    assert!(refused.contains("the drive has no such operation"), "{refused}");
+}
+
+#[test]
 fn what_is_found_depends_on_the_seed_and_not_on_the_threads() {
-    let plan = Plan { cuts: 4, second_cut: true, ..Plan::default() };
+    let plan = Plan { cuts: Cuts::Random(4), second_cut: true, ..Plan::default() };
     // programs, an image, and answers given at once
     let one = settings(4..7, SetupChoice::default(), plan);
     let two = Settings { threads: 2, ..one.clone() };
@@ -58,9 +86,10 @@ fn what_is_found_depends_on_the_seed_and_not_on_the_threads() {
 /// Threads in whatever order they come, with answers in real time, and at once.
 #[test]
 fn threads_that_run_free_keep_what_they_were_promised() {
-    let plan = Plan { cuts: 8, second_cut: true, free: true, ..Plan::default() };
+    let plan = Plan { cuts: Cuts::Random(8), second_cut: true, ..Plan::default() };
     for paced in [true, false] {
-        let setups = SetupChoice { paced: Some(paced), programs: Some(false), ..SetupChoice::default() };
+        let setups =
+            SetupChoice { paced: Some(paced), programs: Some(false), free: true, ..SetupChoice::default() };
         let crash = check(&settings(0..seeds(2), setups, plan.clone()));
         println!("{}", of_clients_crash(&crash));
         assert!(crash.outcome.cuts >= 80 && crash.outcome.promises_checked > 10_000, "{crash:?}");
@@ -70,7 +99,7 @@ fn threads_that_run_free_keep_what_they_were_promised() {
 #[test]
 fn setups_that_make_no_sense_are_refused() {
     let refused = |setups: SetupChoice, cuts| {
-        let plan = Plan { cuts, ..Plan::default() };
+        let plan = Plan { cuts: Cuts::Random(cuts), ..Plan::default() };
         torture(&settings(0..1, setups, plan), &Monitor::silent()).unwrap_err().to_string()
     };
     let clients = refused(SetupChoice { clients: Some(7), ..SetupChoice::default() }, 1);
@@ -79,5 +108,5 @@ fn setups_that_make_no_sense_are_refused() {
     let programs = refused(programs, 1);
     assert!(programs.contains("programs need --pacing virtual"), "{programs}");
     let cuts = refused(SetupChoice::default(), 0);
-    assert!(cuts.contains("--cuts 0: use a number of at least 1"), "{cuts}");
+    assert!(cuts.contains("--cuts 0: use `all` or a number of at least 1"), "{cuts}");
 }
