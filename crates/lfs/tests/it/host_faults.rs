@@ -9,6 +9,7 @@
 use crate::common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -44,10 +45,15 @@ const WAYS: [(Mapping, Access); 6] = [
 ];
 
 /// Why an image, or what is on it, could not be opened.
-#[derive(Debug)]
 struct Unopened {
     text: String,
     host: Option<HostError>,
+}
+
+impl fmt::Debug for Unopened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 impl From<DeviceError> for Unopened {
@@ -179,7 +185,6 @@ impl Model {
 struct Image {
     what: What,
     path: PathBuf,
-    mapping: Mapping,
     access: Access,
     host: TestHost,
     random: Xoshiro256PlusPlus,
@@ -195,7 +200,7 @@ impl Image {
         let path = folder.path().join("drive.tant");
         what.create(&path);
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Image { what, path, mapping, access, host: TestHost::new(mapping, seed), random, _folder: folder }
+        Image { what, path, access, host: TestHost::new(mapping, seed), random, _folder: folder }
     }
 
     fn open(&self) -> Result<Opened, Unopened> {
