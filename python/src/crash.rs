@@ -61,7 +61,9 @@ pub fn _crash_run(
         return Err(PyValueError::new_err("cuts is 0; use a number from 1, or None for all"));
     }
     if let Some(minutes) = minutes.filter(|minutes| !(minutes.is_finite() && *minutes > 0.0)) {
-        return Err(PyValueError::new_err(format!("minutes is {minutes}; use a number above 0, or None for no limit")));
+        return Err(PyValueError::new_err(format!(
+            "minutes is {minutes}; use a number above 0, or None for no limit"
+        )));
     }
     test = cuts.into_iter().fold(test, CrashTest::cuts);
     test = minutes.into_iter().fold(test, CrashTest::minutes);

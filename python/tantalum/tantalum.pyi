@@ -347,6 +347,8 @@ def shipped(name: str) -> bytes:
 class Ssd:
     """A drive with storage processors, in memory or in an image. Everything happens in virtual time, while a method waits."""
 
+    @property
+    def refuses_changes(self) -> str | None: ...
     def __init__(
         self, profile: str = "tlc-nvme", *, path: str | PathLike[str] | None = None, capacity_bytes: int | None = None
     ) -> None: ...

@@ -15,7 +15,12 @@ use crate::{PowerLostError, TantalumError};
 create_exception!(tantalum, LimitError, TantalumError, "More than the drive takes in one step, or at once.");
 create_exception!(tantalum, UnmappedError, TantalumError, "A unit that is to be shared has no contents.");
 create_exception!(tantalum, CapacityError, TantalumError, "No flash is left, even after garbage collection.");
-create_exception!(tantalum, ReadOnlyError, TantalumError, "Too few good blocks are left for writes, or the machine has no room for them.");
+create_exception!(
+    tantalum,
+    ReadOnlyError,
+    TantalumError,
+    "Too few good blocks are left for writes, or the machine has no room for them."
+);
 create_exception!(
     tantalum,
     UnreadableError,
