@@ -133,7 +133,8 @@ impl Ordered {
             "a unit is written to {at}, which is not a slot, or belongs to the next group already"
         );
         self.write_raw(data, at)?;
-        // a group must not name what never arrived
+        // a group must not name what never arrived; no test fails without this order, because after a failed write
+        // nothing more reaches the file (`host_file.rs`)
         self.slots.push(SlotSum { at: at.into(), checksum: checksum.into() });
         self.sync_if_large()
     }
