@@ -23,8 +23,11 @@ use crate::operation::{Operation, Recording, is_first_part};
 /// The prefix of an output line in which the program acknowledges something.
 const SAYS: &[u8] = b"ack ";
 
-/// Bytes taken from a pipe at once: as much as one holds.
+/// Bytes taken from a pipe at once: as much as one usually holds.
 const PIPE_BYTES: usize = 64 << 10;
+
+/// As much as one can hold. What comes after that was written later, and a program that floods its pipe stops no operation.
+const MOST_PIPE_BYTES: usize = 1 << 20;
 
 /// A recording, and where the program's acknowledgements come from.
 #[derive(Default)]
@@ -43,6 +46,8 @@ struct Pipe {
     is_all: bool,
     /// The beginning of a line.
     line: Vec<u8>,
+    /// Where bytes are read to: every operation looks into each pipe.
+    buffer: Box<[u8]>,
 }
 
 impl Heard {
@@ -85,12 +90,16 @@ impl Heard {
     fn hear(&mut self) {
         let mut pipes = std::mem::take(&mut self.pipes);
         for pipe in &mut pipes {
-            while pipe.fill() {
-                while let Some(end) = pipe.line.iter().position(|byte| *byte == b'\n') {
-                    let rest = pipe.line.split_off(end + 1);
-                    let line = std::mem::replace(&mut pipe.line, rest);
-                    self.take_line(&line[..end], pipe.is_all);
+            for _ in 0..MOST_PIPE_BYTES / PIPE_BYTES {
+                if !pipe.fill() {
+                    break;
                 }
+                let whole = pipe.take_whole_lines();
+                let lines = whole
+                    .strip_suffix(b"\n")
+                    .into_iter()
+                    .flat_map(|lines| lines.split(|byte| *byte == b'\n'));
+                lines.for_each(|line| self.take_line(line, pipe.is_all));
             }
         }
         self.pipes = pipes;
@@ -122,17 +131,23 @@ impl Heard {
 impl Pipe {
     fn new(from: File, is_all: bool) -> io::Result<Pipe> {
         fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Pipe { from, is_all, line: Vec::new() })
+        Ok(Pipe { from, is_all, line: Vec::new(), buffer: vec![0; PIPE_BYTES].into() })
+    }
+
+    /// Takes the lines that have an end, together: a program may print tens of thousands at once.
+    fn take_whole_lines(&mut self) -> Vec<u8> {
+        let end = self.line.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let rest = self.line.split_off(end);
+        std::mem::replace(&mut self.line, rest)
     }
 
     /// Takes bytes that wait in it, if there are any.
     fn fill(&mut self) -> bool {
-        let mut bytes = [0; PIPE_BYTES];
         loop {
-            match self.from.read(&mut bytes) {
+            match self.from.read(&mut self.buffer) {
                 Ok(0) => return false,
                 Ok(count) => {
-                    self.line.extend_from_slice(&bytes[..count]);
+                    self.line.extend_from_slice(&self.buffer[..count]);
                     return true;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

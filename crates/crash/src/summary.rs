@@ -31,6 +31,33 @@ pub fn of(outcome: &CrashOutcome) -> String {
     text
 }
 
+/// Every broken promise with its seed and cut, below a table.
+pub(crate) fn broken(outcome: &CrashOutcome) -> String {
+    let mut text = String::new();
+    for violation in &outcome.violations {
+        let (promise, seed, cut) = (&violation.promise, violation.seed, violation.cut);
+        let (detail, replay) = (&violation.detail, &violation.replay);
+        writeln!(text, "\n{promise} BROKEN, seed {seed}, cut {cut}: {detail}\n  {replay}")
+            .expect("writing to a String cannot fail");
+    }
+    text
+}
+
+/// A row for each kind of drive: its power-loss protection, its cache, and counts under these titles.
+pub(crate) fn of_drives<'a, const COUNTS: usize>(
+    titles: [&str; COUNTS],
+    rows: impl Iterator<Item = ([&'a str; 2], [u64; COUNTS])>,
+) -> String {
+    let words = ["PLP", "cache"].map(|title| (title, Align::Left));
+    let columns: Vec<(&str, Align)> =
+        words.into_iter().chain(titles.map(|title| (title, Align::Right))).collect();
+    let mut table = Table::new(&columns);
+    for (words, counts) in rows {
+        table.push(words.map(str::to_owned).into_iter().chain(counts.map(grouped)).collect());
+    }
+    table.render()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

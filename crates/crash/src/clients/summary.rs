@@ -1,46 +1,21 @@
 //! The results as text for a terminal.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use tantalum_report::table::{Align, Table, grouped};
+use tantalum_report::table::grouped;
 
 use super::torture::ClientsCrash;
+use crate::summary::{broken, of_drives};
 
 /// What was cut and checked, what the clients did, and every broken promise.
 pub fn of_clients_crash(crash: &ClientsCrash) -> String {
-    let mut text = format!("{}\n{}\n{}\n", drives(crash).render(), coverage(crash), totals(crash));
-    for violation in &crash.outcome.violations {
-        let (promise, seed, cut) = (&violation.promise, violation.seed, violation.cut);
-        writeln!(
-            text,
-            "\n{promise} BROKEN, seed {seed}, cut {cut}: {}\n  {}",
-            violation.detail, violation.replay
-        )
-        .expect("writing to a String cannot fail");
-    }
-    text
+    format!("{}\n{}\n{}\n{}", drives(crash), coverage(crash), totals(crash), broken(&crash.outcome))
 }
 
 /// A row for each kind of drive.
-fn drives(crash: &ClientsCrash) -> Table {
-    const COLUMNS: [&str; 10] = [
-        "PLP",
-        "cache",
-        "cuts",
-        "in recovery",
-        "turns",
-        "collected",
-        "checkpoints",
-        "journal",
-        "erases",
-        "broken",
-    ];
-    let align = |index| if index < 2 { Align::Left } else { Align::Right };
-    let columns: Vec<(&str, Align)> =
-        COLUMNS.into_iter().enumerate().map(|(index, title)| (title, align(index))).collect();
-    let mut table = Table::new(&columns);
-    for counts in &crash.drives {
+fn drives(crash: &ClientsCrash) -> String {
+    let titles = ["cuts", "in recovery", "turns", "collected", "checkpoints", "journal", "erases", "broken"];
+    let rows = crash.drives.iter().map(|counts| {
         let reached = &counts.reached;
         let numbers = [
             counts.cuts,
@@ -52,10 +27,9 @@ fn drives(crash: &ClientsCrash) -> Table {
             reached.blocks_erased,
             counts.violations,
         ];
-        let words = [counts.plp.to_owned(), counts.cache.to_owned()];
-        table.push(words.into_iter().chain(numbers.map(grouped)).collect());
-    }
-    table
+        ([counts.plp, counts.cache], numbers)
+    });
+    of_drives(titles, rows)
 }
 
 /// Names with their counts, as many in a line as fit.

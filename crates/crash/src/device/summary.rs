@@ -1,31 +1,18 @@
 //! The results as text for a terminal.
 
-use std::fmt::Write;
-
-use tantalum_report::table::{Align, Table, grouped};
+use tantalum_report::table::grouped;
 
 use super::torture::DeviceCrash;
+use crate::summary::{broken, of_drives};
 
 /// What was cut and checked, on which drives, and every broken promise.
 pub fn of_device_crash(crash: &DeviceCrash) -> String {
-    let mut text = format!("{}\n{}\n", drives(crash).render(), totals(crash));
-    for violation in &crash.outcome.violations {
-        let (promise, seed, cut) = (&violation.promise, violation.seed, violation.cut);
-        writeln!(
-            text,
-            "\n{promise} BROKEN, seed {seed}, cut {cut}: {}\n  {}",
-            violation.detail, violation.replay
-        )
-        .expect("writing to a String cannot fail");
-    }
-    text
+    format!("{}\n{}\n{}", drives(crash), totals(crash), broken(&crash.outcome))
 }
 
 /// A row for each kind of drive.
-fn drives(crash: &DeviceCrash) -> Table {
-    const COLUMNS: [&str; 12] = [
-        "PLP",
-        "cache",
+fn drives(crash: &DeviceCrash) -> String {
+    let titles = [
         "page",
         "cuts",
         "in recovery",
@@ -37,11 +24,7 @@ fn drives(crash: &DeviceCrash) -> Table {
         "swaps",
         "broken",
     ];
-    let align = |index| if index < 2 { Align::Left } else { Align::Right };
-    let columns: Vec<(&str, Align)> =
-        COLUMNS.into_iter().enumerate().map(|(index, title)| (title, align(index))).collect();
-    let mut table = Table::new(&columns);
-    for counts in &crash.drives {
+    let rows = crash.drives.iter().map(|counts| {
         let reached = &counts.reached;
         let numbers = [
             u64::from(counts.page_bytes),
@@ -55,10 +38,9 @@ fn drives(crash: &DeviceCrash) -> Table {
             reached.indexes_swapped_in,
             counts.violations,
         ];
-        let words = [counts.plp.to_owned(), counts.cache.to_owned()];
-        table.push(words.into_iter().chain(numbers.map(grouped)).collect());
-    }
-    table
+        ([counts.plp, counts.cache], numbers)
+    });
+    of_drives(titles, rows)
 }
 
 fn totals(crash: &DeviceCrash) -> String {
