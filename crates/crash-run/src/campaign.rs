@@ -40,7 +40,8 @@ pub struct Outcome {
     pub unexplained: u64,
     /// Whether it ended before all cuts were tried.
     pub ended_early: bool,
-    /// The explained failures, those after the fewest operations first.
+    /// The explained failures by cause: first what a sync mends, then what a reader must tolerate, and of these first what more
+    /// outcomes show.
     pub findings: Vec<Finding>,
 }
 
@@ -56,9 +57,8 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
     check_without_cut(recording, &checker)?;
     let ends = settings.time().and_then(|time| Instant::now().checked_add(time));
     let (tried, failures) = check_outcomes(recording, settings, &checker, monitor)?;
-    let failed = failures.len() as u64;
-    let mut findings = Findings::new(recording, settings, &checker, ends);
-    findings.explain_all(failures, monitor)?;
+    let findings = Findings::new(recording, settings, &checker, ends);
+    let (findings, unexplained) = findings.explain_all(&failures, monitor)?;
     let program = &recording.operations[recording.begins..];
     Ok(Outcome {
         operations: program.len(),
@@ -67,10 +67,10 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
         cuts: tried.cuts,
         outcomes: tried.outcomes,
         checked: tried.checked,
-        failed,
-        unexplained: findings.unexplained,
+        failed: failures.len() as u64,
+        unexplained,
         ended_early: tried.cuts < tried.planned,
-        findings: findings.found,
+        findings,
     })
 }
 

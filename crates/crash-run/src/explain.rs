@@ -143,7 +143,7 @@ fn remedies(
         (0..kept.len()).filter(|index| !kept[*index]).map(|index| key(&posix.waiting[index])).collect();
     let mut remedies = Remedies::default();
     for (after, sync) in tried {
-        let before = generic(&Paths::after(recording, after).operation(&recording.operations[after]));
+        let before = kind_of(recording, after);
         let at_once = Posix::after(recording, after + 1, posix.sector(), None);
         let tree = at_once.tree(|index| !lost.contains(&key(&at_once.waiting[index])));
         if checker.run(&tree, recording.said_by(after), 0)?.failed.is_some() {
@@ -158,6 +158,11 @@ fn remedies(
         }
     }
     Ok(remedies)
+}
+
+/// What an operation does, and to which file, as in remedies.
+pub(crate) fn kind_of(recording: &Recording, operation: usize) -> String {
+    generic(&Paths::after(recording, operation).operation(&recording.operations[operation]))
 }
 
 /// An operation without its numbers, so that all rounds of a loop read the same.

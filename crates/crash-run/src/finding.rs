@@ -19,13 +19,14 @@ pub struct Finding {
     pub lost: Vec<String>,
     /// Operations that survived although they came after the first that was lost.
     pub there: Vec<String>,
-    /// The syncs of what was lost that would each make the check pass. Findings differ in these and in `unavoidable`.
+    /// The syncs of what was lost that would each make the check pass, for all outcomes of this finding. Another finding has
+    /// none of these, whatever the numbers in the names of files.
     pub saved_by: Vec<String>,
     /// Operations that can be lost before any sync could follow, although the check fails then: whoever reads the files must
     /// tolerate that.
     #[serde(default)]
     pub unavoidable: Vec<String>,
-    /// How many more outcomes failed for the same reason.
+    /// How many more outcomes lost what makes the check fail here. One that lost more may count with several findings.
     pub also: u64,
     /// The folder in which it is saved.
     pub saved: Option<PathBuf>,

@@ -1,18 +1,21 @@
-//! Explains failed outcomes, and combines those with the same reason into one finding.
+//! Explains failed outcomes, and combines those with the same cause into one finding.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tantalum_report::Monitor;
 
 use crate::check::{Checker, Verdict};
 use crate::error::RunError;
-use crate::explain::{Explanation, describe, explain};
+use crate::explain::{Explanation, describe, explain, kind_of};
 use crate::finding::Finding;
 use crate::operation::Recording;
 use crate::outcomes::Job;
 use crate::saved;
 use crate::settings::{Losses, Settings};
+use crate::tree::Tree;
 
 /// The maximum number of failed outcomes to reduce and explain; hundreds often have the same reason.
 const MOST_EXPLAINED: usize = 24;
@@ -20,28 +23,40 @@ const MOST_EXPLAINED: usize = 24;
 /// How long a run that was interrupted, or whose time is up, continues to explain.
 const AFTER_INTERRUPTION: Duration = Duration::from_secs(10);
 
-/// The findings so far.
+/// The failures that were explained, by cause.
 pub(crate) struct Findings<'a> {
     recording: &'a Recording,
     settings: &'a Settings,
     checker: &'a Checker,
     explained: Vec<Explained>,
-    /// Failures with different remedies.
-    pub found: Vec<Finding>,
-    /// Failures that were not explained.
-    pub unexplained: u64,
+    causes: Vec<Cause>,
+    /// What operations do, to files of which role; those asked for so far.
+    kinds: HashMap<usize, Rc<str>>,
     /// When the run's time is up.
     ends: Option<Instant>,
 }
 
-/// A failure whose reason is known.
+/// A failure that was explained.
 struct Explained {
     /// How many operations were done before the cut.
     operations: usize,
     /// Operations that had to be lost in whole or in part.
     lost: BTreeSet<usize>,
-    /// The index of its finding.
-    finding: usize,
+    /// The index of its cause.
+    cause: usize,
+}
+
+/// What failures with a remedy in common have in common. A program does the same to many files, so remedies are compared by
+/// [`role`].
+struct Cause {
+    /// The first of them, with the remedies of all of them.
+    finding: Finding,
+    /// How many operations were done before its cut.
+    operations: usize,
+    /// The files that it left.
+    tree: Tree,
+    /// How many outcomes lost what one of them had to lose.
+    outcomes: u64,
 }
 
 impl<'a> Findings<'a> {
@@ -51,62 +66,78 @@ impl<'a> Findings<'a> {
         checker: &'a Checker,
         ends: Option<Instant>,
     ) -> Findings<'a> {
-        let (explained, found) = (Vec::new(), Vec::new());
-        Findings { recording, settings, checker, explained, found, unexplained: 0, ends }
+        let (explained, causes, kinds) = (Vec::new(), Vec::new(), HashMap::new());
+        Findings { recording, settings, checker, explained, causes, kinds, ends }
     }
 
-    /// Explains failures in this order, until [`MOST_EXPLAINED`] are. A run that was interrupted, or whose time is up, explains as many as it has time for, and
-    /// at least the first.
-    pub fn explain_all(&mut self, failures: Vec<(Job, Verdict)>, monitor: &Monitor) -> Result<(), RunError> {
+    /// Explains failures in this order, until [`MOST_EXPLAINED`] are, and first those that lost other kinds of operations than
+    /// all before. A run that was interrupted, or whose time is up, explains as many as it has time for, and at least the
+    /// first. Returns the findings, the most serious first, and how many failures have no explanation.
+    pub fn explain_all(
+        mut self,
+        failures: &[(Job, Verdict)],
+        monitor: &Monitor,
+    ) -> Result<(Vec<Finding>, u64), RunError> {
         let bar = monitor.bar("findings", failures.len() as u64);
         let mut until: Option<Instant> = None;
-        for (job, verdict) in failures {
-            let is_over = self.ends.is_some_and(|ends| Instant::now() >= ends);
-            let is_interrupted = bar.advance(1).is_err() || is_over;
-            if let Some(known) = self.explained.iter().find(|known| known.explains(&job)) {
-                self.found[known.finding].also += 1;
-                continue;
+        let mut kinds: Vec<BTreeSet<Rc<str>>> = Vec::new();
+        for again in [false, true] {
+            for (job, verdict) in failures {
+                let is_over = self.ends.is_some_and(|ends| Instant::now() >= ends);
+                if (!again && bar.advance(1).is_err()) || is_over || bar.check().is_err() {
+                    until = until.or_else(|| Some(Instant::now() + AFTER_INTERRUPTION));
+                }
+                let is_late = until.is_some_and(|until| Instant::now() >= until);
+                let explained = self.explained.len();
+                if explained == MOST_EXPLAINED || (is_late && explained > 0) {
+                    break;
+                }
+                if self.explained.iter().any(|known| known.explains(job)) {
+                    continue;
+                }
+                let lost = self.kinds_of(&job.lost);
+                if !again && kinds.iter().any(|known| known.is_subset(&lost)) {
+                    continue;
+                }
+                self.explain(job, verdict)?;
+                let lost = self.explained.last().expect("it was just explained").lost.clone();
+                kinds.push(self.kinds_of(&lost));
             }
-            if is_interrupted {
-                until = until.or_else(|| Some(Instant::now() + AFTER_INTERRUPTION));
-            }
-            let is_late = until.is_some_and(|until| Instant::now() >= until);
-            let explained = self.explained.len();
-            if explained == MOST_EXPLAINED || (is_late && explained > 0) {
-                self.unexplained += 1;
-                continue;
-            }
-            self.explain(job, &verdict)?;
         }
-        Ok(())
+        let unexplained = self.count(failures);
+        Ok((self.by_seriousness()?, unexplained))
     }
 
-    /// Adds a finding, or counts the failure with the finding that has the same remedy.
-    fn explain(&mut self, job: Job, verdict: &Verdict) -> Result<(), RunError> {
+    /// What these operations do, to files of which role.
+    fn kinds_of(&mut self, operations: &BTreeSet<usize>) -> BTreeSet<Rc<str>> {
+        let kind = |operation: &usize| role(&kind_of(self.recording, *operation)).into();
+        let each = operations
+            .iter()
+            .map(|operation| Rc::clone(self.kinds.entry(*operation).or_insert_with_key(kind)));
+        each.collect()
+    }
+
+    /// Adds a cause, or a failure to one that has a remedy in common with it.
+    fn explain(&mut self, job: &Job, verdict: &Verdict) -> Result<(), RunError> {
         let explanation = match (&job.kept, &self.settings.losses) {
             (Some(kept), Losses::Posix(sector)) => {
                 explain(self.recording, self.checker, *sector, job.operations, kept)?
             }
             _ => Explanation::default(),
         };
-        let same = self.found.iter().position(|finding| {
-            (&finding.saved_by, &finding.unavoidable) == (&explanation.saved_by, &explanation.unavoidable)
-        });
-        let (operations, lost) = (job.operations, explanation.operations.clone());
-        let finding = same.unwrap_or(self.found.len());
-        match same {
-            Some(finding) => self.found[finding].also += 1,
-            None => self.found.push(self.finding(&job, verdict, explanation)?),
+        let lost = explanation.operations.clone();
+        let same = self.causes.iter_mut().position(|cause| cause.takes(&explanation));
+        let cause = same.unwrap_or(self.causes.len());
+        if same.is_none() {
+            self.causes.push(self.cause(job, verdict, explanation));
         }
-        self.explained.push(Explained { operations, lost, finding });
+        self.explained.push(Explained { operations: job.operations, lost, cause });
         Ok(())
     }
 
-    /// The next finding, saved if the user wants that.
-    fn finding(&self, job: &Job, verdict: &Verdict, explanation: Explanation) -> Result<Finding, RunError> {
-        let (recording, number) = (self.recording, self.found.len() + 1);
+    fn cause(&self, job: &Job, verdict: &Verdict, explanation: Explanation) -> Cause {
+        let recording = self.recording;
         let last = job.operations.checked_sub(1).filter(|last| *last >= recording.begins);
-        let tree = explanation.tree.as_ref().unwrap_or(&job.tree);
         let finding = Finding {
             after_operations: job.operations - recording.begins,
             last_operation: last.map_or("nothing yet".to_owned(), |last| describe(recording, last)),
@@ -117,12 +148,40 @@ impl<'a> Findings<'a> {
             saved_by: explanation.saved_by,
             unavoidable: explanation.unavoidable,
             also: 0,
-            saved: self.settings.save.as_ref().map(|save| save.join(format!("finding-{number}"))),
+            saved: None,
         };
-        if let Some(folder) = &finding.saved {
-            saved::save(folder, &finding, self.checker, tree, recording.said_by(job.operations))?;
+        let tree = explanation.tree.unwrap_or_else(|| job.tree.clone());
+        Cause { finding, operations: job.operations, tree, outcomes: 0 }
+    }
+
+    /// Counts each failure with every cause that explains it: one that lost everything has them all. Returns how many none
+    /// explains.
+    fn count(&mut self, failures: &[(Job, Verdict)]) -> u64 {
+        let mut unexplained = 0;
+        for (job, _) in failures {
+            let causes: BTreeSet<usize> =
+                self.explained.iter().filter(|known| known.explains(job)).map(|known| known.cause).collect();
+            unexplained += u64::from(causes.is_empty());
+            causes.into_iter().for_each(|cause| self.causes[cause].outcomes += 1);
         }
-        Ok(finding)
+        unexplained
+    }
+
+    /// First what the program can mend with a sync, then what its reader must tolerate; of these first what more outcomes show.
+    /// Saves them, if the user wants that.
+    fn by_seriousness(mut self) -> Result<Vec<Finding>, RunError> {
+        self.causes.sort_by_key(|cause| (cause.finding.saved_by.is_empty(), Reverse(cause.outcomes)));
+        let mut found = Vec::new();
+        for (index, cause) in self.causes.into_iter().enumerate() {
+            let saved = self.settings.save.as_ref().map(|save| save.join(format!("finding-{}", index + 1)));
+            let finding = Finding { also: cause.outcomes - 1, saved, ..cause.finding };
+            if let Some(folder) = &finding.saved {
+                let said = self.recording.said_by(cause.operations);
+                saved::save(folder, &finding, self.checker, &cause.tree, said)?;
+            }
+            found.push(finding);
+        }
+        Ok(found)
     }
 }
 
@@ -132,5 +191,65 @@ impl Explained {
     fn explains(&self, job: &Job) -> bool {
         let is_same_place = job.kept.is_none() || self.operations == job.operations;
         self.lost.is_subset(&job.lost) && (!self.lost.is_empty() || is_same_place)
+    }
+}
+
+impl Cause {
+    /// Whether this failure has the same cause: a remedy of all so far is one of its own, or no sync helps against the same
+    /// loss. If so, only the remedies that they have in common stay.
+    fn takes(&mut self, explanation: &Explanation) -> bool {
+        let finding = &mut self.finding;
+        if finding.saved_by.is_empty() != explanation.saved_by.is_empty() {
+            return false;
+        }
+        let common = |ours: &[String], theirs: &[String]| -> Vec<String> {
+            let theirs: BTreeSet<String> = theirs.iter().map(|line| role(line)).collect();
+            ours.iter().filter(|line| theirs.contains(&role(line))).cloned().collect()
+        };
+        let is_without = finding.saved_by.is_empty();
+        let (ours, theirs) = match is_without {
+            false => (&mut finding.saved_by, &explanation.saved_by),
+            true => (&mut finding.unavoidable, &explanation.unavoidable),
+        };
+        let both = common(ours, theirs);
+        let is_same = !both.is_empty() || (ours.is_empty() && theirs.is_empty());
+        if is_same && !is_without {
+            *ours = both;
+        }
+        is_same
+    }
+}
+
+/// A line about files, with a star for what a program numbers or draws in their names: numbers, and words of eight letters or
+/// more with a digit among them. `wal/000017` and `wal/000018` have one role.
+fn role(line: &str) -> String {
+    let mut role = String::new();
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|letter: char| letter.is_ascii_alphanumeric() != first.is_ascii_alphanumeric());
+        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+        if has_digit && word.len() >= 8 {
+            role.push('*');
+        } else {
+            let letters = word.trim_end_matches(|letter: char| letter.is_ascii_digit());
+            role.push_str(letters);
+            role.push_str(if letters.len() < word.len() { "*" } else { "" });
+        }
+        rest = after;
+    }
+    role
+}
+
+#[cfg(test)]
+mod tests {
+    use super::role;
+
+    #[test]
+    fn names_that_a_program_numbers_or_draws_have_one_role() {
+        assert_eq!(role("fsync wal/000017 after write to wal/000017"), "fsync wal/* after write to wal/*");
+        assert_eq!(role("fsync 01JD8Q7ZK5/chunks"), "fsync */chunks");
+        assert_eq!(role("fsync tmpab12cd_ä.log2"), "fsync *_ä.log*");
+        assert_eq!(role("fsync state.new after write"), "fsync state.new after write");
     }
 }

@@ -233,6 +233,59 @@ fn a_test_whose_program_panics_leaves_no_mount() {
     assert!(place.len() > 10 && !mounts().contains(&place), "{place}");
 }
 
+/// A program that forgets the same sync in each of its numbered files, and another one elsewhere, was listed once for each file.
+#[test]
+fn a_bug_that_is_repeated_in_many_files_is_one_finding() {
+    let mut program = Vec::new();
+    let mut said = Vec::new();
+    for number in 0..9_u64 {
+        let (segment, index) = (2 * number + 1, 2 * number + 2);
+        program.extend([
+            create(&format!("segment-{number:06}"), segment),
+            Operation::SyncFolder(ROOT),
+            write(segment, 0, "record"),
+            create(&format!("index-{number:06}"), index),
+            write(index, 0, "place"),
+            Operation::Sync(index),
+        ]);
+        said.push((program.len(), format!("{number:06}")));
+    }
+    let mut recording = recording(&[], &program);
+    recording.said = said;
+    let script = "for n in $(cat \"$TANTALUM_ACKS\"); do
+        test \"$(cat segment-$n)\" = record && test \"$(cat index-$n)\" = place || exit 1; done";
+    let found = outcome(&recording, script);
+    let remedies: Vec<&[String]> = found.findings.iter().map(|finding| &*finding.saved_by).collect();
+    assert_eq!(found.findings.len(), 2, "{remedies:#?}");
+    assert!(remedies.iter().any(|lines| lines[0].starts_with("fsync segment-")), "{remedies:#?}");
+    assert!(remedies.iter().any(|lines| lines[0].starts_with("fsync of the folder after create index-")));
+    let counts: Vec<u64> = found.findings.iter().map(|finding| finding.also).collect();
+    assert!(counts.is_sorted_by(|more, fewer| more >= fewer), "{counts:?}");
+    assert_eq!(found.unexplained, 0, "those that another file's explains are counted with it");
+}
+
+/// What a reader must tolerate comes after what a sync mends, though it is found first.
+#[test]
+fn the_most_serious_finding_comes_first() {
+    let program = [
+        create("a", 1),
+        Operation::SyncFolder(ROOT),
+        write(1, 0, &"x".repeat(1000)),
+        Operation::Sync(1),
+        create("b", 2),
+        write(2, 0, "y"),
+    ];
+    let mut recording = recording(&[], &program);
+    recording.said = vec![(6, "b".to_owned())];
+    let script = "n=$(stat -c %s a 2>/dev/null || echo 0); x=$(tr -cd x 2>/dev/null < a | wc -c)
+        test $n = 0 || { test $n = 1000 && test $x = 1000; } || exit 1
+        test ! -s \"$TANTALUM_ACKS\" || test \"$(cat b)\" = y";
+    let found = outcome(&recording, script);
+    let mended: Vec<bool> = found.findings.iter().map(|finding| !finding.saved_by.is_empty()).collect();
+    assert!(mended.is_sorted_by(|first, second| first >= second), "{:#?}", found.findings);
+    assert!(mended[0] && !mended[mended.len() - 1], "both kinds: {:#?}", found.findings);
+}
+
 /// The remedy was "fsync a after write to a", which the program does: power fails before it.
 #[test]
 fn a_write_that_is_synced_at_once_can_still_be_torn() {
