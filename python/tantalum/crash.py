@@ -38,6 +38,9 @@ class CrashFinding:
     saved_by: list[str]
     #: Operations that can be lost before any sync could follow, although the check fails then.
     unavoidable: list[str]
+    #: Why the check fails although nothing that was written is lost: "acknowledged" before it was written, or "between" two
+    #: operations, also if only the program is killed there.
+    without_loss: str | None
     #: Other outcomes that fail for the same reason.
     also: int
     #: The folder in which it is saved.

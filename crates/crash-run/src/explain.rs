@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::check::Checker;
 use crate::choices::{Kept, close};
 use crate::error::RunError;
+use crate::finding::WithoutLoss;
 use crate::operation::{Operation, ROOT, Recording};
 use crate::paths::Paths;
 use crate::posix::{Posix, What};
@@ -21,6 +22,7 @@ pub(crate) struct Explanation {
     pub there: Vec<String>,
     pub saved_by: Vec<String>,
     pub unavoidable: Vec<String>,
+    pub without_loss: Option<WithoutLoss>,
     /// Which operations had to be lost, in whole or in part.
     pub operations: BTreeSet<usize>,
     /// The files that fail the check with the least lost.
@@ -52,8 +54,13 @@ pub(crate) fn explain(
         })
         .map(|(_, piece)| piece.operation)
         .collect();
-    let Remedies { saved_by, unavoidable } = remedies(recording, checker, operations, &posix, &kept)?;
+    let mut remedies = remedies(recording, checker, operations, &posix, &kept)?;
+    if lost.is_empty() {
+        remedies.without_loss = without_loss(recording, checker, sector, operations)?;
+    }
+    let Remedies { saved_by, unavoidable, without_loss } = remedies;
     Ok(Explanation {
+        without_loss,
         lost: lost_of(recording, &posix, &kept),
         there: later.iter().rev().take(MOST_LINES).map(|operation| describe(recording, *operation)).collect(),
         saved_by,
@@ -112,6 +119,24 @@ struct Remedies {
     saved_by: Vec<String>,
     /// Operations that no sync protects, because the check fails also if power fails before a sync could follow.
     unavoidable: Vec<String>,
+    /// Why the check fails although nothing is lost, when the first of what was lost is to be written.
+    without_loss: Option<WithoutLoss>,
+}
+
+/// Why the check fails after this many operations, although everything is there; none if it passes.
+fn without_loss(
+    recording: &Recording,
+    checker: &Checker,
+    sector: Sector,
+    operations: usize,
+) -> Result<Option<WithoutLoss>, RunError> {
+    let tree = Posix::after(recording, operations, sector, None).tree(|_| true);
+    let fails = |said| -> Result<bool, RunError> { Ok(checker.run(&tree, said, 0)?.failed.is_some()) };
+    Ok(match fails(recording.said_by(operations))? {
+        false => None,
+        true if fails(&[])? => Some(WithoutLoss::Between),
+        true => Some(WithoutLoss::Acknowledged),
+    })
 }
 
 /// Tries a sync of each file and folder that had to lose something, right after the last such operation.
@@ -147,7 +172,10 @@ fn remedies(
         let at_once = Posix::after(recording, after + 1, posix.sector(), None);
         let tree = at_once.tree(|index| !lost.contains(&key(&at_once.waiting[index])));
         if checker.run(&tree, recording.said_by(after), 0)?.failed.is_some() {
-            remedies.unavoidable.push(before);
+            match without_loss(recording, checker, posix.sector(), after)? {
+                None => remedies.unavoidable.push(before),
+                why => remedies.without_loss = remedies.without_loss.or(why),
+            }
             continue;
         }
         let synced = Posix::after(recording, operations, posix.sector(), Some((after, &sync)));

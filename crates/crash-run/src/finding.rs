@@ -26,8 +26,21 @@ pub struct Finding {
     /// tolerate that.
     #[serde(default)]
     pub unavoidable: Vec<String>,
+    /// Why the check fails although nothing that was written is lost, if so.
+    #[serde(default)]
+    pub without_loss: Option<WithoutLoss>,
     /// How many more outcomes lost what makes the check fail here. One that lost more may count with several findings.
     pub also: u64,
     /// The folder in which it is saved.
     pub saved: Option<PathBuf>,
+}
+
+/// Why a check fails although nothing that was written is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WithoutLoss {
+    /// It passes without the acknowledgements: something was acknowledged before it was written.
+    Acknowledged,
+    /// It fails between two operations, so also if only the program is killed there.
+    Between,
 }

@@ -147,6 +147,7 @@ impl<'a> Findings<'a> {
             there: explanation.there,
             saved_by: explanation.saved_by,
             unavoidable: explanation.unavoidable,
+            without_loss: explanation.without_loss,
             also: 0,
             saved: None,
         };
@@ -167,10 +168,11 @@ impl<'a> Findings<'a> {
         unexplained
     }
 
-    /// First what the program can mend with a sync, then what its reader must tolerate; of these first what more outcomes show.
+    /// First what the program does wrong, then what its reader must tolerate; of these first what more outcomes show.
     /// Saves them, if the user wants that.
     fn by_seriousness(mut self) -> Result<Vec<Finding>, RunError> {
-        self.causes.sort_by_key(|cause| (cause.finding.saved_by.is_empty(), Reverse(cause.outcomes)));
+        let is_tolerable = |finding: &Finding| finding.saved_by.is_empty() && finding.without_loss.is_none();
+        self.causes.sort_by_key(|cause| (is_tolerable(&cause.finding), Reverse(cause.outcomes)));
         let mut found = Vec::new();
         for (index, cause) in self.causes.into_iter().enumerate() {
             let saved = self.settings.save.as_ref().map(|save| save.join(format!("finding-{}", index + 1)));
@@ -195,29 +197,29 @@ impl Explained {
 }
 
 impl Cause {
-    /// Whether this failure has the same cause: a remedy of all so far is one of its own, or no sync helps against the same
-    /// loss. If so, only the remedies that they have in common stay.
+    /// Whether this failure has the same cause: one of the syncs that mend it mends all so far, or none mends any, for the same
+    /// reason. If so, only the syncs that they have in common stay.
     fn takes(&mut self, explanation: &Explanation) -> bool {
         let finding = &mut self.finding;
-        if finding.saved_by.is_empty() != explanation.saved_by.is_empty() {
+        let saved_by = common(&finding.saved_by, &explanation.saved_by);
+        if !saved_by.is_empty() {
+            finding.saved_by = saved_by;
+            return true;
+        }
+        let is_mended = !finding.saved_by.is_empty() || !explanation.saved_by.is_empty();
+        if is_mended || finding.without_loss != explanation.without_loss {
             return false;
         }
-        let common = |ours: &[String], theirs: &[String]| -> Vec<String> {
-            let theirs: BTreeSet<String> = theirs.iter().map(|line| role(line)).collect();
-            ours.iter().filter(|line| theirs.contains(&role(line))).cloned().collect()
-        };
-        let is_without = finding.saved_by.is_empty();
-        let (ours, theirs) = match is_without {
-            false => (&mut finding.saved_by, &explanation.saved_by),
-            true => (&mut finding.unavoidable, &explanation.unavoidable),
-        };
-        let both = common(ours, theirs);
-        let is_same = !both.is_empty() || (ours.is_empty() && theirs.is_empty());
-        if is_same && !is_without {
-            *ours = both;
-        }
-        is_same
+        finding.without_loss.is_some()
+            || !common(&finding.unavoidable, &explanation.unavoidable).is_empty()
+            || (finding.unavoidable.is_empty() && explanation.unavoidable.is_empty())
     }
+}
+
+/// The lines that are in both, with the names of the first.
+fn common(ours: &[String], theirs: &[String]) -> Vec<String> {
+    let theirs: BTreeSet<String> = theirs.iter().map(|line| role(line)).collect();
+    ours.iter().filter(|line| theirs.contains(&role(line))).cloned().collect()
 }
 
 /// A line about files, with a star for what a program numbers or draws in their names: numbers, and words of eight letters or

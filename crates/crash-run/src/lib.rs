@@ -40,7 +40,7 @@ mod tree;
 pub use campaign::{Outcome, check};
 pub use check::{Check, CheckFunction};
 pub use error::RunError;
-pub use finding::Finding;
+pub use finding::{Finding, WithoutLoss};
 pub use page::write_report;
 pub use program::{Task, record};
 pub use replay::{Again, MountedFinding, check_again, mount_finding};

@@ -5,10 +5,23 @@ use std::fmt::Write;
 use tantalum_report::table::{Align, Table, grouped};
 
 use crate::campaign::Outcome;
-use crate::finding::Finding;
+use crate::finding::{Finding, WithoutLoss};
 
 /// The title of [`Finding::unavoidable`].
 pub(crate) const UNAVOIDABLE: &str = "no sync helps if power fails meanwhile; the reader must tolerate it (checksum, length, or a new name and a rename):";
+
+/// What [`Finding::without_loss`] means.
+pub(crate) fn without_loss(why: WithoutLoss) -> &'static str {
+    match why {
+        WithoutLoss::Acknowledged => {
+            "everything written is there: it was acknowledged before it was written (mapped memory needs msync first, a buffer \
+             a flush and a sync)"
+        }
+        WithoutLoss::Between => {
+            "everything written is there: the files are wrong between two operations, also if only the program is killed"
+        }
+    }
+}
 
 /// A sync that the kernel keeps to itself looks like none.
 const NO_SYNC: &str = "\nNothing was synced. Linux passes fsync and fdatasync on to this folder, and sync FILE, but neither sync \
@@ -65,6 +78,8 @@ fn of_finding(number: usize, finding: &Finding) -> String {
     list("lost:", &finding.lost);
     list("survived, although later:", &finding.there);
     list("the check passes with:", &finding.saved_by);
+    let why = finding.without_loss.map(|why| without_loss(why).to_owned());
+    list("why:", why.as_slice());
     let said: Vec<String> = finding.check_said.lines().rev().take(5).map(str::to_owned).collect();
     list(UNAVOIDABLE, &finding.unavoidable);
     list("the check said:", &said.into_iter().rev().collect::<Vec<_>>());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{create, old, outcome, recording, rename, settings, write};
 use tantalum_crash_run::operation::{Attribute, Operation, ROOT};
-use tantalum_crash_run::{CrashTest, Losses, Said, SavedFinding, Settings, check, check_again};
+use tantalum_crash_run::{CrashTest, Losses, Said, SavedFinding, Settings, WithoutLoss, check, check_again};
 use tantalum_report::Monitor;
 
 /// The old file, or the new one; the new one once the program has said so.
@@ -284,6 +284,28 @@ fn the_most_serious_finding_comes_first() {
     let mended: Vec<bool> = found.findings.iter().map(|finding| !finding.saved_by.is_empty()).collect();
     assert!(mended.is_sorted_by(|first, second| first >= second), "{:#?}", found.findings);
     assert!(mended[0] && !mended[mended.len() - 1], "both kinds: {:#?}", found.findings);
+}
+
+/// Memory that is mapped: the kernel wrote it back after it was acknowledged. That was said to be something to tolerate.
+#[test]
+fn what_is_said_before_it_is_written_is_named() {
+    let program = [create("a", 1), Operation::Sync(1), Operation::SyncFolder(ROOT), write(1, 0, "x")];
+    let mut recording = recording(&[], &program);
+    recording.said = vec![(3, "x".to_owned())];
+    let found = outcome(&recording, "test ! -s \"$TANTALUM_ACKS\" || test \"$(tr -d '\\0' < a)\" = x");
+    assert_eq!(found.findings.len(), 1, "{:#?}", found.findings);
+    assert_eq!(found.findings[0].without_loss, Some(WithoutLoss::Acknowledged), "{:#?}", found.findings);
+    assert!(tantalum_crash_run::summary::of(&found).contains("acknowledged before it was written"));
+}
+
+/// Nothing is lost and nothing was said: whoever kills the program finds the same files.
+#[test]
+fn files_that_are_wrong_between_two_operations_are_named() {
+    let program = [create("a", 1), create("b", 2), Operation::SyncFolder(ROOT)];
+    let found =
+        outcome(&recording(&[], &program), "test ! -e a && test ! -e b || { test -e a && test -e b; }");
+    let why: Vec<Option<WithoutLoss>> = found.findings.iter().map(|finding| finding.without_loss).collect();
+    assert!(why.contains(&Some(WithoutLoss::Between)), "{:#?}", found.findings);
 }
 
 /// The remedy was "fsync a after write to a", which the program does: power fails before it.
