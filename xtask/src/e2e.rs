@@ -1,7 +1,8 @@
 //! `cargo xtask e2e`: a table of steps, each of which tests the command as a person uses it.
 //!
 //! A step gets its own folder, which is removed afterwards, with whatever it mounted. It passes, fails, or says why
-//! this machine cannot run it.
+//! this machine cannot run it. Steps run as an ordinary user, except those that say what they need root for: the program is
+//! for everybody.
 
 mod baselines;
 mod browser;
@@ -22,6 +23,7 @@ mod key_value;
 mod loops;
 mod mounted;
 mod nvme;
+mod ordinary_user;
 mod overlay;
 mod packages;
 mod round_trip;
@@ -45,6 +47,7 @@ use clap::Args;
 
 use context::{Context, Done, FUSE, Outcome};
 use failure::Failure;
+use ordinary_user::RunBy;
 use shell::Shell;
 
 /// `cargo xtask e2e`.
@@ -65,8 +68,23 @@ struct Step {
     about: &'static str,
     /// Debian packages the step needs.
     packages: &'static [packages::Package],
+    /// What it needs root for, if it does.
+    root: Option<&'static str>,
+    /// Builds what the step runs besides the workspace's programs. The step itself builds nothing with cargo, which ordinary
+    /// users may not have.
+    build: fn(&Context) -> Result<(), Failure>,
     run: fn(&Context, &Path) -> Outcome,
 }
+
+/// As an ordinary user, with nothing else to install or to build.
+const STEP: Step =
+    Step { name: "", about: "", packages: &[], root: None, build: |_| Ok(()), run: |_, _| Ok(Done::Passed) };
+
+/// Why steps need root.
+const DEVICES_AND_OWNERS: &str = "makes devices and gives files away";
+const SMALL_DISK: &str = "mounts a small disk, to fill it up";
+const LOOP_DEVICES: &str = "needs loop devices";
+const PERMISSIONS: &str = "tests permissions as several users";
 
 /// In the order in which they run: first those that others rely on.
 const STEPS: &[Step] = &[
@@ -74,170 +92,202 @@ const STEPS: &[Step] = &[
         name: "round-trip",
         about: "files of every kind are as they were after unmount and mount",
         packages: &[packages::FUSE],
+        root: Some(DEVICES_AND_OWNERS),
         run: round_trip::run,
+        ..STEP
     },
     Step {
         name: "ordinary-user",
-        about: "a user who is not root mounts with fusermount3",
+        about: "the same as an ordinary user, who mounts with fusermount3",
         packages: &[packages::FUSE],
-        run: round_trip::ordinary_user,
+        run: round_trip::run,
+        ..STEP
     },
     Step {
         name: "errors",
         about: "what cannot be done is refused with one clear line",
-        packages: &[],
         run: errors::run,
+        ..STEP
     },
     Step {
         name: "full",
         about: "a full volume says so, loses nothing and can be emptied",
-        packages: &[],
         run: errors::full,
+        ..STEP
     },
     Step {
         name: "full-disk",
         about: "the host's disk is full: what was synced is there once it has room",
-        packages: &[],
+        root: Some(SMALL_DISK),
         run: errors::full_disk,
+        ..STEP
     },
     Step {
         name: "failing-disk",
         about: "each call on an image fails once: what was synced is there, without room and with it",
         packages: &[packages::FUSE],
         run: failing_disk::run,
+        ..STEP
     },
     Step {
         name: "copied-image",
         about: "the image was copied by reference and the disk is full: that is an error, and loses nothing synced",
         packages: &[packages::XFSPROGS],
+        root: Some(LOOP_DEVICES),
         run: copied_image::run,
+        ..STEP
     },
     Step {
         name: "killed",
         about: "the process is killed, and what was synced is there after a mount",
-        packages: &[],
         run: cuts::killed,
+        ..STEP
     },
     Step {
         name: "cut",
         about: "power is cut under a program, and what it synced is there after a mount",
-        packages: &[],
         run: cuts::cut,
+        ..STEP
     },
     Step {
         name: "hot-journal",
         about: "SQLite finds the journal of a killed program although the drive has lost power",
         packages: &[packages::FUSE],
         run: hot_journal::run,
+        ..STEP
     },
     Step {
         name: "sqlite-processes",
         about: "several processes with one SQLite database, beside plain SQLite, under power cuts and kills",
         packages: &[packages::FUSE],
         run: sqlite_processes::run,
+        ..STEP
     },
     Step {
         name: "stopped",
         about: "a volume that cannot be closed, or lost power: stat, unmount and the log say so",
-        packages: &[],
+        root: Some(SMALL_DISK),
         run: stopped::run,
+        ..STEP
     },
     Step {
         name: "foreground",
         about: "a mount in the foreground ends with 2 if its volume could not be closed, with 0 else",
-        packages: &[],
+        root: Some(SMALL_DISK),
         run: stopped::foreground,
+        ..STEP
     },
-    Step { name: "copies", about: "a copy of 1 GiB writes metadata only", packages: &[], run: copies::run },
+    Step { name: "copies", about: "a copy of 1 GiB writes metadata only", run: copies::run, ..STEP },
     Step {
         name: "overlay",
         about: "overlayfs keeps its upper layer on a volume, with whiteouts, and an image on overlayfs",
-        packages: &[],
+        root: Some("mounts overlays"),
         run: overlay::run,
+        ..STEP
     },
     Step {
         name: "ioctl",
         about: "the example in C commits and exchanges ranges, and nonsense is refused",
         packages: &[packages::GCC],
         run: copies::ioctl,
+        ..STEP
     },
     Step {
         name: "couch",
         about: "a document store in a folder of the mount shares its updates",
-        packages: &[],
         run: couch::run,
+        ..STEP
     },
     Step {
         name: "crash-run",
         about: "programs that lose what they said is durable are found, and right ones are not",
-        packages: &[],
         run: crash_run::run,
+        ..STEP
     },
     Step {
         name: "watch",
         about: "the page to watch a drive, in a browser: figures change, the button cuts power, others get nothing",
         packages: &[packages::CHROMIUM, packages::CHROMEDRIVER],
         run: watch::run,
+        ..STEP
     },
     Step {
         name: "loops",
         about: "ext4, xfs and btrfs on a file of the mount, and images on them",
         packages: &[packages::E2FSPROGS, packages::XFSPROGS, packages::BTRFS, packages::FIO],
+        root: Some(LOOP_DEVICES),
         run: loops::run,
+        ..STEP
     },
     Step {
         name: "fsx",
         about: "random operations on files, checked; fio's as well",
         packages: &[packages::FIO],
+        build: suites::build,
         run: suites::fsx,
+        ..STEP
     },
     Step {
         name: "pjdfstest",
         about: "POSIX file system tests",
         packages: &[packages::ACL],
+        root: Some(PERMISSIONS),
+        build: suites::build,
         run: suites::pjdfstest,
     },
     Step {
         name: "log-structured",
         about: "pjdfstest, fsx and fio on both log-structured file systems",
         packages: &[packages::ACL, packages::FIO],
+        root: Some(PERMISSIONS),
+        build: suites::build,
         run: suites::log_structured,
     },
     Step {
         name: "write-back",
         about: "all suites, kills and cuts while the kernel gathers writes in its cache",
         packages: &[packages::ACL, packages::FIO, packages::GCC],
+        root: Some(PERMISSIONS),
+        build: suites::build,
         run: write_back::run,
     },
     Step {
         name: "in-memory",
         about: "both suites on a file system other than the volume, mounted the same way",
         packages: &[packages::ACL],
+        root: Some(PERMISSIONS),
+        build: suites::build,
         run: suites::in_memory,
     },
     Step {
         name: "servers",
         about: "MariaDB and PostgreSQL have every acknowledged commit after live power cuts",
         packages: &[packages::MARIADB, packages::POSTGRESQL],
+        build: servers::build,
         run: servers::run,
+        ..STEP
     },
     Step {
         name: "experiments",
         about: "an experiment with a server ends within seconds of Ctrl-C and leaves nothing",
         packages: &[packages::MARIADB, packages::POSTGRESQL],
+        build: servers::build_experiments,
         run: servers::experiments,
+        ..STEP
     },
     Step {
         name: "c",
         about: "the stores and programs in the drive in C: the examples are built with their header and library, and run",
         packages: &[packages::GCC],
         run: key_value::c,
+        ..STEP
     },
     Step {
         name: "python",
         about: "the stores and programs in the drive in Python: pip installs it into an environment of its own, and its tests pass",
-        packages: &[],
+        build: key_value::build_python,
         run: key_value::python,
+        ..STEP
     },
     Step {
         name: "nvme",
@@ -257,6 +307,7 @@ const STEPS: &[Step] = &[
             packages::FIO,
         ],
         run: nvme::run,
+        ..STEP
     },
     Step {
         name: "baselines",
@@ -276,12 +327,14 @@ const STEPS: &[Step] = &[
             packages::FIO,
         ],
         run: baselines::run,
+        ..STEP
     },
     Step {
         name: "speed",
         about: "fio on a volume against a mount that only passes through to memory, and on log-structured file systems",
         packages: &[packages::FIO],
         run: speed::run,
+        ..STEP
     },
 ];
 
@@ -305,7 +358,7 @@ pub fn run(options: &Options) -> ExitCode {
     };
     let steps: Vec<&Step> = STEPS.iter().filter(is_wanted).collect();
     match prepare(&steps) {
-        Ok(context) => run_steps(&steps, &context),
+        Ok(context) => run_steps(&steps, &context, &RunBy::this_process(&context)),
         Err(failure) => {
             eprintln!("error: {failure}");
             ExitCode::from(2)
@@ -317,7 +370,7 @@ pub fn run(options: &Options) -> ExitCode {
 fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     let needed: Vec<packages::Package> = steps.iter().flat_map(|step| step.packages).copied().collect();
     packages::install(&needed)?;
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let root = repository()?;
     // Builds the whole workspace, as its tests do: a part of it would give libraries other features, and so build them
     // again.
     Shell::new("cargo")
@@ -326,17 +379,19 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
         .folder(&root)
         .with_output()
         .run()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(Context { tantalum: target.join("release/tantalum"), root, target })
+    let context = Context::new(root);
+    steps.iter().try_for_each(|step| (step.build)(&context))?;
+    Ok(context)
 }
 
-fn run_steps(steps: &[&Step], context: &Context) -> ExitCode {
+fn run_steps(steps: &[&Step], context: &Context, run_by: &RunBy) -> ExitCode {
+    println!("{run_by}");
     let mut failed = Vec::new();
     let mut left_out = Vec::new();
     for step in steps {
         eprintln!("== {}: {}", step.name, step.about);
         let started = Instant::now();
-        let outcome = run_step(step, context);
+        let outcome = run_step(step, context, run_by);
         let seconds = started.elapsed().as_secs_f64();
         match outcome {
             Ok(Done::Passed) => println!("{:<14} passed in {seconds:.1} s", step.name),
@@ -366,13 +421,30 @@ fn run_steps(steps: &[&Step], context: &Context) -> ExitCode {
 }
 
 /// Steps that mount nothing.
-const WITHOUT_MOUNT: &[&str] = &["c", "python", "nvme"];
+const WITHOUT_MOUNT: &[&str] = &["c", "nvme"];
 
-fn run_step(step: &Step, context: &Context) -> Outcome {
+fn run_step(step: &Step, context: &Context, run_by: &RunBy) -> Outcome {
     let mounts = !WITHOUT_MOUNT.contains(&step.name);
     if mounts && let Err(error) = File::options().read(true).write(true).open(FUSE) {
         return Ok(Done::LeftOut(format!("{FUSE}: {error}")));
     }
     let folder = tempfile::Builder::new().prefix("tantalum-e2e-").tempdir()?;
-    (step.run)(context, folder.path())
+    match (step.root, run_by) {
+        (Some(why), RunBy::User) => Ok(Done::LeftOut(format!("only root can: it {why}"))),
+        (None, RunBy::RootAndNobody) => ordinary_user::run(step.name, folder.path()),
+        _ => (step.run)(context, folder.path()),
+    }
+}
+
+/// Runs one step in this folder, as this user, for [`ordinary_user::run`].
+pub fn run_alone(name: &str, folder: &Path) -> ExitCode {
+    let outcome = match STEPS.iter().find(|step| step.name == name) {
+        Some(step) => repository().and_then(|root| (step.run)(&Context::new(root), folder)),
+        None => Err(Failure::Wrong(format!("no step named {name:?}"))),
+    };
+    ordinary_user::tell(outcome)
+}
+
+fn repository() -> Result<PathBuf, Failure> {
+    Ok(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?)
 }

@@ -3,6 +3,7 @@
 mod e2e;
 mod failing_folder;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -19,9 +20,12 @@ struct Arguments {
 enum Command {
     /// Tests that need /dev/fuse, root or a server
     ///
-    /// Installs Debian packages that are missing if it runs as root, and otherwise says which to install. What this
-    /// machine cannot do is left out, and said at the end.
+    /// Installs Debian packages that are missing if it runs as root, and otherwise says which to install. Root runs as `nobody`
+    /// what does not need root. What this machine cannot do is left out, and said at the end.
     E2e(e2e::Options),
+    /// Runs one step of e2e in a folder
+    #[command(hide = true)]
+    E2eStep { name: String, folder: PathBuf },
     /// Shows a folder at another one, and fails when it is told to; for a step of e2e
     #[command(hide = true)]
     FailingFolder(failing_folder::Options),
@@ -30,6 +34,7 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::E2e(options) => e2e::run(&options),
+        Command::E2eStep { name, folder } => e2e::run_alone(&name, &folder),
         Command::FailingFolder(options) => match failing_folder::run(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

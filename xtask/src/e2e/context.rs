@@ -27,3 +27,16 @@ pub struct Context {
     /// Where built programs are.
     pub target: PathBuf,
 }
+
+impl Context {
+    /// For the repository with this root.
+    pub fn new(root: PathBuf) -> Context {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        Context { tantalum: target.join("release/tantalum"), root, target }
+    }
+
+    /// Where programs of others are, which steps build.
+    pub fn tools(&self) -> PathBuf {
+        self.target.join("e2e-tools")
+    }
+}

@@ -5,8 +5,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::unistd::geteuid;
-
 use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
@@ -170,9 +168,6 @@ fn read_without_room(
 }
 
 pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
-    if !geteuid().is_root() {
-        return Ok(Done::LeftOut("only root can mount a small disk for it".to_owned()));
-    }
     let disk = Disk(folder.join("disk"));
     fs::create_dir(&disk.0)?;
     disk.mount("size=64M")?;

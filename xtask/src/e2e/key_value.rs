@@ -1,6 +1,7 @@
 //! The stores, and drives that run programs, as used from C and Python.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
@@ -31,13 +32,40 @@ fn compiled(context: &Context, folder: &Path, name: &str) -> Result<Shell, Failu
     Ok(Shell::new(&program).variable("LD_LIBRARY_PATH", &libraries))
 }
 
-pub fn python(context: &Context, _folder: &Path) -> Outcome {
-    if let Err(failure) = Shell::new("python3").args(["-c", "import venv, ensurepip"]).run() {
-        return Ok(Done::LeftOut(format!("python3 with venv is missing: {failure}")));
+/// A wheel, alone in its folder.
+pub fn build_python(context: &Context) -> Result<(), Failure> {
+    if !has_venv() {
+        return Ok(());
+    }
+    let wheels = wheels(context);
+    if wheels.exists() {
+        fs::remove_dir_all(&wheels)?;
     }
     Shell::new(context.root.join("python/test"))
+        .args(["--build"])
+        .args([&wheels])
         .variable("CARGO_TARGET_DIR", &context.target)
+        .run()
+        .map(drop)
+}
+
+pub fn python(context: &Context, _folder: &Path) -> Outcome {
+    if !has_venv() {
+        return Ok(Done::LeftOut("python3 with venv is missing".to_owned()));
+    }
+    let wheel = fs::read_dir(wheels(context))?.next().transpose()?;
+    let wheel = wheel.ok_or_else(|| Failure::Wrong("there is no wheel".to_owned()))?.path();
+    Shell::new(context.root.join("python/test"))
+        .args([&wheel])
         .variable("TANTALUM", &context.tantalum)
         .run()?;
     Ok(Done::Passed)
+}
+
+fn wheels(context: &Context) -> PathBuf {
+    context.tools().join("wheels")
+}
+
+fn has_venv() -> bool {
+    Shell::new("python3").args(["-c", "import venv, ensurepip"]).run().is_ok()
 }

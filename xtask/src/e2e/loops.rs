@@ -4,8 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::unistd::geteuid;
-
 use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::image_on;
@@ -39,8 +37,8 @@ impl Drop for Loop {
 }
 
 pub fn run(context: &Context, folder: &Path) -> Outcome {
-    if !geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-        return Ok(Done::LeftOut("loop devices need root and /dev/loop-control".to_owned()));
+    if !Path::new("/dev/loop-control").exists() {
+        return Ok(Done::LeftOut("there is no /dev/loop-control".to_owned()));
     }
     let known = fs::read_to_string("/proc/filesystems")?;
     let mut without = Vec::new();

@@ -1,4 +1,4 @@
-//! Files of every kind across unmount and mount; mounting as an ordinary user.
+//! Files of every kind across unmount and mount.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -117,46 +117,4 @@ fn listing(folder: &Path, name: &Path) -> Result<Vec<String>, Failure> {
         }
     }
     Ok(lines)
-}
-
-/// A device that every user may open, as `/dev/fuse` is on most machines; its mode is restored afterwards.
-struct OpenToAll<'a> {
-    device: &'a Path,
-    before: fs::Permissions,
-}
-
-impl OpenToAll<'_> {
-    fn device(device: &Path) -> Result<OpenToAll<'_>, Failure> {
-        let before = fs::metadata(device)?.permissions();
-        fs::set_permissions(device, fs::Permissions::from_mode(before.mode() | 0o666))?;
-        Ok(OpenToAll { device, before })
-    }
-}
-
-impl Drop for OpenToAll<'_> {
-    fn drop(&mut self) {
-        let _ = fs::set_permissions(self.device, self.before.clone());
-    }
-}
-
-/// As user nobody.
-pub fn ordinary_user(context: &Context, folder: &Path) -> Outcome {
-    if !geteuid().is_root() {
-        return Ok(Done::LeftOut("all other steps run as an ordinary user already".to_owned()));
-    }
-    let _open = OpenToAll::device(Path::new(super::FUSE))?;
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
-    let program = folder.join("tantalum");
-    fs::copy(&context.tantalum, &program)?;
-    let as_nobody = |arguments: &[&str]| {
-        let identity = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
-        Shell::new("setpriv").args(identity).args([&program]).args(arguments).folder(folder).run()
-    };
-    Shell::new("install").args(["-d", "-o", "nobody"]).args([folder.join("mnt")]).run()?;
-    as_nobody(&["mount", "a,b.tant", "mnt", "--create", "--capacity", "64M", "--background"])?;
-    let unmounted = as_nobody(&["stat", "mnt"]).and_then(|_| as_nobody(&["unmount", "mnt"]));
-    if unmounted.is_err() {
-        let _ = Shell::new("umount").args(["--lazy"]).args([folder.join("mnt")]).run();
-    }
-    unmounted.map(|_| Done::Passed)
 }

@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::geteuid;
-
 use super::context::{Context, Done, Outcome};
 use super::example::Example;
 use super::failure::{Failure, ensure};
@@ -62,23 +60,27 @@ entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 /// More would mean a skipped test without a known reason.
 const PJDFSTEST_SKIPPED: usize = 14;
 
-const NO_ROOT: &str = "without root it cannot test permissions";
-
 /// Written once everywhere in random order, in blocks of many sizes, by jobs that sync now and then; the same each
 /// time.
 const FIO: &str = "--name=verify --rw=randwrite --bsrange=4k-64k --size=8m --numjobs=4 --ioengine=psync --verify=crc32c \
                    --verify_fatal=1 --fsync=16 --end_fsync=1 --group_reporting";
 
-/// Built once, into the target folder; without optimizations, because these programs wait for the file system.
-fn program(context: &Context, (name, version): (&str, &str)) -> Result<PathBuf, Failure> {
-    let root = context.target.join("e2e-tools");
-    Shell::new("cargo")
-        .args(["install", "--debug", "--quiet", "--locked", name, "--version", version, "--root"])
-        .args([&root])
-        .variable("CARGO_TARGET_DIR", context.target.join("e2e-tools/target"))
-        .with_output()
-        .run()?;
-    Ok(root.join("bin").join(name))
+/// Builds fsx and pjdfstest, once, into the target folder; without optimizations, because they wait for the file system.
+pub fn build(context: &Context) -> Result<(), Failure> {
+    let root = context.tools();
+    for (name, version) in [FSX, PJDFSTEST] {
+        Shell::new("cargo")
+            .args(["install", "--debug", "--quiet", "--locked", name, "--version", version, "--root"])
+            .args([&root])
+            .variable("CARGO_TARGET_DIR", root.join("target"))
+            .with_output()
+            .run()?;
+    }
+    Ok(())
+}
+
+fn program(context: &Context, (name, _): (&str, &str)) -> PathBuf {
+    context.tools().join("bin").join(name)
 }
 
 pub fn fsx(context: &Context, folder: &Path) -> Outcome {
@@ -91,9 +93,6 @@ pub fn fsx(context: &Context, folder: &Path) -> Outcome {
 }
 
 pub fn pjdfstest(context: &Context, folder: &Path) -> Outcome {
-    if !geteuid().is_root() {
-        return Ok(Done::LeftOut(NO_ROOT.to_owned()));
-    }
     let mut mounted = Mounted::create(context, folder, "256M", &["--time", "none"])?;
     let summary = run_pjdfstest(context, folder, &mounted.folder)?;
     mounted.unmount()?;
@@ -116,20 +115,13 @@ fn run_all(
     options: &[&str],
 ) -> Result<String, Failure> {
     let fsx = run_fsx(context, folder, &mounted.folder, &[FSX_CONFIGURATION, FSX_HOLES].concat())?;
-    let pjdfstest = if geteuid().is_root() {
-        run_pjdfstest(context, folder, &mounted.folder)?
-    } else {
-        format!("               without pjdfstest: {NO_ROOT}")
-    };
+    let pjdfstest = run_pjdfstest(context, folder, &mounted.folder)?;
     run_fio(mounted, options)?;
     Ok(format!("{fsx}\n{pjdfstest}"))
 }
 
 /// A file system without any optional features.
 pub fn in_memory(context: &Context, folder: &Path) -> Outcome {
-    if !geteuid().is_root() {
-        return Ok(Done::LeftOut(NO_ROOT.to_owned()));
-    }
     let example = Example::start(context, "memory", &folder.join("drive.tant"), folder.join("mnt"))?;
     let fsx = run_fsx(context, folder, &example.folder, FSX_CONFIGURATION)?;
     let pjdfstest = run_pjdfstest(context, folder, &example.folder)?;
@@ -139,9 +131,6 @@ pub fn in_memory(context: &Context, folder: &Path) -> Outcome {
 
 /// Log-structured file systems, whose kind is recognised when they are mounted again.
 pub fn log_structured(context: &Context, folder: &Path) -> Outcome {
-    if !geteuid().is_root() {
-        return Ok(Done::LeftOut(NO_ROOT.to_owned()));
-    }
     let mut said = Vec::new();
     for kind in ["lfs-nat", "lfs-tree"] {
         let folder = folder.join(kind);
@@ -186,7 +175,7 @@ fn snapshot_keeps_a_file(context: &Context, mounted: &mut Mounted<'_>) -> Result
 
 /// Runs fsx in a mounted folder, with its own files in `folder`. Returns the text to print.
 fn run_fsx(context: &Context, folder: &Path, mounted: &Path, configuration: &str) -> Result<String, Failure> {
-    let fsx = program(context, FSX)?;
+    let fsx = program(context, FSX);
     let file = folder.join("fsx.toml");
     fs::write(&file, configuration)?;
     for seed in 1..=FSX_SEEDS {
@@ -210,7 +199,7 @@ fn run_fio(mounted: &mut Mounted<'_>, options: &[&str]) -> Result<(), Failure> {
 
 /// Runs pjdfstest in a mounted folder, with its own files in `folder`. Returns the text to print.
 fn run_pjdfstest(context: &Context, folder: &Path, mounted: &Path) -> Result<String, Failure> {
-    let pjdfstest = program(context, PJDFSTEST)?;
+    let pjdfstest = program(context, PJDFSTEST);
     let (configuration, second) = (folder.join("pjdfstest.toml"), folder.join("second"));
     fs::create_dir(&second)?;
     fs::write(&configuration, PJDFSTEST_CONFIGURATION)?;
