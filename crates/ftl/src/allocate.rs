@@ -89,7 +89,7 @@ impl Ftl {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    self.space.blocks.release(plane, block, &self.nand);
+                    self.space.release(block, &self.nand);
                     return Err(error);
                 }
             }
@@ -141,8 +141,10 @@ impl Ftl {
                 return Ok(());
             }
         }
-        // room was made for a batch before it began, but program failures use up the reserve
-        let forced = self.batches.is_under_way() && self.space.streams.of(target).opened() == 0;
+        // room was made for a batch before it began, but program failures use up the reserve; and a read-only drive accepts
+        // nothing that would need it, but stores what it has acknowledged
+        let forced = (self.batches.is_under_way() || self.is_read_only())
+            && self.space.streams.of(target).opened() == 0;
         let elsewhere = target != Target::Host;
         if (self.spare_blocks() > self.collection_reserve() || forced)
             && self.open_for(target, elsewhere, at_ns)?

@@ -84,7 +84,7 @@ impl Ftl {
         if canary::out(Guard::CheckpointInPlace) {
             for block in self.metadata.give_up_checkpoint() {
                 self.nand.erase(block, at_ns)?;
-                self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
+                self.space.release(block, &self.nand);
             }
         }
         let (mut units, mut blocks) = (units.into_iter(), Vec::new());
@@ -97,7 +97,7 @@ impl Ftl {
             }
             Err(error) => {
                 for block in blocks {
-                    self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
+                    self.space.release(block, &self.nand);
                 }
                 Err(error)
             }
@@ -248,7 +248,7 @@ impl Ftl {
         let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
         self.metadata.checkpoint.done_ns = done_ns;
         for block in self.metadata.stands(step, blocks, pages, host_units) {
-            self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
+            self.space.release(block, &self.nand);
         }
         TENANTS.iter().for_each(|tenant| tenant.is_kept(self));
         self.tenants.budget = 0;

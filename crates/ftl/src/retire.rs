@@ -1,12 +1,13 @@
 //! Blocks that go bad, units lost with a page, and the end of a drive's life (M6).
 //!
-//! - A block that fails a program is emptied and retired; one that fails an erase is retired at once; one that keeps
-//!   lost units is retired once everything else has been moved out of it.
+//! - A block that fails a program is emptied and retired, and never opened again; one that fails an erase is retired at
+//!   once; one that keeps lost units is retired once everything else has been moved out of it.
 //! - A lost unit stays mapped to the unreadable place, and reads as an error until it is written or trimmed. What its
 //!   spare area asserted is lost too. So when a loss is detected, a checkpoint records where the unit is, and no older
 //!   copy comes back after a cut.
 //! - A drive that can no longer be laid out is read-only: with fewer good blocks than [`Layout::least_blocks`], plus
-//!   two for each namespace with its own logs, it accepts no writes. That follows from the bad blocks alone, so it
+//!   two for each namespace with its own logs, it accepts no writes, collects no garbage for the host, and stores what
+//!   it has acknowledged in the blocks that are left. That follows from the bad blocks alone, so it
 //!   holds after every power cycle. The same happens if the last free blocks fail while others hold data: the next
 //!   checkpoint records that, and if there is no room for one, every recovery finds the same again.
 
@@ -61,37 +62,35 @@ impl Ftl {
         Ok(())
     }
 
-    /// A block failed a program: it must be emptied and retired.
+    /// A block failed a program: it must be emptied and retired, and is not opened again before.
     pub(crate) fn program_failed(&mut self, block: BlockId) {
         self.counters.program_failures += 1;
         self.space.failing.push(block);
     }
 
     /// Empties failing blocks and retires them. Their spare areas stay readable, and recovery reads retired blocks too,
-    /// so the erase rule is not involved.
+    /// so the erase rule is not involved. Blocks of the journal and of checkpoints are emptied by the next checkpoint.
     pub(crate) fn retire_failing(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let mut failing = std::mem::take(&mut self.space.failing);
-        while let Some(block) = failing.pop() {
-            if self.space.blocks.block_use(block) == BlockUse::Closed {
-                let emptied = self.collect_block(block, at_ns);
-                if emptied.is_err() {
-                    self.space.failing.append(&mut failing);
-                    self.space.failing.push(block);
-                }
-                match emptied {
+        let mut has_room = true;
+        for block in self.space.failing.clone() {
+            if has_room && self.space.blocks.block_use(block) == BlockUse::Closed {
+                match self.collect_block(block, at_ns) {
                     // retried when there is room
-                    Err(FtlError::CapacityExceeded) => return Ok(()),
+                    Err(FtlError::CapacityExceeded) => has_room = false,
                     emptied => emptied?,
                 }
             }
-            match self.space.blocks.block_use(block) {
-                BlockUse::Free => {
-                    self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Bad);
-                    self.retire(block)?;
-                }
-                BlockUse::Bad => self.retire(block)?,
-                // journal and checkpoint blocks go when the next checkpoint frees them
-                _ => self.space.failing.push(block),
+        }
+        self.retire_emptied()
+    }
+
+    /// Retires the failing blocks that hold nothing that can be moved.
+    pub(crate) fn retire_emptied(&mut self) -> Result<(), FtlError> {
+        for index in (0..self.space.failing.len()).rev() {
+            let block = self.space.failing[index];
+            if self.space.blocks.block_use(block) == BlockUse::Bad {
+                self.retire(block)?;
+                self.space.failing.remove(index);
             }
         }
         Ok(())
@@ -159,7 +158,7 @@ impl Ftl {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Faults, Geometry, Nand, Timing};
+    use tantalum_nand::{FailingStep, Faults, Geometry, Nand, StepFault, Timing};
 
     use super::*;
     use crate::host_unit::HostUnit;
@@ -198,7 +197,7 @@ mod tests {
     /// Every program fails. The blocks that failed held nothing, so they were collected, opened and erased again within the
     /// same write, which never ended. All programs failed in other tests too, of single pages or on drives with free blocks.
     #[test]
-    fn a_write_on_a_drive_whose_programs_all_fail_ends() {
+    fn no_block_that_failed_a_program_is_opened_again() {
         let mut ftl = ftl();
         for lpn in 0..100 {
             let slot = ftl.nand_mut().stage(&[1; tantalum_nand::UNIT_BYTES]).unwrap();
@@ -210,13 +209,36 @@ mod tests {
         let slot = ftl.nand_mut().stage(&[2; tantalum_nand::UNIT_BYTES]).unwrap();
         let version = ftl.next_seq();
         let unit = HostUnit { slot, lpn: Lpn(1), version, metadata: [0; 24], hint: None };
-        let erased = ftl.counters().blocks_erased;
         assert!(matches!(ftl.write_page(&[unit], 0), Err(FtlError::CapacityExceeded)));
-        let erases = ftl.counters().blocks_erased - erased;
-        assert!(erases <= 2 * u64::from(ftl.geometry.blocks()), "{erases} erases");
+        let mut failed = ftl.space.failing.clone();
+        assert_eq!(failed.len() as u64, ftl.counters().program_failures);
+        failed.sort();
+        failed.dedup();
+        assert_eq!(failed.len() as u64, ftl.counters().program_failures, "each of them failed once");
+        assert!(
+            failed.iter().any(|block| ftl.space.blocks.block_use(*block) == BlockUse::Bad),
+            "and some are empty"
+        );
         ftl.maintain(0).unwrap();
-        assert!(ftl.wear().bad_blocks > 0, "those that failed are retired");
+        assert!(ftl.wear().bad_blocks > 0, "those are retired");
         assert!(ftl.audit_maps().findings().next().is_none());
+    }
+
+    /// A checkpoint goes on in other blocks if a program fails, and the next checkpoint frees its blocks before the one that
+    /// failed is retired.
+    #[test]
+    fn a_block_of_a_checkpoint_that_failed_is_out_of_use_once_it_holds_nothing() {
+        let mut ftl = ftl();
+        ftl.nand_mut().fail_step(Some(StepFault { step: FailingStep::Program, after: 0, lasts: false }));
+        ftl.take_checkpoint(0, false).unwrap();
+        assert!(ftl.nand.step_has_failed());
+        let [block] = ftl.space.failing[..] else { panic!("one failed: {:?}", ftl.space.failing) };
+        ftl.maintain(0).unwrap();
+        assert_eq!(ftl.space.blocks.block_use(block), BlockUse::Checkpoint);
+        ftl.take_checkpoint(0, false).unwrap();
+        assert_eq!(ftl.space.blocks.block_use(block), BlockUse::Bad);
+        ftl.maintain(0).unwrap();
+        assert_eq!((ftl.wear().bad_blocks, &ftl.space.failing[..]), (1, &[][..]));
     }
 
     /// Erasing a block for the journal while records are in flight could hit one that only they make invalid.

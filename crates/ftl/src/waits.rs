@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use tantalum_nand::{
-    BlockId, Faults, Geometry, InFlight, Nand, Nanoseconds, Operation, Outcome, PageId, PageState,
-    Scheduling, UNIT_BYTES,
+    BlockId, FailingStep, Geometry, InFlight, Nand, Nanoseconds, Operation, Outcome, PageId, PageState,
+    Scheduling, StepFault, UNIT_BYTES,
 };
 
 use crate::error::FtlError;
@@ -284,34 +284,42 @@ fn nearly_full(ftl: &mut Ftl) {
         ftl.trim(Lpn(lpn), 1, 0).unwrap();
         ftl.flush_journal(0).unwrap();
     }
-    settle(ftl);
+    // each open block has one page left
+    let is_ready = |ftl: &Ftl| {
+        let open: Vec<BlockId> = ftl.space.streams.host.blocks().collect();
+        open.len() == 2 && open.iter().all(|block| ftl.nand.next_page(*block) + 1 == GEOMETRY.pages_per_block)
+    };
+    for round in 0.. {
+        let now_ns = settle(ftl);
+        if is_ready(ftl) {
+            break;
+        }
+        write(ftl, round % 60, 1, now_ns);
+    }
 }
 
-/// The result on a drive on which only the first two pages that `write` programs succeed: these pages, which are in
-/// different blocks.
+/// The result on a drive on which only the first two pages that `write` programs find a block, the last pages of two
+/// blocks: these pages.
 fn half_written(ftl: &Ftl, write: impl Fn(&mut Ftl) -> Result<Nanoseconds, FtlError>) -> (Ftl, [PageId; 2]) {
-    for seed in 0.. {
+    for after in 0.. {
         let mut ftl = ftl.try_clone().expect("its flash is in memory");
         let before = programmed_pages(&ftl);
-        ftl.nand_mut().set_faults(Faults { seed, program_failure_ppm: 950_000, ..Faults::default() });
+        ftl.nand_mut().fail_step(Some(StepFault { step: FailingStep::Room, after, lasts: true }));
         let written = write(&mut ftl);
-        ftl.nand_mut().set_faults(Faults::default());
+        assert!(ftl.nand().step_has_failed(), "{written:?} after {after} steps");
+        ftl.nand_mut().fail_step(None);
         let new: Vec<u32> = programmed_pages(&ftl).difference(&before).copied().collect();
         if let (&[one, other], Err(FtlError::CapacityExceeded)) = (&new[..], written) {
             return (ftl, [PageId(one), PageId(other)]);
         }
     }
-    unreachable!("some seed does that")
+    unreachable!("some step does that")
 }
 
 /// Others write until the block of one of the pages has been erased, while the block of the other is unchanged.
 fn erase_one(ftl: &mut Ftl, pages: [PageId; 2]) {
     let erases = |ftl: &Ftl| pages.map(|page| ftl.nand().erase_count(GEOMETRY.block_of(page)));
     let before = erases(ftl);
-    let now_ns = settle(ftl);
-    // there was no free block; returns the empty ones
-    ftl.collect_garbage(now_ns).unwrap();
-    assert!(ftl.space.blocks.free() > 0);
     for round in 0.. {
         let now = erases(ftl);
         match [0, 1].map(|page| now[page] > before[page]) {

@@ -33,8 +33,8 @@ impl Ftl {
         Ok(programmed)
     }
 
-    /// The common part of all programs into a stream; `program` programs the given page. It gives up after as many failures
-    /// as there are blocks: a block that failed and holds nothing may be opened again before it is retired.
+    /// The common part of all programs into a stream; `program` programs the given page. A block that failed is not opened
+    /// again, so that this ends even if all programs fail.
     #[inline]
     pub(crate) fn program_with(
         &mut self,
@@ -44,7 +44,7 @@ impl Ftl {
         earliest_ns: Nanoseconds,
         program: impl Fn(&mut Nand, PageId) -> Result<Nanoseconds, NandError>,
     ) -> Result<(PageId, Nanoseconds), FtlError> {
-        for _ in 0..=self.geometry.blocks() {
+        loop {
             let target = match target {
                 Target::Collect | Target::LogCopies(_) => self.ensure_copy_block(target, earliest_ns)?,
                 Target::Host | Target::Logs(_) => {
@@ -75,7 +75,6 @@ impl Ftl {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(FtlError::CapacityExceeded)
     }
 
     /// Programs up to a page of units and points L2P at them. The buffers still belong to the caller if this fails and

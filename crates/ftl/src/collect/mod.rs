@@ -56,7 +56,9 @@ impl Ftl {
         let mut collection = self.new_collection(at_ns);
         // each victim frees something; more rounds than there are blocks mean that nothing is gained
         for _ in 0..2 * self.geometry.blocks() {
-            if self.spare_blocks() >= target {
+            // if there are no longer enough blocks, nothing is gained either, and each program may cost another block
+            self.retire_emptied()?;
+            if self.spare_blocks() >= target || self.is_read_only() {
                 break;
             }
             let Some(victim) = self.choose_victim() else { break };
@@ -162,7 +164,7 @@ impl Ftl {
     fn free_block(&mut self, block: BlockId) {
         debug_assert_eq!(self.map.valid(block), 0, "block {block} is freed with places in use");
         self.counters.collections += 1;
-        self.space.blocks.release(self.geometry.plane_of(block), block, &self.nand);
+        self.space.release(block, &self.nand);
     }
 
     /// Releases the victims. One that is not empty keeps units that could not be moved: it stays closed if there was no

@@ -24,7 +24,7 @@ pub struct Space {
     /// collection continues in them. Checkpoints name them along with the open ones, since recovery reads the named
     /// blocks and those begun later.
     pub partial: Vec<BlockId>,
-    /// Blocks that failed a program, or keep lost units, and must be emptied and retired.
+    /// Blocks that failed a program, or keep lost units, and must be emptied and retired. None of them is ever free.
     pub failing: Vec<BlockId>,
     /// Whether the drive reached the end of its life because its last free blocks failed.
     pub exhausted: bool,
@@ -69,6 +69,16 @@ impl Space {
             }
         }
         None
+    }
+
+    /// Nothing in a block is needed any more: it is free, unless it failed a program or keeps lost units. Such a block is out
+    /// of use until it is retired, and never opened again.
+    pub fn release(&mut self, block: BlockId, nand: &Nand) {
+        if self.failing.contains(&block) {
+            self.blocks.set_use(block, BlockUse::Bad);
+        } else {
+            self.blocks.release(nand.geometry().plane_of(block), block, nand);
+        }
     }
 
     /// A block was opened: it starts afresh.
