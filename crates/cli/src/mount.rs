@@ -143,13 +143,17 @@ fn start_in_background(options: &MountOptions) -> Result<(), Failure> {
     ))
 }
 
+/// What a drive that has stopped no longer does.
+pub fn stopped(has_power: bool) -> &'static str {
+    if has_power { "changes fail, and what it has can be read," } else { "every request fails" }
+}
+
 /// An event of a mount, as text.
 fn line_of(notice: &Notice<'_>) -> String {
     match notice {
         Notice::DriveStopped(status) => {
-            format!(
-                "the drive stopped: {status}; every request fails until the volume is unmounted and mounted again"
-            )
+            let what = stopped(*status != Status::PowerLost);
+            format!("the drive stopped: {status}; {what} until the volume is unmounted and mounted again")
         }
         Notice::Ended(Ok(Ending::Closed)) => "unmounted: everything is durable".to_owned(),
         Notice::Ended(Ok(Ending::OnlyRead)) => "unmounted: it was only read".to_owned(),

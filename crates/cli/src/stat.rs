@@ -19,6 +19,7 @@ use crate::baseline;
 use crate::failure::Failure;
 use crate::file_system::{self, Use};
 use crate::life::LoadOptions;
+use crate::mount::stopped;
 use crate::output;
 use crate::stat_report::{Before, Report, shown, since, since_reset};
 
@@ -140,9 +141,9 @@ fn text(report: &Report, before: Option<&Before>, load: &LoadOptions) -> String 
             };
             shown.push_str(&format!("{state}\n"));
             if let Some(error) = &report.stopped {
-                shown.push_str(&format!(
-                    "stopped: {error}; every request fails until it is unmounted and mounted again\n"
-                ));
+                let what = stopped(drive.has_power);
+                shown
+                    .push_str(&format!("stopped: {error}; {what} until it is unmounted and mounted again\n"));
             }
         }
         Report::Served(report) => {

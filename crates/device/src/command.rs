@@ -241,7 +241,7 @@ pub enum Command<'a> {
 
 impl Command<'_> {
     /// Whether it only reads.
-    pub(crate) fn reads(&self) -> bool {
+    pub fn reads(&self) -> bool {
         matches!(
             self,
             Command::Read { .. }

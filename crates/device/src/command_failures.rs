@@ -6,6 +6,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use tantalum_ftl::Lpn;
 use tantalum_nand::{HostError, Nanoseconds, UNIT_BYTES};
 
 use crate::command::{Command, Completion};
@@ -143,22 +144,26 @@ impl Device {
                 self.cut_power(completion.done_ns);
                 Err(Status::PowerLost)
             }
-            CommandFailure::HostBefore => Err(self.host_fails()),
+            CommandFailure::HostBefore => {
+                let committed = self.units_to_commit(command);
+                Err(self.host_fails(command, &committed))
+            }
             CommandFailure::HostAfter => {
+                let committed = self.units_to_commit(command);
                 self.carry_out(command, client, start_ns)?;
-                Err(self.host_fails())
+                Err(self.host_fails(command, &committed))
             }
         }
     }
 
-    fn host_fails(&mut self) -> Status {
+    fn host_fails(&mut self, command: &Command<'_>, committed: &[Lpn]) -> Status {
         let status = Status::Host(HostError {
             path: PathBuf::from("no image"),
             action: "be changed",
             kind: ErrorKind::StorageFull,
             reason: "a test made the host fail".to_owned(),
         });
-        self.note_doubt(&status);
+        self.note_failure(&status, command, committed);
         status
     }
 }

@@ -12,6 +12,7 @@ use tantalum_nand::{Fetches, Fills, Nand, NandError, Nanoseconds};
 
 use crate::command::{Command, Completion};
 use crate::command_failures::NextFailure;
+use crate::doubt::Doubt;
 use crate::engine::{Engine, Inside, KEY_VALUE_LIMITS};
 use crate::latency::{Kind, Latencies};
 use crate::limits::{Limits, Shape};
@@ -43,8 +44,8 @@ pub struct Device {
     pub(crate) next_cut: Option<u64>,
     /// Whether the drive is read-only and has done its end-of-life work.
     pub(crate) settled_read_only: bool,
-    /// The status of a command that may have been done in part. Nothing may be built on its effect.
-    pub(crate) doubt: Option<Box<Status>>,
+    /// Of a command that may have been done in part. Nothing may be built on its effect.
+    pub(crate) doubt: Option<Box<Doubt>>,
     /// A command that a test makes fail.
     pub(crate) next_failure: Option<Box<NextFailure>>,
     /// The banks of the processors' memory, once they have been used since power came on.
@@ -248,6 +249,10 @@ impl Device {
             };
         }
         self.shape.check(command)?;
+        if reads {
+            self.check_known(command)?;
+        }
+        let committed = self.units_to_commit(command);
         let mut completion = Completion::default();
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
         engine.ftl.nand_mut().gather_stores();
@@ -257,7 +262,9 @@ impl Device {
         };
         // whatever it changed is in the image before it completes; once that has failed, reads need no image
         match engine.ftl.nand_mut().store_gathered() {
-            Err(error) if !reads || self.doubt.is_none() => return Err(self.could_not_store(error)),
+            Err(error) if !reads || self.doubt.is_none() => {
+                return Err(self.could_not_store(error, command, &committed));
+            }
             _ => {}
         }
         if matches!(executed, Err(Status::CapacityExceeded)) {
@@ -266,10 +273,11 @@ impl Device {
         let executed = executed.inspect_err(|status| {
             // firmware's own work for a read may have changed something
             if !reads || matches!(status, Status::Unfinished(_)) {
-                self.note_doubt(status);
+                self.note_failure(status, command, &committed);
             }
         });
         let settled = self.settle_read_only(start_ns);
+        let settled = settled.inspect_err(|status| self.note_failure(status, command, &committed));
         let done_ns = executed.map_err(|status| self.ended_badly(status))?;
         settled?;
         assert!(done_ns >= start_ns, "a command begun at {start_ns} ns was done at {done_ns} ns");
@@ -279,10 +287,18 @@ impl Device {
 
     /// The image does not have all that a command changed.
     #[cold]
-    fn could_not_store(&mut self, error: NandError) -> Status {
+    fn could_not_store(&mut self, error: NandError, command: &Command<'_>, committed: &[Lpn]) -> Status {
         let status = Status::from(error);
-        self.note_doubt(&status);
+        self.note_failure(&status, command, committed);
         status
+    }
+
+    /// What the transaction has written that a command commits: the command does not name it.
+    pub(crate) fn units_to_commit(&self, command: &Command<'_>) -> Vec<Lpn> {
+        match (command, &self.power) {
+            (Command::Commit { tx }, Power::On(engine)) => engine.transaction_lpns(*tx),
+            _ => Vec::new(),
+        }
     }
 
     /// When the drive becomes read-only, what waits is settled, unless nothing may be built on it. A failure that leaves no
@@ -293,18 +309,9 @@ impl Device {
             return Ok(());
         }
         self.settled_read_only = true;
-        let settled = engine.settle_read_only(at_ns).inspect_err(|status| self.note_doubt(status));
-        settled.or_else(|status| if status.leaves_doubt() { Err(status) } else { Ok(()) })
-    }
-
-    pub(crate) fn check_doubt(&self) -> Result<(), Status> {
-        self.doubt.as_ref().map_or(Ok(()), |status| Err(Status::clone(status)))
-    }
-
-    pub(crate) fn note_doubt(&mut self, status: &Status) {
-        if status.leaves_doubt() {
-            self.doubt.get_or_insert_with(|| Box::new(status.clone()));
-        }
+        engine
+            .settle_read_only(at_ns)
+            .or_else(|status| if status.leaves_doubt() { Err(status) } else { Ok(()) })
     }
 
     fn ended_badly(&mut self, status: Status) -> Status {

@@ -8,6 +8,7 @@ pub mod check;
 mod command;
 mod command_failures;
 mod controller;
+mod doubt;
 mod engine;
 mod inspect;
 mod latency;

@@ -157,17 +157,6 @@ impl Device {
         Ok((opened, Some(Status::WriteProtected(why))))
     }
 
-    /// Refuses every change from now on, until the drive is opened again.
-    pub fn refuse_changes(&mut self, why: Status) {
-        self.doubt.get_or_insert_with(|| Box::new(why));
-    }
-
-    /// Why the drive refuses every change until it is opened again, if it does: the host failed, or its own data are
-    /// damaged.
-    pub fn refuses_changes(&self) -> Option<&Status> {
-        self.doubt.as_deref()
-    }
-
     /// Opens an image as [`Device::open_as`] does, on a host that a test lets fail at any call on the file, or on which it
     /// ends the process between any two stores, also during recovery. From the end of the process on, commands that change
     /// something fail with [`Status::PowerLost`], and the image is what a killed process leaves.

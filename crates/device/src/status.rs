@@ -106,8 +106,10 @@ pub enum Status {
     /// Power is off; the command may or may not have taken effect, as the promises allow.
     #[error("the drive has no power")]
     PowerLost,
-    /// The host failed below the image. The command's changes may be there in part: the drive accepts no more changes
-    /// until it is reopened, which is a power cut.
+    /// The host failed below the image. The changes of a command that fails so may be there in part: the drive accepts no
+    /// more changes until it is reopened, which is a power cut. It goes on answering reads from what it has, also of what was
+    /// acknowledged and is not durable; what the command was to change cannot be read until then. A read that fails so
+    /// stops nothing.
     #[error("the host failed: {0}")]
     Host(HostError),
     /// The drive's own data on the medium are damaged. If a command that changes something finds this, its changes may
@@ -131,7 +133,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether the drive executes no more commands until it is reopened.
+    /// Whether trying again, or in another way, cannot help: the drive has no power, or the host failed below it.
     pub fn is_end_of_drive(&self) -> bool {
         matches!(self, Status::PowerLost | Status::Host(_))
     }

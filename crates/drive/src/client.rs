@@ -8,7 +8,8 @@ use crate::locked::Locked;
 use crate::way::{Issued, Way};
 
 /// One of a drive's clients, or the only one: the block device below a file system or a store. Its clock never goes back,
-/// and it issues no command once the drive has come to its end.
+/// and once a command has shown that the drive has ended ([`tantalum::Device::ended`]), it issues only reads, or nothing
+/// without power.
 ///
 /// It issues every [`Command`], in virtual time or the machine's. [`Client::submit`] waits until the command is done.
 /// [`Client::submit_queued`] does not, so that several can be in flight; follow it with [`Client::wait_until`]. What the
@@ -131,21 +132,28 @@ impl Client {
         self.clock = Clock::virtual_from(now_ns.max(issued_ns));
     }
 
-    /// Fails with the error that ended the drive, if it has ended.
+    /// Fails with the error that ended the drive, if a command of this client has met it: nothing can be changed.
     pub fn check(&self) -> Result<(), Status> {
         self.end.clone().map_or(Ok(()), Err)
     }
 
-    /// What ended the drive, if anything did: the first such error of this client ([`Status::is_end_of_drive`]), or the
-    /// loss of power.
+    /// Fails if a command of this client has found no power: nothing can be read.
+    pub fn check_power(&self) -> Result<(), Status> {
+        match &self.end {
+            Some(Status::PowerLost) => Err(Status::PowerLost),
+            _ => Ok(()),
+        }
+    }
+
+    /// What ended the drive, if anything did: see [`tantalum::Device::ended`].
     pub fn end(&self) -> Option<Status> {
-        let without_power = || (!self.device().has_power()).then_some(Status::PowerLost);
-        self.end.clone().or_else(without_power)
+        self.end.clone().or_else(|| self.device().ended())
     }
 
     /// Issues a command now, without waiting for it.
     pub fn submit_queued(&mut self, command: Command<'_>) -> Result<Completion, Status> {
-        match self.go(command)? {
+        self.check_command(&command)?;
+        match self.go(command) {
             Issued::Done(result) => result,
             Issued::Back(command) => self.submit_with(|device, at_ns| device.issue(command, at_ns)),
         }
@@ -154,28 +162,36 @@ impl Client {
     /// As [`Client::submit_queued`], for a write that becomes a share where it repeats a recent one; see
     /// [`Locked::issue_or_share`].
     pub fn submit_or_share(&mut self, command: Command<'_>) -> Result<Completion, Status> {
-        match self.go(command)? {
+        self.check_command(&command)?;
+        match self.go(command) {
             Issued::Done(result) => result,
             Issued::Back(command) => self.submit_with(|device, at_ns| device.issue_or_share(command, at_ns)),
         }
     }
 
-    /// A command takes its own way, if there is one for it.
-    fn go<'a>(&mut self, command: Command<'a>) -> Result<Issued<'a>, Status> {
-        let Some(way) = &mut self.way else { return Ok(Issued::Back(command)) };
-        if let Some(end) = &self.end {
-            return Err(end.clone());
+    /// Without power nothing is issued, and once the drive has ended, nothing but reads.
+    fn check_command(&self, command: &Command<'_>) -> Result<(), Status> {
+        match command.reads() {
+            true => self.check_power(),
+            false => self.check(),
         }
-        let issued = way.issue(command, self.clock.now_ns());
-        if let Issued::Done(Err(status)) = &issued {
-            self.note_end(status);
-        }
-        Ok(issued)
     }
 
-    fn note_end(&mut self, status: &Status) {
-        if status.is_end_of_drive() {
-            self.end = Some(status.clone());
+    /// A command takes its own way, if there is one for it.
+    fn go<'a>(&mut self, command: Command<'a>) -> Issued<'a> {
+        let Some(way) = &mut self.way else { return Issued::Back(command) };
+        let issued = way.issue(command, self.clock.now_ns());
+        if let Issued::Done(Err(status)) = &issued {
+            let ended = self.device().ended();
+            self.note_end(status, ended);
+        }
+        issued
+    }
+
+    fn note_end(&mut self, status: &Status, ended: Option<Status>) {
+        if self.end.is_none() {
+            // power may have come back since
+            self.end = if *status == Status::PowerLost { Some(Status::PowerLost) } else { ended };
         }
     }
 
@@ -183,10 +199,12 @@ impl Client {
         &mut self,
         issue: impl FnOnce(&mut Locked<'_>, Nanoseconds) -> Result<Completion, Status>,
     ) -> Result<Completion, Status> {
-        self.check()?;
         let at_ns = self.clock.now_ns();
-        let issued = issue(&mut self.drive.lock(), at_ns);
-        issued.inspect_err(|status| self.note_end(status))
+        let mut device = self.drive.lock();
+        let issued = issue(&mut device, at_ns);
+        let ended = issued.as_ref().err().and_then(|_| device.ended());
+        drop(device);
+        issued.inspect_err(|status| self.note_end(status, ended))
     }
 
     /// Issues a command now and waits for it.

@@ -9,8 +9,9 @@
 //!   inode number means another file before the kernel has forgotten the first.
 //! - **Nothing is durable until requested.** Buffered writes wait in the file system's cache for `fsync`, or a few
 //!   seconds; `O_DIRECT` writes have reached the drive when they return. `fsync` is the file system's sync.
-//! - **Without power every request fails.** After a power cut the answer is `EIO` until it is mounted again. The
-//!   same holds when the host's file below the drive has failed.
+//! - **Without power every request fails.** After a power cut the answer is `EIO` until it is mounted again.
+//! - **Reading needs no room.** When the host's file below the drive has failed, changes and syncs fail until it is mounted
+//!   again, and reads go on: of what the drive and the file system have, except what the failed command was to change.
 //! - **Whoever mounts learns of the end.** The caller of [`Mounted::wait`] and clients of the control socket learn that
 //!   the drive stopped, and whether the file system could be closed.
 

@@ -17,7 +17,7 @@ pub struct Report {
     pub flash_units: u32,
     /// Where it is mounted; none if it is not.
     pub mounted_on: Option<PathBuf>,
-    /// The error that stopped the drive for good, if any: every request fails.
+    /// The error that stopped the drive for good, if any: changes fail, and without power every request.
     #[serde(default)]
     pub stopped: Option<String>,
     /// The file system's contents.

@@ -48,7 +48,7 @@ enum Event {
 /// An event that the user who mounted the volume should know about.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// The drive stopped for good, with this error: every request fails from now on.
+    /// The drive stopped for good, with this error: from now on changes fail, and without power every request.
     DriveStopped(&'a Status),
     /// The volume is unmounted, and its image closed or not.
     Ended(&'a Result<Ending, MountError>),

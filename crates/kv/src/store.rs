@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tantalum::{Device, HostError, Key, Nanoseconds, Status};
+use tantalum::{Access, Device, HostError, Key, Nanoseconds, Status};
 
 use crate::catalog::{Catalog, check_name};
 use crate::error::Error;
@@ -41,7 +41,12 @@ impl Options {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store, Error> {
         let path = path.as_ref();
         self.ensure_image(path)?;
-        let open = |access| Store::over_or_why(self.open_drive(path, access), &self);
+        self.store_or_read(|access| self.open_drive(path, access))
+    }
+
+    /// A store on the drive that `open` opens; to be read, if the host has no room for what opening either of them changes.
+    fn store_or_read(&self, open: impl Fn(Access) -> Result<Device, Error>) -> Result<Store, Error> {
+        let open = |access| Store::over_or_why(open(access), self);
         let (store, why) =
             Device::or_read(self.access(), open, |(_, host)| host.as_deref()).map_err(|(error, _)| error)?;
         if let Some(why) = why {
@@ -265,16 +270,16 @@ mod tests {
             std::fs::write(&image, &as_killed).unwrap();
             let host = TestHost::new(Mapping::Never, after);
             host.faults.fail(HostFault { after, failure: HostFailure::NoSpace, lasts: true });
-            let open = |access| {
-                Store::over_or_why(Device::open_on(&image, access, &host).map_err(Error::from), &options)
-            };
-            let (store, why) = Device::or_read(options.access(), open, |(_, host)| host.as_deref()).unwrap();
-            why.iter().for_each(|why| store.refuse_changes(why.clone()));
+            let open = |access| Ok(Device::open_on(&image, access, &host)?);
+            let store = options.store_or_read(open).unwrap();
+            let why = store.refuses_changes();
             let (namespace, mut tx) = (store.ordered("all").unwrap(), store.begin().unwrap());
             for number in 0..2000_u32 {
                 let value = tx.read(namespace, number.to_be_bytes()).unwrap();
                 assert_eq!(value.as_deref(), Some(&[8; 100][..]), "record {number}, call {after}");
             }
+            let added = store.transact(|tx| tx.put(namespace, b"more", b"data"));
+            assert!(added.is_err() || why.is_none(), "call {after}");
             (read, written) = (read + u32::from(why.is_some()), written + u32::from(why.is_none()));
             host.life.end();
             drop(tx);

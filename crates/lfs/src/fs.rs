@@ -133,8 +133,10 @@ impl LogFs {
     }
 
     pub(crate) fn check_not_stopped(&self) -> Result<()> {
-        self.log.check()?;
-        self.stopped.clone().map_or(Ok(()), |why| Err(LfsError::Stopped(why)))
+        match &self.stopped {
+            Some(why) => Err(LfsError::Stopped(why.clone())),
+            None => self.log.check(),
+        }
     }
 
     /// Changes something, syncs or cleans: all of these have steps in the index, in the log and in memory. A refusal comes
@@ -154,7 +156,7 @@ impl LogFs {
     /// A file; `ESTALE` if there is none.
     pub(crate) fn file(&mut self, id: FileId) -> Result<&mut File> {
         if !self.files.contains_key(&id) {
-            self.log.check()?;
+            self.log.check_power()?;
             let Some(inode) = self.index.inode(&mut self.log, id)? else { return refuse(Errno::ESTALE) };
             self.forget_some_files();
             self.files.insert(id, File::new(inode));

@@ -4,14 +4,14 @@
 //! Request. Once an event has been reported, further ones of its type wait until the host has read the log page that it
 //! names. No event is lost meanwhile.
 
-use tantalum::Smart;
+use tantalum::Device;
 
 use crate::wire::log_page::id;
 
 /// What may be reported to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The drive accepts no more writes.
+    /// The drive accepts no more writes: it is worn out, or its host failed.
     ReadOnly,
     /// Fewer spare blocks are left than the threshold.
     SpareLow,
@@ -28,9 +28,11 @@ pub mod warning {
 }
 
 /// The warnings of the SMART log page.
-pub fn critical_warning(smart: &Smart) -> u8 {
+pub fn critical_warning(device: &Device) -> u8 {
+    let smart = device.smart();
+    let read_only = smart.read_only || device.refuses_changes().is_some();
     let is_low = smart.available_spare_percent < smart.available_spare_threshold_percent;
-    (u8::from(is_low) * warning::SPARE_LOW) | (u8::from(smart.read_only) * warning::READ_ONLY)
+    (u8::from(is_low) * warning::SPARE_LOW) | (u8::from(read_only) * warning::READ_ONLY)
 }
 
 /// The bit that enables notices of namespaces, in the feature and in Identify (`OAES`).

@@ -144,7 +144,7 @@ impl Subsystem {
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,
     ) -> Option<Arc<Controller>> {
-        let warnings = critical_warning(&self.queue.drive().lock().smart());
+        let warnings = critical_warning(&self.queue.drive().lock());
         let mut controllers = self.controllers.lock();
         if controllers.by_id.len() >= MOST_CONTROLLERS {
             return None;
@@ -174,7 +174,7 @@ impl Subsystem {
             if !device.has_power() {
                 return;
             }
-            critical_warning(&device.smart())
+            critical_warning(&device)
         };
         let controllers = self.controllers.lock();
         controllers.by_id.values().for_each(|controller| controller.warn(warnings));

@@ -118,7 +118,7 @@ impl Volume {
         data: &mut [u8],
         mut fetches: Option<&mut Fetches>,
     ) -> Result<usize, VolumeError> {
-        self.drive.check()?;
+        self.drive.check_power()?;
         let size = self.content_file(file)?.inode.size;
         let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
         if data.is_empty() || bytes == 0 {

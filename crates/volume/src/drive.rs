@@ -9,7 +9,7 @@ use crate::error::VolumeError;
 #[derive(Debug)]
 pub(crate) struct Drive {
     pub client: Client,
-    /// Why the volume refuses everything although the drive may go on.
+    /// Why the volume refuses every change although the drive may go on.
     stopped: Option<Status>,
 }
 
@@ -22,12 +22,12 @@ impl Drive {
         Some(Drive { client: self.client.try_clone()?, stopped: self.stopped.clone() })
     }
 
-    /// A step failed that can neither be undone nor left as it is: from now on the volume refuses everything.
+    /// A step failed that can neither be undone nor left as it is: from now on the volume refuses every change.
     pub fn stop(&mut self, why: Status) {
         self.stopped.get_or_insert(why);
     }
 
-    /// Why the volume refuses everything, if it does.
+    /// Why the volume refuses every change, if it does.
     pub fn end(&self) -> Option<Status> {
         self.stopped.clone().or_else(|| self.client.end())
     }
@@ -45,12 +45,17 @@ impl Drive {
         self.client.wait_until(ns);
     }
 
-    /// Fails with the error that ended the drive or the volume, if one has.
+    /// Fails with the error that ended the drive or the volume, if one has: nothing can be changed.
     pub fn check(&self) -> Result<(), VolumeError> {
         match &self.stopped {
             Some(why) => Err(why.clone().into()),
             None => Ok(self.client.check()?),
         }
+    }
+
+    /// Fails if nothing can be read: the drive has no power.
+    pub fn check_power(&self) -> Result<(), VolumeError> {
+        Ok(self.client.check_power()?)
     }
 
     /// Issues a command now, without waiting for it.

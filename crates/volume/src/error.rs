@@ -204,13 +204,13 @@ pub enum VolumeError {
         /// The transaction.
         tx: TxId,
     },
-    /// The drive failed. If that is the end of the drive ([`Status::is_end_of_drive`]), the volume refuses everything.
+    /// The drive failed. If that ended the drive ([`crate::Volume::stopped`]), the volume refuses every change.
     #[error(transparent)]
     Device(#[from] Status),
 }
 
 impl VolumeError {
-    /// Whether the drive executes no more commands.
+    /// As [`Status::is_end_of_drive`].
     pub fn is_end_of_drive(&self) -> bool {
         matches!(self, VolumeError::Device(status) if status.is_end_of_drive())
     }

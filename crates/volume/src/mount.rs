@@ -32,7 +32,7 @@ const READ_UNITS: u32 = 256;
 
 /// A failed unmount: the volume continues. Transactions that were open may be aborted, and files without a name may be
 /// gone; it has everything else. If the drive may already name it unmounted and could not be told otherwise, it refuses
-/// everything ([`Volume::stopped`]).
+/// every change ([`Volume::stopped`]).
 #[derive(Debug, thiserror::Error)]
 #[error("the volume could not be unmounted: {error}")]
 pub struct UnmountError {

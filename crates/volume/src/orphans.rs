@@ -47,7 +47,7 @@ impl Volume {
 
     /// Keeps a file, whatever happens to its names, until it is closed as often.
     pub fn open(&mut self, file: FileId) -> Result<(), VolumeError> {
-        self.drive.check()?;
+        self.drive.check_power()?;
         self.file_mut(file)?.opens += 1;
         Ok(())
     }

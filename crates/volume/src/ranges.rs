@@ -71,7 +71,7 @@ impl Volume {
 
     /// The first byte from `from` on that is not in a hole; none if there is none before the file's end.
     pub fn seek_data(&self, file: FileId, from: u64) -> Result<Option<u64>, VolumeError> {
-        self.drive.check()?;
+        self.drive.check_power()?;
         let inode = &self.content_file(file)?.inode;
         if from >= inode.size {
             return Ok(None);
@@ -86,7 +86,7 @@ impl Volume {
     /// The first byte from `from` on that is in a hole; the end of the file counts as one. None if `from` is not before
     /// that end.
     pub fn seek_hole(&self, file: FileId, from: u64) -> Result<Option<u64>, VolumeError> {
-        self.drive.check()?;
+        self.drive.check_power()?;
         let inode = &self.content_file(file)?.inode;
         if from >= inode.size {
             return Ok(None);

@@ -38,7 +38,7 @@ pub(crate) fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = Piece> {
 impl Volume {
     /// Reads from `offset` on, and returns how many bytes there were: fewer than requested at the file's end.
     pub fn read(&mut self, file: FileId, offset: u64, data: &mut [u8]) -> Result<usize, VolumeError> {
-        self.drive.check()?;
+        self.drive.check_power()?;
         let size = self.content_file(file)?.inode.size;
         let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
         let end = units_of(offset.saturating_add(bytes as u64).min(size));

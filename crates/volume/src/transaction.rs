@@ -57,7 +57,7 @@ impl Volume {
         offset: u64,
         data: &mut [u8],
     ) -> Result<usize, VolumeError> {
-        self.drive.check()?;
+        self.drive.check_power()?;
         let written_end =
             self.transaction(tx)?.units_of(file).next_back().map_or(0, |unit| u64::from(unit) + 1);
         let size = self.file(file)?.inode.size.max(written_end * UNIT_BYTES as u64);

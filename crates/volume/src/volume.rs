@@ -107,9 +107,9 @@ impl Volume {
         self.drive.device()
     }
 
-    /// Why the drive or the volume stopped for good, if one did: the first error that ended the drive
-    /// ([`Status::is_end_of_drive`]), or one after which [`Volume::unmount`] could not go back. From then on the volume
-    /// refuses everything, and what was not synced is lost.
+    /// Why the drive or the volume stopped for good, if one did: what ended the drive ([`tantalum::Device::ended`]), or an error
+    /// after which [`Volume::unmount`] could not go back. From then on the volume refuses every change with that error, and
+    /// what was not synced is lost with this process. Reads go on, as long as the drive has power.
     pub fn stopped(&self) -> Option<Status> {
         self.drive.end()
     }

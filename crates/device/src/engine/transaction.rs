@@ -19,6 +19,12 @@ impl Engine {
         Ok(ftl.begin_transaction(at_ns)?)
     }
 
+    /// What a transaction has written so far.
+    pub fn transaction_lpns(&self, tx: TxId) -> Vec<Lpn> {
+        let waiting = self.transaction_units.iter().filter(|unit| unit.0 == tx).map(|unit| unit.1);
+        self.ftl.transactions().lpns(tx).chain(waiting).collect()
+    }
+
     fn check_open(&mut self, tx: TxId) -> Result<(), Status> {
         match self.ftl.transactions().is_open(tx) {
             true => Ok(()),

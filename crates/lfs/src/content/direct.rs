@@ -92,7 +92,7 @@ impl LogFs {
         data: &mut [u8],
         mut fetches: Option<&mut Fetches>,
     ) -> Result<usize> {
-        self.log.check()?;
+        self.log.check_power()?;
         let size = self.content_file(file)?.inode.metadata.size;
         let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
         if bytes == 0 {

@@ -36,7 +36,7 @@ fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u32, std::ops::Ran
 
 impl LogFs {
     pub(crate) fn read_bytes(&mut self, file: FileId, offset: u64, data: &mut [u8]) -> Result<usize> {
-        self.log.check()?;
+        self.log.check_power()?;
         let size = self.content_file(file)?.inode.metadata.size;
         let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
         let mut done = 0;

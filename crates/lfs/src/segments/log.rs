@@ -367,7 +367,12 @@ impl Log {
         Ok(())
     }
 
-    /// Fails if the drive has come to its end.
+    /// Fails if the drive has no power: nothing can be read.
+    pub fn check_power(&self) -> Result<()> {
+        Ok(self.client.check_power()?)
+    }
+
+    /// Fails if the drive has come to its end: nothing can be changed.
     pub fn check(&self) -> Result<()> {
         match self.client.check() {
             Err(Status::ReadOnly) => refuse(Errno::EROFS),

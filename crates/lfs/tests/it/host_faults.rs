@@ -1,6 +1,7 @@
 //! Files on an image whose host fails: a call on the image's file fails, once or from then on, while files are created, written,
 //! renamed, removed and synced. The file system is closed, dropped, or its process or the machine ends. Then what was synced is
-//! there, and nothing that was never written: when the image is opened without room, after a second failure, and with room.
+//! there, and nothing that was never written: before it is closed, when the image is opened without room, after a second failure,
+//! and with room.
 //!
 //! This covers the volume and both log-structured file systems, on images that are mapped, stored to by the kernel, reached by
 //! system calls, synced to survive the loss of the machine, and overlaid. `HOST_SEED=17` runs one seed, `HOST_SEEDS=100` runs
@@ -153,24 +154,33 @@ impl Model {
         self.possible = self.names.iter().map(|(name, number)| (*name, BTreeSet::from([*number]))).collect();
     }
 
+    /// The files that a name may have.
+    fn numbers(&self, name: &str) -> BTreeSet<Option<u32>> {
+        self.possible.get(name).cloned().unwrap_or_else(|| BTreeSet::from([None]))
+    }
+
+    /// The file that a name has, if it can be one with these contents.
+    fn which(&self, name: &str, data: Option<&Vec<u8>>) -> Option<Option<u32>> {
+        let is_it = |number: &Option<u32>| match (number, data) {
+            (None, None) => true,
+            (Some(number), Some(data)) => self.files[number].may_be(data),
+            _ => false,
+        };
+        self.numbers(name).into_iter().find(is_it)
+    }
+
     /// What is found becomes what there is; false if it cannot be.
     fn find(&self, found: &BTreeMap<String, Vec<u8>>) -> Result<Model, String> {
         let mut now = Model { next: self.next, ..Model::default() };
         for name in NAMES {
-            let numbers = self.possible.get(name).cloned().unwrap_or_else(|| BTreeSet::from([None]));
             let data = found.get(name);
-            let is_it = |number: &&Option<u32>| match (number, data) {
-                (None, None) => true,
-                (Some(number), Some(data)) => self.files[number].may_be(data),
-                _ => false,
-            };
-            let Some(number) = numbers.iter().find(is_it) else {
-                let length = data.map(Vec::len);
+            let Some(number) = self.which(name, data) else {
+                let (length, numbers) = (data.map(Vec::len), self.numbers(name));
                 return Err(format!("{name} has {length:?} bytes, and is none of the files {numbers:?}"));
             };
-            now.names.insert(name, *number);
+            now.names.insert(name, number);
             if let (Some(number), Some(data)) = (number, data) {
-                now.files.insert(*number, File { data: data.clone(), since: vec![data.clone()] });
+                now.files.insert(number, File { data: data.clone(), since: vec![data.clone()] });
             }
         }
         if let Some(name) = found.keys().find(|name| !NAMES.contains(&name.as_str())) {
@@ -284,6 +294,40 @@ impl Image {
         }
     }
 
+    /// After its host has failed the file system is read: each name and each content is one that there was, or an error, and
+    /// if the drive has ended nothing can be made durable. Returns how many files could be read, and how many not.
+    fn reads_go_on(&self, fs: &mut dyn FileSystem, model: &Model) -> [u32; 2] {
+        let mut counts = [0; 2];
+        let ended = fs.client().device().ended();
+        // a store through memory that fails ends the process
+        if self.host.faults.failed().is_none() || ended == Some(Status::PowerLost) {
+            return counts;
+        }
+        for name in NAMES {
+            let found = match read_named(fs, name) {
+                Ok(data) => Some(data),
+                Err(Errno::ENOENT) => None,
+                Err(error) => {
+                    assert_eq!(error, Errno::EIO, "{name}");
+                    counts[1] += 1;
+                    continue;
+                }
+            };
+            counts[0] += u32::from(found.is_some());
+            let length = found.as_ref().map(Vec::len);
+            let number = model.which(name, found.as_ref());
+            assert!(number.is_some(), "{name} has {length:?} bytes, and is none of the files that it may be");
+            if let Ok(file) = fs.lookup(ROOT, name.as_bytes())
+                && ended.is_some()
+            {
+                assert!(fs.sync(file).is_err(), "{name} was synced after the host had failed");
+            }
+        }
+        let made = ended.map(|_| fs.create_in(ROOT, b"new", &new(FileKind::File)));
+        assert!(made.is_none_or(|made| made.is_err()), "a change is refused");
+        counts
+    }
+
     /// The file system is closed or dropped; its process or the machine may end.
     fn leave(&mut self, fs: Box<dyn FileSystem>, model: &mut Model) {
         let ways = if self.access == Access::Ordered { 4 } else { 3 };
@@ -377,14 +421,19 @@ fn contents(fs: &mut dyn FileSystem) -> Result<BTreeMap<String, Vec<u8>>, Errno>
         files.push((String::from_utf8(entry.name.to_vec()).unwrap(), entry.file));
         ControlFlow::Continue(())
     })?;
-    let mut found = BTreeMap::new();
-    for (name, file) in files {
-        let mut data = vec![0; MOST_BYTES + 4 * UNIT];
-        let bytes = fs.read(file, 0, &mut data, None)?;
-        data.truncate(bytes);
-        found.insert(name, data);
-    }
-    Ok(found)
+    files.into_iter().map(|(name, file)| Ok((name, read(fs, file)?))).collect()
+}
+
+fn read(fs: &mut dyn FileSystem, file: FileId) -> Result<Vec<u8>, Errno> {
+    let mut data = vec![0; MOST_BYTES + 4 * UNIT];
+    let bytes = fs.read(file, 0, &mut data, None)?;
+    data.truncate(bytes);
+    Ok(data)
+}
+
+fn read_named(fs: &mut dyn FileSystem, name: &str) -> Result<Vec<u8>, Errno> {
+    let file = fs.lookup(ROOT, name.as_bytes())?;
+    read(fs, file)
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -399,14 +448,23 @@ fn named<T>(what: &str, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// One life on a new image in which call number `call` fails. False if there were fewer calls.
-fn fail_at(what: What, way: (Mapping, Access), call: u64, failure: HostFailure, lasts: bool) -> bool {
+/// One life on a new image in which call number `call` fails. None if there were fewer calls; otherwise how many files could be
+/// read after that, and how many not.
+fn fail_at(
+    what: What,
+    way: (Mapping, Access),
+    call: u64,
+    failure: HostFailure,
+    lasts: bool,
+) -> Option<[u32; 2]> {
     let mut image = Image::new(what, way, call);
     let mut model = Model::default();
+    let mut counts = [0; 2];
     image.host.faults.fail(HostFault { after: call, failure, lasts });
     match image.open() {
         Ok((mut fs, None)) => {
             image.live(&mut *fs, &mut model, 40, 7);
+            counts = image.reads_go_on(&mut *fs, &model);
             image.leave(fs, &mut model);
         }
         Ok((fs, Some(_))) => drop(fs),
@@ -419,7 +477,7 @@ fn fail_at(what: What, way: (Mapping, Access), call: u64, failure: HostFailure, 
         model = Model::default();
     }
     image.find_as_it_is(&mut model);
-    failed
+    failed.then_some(counts)
 }
 
 impl Image {
@@ -435,29 +493,36 @@ impl Image {
 #[test]
 fn what_was_synced_is_there_whichever_call_of_the_host_fails() {
     let all = std::env::var("HOST_CALLS").is_ok_and(|text| text == "all");
+    let mut files_read = 0;
     for (index, what) in ALL.into_iter().enumerate() {
         for (number, way) in WAYS.into_iter().enumerate() {
-            let mut failures = 0;
+            let (mut failures, mut read, mut refused) = (0, 0, 0);
             for (failure, lasts) in [(HostFailure::Io, false), (HostFailure::NoSpace, true)] {
                 let mut call = ((index + number) % 5) as u64;
-                while named(&format!("{what:?}, {way:?}, {failure:?} at call {call}, lasts: {lasts}"), || {
-                    fail_at(what, way, call, failure, lasts)
-                }) {
+                let life = format!("{what:?}, {way:?}, {failure:?}, lasts: {lasts}");
+                while let Some(counts) =
+                    named(&format!("{life}, at call {call}"), || fail_at(what, way, call, failure, lasts))
+                {
                     failures += 1;
+                    (read, refused) = (read + counts[0], refused + counts[1]);
                     call += if all { 1 } else { 3 + call };
                 }
             }
-            println!("{what:?}, {way:?}: {failures} calls failed");
+            println!("{what:?}, {way:?}: {failures} calls failed; then {read} files read, {refused} not");
             assert!(failures > 4, "{what:?}, {way:?}: only {failures} calls failed");
+            assert!(read >= 2 * refused, "{what:?}, {way:?}: {read} files read, {refused} not");
+            files_read += read;
         }
     }
+    assert!(files_read > 100, "{files_read} files were read after their host had failed");
 }
 
-/// Many lives on one image, each until its host fails.
-fn long_life(what: What, seed: u64) -> u64 {
+/// Many lives on one image, each until its host fails. Returns how often it did, and how many files could then be read, and how
+/// many not.
+fn long_life(what: What, seed: u64) -> [u64; 3] {
     let mut image = Image::new(what, WAYS[seed as usize % 5], seed);
     let mut model = Model::default();
-    let mut failures = 0;
+    let (mut failures, mut read, mut refused) = (0, 0, 0);
     for life in 0..8 {
         let shift = image.random.random_range(0..6);
         let after = image.random.random_range(0..2000_u64 >> shift);
@@ -467,6 +532,8 @@ fn long_life(what: What, seed: u64) -> u64 {
         match image.open() {
             Ok((mut fs, None)) => {
                 image.live(&mut *fs, &mut model, 300, seed << 8 | life);
+                let [now_read, now_refused] = image.reads_go_on(&mut *fs, &model);
+                (read, refused) = (read + u64::from(now_read), refused + u64::from(now_refused));
                 image.leave(fs, &mut model);
             }
             Ok((fs, Some(_))) => drop(fs),
@@ -476,7 +543,7 @@ fn long_life(what: What, seed: u64) -> u64 {
         failures += u64::from(image.host.faults.failed().is_some());
         image.find(&mut model);
     }
-    failures
+    [failures, read, refused]
 }
 
 #[test]
@@ -485,8 +552,11 @@ fn what_was_synced_is_there_on_hosts_that_fail_again_and_again() {
     let count = seeds.end - seeds.start;
     for what in ALL {
         let run = |seed| named(&format!("{what:?}, HOST_SEED={seed}"), || long_life(what, seed));
-        let failures: u64 = seeds.clone().map(run).sum();
-        println!("{what:?}: the host failed {failures} times in {count} seeds");
+        let [failures, read, refused] =
+            seeds.clone().map(run).fold([0; 3], |sum, more| [0, 1, 2].map(|index| sum[index] + more[index]));
+        println!(
+            "{what:?}: the host failed {failures} times in {count} seeds; {read} files read, {refused} not"
+        );
         assert!(failures > count, "{what:?}: the host failed only {failures} times");
     }
 }

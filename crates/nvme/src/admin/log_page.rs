@@ -138,13 +138,13 @@ fn supported(pages: &[u8]) -> Vec<u8> {
 }
 
 fn smart(subsystem: &Subsystem) -> Vec<u8> {
-    let (smart, endurance) = {
+    let (smart, critical_warning, endurance) = {
         let device = subsystem.queue.drive().lock();
-        (device.smart(), device.profile().flash.endurance_cycles)
+        (device.smart(), critical_warning(&device), device.profile().flash.endurance_cycles)
     };
     let counters = &smart.counters;
     let mut log: page::Smart = empty();
-    log.critical_warning = critical_warning(&smart);
+    log.critical_warning = critical_warning;
     log.available_spare = smart.available_spare_percent;
     log.spare_threshold = smart.available_spare_threshold_percent;
     log.percentage_used = (smart.erase_count_mean * 100.0 / f64::from(endurance.max(1))).min(255.0) as u8;
