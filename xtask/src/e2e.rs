@@ -333,6 +333,7 @@ const STEPS: &[Step] = &[
         name: "speed",
         about: "fio on a volume against a mount that only passes through to memory, and on log-structured file systems",
         packages: &[packages::FIO],
+        root: Some("has a channel for each thread of the mount, as only root's mounts do"),
         run: speed::run,
         ..STEP
     },

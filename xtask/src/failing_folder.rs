@@ -27,6 +27,7 @@ use fuser::{
 };
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::stat::{Mode, SFlag, mknod};
+use nix::unistd::geteuid;
 
 /// `cargo xtask failing-folder`.
 #[derive(Args, Debug)]
@@ -385,7 +386,9 @@ pub fn run(options: &Options) -> io::Result<()> {
         Failing { source: options.source.clone(), faults: Arc::clone(&faults), nodes: Mutex::default() };
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName("failing".to_owned()), MountOption::DefaultPermissions];
-    config.acl = SessionACL::All;
+    if geteuid().is_root() {
+        config.acl = SessionACL::All;
+    }
     config.n_threads = Some(2);
     let session = Session::new(failing, &options.folder, &config)?.spawn()?;
     println!("mounted");

@@ -1,5 +1,6 @@
 //! `tantalum mount`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -113,7 +114,12 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     mount_options.check()?;
     options.kind.check(options.made.create || options.format)?;
     let (file_system, only_read) = open(options)?;
-    let mounted = Mounted::mount(file_system, &mount_options)?;
+    let mounted = Mounted::mount(file_system, &mount_options).inspect_err(|_| {
+        if options.made.create {
+            // the same command can be tried again
+            let _ = fs::remove_file(&options.image);
+        }
+    })?;
     let stopper = mounted.stopper();
     // Without a handler a signal ends the process, and the next mount recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());

@@ -1,6 +1,6 @@
 //! Why a mount failed.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use tantalum::{DeviceError, Status};
@@ -19,13 +19,13 @@ pub enum MountError {
     #[error(transparent)]
     MountPoint(#[from] MountPointError),
     /// The kernel has no FUSE, or this user may not use it.
-    #[error("{DEVICE}: {0}; mounting needs Linux with FUSE (modprobe fuse) and access to {DEVICE}")]
+    #[error("{DEVICE}: {}; mounting needs Linux with FUSE{}", .0, device_hint(.0))]
     NoDevice(io::Error),
     /// An ordinary user needs the helper.
     #[error("fusermount3 is not installed: install the package fuse3, or mount as root")]
     NoHelper,
     /// The system refused.
-    #[error("could not mount on {}: {error}", folder.display())]
+    #[error("could not mount on {}: {error}{}", folder.display(), right_hint(error))]
     System {
         /// The folder.
         folder: PathBuf,
@@ -52,4 +52,31 @@ pub enum MountError {
     /// The image of a drive that lost power could not be closed in that state.
     #[error("the image of the drive without power could not be closed: {0}")]
     PowerLoss(DeviceError),
+}
+
+/// What a container needs; as in docs/crash-run.md.
+const CONTAINER: &str = "in a container `docker run --device /dev/fuse --cap-add SYS_ADMIN`";
+
+fn device_hint(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            format!(
+                " and the right to open it: as root `chmod 666 {DEVICE}`, which is its usual mode; {CONTAINER}"
+            )
+        }
+        _ => format!(": `modprobe fuse` as root; {CONTAINER}"),
+    }
+}
+
+/// What helps if the system does not let this process mount. The library has only the text of what fusermount3 said.
+fn right_hint(error: &io::Error) -> String {
+    let is_refused =
+        error.kind() == ErrorKind::PermissionDenied || error.to_string().contains("not permitted");
+    match is_refused {
+        true => format!(
+            "; this process has no right to mount: {CONTAINER}, and an ordinary user needs fusermount3 with its setuid bit and no \
+             no-new-privileges"
+        ),
+        false => String::new(),
+    }
 }

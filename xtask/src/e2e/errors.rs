@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::geteuid;
+
 use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
@@ -21,6 +23,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     fs::write(folder.join("text"), "no drive")?;
     Shell::new(&context.tantalum).args(["create", "empty.tant", "--capacity", "64M"]).folder(folder).run()?;
     refuse_all(context, folder)?;
+    no_right_to_mount(context, folder)?;
     let held = fs::File::create(mounted.path("held"))?;
     let holder = format!("(process {})", std::process::id());
     refused(context, folder, &["unmount", "mnt", "--wait", "0"], &holder)?;
@@ -39,6 +42,29 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     ensure(fs::read(mounted.path("held"))? == b"still there", || "a file is lost".to_owned())?;
     mounted.unmount()?;
     Ok(Done::Passed)
+}
+
+/// As in a container without the right to mount: every command that mounts says what to do, and leaves nothing.
+fn no_right_to_mount(context: &Context, folder: &Path) -> Result<(), Failure> {
+    let right: &[&str] = match geteuid().is_root() {
+        true => &["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"],
+        false => &["--no-new-privs"],
+    };
+    let commands: [&[&str]; 3] = [
+        &["mount", "new.tant", "other", "--create", "--capacity", "64M"],
+        &["crash", "run", "--check", "true", "--", "true"],
+        &["measure", "--", "true"],
+    ];
+    for command in commands {
+        let mut shell =
+            Shell::new("setpriv").args(right).args([&context.tantalum]).args(command).folder(folder);
+        let output = shell.output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure(output.status.code() == Some(2) && said.contains("--cap-add SYS_ADMIN"), || {
+            format!("{command:?} ended with {} and said {said:?}", output.status)
+        })?;
+    }
+    ensure(!folder.join("new.tant").exists(), || "a mount that failed left its new image".to_owned())
 }
 
 /// Each mistake ends the command with a message that says what is wrong.
