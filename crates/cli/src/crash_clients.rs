@@ -3,10 +3,11 @@
 use clap::{Args, ValueEnum};
 use tantalum::FlashScheduling;
 use tantalum_crash::clients::{Plan, Settings, SetupChoice, Weights, of_clients_crash, torture};
-use tantalum_crash::device::{CutPoint, Cuts, Medium, Skip};
+use tantalum_crash::device::{CutPoint, Cuts, Flash, Medium, Skip};
 
 use crate::crash_device::{
-    CacheChoice, CutCount, Indexes, MediumKind, PlpChoice, RecordLogs, SchedulingKind, check_place,
+    CacheChoice, CutCount, FlashKind, Indexes, MediumKind, PlpChoice, RecordLogs, Room, SchedulingKind,
+    check_place,
 };
 use crate::failure::Failure;
 use crate::seeds::SeedOptions;
@@ -78,6 +79,15 @@ pub struct CrashClientsOptions {
     /// Whether the indexes of all key-value namespaces fit in DRAM [default: the seed chooses]
     #[arg(long, value_enum)]
     pub indexes: Option<Indexes>,
+
+    /// Whether the clients exceed the drive's capacity [default: the seed chooses]
+    #[arg(long, value_enum)]
+    pub room: Option<Room>,
+
+    /// Whether flash programs and erases fail, until the drive is read-only; `loses` is only for one client [default: the
+    /// seed chooses]
+    #[arg(long, value_enum)]
+    pub flash: Option<FlashKind>,
 
     /// How flash operations are scheduled [default: the seed chooses]
     #[arg(long, value_enum)]
@@ -175,6 +185,8 @@ fn settings(options: &CrashClientsOptions) -> Settings {
             remaps: options.duplicates.map(|duplicates| duplicates == Duplicates::Shared),
             paced: options.pacing.map(|pacing| pacing == Pace::Virtual),
             programs: options.programs.map(|programs| programs == Programs::On),
+            full: options.room.map(|room| room == Room::Full),
+            flash: options.flash.map(Flash::from),
             free: options.order == Order::Free,
         },
         plan: Plan {

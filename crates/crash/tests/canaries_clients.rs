@@ -8,7 +8,7 @@ use tantalum::canary::{Guard, take_out};
 use tantalum::{CacheMode, FlashScheduling, Plp};
 use tantalum_crash::Violation;
 use tantalum_crash::clients::{Plan, Settings, SetupChoice, torture};
-use tantalum_crash::device::{Cuts, Medium};
+use tantalum_crash::device::{Cuts, Flash, Medium};
 use tantalum_report::Monitor;
 
 /// How a guard's absence is looked for.
@@ -32,6 +32,8 @@ const ANY: SetupChoice = SetupChoice {
     remaps: None,
     paced: Some(true),
     programs: Some(false),
+    full: Some(false),
+    flash: Some(Flash::Sound),
     free: false,
 };
 const CACHED: SetupChoice = SetupChoice { plp: Some(Plp::None), cache: Some(CacheMode::Volatile), ..ANY };
@@ -125,6 +127,8 @@ fn replayed(line: &str) -> Settings {
             "--duplicates" => setups.remaps = Some(value == "shared"),
             "--pacing" => setups.paced = Some(value == "virtual"),
             "--programs" => setups.programs = Some(value == "on"),
+            "--room" => setups.full = Some(value == "full"),
+            "--flash" => setups.flash = Some(if value == "wears" { Flash::Wears } else { Flash::Sound }),
             "--medium" => {
                 setups.medium = Some(if value == "image" { Medium::Image } else { Medium::Memory });
             }

@@ -22,6 +22,7 @@ use crate::device::history::Stamp;
 use crate::device::host::{metadata_of, unit_of};
 use crate::device::lists::What as List;
 use crate::device::stop::Stop;
+use crate::device::tide::Tide;
 
 /// Files that the clients write to: more than can have lists.
 const FILES: u32 = 6;
@@ -39,6 +40,8 @@ impl Run {
     /// A client does something of this kind.
     pub fn act(&mut self, client: usize, kind: Kind, rng: &mut Generator) -> Result<(), Stop> {
         match kind {
+            Kind::Bulk if self.setup.is_full() => self.bulk(client, rng),
+            Kind::Write if self.setup.is_full() && rng.random_ratio(2, 3) => self.swell(client, rng),
             Kind::Write | Kind::Fua | Kind::Bulk => self.write(client, kind, rng),
             Kind::Together => self.together(client, rng),
             Kind::Zeroes | Kind::Trim => self.unmap(client, kind, rng),
@@ -76,14 +79,22 @@ impl Run {
         let range = range(rng, if kind == Kind::Bulk { DIRECT.len() as u32 } else { 6 });
         let (lpn, new) = (Lpn(range.start), self.perhaps_repeated(range, rng));
         let data = data_of(&new);
-        let what = self.change(new, false, fua || self.durable_writes);
+        let what = self.plain(new, fua);
         self.submit(client, kind, what, Request::Write { lpn, data, fua })
+    }
+
+    /// A plain write is about to be submitted. Where some of its units become shares, they are commands of their own, and
+    /// one of them may be refused when others are done.
+    fn plain(&mut self, new: New, fua: bool) -> What {
+        let order = self.oracle.issue(&new, false);
+        let durable = fua || self.durable_writes;
+        What::Units { order, new, durable, shared: None, in_parts: self.setup.remaps }
     }
 
     /// A command that gives units new values is about to be submitted.
     fn change(&mut self, new: New, one_step: bool, durable: bool) -> What {
         let order = self.oracle.issue(&new, one_step);
-        What::Units { order, new, durable, shared: None }
+        What::Units { order, new, durable, shared: None, in_parts: false }
     }
 
     fn write_with_metadata(&mut self, client: usize, kind: Kind, rng: &mut Generator) -> Result<(), Stop> {
@@ -105,7 +116,7 @@ impl Run {
             } else {
                 let (new, fua) = (self.perhaps_repeated(range, rng), rng.random_ratio(1, 4));
                 requests.push(Together::Write { lpn, data: data_of(&new), fua });
-                whats.push(self.change(new, false, fua || self.durable_writes));
+                whats.push(self.plain(new, fua));
             }
         }
         for what in &whats {
@@ -118,7 +129,7 @@ impl Run {
 
     /// What a read of units that is submitted now should return.
     fn expected(&self, range: Range<u32>) -> What {
-        What::Read { expected: range.map(|lpn| (Lpn(lpn), self.oracle.now(Lpn(lpn)))).collect() }
+        What::Read { expected: range.map(|lpn| (Lpn(lpn), vec![self.oracle.now(Lpn(lpn))])).collect() }
     }
 
     fn read(&mut self, client: usize, rng: &mut Generator) -> Result<(), Stop> {
@@ -133,8 +144,37 @@ impl Run {
         self.submit(client, Kind::Read, what, Request::Read { lpn, units })
     }
 
+    /// Fills the drive.
+    fn swell(&mut self, client: usize, rng: &mut Generator) -> Result<(), Stop> {
+        match self.spaces.filling().filter(|_| self.tide == Tide::Records && rng.random_ratio(7, 8)) {
+            Some(slot) => self.fill(client, slot, rng),
+            None => self.bulk(client, rng),
+        }
+    }
+
+    /// Writes or trims many units, so that the drive becomes full.
+    fn bulk(&mut self, client: usize, rng: &mut Generator) -> Result<(), Stop> {
+        let all = self.setup.bulk();
+        if self.tide == Tide::Records {
+            // records may take the room that this frees, so that it is missing when the units are written again
+            return self.unmap_range(client, Kind::Trim, all);
+        }
+        let first = rng.random_range(all.clone());
+        let units = first..first + rng.random_range(1..96).min(all.end - first);
+        if rng.random_ratio(1, 8) {
+            return self.unmap_range(client, Kind::Trim, units);
+        }
+        let (lpn, fua) = (Lpn(units.start), rng.random_ratio(1, 3));
+        let new = self.perhaps_repeated(units, rng);
+        let (data, what) = (data_of(&new), self.plain(new, fua));
+        self.submit(client, Kind::Bulk, what, Request::Write { lpn, data, fua })
+    }
+
     fn unmap(&mut self, client: usize, kind: Kind, rng: &mut Generator) -> Result<(), Stop> {
-        let range = range(rng, 4);
+        self.unmap_range(client, kind, range(rng, 4))
+    }
+
+    fn unmap_range(&mut self, client: usize, kind: Kind, range: Range<u32>) -> Result<(), Stop> {
         let (lpn, units) = (Lpn(range.start), range.len() as u32);
         let new: BTreeMap<Lpn, Stamp> = range.map(|lpn| (Lpn(lpn), 0)).collect();
         let what = self.change(new, false, self.protected);
@@ -171,7 +211,7 @@ impl Run {
         let new = pairs.iter().map(|(dst, src)| (*dst, self.oracle.now(*src))).collect();
         let (given, order) = (self.tick, self.oracle.issue(&new, true));
         let durable = !deferred || self.protected;
-        let what = What::Units { order, new, durable, shared: Some(given) };
+        let what = What::Units { order, new, durable, shared: Some(given), in_parts: false };
         self.submit(client, Kind::Share, what, request)
     }
 
@@ -183,7 +223,7 @@ impl Run {
         }
         let new = New::from([(dst, self.oracle.now(src)), (src, 0)]);
         let (given, order) = (self.tick, self.oracle.issue(&new, true));
-        let what = What::Units { order, new, durable: true, shared: Some(given) };
+        let what = What::Units { order, new, durable: true, shared: Some(given), in_parts: false };
         self.submit(client, Kind::Remap, what, Request::Remap { src, dst, units: 1 })
     }
 
@@ -232,20 +272,40 @@ impl Run {
         self.count_work();
         // from here on the drive may be found shut down, until something is on flash again
         self.worked = false;
-        let report = self.host.power_cycle()?;
-        if !report.clean {
-            return Err(Stop::broken("D5", "recovery finds that a drive was not shut down that was"));
+        match self.host.power_cycle()? {
+            Ok(report) if report.clean || self.setup.wears() => {}
+            Ok(_) => {
+                return Err(Stop::broken("D5", "recovery finds that a drive was not shut down that was"));
+            }
+            Err(status) => {
+                // the shutdown got this far
+                self.worked = true;
+                self.tally.reached.refused += 1;
+                self.abort_all();
+                return self.may_refuse(false, true, &status);
+            }
         }
+        self.host.let_fail(self.tally.cuts)?;
         self.begin_anew();
         // a shutdown flushes
         self.tick += 1;
         self.oracle.flush(self.tick, self.tick);
         self.host.install_programs()?;
         self.compare()?;
-        let new = self.stamped(distinct(rng, 1));
+        let (new, refused) = (self.stamped(distinct(rng, 1)), self.tally.reached.refused);
         self.atomic(client, new)?;
         self.wait_for_all()?;
-        self.worked = true;
+        // a drive that is worn out stays as it was shut down
+        self.worked = self.tally.reached.refused == refused;
         Ok(())
+    }
+
+    /// Ends all transactions, whether the drive still knows them or not.
+    fn abort_all(&mut self) {
+        let clients = self.clients.iter_mut();
+        let open: Vec<_> = clients.flat_map(|client| std::mem::take(&mut client.transactions)).collect();
+        for (tx, _) in open {
+            let _ = self.host.try_ask(Command::Abort { tx });
+        }
     }
 }

@@ -6,7 +6,6 @@ use tantalum::{Command, Lpn, UNIT_BYTES};
 
 use super::run::Run;
 use super::setup::CELLS;
-use crate::device::drive::DIRECT;
 use crate::device::history::{Candidate, Stamp};
 use crate::device::lists::{ListHost, Lists};
 use crate::device::oracle::Findings;
@@ -20,7 +19,7 @@ impl Run {
         self.tick += 1;
         self.host.drive().lock().audit();
         self.compare_lists()?;
-        let candidates = self.oracle.candidates(DIRECT.map(Lpn), self.tick);
+        let candidates = self.oracle.candidates(self.setup.units(), self.tick);
         let mut found = BTreeMap::new();
         for (lpn, candidates) in &candidates {
             found.insert(*lpn, self.compare_unit(*lpn, candidates)?);
@@ -57,16 +56,16 @@ impl Run {
 
     /// Without a cut: everything is what was written last, in the order of submission.
     pub fn compare_running(&mut self) -> Result<(), Stop> {
-        self.check_units(DIRECT.map(Lpn).collect::<Vec<_>>().iter())?;
+        self.check_units(self.setup.units())?;
         self.compare_cold("running drive")?;
         self.compare_all_records("running drive")?;
         self.check_lists()
     }
 
     /// Units hold what was written to them last.
-    pub fn check_units<'a>(&mut self, lpns: impl Iterator<Item = &'a Lpn>) -> Result<(), Stop> {
+    pub fn check_units(&mut self, lpns: impl Iterator<Item = Lpn>) -> Result<(), Stop> {
         for lpn in lpns {
-            let (found, expected) = (self.host.read(*lpn)?, self.oracle.now(*lpn));
+            let (found, expected) = (self.host.read(lpn)?, self.oracle.now(lpn));
             self.tally.promises_checked += 1;
             if found != expected {
                 let detail = format!("unit {lpn} reads {found}, it holds {expected}");

@@ -30,6 +30,10 @@ pub struct Coverage {
     pub answers_lost: u64,
     /// Units that were shared because they repeat a recent write.
     pub remapped: u64,
+    /// Commands refused because the drive is worn out, or has no room for a while as it wears.
+    pub refused_by_worn_drives: u64,
+    /// Commands refused because the drive is full.
+    pub refused_by_full_drives: u64,
     /// Transactions that the program Atomic-Writes committed.
     pub program_commits: u64,
     /// Transactions that it aborted, because a processor waited for the drive for too long.
@@ -64,6 +68,8 @@ impl Coverage {
         self.conflicts += other.conflicts;
         self.answers_lost += other.answers_lost;
         self.remapped += other.remapped;
+        self.refused_by_worn_drives += other.refused_by_worn_drives;
+        self.refused_by_full_drives += other.refused_by_full_drives;
         self.program_commits += other.program_commits;
         self.program_aborts += other.program_aborts;
     }

@@ -7,6 +7,7 @@
 //! A drive in an image loses power either as a whole, or because its process is killed between two stores to the file.
 //! Then a new process opens the image, with new ways in.
 
+mod flash;
 mod power;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,6 +80,7 @@ pub(super) struct Host {
     pub trace: bool,
     arrived: Arrivals,
     next_number: u64,
+    seed: u64,
     /// When power is lost.
     cut_ns: Option<u64>,
     /// The flash operation at which power is lost, counted since the drive was created.
@@ -113,6 +115,7 @@ impl Host {
             trace: false,
             arrived: Arrivals::default(),
             next_number: 0,
+            seed,
             cut_ns: None,
             cut_operation: None,
             loss: Loss::Power,

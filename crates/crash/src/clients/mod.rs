@@ -10,7 +10,8 @@
 //!   submission, and what is read while it runs must agree with that order. After a cut any command that was in flight may
 //!   have happened, or not, whatever else was in flight; what was answered, and flushed where that is needed, has happened.
 //! - With [`SetupChoice::free`] threads use the drive in whatever order they come, which no seed repeats (`free.rs`).
-//! - What is answered although power went before the answer was due is a broken promise, and so is a panic or a refusal.
+//! - What is answered although power went before the answer was due is a broken promise, and so is a panic, or a refusal without a reason
+//!   (`refusals.rs`).
 
 mod case;
 mod commands;
@@ -24,6 +25,7 @@ mod namespaces;
 mod pending;
 mod programs;
 mod random_cuts;
+mod refusals;
 mod run;
 mod setup;
 mod summary;

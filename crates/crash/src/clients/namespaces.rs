@@ -6,7 +6,7 @@ use tantalum::{Command, Key, NamespaceId, Status};
 
 use super::run::Run;
 use crate::device::history::Stamp;
-use crate::device::record_host::{KEYS, OWN, SHARED, key_of, value_of};
+use crate::device::record_host::{FILLING_KEYS, KEYS, OWN, SHARED, key_of, value_of};
 use crate::device::records::{Orders, Place, Thing};
 use crate::device::stop::Stop;
 
@@ -35,13 +35,31 @@ pub(super) struct Namespaces {
     slots: Vec<Slot>,
     /// The former places of namespaces deleted since power came on.
     former: BTreeMap<NamespaceId, usize>,
+    /// Whether the last one fills the drive.
+    full: bool,
 }
+
+/// More keys than any namespace has.
+pub(super) const LIST_LIMIT: usize = 2 * FILLING_KEYS as usize;
 
 impl Namespaces {
     /// Places for namespaces that are not there yet.
-    pub fn new(own_logs: bool) -> Namespaces {
-        let logs = if own_logs { OWN.to_vec() } else { SHARED.to_vec() };
-        Namespaces { slots: vec![Slot::Missing; logs.len()], logs, former: BTreeMap::new() }
+    pub fn new(own_logs: bool, full: bool) -> Namespaces {
+        let mut logs = if own_logs { OWN.to_vec() } else { SHARED.to_vec() };
+        if full {
+            logs.push(0);
+        }
+        Namespaces { slots: vec![Slot::Missing; logs.len()], logs, former: BTreeMap::new(), full }
+    }
+
+    /// The place of the namespace that fills the drive.
+    pub fn filling(&self) -> Option<usize> {
+        self.full.then(|| self.slots.len() - 1)
+    }
+
+    /// How many keys the namespace of a place has.
+    pub fn keys(&self, slot: usize) -> u64 {
+        if self.filling() == Some(slot) { FILLING_KEYS } else { KEYS }
     }
 
     /// How many places there are.
@@ -184,9 +202,14 @@ impl Run {
             self.spaces.created(slot, made);
             return Ok(());
         }
-        self.host.ask(Command::DeleteNamespace { namespace: made.namespace })?;
-        found.insert(Thing::Namespace(made.namespace), 0);
-        Ok(())
+        match self.host.try_ask(Command::DeleteNamespace { namespace: made.namespace }) {
+            Ok(_) => {
+                found.insert(Thing::Namespace(made.namespace), 0);
+                Ok(())
+            }
+            Err(Status::PowerLost) => Err(Stop::PowerLost),
+            Err(status) => self.may_refuse(false, true, &status),
+        }
     }
 
     /// Without a cut: all records are what was put last.
@@ -194,7 +217,7 @@ impl Run {
         for slot in 0..self.spaces.count() {
             let Some(Made { namespace, .. }) = self.spaces.there(slot) else { continue };
             self.compare_list(namespace, promise)?;
-            for number in 0..KEYS {
+            for number in 0..self.spaces.keys(slot) {
                 self.check_record((namespace, number), promise)?;
             }
         }
@@ -208,8 +231,7 @@ impl Run {
 
     fn compare_list(&self, namespace: NamespaceId, promise: &'static str) -> Result<(), Stop> {
         let mut keys = Vec::new();
-        let limit = 2 * KEYS as usize;
-        self.host.ask(Command::KvList { namespace, from: None, keys: &mut keys, limit })?;
+        self.host.ask(Command::KvList { namespace, from: None, keys: &mut keys, limit: LIST_LIMIT })?;
         let (listed, expected) = (keys.iter().copied().collect::<BTreeSet<_>>(), self.keys_of(namespace));
         if listed != expected || keys.len() != listed.len() {
             let detail = format!("namespace {namespace} lists {keys:?}, it holds {expected:?}");
@@ -218,12 +240,8 @@ impl Run {
         Ok(())
     }
 
-    /// Records that a refused command should have changed are what they were.
-    pub fn check_records<'a>(&mut self, places: impl Iterator<Item = &'a Place>) -> Result<(), Stop> {
-        places.copied().try_for_each(|place| self.check_record(place, "running drive"))
-    }
-
-    fn check_record(&mut self, place: Place, promise: &'static str) -> Result<(), Stop> {
+    /// A record is what was put last.
+    pub fn check_record(&mut self, place: Place, promise: &'static str) -> Result<(), Stop> {
         let (found, stamp) = (self.get(place)?, self.records.now(Thing::Record(place)));
         self.tally.promises_checked += 1;
         match found == value_of(place, stamp) {

@@ -20,6 +20,9 @@ const CUT: u64 = 5 << 32;
 /// Turns after which power is cut if their operations have not triggered the cut.
 const PATIENCE: u64 = 1000;
 
+/// The same on a drive that is worn out, and takes no more changes.
+const WORN_PATIENCE: u64 = 30;
+
 /// The maximum number of cuts in recovery, one after the other.
 const IN_A_ROW: u64 = 12;
 
@@ -49,7 +52,8 @@ fn cycle(case: &Case, run: &mut Run, cut: u64, index: &mut u64) -> Result<(), St
     // one in eight is so distant that journal blocks and checkpoints come and go before it
     let reach = if rng.random_ratio(1, 8) { 800 } else { 120 } * steps_per_operation(case, run);
     run.host.cut_after(Some(rng.random_range(1..reach)));
-    let mut left = if rng.random_ratio(1, 4) { rng.random_range(0..60) } else { PATIENCE };
+    let patience = if run.host.is_worn_out() { WORN_PATIENCE } else { PATIENCE };
+    let mut left = if rng.random_ratio(1, 4) { rng.random_range(0..60) } else { patience };
     let place = loop {
         if left == 0 && !run.host.is_to_be_cut() {
             run.host.cut_at(Some(rng.random_range(0..2_000_000)));

@@ -1,6 +1,6 @@
 //! One run: clients at work on a drive, and what the drive may hold after a cut.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use rand::RngExt;
@@ -12,12 +12,12 @@ use super::coverage::Coverage;
 use super::host::Host;
 use super::kinds::{Kind, Weights};
 use super::namespaces::Namespaces;
-use super::pending::{Pending, What};
+use super::pending::{Pending, Spot, What};
 use super::setup::Setup;
 use crate::device::answers::New;
 use crate::device::batches::Batches;
 use crate::device::draw::Generator;
-use crate::device::history::Stamp;
+use crate::device::history::{Order, Stamp};
 use crate::device::host::unit_of;
 use crate::device::lists::ListHost;
 use crate::device::oracle::Oracle;
@@ -26,6 +26,7 @@ use crate::device::records::Records;
 use crate::device::run::cold_stamp;
 use crate::device::stop::Stop;
 use crate::device::tally::{Reached, Tally};
+use crate::device::tide::Tide;
 use crate::weights::Kinds;
 
 /// Logs that a client has in use.
@@ -78,9 +79,15 @@ pub(super) struct Run {
     /// Whether the drive keeps lists of files.
     pub has_lists: bool,
     pub spaces: Namespaces,
+    /// What fills the drive now, if it becomes full.
+    pub tide: Tide,
     pub clients: Vec<Client>,
     /// By their numbers, which are in the order of submission.
     pub pending: BTreeMap<u64, Pending>,
+    /// What refused commands would have changed, until that is looked at.
+    pub doubted: BTreeSet<Spot>,
+    /// Refused commands that may have been done in part, until that is looked at.
+    pub parts: Vec<(Order, New)>,
     /// The events so far: submissions and answers. It is the oracle's time.
     pub tick: u64,
     next_stamp: Stamp,
@@ -110,6 +117,8 @@ impl Run {
         let (mut host, cold) = (Host::new(setup, case.seed)?, setup.cold());
         fill(&mut host, cold.clone())?;
         host.install_programs()?;
+        // until then it was sound
+        host.let_fail(0)?;
         host.trace = case.plan.trace;
         let (counters, has_lists) = {
             let device = host.drive().lock();
@@ -126,9 +135,12 @@ impl Run {
             batches: Batches::default(),
             lists: ListHost::default(),
             has_lists,
-            spaces: Namespaces::new(setup.kind.own_logs),
+            spaces: Namespaces::new(setup.kind.own_logs, setup.is_full()),
+            tide: Tide::at(0),
             clients: (0..setup.clients).map(client).collect(),
             pending: BTreeMap::new(),
+            doubted: BTreeSet::new(),
+            parts: Vec::new(),
             tick: 0,
             next_stamp: 2,
             recent: Vec::new(),
@@ -153,6 +165,7 @@ impl Run {
             self.wait(Host::wait_for_one)?;
         }
         self.tally.reached.commands += 1;
+        self.tide = Tide::at(index);
         let kind = self.weights.pick(&mut rng);
         self.act(client, kind, &mut rng)?;
         self.wait(|host| host.pause(&mut rng))?;
@@ -324,6 +337,7 @@ impl Run {
     /// Power comes back. If it is lost in recovery ([`Stop::PowerLost`]), call this again.
     pub fn power_on(&mut self, loss: &mut PowerLoss) -> Result<(), Stop> {
         let report = self.host.power_on(loss)?;
+        self.host.let_fail(self.tally.cuts)?;
         self.tally.torn_pages_seen += report.torn_pages;
         if self.worked && report.clean {
             let detail = "recovery takes the drive for one that was shut down; it had been written to";

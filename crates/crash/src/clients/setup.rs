@@ -3,12 +3,15 @@
 use std::fmt;
 use std::ops::Range;
 
-use tantalum::{CacheMode, FlashScheduling, Plp, Profile, SpuProfile};
+use tantalum::{CacheMode, Faults, FlashScheduling, Lpn, Plp, Profile, SpuProfile};
 use tantalum_report::InvalidSetting;
 
-use crate::device::drive::Drive as Kind;
-use crate::device::{DriveChoice, Medium};
+use crate::device::drive::{DIRECT, Drive as Kind};
+use crate::device::{DriveChoice, Flash, Medium};
 use crate::error::CrashError;
+
+/// How many times as often operations of flash that wears fail as for one client, which issues more between two cuts.
+const WEAR: u32 = 4;
 
 /// Processors of a drive with programs.
 const PROCESSORS: u32 = 2;
@@ -55,6 +58,36 @@ impl Setup {
         self.kind.plp == Plp::Capacitor
     }
 
+    /// Whether programs and erases of the flash fail.
+    pub(super) fn wears(&self) -> bool {
+        self.kind.flash != Flash::Sound
+    }
+
+    /// How they fail: so often that a drive is worn out within a few dozen cuts.
+    pub(super) fn faults(&self, seed: u64) -> Faults {
+        let faults = self.kind.faults(seed);
+        Faults {
+            program_failure_ppm: WEAR * faults.program_failure_ppm,
+            erase_failure_ppm: WEAR * faults.erase_failure_ppm,
+            ..faults
+        }
+    }
+
+    /// Whether the clients ask for more space than there is.
+    pub(super) fn is_full(&self) -> bool {
+        self.kind.full
+    }
+
+    /// Units that are written and trimmed many at a time; empty unless the drive becomes full.
+    pub(super) fn bulk(&self) -> Range<u32> {
+        self.kind.bulk()
+    }
+
+    /// The units that clients work on.
+    pub(super) fn units(&self) -> impl Iterator<Item = Lpn> + use<> {
+        self.bulk().chain(DIRECT).map(Lpn)
+    }
+
     /// Whether a write is durable when it is done.
     pub(super) fn has_durable_writes(&self) -> bool {
         self.is_protected() || self.kind.cache == CacheMode::Off
@@ -77,6 +110,7 @@ impl fmt::Display for Setup {
         write!(f, " --duplicates {}", if self.remaps { "shared" } else { "written" })?;
         write!(f, " --pacing {}", if self.paced { "virtual" } else { "none" })?;
         write!(f, " --programs {}", if self.programs { "on" } else { "off" })?;
+        write!(f, " --room {} --flash {}", kind.room_name(), kind.flash_name())?;
         write!(f, " --medium {}", if kind.medium == Medium::Image { "image" } else { "memory" })?;
         f.write_str(if self.free { " --order free" } else { "" })
     }
@@ -107,6 +141,10 @@ pub struct SetupChoice {
     pub paced: Option<bool>,
     /// Whether programs in the drive are clients too.
     pub programs: Option<bool>,
+    /// Whether the clients ask for more space than there is.
+    pub full: Option<bool>,
+    /// Whether programs and erases fail.
+    pub flash: Option<Flash>,
     /// Whether real threads use the drive, in an order that nobody draws.
     pub free: bool,
 }
@@ -125,11 +163,26 @@ impl SetupChoice {
             let expected = "programs need --pacing virtual: they run while commands are in flight";
             return Err(InvalidSetting::new("--programs", "on", expected).into());
         }
+        if self.flash == Some(Flash::Loses) {
+            let expected = "several clients have flash that is sound, or wears";
+            return Err(InvalidSetting::new("--flash", "loses", expected).into());
+        }
+        let refuses = self.full == Some(true) || self.flash == Some(Flash::Wears);
+        if refuses && self.programs == Some(true) {
+            let expected =
+                "programs need --room ample and --flash sound: they end when the drive refuses a write";
+            return Err(InvalidSetting::new("--programs", "on", expected).into());
+        }
+        if refuses && self.free {
+            let expected = "it needs --room ample and --flash sound";
+            return Err(InvalidSetting::new("--order", "free", expected).into());
+        }
         Ok(())
     }
 
     /// The same for the torture of one client.
     fn kinds(&self, plp: Option<Plp>) -> DriveChoice {
+        let refuses_nothing = self.free || self.programs == Some(true);
         DriveChoice {
             plp,
             cache: self.cache,
@@ -137,8 +190,8 @@ impl SetupChoice {
             own_logs: self.own_logs,
             swaps: self.swaps,
             queues: Some(true),
-            full: Some(false),
-            flash: None,
+            full: self.full.or(refuses_nothing.then_some(false)),
+            flash: self.flash.or(refuses_nothing.then_some(Flash::Sound)),
             medium: self.medium,
             scheduling: self.scheduling,
         }
@@ -156,13 +209,18 @@ impl SetupChoice {
     fn setup(&self, kind: Kind, seed: u64) -> Setup {
         // no two of these depend on each other or on what the seed chooses for the drive
         let paced = self.paced.unwrap_or(self.programs == Some(true) || seed % 8 != 5);
-        let programs = self.programs.unwrap_or(paced && seed / 3 % 3 == 1);
+        let flash = match (self.flash, seed % 7) {
+            (None, 2) if self.programs != Some(true) && !self.free => Flash::Wears,
+            _ => kind.flash,
+        };
+        let refuses = kind.full || flash == Flash::Wears;
+        let programs = self.programs.unwrap_or(paced && !refuses && seed / 3 % 3 == 1);
         let medium = match self.medium {
             None if seed / 2 % 4 == 3 => Medium::Image,
             _ => kind.medium,
         };
         Setup {
-            kind: Kind { medium, ..kind },
+            kind: Kind { medium, flash, ..kind },
             clients: self.clients.unwrap_or(CLIENTS.start + (seed % 5) as u32),
             remaps: self.remaps.unwrap_or(seed % 2 == 1),
             paced,

@@ -53,7 +53,8 @@ fn coverage(crash: &ClientsCrash) -> String {
         "{}\n{}\n{}\n\
          in flight at cuts: {mean:.1} commands, at most {}; of several clients at {} cuts, in conflict at {}\n\
          {} commands met a change of another client in flight; {} answers were never given\n\
-         {} units shared instead of written; a program committed {} transactions and aborted {}; {} images opened after cuts",
+         {} units shared instead of written; a program committed {} transactions and aborted {}; {} images opened after cuts\n\
+         {} commands refused by drives whose flash wears, {} by full drives",
         list("commands", &coverage.commands),
         list("by way of", &coverage.ways),
         list("cuts", &coverage.cuts),
@@ -66,6 +67,8 @@ fn coverage(crash: &ClientsCrash) -> String {
         grouped(coverage.program_commits),
         grouped(coverage.program_aborts),
         grouped(coverage.reopened),
+        grouped(coverage.refused_by_worn_drives),
+        grouped(coverage.refused_by_full_drives),
     )
 }
 

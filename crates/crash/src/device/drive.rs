@@ -102,7 +102,7 @@ impl fmt::Display for Drive {
         let (plp, cache, page_bytes) = (self.plp_name(), self.cache_name(), self.page_bytes);
         write!(f, "--plp {plp} --cache {cache} --page-bytes {page_bytes}")?;
         write!(f, " --record-logs {logs} --indexes {indexes} --host {host}")?;
-        write!(f, " --room {} --flash {}", if self.full { "full" } else { "ample" }, self.flash_name())?;
+        write!(f, " --room {} --flash {}", self.room_name(), self.flash_name())?;
         write!(f, " --scheduling {}", self.scheduling_name())?;
         match self.medium {
             Medium::Memory => Ok(()),
@@ -129,6 +129,11 @@ impl Drive {
             CacheMode::Volatile => "volatile",
             CacheMode::Durable => "durable",
         }
+    }
+
+    /// The room, as the command line calls it.
+    pub fn room_name(&self) -> &'static str {
+        if self.full { "full" } else { "ample" }
     }
 
     /// The flash, as the command line calls it.

@@ -169,14 +169,15 @@ impl Hints {
         }
     }
 
-    /// A command was refused.
-    pub fn refuse(&mut self, order: Order) {
+    /// A command was refused. `newer` says which newer command still changes a unit, if any.
+    pub fn refuse(&mut self, order: Order, newer: impl Fn(Lpn, Order) -> Option<Order>) {
         for log in self.logs.values_mut() {
             log.frames.retain(|frame| frame.order != order);
         }
         for frame in self.frames().filter(|frame| frame.given_up.is_some_and(|given_up| given_up.by == order))
         {
-            frame.given_up = None;
+            let by = newer(frame.lpn, frame.order);
+            frame.given_up = by.map(|by| GivenUp { by, known_ns: NEVER, flushed_ns: NEVER });
         }
     }
 

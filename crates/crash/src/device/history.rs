@@ -55,6 +55,21 @@ impl History {
         self.0.last().expect("there is always a version").stamp
     }
 
+    /// What there may be if a command changed nothing, newest first.
+    pub fn before(&self, order: Order) -> impl Iterator<Item = Stamp> + '_ {
+        let mut known = false;
+        let older = self.0.iter().rev().filter(move |version| version.order < order);
+        older.map_while(move |version| {
+            let was_known = std::mem::replace(&mut known, version.known_ns != NEVER);
+            (!was_known).then_some(version.stamp)
+        })
+    }
+
+    /// The newest command after this one that changes it.
+    pub fn newer(&self, order: Order) -> Option<Order> {
+        self.0.last().map(|version| version.order).filter(|newest| *newest > order)
+    }
+
     /// A command is submitted.
     pub fn issue(&mut self, order: Order, stamp: Stamp) {
         self.0.push(Version { order, stamp, known_ns: NEVER, durable_ns: NEVER });
@@ -163,6 +178,16 @@ mod tests {
         history.issue(1, 7);
         history.refuse(1);
         assert_eq!(history, History::default());
+    }
+
+    #[test]
+    fn before_a_command_there_may_be_what_nobody_knows_to_be_replaced() {
+        let mut history = History::holding(7);
+        (1..4).for_each(|order| history.issue(order, 10 + order));
+        assert_eq!(history.before(3).collect::<Vec<_>>(), [12, 11, 7]);
+        history.acknowledge(1, 10, NEVER);
+        assert_eq!(history.before(3).collect::<Vec<_>>(), [12, 11]);
+        assert_eq!((history.newer(2), history.newer(3)), (Some(3), None));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) mod skip;
 pub(crate) mod stop;
 mod summary;
 pub(crate) mod tally;
-mod tide;
+pub(crate) mod tide;
 mod torture;
 pub(crate) mod trace;
 mod weights;

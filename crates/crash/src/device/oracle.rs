@@ -36,6 +36,11 @@ impl Oracle {
         self.units.get(&lpn).map_or(0, History::now)
     }
 
+    /// What a unit may hold if a command did not change it, newest first.
+    pub fn before(&self, lpn: Lpn, order: Order) -> Vec<Stamp> {
+        self.units.get(&lpn).map_or_else(|| vec![0], |unit| unit.before(order).collect())
+    }
+
     /// A command that gives these units these values is submitted. Returns the command's order.
     pub fn issue(&mut self, new: &BTreeMap<Lpn, Stamp>, one_step: bool) -> Order {
         let order = self.next_order();
@@ -55,7 +60,24 @@ impl Oracle {
     pub fn refuse(&mut self, order: Order) {
         self.units.values_mut().for_each(|unit| unit.refuse(order));
         self.steps.retain(|(step, _)| step.members.iter().all(|(_, other)| *other != order));
-        self.hints.refuse(order);
+        let units = &self.units;
+        self.hints.refuse(order, |lpn, than| units.get(&lpn).and_then(|unit| unit.newer(than)));
+    }
+
+    /// Whether no newer command changes a unit.
+    pub fn is_last(&self, lpn: Lpn, order: Order) -> bool {
+        self.units.get(&lpn).is_some_and(|unit| unit.newer(order - 1) == Some(order))
+    }
+
+    /// The drive refused it, and has not done it in this unit. Whether a page of a log that it would have replaced is still
+    /// there stays open.
+    pub fn refuse_in_unit(&mut self, lpn: Lpn, order: Order) {
+        self.unit(lpn).refuse(order);
+    }
+
+    /// The drive refused it, and has done it in this unit.
+    pub fn acknowledge_in_unit(&mut self, lpn: Lpn, order: Order, done_ns: u64) {
+        self.unit(lpn).acknowledge(order, done_ns, NEVER);
     }
 
     /// It is done at a time. If it was `durable` then, it stays.
@@ -174,5 +196,37 @@ impl Findings {
             (*lpn, same.map(|candidate| candidate.order).collect())
         });
         Findings(orders.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{Generation, Hint};
+
+    use super::*;
+    use crate::device::hints::Frame;
+
+    const PAGE: Lpn = Lpn(1);
+    const HOME: Lpn = Lpn(2);
+
+    /// Of two writes over a page of a log that were issued together the first was refused. The oracle then took the page for
+    /// one that was still there, and its claim for certain.
+    #[test]
+    fn a_page_is_given_up_also_if_one_of_two_commands_was_refused() {
+        let mut oracle = Oracle::default();
+        let generation = Generation(1);
+        oracle.hints.begin(generation, 0);
+        let order = oracle.issue(&BTreeMap::from([(PAGE, 5)]), false);
+        let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(HOME) };
+        oracle.hints.log(generation).frames.push(Frame::new(order, hint, PAGE, 5));
+        oracle.acknowledge(order, 1, true);
+        let home = |oracle: &Oracle| oracle.candidates([HOME].into_iter(), 9)[0].1.len();
+        assert_eq!(home(&oracle), 1, "the page comes home");
+        let [first, second] = [7, 9].map(|stamp| oracle.issue(&BTreeMap::from([(PAGE, stamp)]), false));
+        oracle.refuse(first);
+        oracle.acknowledge(second, 2, false);
+        assert_eq!(home(&oracle), 2, "the page may be gone");
+        oracle.refuse(second);
+        assert_eq!((home(&oracle), oracle.now(PAGE)), (1, 5));
     }
 }

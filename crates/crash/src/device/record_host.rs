@@ -28,11 +28,11 @@ const LARGE_BYTES: u64 = 9000;
 const SMALL_BYTES: u64 = 600;
 
 /// Keys of the namespace that fills the drive, each with a value that takes a unit.
-const FILLING_KEYS: u64 = 480;
+pub(crate) const FILLING_KEYS: u64 = 480;
 const FILLING_BYTES: u64 = 3000;
 
 /// The bit that marks the stamps of such values.
-const FILLING: Stamp = 1 << 60;
+pub(crate) const FILLING: Stamp = 1 << 60;
 
 /// Logs of each namespace, 0 for the drive's own: if all share that one, and if some have their own.
 pub(crate) const SHARED: &[u32] = &[0, 0];

@@ -2,7 +2,7 @@
 
 /// What fills a drive that should become full: records while units are given up, and then units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tide {
+pub(crate) enum Tide {
     Records,
     Units,
 }

@@ -8,14 +8,15 @@ use tantalum_drive::{OwnedRecord, Request};
 
 use super::units_of;
 use crate::clients::kinds::Kind;
-use crate::clients::namespaces::Made;
+use crate::clients::namespaces::{LIST_LIMIT, Made};
 use crate::clients::pending::What;
 use crate::clients::run::Run;
 use crate::device::draw::{Generator, distinct};
 use crate::device::history::Order;
-use crate::device::record_host::{KEYS, NewRecords, key_of, value_of};
+use crate::device::record_host::{FILLING, FILLING_KEYS, NewRecords, key_of, value_of};
 use crate::device::records::{Place, Thing};
 use crate::device::stop::Stop;
+use crate::device::tide::Tide;
 
 fn owned(records: &NewRecords) -> Vec<OwnedRecord> {
     records.iter().map(|(place, stamp)| (place.0, key_of(place.1), value_of(*place, *stamp))).collect()
@@ -24,10 +25,28 @@ fn owned(records: &NewRecords) -> Vec<OwnedRecord> {
 impl Run {
     /// Puts and deletes some records at once.
     pub(super) fn put(&mut self, client: usize, rng: &mut Generator) -> Result<(), Stop> {
+        if let Some(slot) = self.spaces.filling()
+            && rng.random_ratio(1, if self.tide == Tide::Records { 1 } else { 4 })
+        {
+            return self.fill(client, slot, rng);
+        }
         let Some(records) = self.draw_records(client, rng)? else { return Ok(()) };
+        self.submit_put(client, records)
+    }
+
+    fn submit_put(&mut self, client: usize, records: NewRecords) -> Result<(), Stop> {
         let put = self.issue_records(&records);
         let request = Request::KvPut { records: owned(&records) };
         self.submit(client, Kind::Put, What::Put { put, records }, request)
+    }
+
+    /// Puts many records into the namespace that fills the drive.
+    pub(super) fn fill(&mut self, client: usize, slot: usize, rng: &mut Generator) -> Result<(), Stop> {
+        let Some(Made { namespace, .. }) = self.spaces.there(slot) else { return self.create(client, slot) };
+        let (first, count) = (rng.random_range(0..FILLING_KEYS), rng.random_range(1..96));
+        let places = (first..first + count).map(|number| (namespace, number % FILLING_KEYS));
+        let records = places.map(|place| (place, self.stamp() | FILLING)).collect();
+        self.submit_put(client, records)
     }
 
     /// Writes some units, and puts and deletes some records, in one step.
@@ -54,9 +73,11 @@ impl Run {
         let (mut new, mut slots) = (BTreeMap::new(), BTreeSet::new());
         for _ in 0..rng.random_range(1..=most) {
             let slot = rng.random_range(0..self.spaces.count());
-            let stamp = if rng.random_ratio(1, 5) { 0 } else { self.stamp() + rng.random_range(0..2) };
+            let kind = if self.spaces.filling() == Some(slot) { FILLING } else { 0 };
+            let stamp =
+                if rng.random_ratio(1, 5) { 0 } else { (self.stamp() + rng.random_range(0..2)) | kind };
             slots.insert(slot);
-            new.insert((slot, rng.random_range(0..KEYS)), stamp);
+            new.insert((slot, rng.random_range(0..self.spaces.keys(slot))), stamp);
         }
         if let Some(slot) = slots.into_iter().find(|slot| self.spaces.there(*slot).is_none()) {
             return self.create(client, slot).map(|()| None);
@@ -75,7 +96,8 @@ impl Run {
 
     /// A random key of a namespace. `None` if that is missing, and a command now creates it.
     fn place(&mut self, client: usize, rng: &mut Generator) -> Result<Option<Place>, Stop> {
-        let (slot, number) = (rng.random_range(0..self.spaces.count()), rng.random_range(0..KEYS));
+        let slot = rng.random_range(0..self.spaces.count());
+        let number = rng.random_range(0..self.spaces.keys(slot));
         match self.spaces.there(slot) {
             Some(Made { namespace, .. }) => Ok(Some((namespace, number))),
             None => self.create(client, slot).map(|()| None),
@@ -96,8 +118,8 @@ impl Run {
         let Some((namespace, number)) = self.place(client, rng)? else { return Ok(()) };
         if rng.random_ratio(1, 4) {
             let what = What::List { namespace, expected: self.keys_of(namespace) };
-            let limit = 2 * KEYS as usize;
-            return self.submit(client, Kind::Get, what, Request::KvList { namespace, from: None, limit });
+            let request = Request::KvList { namespace, from: None, limit: LIST_LIMIT };
+            return self.submit(client, Kind::Get, what, request);
         }
         let place = (namespace, number);
         let what = What::Get { place, expected: self.records.now(Thing::Record(place)) };

@@ -116,8 +116,8 @@ impl Host {
         Ok(report)
     }
 
-    /// A clean shutdown and power on again.
-    pub fn power_cycle(&mut self) -> Result<RecoveryReport, Stop> {
+    /// A clean shutdown and power on again. The drive's reason if it refuses to shut down.
+    pub fn power_cycle(&mut self) -> Result<Result<RecoveryReport, Status>, Stop> {
         let closed = match &self.image {
             Some(_) => self.drive().lock().put_away(self.now_ns),
             None => self.drive().lock().power_off(self.now_ns),
@@ -125,7 +125,11 @@ impl Host {
         if self.is_killed() {
             return Err(Stop::PowerLost);
         }
-        closed?;
+        match closed {
+            Err(Status::PowerLost) => return Err(Stop::PowerLost),
+            Err(status) => return Ok(Err(status)),
+            Ok(_) => {}
+        }
         match self.cut_operation.take() {
             Some(cut_at) if self.image.is_none() => {
                 let done = self.drive().lock().flash_operations();
@@ -133,6 +137,6 @@ impl Host {
             }
             _ => {}
         }
-        self.power_on(&mut PowerLoss::seeded(0))
+        self.power_on(&mut PowerLoss::seeded(0)).map(Ok)
     }
 }
