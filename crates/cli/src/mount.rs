@@ -152,7 +152,7 @@ pub fn stopped(has_power: bool) -> &'static str {
 fn line_of(notice: &Notice<'_>) -> String {
     match notice {
         Notice::DriveStopped(status) => {
-            let what = stopped(*status != Status::PowerLost);
+            let what = stopped(**status != Status::PowerLost);
             format!("the drive stopped: {status}; {what} until the volume is unmounted and mounted again")
         }
         Notice::Ended(Ok(Ending::Closed)) => "unmounted: everything is durable".to_owned(),
