@@ -40,6 +40,8 @@ pub struct Witness {
     rng: Xoshiro256PlusPlus,
     /// Whether what was acknowledged is durable: the drive does not lose power.
     pub keeps_power: bool,
+    /// Rounds after which [`Witness::work`] ends.
+    pub most_rounds: u64,
 }
 
 impl Witness {
@@ -51,6 +53,7 @@ impl Witness {
             last_write: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed << 8 | number),
             keeps_power: false,
+            most_rounds: u64::MAX,
         }
     }
 
@@ -74,9 +77,29 @@ impl Witness {
         Ok(())
     }
 
-    /// Writes and flushes until something fails.
+    /// Reads all units while the drive takes no more changes: each is as new as what is durable, or refused with `refusal`.
+    /// Returns how many were read.
+    pub fn read(&self, io: &mut Client, refusal: u16) -> u64 {
+        let mut found = 0;
+        for at in 0..UNITS {
+            let unit = self.first + at;
+            let read = io.read_command(block_command(nvm::READ, unit, 1), UNIT as u32).unwrap();
+            if read.code != 0 {
+                assert_eq!(read.code, refusal, "unit {unit}");
+                continue;
+            }
+            found += 1;
+            let write = u64::from_le_bytes(read.data[8..16].try_into().unwrap());
+            let known = self.durable[at as usize]..=self.given[at as usize];
+            assert!(known.contains(&write), "unit {unit} has write {write} of {known:?}");
+            assert!(write == 0 || read.data == bytes_of(unit, write), "unit {unit} is torn");
+        }
+        found
+    }
+
+    /// Writes and flushes until something fails, or the last round is done.
     pub fn work(&mut self, io: &mut Client, rounds: &AtomicU64) -> std::io::Result<()> {
-        loop {
+        while rounds.load(Ordering::Relaxed) < self.most_rounds {
             let mut written = Vec::new();
             for _ in 0..self.rng.random_range(1..6) {
                 let at = self.rng.random_range(0..UNITS - 16);
@@ -109,6 +132,7 @@ impl Witness {
             }
             rounds.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(())
     }
 }
 
