@@ -6,6 +6,7 @@
 
 mod baselines;
 mod browser;
+mod ci_job;
 mod context;
 mod copied_image;
 mod copies;
@@ -202,6 +203,13 @@ const STEPS: &[Step] = &[
         name: "crash-run",
         about: "programs that lose what they said is durable are found, and right ones are not",
         run: crash_run::run,
+        ..STEP
+    },
+    Step {
+        name: "ci-job",
+        about: "the job for continuous integration in docs/ci, step by step",
+        packages: &[packages::FUSE],
+        run: ci_job::run,
         ..STEP
     },
     Step {
