@@ -75,6 +75,14 @@ pub enum ExperimentError {
     /// This machine is too small for the experiment.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
+    /// A file of SQL cannot be used.
+    #[error("{}: {what}", path.display())]
+    Script {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A read returned data other than those written.
     #[error(transparent)]
     WrongData(#[from] WrongData),

@@ -4,6 +4,7 @@
 //! creates a file on the drive, whatever is in the folder from which the program was started. An authorizer refuses
 //! what would bypass this, and what the experiment itself decides.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
@@ -14,12 +15,24 @@ const HOST_FUNCTIONS: [&str; 5] = ["load_extension", "readfile", "writefile", "e
 
 /// Why something was last refused: SQLite itself reports only that it was refused.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Refusal(Arc<Mutex<Option<String>>>);
+pub(crate) struct Refusal(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    reason: Mutex<Option<String>>,
+    /// Whether the experiment has set up the connection, and the user's statements follow.
+    is_set_up: AtomicBool,
+}
 
 impl Refusal {
     /// The reason, if there was a refusal since the last call.
     pub fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.reason.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// From now on what the experiment has set is refused as well.
+    pub fn is_set_up(&self) {
+        self.0.is_set_up.store(true, Ordering::Relaxed);
     }
 }
 
@@ -27,10 +40,14 @@ impl Refusal {
 pub(crate) fn confine(connection: &mut Connection) -> rusqlite::Result<Refusal> {
     let refusal = Refusal::default();
     let told = refusal.clone();
+    let refused = move |action: &AuthAction<'_>| {
+        refused(action).or_else(|| told.0.is_set_up.load(Ordering::Relaxed).then(|| set_already(action))?)
+    };
+    let told = refusal.clone();
     connection.authorizer(Some(move |context: AuthContext<'_>| match refused(&context.action) {
         None => Authorization::Allow,
         Some(reason) => {
-            *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+            *told.0.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
             Authorization::Deny
         }
     }))?;
@@ -49,6 +66,20 @@ fn refused(action: &AuthAction<'_>) -> Option<String> {
             HOST_FUNCTIONS.iter().any(|name| name.eq_ignore_ascii_case(function_name)).then(|| {
                 format!("{function_name}() accesses files of the host, but statements work only on the drive")
             })
+        }
+        _ => None,
+    }
+}
+
+/// Why what the experiment has set cannot be set to something else.
+fn set_already(action: &AuthAction<'_>) -> Option<String> {
+    match *action {
+        AuthAction::Pragma { pragma_name, pragma_value: Some(value) }
+            if pragma_name.eq_ignore_ascii_case("synchronous") =>
+        {
+            Some(format!(
+                "synchronous cannot be set to {value} here: leave it out, and use --synchronous, which sets it for all modes"
+            ))
         }
         _ => None,
     }
@@ -133,6 +164,14 @@ mod tests {
             assert!(said.contains(reason), "{sql}: {said}");
         }
         assert!(!std::path::Path::new("/tmp/tantalum-must-not-be.db").exists());
+        connection.execute_batch("PRAGMA synchronous = NORMAL").unwrap();
+        refusal.is_set_up();
+        for sql in ["PRAGMA synchronous = OFF", "PRAGMA main.Synchronous(1)"] {
+            connection.execute_batch(sql).expect_err(sql);
+            assert!(refusal.take().unwrap().contains("--synchronous"), "{sql}");
+        }
+        let level: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap();
+        assert_eq!(level, 1);
         let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
         assert_eq!(mode, "memory", "a query must not change the mode");
         connection.execute_batch("VACUUM; ATTACH ':memory:' AS more; CREATE TABLE more.t(a)").unwrap();

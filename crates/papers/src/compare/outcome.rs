@@ -9,6 +9,7 @@ use tantalum_workloads::ageing::Ageing;
 
 use super::pattern::Pattern;
 use super::session::{AUTOCHECKPOINT_PAGES, HOST_NS_PER_STATEMENT, Mark, PAGE_CACHE_BYTES, SQLITE_CACHE_KIB};
+use super::spread::Uncertainty;
 
 /// The results of one `tantalum compare sqlite`.
 #[derive(Clone, Debug, Serialize)]
@@ -137,8 +138,10 @@ pub struct Run {
     /// Flash writes divided by host writes.
     pub write_amplification: f64,
     /// Flash units that `wal` programs per transaction, divided by those of this mode: how much longer the flash lasts.
-    /// `None` if `wal` was not run.
+    /// `None` if `wal` was not run, or one of them was too short to tell.
     pub lifetime_ratio: Option<f64>,
+    /// How far its figures may be from those of a longer run.
+    pub uncertainty: Uncertainty,
     /// Latencies of transactions.
     pub latency_us: LatencyUs,
     /// How busy the drive's parts were meanwhile, and the time of commands: sums in nanoseconds.
@@ -152,7 +155,13 @@ pub struct Run {
 
 impl Run {
     /// Computes a run's figures from the drive's counters before and after it.
-    pub(crate) fn between(before: &Mark, after: &Mark, mode: Mode, latencies: Histogram<u64>) -> Run {
+    pub(crate) fn between(
+        before: &Mark,
+        after: &Mark,
+        mode: Mode,
+        latencies: Histogram<u64>,
+        uncertainty: Uncertainty,
+    ) -> Run {
         let counted = after.smart.counters.since(&before.smart.counters);
         let flash_units = counted.flash_units;
         let transactions = latencies.len();
@@ -172,6 +181,7 @@ impl Run {
                 counted.host_units_written as f64,
             )),
             lifetime_ratio: None,
+            uncertainty,
             latency_us: LatencyUs::of(&latencies),
             usage: after.usage.since(&before.usage),
             integrity: INTACT.to_owned(),
@@ -192,10 +202,12 @@ impl Run {
 
 /// Fills in the comparison with the baseline.
 pub(crate) fn relate_to_baseline(runs: &mut [Run]) {
-    let baseline = runs.iter().find(|run| run.mode == Mode::Wal).map(Run::flash_units_per_transaction);
+    let baseline = runs.iter().find(|run| run.mode == Mode::Wal && run.uncertainty.is_small());
+    let baseline = baseline.map(Run::flash_units_per_transaction);
     for run in runs {
         let own = run.flash_units_per_transaction();
-        run.lifetime_ratio = baseline.filter(|_| own > 0.0).map(|baseline| rounded(baseline / own));
+        let tells = own > 0.0 && run.uncertainty.is_small();
+        run.lifetime_ratio = baseline.filter(|_| tells).map(|baseline| rounded(baseline / own));
     }
 }
 
@@ -242,7 +254,8 @@ pub(crate) mod tests {
         for number in 1..=100 {
             latencies.saturating_record(number * 10_000);
         }
-        Run::between(&before, &after, mode, latencies)
+        let uncertainty = Uncertainty { time: Some(0.01), flash: Some(0.01) };
+        Run::between(&before, &after, mode, latencies, uncertainty)
     }
 
     /// A comparison of all modes.
@@ -307,6 +320,7 @@ pub(crate) mod tests {
                 "mode",
                 "transactions",
                 "transactions_per_second",
+                "uncertainty",
                 "units_remapped",
                 "usage",
                 "write_amplification",

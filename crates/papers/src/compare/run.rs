@@ -172,10 +172,11 @@ fn measure(
         .map_err(ExperimentError::sqlite("setting up the connection"))?;
     workload.warm_up(&mut session, settings.seed)?;
     let before = session.settle()?;
-    session.latencies.reset();
+    session.begin_measuring(&before);
     workload.measure(&mut session, settings.seed)?;
     let after = session.settle()?;
-    Ok(Run::between(&before, &after, mode, session.latencies))
+    let uncertainty = session.uncertainty(&after);
+    Ok(Run::between(&before, &after, mode, session.latencies, uncertainty))
 }
 
 /// Everything is on flash by now; a power cut must not change that.

@@ -7,6 +7,7 @@ use tantalum_report::Bar;
 use tantalum_report::histogram;
 use tantalum_sqlite::{Drive, Synchronous};
 
+use super::spread::{Parts, Sample, Uncertainty};
 use crate::error::ExperimentError;
 
 /// The volume's page cache in an experiment: the part of the host's memory for files. Less than the default database,
@@ -31,6 +32,12 @@ pub(crate) struct Mark {
     pub now_ns: Nanoseconds,
 }
 
+impl Mark {
+    fn sample(&self) -> Sample {
+        (self.now_ns, self.smart.counters.flash_units.total())
+    }
+}
+
 /// A connection for a workload. Counts transactions and their latencies in virtual time.
 pub struct Session<'a> {
     drive: &'a Drive,
@@ -39,6 +46,8 @@ pub struct Session<'a> {
     pub(crate) latencies: Histogram<u64>,
     /// When the open transaction began.
     began_ns: Option<Nanoseconds>,
+    /// Of what is measured.
+    parts: Option<Parts>,
 }
 
 impl<'a> Session<'a> {
@@ -53,7 +62,7 @@ impl<'a> Session<'a> {
         connection.pragma_update(None, "cache_size", -i64::from(SQLITE_CACHE_KIB))?;
         // Without a log there is nothing to checkpoint, and SQLite ignores it.
         connection.pragma_update(None, "wal_autocheckpoint", AUTOCHECKPOINT_PAGES)?;
-        Ok(Session { drive, connection, bar, latencies: histogram(), began_ns: None })
+        Ok(Session { drive, connection, bar, latencies: histogram(), began_ns: None, parts: None })
     }
 
     /// The connection, for preparing statements and asking about them.
@@ -82,8 +91,28 @@ impl<'a> Session<'a> {
     }
 
     /// Some transactions were done. Fails if the experiment should stop.
-    pub(crate) fn advance(&self, transactions: u64) -> Result<(), ExperimentError> {
+    pub(crate) fn advance(&mut self, transactions: u64) -> Result<(), ExperimentError> {
+        let drive = self.drive;
+        if let Some(parts) = &mut self.parts {
+            parts.advance(transactions, || {
+                let volume = drive.volume();
+                let flash_units = volume.device().smart().counters.flash_units.total();
+                (volume.now_ns(), flash_units)
+            });
+        }
         Ok(self.bar.advance(transactions)?)
+    }
+
+    /// From here on transactions are measured.
+    pub(crate) fn begin_measuring(&mut self, from: &Mark) {
+        self.latencies.reset();
+        self.parts = Some(Parts::new(from.sample()));
+    }
+
+    /// How far the figures up to this mark may be from those of a longer run.
+    pub(crate) fn uncertainty(&self, end: &Mark) -> Uncertainty {
+        let parts = self.parts.as_ref().expect("transactions were measured");
+        parts.uncertainty(end.sample())
     }
 
     /// Brings everything home and to flash, so that no mode leaves work for later, and reads the counters.

@@ -4,11 +4,9 @@
 //! file of the host: the statements run only on drives (`confined`). They first run on a separate drive, as ordinary
 //! files: errors show there before anything else is done, and each mode's database is compared with the result.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use rusqlite::fallible_iterator::FallibleIterator;
-use rusqlite::{Batch, Connection, ErrorCode, Statement};
+use rusqlite::{Connection, ErrorCode, Statement};
 use tantalum::{Device, Profile};
 use tantalum_report::InvalidSetting;
 use tantalum_sqlite::Mode;
@@ -22,6 +20,7 @@ use super::contents::Contents;
 use super::database_copy::one_file;
 use super::enough::{enough_for, on_larger};
 use super::outcome::WorkloadOutcome;
+use super::script::{self, Script};
 use super::session::{PAGE_CACHE_BYTES, Session};
 use super::working_drive::{DATABASE, WorkingDrive};
 use super::workload::Workload;
@@ -55,7 +54,7 @@ impl Statements {
         profile: &Profile,
         seed: u64,
     ) -> Result<Statements, ExperimentError> {
-        let sql = fs::read_to_string(sql_path).map_err(ExperimentError::file(sql_path))?;
+        let sql = script::read(sql_path)?;
         let image = one_file(database)?;
         let tried = |profile: &Profile| try_statements(&image, profile, &sql, sql_path, seed);
         let Tried { transactions, expected, growth_units, .. } = tried(profile).map_err(|error| {
@@ -123,6 +122,7 @@ fn run_all(
     let doing = || ExperimentError::sqlite("trying the statements");
     sqlite.pragma_update(None, "synchronous", "off").map_err(doing())?;
     let clock = make_alike(&sqlite, seed).map_err(doing())?;
+    refusal.is_set_up();
     let mut transactions = 0;
     for_each_statement(&sqlite, (&refusal, &clock), sql, sql_path, |statement| {
         finish(statement)?;
@@ -147,10 +147,9 @@ fn for_each_statement(
     sql_path: &Path,
     mut run: impl FnMut(&mut Statement<'_>) -> rusqlite::Result<()>,
 ) -> Result<(), ExperimentError> {
-    let mut batch = Batch::new(sqlite, sql);
-    let mut rest = sql;
     let mut number = 0;
-    loop {
+    let mut script = Script::new(sql);
+    while let Some(mut text) = script.next_statement() {
         number += 1;
         let error = |text: &str, error: rusqlite::Error| ExperimentError::Statement {
             path: sql_path.to_owned(),
@@ -159,33 +158,30 @@ fn for_each_statement(
             full: error.sqlite_error_code() == Some(ErrorCode::DiskFull),
             message: refusal.take().unwrap_or_else(|| message_of(error)),
         };
-        let mut statement = match batch.next() {
-            Ok(Some(statement)) => statement,
-            Ok(None) => return Ok(()),
-            Err(failure) => return Err(error(first_of(rest), failure)),
-        };
-        let text = statement.expanded_sql().unwrap_or_default();
+        let mut prepared = sqlite.prepare(text);
+        // a trigger has semicolons of its own
+        while let Err(rusqlite::Error::SqlInputError { msg, .. }) = &prepared
+            && msg == "incomplete input"
+            && let Some(longer) = script.extend()
+        {
+            text = longer;
+            prepared = sqlite.prepare(text);
+        }
+        let mut statement = prepared.map_err(|failure| error(text, failure))?;
         if statement.parameter_count() > 0 {
             return Err(ExperimentError::Statement {
                 path: sql_path.to_owned(),
                 number,
-                text: shortened(&text),
+                text: shortened(&statement.expanded_sql().unwrap_or_default()),
                 message: "it has parameters, and there are no values for them: write the values into it"
                     .to_owned(),
                 full: false,
             });
         }
         clock.next_statement();
-        run(&mut statement).map_err(|failure| error(&text, failure))?;
-        rest = rest.split_once(&text).map_or("", |(_, rest)| rest);
+        run(&mut statement).map_err(|failure| error(text, failure))?;
     }
-}
-
-/// A statement that SQLite rejected, up to where the next one seems to start.
-fn first_of(sql: &str) -> &str {
-    let is_one =
-        |piece: &&str| piece.contains(|character: char| character != ';' && !character.is_whitespace());
-    sql.split_inclusive(';').find(is_one).unwrap_or_default()
+    Ok(())
 }
 
 /// Runs a statement to its end, ignoring its rows.
@@ -260,6 +256,8 @@ impl Workload for Statements {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use tempfile::TempDir;
 
     use super::*;

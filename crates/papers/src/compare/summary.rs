@@ -8,6 +8,7 @@ use tantalum_sqlite::Mode;
 
 use super::outcome::{Comparison, INTACT, Run, WorkloadOutcome};
 use super::pattern::Pattern;
+use super::spread::Uncertainty;
 
 /// A comparison: the workload, the table, and what is wrong, if anything.
 pub fn of_comparison(comparison: &Comparison) -> String {
@@ -21,11 +22,31 @@ pub fn of_comparison(comparison: &Comparison) -> String {
     let binds = what_binds(comparison).render();
     let mut text =
         format!("{}\n\n{}\n{LEGEND}\n{binds}\n{BINDS_LEGEND}", circumstances(comparison), table.render());
+    if let Some(line) = too_short(comparison) {
+        text = format!("{text}\n{line}\n");
+    }
     for run in comparison.runs.iter().filter(|run| run.integrity != INTACT) {
         writeln!(text, "\n{}: WRONG CONTENTS: {}", run.mode, run.integrity)
             .expect("writing to a String cannot fail");
     }
     text
+}
+
+/// Which runs were too short for a ratio, and how long would do.
+pub(crate) fn too_short(comparison: &Comparison) -> Option<String> {
+    let short: Vec<&Run> = comparison.runs.iter().filter(|run| !run.uncertainty.is_small()).collect();
+    let enough = short.iter().map(|run| run.uncertainty.enough(run.transactions)).max()?;
+    let named = short.iter().map(|run| {
+        let percent =
+            |share: Option<f64>| share.map_or("?".to_owned(), |share| format!("{:.0}", 100.0 * share));
+        let Uncertainty { time, flash } = run.uncertainty;
+        format!("{} (time within {} %, flash {} %)", run.mode, percent(time), percent(flash))
+    });
+    Some(format!(
+        "too short to tell, so without ratios: {}\n{} transactions or more would probably do; 10 % counts as enough",
+        named.collect::<Vec<_>>().join(", "),
+        grouped(enough)
+    ))
 }
 
 const LEGEND: &str = "\
@@ -111,11 +132,12 @@ pub(crate) fn comparison_cells(runs: &[Run]) -> ([&'static str; COLUMNS], Vec<[S
         "mode", "tx/s", "speed", "flash/tx", "writes", "WAF", "erases", "p50 us", "p99 us", "lifetime",
         "check",
     ];
-    let baseline = runs.iter().find(|run| run.mode == Mode::Wal);
+    let baseline = runs.iter().find(|run| run.mode == Mode::Wal && run.uncertainty.is_small());
     (titles, runs.iter().map(|run| cells(run, baseline)).collect())
 }
 
 fn cells(run: &Run, baseline: Option<&Run>) -> [String; COLUMNS] {
+    let baseline = baseline.filter(|_| run.uncertainty.is_small());
     let relative = |figure: fn(&Run) -> f64| change(figure(run), baseline.map(figure));
     [
         run.mode.to_string(),
