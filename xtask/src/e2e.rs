@@ -14,6 +14,7 @@ mod cuts;
 mod errors;
 mod example;
 mod failing_disk;
+mod failing_server;
 mod failure;
 mod guest;
 mod hot_journal;
@@ -105,6 +106,12 @@ const STEPS: &[Step] = &[
         about: "each call on an image fails once: what was synced is there, without room and with it",
         packages: &[packages::FUSE],
         run: failing_disk::run,
+    },
+    Step {
+        name: "failing-server",
+        about: "each call on a served image fails once: a host finds what it was promised, and reads go on",
+        packages: &[packages::FUSE],
+        run: failing_server::run,
     },
     Step {
         name: "copied-image",
@@ -322,7 +329,7 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     // again.
     Shell::new("cargo")
         .args(["build", "--release", "--workspace", "--lib", "--bin", "tantalum", "--example", "passthrough"])
-        .args(["--example", "memory", "--example", "updates", "--example", "tap"])
+        .args(["--example", "memory", "--example", "updates", "--example", "tap", "--example", "witness"])
         .folder(&root)
         .with_output()
         .run()?;
