@@ -16,6 +16,7 @@ mod cuts;
 mod errors;
 mod example;
 mod failing_disk;
+mod failing_server;
 mod failure;
 mod guest;
 mod hot_journal;
@@ -129,6 +130,12 @@ const STEPS: &[Step] = &[
         packages: &[packages::FUSE],
         run: failing_disk::run,
         ..STEP
+    },
+    Step {
+        name: "failing-server",
+        about: "each call on a served image fails once: a host finds what it was promised, and reads go on",
+        packages: &[packages::FUSE],
+        run: failing_server::run,
     },
     Step {
         name: "copied-image",
@@ -384,7 +391,7 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     // again.
     Shell::new("cargo")
         .args(["build", "--release", "--workspace", "--lib", "--bin", "tantalum", "--example", "passthrough"])
-        .args(["--example", "memory", "--example", "updates", "--example", "tap"])
+        .args(["--example", "memory", "--example", "updates", "--example", "tap", "--example", "witness"])
         .folder(&root)
         .with_output()
         .run()?;

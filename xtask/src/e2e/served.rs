@@ -1,6 +1,9 @@
 //! A drive that a step serves over NVMe/TCP, and that is stopped however the step ends.
 
+use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -35,28 +38,48 @@ impl<'a> Served<'a> {
         Ok(served)
     }
 
-    fn start(&mut self, listen: &str, more: &[&str]) -> Result<(), Failure> {
+    /// Returns whether the image could only be opened to be read.
+    fn start(&mut self, listen: &str, more: &[&str]) -> Result<bool, Failure> {
         let said = Shell::new(&self.context.tantalum)
             .args(["serve", self.image, "--time", "none", "--background", "--listen", listen])
             .args(self.options)
             .args(more)
             .folder(self.folder)
             .run()?;
-        let word = |before: &str| said.split(before).nth(1).and_then(|rest| rest.split_whitespace().next());
+        let word = |before: &str| said.split(before).nth(1)?.split([' ', ',', ';', '\n']).next();
         let (Some(process), Some(port), Some(name)) = (word(" process "), word(" -s "), word(" -n ")) else {
             return Err(Failure::Wrong(format!("serve said {said:?}")));
         };
         (self.process, self.port, self.name) = (process.to_owned(), port.to_owned(), name.to_owned());
-        Ok(())
+        Ok(said.contains("it can only be read"))
     }
 
     /// Kills the process, and has another serve the image at the same address.
     pub fn kill(&mut self) -> Result<(), Failure> {
-        Shell::new("kill").args(["-9", &self.process]).run()?;
-        std::thread::sleep(std::time::Duration::from_millis(500));
-        let (listen, name) = (format!("127.0.0.1:{}", self.port), self.name.clone());
-        self.start(&listen, &[])?;
+        let name = self.name.clone();
+        self.end()?;
+        self.again()?;
         ensure(self.name == name, || format!("{name} is {} when it is served again", self.name))
+    }
+
+    /// Kills the process, and waits until it has let go of the image.
+    pub fn end(&self) -> Result<(), Failure> {
+        Shell::new("kill").args(["-9", &self.process]).run()?;
+        let files = format!("/proc/{}/fd", self.process);
+        while fs::read_dir(&files).is_ok_and(|mut files| files.next().is_some()) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Has another process serve the image at the same address. Returns whether it could only be opened to be read.
+    pub fn again(&mut self) -> Result<bool, Failure> {
+        self.start(&format!("127.0.0.1:{}", self.port), &[])
+    }
+
+    /// Ends the process by asking it to.
+    pub fn stop(&self) -> Result<(), Failure> {
+        self.run("stop", &[]).map(drop)
     }
 
     /// Arms a power cut at a flash operation from now on.
@@ -78,13 +101,13 @@ impl<'a> Served<'a> {
 
     /// Shuts the drive down properly; its audit must find nothing.
     pub fn close(&self) -> Result<(), Failure> {
-        self.run("stop", &[])?;
+        self.stop()?;
         self.run("check", &[]).map(drop)
     }
 }
 
 impl Drop for Served<'_> {
     fn drop(&mut self) {
-        let _ = self.run("stop", &[]);
+        let _ = self.stop();
     }
 }

@@ -12,7 +12,7 @@ use std::fmt::Debug;
 use common::*;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{CommandFailure, Outcome, PowerLoss};
+use tantalum::{CommandFailure, Outcome, PowerLoss, Status};
 use tantalum_filesystem::{FileId, FileKind, NewFile, RenameMode, SetMode, Timestamp};
 use tantalum_volume::{RangeCommit, Volume, VolumeError};
 
@@ -506,18 +506,60 @@ fn adopt(volume: &mut Volume, model: &mut Model, attempted: &Model, operation: &
             continue;
         }
         assert!(operation.partial() == Partial::Bytes, "file {name} changed");
-        let new = attempted.data(&name);
-        let byte = |of: &Vec<u8>, at: usize| of.get(at).copied().unwrap_or(0);
-        let (least, most) = (old.len().min(new.len()), old.len().max(new.len()));
-        assert!((least..=most).contains(&data.len()), "{least}..={most} bytes became {}", data.len());
-        let differs = data
-            .iter()
-            .enumerate()
-            .position(|(at, found)| *found != byte(&old, at) && *found != byte(new, at));
-        assert_eq!(differs, None, "a byte of {name} is neither old nor new; sizes {least}, {most}");
+        check_mix(&name, &data, &old, attempted.data(&name));
         model.file(&name).set(data);
     }
     model.failed(attempted);
+}
+
+/// Each byte is the old one or the new one.
+fn check_mix(name: &str, data: &[u8], old: &Vec<u8>, new: &Vec<u8>) {
+    let byte = |of: &Vec<u8>, at: usize| of.get(at).copied().unwrap_or(0);
+    let (least, most) = (old.len().min(new.len()), old.len().max(new.len()));
+    assert!((least..=most).contains(&data.len()), "{least}..={most} bytes became {}", data.len());
+    let differs =
+        data.iter().enumerate().position(|(at, found)| *found != byte(old, at) && *found != byte(new, at));
+    assert_eq!(differs, None, "a byte of {name} is neither old nor new; sizes {least}, {most}");
+}
+
+/// The host has failed below the drive. Nothing can be changed, names are what they were, and each file reads as the operation may
+/// leave it, or with an error. Returns how many reads succeeded, and how many did not.
+fn check_reads_go_on(
+    volume: &mut Volume,
+    (old, new): (&Model, &Model),
+    operation: &Operation,
+    done: bool,
+) -> [u64; 2] {
+    let names = if done { new } else { old };
+    let found: Vec<String> = volume.names().map(str::to_owned).collect();
+    assert!(found.iter().eq(names.names.keys()), "names {found:?} instead of {:?}", names.names);
+    let mut counts = [0; 2];
+    for name in found {
+        let file = volume.find(&name).expect("it was listed");
+        for direct in [false, true] {
+            let mut data = vec![0; 2 * MOST_UNITS * UNIT];
+            let read = match direct {
+                false => volume.read(file, 0, &mut data),
+                true => volume.read_direct(file, 0, &mut data),
+            };
+            match read {
+                Ok(bytes) => data.truncate(bytes),
+                Err(VolumeError::Device(Status::Host(_))) => {
+                    counts[1] += 1;
+                    continue;
+                }
+                Err(error) => panic!("{name}: {error}"),
+            }
+            counts[0] += 1;
+            match operation.partial() {
+                Partial::Bytes if !done => check_mix(&name, &data, old.data(&name), new.data(&name)),
+                _ => assert!(data == *names.data(&name), "file {name} changed"),
+            }
+        }
+        assert!(volume.write(file, 0, &[1]).is_err() && volume.sync(file).is_err());
+    }
+    assert!(volume.create("new").is_err() && volume.sync_all().is_err() && volume.sync_names().is_err());
+    counts
 }
 
 /// Power fails now and comes back: what must be there is, and nothing else.
@@ -557,14 +599,14 @@ impl Debug for Failing {
     }
 }
 
-/// Returns whether the command failed.
+/// If the command failed, returns how many reads of a volume whose host has failed succeeded, and how many did not.
 fn fail_one(
     volume: &Volume,
     model: &Model,
     failing: &Failing,
     random: &Xoshiro256PlusPlus,
     cache: u64,
-) -> bool {
+) -> Option<[u64; 2]> {
     let mut volume = volume.try_clone().expect("the drive is in memory");
     let mut model = model.clone();
     let (operation, failure) = (&failing.operation, failing.failure);
@@ -574,17 +616,23 @@ fn fail_one(
     let done = operation.perform(&mut volume);
     let fired = !volume.device().fails_commands() || failure == CommandFailure::ReadOnly && done.is_err();
     if !fired {
-        return false;
+        return None;
     }
     let seed = failing.command * 31 + 7;
     if !failure.ends_nothing() && failure != CommandFailure::ReadOnly {
+        let counts = match failure {
+            CommandFailure::HostBefore | CommandFailure::HostAfter => {
+                check_reads_go_on(&mut volume, (&model, &attempted), operation, done.is_ok())
+            }
+            _ => [0; 2],
+        };
         if done.is_ok() {
             model = attempted;
         } else {
             model.failed(&attempted);
         }
         check_after_cut(volume, &model, seed);
-        return true;
+        return Some(counts);
     }
     match &done {
         Ok(()) => {
@@ -595,7 +643,7 @@ fn fail_one(
     }
     check_after_cut(volume.try_clone().expect("the drive is in memory"), &model, seed);
     if failure == CommandFailure::ReadOnly {
-        return true;
+        return Some([0; 2]);
     }
     // without its cache
     let files: Vec<FileId> =
@@ -631,17 +679,17 @@ fn fail_one(
     };
     check(&mut volume, &model, failing);
     volume.device().audit();
-    true
+    Some([0; 2])
 }
 
-/// Fails every command of a seed's operations. Returns how many failed.
-fn run(seed: u64) -> u64 {
+/// Fails every command of a seed's operations. Returns how many failed, and the sums of [`fail_one`].
+fn run(seed: u64) -> [u64; 3] {
     let mut draw = Draw(Xoshiro256PlusPlus::seed_from_u64(seed));
     let cache = if seed.is_multiple_of(2) { SMALL_CACHE } else { LARGE_CACHE };
     let mut volume = Volume::format(device_with_batches_of(64, 2), cache).expect("the drive is large enough");
     volume.set_remap_duplicates(seed % 3 == 1);
     let mut model = Model::default();
-    let (mut failed, mut done) = (0, 0);
+    let (mut failed, mut read, mut refused, mut done) = (0, 0, 0, 0);
     while done < OPERATIONS {
         for operation in draw.operations(&model) {
             for failure in CommandFailure::ALL {
@@ -650,8 +698,10 @@ fn run(seed: u64) -> u64 {
                     let attempt = || fail_one(&volume, &model, &failing, &draw.0, cache);
                     let fired = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attempt));
                     match fired {
-                        Ok(true) => failed += 1,
-                        Ok(false) => break,
+                        Ok(Some(counts)) => {
+                            (failed, read, refused) = (failed + 1, read + counts[0], refused + counts[1]);
+                        }
+                        Ok(None) => break,
                         Err(panic) => {
                             eprintln!("seed {seed}, operation {done}: {failing:?}");
                             std::panic::resume_unwind(panic);
@@ -665,7 +715,7 @@ fn run(seed: u64) -> u64 {
             done += 1;
         }
     }
-    failed
+    [failed, read, refused]
 }
 
 fn setting(name: &str) -> Option<u64> {
@@ -679,8 +729,11 @@ fn whichever_command_fails_nothing_acknowledged_is_lost() {
         None => 0..setting("FAILING_SEEDS").unwrap_or(2),
     };
     for seed in seeds {
-        let failed = run(seed);
-        println!("seed {seed}: {failed} commands failed");
+        let [failed, read, refused] = run(seed);
+        println!(
+            "seed {seed}: {failed} commands failed; with the host {read} reads went on, {refused} did not"
+        );
+        assert!(read > 4 * refused, "seed {seed}: {read} reads went on, {refused} did not");
         assert!(failed > 300, "seed {seed}: only {failed} commands failed");
     }
 }
