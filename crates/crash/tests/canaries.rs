@@ -117,6 +117,7 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::EraseBeforeCopies, ANY, random(""), 50),
         canary(Guard::BatchMemberErased, ANY, random("atomic=40,log=10"), 100),
         canary(Guard::RunMemberErased, ANY, random("log=60"), 100),
+        canary(Guard::RunGrownSinceRecord, UNPROTECTED, random(HINTS), 100),
         canary(Guard::RecordNotAwaited, HOSTS_FIRST, random(LOGS), 20),
         canary(Guard::RunsOfSettledLogs, ANY, random("log=60"), 100),
         canary(Guard::ExtraOwnersForgotten, ANY, random("share=60,remap=0,reopen=0,log=5"), 50),
@@ -205,6 +206,7 @@ fn chosen() -> Option<Vec<String>> {
 fn first_seed(canary: &Canary) -> u64 {
     match (canary.guard, canary.drives.scheduling) {
         _ if chosen().is_some() => 0,
+        (Guard::RunGrownSinceRecord, Some(FlashScheduling::Fifo)) => 15,
         (Guard::JournalBlockMissing, Some(FlashScheduling::Fifo)) => 30,
         (Guard::JournalBlockMissing, _) => 150,
         (Guard::CopyBeforeJournal, Some(FlashScheduling::Suspend)) => 100,

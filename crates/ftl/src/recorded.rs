@@ -253,7 +253,7 @@ fn a_membership_counts_once_its_page_is_issued() {
     assert!(has(&ftl));
 }
 
-/// The guards are noticed by these tests; the torture test did not reach them within 100 seeds.
+/// The torture test reaches the first of these guards; it did not reach the second one within 100 seeds.
 #[cfg(feature = "canaries")]
 mod without {
     use crate::canary::{Guard, take_out};

@@ -130,7 +130,7 @@ impl Run {
             seed: case.seed,
             weights: case.plan.weights.clone(),
             host,
-            oracle: Oracle::default(),
+            oracle: Oracle::new(setup.is_protected()),
             records: Records::default(),
             batches: Batches::default(),
             lists: ListHost::default(),

@@ -6,8 +6,10 @@
 //!
 //! - The *whole run* is defined in `docs/commands.md`: transactions, from the first slot of the log on, without a gap,
 //!   attempt after attempt, each attempt directly after the last whole transaction.
-//! - A claim is certain when all pages of the run up to the end of its transaction are durable, and none of them has
-//!   been replaced: a page whose unit has changed may or may not be found.
+//! - A claim is certain when all pages of the run up to the end of its transaction are durable, and its own unit has not
+//!   changed. A page whose unit has changed may or may not be found; but if its transaction was on flash before, the drive
+//!   remembers that it was whole, and what follows it in the log still counts. (With a capacitor, durable is not yet on
+//!   flash, and nobody knows when it is.)
 
 use std::collections::BTreeMap;
 
@@ -39,6 +41,8 @@ struct GivenUp {
     known_ns: u64,
     /// From then on no cut brings the page back.
     flushed_ns: u64,
+    /// The page's transaction was on flash before, so that the drive remembers it as whole.
+    after_whole: bool,
 }
 
 /// A log that was begun since power came on.
@@ -58,6 +62,10 @@ pub(crate) struct Log {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hints {
     logs: BTreeMap<Generation, Log>,
+    /// The next command is not submitted before this.
+    now_ns: u64,
+    /// Whether what is durable is on flash.
+    on_flash: bool,
 }
 
 /// A transaction of a whole run, by the positions of its frames in the log.
@@ -94,7 +102,8 @@ impl Log {
         run.drain(..)
             .map(|transaction| {
                 let mut frames = transaction.iter().map(|place| &self.frames[*place]);
-                certain &= frames.all(|frame| frame.durable_ns <= cut_ns && frame.given_up.is_none());
+                let is_there = |frame: &Frame| frame.given_up.is_none_or(|given_up| given_up.after_whole);
+                certain &= frames.all(|frame| frame.durable_ns <= cut_ns && is_there(frame));
                 (transaction, certain)
             })
             .collect()
@@ -130,6 +139,11 @@ impl Frame {
 }
 
 impl Hints {
+    /// No logs, on a drive whose DRAM a capacitor protects, or on another.
+    pub fn new(protected: bool) -> Hints {
+        Hints { on_flash: !protected, ..Hints::default() }
+    }
+
     /// A log was begun: its number is unique from then on; before that, it may be reused after a cut.
     pub fn begin(&mut self, generation: Generation, begun_ns: u64) {
         self.logs.insert(generation, Log { begun_ns, next_slot: 1, first: 1, start: 1, ..Log::default() });
@@ -143,6 +157,11 @@ impl Hints {
     /// The logs of that time have ended: power was lost, or came back.
     pub fn clear(&mut self) {
         self.logs.clear();
+    }
+
+    /// What is submitted from now on is submitted at this time or later.
+    pub fn pass(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
     }
 
     /// A log that was begun.
@@ -164,8 +183,23 @@ impl Hints {
         for frame in self.frames().filter(|frame| frame.home == Some(lpn)) {
             frame.home_given |= frame.given_up.is_none();
         }
-        for frame in self.frames().filter(|frame| frame.lpn == lpn && frame.given_up.is_none()) {
-            frame.given_up = Some(GivenUp { by: by.unwrap_or(0), known_ns: NEVER, flushed_ns: NEVER });
+        let (now_ns, on_flash) = (self.now_ns, self.on_flash);
+        for log in self.logs.values_mut() {
+            let is_page = |frame: &Frame| frame.lpn == lpn && frame.given_up.is_none();
+            if !log.frames.iter().any(is_page) {
+                continue;
+            }
+            let whole: Transaction = log
+                .certainty(now_ns)
+                .into_iter()
+                .filter(|(_, certain)| *certain)
+                .flat_map(|(run, _)| run)
+                .collect();
+            for (place, frame) in log.frames.iter_mut().enumerate().filter(|(_, frame)| is_page(frame)) {
+                let after_whole = on_flash && whole.contains(&place);
+                let by = by.unwrap_or(0);
+                frame.given_up = Some(GivenUp { by, known_ns: NEVER, flushed_ns: NEVER, after_whole });
+            }
         }
     }
 
@@ -177,7 +211,8 @@ impl Hints {
         for frame in self.frames().filter(|frame| frame.given_up.is_some_and(|given_up| given_up.by == order))
         {
             let by = newer(frame.lpn, frame.order);
-            frame.given_up = by.map(|by| GivenUp { by, known_ns: NEVER, flushed_ns: NEVER });
+            let after_whole = frame.given_up.is_some_and(|given_up| given_up.after_whole);
+            frame.given_up = by.map(|by| GivenUp { by, known_ns: NEVER, flushed_ns: NEVER, after_whole });
         }
     }
 
