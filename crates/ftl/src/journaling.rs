@@ -443,6 +443,25 @@ mod tests {
         assert_eq!(ftl.map().lookup(Lpn(1)), None, "the trim is durable");
     }
 
+    /// A page of records fills several buffers. No test let one of them be missing.
+    #[test]
+    fn a_journal_page_without_a_buffer_gives_back_those_that_it_has() {
+        let mut ftl = ftl(8);
+        while ftl.metadata.has_room(1) {
+            let version = ftl.next_seq();
+            let trim = Record::Trim { lpn: Lpn(1), units: 1, version, step: version };
+            ftl.append_journal(&[trim], 0).unwrap();
+        }
+        let (waiting, before) = (ftl.metadata.waiting().len(), ftl.nand.slots_in_use());
+        ftl.nand.fail_step(Some(StepFault { step: FailingStep::Buffer, after: 1, lasts: false }));
+        let flushed = ftl.flush_journal(0);
+        assert!(matches!(flushed, Err(FtlError::Nand(NandError::OutOfSlots { .. }))), "{flushed:?}");
+        assert_eq!((ftl.metadata.waiting().len(), ftl.nand.slots_in_use()), (waiting, before));
+        ftl.nand.fail_step(None);
+        ftl.flush_journal(0).unwrap();
+        assert!(ftl.metadata.nothing_waits());
+    }
+
     /// Programs fail until the journal's open block is used up, and the next one. The page in hand has the record that made
     /// a block free; it was erased for that page, and after a cut the unit read what it held long before. No test let so
     /// many programs fail and some block be free only by what they were to store.

@@ -321,7 +321,7 @@ fn pairs(range: &ShareRange) -> impl Iterator<Item = (Lpn, Lpn)> + use<> {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Geometry, Nand, UNIT_BYTES};
+    use tantalum_nand::{FailingStep, Geometry, Nand, StepFault, UNIT_BYTES};
 
     use super::*;
     use crate::host_unit::HostUnit;
@@ -390,6 +390,18 @@ mod tests {
         ftl.abort(tx);
     }
 
+    /// Pages of a log, each of which claims a home.
+    fn write_log(ftl: &mut Ftl, pages: u32) {
+        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
+        for slot in 1..=pages {
+            let home = Some(Lpn(1000));
+            let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: false, home };
+            let unit = HostUnit { hint: Some(hint), ..unit(ftl, Lpn(slot)) };
+            ftl.write_page(&[unit], 0).unwrap();
+            ftl.accept_hint(&hint);
+        }
+    }
+
     /// A trim takes several steps if ending claims may take more than a journal page. The last one ends where the trim does.
     #[test]
     fn a_trim_in_several_steps_ends_where_it_was_told() {
@@ -397,14 +409,7 @@ mod tests {
         let config = FtlConfig { logical_units: 1024, ..CONFIG };
         let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
         let most = ftl.records_per_page() as u32;
-        let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
-        for slot in 1..=most {
-            let home = Some(Lpn(1000));
-            let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot, end: false, home };
-            let unit = HostUnit { hint: Some(hint), ..unit(&mut ftl, Lpn(slot)) };
-            ftl.write_page(&[unit], 0).unwrap();
-            ftl.accept_hint(&hint);
-        }
+        write_log(&mut ftl, most);
         let (first, units) = (Lpn(400), most + 10);
         let beyond = Lpn(first.0 + units);
         for lpn in [Lpn(first.0 - 1), first, Lpn(beyond.0 - 1), beyond] {
@@ -415,6 +420,29 @@ mod tests {
         let mapped =
             [first.0 - 1, first.0, beyond.0 - 1, beyond.0].map(|lpn| ftl.map.lookup(Lpn(lpn)).is_some());
         assert_eq!(mapped, [true, false, false, true]);
+    }
+
+    /// Otherwise the host would be told that nothing has changed, and the drive would go on. No test let a later step fail.
+    #[test]
+    fn a_trim_whose_second_step_fails_is_unfinished() {
+        let geometry = Geometry { blocks_per_plane: 256, page_bytes: 4096, ..GEOMETRY };
+        let config = FtlConfig { logical_units: 1024, ..CONFIG };
+        let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
+        let most = ftl.records_per_page() as u32;
+        write_log(&mut ftl, most);
+        let (first, units) = (Lpn(400), most + 10);
+        let unit = unit(&mut ftl, first);
+        ftl.write_page(&[unit], 0).unwrap();
+        let (mut refused, mut unfinished) = (0, 0);
+        for after in 0.. {
+            let mut ftl = ftl.try_clone().unwrap();
+            ftl.nand.fail_step(Some(StepFault { step: FailingStep::Room, after, lasts: true }));
+            let Err(error) = ftl.trim(first, units, 0) else { break };
+            let is_mapped = ftl.map.lookup(first).is_some();
+            assert_eq!(error.changed_nothing(), is_mapped, "step {after}: {error}");
+            (refused, unfinished) = (refused + u32::from(is_mapped), unfinished + u32::from(!is_mapped));
+        }
+        assert!(refused > 0 && unfinished > 0, "{refused} were refused, {unfinished} unfinished");
     }
 
     #[test]

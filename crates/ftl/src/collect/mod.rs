@@ -200,15 +200,16 @@ impl Ftl {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Geometry, Nand, UNIT_BYTES};
+    use tantalum_nand::{FailingStep, Geometry, Nand, StepFault, UNIT_BYTES};
 
     use super::*;
     use crate::host_unit::HostUnit;
     use crate::key::{Key, NamespaceAttributes};
+    use crate::metadata::Record;
     use crate::space::FtlConfig;
     use crate::tenants::records::KvRecord;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
-    use crate::types::{Lpn, METADATA_BYTES};
+    use crate::types::{Lpn, METADATA_BYTES, ShareRange};
 
     const UNITS_PER_PAGE: u32 = 2;
 
@@ -251,5 +252,37 @@ mod tests {
                 assert!(ftl.space.blocks.free() > 0, "in round {round}, block {block}");
             }
         }
+    }
+
+    /// Owners that a spare area has no room for are recorded once the unit has its new place. If there is no room for these
+    /// records, the drive may not go on: a cut would lose those owners. No test had so many owners and no room.
+    #[test]
+    fn a_collection_that_cannot_record_all_owners_is_unfinished() {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        write_page(&mut ftl, 0).unwrap();
+        let ranges: Vec<ShareRange> =
+            (10..30).map(|dst| ShareRange { dst: Lpn(dst), src: Lpn(0), units: 1 }).collect();
+        ftl.share(&ranges, 0).unwrap();
+        ftl.flush_journal(0).unwrap();
+        // the step is durable, so that copies of the unit need not wait for it
+        let now_ns = ftl.nand.programs_done_ns();
+        ftl.nand.advance(now_ns);
+        ftl.metadata.between_steps(now_ns);
+        while ftl.metadata.has_room(1) {
+            let version = ftl.next_seq();
+            let trim = Record::Trim { lpn: Lpn(100), units: 1, version, step: version };
+            ftl.append_journal(&[trim], 0).unwrap();
+        }
+        let old = ftl.map.lookup(Lpn(0)).unwrap();
+        let (mut unfinished, block) = (0, ftl.geometry.block_of_unit(old));
+        for after in 0.. {
+            let mut ftl = ftl.try_clone().unwrap();
+            ftl.nand.fail_step(Some(StepFault { step: FailingStep::Room, after, lasts: true }));
+            let Err(error) = ftl.collect_block(block, now_ns) else { break };
+            let has_moved = ftl.map.lookup(Lpn(0)) != Some(old);
+            assert_eq!(error.changed_nothing(), !has_moved, "step {after}: {error}");
+            unfinished += u32::from(has_moved);
+        }
+        assert!(unfinished > 0);
     }
 }

@@ -1,6 +1,6 @@
 //! A drive with what it must hold, and the checks after a step of a command has failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,9 +19,21 @@ pub struct Subject {
     random: Xoshiro256PlusPlus,
     stamp: u32,
     has_lists: bool,
-    /// Whether pages may have become unreadable: what nobody had noticed before a cut is then found as it was earlier.
+    /// Whether pages may have become unreadable.
     loses: bool,
+    /// What could not be read the last time: a cut brings none of it back.
+    lost: BTreeSet<What>,
     story: String,
+}
+
+/// By then everything issued is on flash.
+const A_SECOND_NS: u64 = 1_000_000_000;
+
+/// What is read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum What {
+    Unit(u32),
+    Record(Name),
 }
 
 /// The value of a unit or record that cannot be read.
@@ -70,6 +82,7 @@ impl Subject {
             stamp: 100,
             has_lists,
             loses: false,
+            lost: BTreeSet::new(),
             story: String::new(),
         };
         subject.fill();
@@ -110,6 +123,7 @@ impl Subject {
             device: self.device.try_clone().unwrap(),
             model: self.model.clone(),
             random: self.random.clone(),
+            lost: self.lost.clone(),
             story,
             ..*self
         }
@@ -462,6 +476,7 @@ impl Subject {
                 "{}: unit {lpn} reads {found}, it holds {known}",
                 self.story
             );
+            self.note_found(What::Unit(lpn), found);
         }
         self.check_cold();
         let is_deleted = matches!(doubt, Some((Op::DeleteNamespace { .. }, _)));
@@ -481,6 +496,7 @@ impl Subject {
                 self.story,
                 record.now
             );
+            self.note_found(What::Record(name), found);
         }
         if let Some((tx, pages)) = self.model.tx.clone()
             && doubt.is_none()
@@ -508,17 +524,46 @@ impl Subject {
     fn check_cold(&mut self) {
         for lpn in self.cold().step_by(17) {
             let found = self.read(lpn);
-            let rolled_back = self.loses && found == 0;
-            assert!(
-                [COLD, LOST].contains(&found) || rolled_back,
-                "{}: cold unit {lpn} reads {found}",
-                self.story
-            );
+            assert!([COLD, LOST].contains(&found), "{}: cold unit {lpn} reads {found}", self.story);
+            self.note_found(What::Unit(lpn), found);
         }
     }
 
-    /// Power is lost and comes back.
+    fn check_cold_after_cut(&mut self, recorded: bool) {
+        for lpn in self.cold().step_by(17) {
+            let found = self.read(lpn);
+            self.check_loss(What::Unit(lpn), found, recorded);
+            let rolled_back = !recorded && found == 0;
+            assert!([COLD, LOST].contains(&found) || rolled_back, "{}: cold {lpn}: {found}", self.story);
+        }
+    }
+
+    fn note_found(&mut self, what: What, found: u32) {
+        match found {
+            LOST => self.lost.insert(what),
+            _ => self.lost.remove(&what),
+        };
+    }
+
+    /// What could not be read before a cut cannot be read now, and nothing else.
+    fn check_loss(&self, what: What, found: u32, recorded: bool) {
+        let was_lost = self.lost.contains(&what);
+        assert!(!recorded || (found == LOST) == was_lost, "{}: after a cut {what:?} is {found}", self.story);
+    }
+
+    /// A command that changes nothing else, and until all that it issued is on flash. Returns whether the drive accepts it.
+    fn record_losses(&mut self) -> bool {
+        let lpn = self.device.profile().capacity_units() as u32 - 1;
+        let trimmed = self.device.submit(Command::Trim { lpn: Lpn(lpn), units: 1 }, self.now_ns);
+        self.now_ns = self.device.time_ns() + A_SECOND_NS;
+        trimmed.is_ok()
+    }
+
+    /// Power is lost and comes back. A loss that only firmware has noticed is recorded by the next command that changes
+    /// something, which does not wait for it. Until then a cut may bring back what was there earlier, and take the other
+    /// members of a batch along.
     fn cut(mut self, doubt: Option<(&Op, &Effect)>) {
+        let recorded = !self.loses || self.record_losses() || !self.lost.is_empty();
         self.device.cut_power(self.now_ns);
         let seed = self.random.clone().next_u64();
         let recovered = self.device.power_on(&mut PowerLoss::seeded(seed));
@@ -532,11 +577,12 @@ impl Subject {
         let (mut old, mut new) = (true, true);
         for lpn in 0..HOT {
             let found = self.read(lpn);
+            self.check_loss(What::Unit(lpn), found, recorded);
             let known = self.model.units.get(&lpn).cloned().unwrap_or_default();
             let may = doubt.and_then(|(_, effect)| Some(*effect.units.get(&lpn)?));
             let claims = doubt.is_some_and(|(_, effect)| effect.claims == Some(lpn));
             assert!(
-                self.loses || known.allows(found) || may == Some(found) || claims,
+                !recorded || found == LOST || known.allows(found) || may == Some(found) || claims,
                 "{}: after a cut unit {lpn} reads {found}; known {known:?}, in doubt {may:?}",
                 self.story
             );
@@ -545,7 +591,7 @@ impl Subject {
                 new &= found == may;
             }
         }
-        self.check_cold();
+        self.check_cold_after_cut(recorded);
         let there: Vec<NamespaceId> = self.device.namespaces().iter().map(|info| info.namespace).collect();
         for (name, record) in self.model.records.clone() {
             let Some(namespace) = self.model.namespaces[name.0] else { continue };
@@ -555,10 +601,11 @@ impl Subject {
                 continue;
             }
             let found = self.get(namespace, name);
+            self.check_loss(What::Record(name), found, recorded);
             let deletes = matches!(doubt, Some((Op::DeleteNamespace { .. }, _)));
             let may = doubt.filter(|_| !deletes).and_then(|(_, effect)| Some(*effect.records.get(&name)?));
             assert!(
-                self.loses || record.allows(found) || may == Some(found),
+                !recorded || found == LOST || record.allows(found) || may == Some(found),
                 "{}: after a cut record {name:?} is {found}; known {record:?}, in doubt {may:?}",
                 self.story
             );
@@ -567,7 +614,7 @@ impl Subject {
                 new &= found == may;
             }
         }
-        if doubt.is_some_and(|(_, effect)| effect.atomic) && !self.loses {
+        if doubt.is_some_and(|(_, effect)| effect.atomic) && recorded {
             assert!(old || new, "{}: the command is done in part", self.story);
         }
         let lists = self.lists();

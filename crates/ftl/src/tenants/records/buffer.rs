@@ -51,7 +51,8 @@ impl Ftl {
         if !has_room && of_target().count() == self.geometry.units_per_page() as usize {
             self.program_waiting_for(target, at_ns)?;
         }
-        // the last step that may fail before anything waits
+        // The last step that may fail before anything waits. Only power, the image or the drive's own data can fail it, and
+        // then the drive stops; so a unit begun before it would do no harm.
         let indexed = self.indexed(records, at_ns)?;
         if !has_room {
             self.tenants.records.buffer.begin(target, self.geometry.units_per_page());
