@@ -23,6 +23,7 @@ use mysql::prelude::Queryable;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Profile};
+use tantalum_filesystem::{Attributes, FileId, MetadataChange};
 use tantalum_lfs::{Cleaning, Indexing, Kind as LogKind, LogFs};
 use tantalum_papers::servers::{
     MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions,
@@ -95,14 +96,20 @@ impl FileSystemOnDrive {
         let mut profile = Profile::load(profile).unwrap();
         profile.capacity_bytes = capacity_bytes;
         let device = Device::create(image, &profile).unwrap();
+        let mine = MetadataChange::made_by_caller();
         let client = match self {
-            OnVolume => Volume::format(device, CACHE_BYTES).unwrap().unmount().unwrap(),
+            OnVolume => {
+                let mut volume = Volume::format(device, CACHE_BYTES).unwrap();
+                volume.change_metadata(FileId::ROOT, &mine).unwrap();
+                volume.unmount().unwrap()
+            }
             LogStructured(kind, indexing) => {
                 let cleaning = match indexing {
                     Indexing::Conventional | Indexing::Appended => Cleaning::Copy,
                     Indexing::Nvm => Cleaning::Remap,
                 };
-                let fs = LogFs::format_indexed(device, kind, cleaning, indexing, CACHE_BYTES).unwrap();
+                let mut fs = LogFs::format_indexed(device, kind, cleaning, indexing, CACHE_BYTES).unwrap();
+                fs.change_metadata(FileId::ROOT, &mine).unwrap();
                 fs.unmount().unwrap()
             }
         };

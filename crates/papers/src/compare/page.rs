@@ -35,6 +35,8 @@ fn render(comparison: &Comparison) -> Result<String, ReportError> {
         Some(headline) => format!("<p class=\"headline\">{}</p>\n{contents}", escaped(&headline)),
         None => contents,
     };
+    let short = summary::too_short(comparison).map(|text| escaped(&text).replace('\n', "<br>\n"));
+    let contents = short.map(|text| format!("<p>{text}</p>\n")).unwrap_or_default() + &contents;
     Ok(page(&format!("tantalum compare sqlite: {name}"), &format!("SQLite on {name}"), &lead, &contents))
 }
 
@@ -155,8 +157,10 @@ fn stated_endurance(profile: &Profile) -> Endurance {
 /// The main result of the comparison: the fastest mode, and the one under which the drive lasts longest. `None` if
 /// there is nothing to compare.
 fn headline(runs: &[Run]) -> Option<String> {
-    let wal = runs.iter().find(|run| run.mode == Mode::Wal && run.transactions_per_second > 0.0)?;
-    let others = || runs.iter().filter(|run| run.mode != Mode::Wal);
+    // those that tell something have a ratio
+    let told = || runs.iter().filter(|run| run.lifetime_ratio.is_some());
+    let wal = told().find(|run| run.mode == Mode::Wal && run.transactions_per_second > 0.0)?;
+    let others = || told().filter(|run| run.mode != Mode::Wal);
     let fastest = others().max_by(|a, b| a.transactions_per_second.total_cmp(&b.transactions_per_second))?;
     let life = |run: &Run| run.lifetime_ratio.unwrap_or(0.0);
     let longest = others().max_by(|a, b| life(a).total_cmp(&life(b)))?;

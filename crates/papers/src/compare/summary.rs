@@ -32,21 +32,24 @@ pub fn of_comparison(comparison: &Comparison) -> String {
     text
 }
 
-/// Which runs were too short for a ratio, and how long would do.
+/// Which runs were too short for a ratio, and how long would do, a line for each.
 pub(crate) fn too_short(comparison: &Comparison) -> Option<String> {
     let short: Vec<&Run> = comparison.runs.iter().filter(|run| !run.uncertainty.is_small()).collect();
     let enough = short.iter().map(|run| run.uncertainty.enough(run.transactions)).max()?;
-    let named = short.iter().map(|run| {
-        let percent =
-            |share: Option<f64>| share.map_or("?".to_owned(), |share| format!("{:.0}", 100.0 * share));
-        let Uncertainty { time, flash } = run.uncertainty;
-        format!("{} (time within {} %, flash {} %)", run.mode, percent(time), percent(flash))
-    });
-    Some(format!(
-        "too short to tell, so without ratios: {}\n{} transactions or more would probably do; 10 % counts as enough",
-        named.collect::<Vec<_>>().join(", "),
-        grouped(enough)
-    ))
+    let mut text = "too short to tell, so without ratios:\n".to_owned();
+    for run in short {
+        let how = match run.uncertainty {
+            Uncertainty { time: Some(time), flash: Some(flash) } => format!(
+                "a longer run's time may differ by {:.0} %, its flash units by {:.0} %",
+                100.0 * time,
+                100.0 * flash
+            ),
+            _ => format!("{} transactions", grouped(run.transactions)),
+        };
+        let _ = writeln!(text, "  {:8}  {how}", run.mode.to_string());
+    }
+    let _ = write!(text, "{} transactions or more would probably do: 10 % is enough", grouped(enough));
+    Some(text)
 }
 
 const LEGEND: &str = "\
@@ -188,6 +191,23 @@ mod tests {
         let text = of_comparison(&comparison());
         let line = text.lines().find(|line| line.starts_with("x-ftl")).unwrap();
         assert!(line.contains("+17 %") && line.contains("0.86x"), "{line}");
+    }
+
+    /// One statement was said to have 33 times the lifetime.
+    #[test]
+    fn a_run_that_is_too_short_has_no_ratios() {
+        let mut comparison = comparison();
+        assert!(!of_comparison(&comparison).contains("too short"));
+        comparison.runs[2].uncertainty = Uncertainty { time: Some(0.02), flash: Some(0.3) };
+        comparison.runs[3].uncertainty = Uncertainty { time: None, flash: None };
+        super::super::outcome::relate_to_baseline(&mut comparison.runs);
+        let text = of_comparison(&comparison);
+        for (run, percents) in comparison.runs.iter().zip([true, true, false, false, true, true]) {
+            let line = text.lines().find(|line| line.starts_with(&run.mode.to_string())).unwrap();
+            assert_eq!(line.contains('%') && line.contains('x'), percents, "{line}");
+        }
+        assert!(text.contains("time may differ by 2 %, its flash units by 30 %"), "{text}");
+        assert!(text.contains("1,000 transactions or more"), "{text}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use tantalum::{Device, FirmwareProfile, FlashProfile, LinkProfile, Profile, UNIT_BYTES, Usage};
+use tantalum_filesystem::{FileId, MetadataChange};
 use tantalum_volume::Volume;
 use tantalum_workloads::ageing::age_leaving;
 
@@ -61,6 +62,7 @@ pub(super) fn aged_image(
 ) -> Result<(), ExperimentError> {
     let device = Device::create(image, &slowed(profile, run.slower))?;
     let mut volume = Volume::format(device, CACHE_BYTES)?;
+    volume.change_metadata(FileId::ROOT, &MetadataChange::made_by_caller())?;
     age_leaving(&mut volume, room_bytes / UNIT_BYTES as u64, run.seed, run.monitor)?;
     let device = volume.unmount()?.into_device().expect("nobody shares the drive");
     let now_ns = device.time_ns();

@@ -137,8 +137,11 @@ impl Place for Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if self.is_mounted && self.try_unmount().is_err() {
-            let _ = umount2(&self.folder, MntFlags::MNT_DETACH);
+        if self.is_mounted && self.try_unmount().is_err() && umount2(&self.folder, MntFlags::MNT_DETACH).is_err()
+        {
+            // an ordinary user's
+            let mut helper = Command::new("fusermount3");
+            let _ = helper.args(["-u", "-z", "-q", "--"]).arg(&self.folder).status();
         }
     }
 }
