@@ -397,6 +397,10 @@ class PowerTest(DeviceCase):
         with self.assertRaises(tantalum.ReadOnlyError):
             for lpn in range(device.capacity_units):
                 device.write(lpn, unit(2))
+        # what waits in its cache can no longer be stored
+        with self.assertRaises(tantalum.ReadOnlyError):
+            device.flush()
+        device.cut_power()
 
 
 class ImageTest(DeviceCase):
