@@ -12,6 +12,7 @@ use tantalum_workloads::ageing::{Ageing, age, age_leaving, fill_leaving};
 
 use crate::arguments::CreateOptions;
 use crate::drive::{check, created};
+use crate::effective::Effective;
 use crate::failure::Failure;
 use crate::{baseline, interrupt, output};
 
@@ -36,12 +37,13 @@ pub fn run(options: &CreateOptions) -> Result<(), Failure> {
         shut_down(path, device)?;
         String::new()
     };
+    let effective = Effective::of(&profile);
+    effective.warnings().iter().for_each(|line| output::complain(&format!("note: {line}")));
     output::print(&format!(
-        "{}: {}, {} with {} % over-provisioning{use_so_far}\n",
+        "{}: {}, {} with {effective}{use_so_far}\n",
         options.image.display(),
         profile.name,
         bytes(profile.capacity_bytes),
-        profile.over_provisioning_percent,
     ))
 }
 

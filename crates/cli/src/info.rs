@@ -8,6 +8,7 @@ use tantalum_report::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
 use crate::drive::opened_or_read;
+use crate::effective::Effective;
 use crate::failure::Failure;
 use crate::info_nvm::NvmInfo;
 use crate::life::{Life, endurance};
@@ -21,6 +22,8 @@ struct Info {
     image: String,
     profile: Profile,
     capacity_units: u64,
+    /// Flash beyond the capacity, as a percentage of it: blocks are whole.
+    effective_over_provisioning_percent: f64,
     geometry: GeometryInfo,
     smart: Smart,
     write_amplification: f64,
@@ -99,6 +102,7 @@ impl Info {
             command: "info",
             image: options.image.display().to_string(),
             capacity_units,
+            effective_over_provisioning_percent: Effective::of(&profile).percent,
             geometry: GeometryInfo {
                 channels: geometry.channels,
                 dies_per_channel: geometry.dies_per_channel,
@@ -141,10 +145,10 @@ impl Info {
     fn drive(&self) -> Vec<Line> {
         let Info { profile, geometry, .. } = self;
         let capacity = format!(
-            "{}, {} units of 4 KiB, {} % over-provisioning",
+            "{}, {} units of 4 KiB, {}",
             bytes(profile.capacity_bytes),
             grouped(self.capacity_units),
-            profile.over_provisioning_percent
+            Effective::of(profile)
         );
         let geometry = format!(
             "{} channels x {} dies x {} planes x {} blocks x {} pages x {}",

@@ -24,6 +24,7 @@ mod create;
 mod cut;
 mod damage;
 mod drive;
+mod effective;
 mod failure;
 mod file_system;
 mod help;

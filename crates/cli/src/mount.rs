@@ -1,6 +1,5 @@
 //! `tantalum mount`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -114,12 +113,9 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     mount_options.check()?;
     options.kind.check(options.made.create || options.format)?;
     let (file_system, only_read) = open(options)?;
-    let mounted = Mounted::mount(file_system, &mount_options).inspect_err(|_| {
-        if options.made.create {
-            // the same command can be tried again
-            let _ = fs::remove_file(&options.image);
-        }
-    })?;
+    // the same command can be tried again
+    let mounted =
+        Mounted::mount(file_system, &mount_options).inspect_err(|_| options.made.forget(&options.image))?;
     let stopper = mounted.stopper();
     // Without a handler a signal ends the process, and the next mount recovers.
     let _ = ctrlc::set_handler(move || stopper.stop());

@@ -137,7 +137,9 @@ impl Place for Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if self.is_mounted && self.try_unmount().is_err() && umount2(&self.folder, MntFlags::MNT_DETACH).is_err()
+        if self.is_mounted
+            && self.try_unmount().is_err()
+            && umount2(&self.folder, MntFlags::MNT_DETACH).is_err()
         {
             // an ordinary user's
             let mut helper = Command::new("fusermount3");
