@@ -19,6 +19,7 @@ mod tally;
 pub mod text;
 mod touched;
 mod trace;
+mod warnings;
 
 pub use error::ReplayError;
 pub use load::{Load, Synthetic};

@@ -309,3 +309,30 @@ fn the_page_has_plots_and_says_what_was_done() {
         assert!(html.contains(words), "{words}");
     }
 }
+
+#[test]
+fn figures_that_flatter_the_drive_come_with_a_warning() {
+    let said = |outcome: &Outcome, words: &str| {
+        let says = outcome.warnings.iter().any(|warning| warning.contains(words));
+        assert_eq!(text::of(outcome).contains(words), says);
+        says
+    };
+    let (cached, unwritten) = ("of a drive in long use", "had never been written");
+    // with a cache of 8 MiB
+    let tlc = |settings: &mut Settings| {
+        settings.profile = Profile { capacity_bytes: 64 * MIB, ..Profile::load("tlc-nvme").unwrap() };
+    };
+    // the same eight units again and again: they stay in the cache
+    let few = alibaba((0..2000).map(|at| (at * 100, 'W', 1 + at % 8, 1)));
+    let outcome = run(&few, tlc).unwrap();
+    assert!(outcome.amplification.unwrap() < 1.0 && said(&outcome, cached), "{:?}", outcome.warnings);
+    // more than the cache holds, and each unit once
+    let many = alibaba((0..12_000).map(|at| (at * 1000, 'W', at, 1)));
+    let outcome = run(&many, tlc).unwrap();
+    assert!(!said(&outcome, cached) && outcome.warnings.is_empty(), "{:?}", outcome.warnings);
+    let reads = alibaba((0..100).map(|at| (at * 100, 'R', at, 1)));
+    let outcome = run(&reads, |_| {}).unwrap();
+    assert!(said(&outcome, unwritten) && outcome.warnings[0].starts_with("99 of 100 units read"));
+    let outcome = run(&reads, |settings| settings.condition = Condition::Filled).unwrap();
+    assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
+}

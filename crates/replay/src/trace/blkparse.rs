@@ -115,6 +115,8 @@ impl Parser for Blkparse {
         let sector = number(Some(first), "a sector in the eighth field")?;
         let sectors = match fields.next() {
             Some("+") => number(fields.next(), "a number of sectors after the plus")?,
+            // a command of SCSI, with its bytes: it has no place
+            Some(field) if field.starts_with('(') => return Ok(Parsed::LeftOut),
             _ => 0,
         };
         let Some(kind) = kind else { return Ok(Parsed::Nothing) };
@@ -202,7 +204,7 @@ mod tests {
             let line = format!("8,0 0 1 0.000000001 1 D {rwbs} 8 + 8 [a b]");
             match parse(&line) {
                 Ok(Parsed::Request { operation, .. }) => Some(operation),
-                Ok(Parsed::Nothing) => None,
+                Ok(Parsed::Nothing | Parsed::LeftOut) => None,
                 Err(expected) => panic!("{rwbs}: {expected}"),
             }
         };
@@ -228,6 +230,8 @@ mod tests {
             assert_eq!(parse(&line), Ok(flush("259,0", 1_000_000_000)), "{tail}");
         }
         assert!(parse("259,0 0 1 1.000000000 1 D WS [a]").is_err(), "a write has sectors");
+        let command = "8,0 0 1 1.000000000 1 D R 36 (12 01 00 00 24 00 ..) [smartd]";
+        assert_eq!(parse(command), Ok(Parsed::LeftOut));
     }
 
     #[test]

@@ -35,6 +35,11 @@ impl Format {
         known.expect("every format has a name").0
     }
 
+    /// All names.
+    pub(super) fn names() -> String {
+        Format::NAMES.map(|(name, _)| name).join(", ")
+    }
+
     /// The format of a trace that begins with this line.
     pub(super) fn of(line: &str) -> Option<Format> {
         let fields: Vec<&str> = line.split(',').collect();
@@ -73,10 +78,7 @@ impl FromStr for Format {
 
     fn from_str(name: &str) -> Result<Format, String> {
         let known = Format::NAMES.iter().find(|(known, _)| *known == name);
-        known.map(|(_, format)| *format).ok_or_else(|| {
-            let names: Vec<&str> = Format::NAMES.iter().map(|(name, _)| *name).collect();
-            format!("use one of {}", names.join(", "))
-        })
+        known.map(|(_, format)| *format).ok_or_else(|| format!("use one of {}", Format::names()))
     }
 }
 
