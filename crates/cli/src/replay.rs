@@ -10,7 +10,7 @@ use tantalum_replay::{
 use tantalum_report::{Interrupted, check_place};
 use tantalum_workloads::bench::Condition;
 
-use crate::drive::ProfileOptions;
+use crate::drive::{ProfileOptions, capacity_help};
 use crate::failure::Failure;
 use crate::offered::OfferOptions;
 use crate::{interrupt, output};
@@ -20,6 +20,7 @@ const CAPACITY: Size = Size(1 << 30);
 
 /// `tantalum replay`.
 #[derive(Args, Debug)]
+#[command(mut_arg("capacity", |capacity| capacity.help(capacity_help(CAPACITY))))]
 pub struct ReplayOptions {
     /// The trace: an iolog of fio (version 2 or 3), text of blkparse, or CSV of MSR Cambridge or Alibaba
     pub trace: PathBuf,
