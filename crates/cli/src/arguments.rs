@@ -70,7 +70,7 @@ pub enum Command {
     /// The program gets the drive's folder as {} in its arguments, as $TANTALUM_DIR, and as its working directory.
     /// The exit code is the program's.
     Measure(MeasureOptions),
-    /// Replay a block trace on a new drive: fio's iologs, blkparse, MSR Cambridge, Alibaba
+    /// Replay a block trace on a new drive: of fio, blktrace, Windows, public collections, or any text whose columns you name
     ///
     /// Time is virtual, so figures do not depend on this machine. A line that cannot be parsed is an error.
     Replay(ReplayOptions),

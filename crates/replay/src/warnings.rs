@@ -3,6 +3,7 @@
 use tantalum::{CacheMode, Counters, UNIT_BYTES};
 use tantalum_report::figure_text;
 use tantalum_report::table::{bytes, grouped};
+use tantalum_workloads::bench::Condition;
 
 use crate::settings::Settings;
 use crate::survey::Survey;
@@ -66,9 +67,10 @@ fn cached(settings: &Settings, counters: &Counters) -> Option<String> {
     } else {
         return None;
     };
+    let aged = if settings.condition == Condition::Aged { "" } else { " with --aged," };
     Some(format!(
-        "{why} ({}): neither latencies nor write amplification are those of a drive in long use; replay a longer trace, with \
-         --aged, or use a profile with a smaller cache",
+        "{why} ({}): neither latencies nor write amplification are those of a drive in long use; replay a longer trace,{aged} or \
+         with a profile with a smaller cache",
         bytes(cache.bytes)
     ))
 }

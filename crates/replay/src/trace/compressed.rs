@@ -9,8 +9,8 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Bytes read from a file at once.
-const BUFFER: usize = 1 << 20;
+/// Bytes read from a file at once. blktrace wrote a file for each processor, and all are read together.
+const BUFFER: usize = 1 << 17;
 
 /// Bytes from which the format is recognised: more than where the magic of a tar archive ends.
 const HEAD: u64 = 512;

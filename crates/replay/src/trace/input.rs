@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +89,8 @@ fn opened(path: &Path, monitor: &Monitor) -> Result<Opened, TraceError> {
     if metadata.is_dir() {
         return Err(failed(path)(io::ErrorKind::IsADirectory.into()));
     }
-    let file = if metadata.is_file() {
+    // a block device can be read again, too
+    let file = if metadata.is_file() || metadata.file_type().is_block_device() {
         File::open(path).map_err(failed(path))?
     } else if path == Path::new(STANDARD_INPUT) {
         copied(path, &mut io::stdin().lock(), monitor)?

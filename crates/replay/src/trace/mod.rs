@@ -9,21 +9,33 @@
 
 mod alibaba;
 mod blkparse;
+mod blkparse_format;
+mod blktrace;
+mod cloudphysics;
+mod columns;
 mod compressed;
 mod encoding;
 mod entries;
 mod error;
+mod etw;
 mod fields;
 mod fio;
+mod fio_one;
 mod format;
 mod input;
 mod lines;
+mod mqsim;
 mod msr;
 mod open;
 mod reader;
 mod source;
+mod spc;
+mod systor;
+mod tencent;
 
 pub use blkparse::Action;
+pub use blkparse_format::BlkparseFormat;
+pub use columns::{ColumnNames, Columns, OffsetUnit, OperationNames, TimeUnit};
 pub use error::TraceError;
 pub use format::Format;
 pub(crate) use input::Input;

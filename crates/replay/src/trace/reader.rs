@@ -49,7 +49,7 @@ impl Trace {
     /// Begins to read a trace.
     pub(crate) fn open(source: &Source, input: &Input) -> Result<Trace, TraceError> {
         let bytes = Arc::default();
-        let format = source.format.map_or_else(|| detect(input), Ok)?;
+        let format = source.given().map_or_else(|| detect(input), Ok)?;
         Ok(Trace {
             source: source.clone(),
             input: input.clone(),
@@ -189,13 +189,14 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::path::Path;
 
     use tantalum_report::Monitor;
     use tempfile::NamedTempFile;
 
     use super::*;
-    use crate::trace::Operation;
     use crate::trace::compressed::tests::{gzip, zstd};
+    use crate::trace::{Columns, Operation};
 
     fn source(text: &str) -> (NamedTempFile, Source) {
         let mut file = NamedTempFile::new().unwrap();
@@ -306,24 +307,111 @@ mod tests {
         );
     }
 
-    /// Nothing that a file holds panics or makes the reader keep much of it.
+    /// The beginning of a trace of each format.
+    fn samples() -> Vec<(Source, Vec<u8>)> {
+        let text = [
+            ("fio", "fio version 3 iolog\n0 f add\n7 f write 0 512\n9 f sync 0 0\n"),
+            ("fio", "fio version 2 iolog\nf write 0 512\nf wait 9\nf trim 0 512\n"),
+            ("fio1", "0, 8192, 4096\n1, 0, 512\n"),
+            ("blkparse", "  8,0    3       11     0.009507758   697  D   W 223490 + 56 [k]\nCPU0 (8,0):\n"),
+            ("msr", "128166372003061629,web,2,Write,7014609920,24576,41286\n"),
+            ("alibaba", "419,W,8192,4096,10\n420,R,0,512,20\n"),
+            ("spc", "0,303567,3584,w,0.000000\n1,55596,3072,R,0.078643\n"),
+            ("systor", "1456095145.133076000,0.000806000,R,0,899056122368,131072\n1.0,2.0,,0,1,2\n"),
+            ("tencent", "1538323200,12910952,128,0,1063\n"),
+            (
+                "etw",
+                "BeginHeader\nDiskRead, TimeStamp, ByteOffset, IOSize, DiskNum\nEndHeader\nDiskRead, 1, 0x1, 0x2, 3\n",
+            ),
+            ("mqsim", "4851300 1 524288 16 0\n"),
+        ];
+        let mut all: Vec<(Source, Vec<u8>)> = text
+            .map(|(name, text)| {
+                let format = Some(name.parse().unwrap());
+                (Source { format, ..Source::of(Path::new("")) }, text.as_bytes().to_vec())
+            })
+            .into();
+        let record: Vec<u8> = [0x6561_7407u32, 1, 5, 0, 8, 0, 512, 0x42_0007, 7, 8 << 20, 0, 0]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let command = [9u32, 512, 1, 0x0103_0028, 8, 0, 5, 0].iter().flat_map(|word| word.to_le_bytes());
+        for (name, bytes) in [("blktrace", record), ("cloudphysics", command.collect())] {
+            let format = Some(name.parse().unwrap());
+            all.push((Source { format, ..Source::of(Path::new("")) }, bytes.repeat(2)));
+        }
+        let names = "time,op,offset,sectors,volume,-".parse().unwrap();
+        let (time, operations) = (Some("ms".parse().unwrap()), "read=0,write=1".parse().unwrap());
+        let columns = Some(Columns::new(names, time, "4K".parse().unwrap(), operations).unwrap());
+        all.push((
+            Source { columns, ..Source::of(Path::new("")) },
+            b"a b c d e f\n1.5 W 0x8 9 v x\n2 0 1 1 v x\n".to_vec(),
+        ));
+        let blkparse_format = Some("%T.%9t %2a,%3d (%D) %S|%n [%C]".parse().unwrap());
+        let source = Source { blkparse_format, ..Source::of(Path::new("")) };
+        all.push((source, b"0.000000005 D,  W (8,0) 8|16 [a b]\n".to_vec()));
+        all
+    }
+
+    #[test]
+    fn each_sample_is_read_and_binary_ones_are_recognised() {
+        for (source, bytes) in samples() {
+            let mut file = NamedTempFile::new().unwrap();
+            file.write_all(&bytes).unwrap();
+            let source = Source { path: file.path().to_owned(), ..source };
+            let requests = all(&source).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!requests.is_empty(), "{source:?}");
+            let shown = all(&Source::of(file.path()));
+            match source.given().unwrap() {
+                Format::Fio1 | Format::Tencent | Format::Mqsim => {
+                    assert!(matches!(shown, Err(TraceError::Ambiguous { .. })), "{shown:?}");
+                }
+                Format::Columns => assert!(shown.is_err()),
+                Format::Blkparse if source.blkparse_format.is_some() => assert!(shown.is_err()),
+                _ => assert_eq!(shown.unwrap(), requests),
+            }
+        }
+    }
+
+    /// Nothing that a file holds panics or makes the reader keep much of it: `HOSTILE_SEED=17` repeats one seed.
     #[test]
     fn hostile_files_are_errors() {
         let long = format!("0,W,0,4096,1\n{}", "9".repeat(1 << 16));
         let (_file, long) = source(&long);
         assert!(matches!(all(&long), Err(TraceError::Line { line: 2, .. })));
-        let mut random = tantalum::SplitMix64(17);
-        for format in
-            [None, Some(Format::Fio), Some(Format::Blkparse), Some(Format::Msr), Some(Format::Alibaba)]
-        {
-            for _ in 0..200 {
-                let length = random.below(300);
-                const BYTES: &[u8] = b"0123456789,, \n\tRWDFread write8,0 + [fio version 3 iolog\xff\0";
-                let bytes: Vec<u8> =
-                    (0..length).map(|_| BYTES[random.below(BYTES.len() as u64) as usize]).collect();
+        let seed = std::env::var("HOSTILE_SEED").map_or(17, |seed| seed.parse().unwrap());
+        let mut random = tantalum::SplitMix64(seed);
+        const BYTES: &[u8] = b"0123456789,, .x\n\tRWDFread write8,0 + [fio version 3 iolog#\xff\0\x07ta(";
+        for (source, sample) in samples() {
+            for round in 0..150 {
+                let mut bytes = match round % 3 {
+                    0 => (0..random.below(300))
+                        .map(|_| BYTES[random.below(BYTES.len() as u64) as usize])
+                        .collect(),
+                    _ => sample.clone(),
+                };
+                for _ in 0..random.below(4).min(bytes.len() as u64) {
+                    let at = random.below(bytes.len() as u64) as usize;
+                    match random.below(3) {
+                        0 => bytes[at] = random.below(256) as u8,
+                        1 => bytes[at] = BYTES[random.below(BYTES.len() as u64) as usize],
+                        _ => bytes.truncate(at + 1),
+                    }
+                }
+                bytes = match round % 5 {
+                    0 => gzip(&bytes),
+                    1 => zstd(&bytes),
+                    _ => bytes,
+                };
+                if round % 7 == 0 && !bytes.is_empty() {
+                    let at = random.below(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << random.below(8);
+                }
                 let mut file = NamedTempFile::new().unwrap();
                 file.write_all(&bytes).unwrap();
-                let _ = all(&Source { format, ..Source::of(file.path()) });
+                let path = file.path().to_owned();
+                let _ = all(&Source { path: path.clone(), ..source.clone() });
+                let _ = all(&Source::of(&path));
             }
         }
     }
