@@ -411,10 +411,14 @@ fn figures_that_flatter_the_drive_come_with_a_warning() {
     let tlc = |settings: &mut Settings| {
         settings.profile = Profile { capacity_bytes: 64 * MIB, ..Profile::load("tlc-nvme").unwrap() };
     };
-    // the same eight units again and again: they stay in the cache
-    let few = alibaba((0..2000).map(|at| (at * 100, 'W', 1 + at % 8, 1)));
-    let outcome = run(&few, tlc).unwrap();
-    assert!(outcome.amplification.unwrap() < 1.0 && said(&outcome, cached), "{:?}", outcome.warnings);
+    // the same eight units again and again: they stay in the cache, whether all of it would fit there or not
+    for count in [100, 4000] {
+        let few = alibaba((0..count).map(|at| (at * 100, 'W', 1 + at % 8, 1)));
+        let outcome = run(&few, tlc).unwrap();
+        assert!(outcome.amplification.unwrap() < 1.0 && said(&outcome, cached), "{:?}", outcome.warnings);
+    }
+    let each_once = alibaba((0..1000).map(|at| (at * 100, 'W', at, 1)));
+    assert!(said(&run(&each_once, tlc).unwrap(), "holds all of it"));
     // more than the cache holds, and each unit once
     let many = alibaba((0..12_000).map(|at| (at * 1000, 'W', at, 1)));
     let outcome = run(&many, tlc).unwrap();

@@ -46,7 +46,8 @@ pub enum TraceError {
     },
     /// Its first line is of no known format.
     #[error(
-        "{}, line {line}: {found:?} is of no known format; --format names one of {known}, and --columns describes others",
+        "{}, line {line}: {found:?} is of no known format; --format names one of {known}; --columns or --blkparse-format describes \
+         others",
         path.display(), known = Format::names()
     )]
     Unknown {
