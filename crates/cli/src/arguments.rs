@@ -18,7 +18,7 @@ use crate::crash_replay::CrashReplayOptions;
 use crate::crash_run::CrashRunOptions;
 use crate::crash_sqlite::CrashSqliteOptions;
 use crate::cut::CutOptions;
-use crate::drive::ProfileOptions;
+use crate::drive::{ProfileOptions, capacity_help};
 use crate::lab::LabAction;
 use crate::life::LoadOptions;
 use crate::measure::MeasureOptions;
@@ -34,6 +34,13 @@ use crate::stat::StatOptions;
 use crate::stop::StopOptions;
 use crate::unmount::UnmountOptions;
 use crate::watch::WatchOptions;
+
+/// The capacity of `compare sqlite`, unless an option sets another: small enough that ageing it and six runs take seconds, and
+/// large enough that the database is only a part of it.
+pub const COMPARE_CAPACITY: Size = Size(1 << 30);
+
+/// The capacity of `bench --nvme`: enough that caches of this machine do not hold it, and little enough to be filled quickly.
+pub const SERVED_CAPACITY: Size = Size(512 << 20);
 
 /// A solid-state drive that runs as a program: see what your database writes, down to the flash
 #[derive(Parser, Debug)]
@@ -63,7 +70,7 @@ pub enum Command {
     /// The program gets the drive's folder as {} in its arguments, as $TANTALUM_DIR, and as its working directory.
     /// The exit code is the program's.
     Measure(MeasureOptions),
-    /// Replay a block trace on a new drive: fio's iologs, blkparse, MSR Cambridge, Alibaba
+    /// Replay a block trace on a new drive: of fio, blktrace, Windows, public collections, or any text whose columns you name
     ///
     /// Time is virtual, so figures do not depend on this machine. A line that cannot be parsed is an error.
     Replay(ReplayOptions),
@@ -179,6 +186,7 @@ pub enum CompareTarget {
 
 /// `tantalum compare sqlite`.
 #[derive(Args, Debug)]
+#[command(mut_arg("capacity", |capacity| capacity.help(capacity_help(COMPARE_CAPACITY))))]
 pub struct CompareOptions {
     /// Modes, separated by commas [default: rollback,wal,x-ftl,atomic,share,sw-wal]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -296,6 +304,7 @@ pub struct CheckOptions {
 
 /// `tantalum bench`.
 #[derive(Args, Debug)]
+#[command(mut_arg("capacity", |capacity| capacity.help(bench_capacity_help())))]
 pub struct BenchOptions {
     /// Access pattern: seqwrite, randwrite, randread, or mixed (70 % reads, 30 % writes)
     #[arg(long, value_name = "PATTERN", required_unless_present = "nvme", conflicts_with = "nvme")]
@@ -314,7 +323,7 @@ pub struct BenchOptions {
     pub time: Option<Pacing>,
 
     /// With --nvme: seconds to measure each case, in turns with its limit
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "pattern", value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
 
     #[command(flatten)]
@@ -324,8 +333,8 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub over_provisioning_percent: Option<f64>,
 
-    /// Number of operations to measure, each of one 4 KiB unit
-    #[arg(long, value_name = "N", default_value_t = 2_000_000)]
+    /// With --pattern: number of operations to measure, each of one 4 KiB unit
+    #[arg(long, value_name = "N", default_value_t = 2_000_000, conflicts_with = "nvme")]
     pub operations: u64,
 
     /// Seed of the random addresses
@@ -340,15 +349,53 @@ pub struct BenchOptions {
     pub json: bool,
 }
 
+/// `tantalum bench` measures two kinds of drives.
+fn bench_capacity_help() -> String {
+    let served = capacity_help(SERVED_CAPACITY);
+    served.replace("[default: ", "[default: the profile's, with --nvme ")
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// The help of replay, measure and compare named the profile's capacity, which they do not use.
+    #[test]
+    fn the_help_says_each_commands_default_capacity() {
+        let cases = [
+            (&["create"][..], "the profile's"),
+            (&["bench"], "the profile's, with --nvme 512MiB"),
+            (&["replay"], "1GiB"),
+            (&["measure"], "1GiB"),
+            (&["compare", "sqlite"], "1GiB"),
+            (&["recovery-cost"], "1GiB"),
+        ];
+        for (names, default) in cases {
+            let mut command = Arguments::command();
+            for name in names {
+                command = command.find_subcommand(name).unwrap().clone();
+            }
+            let capacity = command.get_arguments().find(|argument| argument.get_id() == "capacity").unwrap();
+            let help = capacity.get_help().unwrap().to_string();
+            assert!(help.ends_with(&format!("[default: {default}]")), "{names:?}: {help}");
+        }
+    }
+
+    /// `bench --pattern` ignored --seconds, and `bench --nvme` --operations.
+    #[test]
+    fn bench_refuses_what_it_would_ignore() {
+        for ignored in [["--pattern", "mixed", "--seconds", "9"].as_slice(), &["--nvme", "--operations", "9"]]
+        {
+            let arguments = ["tantalum", "bench"].iter().chain(ignored);
+            assert!(Arguments::try_parse_from(arguments).is_err(), "{ignored:?}");
+        }
     }
 
     #[test]

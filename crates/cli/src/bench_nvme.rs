@@ -3,16 +3,13 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use tantalum::{Size, UNIT_BYTES};
+use tantalum::UNIT_BYTES;
 use tantalum_fuse::Pacing;
 use tantalum_nvme::bench::{CASES, Case, Outcome, Row, Settings, bench};
 
-use crate::arguments::BenchOptions;
+use crate::arguments::{BenchOptions, SERVED_CAPACITY};
 use crate::failure::Failure;
 use crate::{interrupt, output};
-
-/// Enough that caches of this machine do not hold it, and little enough to be filled quickly.
-const CAPACITY: Size = Size(512 << 20);
 
 /// Turns of drive and limit.
 const ROUNDS: u32 = 6;
@@ -20,7 +17,7 @@ const ROUNDS: u32 = 6;
 /// Measures and prints the outcome.
 pub fn run(options: &BenchOptions) -> Result<(), Failure> {
     let settings = Settings {
-        profile: options.drive.load(Some(CAPACITY), options.over_provisioning_percent)?,
+        profile: options.drive.load(Some(SERVED_CAPACITY), options.over_provisioning_percent)?,
         image: options.image.clone(),
         pacing: options.time.unwrap_or(Pacing::None),
         round: Duration::from_secs(options.seconds.into()) / (2 * ROUNDS),

@@ -1,7 +1,6 @@
 //! `tantalum compare sqlite`.
 
 use tantalum::Profile;
-use tantalum::Size;
 use tantalum_papers::ExperimentError;
 use tantalum_papers::compare::{
     KeyValue, Settings, Statements, Workload, compare, of_comparison, write_report,
@@ -9,17 +8,14 @@ use tantalum_papers::compare::{
 use tantalum_report::{InvalidSetting, check_place};
 use tantalum_sqlite::Mode;
 
-use crate::arguments::CompareOptions;
+use crate::arguments::{COMPARE_CAPACITY, CompareOptions};
 use crate::failure::Failure;
 use crate::{interrupt, output};
-
-/// Small enough that ageing it and six runs take seconds, and large enough that the database is only a part of it.
-const DEFAULT_CAPACITY: Size = Size(1 << 30);
 
 /// Compares, prints the results and writes the report. Then a wrong database is a failure.
 pub fn run(options: &CompareOptions) -> Result<(), Failure> {
     let settings = Settings {
-        profile: options.drive.load(Some(DEFAULT_CAPACITY), None)?,
+        profile: options.drive.load(Some(COMPARE_CAPACITY), None)?,
         modes: modes(&options.modes)?,
         synchronous: options.synchronous,
         seed: options.seed,

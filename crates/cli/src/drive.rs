@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use tantalum::{Access, Device, DeviceError, FormatError, Profile, Size, Status};
 use tantalum_ftl::LayoutError;
+use tantalum_report::table;
 
 use crate::baseline;
 use crate::failure::Failure;
@@ -25,6 +26,12 @@ pub struct ProfileOptions {
     /// Logical capacity, such as 512M, 1GiB or 1TiB [default: the profile's]
     #[arg(long, value_name = "SIZE")]
     pub capacity: Option<Size>,
+}
+
+/// The help of `--capacity` for a command that has its own default; [`ProfileOptions`] has that of the others.
+pub fn capacity_help(default: Size) -> String {
+    let default = table::bytes(default.0).replace(' ', "");
+    format!("Logical capacity, such as 512M, 1GiB or 1TiB [default: {default}]")
 }
 
 impl ProfileOptions {

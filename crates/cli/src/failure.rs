@@ -121,6 +121,12 @@ pub enum Failure {
     /// A trace was not replayed.
     #[error(transparent)]
     Replay(ReplayError),
+    /// The columns of a trace are not all described.
+    #[error("--columns: {why}")]
+    Columns {
+        /// What is missing.
+        why: &'static str,
+    },
     /// A replay ended early. What was done until then has been printed.
     #[error("{why}")]
     ReplayEnded {

@@ -15,7 +15,7 @@ use tantalum_measure::{
 use tantalum_report::check_place;
 use tantalum_report::table::{bytes, grouped};
 
-use crate::drive::ProfileOptions;
+use crate::drive::{ProfileOptions, capacity_help};
 use crate::failure::Failure;
 use crate::output;
 
@@ -27,6 +27,7 @@ const CAPACITY: Size = Size(1 << 30);
 
 /// `tantalum measure`.
 #[derive(Args, Debug)]
+#[command(mut_arg("capacity", |capacity| capacity.help(capacity_help(CAPACITY))))]
 pub struct MeasureOptions {
     /// Watch the mount on this folder until Ctrl-C, instead of running a program on a new drive
     #[arg(long, value_name = "DIR", conflicts_with_all = ["program", "setup", "aged", "keep", "atomic_writes", "time", "profile", "capacity"])]

@@ -7,13 +7,14 @@ use tantalum::Size;
 use tantalum_papers::recovery_cost::{Settings, of_recovery_cost, run as measure, write_plots};
 use tantalum_report::check_place;
 
-use crate::drive::ProfileOptions;
+use crate::drive::{ProfileOptions, capacity_help};
 use crate::failure::Failure;
 use crate::offered::OfferOptions;
 use crate::{interrupt, output};
 
 /// `tantalum recovery-cost`.
 #[derive(Args, Debug)]
+#[command(mut_arg("capacity", |capacity| capacity.help(capacity_help(DEFAULT_CAPACITY))))]
 pub struct RecoveryCostOptions {
     /// Capacities of the drives, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1GiB,16GiB,128GiB,1TiB")]

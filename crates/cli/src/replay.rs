@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use tantalum::Size;
 use tantalum_replay::{
-    Action, Format, Load, Pace, ReplayError, Scale, Settings, Source, replay, text, write_report,
+    Action, BlkparseFormat, ColumnNames, Columns, Format, Load, OffsetUnit, OperationNames, Pace,
+    ReplayError, Scale, Settings, Source, TimeUnit, replay, text, write_report,
 };
 use tantalum_report::{Interrupted, check_place};
 use tantalum_workloads::bench::Condition;
 
-use crate::drive::ProfileOptions;
+use crate::drive::{ProfileOptions, capacity_help};
 use crate::failure::Failure;
 use crate::offered::OfferOptions;
 use crate::{interrupt, output};
@@ -20,15 +21,40 @@ const CAPACITY: Size = Size(1 << 30);
 
 /// `tantalum replay`.
 #[derive(Args, Debug)]
+#[command(mut_arg("capacity", |capacity| capacity.help(capacity_help(CAPACITY))))]
 pub struct ReplayOptions {
-    /// The trace: an iolog of fio (version 2 or 3), text of blkparse, or CSV of MSR Cambridge or Alibaba
+    /// The trace, which may be compressed with gzip or Zstandard; - for standard input; for blktrace's files one of them, or the
+    /// name before .blktrace.
     pub trace: PathBuf,
 
-    /// The trace's format: fio, blkparse, msr or alibaba [default: recognised from its first line]
+    /// The trace's format: fio, fio1, blkparse, blktrace, msr, alibaba, spc, systor, tencent, etw, cloudphysics or mqsim [default:
+    /// recognised from its beginning]
     #[arg(long, value_name = "NAME")]
     pub format: Option<Format>,
 
-    /// Events of a blkparse trace to replay: Q (queued), D (issued to the device) or C (completed)
+    /// The text is what `blkparse -f FORMAT` printed
+    #[arg(long, value_name = "FORMAT", conflicts_with = "format")]
+    pub blkparse_format: Option<BlkparseFormat>,
+
+    /// The text has these columns, between commas, tabs or blanks: time, op, offset, one of bytes, sectors and units (the length),
+    /// volume, and - for each column to skip
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["format", "blkparse_format"])]
+    pub columns: Option<ColumnNames>,
+
+    /// With --columns: the unit of times
+    #[arg(long, value_name = "s|ms|us|ns|filetime", requires = "columns")]
+    pub time_unit: Option<TimeUnit>,
+
+    /// With --columns: the unit of offsets, and of lengths in the column units: byte, sector (512 bytes) or a size such as 4K
+    /// [default: byte]
+    #[arg(long, value_name = "UNIT", requires = "columns")]
+    pub offset_unit: Option<OffsetUnit>,
+
+    /// With --columns: what stands in the column op, such as read=0,write=1 [default: R, W, D (trim), F (flush), and their words]
+    #[arg(long, value_name = "LIST", requires = "columns")]
+    pub operations: Option<OperationNames>,
+
+    /// Events of a trace by blktrace or blkparse to replay: Q (queued), D (issued to the device) or C (completed)
     #[arg(long, value_name = "LETTER", default_value = "D")]
     pub action: Action,
 
@@ -100,6 +126,14 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     }
 }
 
+fn columns(options: &ReplayOptions) -> Result<Option<Columns>, Failure> {
+    let Some(names) = options.columns.clone() else { return Ok(None) };
+    let offset = options.offset_unit.unwrap_or_default();
+    let operations = options.operations.clone().unwrap_or_default();
+    let columns = Columns::new(names, options.time_unit, offset, operations);
+    columns.map(Some).map_err(|why| Failure::Columns { why })
+}
+
 fn settings(options: &ReplayOptions) -> Result<Settings, Failure> {
     let pace = match (options.speed, options.queue_depth) {
         (_, Some(queue_depth)) => Some(Pace::Closed { queue_depth }),
@@ -110,6 +144,8 @@ fn settings(options: &ReplayOptions) -> Result<Settings, Failure> {
         load: Load::Trace(Source {
             path: options.trace.clone(),
             format: options.format,
+            columns: columns(options)?,
+            blkparse_format: options.blkparse_format.clone(),
             action: options.action,
             volumes: options.volumes.clone(),
             most_requests: options.requests,

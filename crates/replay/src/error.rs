@@ -19,7 +19,7 @@ pub enum ReplayError {
     Setting(#[from] InvalidSetting),
     /// The trace cannot be read.
     #[error(transparent)]
-    Trace(#[from] TraceError),
+    Trace(TraceError),
     /// The trace has no requests.
     #[error("{}: the trace has no requests", path.display())]
     NoRequests {
@@ -87,6 +87,15 @@ impl ReplayError {
             self,
             ReplayError::Interrupted(_) | ReplayError::Refused { .. } | ReplayError::Overloaded { .. }
         )
+    }
+}
+
+impl From<TraceError> for ReplayError {
+    fn from(error: TraceError) -> ReplayError {
+        match error {
+            TraceError::Interrupted(interrupted) => interrupted.into(),
+            error => ReplayError::Trace(error),
+        }
     }
 }
 

@@ -140,7 +140,8 @@ impl Host {
             let data = &mut self.target[..units as usize * UNIT_BYTES];
             let read = device.submit(Command::Read { lpn, data }, at_ns);
             done_ns = done_ns.max(read.map_err(refused(job.line))?.done_ns);
-            self.check(lpn, units, job.line)?;
+            self.tally.units_without_data += self.check(lpn, units, job.line)?;
+            self.tally.units_read += units;
         }
         self.end(&job, done_ns);
         Ok(())
@@ -175,16 +176,19 @@ impl Host {
         Ok(())
     }
 
-    /// Units just read hold their own numbers, or nothing.
-    fn check(&self, first: Lpn, units: u64, line: u64) -> Result<(), ReplayError> {
+    /// Units just read hold their own numbers, or nothing. Returns how many hold nothing.
+    fn check(&self, first: Lpn, units: u64, line: u64) -> Result<u64, ReplayError> {
+        let mut empty = 0;
         for (unit, number) in self.target.chunks(UNIT_BYTES).zip(u64::from(first.0)..).take(units as usize) {
             let found = u64::from_le_bytes(unit[..8].try_into().expect("eight bytes"));
             if found != number && found != 0 {
                 let wrong = WrongData { lpn: Lpn(number as u32), found };
                 return Err(ReplayError::WrongData { line, wrong });
             }
+            // unit 0 holds zeros also when it was written
+            empty += u64::from(found == 0 && number != 0);
         }
-        Ok(())
+        Ok(empty)
     }
 
     fn wait(&mut self, until_ns: Nanoseconds, what: What) -> Result<(), ReplayError> {

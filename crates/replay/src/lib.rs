@@ -1,4 +1,4 @@
-//! Block traces of other systems on a drive: fio's iologs, blkparse, MSR Cambridge, Alibaba.
+//! Block traces of other systems on a drive: those of fio, blktrace, Windows, and of public collections; others by their columns.
 //!
 //! [`replay`] applies a load to a drive: a trace, or a synthetic pattern (`load.rs`). It reads a trace twice: once to check
 //! that all of it can be parsed and how much of the address space it touches (`survey.rs`), and once to issue its requests to
@@ -19,6 +19,7 @@ mod tally;
 pub mod text;
 mod touched;
 mod trace;
+mod warnings;
 
 pub use error::ReplayError;
 pub use load::{Load, Synthetic};
@@ -28,4 +29,7 @@ pub use placement::Scale;
 pub use run::replay;
 pub use settings::{Pace, Settings};
 pub use tally::Kind;
-pub use trace::{Action, Format, Source, TraceError};
+pub use trace::{
+    Action, BlkparseFormat, ColumnNames, Columns, Format, OffsetUnit, OperationNames, Source, TimeUnit,
+    TraceError,
+};

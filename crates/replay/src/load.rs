@@ -5,7 +5,7 @@ use tantalum_report::InvalidSetting;
 use tantalum_workloads::bench::Pattern;
 
 use crate::error::ReplayError;
-use crate::trace::{Operation, Request, Source, Trace};
+use crate::trace::{Input, Operation, Request, Source, Trace};
 
 /// Reads in a hundred requests of [`Pattern::Mixed`], as in `tantalum bench`.
 const MIXED_READ_PERCENT: u64 = 70;
@@ -54,9 +54,13 @@ pub(crate) enum Feed {
 }
 
 impl Feed {
-    pub(crate) fn open(load: &Load, capacity_bytes: u64) -> Result<Feed, ReplayError> {
+    /// Begins a load; `input` has the bytes of a trace.
+    pub(crate) fn open(load: &Load, input: Option<&Input>, capacity_bytes: u64) -> Result<Feed, ReplayError> {
         Ok(match load {
-            Load::Trace(source) => Feed::Trace(Box::new(Trace::open(source)?)),
+            Load::Trace(source) => {
+                let input = input.expect("a trace was opened before it was surveyed");
+                Feed::Trace(Box::new(Trace::open(source, input)?))
+            }
             Load::Synthetic(synthetic) => Feed::Synthetic(Generator::new(*synthetic, capacity_bytes)),
         })
     }

@@ -14,6 +14,7 @@ use crate::settings::{Pace, Settings};
 use crate::survey::Survey;
 use crate::tally::{Done, Kind, Tally};
 use crate::trace::Format;
+use crate::warnings::warnings;
 
 /// Maximum number of volumes named.
 const NAMED: usize = 8;
@@ -31,6 +32,8 @@ pub struct Outcome {
     pub replay: ReplayAbout,
     /// Why the replay is not complete, if it is not.
     pub incomplete: Option<String>,
+    /// What a reader must know to interpret the figures, and what to do about it.
+    pub warnings: Vec<String>,
     /// The drive's time from the first request to the end of the last, in seconds.
     pub seconds: f64,
     /// Completed requests by kind; kinds that the trace does not have are left out.
@@ -69,6 +72,8 @@ pub struct TraceAbout {
     pub volumes: u64,
     /// Their names, or the first of them.
     pub volume_names: Vec<String>,
+    /// Entries that do not say what was read or written, and were left out.
+    pub left_out: u64,
     /// From its first to its last request, in seconds; `None` if it has no times.
     pub seconds: Option<f64>,
     /// Requests so far out of order that they were issued late.
@@ -204,6 +209,7 @@ pub(crate) fn outcome(
         trace: trace_about(settings, survey),
         drive: drive_about(settings, aged),
         replay: replay_about(pace, placement),
+        warnings: warnings(settings, survey, &tally, &counters, aged.map(|(_, steady)| steady)),
         incomplete: ended.as_ref().map(|error| early(error, tally.requests(), survey.requests)),
         seconds,
         requests: kinds.iter().map(|kind| requests(*kind, &tally.kinds[*kind as usize])).collect(),
@@ -258,6 +264,7 @@ fn trace_about(settings: &Settings, survey: &Survey) -> TraceAbout {
         requests: survey.requests,
         volumes: survey.volumes.len() as u64,
         volume_names: names.collect(),
+        left_out: survey.left_out,
         seconds: survey.has_times.then(|| (survey.last_ns - survey.first_ns) as f64 / 1e9),
         late: survey.late.0,
         latest_seconds: survey.late.1 as f64 / 1e9,

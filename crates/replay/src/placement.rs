@@ -226,12 +226,15 @@ mod tests {
             *end = (*end).max(offset + bytes);
         }
         let mut survey = Survey {
+            input: None,
             format: Some(Format::Fio),
             has_times: true,
             requests: 1,
             volumes,
             first_ns: 0,
             last_ns: 0,
+            left_out: 0,
+            note: None,
             late: (0, 0),
             touches,
         };

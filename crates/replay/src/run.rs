@@ -63,7 +63,8 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all(&mut self, pace: Pace, start_ns: Nanoseconds, bar: &Bar) -> Result<(), ReplayError> {
-        let mut feed = Feed::open(&self.settings.load, self.settings.profile.capacity_bytes)?;
+        let capacity_bytes = self.settings.profile.capacity_bytes;
+        let mut feed = Feed::open(&self.settings.load, self.survey.input.as_ref(), capacity_bytes)?;
         match pace {
             Pace::Open { speed } => self.open_loop(&mut feed, speed, start_ns, bar)?,
             Pace::Closed { queue_depth } => self.closed_loop(&mut feed, queue_depth, start_ns, bar)?,
@@ -139,7 +140,9 @@ impl Run<'_> {
             return Ok(None);
         }
         let request = feed.next().map_err(|error| match error {
-            ReplayError::Trace(TraceError::Line { line, .. }) => ReplayError::Changed { line },
+            ReplayError::Trace(TraceError::Line { line, .. } | TraceError::Record { record: line, .. }) => {
+                ReplayError::Changed { line }
+            }
             error => error,
         })?;
         let request = request.ok_or(ReplayError::Changed { line: 0 })?;

@@ -65,11 +65,9 @@ impl Settings {
     /// The pace, given whether the trace has times.
     pub(crate) fn pace(&self, has_times: bool) -> Result<Pace, InvalidSetting> {
         match self.pace {
-            Some(Pace::Open { speed }) if !has_times => Err(InvalidSetting::new(
-                "--speed",
-                speed,
-                "fio's iologs of version 2 and patterns have no times; use --queue-depth",
-            )),
+            Some(Pace::Open { speed }) if !has_times => {
+                Err(InvalidSetting::new("--speed", speed, "the requests have no times; use --queue-depth"))
+            }
             Some(pace) => Ok(pace),
             None if has_times => Ok(Pace::Open { speed: 1.0 }),
             None => Ok(WITHOUT_TIMES),

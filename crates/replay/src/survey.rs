@@ -5,7 +5,7 @@ use tantalum_report::Monitor;
 use crate::error::ReplayError;
 use crate::load::Load;
 use crate::touched::Touches;
-use crate::trace::{Format, Operation, Source, Trace};
+use crate::trace::{Format, Input, Operation, Source, Trace};
 
 /// Requests between two checks for cancellation.
 const REQUESTS_PER_STEP: u64 = 4096;
@@ -13,6 +13,8 @@ const REQUESTS_PER_STEP: u64 = 4096;
 /// The contents of a trace.
 #[derive(Debug)]
 pub(crate) struct Survey {
+    /// The trace's bytes; `None` for a pattern.
+    pub input: Option<Input>,
     /// `None` for a pattern.
     pub format: Option<Format>,
     pub has_times: bool,
@@ -20,6 +22,10 @@ pub(crate) struct Survey {
     pub volumes: Vec<Volume>,
     pub first_ns: u64,
     pub last_ns: u64,
+    /// Entries that were left out because too little is known of them.
+    pub left_out: u64,
+    /// What else a reader of the report must know about the trace.
+    pub note: Option<String>,
     /// Requests that came too late to be sorted, and the largest delay.
     pub late: (u64, u64),
     pub touches: Touches,
@@ -38,12 +44,15 @@ pub(crate) fn survey(load: &Load, capacity_bytes: u64, monitor: &Monitor) -> Res
     match load {
         Load::Trace(source) => of_trace(source, monitor),
         Load::Synthetic(synthetic) => Ok(Survey {
+            input: None,
             format: None,
             has_times: false,
             requests: synthetic.requests,
             volumes: vec![Volume { name: synthetic.pattern.name().to_owned(), end_bytes: capacity_bytes }],
             first_ns: 0,
             last_ns: 0,
+            left_out: 0,
+            note: None,
             late: (0, 0),
             touches: Touches::default(),
         }),
@@ -51,8 +60,9 @@ pub(crate) fn survey(load: &Load, capacity_bytes: u64, monitor: &Monitor) -> Res
 }
 
 fn of_trace(source: &Source, monitor: &Monitor) -> Result<Survey, ReplayError> {
-    let bar = monitor.bar("reading", source.bytes()?);
-    let mut trace = Trace::open(source)?;
+    let input = Input::open(&source.path, monitor)?;
+    let bar = monitor.bar("reading", input.bytes());
+    let mut trace = Trace::open(source, &input)?;
     let (mut requests, mut first_ns, mut last_ns) = (0u64, None, 0);
     let mut touches = Touches::default();
     let mut ends: Vec<u64> = Vec::new();
@@ -83,7 +93,10 @@ fn of_trace(source: &Source, monitor: &Monitor) -> Result<Survey, ReplayError> {
         volumes: volumes.collect(),
         first_ns: first_ns.unwrap_or(0),
         last_ns,
+        left_out: trace.left_out(),
+        note: trace.note(),
         late: trace.late(),
+        input: Some(input),
         touches,
     })
 }

@@ -69,6 +69,10 @@ pub(crate) struct Tally {
     /// Empty requests.
     pub empty: u64,
     pub units_read_to_write: u64,
+    /// Units of reads.
+    pub units_read: u64,
+    /// Of these, units that had never been written, or were trimmed.
+    pub units_without_data: u64,
     pub units_trimmed: u64,
     pub start_ns: Nanoseconds,
     /// The last end of a request.
@@ -89,6 +93,8 @@ impl Tally {
             unaligned_trims: 0,
             empty: 0,
             units_read_to_write: 0,
+            units_read: 0,
+            units_without_data: 0,
             units_trimmed: 0,
             start_ns,
             end_ns: start_ns,

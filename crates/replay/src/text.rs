@@ -52,21 +52,8 @@ pub(crate) fn heading(outcome: &Outcome) -> String {
 
 /// What a reader must know to interpret the figures.
 pub(crate) fn notes(outcome: &Outcome) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(why) = &outcome.incomplete {
-        notes.push(format!("not complete: {why}"));
-    }
-    if outcome.trace.late > 0 {
-        notes.push(format!(
-            "{} requests of the trace are far out of order and were issued late, by {} s at most",
-            grouped(outcome.trace.late),
-            figure_text(outcome.trace.latest_seconds)
-        ));
-    }
-    if outcome.drive.steady == Some(false) {
-        notes.push("garbage collection was not yet steady when the replay began".to_owned());
-    }
-    notes
+    let incomplete = outcome.incomplete.iter().map(|why| format!("not complete: {why}"));
+    incomplete.chain(outcome.warnings.iter().map(|warning| format!("warning: {warning}"))).collect()
 }
 
 /// All tables with their titles.

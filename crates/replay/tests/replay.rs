@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use tantalum::{Profile, SplitMix64};
 use tantalum_replay::{
-    Kind, Load, Outcome, Pace, ReplayError, Scale, Settings, Source, replay, text, write_report,
+    Columns, Kind, Load, OperationNames, Outcome, Pace, ReplayError, Scale, Settings, Source, replay, text,
+    write_report,
 };
 use tantalum_report::Monitor;
 use tantalum_workloads::bench::Condition;
@@ -91,10 +92,11 @@ fn the_same_requests_in_any_format_do_the_same() {
             )
         })
         .collect();
-    let outcomes: Vec<Outcome> = [alibaba(requests), fio, blkparse, msr]
+    let mut outcomes: Vec<Outcome> = [alibaba(requests), fio, blkparse, msr]
         .iter()
         .map(|trace| run(trace, |_| {}).unwrap_or_else(|error| panic!("{trace}: {error}")))
         .collect();
+    outcomes.extend(others(&requests));
     for outcome in &outcomes {
         assert_eq!(of(outcome, Kind::Read).count, 2);
         assert_eq!(of(outcome, Kind::Write).bytes, 6 * 4096);
@@ -105,6 +107,93 @@ fn the_same_requests_in_any_format_do_the_same() {
         assert_eq!(us(Kind::Write), of(&outcomes[0], Kind::Write).latency_us);
         assert_eq!(outcome.counters, outcomes[0].counters);
     }
+}
+
+/// What the requests do in the other formats that have times.
+fn others(requests: &[(u64, char, u64, u64)]) -> Vec<Outcome> {
+    type Line = fn(u64, char, u64, u64) -> String;
+    let formats: [(&str, &str, Line); 6] = [
+        ("spc", "", |us, letter, unit, units| {
+            format!("0,{},{},{letter},0.{us:06}\n", unit * 8, units * 4096)
+        }),
+        ("systor", "", |us, letter, unit, units| {
+            format!("1456135200.{us:06}000,0.1,{letter},3,{},{}\n", unit * 4096, units * 4096)
+        }),
+        ("mqsim", "", |us, letter, unit, units| {
+            format!("{} 0 {} {} {}\n", us * 1000, unit * 8, units * 8, u8::from(letter == 'R'))
+        }),
+        (
+            "etw",
+            "BeginHeader\n DiskRead, TimeStamp, ByteOffset, IOSize, ElapsedTime\n DiskWrite, TimeStamp, ByteOffset, IOSize, ElapsedTime\nEndHeader\n",
+            |us, letter, unit, units| {
+                let name = if letter == 'R' { "DiskRead" } else { "DiskWrite" };
+                format!("{name}, {}, {:#x}, {:#x}, 70\n", us + 100, unit * 4096, units * 4096)
+            },
+        ),
+        ("columns", "", |us, letter, unit, units| format!("{us}\t{letter}\t{}\t{units}\n", unit)),
+        ("blkparse -f", "", |us, letter, unit, units| {
+            format!("D {letter}S {} 0.{us:06}000 {}\n", unit * 8, units * 8)
+        }),
+    ];
+    let text = formats.iter().map(|(name, header, line)| {
+        let lines: String =
+            requests.iter().map(|(us, letter, unit, units)| line(*us, *letter, *unit, *units)).collect();
+        (*name, format!("{header}{lines}").into_bytes())
+    });
+    let long = |long: u64| long.to_le_bytes().to_vec();
+    let word = |word: u32| word.to_le_bytes().to_vec();
+    let record = |(us, letter, unit, units): &(u64, char, u64, u64)| {
+        let action = 7 | (1 << 6 | if *letter == 'R' { 1 } else { 2 }) << 16;
+        let head = [word(0x6561_7407), word(1), long(us * 1000), long(unit * 8), word(*units as u32 * 4096)];
+        [head.concat(), word(action), word(7), word(8 << 20), long(0)].concat()
+    };
+    let command = |(us, letter, unit, units): &(u64, char, u64, u64)| {
+        let command = 0x0203_0000 | if *letter == 'R' { 0x28 } else { 0x2a };
+        let head = [word(command), word(1), word(*units as u32 * 4096), word(1)].concat();
+        [head, long(unit * 8), long(*us), long(9)].concat()
+    };
+    let binary = [
+        ("blktrace", requests.iter().flat_map(record).collect::<Vec<u8>>()),
+        ("cloudphysics", requests.iter().flat_map(command).collect()),
+    ];
+    let run = |(name, bytes): (&str, Vec<u8>)| {
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(&bytes).unwrap();
+        let mut source = Source::of(file.path());
+        match name {
+            "mqsim" => source.format = Some(name.parse().unwrap()),
+            "blkparse -f" => source.blkparse_format = Some("%a %d %S %T.%t %n".parse().unwrap()),
+            "columns" => {
+                let names = "time,op,offset,units".parse().unwrap();
+                let time = Some("us".parse().unwrap());
+                source.columns = Some(
+                    Columns::new(names, time, "4K".parse().unwrap(), OperationNames::default()).unwrap(),
+                );
+            }
+            _ => {}
+        }
+        let settings = Settings { load: Load::Trace(source), ..settings(file.path()) };
+        let outcome = replay(&settings, &Monitor::silent()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(outcome.trace.format.unwrap().name(), name.split(' ').next().unwrap());
+        outcome
+    };
+    text.chain(binary).map(run).collect()
+}
+
+#[test]
+fn entries_that_say_too_little_are_counted_and_told() {
+    let systor = "1.000,0.1,W,0,0,4096\n1.001,0.1,,0,4096,4096\n1.002,0.1,R,0,0,4096\n";
+    let outcome = run(systor, |_| {}).unwrap();
+    assert_eq!((outcome.trace.left_out, outcome.trace.requests), (1, 2));
+    assert!(text::of(&outcome).contains("warning: 1 entries of the trace were left out"));
+    let twice = "fio version 3 iolog\n0 f write 0 4096\n9 f write 0 4096\n".repeat(2);
+    let outcome = run(&twice, |_| {}).unwrap();
+    assert_eq!(outcome.trace.seconds, Some(0.000_018));
+    assert!(
+        outcome.warnings.iter().any(|warning| warning.contains("2 logs of fio")),
+        "{:?}",
+        outcome.warnings
+    );
 }
 
 #[test]
@@ -132,7 +221,7 @@ fn version_2_of_fio_goes_one_after_the_other_and_waits() {
     assert_eq!((of(&outcome, Kind::Flush).count, of(&outcome, Kind::Flush).bytes), (1, 0));
     let error =
         run(trace, |settings| settings.pace = Some(Pace::Open { speed: 2.0 })).unwrap_err().to_string();
-    assert!(error.contains("--speed 2: fio's iologs of version 2 and patterns have no times"), "{error}");
+    assert!(error.contains("--speed 2: the requests have no times"), "{error}");
 }
 
 #[test]
@@ -308,4 +397,35 @@ fn the_page_has_plots_and_says_what_was_done() {
     ] {
         assert!(html.contains(words), "{words}");
     }
+}
+
+#[test]
+fn figures_that_flatter_the_drive_come_with_a_warning() {
+    let said = |outcome: &Outcome, words: &str| {
+        let says = outcome.warnings.iter().any(|warning| warning.contains(words));
+        assert_eq!(text::of(outcome).contains(words), says);
+        says
+    };
+    let (cached, unwritten) = ("of a drive in long use", "had never been written");
+    // with a cache of 8 MiB
+    let tlc = |settings: &mut Settings| {
+        settings.profile = Profile { capacity_bytes: 64 * MIB, ..Profile::load("tlc-nvme").unwrap() };
+    };
+    // the same eight units again and again: they stay in the cache, whether all of it would fit there or not
+    for count in [100, 4000] {
+        let few = alibaba((0..count).map(|at| (at * 100, 'W', 1 + at % 8, 1)));
+        let outcome = run(&few, tlc).unwrap();
+        assert!(outcome.amplification.unwrap() < 1.0 && said(&outcome, cached), "{:?}", outcome.warnings);
+    }
+    let each_once = alibaba((0..1000).map(|at| (at * 100, 'W', at, 1)));
+    assert!(said(&run(&each_once, tlc).unwrap(), "holds all of it"));
+    // more than the cache holds, and each unit once
+    let many = alibaba((0..12_000).map(|at| (at * 1000, 'W', at, 1)));
+    let outcome = run(&many, tlc).unwrap();
+    assert!(!said(&outcome, cached) && outcome.warnings.is_empty(), "{:?}", outcome.warnings);
+    let reads = alibaba((0..100).map(|at| (at * 100, 'R', at, 1)));
+    let outcome = run(&reads, |_| {}).unwrap();
+    assert!(said(&outcome, unwritten) && outcome.warnings[0].starts_with("99 of 100 units read"));
+    let outcome = run(&reads, |settings| settings.condition = Condition::Filled).unwrap();
+    assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
 }

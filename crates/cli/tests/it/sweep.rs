@@ -118,3 +118,44 @@ fn a_trace_is_replayed_or_refused_with_its_line() {
     let both = run(dir.path(), &["replay", "trace.log", "--speed", "2", "--queue-depth", "3"]);
     assert_eq!(both.status.code(), Some(2));
 }
+
+/// A trace is read twice. From a pipe it was of no known format, or "changed".
+#[test]
+fn a_trace_comes_from_a_pipe_or_by_its_columns() {
+    let dir = TempDir::new().unwrap();
+    let lines: String = (0..100).map(|number| format!("{number},w,{},8\n", number * 8)).collect();
+    let columns = ["--columns", "time,op,offset,sectors", "--time-unit", "ms", "--offset-unit", "sector"];
+    let options = [&["--capacity", "64M", "--json"][..], &columns].concat();
+    fs::write(dir.path().join("trace.csv"), format!("when,what,where,length\n{lines}")).unwrap();
+    let plain = run(dir.path(), &[&["replay", "trace.csv"][..], &options].concat());
+    let plain: serde_json::Value = serde_json::from_slice(&plain.stdout).unwrap();
+    assert_eq!(plain["trace"]["requests"], 100);
+    assert_eq!(plain["trace"]["seconds"], 0.099);
+    assert!(plain["warnings"][0].as_str().unwrap().contains("the drive's cache holds all of it"), "{plain}");
+    for path in ["-", "/dev/stdin"] {
+        let mut child = tantalum(dir.path())
+            .arg("replay")
+            .arg(path)
+            .args(&options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.as_bytes()).unwrap();
+        let piped: serde_json::Value =
+            serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+        assert_eq!((&piped["requests"], &piped["counters"]), (&plain["requests"], &plain["counters"]));
+    }
+    let refused = |arguments: &[&str], why: &str| {
+        let refused = run(dir.path(), &[&["replay"], arguments].concat());
+        let said = text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains(why), "{said}");
+    };
+    refused(&["trace.csv"], "trace.csv, line 1: \"when,what,where,length\" is of no known format");
+    refused(
+        &["trace.csv", "--columns", "time,op,offset,sectors"],
+        "--columns: say in which unit the times are",
+    );
+    fs::write(dir.path().join("numbers"), "4851300 1 524288 16 0\n").unwrap();
+    refused(&["numbers"], "can be of the format mqsim, but does not show it; use --format");
+}

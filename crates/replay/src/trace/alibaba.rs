@@ -2,8 +2,8 @@
 //!
 //! Offsets and lengths are bytes, times microseconds since 1970. A volume is a virtual disk.
 
-use super::fields::{WRITE, number, request, time};
-use super::{Expected, Operation, Parsed, Parser};
+use super::fields::{letter, number, request, skips_titles, time};
+use super::{Expected, Parsed, Parser};
 
 /// The header line that some copies have.
 pub(super) const TITLES: &str = "device_id,opcode,offset,length,timestamp";
@@ -21,18 +21,13 @@ pub(super) struct Alibaba {
 
 impl Parser for Alibaba {
     fn parse<'a>(&mut self, line: &'a str) -> Result<Parsed<'a>, Expected> {
-        let is_first = !std::mem::replace(&mut self.begun, true);
-        if is_first && line.eq_ignore_ascii_case(TITLES) {
+        if skips_titles(&mut self.begun, line, TITLES) {
             return Ok(Parsed::Nothing);
         }
         let mut fields = line.split(',');
         let volume = fields.next().unwrap_or_default();
         number(Some(volume), "a disk's number in the first field")?;
-        let operation = match fields.next() {
-            Some("R") => Operation::Read,
-            Some("W") => WRITE,
-            _ => return Err("R or W in the second field"),
-        };
+        let operation = letter(fields.next(), "R or W in the second field")?;
         let offset = number(fields.next(), "an offset in bytes in the third field")?;
         let bytes = number(fields.next(), "a length in bytes in the fourth field")?;
         let at_ns = time(fields.next(), MICROSECOND, "a time in microseconds in the fifth field")?;
@@ -46,6 +41,7 @@ impl Parser for Alibaba {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::fields::WRITE;
 
     #[test]
     fn a_line_is_a_request_of_a_disk() {
@@ -53,6 +49,7 @@ mod tests {
         assert_eq!(alibaba.parse(TITLES), Ok(Parsed::Nothing));
         let parsed = alibaba.parse("419,W,8792731648,16384,1577808144360767");
         assert_eq!(parsed, request("419", 1_577_808_144_360_767_000, WRITE, 8_792_731_648, 16_384));
+        assert_eq!(alibaba.parse("419,w,0,1,2"), request("419", 2000, WRITE, 0, 1));
         assert!(alibaba.parse(TITLES).is_err(), "titles are on the first line only");
     }
 

@@ -3,6 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use tantalum_report::Interrupted;
+
+use super::format::Format;
+
 /// Why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -14,11 +18,37 @@ pub enum TraceError {
         /// The system's error.
         error: io::Error,
     },
+    /// What comes from a pipe cannot be kept, so that it could be read again.
+    #[error(
+        "{}: cannot keep in {} what comes from it, which is read twice: {error}; set TMPDIR to a folder with room",
+        path.display(), folder.display()
+    )]
+    Copy {
+        /// The trace.
+        path: PathBuf,
+        /// Where its copy would be.
+        folder: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The user asked to stop while it was copied.
+    #[error(transparent)]
+    Interrupted(Interrupted),
+    /// It is an archive, or is compressed in another way than with gzip or Zstandard.
+    #[error("{}: it is {what}; {instead}", path.display())]
+    Packed {
+        /// The trace.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
     /// Its first line is of no known format.
     #[error(
-        "{}, line {line}: {found:?} is of no known format; known are fio's iologs of versions 2 and 3, the text of blkparse, and the \
-         CSV of MSR Cambridge and of Alibaba (--format names one)",
-        path.display()
+        "{}, line {line}: {found:?} is of no known format; --format names one of {known}; --columns or --blkparse-format describes \
+         others",
+        path.display(), known = Format::names()
     )]
     Unknown {
         /// The trace.
@@ -27,6 +57,22 @@ pub enum TraceError {
         line: u64,
         /// What stands there.
         found: String,
+    },
+    /// Its first line can be of several formats, or of one that consists of numbers alone.
+    #[error(
+        "{}, line {line}: {found:?} can be of the format {}, but does not show it; use --format, or --columns to say what its \
+         columns are",
+        path.display(), formats.join(" or ")
+    )]
+    Ambiguous {
+        /// The trace.
+        path: PathBuf,
+        /// The first line.
+        line: u64,
+        /// What stands there.
+        found: String,
+        /// The names of the formats.
+        formats: Vec<&'static str>,
     },
     /// A line cannot be parsed.
     #[error("{}, line {line}: expected {expected}, found {found:?}", path.display())]
@@ -38,6 +84,18 @@ pub enum TraceError {
         /// What was expected there.
         expected: &'static str,
         /// What was found there, or its beginning.
+        found: String,
+    },
+    /// A binary record cannot be parsed.
+    #[error("{}, record {record}: expected {expected}, found {found}", path.display())]
+    Record {
+        /// The trace.
+        path: PathBuf,
+        /// The number of the record, from 1.
+        record: u64,
+        /// What was expected there.
+        expected: &'static str,
+        /// What was found there.
         found: String,
     },
     /// The trace as a whole does not have the expected form.

@@ -2,6 +2,9 @@
 //!
 //! Version 3 begins each line with microseconds since the beginning. Version 2 has no times; its `wait` says how many
 //! microseconds after the wait before it (fio's HOWTO, "Trace file format v2").
+//!
+//! fio appends to a log that exists, so a file may hold several, each with its own first line and with times from 0. They are
+//! replayed one after the other.
 
 use super::fields::{WRITE, flush, number, request, time};
 use super::{Expected, Operation, Parsed, Parser};
@@ -21,6 +24,10 @@ const HEADER: Expected = "\"fio version 2 iolog\" or \"fio version 3 iolog\" as 
 #[derive(Debug, Default)]
 pub(super) struct Fio {
     version: Option<Version>,
+    logs: u64,
+    /// Version 3: when this log begins, and its latest time.
+    begin_ns: u64,
+    last_ns: u64,
     /// Version 2: all waits so far.
     waited_ns: u64,
 }
@@ -31,30 +38,45 @@ enum Version {
     Three,
 }
 
-/// The version in the first line of a log.
-fn version_of(line: &str) -> Result<Version, Expected> {
-    match line.trim() {
-        VERSION_2 => Ok(Version::Two),
-        VERSION_3 => Ok(Version::Three),
-        _ => Err(HEADER),
+const ACTION_NAMES: [&str; 10] =
+    ["read", "write", "trim", "sync", "datasync", "sync_file_range", "add", "open", "close", "wait"];
+
+/// The version in the first line of a log; none if it is another line.
+fn version_of(line: &str) -> Option<Version> {
+    match line {
+        VERSION_2 => Some(Version::Two),
+        VERSION_3 => Some(Version::Three),
+        _ => None,
+    }
+}
+
+impl Fio {
+    /// Begins a log.
+    fn begin(&mut self, version: Version) -> Result<Parsed<'static>, Expected> {
+        if self.version.is_some_and(|known| known != version) {
+            return Err("a log of the same version as the first one in this file");
+        }
+        self.version = Some(version);
+        self.logs += 1;
+        self.begin_ns = self.last_ns;
+        Ok(Parsed::Nothing)
     }
 }
 
 impl Parser for Fio {
     fn parse<'a>(&mut self, line: &'a str) -> Result<Parsed<'a>, Expected> {
-        let Some(version) = self.version else {
-            self.version = Some(version_of(line)?);
-            return Ok(Parsed::Nothing);
-        };
-        if line.trim() == VERSION_2 || line.trim() == VERSION_3 {
-            return Err(
-                "the lines of one log: fio appends to an existing log, so write a new one or split it here",
-            );
+        if let Some(version) = version_of(line) {
+            return self.begin(version);
         }
+        let version = self.version.ok_or(HEADER)?;
         let mut fields = line.split_ascii_whitespace();
         let at_ns = match version {
             Version::Two => self.waited_ns,
-            Version::Three => time(fields.next(), MICROSECOND, TIME)?,
+            Version::Three => {
+                let at_ns = time(fields.next(), MICROSECOND, TIME)?.checked_add(self.begin_ns).ok_or(TIME)?;
+                self.last_ns = self.last_ns.max(at_ns);
+                at_ns
+            }
         };
         let file = fields.next().ok_or(LENGTH)?;
         let action = fields.next().ok_or(ACTIONS)?;
@@ -80,8 +102,23 @@ impl Parser for Fio {
         }
     }
 
+    /// A file of a log of version 2 may be called `#1`.
+    fn is_comment(&self, line: &str) -> bool {
+        let action = line.split_ascii_whitespace().nth(1);
+        line.starts_with('#') && !action.is_some_and(|action| ACTION_NAMES.contains(&action))
+    }
+
     fn has_times(&self) -> bool {
         self.version == Some(Version::Three)
+    }
+
+    fn note(&self) -> Option<String> {
+        (self.logs > 1).then(|| {
+            format!(
+                "the trace holds {} logs of fio, which are replayed one after the other; jobs that ran at once need a log each",
+                self.logs
+            )
+        })
     }
 }
 
@@ -112,6 +149,30 @@ mod tests {
         assert_eq!(parsed[3], request("f", 300_000, Operation::Trim, 4096, 4096));
     }
 
+    /// Two runs of fio 3.33 with the same `--write_iolog`.
+    #[test]
+    fn logs_in_one_file_follow_each_other() {
+        let mut fio = Fio::default();
+        let first = format!("{VERSION_3}\n33 d1 add\n165 d1 write 61440 4096\n212 d1 close");
+        for line in first.lines() {
+            fio.parse(line).unwrap();
+        }
+        assert_eq!(fio.note(), None);
+        assert_eq!(fio.parse(VERSION_3), Ok(Parsed::Nothing));
+        let parsed = fio.parse("277 d2 read 61440 4096");
+        assert_eq!(parsed, request("d2", 489_000, Operation::Read, 61_440, 4096));
+        assert!(fio.note().unwrap().contains("2 logs of fio"));
+        assert!(fio.parse(VERSION_2).is_err());
+    }
+
+    #[test]
+    fn a_file_called_like_a_comment_is_none() {
+        let mut fio = Fio::default();
+        fio.parse(VERSION_2).unwrap();
+        assert!(fio.is_comment("# written by hand") && fio.is_comment("#") && fio.is_comment("#write 0 512"));
+        assert!(!fio.is_comment("#1 write 0 512") && !fio.is_comment("f write 0 512"));
+    }
+
     #[test]
     fn other_lines_are_refused() {
         let version_3 =
@@ -119,8 +180,7 @@ mod tests {
         for line in version_3 {
             assert!(all(&format!("{VERSION_3}\n{line}"))[0].is_err(), "{line}");
         }
-        for line in ["f write 0", "f read x 1", "f wait", VERSION_2, VERSION_3, "f wait 99999999999999999999"]
-        {
+        for line in ["f write 0", "f read x 1", "f wait", VERSION_3, "f wait 99999999999999999999"] {
             assert!(all(&format!("{VERSION_2}\n{line}"))[0].is_err(), "{line}");
         }
         assert!(Fio::default().parse("fio version 1 iolog").is_err());

@@ -3,8 +3,8 @@
 //!
 //! Times are Windows file times, of 100 ns. A volume is a host's disk.
 
-use super::fields::{WRITE, number, request, time};
-use super::{Expected, Operation, Parsed, Parser};
+use super::fields::{letter, number, request, skips_titles, time};
+use super::{Expected, Parsed, Parser};
 
 /// The title line that some copies have.
 pub(super) const TITLES: &str = "timestamp,hostname,disknumber,type,offset,size,responsetime";
@@ -24,8 +24,7 @@ pub(super) struct Msr {
 
 impl Parser for Msr {
     fn parse<'a>(&mut self, line: &'a str) -> Result<Parsed<'a>, Expected> {
-        let is_first = !std::mem::replace(&mut self.begun, true);
-        if is_first && line.eq_ignore_ascii_case(TITLES) {
+        if skips_titles(&mut self.begun, line, TITLES) {
             return Ok(Parsed::Nothing);
         }
         // host and disk stand side by side: `src1,0` names the volume
@@ -34,11 +33,7 @@ impl Parser for Msr {
         let end = comma + 1 + rest[comma + 1..].find(',').ok_or(LINE)?;
         number(Some(&rest[comma + 1..end]), "a disk's number in the third field")?;
         let mut fields = rest[end + 1..].split(',');
-        let operation = match fields.next() {
-            Some(field) if field.eq_ignore_ascii_case("read") => Operation::Read,
-            Some(field) if field.eq_ignore_ascii_case("write") => WRITE,
-            _ => return Err("Read or Write in the fourth field"),
-        };
+        let operation = letter(fields.next(), "Read or Write in the fourth field")?;
         let offset = number(fields.next(), "an offset in bytes in the fifth field")?;
         let bytes = number(fields.next(), "a size in bytes in the sixth field")?;
         number(fields.next(), "a response time in the seventh field")?;
@@ -53,6 +48,8 @@ impl Parser for Msr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::Operation;
+    use crate::trace::fields::WRITE;
 
     #[test]
     fn a_line_is_a_request_of_a_hosts_disk() {

@@ -1,0 +1,51 @@
+//! Which trace is read, and how.
+
+use std::path::{Path, PathBuf};
+
+use super::blkparse::Action;
+use super::blkparse_format::BlkparseFormat;
+use super::columns::Columns;
+use super::format::Format;
+
+/// Where a trace is, and what of it is replayed.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file, `-` for standard input, or the name before `.blktrace.` of the files that blktrace wrote.
+    pub path: PathBuf,
+    /// Its format; `None` to detect it.
+    pub format: Option<Format>,
+    /// Its columns, if it is of no format that has a name.
+    pub columns: Option<Columns>,
+    /// How blkparse printed it, if not in its default format.
+    pub blkparse_format: Option<BlkparseFormat>,
+    /// Which events to take from blktrace's files and blkparse's text.
+    pub action: Action,
+    /// Which volumes; empty for all.
+    pub volumes: Vec<String>,
+    /// The maximum number of requests.
+    pub most_requests: Option<u64>,
+}
+
+impl Source {
+    /// All of a trace.
+    pub fn of(path: &Path) -> Source {
+        Source {
+            path: path.to_owned(),
+            format: None,
+            columns: None,
+            blkparse_format: None,
+            action: Action::default(),
+            volumes: Vec::new(),
+            most_requests: None,
+        }
+    }
+
+    /// The format, if the user said it.
+    pub(super) fn given(&self) -> Option<Format> {
+        match (&self.columns, &self.blkparse_format) {
+            (Some(_), _) => Some(Format::Columns),
+            (None, Some(_)) => Some(Format::Blkparse),
+            (None, None) => self.format,
+        }
+    }
+}
