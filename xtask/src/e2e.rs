@@ -136,6 +136,7 @@ const STEPS: &[Step] = &[
         about: "each call on a served image fails once: a host finds what it was promised, and reads go on",
         packages: &[packages::FUSE],
         run: failing_server::run,
+        ..STEP
     },
     Step {
         name: "copied-image",
