@@ -203,7 +203,8 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "couch",
-        about: "a document store in a folder of the mount shares its updates",
+        about: "a document store in a folder of the mount shares its updates, and is read where nothing can be changed",
+        packages: &[packages::FUSE],
         run: couch::run,
         ..STEP
     },
