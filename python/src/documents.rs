@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tantalum_couch::{Batch, Document, Error, Folder, Options, Snapshot, Store, Way};
 
+use crate::device::ReadOnlyError;
 use crate::errors::TantalumError;
 
 /// Documents that an iterator reads ahead.
@@ -20,6 +21,7 @@ fn raised(error: Error) -> PyErr {
     match error {
         Error::BadKey { .. } | Error::ValueTooLarge { .. } => PyValueError::new_err(text),
         Error::Io(error) => error.into(),
+        Error::ReadOnly { .. } => ReadOnlyError::new_err(text),
         _ => TantalumError::new_err(text),
     }
 }
@@ -29,6 +31,8 @@ fn bytes(py: Python<'_>, found: Option<Document>) -> Option<Bound<'_, PyBytes>> 
 }
 
 /// A document store: a file of that name in a folder, which is created if it does not exist.
+///
+/// In a folder that is mounted read-only it is opened to be read, and changes raise ReadOnlyError.
 #[pyclass(frozen)]
 pub struct Documents {
     store: Mutex<Option<Store<Folder>>>,

@@ -37,7 +37,7 @@ class CapacityError(TantalumError):
     """No flash is left, even after garbage collection."""
 
 class ReadOnlyError(TantalumError):
-    """Too few good blocks are left for writes."""
+    """Too few good blocks are left for writes, the machine has no room for them, or documents can only be read."""
 
 class UnreadableError(TantalumError):
     """The flash page of a unit or record cannot be read."""
@@ -301,7 +301,10 @@ def rebuild(image: str | PathLike[str], *, capacity_bytes: int | None = None) ->
 
 @final
 class Documents:
-    """A document store: a file of that name in a folder, which is created if it does not exist."""
+    """A document store: a file of that name in a folder, which is created if it does not exist.
+
+    In a folder that is mounted read-only it is opened to be read, and changes raise ReadOnlyError.
+    """
 
     def __init__(
         self,

@@ -136,6 +136,7 @@ const STEPS: &[Step] = &[
         about: "each call on a served image fails once: a host finds what it was promised, and reads go on",
         packages: &[packages::FUSE],
         run: failing_server::run,
+        ..STEP
     },
     Step {
         name: "copied-image",
@@ -202,7 +203,8 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "couch",
-        about: "a document store in a folder of the mount shares its updates",
+        about: "a document store in a folder of the mount shares its updates, and is read where nothing can be changed",
+        packages: &[packages::FUSE],
         run: couch::run,
         ..STEP
     },

@@ -54,6 +54,7 @@ impl Plan<'_> {
 
 impl<S: Storage> Inner<S> {
     pub fn commit(&self, batch: &Batch) -> Result<u64, Error> {
+        self.check_changes()?;
         let mut writer = self.writer.lock();
         if writer.stopped {
             return Err(Error::Stopped);

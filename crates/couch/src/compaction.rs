@@ -82,6 +82,7 @@ impl<S: Storage> std::fmt::Debug for Compaction<S> {
 
 impl<S: Storage> Compaction<S> {
     pub(crate) fn begin(inner: &Arc<Inner<S>>, forget_deletions_to: u64) -> Result<Compaction<S>, Error> {
+        inner.check_changes()?;
         if inner.compacting.swap(true, Ordering::AcqRel) {
             return Err(Error::CompactionUnderWay);
         }

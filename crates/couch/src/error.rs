@@ -47,6 +47,14 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
+    /// A change of a store that could only be opened to be read.
+    #[error("{name} can only be read: {why}")]
+    ReadOnly {
+        /// The file.
+        name: String,
+        /// Why.
+        why: String,
+    },
     /// A commit failed, and it is unknown whether it took effect.
     #[error("a commit failed, and may or may not be stored: open the store again")]
     Stopped,

@@ -76,6 +76,8 @@ pub(crate) struct Inner<S: Storage> {
     pub storage: S,
     pub name: Arc<str>,
     pub options: Options,
+    /// Why the store can only be read, if so.
+    pub refuses_changes: Option<String>,
     pub cache: NodeCache,
     /// Taken before `state`.
     pub writer: Mutex<Writer>,
@@ -93,6 +95,12 @@ pub(crate) fn compact_name(name: &str) -> String {
 }
 
 impl<S: Storage> Inner<S> {
+    /// Refuses a change of a store that can only be read.
+    pub fn check_changes(&self) -> Result<(), Error> {
+        let refused = |why: &String| Error::ReadOnly { name: self.name.to_string(), why: why.clone() };
+        self.refuses_changes.as_ref().map_or(Ok(()), |why| Err(refused(why)))
+    }
+
     pub fn by_key<'a>(&'a self, version: &'a Version<S::File>) -> Tree<'a, S::File> {
         Tree { file: &version.file, cache: &self.cache, root: version.header.by_key }
     }

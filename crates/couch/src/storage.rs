@@ -60,6 +60,11 @@ pub trait Storage: Send + Sync {
 
     /// Makes names durable: creations, removals and renames.
     fn sync_names(&self) -> io::Result<()>;
+
+    /// Why it takes no changes, if it does not: stores are then opened to be read. It can always be changed unless it says otherwise.
+    fn refuses_changes(&self) -> Option<String> {
+        None
+    }
 }
 
 /// An open file.

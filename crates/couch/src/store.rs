@@ -1,5 +1,6 @@
 //! A store: one file, its writer, its readers.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -36,26 +37,33 @@ impl<S: Storage> std::fmt::Debug for Store<S> {
 
 impl<S: Storage> Store<S> {
     /// Opens the store in the file `name`, or creates it. Leftovers of an interrupted compaction are removed. Refused while
-    /// it is open already.
+    /// it is open already. Storage that takes no changes is left as it is, and the store can only be read
+    /// ([`Store::refuses_changes`]).
     pub fn open(storage: S, name: &str, options: Options) -> Result<Store<S>, Error> {
         let options = Options { stage_units: options.stage_units.max(4), ..options };
         if name.ends_with(&compact_name("")) {
             let why = "a name that ends so is a compaction's";
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why).into());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
         }
         let lock = storage.lock(name)?;
-        storage.remove(&compact_name(name))?;
+        let refuses_changes = storage.refuses_changes();
+        if refuses_changes.is_none() {
+            storage.remove(&compact_name(name))?;
+        }
         let name: Arc<str> = name.into();
-        let file = match storage.open(&name)? {
-            Some(file) => file,
-            None => create(&storage, &name, &options)?,
+        let file = match (storage.open(&name)?, &refuses_changes) {
+            (Some(file), _) => file,
+            (None, None) => create(&storage, &name, &options)?,
+            (None, Some(why)) => return Err(no_store(&name, why).into()),
         };
         // a process that was killed may have left a commit, or a compacted file's name, that is visible and not durable
         storage.sync_names()?;
         file.sync()?;
         let cache = NodeCache::new(options.cache_bytes);
         let found = recovery::recover(file, &name, &cache)?;
-        recovery::clear_unfinished(&found.file.file, &found.header)?;
+        if refuses_changes.is_none() {
+            recovery::clear_unfinished(&found.file.file, &found.header)?;
+        }
         let seq = found.pending.last().map_or(found.header.seq, |last| last.seq);
         let version = Arc::new(Version { file: Arc::new(found.file), header: found.header, seq });
         let state =
@@ -65,6 +73,7 @@ impl<S: Storage> Store<S> {
                 storage,
                 name,
                 options,
+                refuses_changes,
                 cache,
                 writer: Mutex::new(Writer { stage_used: found.stage_used, stopped: false }),
                 state: RwLock::new(state),
@@ -120,6 +129,12 @@ impl<S: Storage> Store<S> {
         Compaction::begin(&self.inner, forget_deletions_to)
     }
 
+    /// Why the store can only be read, if so: its storage took no changes when it was opened. Changes fail with
+    /// [`Error::ReadOnly`].
+    pub fn refuses_changes(&self) -> Option<&str> {
+        self.inner.refuses_changes.as_deref()
+    }
+
     /// Counters, and what the file contains.
     pub fn statistics(&self) -> Statistics {
         self.inner.statistics()
@@ -129,6 +144,10 @@ impl<S: Storage> Store<S> {
     pub fn storage(&self) -> &S {
         &self.inner.storage
     }
+}
+
+fn no_store(name: &str, why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("there is no {name}, and it cannot be created: {why}"))
 }
 
 /// Creates a store, which gets its name once it is durable.

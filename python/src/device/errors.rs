@@ -19,7 +19,7 @@ create_exception!(
     tantalum,
     ReadOnlyError,
     TantalumError,
-    "Too few good blocks are left for writes, or the machine has no room for them."
+    "Too few good blocks are left for writes, the machine has no room for them, or documents can only be read."
 );
 create_exception!(
     tantalum,

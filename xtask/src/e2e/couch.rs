@@ -1,9 +1,11 @@
-//! A document store in a folder of the mount shares its updates by ioctl.
+//! A document store in a folder of the mount shares its updates by ioctl. While the disk below the image is full, the volume is
+//! mounted read-only, and the documents can be read.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use super::context::{Context, Done, Outcome};
+use super::failing_disk::FailingFolder;
 use super::failure::{Failure, ensure};
 use super::mounted::Mounted;
 use super::shell::Shell;
@@ -27,7 +29,31 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     mounted.remount(&["--time", "none"])?;
     round(&mounted, "2")?;
     mounted.unmount()?;
+    read_without_room(folder, &program, &mut mounted)?;
     Ok(Done::Said(format!("               {DOCUMENTS} shared updates wrote {units} units")))
+}
+
+/// Reads what round 2 left, while others read it, but not while it might be changed by way of another mount.
+fn read_without_room(folder: &Path, program: &Path, mounted: &mut Mounted<'_>) -> Result<(), Failure> {
+    let shown = folder.join("shown");
+    std::fs::create_dir(&shown)?;
+    let mut failing = FailingFolder::show(folder, &shown)?;
+    failing.fail(0, "enospc on")?;
+    mounted.image = shown.join("drive.tant");
+    mounted.mount(&["--time", "none"])?;
+    let lock = mounted.path(".couch-lock");
+    let read = |how: &str| {
+        let all = [lock.as_os_str(), program.as_os_str(), mounted.folder.as_os_str(), OsStr::new("3")];
+        Shell::new("flock").args([how]).args(all).output()
+    };
+    let output = read("--shared")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let is_read = said.starts_with("2000 documents; ") && said.trim_end().ends_with("is mounted read-only");
+    ensure(is_read && output.status.success(), || format!("the documents were not read: {output:?}"))?;
+    let output = read("--exclusive")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure(said.contains("open elsewhere"), || format!("the folder is in use: {output:?}"))?;
+    mounted.unmount()
 }
 
 fn written(mounted: &Mounted<'_>) -> Result<u64, Failure> {

@@ -16,12 +16,13 @@ use super::{ShareRange, Shared, Storage, StorageFile, UNIT_BYTES, ioctl};
 /// The file whose lock marks the folder as in use.
 const LOCK: &str = ".couch-lock";
 
-/// A folder, for one process at a time.
+/// A folder, for one process at a time. On a file system that is mounted read-only, any number of them read it.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Held open for its lock.
-    _lock: File,
+    /// Held open for its lock. A folder that can only be read may have none.
+    _lock: Option<File>,
+    is_read_only: bool,
 }
 
 /// A file of a folder.
@@ -34,11 +35,25 @@ pub struct FolderFile {
 
 impl Folder {
     /// Opens an existing folder. Refused while another process, or another `Folder`, has it.
+    ///
+    /// If its file system is mounted read-only, its stores can only be read. Then the lock is shared, so that others may read
+    /// too, and nobody changes the folder by way of another mount. Without a lock file nothing is locked: none can be made.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Folder> {
         let path = path.as_ref().to_owned();
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Folder { path, _lock: lock }),
+        let file = path.join(LOCK);
+        let (lock, is_read_only) =
+            match OpenOptions::new().create(true).truncate(false).write(true).open(&file) {
+                Ok(lock) => (Some(lock), false),
+                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => (existing(&file)?, true),
+                Err(error) => return Err(error),
+            };
+        let locked = match &lock {
+            Some(lock) if is_read_only => lock.try_lock_shared(),
+            Some(lock) => lock.try_lock(),
+            None => Ok(()),
+        };
+        match locked {
+            Ok(()) => Ok(Folder { path, _lock: lock, is_read_only }),
             Err(TryLockError::WouldBlock) => {
                 let why = format!("the stores in {} are open elsewhere", path.display());
                 Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
@@ -49,6 +64,15 @@ impl Folder {
 
     fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+}
+
+/// Opens a file to read it, if there is one.
+fn existing(file: &Path) -> io::Result<Option<File>> {
+    match File::open(file) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -67,7 +91,7 @@ impl Storage for Folder {
     }
 
     fn open(&self, name: &str) -> io::Result<Option<FolderFile>> {
-        match OpenOptions::new().read(true).write(true).open(self.path(name)) {
+        match OpenOptions::new().read(true).write(!self.is_read_only).open(self.path(name)) {
             Ok(file) => Ok(Some(opened(file))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -93,6 +117,10 @@ impl Storage for Folder {
 
     fn sync_names(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
+    }
+
+    fn refuses_changes(&self) -> Option<String> {
+        self.is_read_only.then(|| format!("the file system of {} is mounted read-only", self.path.display()))
     }
 }
 

@@ -108,6 +108,10 @@ impl Storage for VolumeStorage {
     fn sync_names(&self) -> io::Result<()> {
         self.volume().sync_names().map_err(error)
     }
+
+    fn refuses_changes(&self) -> Option<String> {
+        self.volume().device().refuses_changes().map(ToString::to_string)
+    }
 }
 
 impl StorageFile for VolumeFile {

@@ -118,14 +118,14 @@ fn power_cycle(
     open(device, way)
 }
 
-/// Runs the workload; its nth command fails. Returns whether there was one.
-fn run(profile: &Profile, way: Way, command: u64, failure: CommandFailure) -> bool {
+/// Runs the workload; its nth command fails. None if there was none; otherwise whether the store was read after its host had failed.
+fn run(profile: &Profile, way: Way, command: u64, failure: CommandFailure) -> Option<bool> {
     let device = Device::in_memory(profile).expect("the profile is valid");
     let volume = Volume::format(device, 1 << 20).expect("there is room");
     let client = volume.unmount().expect("nothing fails");
     let (mut storage, mut store) = open(client.into_device().expect("nobody else has it"), way);
     storage.volume().device().fail_command(Some((command, failure)));
-    let (mut model, mut failed) = (Model::new(), false);
+    let (mut model, mut failed, mut reads) = (Model::new(), false, false);
     for (number, operation) in workload().into_iter().enumerate() {
         let what =
             || format!("{way:?}, {failure:?} at command {command}, in operation {number} {operation:?}");
@@ -140,6 +140,13 @@ fn run(profile: &Profile, way: Way, command: u64, failure: CommandFailure) -> bo
         }
         failed = true;
         let mut is_known = failure.ends_nothing();
+        if matches!(failure, CommandFailure::HostBefore | CommandFailure::HostAfter)
+            && let Ok(is_old) = check(&store, &model)
+        {
+            reads = true;
+            assert!(is_old || check(&store, &attempted).unwrap(), "{}, read on", what());
+            assert!(perform(&store, &model, Operation::Commit(0, 1)).is_err(), "{}, then a change", what());
+        }
         if is_known && command % 3 == 1 && done.is_err() {
             // the open store goes on, unless it has stopped
             match perform(&store, &model, operation) {
@@ -169,19 +176,19 @@ fn run(profile: &Profile, way: Way, command: u64, failure: CommandFailure) -> bo
         assert!(check(&store, &model).unwrap(), "{}, done again", what());
     }
     if !failed {
-        return false;
+        return None;
     }
     assert!(check(&store, &model).unwrap(), "{failure:?} at command {command}, at the end");
     let (_storage, store) = power_cycle(storage, store, way, command);
     assert!(check(&store, &model).unwrap(), "{failure:?} at command {command}, after power went at the end");
-    true
+    Some(reads)
 }
 
 #[test]
 fn whichever_command_fails_no_commit_is_lost_or_torn() {
     let setting = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let (only, step) = (setting("FAILING_COMMAND"), setting("FAILING_STEP").unwrap_or(23));
-    let mut failed = 0;
+    let (mut failed, mut read) = (0, 0);
     for (number, failure) in (0..).zip(CommandFailure::ALL) {
         for way in [Way::Share, Way::Original] {
             let mut profile = Profile::load(["tlc-nvme", "tlc-nvme-plp"][number % 2]).unwrap();
@@ -189,9 +196,13 @@ fn whichever_command_fails_no_commit_is_lost_or_torn() {
             profile.over_provisioning_percent = 40.0;
             let commands = only.map_or(1..u64::MAX, |command| command..command + 1);
             let commands = commands.skip(number % step as usize).step_by(step as usize);
-            failed += commands.take_while(|command| run(&profile, way, *command, failure)).count();
+            for command in commands {
+                let Some(reads) = run(&profile, way, command, failure) else { break };
+                (failed, read) = (failed + 1, read + u32::from(reads));
+            }
         }
     }
-    println!("{failed} commands failed");
+    println!("{failed} commands failed; {read} stores were read on");
+    assert!(only.is_some() || read > 5, "only {read} stores were read on");
     assert!(only.is_some() || failed > 50, "only {failed} commands failed");
 }

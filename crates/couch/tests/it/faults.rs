@@ -32,6 +32,7 @@ struct State {
     refuse_shares: u32,
     /// The next share is done, and reported as failed.
     share_lies: bool,
+    takes_no_changes: bool,
 }
 
 #[derive(Clone)]
@@ -145,6 +146,10 @@ impl Storage for Mem {
         let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.into(), id);
         Ok(())
+    }
+
+    fn refuses_changes(&self) -> Option<String> {
+        self.state().takes_no_changes.then(|| "it is only read".to_owned())
     }
 
     fn sync_names(&self) -> io::Result<()> {
@@ -397,6 +402,44 @@ fn what_an_open_finds_has_a_durable_name_before_a_commit_goes_to_it() {
     mem.cut(|_| false);
     let store = mem.open(Way::Original);
     assert_eq!(value(&store, "a").as_deref(), Some(&b"returned"[..]), "a commit that had returned");
+}
+
+/// A store on a file system that is mounted read-only could not be opened at all.
+#[test]
+fn what_takes_no_changes_is_read_and_stays_as_it_is() {
+    let mem = Mem::new(64);
+    let store = mem.open(Way::Share);
+    store.put(b"a", b"first").unwrap();
+    mem.state().fail_sync = 1;
+    store.put(b"big", &[1; 40_000]).unwrap_err();
+    drop(store);
+    // a commit is torn, and a compaction was interrupted
+    let first = mem.unsynced()[0];
+    mem.cut(|unit| unit != first + 3);
+    mem.create(&format!("{NAME}.compact")).unwrap();
+    let contents = || {
+        let state = mem.state();
+        (state.names.clone(), state.files.iter().map(|disk| disk.live.clone()).collect::<Vec<_>>())
+    };
+    let before = contents();
+    mem.state().takes_no_changes = true;
+    let store = mem.open(Way::Share);
+    assert_eq!((value(&store, "big"), value(&store, "a")), (None, Some(b"first".to_vec())));
+    assert_eq!(store.refuses_changes(), Some("it is only read"));
+    let refused = [store.put(b"a", b"second").map(drop), store.delete(b"none").map(drop), store.compact()];
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+        assert!(error.to_string().ends_with("can only be read: it is only read"), "{error}");
+    }
+    let Err(error) = Store::open(mem.clone(), "none", Options::default()) else { panic!("it was created") };
+    assert!(matches!(&error, Error::Io(why) if why.kind() == io::ErrorKind::NotFound), "{error}");
+    assert!(contents() == before, "it was changed");
+    drop(store);
+    mem.state().takes_no_changes = false;
+    let store = mem.open(Way::Share);
+    assert_eq!((value(&store, "a"), store.refuses_changes()), (Some(b"first".to_vec()), None));
+    store.put(b"a", b"second").unwrap();
 }
 
 /// One bit of one document of the last appended commit is damaged at rest. The open gives up the whole commit, and what

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tantalum::{Device, Profile, UNIT_BYTES};
-use tantalum_couch::{Batch, Error, Folder, Options, Store, VolumeStorage, Way};
+use tantalum::{Device, HostError, Profile, Status, UNIT_BYTES};
+use tantalum_couch::{Batch, Error, Folder, Options, Storage, Store, VolumeStorage, Way};
 use tantalum_volume::Volume;
 
 const NAME: &str = "docs.couch";
@@ -141,6 +141,28 @@ fn keys_and_values_have_limits() {
     store.put(&[1; 512], &vec![3; 5 << 20]).unwrap();
     assert_eq!(store.get(&[1; 512]).unwrap().unwrap().into_value(), vec![3; 5 << 20]);
     assert_eq!(store.delete(b"nothing").unwrap(), 1);
+}
+
+/// A volume on a drive that can only be read, beside which a compaction was interrupted.
+#[test]
+fn a_store_on_a_drive_that_takes_no_changes_is_read() {
+    let store = loaded(Way::Share, 3);
+    let storage = store.storage().clone();
+    drop(store);
+    storage.create(&format!("{NAME}.compact")).unwrap();
+    storage.sync_names().unwrap();
+    let host = HostError {
+        path: "drive.tant".into(),
+        action: "be changed",
+        kind: std::io::ErrorKind::StorageFull,
+        reason: "the disk is full".to_owned(),
+    };
+    storage.volume().device().refuse_changes(Status::WriteProtected(host));
+    let store = Store::open(storage, NAME, Options::default()).unwrap();
+    assert_eq!(store.get(&key(2)).unwrap().unwrap().value(), VALUE);
+    let error = store.put(&key(2), &VALUE).unwrap_err();
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    assert!(store.refuses_changes().is_some_and(|why| why.contains("the disk is full")));
 }
 
 #[test]

@@ -152,6 +152,10 @@ impl<S: Storage> Storage for InTurns<S> {
         pass()?;
         self.0.sync_names()
     }
+
+    fn refuses_changes(&self) -> Option<String> {
+        self.0.refuses_changes()
+    }
 }
 
 impl<F: StorageFile> StorageFile for InTurns<F> {

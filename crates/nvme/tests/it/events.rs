@@ -9,6 +9,7 @@ use tantalum_nvme::client::{Client, Completed, Options, block_command, command};
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::server::Server;
 use tantalum_nvme::wire::command::{Pointer, Submission, TRANSPORT};
+use tantalum_nvme::wire::identify::cns;
 use tantalum_nvme::wire::opcode::{admin, nvm};
 use tantalum_nvme::wire::pdu::{Data, ResponseCapsule, flag, kind};
 use zerocopy::{FromBytes, IntoBytes};
@@ -79,7 +80,15 @@ fn a_host_hears_that_spare_is_low_and_that_the_drive_is_read_only() {
     let event = client.reap().unwrap();
     assert_eq!((event.id, event.code, event.result), (events[0], 0, SPARE_LOW));
 
+    let mut are_protected = || {
+        [(cns::NAMESPACE, 99), (cns::NAMESPACE_OF_ALL_SETS, 8)].map(|(structure, attributes)| {
+            let identify = command(admin::IDENTIFY, 1, [structure.into(), 0, 0, 0, 0, 0]);
+            client.read_command(identify, 4096).unwrap().data[attributes]
+        })
+    };
+    assert_eq!(are_protected(), [0, 0]);
     wear(&server, Device::is_read_only);
+    assert_eq!(are_protected(), [1, 1]);
     server.subsystem().look();
     let event = client.reap().unwrap();
     assert_eq!((event.id, event.result), (events[1], NAMESPACES), "the other one is masked");

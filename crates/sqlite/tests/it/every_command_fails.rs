@@ -6,7 +6,7 @@
 
 use crate::common::CACHE_BYTES;
 use tantalum::{CommandFailure, Device, Outcome, PowerLoss, Profile};
-use tantalum_sqlite::rusqlite::{self, Connection, params};
+use tantalum_sqlite::rusqlite::{self, Connection, ErrorCode, params};
 use tantalum_sqlite::{Drive, Mode};
 use tantalum_volume::Volume;
 
@@ -59,8 +59,21 @@ fn power_cycle(drive: Drive, seed: u64) -> Drive {
     Drive::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, drive_seed)
 }
 
-/// Runs the transactions; the nth command fails. Returns whether there was one.
-fn run(profile: &Profile, mode: Mode, command: u64, failure: CommandFailure) -> bool {
+/// The host has failed below the drive: a new connection reads what it can, and nothing half done. Returns the number that all
+/// rows have, if they can be read: recovery of a transaction may have to write.
+fn read_on(drive: &Drive, what: &str) -> Option<i64> {
+    let now = open(drive).and_then(|connection| state(&connection, what));
+    let code = now.as_ref().err().and_then(rusqlite::Error::sqlite_error_code);
+    assert!(
+        !matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)),
+        "{what}, read on: {now:?}"
+    );
+    now.ok()
+}
+
+/// Runs the transactions; the nth command fails. None if there was none; otherwise whether the database could be read after
+/// its host had failed.
+fn run(profile: &Profile, mode: Mode, command: u64, failure: CommandFailure) -> Option<bool> {
     let device = Device::in_memory(profile).expect("a drive");
     let mut drive = Drive::new(Volume::format(device, 128 << 10).expect("a volume"), mode, Some(command));
     let mut connection = open(&drive).unwrap();
@@ -71,7 +84,7 @@ fn run(profile: &Profile, mode: Mode, command: u64, failure: CommandFailure) -> 
         connection.execute("INSERT INTO t VALUES(?1, 0, zeroblob(300))", [key]).unwrap();
     }
     drive.volume().device().fail_command(Some((command, failure)));
-    let (mut committed, mut failed) = (0, false);
+    let (mut committed, mut failed, mut reads) = (0, false, false);
     while committed < TRANSACTIONS {
         let what = format!("{mode}, {failure:?} at command {command}, in transaction {}", committed + 1);
         let done = transaction(&connection, committed + 1);
@@ -99,6 +112,12 @@ fn run(profile: &Profile, mode: Mode, command: u64, failure: CommandFailure) -> 
         }
         if !stays {
             drop(connection);
+            if matches!(failure, CommandFailure::HostBefore | CommandFailure::HostAfter)
+                && let Some(now) = read_on(&drive, &what)
+            {
+                reads = true;
+                assert!(now == committed || now == attempted, "{what}: {now} is read on");
+            }
             if !failure.ends_nothing() || command.is_multiple_of(3) {
                 drive = power_cycle(drive, command);
             }
@@ -110,7 +129,7 @@ fn run(profile: &Profile, mode: Mode, command: u64, failure: CommandFailure) -> 
         committed = now;
     }
     if !failed {
-        return false;
+        return None;
     }
     let what = format!("{mode}, {failure:?} at command {command}, at the end");
     assert_eq!(state(&connection, &what).unwrap(), TRANSACTIONS, "{what}");
@@ -118,14 +137,14 @@ fn run(profile: &Profile, mode: Mode, command: u64, failure: CommandFailure) -> 
     let drive = power_cycle(drive, command);
     let connection = open(&drive).unwrap();
     assert_eq!(state(&connection, &what).unwrap(), TRANSACTIONS, "{what}, after power went");
-    true
+    Some(reads)
 }
 
 #[test]
 fn whichever_command_fails_no_transaction_is_lost_or_torn() {
     let setting = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let (only, step) = (setting("FAILING_COMMAND"), setting("FAILING_STEP").unwrap_or(61));
-    let mut failed = 0;
+    let (mut failed, mut read) = (0, 0);
     for (number, failure) in (0..).zip(CommandFailure::ALL) {
         let mut profile = Profile::load(["tlc-nvme", "tlc-nvme-plp"][number % 2]).unwrap();
         profile.capacity_bytes = 64 << 20;
@@ -133,9 +152,13 @@ fn whichever_command_fails_no_transaction_is_lost_or_torn() {
         for (other, mode) in Mode::ALL.into_iter().enumerate() {
             let commands = only.map_or(1..u64::MAX, |command| command..command + 1);
             let commands = commands.skip((7 * number + 11 * other) % step as usize).step_by(step as usize);
-            failed += commands.take_while(|command| run(&profile, mode, *command, failure)).count();
+            for command in commands {
+                let Some(reads) = run(&profile, mode, command, failure) else { break };
+                (failed, read) = (failed + 1, read + u32::from(reads));
+            }
         }
     }
-    println!("{failed} commands failed");
+    println!("{failed} commands failed; {read} databases were read on");
+    assert!(only.is_some() || read > 10, "only {read} databases were read on");
     assert!(only.is_some() || failed > 50, "only {failed} commands failed");
 }
