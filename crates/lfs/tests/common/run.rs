@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{CommandFailure, Faults, PowerLoss};
+use tantalum::{CommandFailure, FailingStep, Faults, PowerLoss, StepFault};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{
     Attributes, Content, Errno, FileId, FileKind, FileSystem, MetadataChange, Names, Outcome, Ranges,
@@ -65,9 +65,13 @@ pub struct Run {
     pub compared: u32,
     /// One of this number of commands of the drive fails, repeatedly; 0 if none.
     fail_within: u64,
+    /// A step is to fail, or has.
+    fails_step: bool,
     /// Operations that failed with a command.
     pub failed: u32,
-    /// How many of these stopped the file system.
+    /// How many of these failed with a step inside a command.
+    pub failed_steps: u32,
+    /// How many stopped the file system.
     pub stopped: u32,
     /// Power failed this often while a snapshot was created, and while one was deleted.
     pub cut_creations: u32,
@@ -108,7 +112,9 @@ impl Run {
             maybe_deleted: None,
             compared: 0,
             fail_within: 0,
+            fails_step: false,
             failed: 0,
+            failed_steps: 0,
             stopped: 0,
             cut_creations: 0,
             cut_deletions: 0,
@@ -163,26 +169,55 @@ impl Run {
         Ok(())
     }
 
-    /// From now on, one of this number of commands fails, in any way, and then one of the next ones.
+    /// From now on, one of this number of commands fails, in any way, or a step inside one, and then one of the next ones.
     pub fn commands_fail(&mut self, within: u64) {
         self.fail_within = within;
     }
 
-    fn arm_command(&mut self) {
-        if self.fail_within > 0 && !self.drive.lock().fails_commands() {
-            let failure = CommandFailure::ALL[self.rng.random_range(0..CommandFailure::ALL.len())];
-            let command = self.rng.random_range(1..=self.fail_within);
-            self.drive.lock().fail_command(Some((command, failure)));
+    fn arm(&mut self) {
+        let waits = self.fails_step && !self.drive.lock().step_has_failed();
+        if self.fail_within == 0 || waits || self.drive.lock().fails_commands() {
+            return;
         }
+        self.nothing_fails();
+        if self.rng.random_bool(0.4) {
+            return self.arm_step();
+        }
+        let failure = CommandFailure::ALL[self.rng.random_range(0..CommandFailure::ALL.len())];
+        let command = self.rng.random_range(1..=self.fail_within);
+        self.drive.lock().fail_command(Some((command, failure)));
+    }
+
+    /// Reads are left out: their pages would be lost.
+    fn arm_step(&mut self) {
+        use FailingStep::{Buffer, Erase, Program, Room};
+        let step = [Room, Room, Room, Buffer, Program, Erase][self.rng.random_range(0..6)];
+        let after = self.rng.random_range(0..=2 * self.fail_within);
+        // a drive has few blocks to lose
+        let lasts = matches!(step, Room | Buffer) && self.rng.random();
+        self.drive.lock().fail_step(Some(StepFault { step, after, lasts })).expect("the drive has power");
+        self.fails_step = true;
+    }
+
+    /// Returns whether the step that was to fail has failed.
+    fn nothing_fails(&mut self) -> bool {
+        let mut device = self.drive.lock();
+        let failed = device.step_has_failed();
+        device.fail_command(None);
+        if device.has_power() {
+            device.fail_step(None).expect("the drive has power");
+        }
+        self.fails_step = false;
+        failed
     }
 
     /// An operation failed with a command: what was synced is there, whatever the operation did. If the file system has
     /// stopped, it refuses changes and syncs.
     fn command_failed(&mut self) {
         self.failed += 1;
+        self.failed_steps += u32::from(self.nothing_fails());
         if self.fs().stopped().is_some() {
             self.stopped += 1;
-            self.drive.lock().fail_command(None);
             assert!(self.fs().create_in(FileId::ROOT, b"never", &new(FileKind::File)).is_err());
             assert!(
                 self.fs().sync_folder(FileId::ROOT).is_err(),
@@ -191,7 +226,6 @@ impl Run {
             assert!(self.fs().unlink(FileId::ROOT, b"name1", NOW).is_err());
         }
         let mut device = self.drive.lock();
-        device.fail_command(None);
         let now_ns = device.time_ns();
         device.cut_power(now_ns);
         drop(device);
@@ -200,7 +234,7 @@ impl Run {
 
     /// One operation, and its checks.
     pub fn step(&mut self) {
-        self.arm_command();
+        self.arm();
         let before = self.model.clone();
         let choice = match self.plan.kind {
             Kind::Tree if self.rng.random_bool(self.plan.snapshot_odds) => 200,
@@ -232,7 +266,7 @@ impl Run {
             }
         };
         if !self.drive.lock().has_power() {
-            self.drive.lock().fail_command(None);
+            self.nothing_fails();
             return self.power_comes_back();
         }
         match result {
@@ -552,7 +586,7 @@ impl Run {
 
     /// Each snapshot has the contents at the time of its creation.
     fn compare_snapshots(&mut self) {
-        self.drive.lock().fail_command(None);
+        self.nothing_fails();
         self.drive.lock().cut_after(None);
         for (number, expected) in self.snapshots.clone() {
             let mounted = LogFs::mount_snapshot(self.drive.client(), number, 0).expect("a snapshot mounts");
@@ -579,7 +613,7 @@ impl Run {
     // -- crashes ----------------------------------------------------------------------------------------------------
 
     fn remount(&mut self) -> Step {
-        self.drive.lock().fail_command(None);
+        self.nothing_fails();
         self.drive.lock().cut_after(None);
         match self.end_mount().unmount() {
             Ok(client) => drop(client),
@@ -595,7 +629,7 @@ impl Run {
     }
 
     fn crash(&mut self) -> Step {
-        self.drive.lock().fail_command(None);
+        self.nothing_fails();
         self.drive.lock().cut_after(None);
         drop(self.end_mount());
         self.fs = Some(LogFs::mount(self.drive.client(), self.plan.cache_bytes).expect("it mounts"));
@@ -707,7 +741,7 @@ impl Run {
     }
 
     pub fn check_all(&mut self) {
-        self.drive.lock().fail_command(None);
+        self.nothing_fails();
         let seen = self.see();
         let ids: BTreeMap<Place, FileId> = seen.iter().map(|(place, (id, _))| (place.clone(), *id)).collect();
         let expected = self.model.names.iter().map(|(place, file)| (place.clone(), self.model.id(*file)));
@@ -743,6 +777,7 @@ impl Run {
         }
         (self.plan.cut_within, self.cut_at, self.fail_within) = (None, None, 0);
         self.drive.lock().cut_after(None);
+        self.nothing_fails();
         self.remount().unwrap();
         for number in std::mem::take(&mut self.snapshots).into_keys() {
             self.fs().delete_snapshot(number).unwrap();

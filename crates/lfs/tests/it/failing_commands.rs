@@ -1,6 +1,6 @@
-//! Commands of the drive fail, each in one of the ways in which they can, in the middle of what the file system does. Then
-//! what was synced is there after a crash, and everything agrees; until then the file system refuses changes and syncs
-//! if a change failed half way. `LFS_SEED=17` runs one seed, `LFS_SEEDS=100` runs 100.
+//! Commands of the drive, and steps inside them, fail, each in one of the ways in which they can, in the middle of what the file
+//! system does. Then what was synced is there after a crash, and everything agrees; until then the file system refuses
+//! changes and syncs if a change failed half way. `LFS_SEED=17` runs one seed, `LFS_SEEDS=100` runs 100.
 
 use crate::common;
 
@@ -13,8 +13,8 @@ use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
 
 const UNIT: usize = 4096;
 
-/// Operations that failed, and those that stopped the file system.
-fn run(kind: Kind, seed: u64) -> (u32, u32) {
+/// Operations that failed, those of them with a step inside a command, and those that stopped the file system.
+fn run(kind: Kind, seed: u64) -> (u32, u32, u32) {
     let indexing = [Indexing::Conventional, Indexing::Appended, Indexing::Nvm][seed as usize % 3];
     let plan = Plan {
         kind,
@@ -30,26 +30,29 @@ fn run(kind: Kind, seed: u64) -> (u32, u32) {
     };
     let mut run = Run::new(seed, plan);
     run.commands_fail([1, 4, 15][seed as usize % 3]);
-    (0..150).for_each(|_| run.step());
+    (0..200).for_each(|_| run.step());
     let run = run.finish();
-    (run.failed, run.stopped)
+    (run.failed, run.failed_steps, run.stopped)
 }
 
 fn whichever_command_fails_what_was_synced_is_there(kind: Kind) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seeds = number("LFS_SEED").map_or(0..number("LFS_SEEDS").unwrap_or(16), |seed| seed..seed + 1);
     let is_one = seeds.end - seeds.start == 1;
-    let (mut failed, mut stopped) = (0, 0);
+    let (mut failed, mut steps, mut stopped) = (0, 0, 0);
     for seed in seeds {
         let ended = std::panic::catch_unwind(|| run(kind, seed));
-        let (more_failed, more_stopped) = ended.unwrap_or_else(|panic| {
+        let (more_failed, more_steps, more_stopped) = ended.unwrap_or_else(|panic| {
             eprintln!("{kind:?} failed with LFS_SEED={seed}");
             std::panic::resume_unwind(panic)
         });
-        (failed, stopped) = (failed + more_failed, stopped + more_stopped);
+        (failed, steps, stopped) = (failed + more_failed, steps + more_steps, stopped + more_stopped);
     }
-    println!("{kind:?}: {failed} operations failed, {stopped} stopped the file system");
-    assert!(is_one || failed > 50 && stopped > 30, "{failed} failed, {stopped} stopped");
+    println!("{kind:?}: {failed} operations failed, {steps} in a step, {stopped} stopped the file system");
+    assert!(
+        is_one || failed > 50 && steps > 15 && stopped > 30,
+        "{failed} failed, {steps}, {stopped} stopped"
+    );
 }
 
 #[test]

@@ -9,12 +9,12 @@ use crate::common;
 
 use std::ops::Range;
 
-use common::{KERNEL, OPEN, ask, profile, seeds, ssd_of};
-use tantalum::{Outcome as Fate, PowerLoss, SplitMix64};
+use common::{KERNEL, OPEN, ask, fail_each_step, nothing_fails, profile, seeds, ssd_of};
+use tantalum::{FailingStep, Outcome as Fate, PowerLoss, SplitMix64, StepFault};
 use tantalum_spu::atomic_writes::{
     AtomicWrites, AtomicWritesError, Outcome, SLOTS, Transaction, last_region,
 };
-use tantalum_spu::{BlockClient, EndpointId, Event, ProcessId, Rights, SpuError, Ssd, shipped};
+use tantalum_spu::{BlockClient, EndpointId, Event, ProcessId, Rights, SpuError, Ssd, answer, shipped};
 
 const CLIENTS: usize = 4;
 const CELLS: usize = 12;
@@ -221,6 +221,18 @@ impl Torture {
 
     /// What is wrong with the cells, if anything is.
     fn check(&mut self) -> Result<(), String> {
+        self.check_cells(|found, old, new| found == old || found == new)
+    }
+
+    /// The same, if the transactions that were under way are not completed: each of their cells is the old or the new one.
+    fn check_without_recovery(&mut self) -> Result<(), String> {
+        self.check_cells(|found, old, new| {
+            (0..CELLS).all(|cell| found[cell] == old[cell] || found[cell] == new[cell])
+        })
+    }
+
+    /// What each client finds must be possible, given its cells before and after the transaction that was under way.
+    fn check_cells(&mut self, is_possible: impl Fn(&[u64], &[u64], &[u64]) -> bool) -> Result<(), String> {
         let program = self.ssd.install(KERNEL, shipped::BASE_IO, OPEN).unwrap();
         let reader = BlockClient::new(self.kernel, program);
         for index in 0..CLIENTS {
@@ -239,7 +251,7 @@ impl Torture {
             for (cell, value) in client.under_way.take().map_or_else(Vec::new, |last| last.changes) {
                 with_last[cell] = value;
             }
-            if found != client.cells && found != with_last {
+            if !is_possible(&found, &client.cells, &with_last) {
                 let (old, new) = (&client.cells, &with_last);
                 return Err(format!("client {index}: found {found:?}, neither {old:?} nor {new:?}"));
             }
@@ -298,6 +310,98 @@ fn a_cut_at_every_flash_operation_of_a_commit_leaves_all_or_nothing() {
             torture.check().unwrap_or_else(|error| panic!("operation {operation}, {fate:?}: {error}"));
         }
     }
+}
+
+impl Torture {
+    /// Runs transactions while a step inside a command fails. One that is aborted is nothing; one in doubt ends the run.
+    /// Returns how many were aborted, and whether one is in doubt.
+    fn run_with_failure(&mut self, commits: u64) -> Result<(u32, bool), SpuError> {
+        let until = self.committed + commits;
+        let mut aborted = 0;
+        for client in 0..CLIENTS {
+            self.begin(client)?;
+        }
+        while self.committed < until {
+            let event = self.ssd.next_event().expect("transactions are open");
+            let (Event::Answer { endpoint, .. } | Event::Permission { endpoint, .. }) = event else {
+                continue;
+            };
+            let Some(index) = self.clients.iter().position(|client| client.endpoint == endpoint) else {
+                continue;
+            };
+            let Some(under_way) = &mut self.clients[index].under_way else { continue };
+            match under_way.transaction.take(&mut self.ssd, &event)? {
+                None => {}
+                Some(Outcome::Committed) => self.ended(index)?,
+                Some(Outcome::Aborted(_)) => {
+                    aborted += 1;
+                    self.clients[index].under_way = None;
+                    if nothing_fails(&self.ssd) && self.ssd.drive().lock().refuses_changes().is_some() {
+                        return Ok((aborted, true));
+                    }
+                    self.begin(index)?;
+                }
+                Some(Outcome::InDoubt(_)) => return Ok((aborted, true)),
+            }
+        }
+        Ok((aborted, false))
+    }
+}
+
+/// A step inside a command of the drive fails, in any phase. What the transaction says of itself is true.
+#[test]
+fn whichever_step_of_the_drive_fails_a_commit_is_all_or_nothing() {
+    let (mut failed, mut aborted, mut in_doubt) = (0, 0, 0);
+    for seed in 0..4 {
+        failed += fail_each_step(|fault| {
+            let mut torture = Torture::new(seed, shipped::ATOMIC_WRITES);
+            torture.ssd.drive().lock().fail_step(Some(fault)).unwrap();
+            let (of_this, doubt) = torture.run_with_failure(6).unwrap();
+            let came = nothing_fails(&torture.ssd);
+            (aborted, in_doubt) = (aborted + of_this, in_doubt + u32::from(doubt));
+            torture.ssd.cut_power();
+            while torture.ssd.next_event().is_some() {}
+            torture.recover();
+            torture.check().unwrap_or_else(|error| panic!("seed {seed}, {fault:?}: {error}"));
+            came || of_this > 0
+        });
+    }
+    println!("{failed} steps failed, {aborted} transactions were aborted, {in_doubt} were in doubt");
+    assert!(failed > 60 && aborted > 20 && in_doubt > 5, "{failed}, {aborted}, {in_doubt}");
+}
+
+/// A drive whose programs fail from then on becomes read-only. It cannot bring home what was decided and not answered, so
+/// installing is refused; what was answered as committed is there.
+#[test]
+fn on_a_drive_that_has_become_read_only_what_was_committed_is_home() {
+    let (mut committed, mut refused) = (0, 0);
+    for seed in 0..4 {
+        for after in 0..40 {
+            let mut torture = Torture::new(seed, shipped::ATOMIC_WRITES);
+            let fault = StepFault { step: FailingStep::Program, after, lasts: true };
+            torture.ssd.drive().lock().fail_step(Some(fault)).unwrap();
+            torture.run_with_failure(20).unwrap();
+            nothing_fails(&torture.ssd);
+            let is_read_only = torture.ssd.drive().lock().is_read_only();
+            torture.ssd.cut_power();
+            while torture.ssd.next_event().is_some() {}
+            torture.ssd.drive().lock().power_on(&mut PowerLoss::seeded(seed)).unwrap();
+            torture.ssd.power_on().unwrap();
+            while torture.ssd.next_event().is_some() {}
+            let checked = match torture.set_up() {
+                Ok(()) => torture.check(),
+                Err(AtomicWritesError::Refused { status: answer::DRIVE, .. }) if is_read_only => {
+                    refused += 1;
+                    torture.check_without_recovery()
+                }
+                Err(error) => panic!("seed {seed}, {fault:?}: {error}"),
+            };
+            checked.unwrap_or_else(|error| panic!("seed {seed}, {fault:?}: {error}"));
+            committed += torture.committed;
+        }
+    }
+    println!("{committed} transactions committed, {refused} installations refused");
+    assert!(committed > 100 && refused > 5, "{committed}, {refused}");
 }
 
 const CANARIES: [(&str, &[u8]); 4] = [

@@ -3,7 +3,9 @@
 
 use crate::common;
 
-use common::{KERNEL, OPEN, profile, seeds, ssd_of};
+use std::ops::Range;
+
+use common::{KERNEL, OPEN, fail_each_step, nothing_fails, profile, seeds, ssd_of};
 use tantalum::{Outcome, PowerLoss, SplitMix64, UNIT_BYTES};
 use tantalum_spu::{BlockClient, EndpointId, IoError, ProcessId, Rights, SpuError, Ssd, shipped};
 
@@ -18,6 +20,8 @@ struct Host {
     /// The versions that each unit may hold: the last flushed, and those after it.
     versions: Vec<Vec<u64>>,
     next: u64,
+    /// Units of the write that failed.
+    failed: Range<u64>,
 }
 
 fn unit(version: u64) -> Vec<u8> {
@@ -30,7 +34,7 @@ impl Host {
         let process = if is_kernel { KERNEL } else { ssd.process() };
         let endpoint = ssd.endpoint(process).unwrap();
         let versions = vec![vec![0]; UNITS as usize];
-        Host { ssd, process, endpoint, module, random, versions, next: 0 }
+        Host { ssd, process, endpoint, module, random, versions, next: 0, failed: 0..0 }
     }
 
     fn client(&mut self) -> BlockClient {
@@ -58,7 +62,11 @@ impl Host {
                 versions.push(self.next);
                 data.extend(unit(self.next));
             }
-            client.write(&mut self.ssd, first * 4096, &data)?;
+            let written = client.write(&mut self.ssd, first * 4096, &data);
+            if written.is_err() {
+                self.failed = first..first + count;
+            }
+            written?;
         }
         Ok(())
     }
@@ -78,19 +86,43 @@ impl Host {
         while self.ssd.next_event().is_some() {}
     }
 
-    fn check(&mut self, client: BlockClient) -> Result<(), String> {
-        for at in 0..UNITS {
+    /// Reads each unit. Returns which of its possible versions it holds.
+    fn find(&mut self, client: BlockClient) -> Result<Vec<usize>, String> {
+        let mut found = Vec::new();
+        for (at, possible) in self.versions.iter().enumerate() {
             let mut data = vec![0; UNIT_BYTES];
-            client.read(&mut self.ssd, at * 4096, &mut data).unwrap();
+            client.read(&mut self.ssd, at as u64 * 4096, &mut data).unwrap();
             let version = u64::from_le_bytes(data[..8].try_into().unwrap());
             if data != unit(version) {
                 return Err(format!("unit {at} is torn"));
             }
-            let possible = &mut self.versions[at as usize];
-            if !possible.contains(&version) {
-                return Err(format!("unit {at} holds {version}, and may hold {possible:?}"));
+            let place = possible.iter().position(|possible| *possible == version);
+            found.push(place.ok_or_else(|| format!("unit {at} holds {version}, and may hold {possible:?}"))?);
+        }
+        Ok(found)
+    }
+
+    /// Power has come back: what is there is durable.
+    fn check(&mut self, client: BlockClient) -> Result<(), String> {
+        let found = self.find(client)?;
+        for (versions, found) in self.versions.iter_mut().zip(found) {
+            *versions = vec![versions[found]];
+        }
+        Ok(())
+    }
+
+    /// The drive goes on: every unit holds its latest version, unless the write of that has failed. What that did not change
+    /// then, it never does.
+    fn check_running(&mut self, client: BlockClient) -> Result<(), String> {
+        let found = self.find(client)?;
+        for (at, (versions, found)) in self.versions.iter_mut().zip(found).enumerate() {
+            if found + 1 < versions.len() && !self.failed.contains(&(at as u64)) {
+                return Err(format!(
+                    "unit {at} holds {}, and its latest version is another",
+                    versions[found]
+                ));
             }
-            *possible = vec![version];
+            versions.truncate(found + 1);
         }
         Ok(())
     }
@@ -172,6 +204,41 @@ fn a_cut_at_every_flash_operation_of_base_io_and_direct_io_keeps_what_was_flushe
             assert!(operation > 10, "{drive}: only {operation} operations");
         }
     }
+}
+
+/// A step inside a command of the drive fails. The program may say so; what was flushed is there, nothing is torn, and both the
+/// drive and the program go on.
+#[test]
+fn whichever_step_of_the_drive_fails_base_io_and_direct_io_keep_what_was_flushed() {
+    let (mut failed, mut refused) = (0, 0);
+    for (module, is_kernel) in [(shipped::BASE_IO, true), (shipped::DIRECT_IO, false)] {
+        for drive in DRIVES {
+            failed += fail_each_step(|fault| {
+                let mut host = Host::new(drive, module, is_kernel, SplitMix64(7));
+                let client = host.client();
+                host.work(client, 10).unwrap();
+                host.ssd.drive().lock().fail_step(Some(fault)).unwrap();
+                let answer = host.work(client, 25);
+                while host.ssd.next_event().is_some() {}
+                if !nothing_fails(&host.ssd) {
+                    answer.unwrap_or_else(|error| panic!("{drive}, {fault:?}: {error}"));
+                    return false;
+                }
+                refused += u32::from(answer.is_err());
+                let client = host.client();
+                host.check_running(client).unwrap_or_else(|error| panic!("{drive}, {fault:?}: {error}"));
+                host.work(client, 10).unwrap_or_else(|error| panic!("{drive}, {fault:?}, then: {error}"));
+                host.ssd.cut_power();
+                while host.ssd.next_event().is_some() {}
+                host.recover();
+                let client = host.client();
+                host.check(client).unwrap_or_else(|error| panic!("{drive}, {fault:?}: {error}"));
+                true
+            });
+        }
+    }
+    println!("{failed} steps failed, {refused} requests were refused");
+    assert!(failed > 60 && refused > 20, "{failed}, {refused}");
 }
 
 /// Base-IO and Direct-IO that acknowledge flushes and do nothing.

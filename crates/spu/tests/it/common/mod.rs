@@ -1,7 +1,7 @@
 //! A small drive with processors, for tests.
 #![allow(dead_code)]
 
-use tantalum::{Device, Profile};
+use tantalum::{Device, FailingStep, Profile, StepFault};
 use tantalum_drive::Drive;
 use tantalum_spu::{EndpointId, Event, InstallOptions, ProcessId, ProgramId, SpuId, Ssd};
 
@@ -70,4 +70,31 @@ pub fn seeds(default: u64) -> std::ops::Range<u64> {
         (Some(seed), _) => seed..seed + 1,
         (None, count) => 0..count.unwrap_or(default),
     }
+}
+
+/// Lets each step inside the commands of a workload fail: the first ones of each kind, then ever fewer; once, or, if that does
+/// not use up the drive's blocks, from then on. `run` says whether the step came. Returns how many failed. Reads are left
+/// out: their pages would be lost.
+pub fn fail_each_step(mut run: impl FnMut(StepFault) -> bool) -> u32 {
+    use FailingStep::{Buffer, Erase, Program, Room};
+    let mut failed = 0;
+    let faults =
+        [(Program, false), (Erase, false), (Buffer, false), (Buffer, true), (Room, false), (Room, true)];
+    for (step, lasts) in faults {
+        for after in (0..).filter(|after: &u64| *after < 4 || after.is_power_of_two()) {
+            if !run(StepFault { step, after, lasts }) {
+                break;
+            }
+            failed += 1;
+        }
+    }
+    failed
+}
+
+/// Ends the failure. Returns whether the step came.
+pub fn nothing_fails(ssd: &Ssd) -> bool {
+    let mut device = ssd.drive().lock();
+    let failed = device.step_has_failed();
+    device.fail_step(None).expect("the drive has power");
+    failed
 }
