@@ -236,14 +236,15 @@ fn a_change_of_the_map_whose_record_finds_no_room_stops_the_drive() {
     let (host, tx, namespace) = with_transaction();
     let ranges = [ShareRange { dst: Lpn(20), src: Lpn(7), units: 1 }];
     let attributes = NamespaceAttributes::default();
-    let commands: [(&str, Submit<'_>); 5] = [
-        ("share", &|host| host.submit(Command::Share { ranges: &ranges, deferred: false })),
-        ("remap", &|host| host.submit(Command::Remap { src: Lpn(7), dst: Lpn(20), units: 1 })),
-        ("commit", &|host| host.submit(Command::Commit { tx })),
-        ("create", &|host| host.submit(Command::CreateNamespace { attributes })),
-        ("delete", &|host| host.submit(Command::DeleteNamespace { namespace })),
+    // with the units that nobody knows once it has failed
+    let commands: [(&str, &[u32], Submit<'_>); 5] = [
+        ("share", &[20], &|host| host.submit(Command::Share { ranges: &ranges, deferred: false })),
+        ("remap", &[7, 20], &|host| host.submit(Command::Remap { src: Lpn(7), dst: Lpn(20), units: 1 })),
+        ("commit", &[9], &|host| host.submit(Command::Commit { tx })),
+        ("create", &[], &|host| host.submit(Command::CreateNamespace { attributes })),
+        ("delete", &[], &|host| host.submit(Command::DeleteNamespace { namespace })),
     ];
-    for (name, submit) in commands {
+    for (name, unknown, submit) in commands {
         let mut stopped = 0;
         for after in 0.. {
             let Some((mut copy, answer)) = failing(&host, (FailingStep::Room, after), submit) else { break };
@@ -254,7 +255,19 @@ fn a_change_of_the_map_whose_record_finds_no_room_stops_the_drive() {
                     Status::Unfinished(Box::new(Status::CapacityExceeded)),
                     "{name}, room {after}"
                 );
-                assert_eq!(copy.submit(Command::Flush).map(drop), Err(status), "{name}, room {after}");
+                assert_eq!(
+                    copy.submit(Command::Flush).map(drop),
+                    Err(status.clone()),
+                    "{name}, room {after}"
+                );
+                let data = &mut [0; UNIT_BYTES];
+                for lpn in unknown {
+                    let read = copy.submit(Command::Read { lpn: Lpn(*lpn), data });
+                    assert_eq!(read.map(drop), Err(status.clone()), "{name}, room {after}: unit {lpn}");
+                }
+                assert_eq!(copy.read(8), 2, "{name}, room {after}");
+                let read = copy.submit(Command::TxRead { tx, lpn: Lpn(9), data });
+                assert_eq!(read.map(drop), Err(status), "{name}, room {after}: it can commit no more");
                 stopped += 1;
             } else {
                 copy.flush();
@@ -284,4 +297,32 @@ fn a_commit_that_is_done_is_acknowledged_although_maintenance_fails() {
         assert_eq!(copy.read(9), expected, "buffer {after}");
     }
     assert!(overlooked > 0, "no buffer was needed after the commit");
+}
+
+/// Whoever overlooks that a sync failed does not go on: a later sync must not make durable what is built on it.
+#[test]
+fn after_a_sync_that_failed_nothing_more_is_stored_or_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.tant");
+    Device::create(&path, &small_drive("tlc-nvme", 8 << 20, 100.0, Plp::None)).unwrap().shutdown(0).unwrap();
+    let disk = TestHost::new(Mapping::Never, 1);
+    let device = Device::open_on(&path, Access::Ordered, &disk).unwrap();
+    let mut host = Host { now_ns: device.time_ns(), device };
+    host.write_through(7, 1);
+    let sync = host.device.sync_begin().unwrap().expect("a unit was written");
+    // the group is written first
+    disk.faults.fail(HostFault { after: 1, failure: HostFailure::Io, lasts: false });
+    assert!(sync.run().is_err() && disk.faults.failed() == Some(HostCall::Sync));
+    disk.faults.heal();
+    assert!(
+        matches!(host.device.sync_begin(), Err(Status::Host(_))),
+        "nothing changed since, and it is not durable"
+    );
+    let write = Command::Write { lpn: Lpn(8), data: &[2; UNIT_BYTES], fua: true };
+    assert!(matches!(host.submit(write), Err(Status::Host(_))));
+    assert!(matches!(host.submit(Command::Flush), Err(Status::Host(_))));
+    let _ = host.device.sync_end();
+    assert!(matches!(host.device.sync_begin(), Err(Status::Host(_))));
+    assert_eq!(host.read(7), 1);
+    assert!(matches!(host.device.shutdown(host.now_ns), Err(Status::Host(_))));
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use small_drive::small_drive;
 use tantalum::check::{Remedy, check, repair};
 use tantalum::{
-    Command, Completion, Device, DeviceError, FileEntry, FileId, Lpn, NvmProfile, Outcome, Plp, PowerLoss,
-    Profile, ShareRange, Status, UNIT_BYTES,
+    Command, CommandFailure, Completion, Device, DeviceError, FileEntry, FileId, Lpn, NvmProfile, Outcome,
+    Plp, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES,
 };
 
 fn profile(nvm_bytes: u64) -> Profile {
@@ -221,5 +221,28 @@ fn a_damaged_line_is_repaired_only_if_nothing_needs_it() {
                 assert_eq!(Host::new(Device::open(&path).unwrap()).stamp(700), 1);
             }
         }
+    }
+}
+
+/// Which lists a command that failed has changed, nobody knows.
+#[test]
+fn lists_are_not_read_once_a_command_on_them_has_failed() {
+    for clears in [false, true] {
+        let mut host = Host::new(Device::in_memory(&profile(512 << 10)).unwrap());
+        host.write(2, 1);
+        host.fs_write(3, 7, 0, &[2]).unwrap();
+        host.device.fail_command(Some((1, CommandFailure::HostBefore)));
+        let refused = match clears {
+            true => host.submit(Command::ClearFileLists { file: Some(FileId(9)) }).map(drop),
+            false => host.fs_write(5, 9, 0, &[3]),
+        };
+        let refused = refused.unwrap_err();
+        let read = host.submit(Command::ReadFileList { file: FileId(7), entries: &mut Vec::new() });
+        assert_eq!(read.map(drop), Err(refused.clone()));
+        let list = host.submit(Command::ListFiles { files: &mut Vec::new() });
+        assert_eq!(list.map(drop), Err(refused.clone()));
+        assert_eq!([2, 3].map(|lpn| host.stamp(lpn)), [1, 2]);
+        let unit = host.submit(Command::Read { lpn: Lpn(5), data: &mut [0; UNIT_BYTES] });
+        assert_eq!(unit.map(drop), if clears { Ok(()) } else { Err(refused) });
     }
 }

@@ -4,9 +4,10 @@ use crate::common;
 
 use common::{KINDS, LARGE_CACHE, NOW, ROOT, SMALL_CACHE, crash, fs, new, remount, sound, units_when_empty};
 use tantalum_filesystem::{
-    Attributes, Content, Errno, FileKind, FileSystem, MetadataChange, Names, Ranges, RenameMode, SetMode,
+    Attributes, Content, Errno, FileId, FileKind, FileSystem, MetadataChange, Names, Ranges, RenameMode,
+    SetMode,
 };
-use tantalum_lfs::{Cleaning, Kind};
+use tantalum_lfs::{Cleaning, Kind, LogFs};
 
 #[test]
 fn what_was_synced_survives_a_crash_and_costs_data_and_at_most_a_unit() {
@@ -15,7 +16,7 @@ fn what_was_synced_survives_a_crash_and_costs_data_and_at_most_a_unit() {
         let file = fs.create_in(ROOT, b"a", &new(FileKind::File)).unwrap();
         fs.write(file, 0, &[7; 8192]).unwrap();
         fs.sync(file).unwrap();
-        let written = |fs: &tantalum_lfs::LogFs| fs.client().device().smart().counters.host_units_written;
+        let written = |fs: &LogFs| fs.client().device().smart().counters.host_units_written;
         let before = written(&fs);
         fs.write(file, 4096, &[8; 4096]).unwrap();
         fs.sync(file).unwrap();
@@ -27,6 +28,30 @@ fn what_was_synced_survives_a_crash_and_costs_data_and_at_most_a_unit() {
         let mut data = vec![0; 9000];
         assert_eq!(fs.read(file, 0, &mut data, None).unwrap(), 8192);
         assert!(data[..4096] == [7; 4096] && data[4096..8192] == [8; 4096]);
+    }
+}
+
+/// Once recovery has run, files may be older than what is in memory.
+#[test]
+fn without_power_nothing_is_read_not_even_from_memory() {
+    for kind in KINDS {
+        let mut fs = fs(kind, 64, Cleaning::Copy, LARGE_CACHE);
+        let files = [b"a", b"b"].map(|name| fs.create_in(ROOT, name, &new(FileKind::File)).unwrap());
+        for file in files {
+            fs.write(file, 0, &[7; 8192]).unwrap();
+            fs.sync(file).unwrap();
+        }
+        let mut fs = remount(fs, LARGE_CACHE);
+        fs.write(files[0], 0, &[8; 8192]).unwrap();
+        let read = |fs: &mut LogFs, bytes| fs.read(files[0], 0, &mut vec![0; bytes], None);
+        assert_eq!([8192, 100].map(|bytes| read(&mut fs, bytes)), [Ok(8192), Ok(100)]);
+        let now_ns = fs.client().now_ns();
+        fs.client().device().cut_power(now_ns);
+        assert_eq!(fs.sync(files[0]), Err(Errno::EIO));
+        assert_eq!([8192, 100].map(|bytes| read(&mut fs, bytes)), [Err(Errno::EIO); 2], "{kind:?}");
+        let never_there = FileId(files[1].0 + 1);
+        let found = [files[1], never_there].map(|file| fs.metadata(file).map(drop));
+        assert_eq!(found, [Err(Errno::EIO); 2], "{kind:?}");
     }
 }
 

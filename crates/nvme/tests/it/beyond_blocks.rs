@@ -2,7 +2,7 @@
 
 use crate::common::records::{Record, add_records, record_command, retrieve, server};
 use crate::common::{Host, UNIT, attach, cut_and_attach, names, pattern, with_transaction};
-use tantalum::{Generation, Hint, Lpn, METADATA_BYTES};
+use tantalum::{Generation, Hint, Lpn, METADATA_BYTES, Status};
 use tantalum_nvme::client::{Client, Options, block_command, command};
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::io::vendor::{HintedPage, Range};
@@ -74,6 +74,10 @@ fn namespaces_with_records_are_told_of() {
         identify(cns::NAMESPACE_OF_SET, command_set::KEY_VALUE, 1).code,
         Failure::INVALID_NAMESPACE.code()
     );
+    assert_eq!(told[43], 0, "it can be written");
+    server.subsystem().queue.drive().lock().refuse_changes(Status::ReadOnly);
+    let told = identify(cns::NAMESPACE_OF_SET, command_set::KEY_VALUE, 2).data;
+    assert_eq!(told[43], 1, "write protected");
 }
 
 #[test]
