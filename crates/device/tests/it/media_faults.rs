@@ -285,6 +285,21 @@ fn at_the_end_of_its_life_a_drive_is_read_only_and_stays_so() {
     }
 }
 
+/// No flush needs to be refused later: what was acknowledged goes to flash when the drive becomes read-only. Without that no
+/// test failed, since each of them flushed, or the drive had a capacitor.
+#[test]
+fn what_waits_goes_to_flash_when_the_drive_becomes_read_only() {
+    for seed in [0, 1, 3, 4] {
+        let mut host = wear_out(Faults { seed, erase_failure_ppm: 50_000, ..NONE }, seed);
+        let before: Vec<_> = (0..host.units()).map(|lpn| host.read(lpn)).collect();
+        // until everything issued is there
+        host.device.cut_power(host.device.time_ns() + 1_000_000_000);
+        host.device.power_on(&mut PowerLoss::all(Outcome::Completed)).unwrap();
+        let after: Vec<_> = (0..host.units()).map(|lpn| host.read(lpn)).collect();
+        assert_eq!(before, after, "seed {seed}");
+    }
+}
+
 /// No blocks are reserved for a dump any more, so nothing acknowledged may wait in DRAM.
 #[test]
 fn what_a_capacitor_protects_survives_a_cut_at_the_end_of_the_drives_life() {

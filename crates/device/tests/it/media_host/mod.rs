@@ -285,7 +285,7 @@ impl MediaHost {
     // -- reading ------------------------------------------------------------------------------------------------
 
     /// The stamp a unit reads as, if allowed; `None` if it is lost.
-    fn read(&mut self, lpn: u32) -> Option<u64> {
+    pub fn read(&mut self, lpn: u32) -> Option<u64> {
         let mut data = [0; UNIT_BYTES];
         match self.submit(Command::Read { lpn: Lpn(lpn), data: &mut data }) {
             Ok(_) => {
