@@ -20,7 +20,7 @@ use nix::libc::O_DIRECT;
 
 use super::context::{Context, Done, Outcome};
 use super::failure::{Failure, ensure};
-use super::shell::Shell;
+use super::shell::{self, Shell};
 
 const FILE_SYSTEMS: [&str; 3] = ["volume", "lfs-nat", "lfs-tree"];
 
@@ -217,15 +217,6 @@ impl Stage<'_> {
         Shell::new(&self.context.tantalum).args(["unmount"]).args([&self.mounted_on]).run().map(drop)
     }
 
-    fn kill(&self, mount: &Mount) -> Result<(), Failure> {
-        Shell::new("kill").args(["-9", &mount.process]).run()?;
-        let process = format!("/proc/{}/fd", mount.process);
-        while fs::read_dir(&process).is_ok_and(|mut files| files.next().is_some()) {
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-
     /// One life in which call number `call` fails. False if there were fewer calls.
     fn fail_at(&mut self, call: u64, how: &str) -> Result<bool, Failure> {
         let mut model = Model::default();
@@ -240,7 +231,8 @@ impl Stage<'_> {
                 if worked.is_err() {
                     self.read += model.read_on(&self.mounted_on)?;
                 }
-                let closed = if call.is_multiple_of(2) { self.unmount() } else { self.kill(&mount) };
+                let closed =
+                    if call.is_multiple_of(2) { self.unmount() } else { shell::kill(&mount.process) };
                 if worked.is_ok() && closed.is_ok() && call.is_multiple_of(2) {
                     let names: Vec<String> = model.0.keys().cloned().collect();
                     names.iter().for_each(|name| model.synced(name));
@@ -267,11 +259,11 @@ impl Stage<'_> {
             ensure(refused.raw_os_error() == Some(Errno::EROFS as i32), || format!("a change: {refused}"))?;
             self.unmount()?;
         } else {
-            self.kill(&without_room)?;
+            shell::kill(&without_room.process)?;
         }
         self.failing.fail(call * 7 % 40, "eio once")?;
         if let Ok(mount) = self.mount(&[]) {
-            self.kill(&mount)?;
+            shell::kill(&mount.process)?;
         }
         self.failing.heal()?;
         let mount = self.mount(&[])?;

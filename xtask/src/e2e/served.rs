@@ -1,15 +1,12 @@
 //! A drive that a step serves over NVMe/TCP, and that is stopped however the step ends.
 
-use std::fs;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::context::Context;
 use super::failure::{Failure, ensure};
-use super::shell::Shell;
+use super::shell::{self, Shell};
 
 /// A served drive, which ends with its test.
 pub struct Served<'a> {
@@ -64,12 +61,7 @@ impl<'a> Served<'a> {
 
     /// Kills the process, and waits until it has let go of the image.
     pub fn end(&self) -> Result<(), Failure> {
-        Shell::new("kill").args(["-9", &self.process]).run()?;
-        let files = format!("/proc/{}/fd", self.process);
-        while fs::read_dir(&files).is_ok_and(|mut files| files.next().is_some()) {
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
+        shell::kill(&self.process)
     }
 
     /// Has another process serve the image at the same address. Returns whether it could only be opened to be read.

@@ -1,8 +1,11 @@
 //! Running commands.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use super::failure::Failure;
 
@@ -68,4 +71,19 @@ impl Shell {
     fn failure(&self, how: String, said: String) -> Failure {
         Failure::Command { command: format!("{:?}", self.command).replace('"', ""), how, said }
     }
+}
+
+/// Kills a process, and waits until it has let go of its files: its first thread ends before others that still have them open.
+pub fn kill(process: &str) -> Result<(), Failure> {
+    Shell::new("kill").args(["-9", process]).run()?;
+    let is_over = || {
+        let threads = fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count);
+        let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // a zombie, until its parent asks for it
+        threads <= 1 && state.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['Z', 'X']))
+    };
+    while !is_over() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
