@@ -84,7 +84,8 @@ impl<'a> Findings<'a> {
         for again in [false, true] {
             for (job, verdict) in failures {
                 let is_over = self.ends.is_some_and(|ends| Instant::now() >= ends);
-                if (!again && bar.advance(1).is_err()) || is_over || bar.check().is_err() {
+                let goes_on = if again { bar.check() } else { bar.advance(1) };
+                if goes_on.is_err() || is_over {
                     until = until.or_else(|| Some(Instant::now() + AFTER_INTERRUPTION));
                 }
                 let is_late = until.is_some_and(|until| Instant::now() >= until);
@@ -95,12 +96,13 @@ impl<'a> Findings<'a> {
                 if self.explained.iter().any(|known| known.explains(job)) {
                     continue;
                 }
-                let lost = self.kinds_of(&job.lost);
-                if !again && kinds.iter().any(|known| known.is_subset(&lost)) {
-                    continue;
+                if !again {
+                    let lost = self.kinds_of(&job.lost);
+                    if kinds.iter().any(|known| known.is_subset(&lost)) {
+                        continue;
+                    }
                 }
-                self.explain(job, verdict)?;
-                let lost = self.explained.last().expect("it was just explained").lost.clone();
+                let lost = self.explain(job, verdict)?;
                 kinds.push(self.kinds_of(&lost));
             }
         }
@@ -117,8 +119,8 @@ impl<'a> Findings<'a> {
         each.collect()
     }
 
-    /// Adds a cause, or a failure to one that has a remedy in common with it.
-    fn explain(&mut self, job: &Job, verdict: &Verdict) -> Result<(), RunError> {
+    /// Adds a cause, or a failure to one that has a remedy in common with it. Returns the operations that had to be lost.
+    fn explain(&mut self, job: &Job, verdict: &Verdict) -> Result<BTreeSet<usize>, RunError> {
         let explanation = match (&job.kept, &self.settings.losses) {
             (Some(kept), Losses::Posix(sector)) => {
                 explain(self.recording, self.checker, *sector, job.operations, kept)?
@@ -131,8 +133,8 @@ impl<'a> Findings<'a> {
         if same.is_none() {
             self.causes.push(self.cause(job, verdict, explanation));
         }
-        self.explained.push(Explained { operations: job.operations, lost, cause });
-        Ok(())
+        self.explained.push(Explained { operations: job.operations, lost: lost.clone(), cause });
+        Ok(lost)
     }
 
     fn cause(&self, job: &Job, verdict: &Verdict, explanation: Explanation) -> Cause {

@@ -40,28 +40,28 @@ impl Refusal {
 pub(crate) fn confine(connection: &mut Connection) -> rusqlite::Result<Refusal> {
     let refusal = Refusal::default();
     let told = refusal.clone();
-    let refused = move |action: &AuthAction<'_>| {
-        refused(action).or_else(|| told.0.is_set_up.load(Ordering::Relaxed).then(|| set_already(action))?)
-    };
-    let told = refusal.clone();
-    connection.authorizer(Some(move |context: AuthContext<'_>| match refused(&context.action) {
-        None => Authorization::Allow,
-        Some(reason) => {
-            *told.0.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
-            Authorization::Deny
+    connection.authorizer(Some(move |context: AuthContext<'_>| {
+        match refused(&context.action, told.0.is_set_up.load(Ordering::Relaxed)) {
+            None => Authorization::Allow,
+            Some(reason) => {
+                *told.0.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+                Authorization::Deny
+            }
         }
     }))?;
     Ok(refusal)
 }
 
-/// Why an action is refused; `None` if it is not.
-fn refused(action: &AuthAction<'_>) -> Option<String> {
+/// Why an action is refused, before or after the experiment has set up the connection; `None` if it is not.
+fn refused(action: &AuthAction<'_>, is_set_up: bool) -> Option<String> {
     match *action {
         AuthAction::Attach { filename } => wrong_place(filename),
         AuthAction::Unknown { code: rusqlite::ffi::SQLITE_ATTACH, .. } => {
             Some("ATTACH takes a quoted name here, not an expression, so that it can be checked".to_owned())
         }
-        AuthAction::Pragma { pragma_name, pragma_value } => wrong_pragma(pragma_name, pragma_value),
+        AuthAction::Pragma { pragma_name, pragma_value } => {
+            wrong_pragma(pragma_name, pragma_value, is_set_up)
+        }
         AuthAction::Function { function_name } => {
             HOST_FUNCTIONS.iter().any(|name| name.eq_ignore_ascii_case(function_name)).then(|| {
                 format!("{function_name}() accesses files of the host, but statements work only on the drive")
@@ -71,26 +71,15 @@ fn refused(action: &AuthAction<'_>) -> Option<String> {
     }
 }
 
-/// Why what the experiment has set cannot be set to something else.
-fn set_already(action: &AuthAction<'_>) -> Option<String> {
-    match *action {
-        AuthAction::Pragma { pragma_name, pragma_value: Some(value) }
-            if pragma_name.eq_ignore_ascii_case("synchronous") =>
-        {
-            Some(format!(
-                "synchronous cannot be set to {value} here: leave it out, and use --synchronous, which sets it for all modes"
-            ))
-        }
-        _ => None,
-    }
-}
-
-fn wrong_pragma(name: &str, value: Option<&str>) -> Option<String> {
+fn wrong_pragma(name: &str, value: Option<&str>, is_set_up: bool) -> Option<String> {
     let is = |other: &str| name.eq_ignore_ascii_case(other);
     match value {
         Some(value) if is("journal_mode") => {
             Some(format!("journal_mode cannot be set to {value}: each mode of the comparison sets its own"))
         }
+        Some(value) if is("synchronous") && is_set_up => Some(format!(
+            "synchronous cannot be set to {value} here: leave it out, and use --synchronous, which sets it for all modes"
+        )),
         _ if is("temp_store_directory") || is("data_store_directory") => {
             Some(format!("{name} names a folder of the host, but statements work only on the drive"))
         }
