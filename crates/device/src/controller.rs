@@ -5,7 +5,8 @@
 //! - A write is acknowledged when its data are in the cache (or on flash, if there is none). With power-loss protection
 //!   it is then durable; without, it is durable after the next flush.
 //! - Units in the cache and on their way to flash never exceed what the capacitor can dump (hazard 12).
-//! - A refused command has changed nothing; where that is in doubt, the drive refuses all further changes.
+//! - A refused command has changed nothing, except that the first units of a plain write may be written; where that is in
+//!   doubt, the drive refuses all further changes.
 
 use tantalum_ftl::{Ftl, KvRecord, Lpn, RecoveryReport};
 use tantalum_nand::{Fetches, Fills, Nand, NandError, Nanoseconds};

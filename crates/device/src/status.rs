@@ -86,8 +86,8 @@ pub enum Status {
         /// The key.
         key: Key,
     },
-    /// NVMe "Capacity Exceeded": no flash is left even after garbage collection. Units of a write that came before may have
-    /// been written.
+    /// NVMe "Capacity Exceeded": no flash is left even after garbage collection. The first units of a plain write may have been
+    /// written.
     #[error("capacity exceeded: no free flash is left; trim or delete what is not needed")]
     CapacityExceeded,
     /// NVMe "Unrecovered Read Error".
@@ -117,7 +117,7 @@ pub enum Status {
     #[error("the drive's own data are damaged: {0}; `tantalum check` shows how much is lost")]
     Damaged(Damage),
     /// No buffer is left, because too many units wait for flash or are being fetched. Submit the command again when
-    /// some of them are done. Units of a write that came before may have been written.
+    /// some of them are done. The first units of a plain write may have been written.
     #[error("all {buffers} buffers of the drive are in use")]
     OutOfBuffers {
         /// The total number of buffers.

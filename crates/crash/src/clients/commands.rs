@@ -83,18 +83,15 @@ impl Run {
         self.submit(client, kind, what, Request::Write { lpn, data, fua })
     }
 
-    /// A plain write is about to be submitted. Where some of its units become shares, they are commands of their own, and
-    /// one of them may be refused when others are done.
+    /// A plain write is about to be submitted.
     fn plain(&mut self, new: New, fua: bool) -> What {
-        let order = self.oracle.issue(&new, false);
-        let durable = fua || self.durable_writes;
-        What::Units { order, new, durable, shared: None, in_parts: self.setup.remaps }
+        self.change(new, false, fua || self.durable_writes)
     }
 
     /// A command that gives units new values is about to be submitted.
     fn change(&mut self, new: New, one_step: bool, durable: bool) -> What {
         let order = self.oracle.issue(&new, one_step);
-        What::Units { order, new, durable, shared: None, in_parts: false }
+        What::Units { order, new, durable, shared: None }
     }
 
     fn write_with_metadata(&mut self, client: usize, kind: Kind, rng: &mut Generator) -> Result<(), Stop> {
@@ -211,7 +208,7 @@ impl Run {
         let new = pairs.iter().map(|(dst, src)| (*dst, self.oracle.now(*src))).collect();
         let (given, order) = (self.tick, self.oracle.issue(&new, true));
         let durable = !deferred || self.protected;
-        let what = What::Units { order, new, durable, shared: Some(given), in_parts: false };
+        let what = What::Units { order, new, durable, shared: Some(given) };
         self.submit(client, Kind::Share, what, request)
     }
 
@@ -223,7 +220,7 @@ impl Run {
         }
         let new = New::from([(dst, self.oracle.now(src)), (src, 0)]);
         let (given, order) = (self.tick, self.oracle.issue(&new, true));
-        let what = What::Units { order, new, durable: true, shared: Some(given), in_parts: false };
+        let what = What::Units { order, new, durable: true, shared: Some(given) };
         self.submit(client, Kind::Remap, what, Request::Remap { src, dst, units: 1 })
     }
 

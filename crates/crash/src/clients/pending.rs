@@ -28,8 +28,6 @@ pub(super) enum What {
         new: New,
         durable: bool,
         shared: Option<u64>,
-        /// Whether the drive may have done some of it when it refuses it.
-        in_parts: bool,
     },
     /// Writes a page of a hinted log, which was in this state before.
     Page {

@@ -1,8 +1,7 @@
 //! What a refusal means: the drive is full or worn out, or a limit was reached, and nothing was changed.
 //!
 //! Commands that are issued together are answered one after the other, so what a unit holds is looked at when all answers that
-//! have arrived are taken. Only a plain write some of whose units become shares may have been done in part: it is several
-//! commands.
+//! have arrived are taken. Only a plain write of several units may have been done in part.
 
 use tantalum::Status;
 
@@ -39,12 +38,8 @@ impl Run {
         self.doubted.extend(pending.what.changes());
         let (is_limit, frees) = (matches!(status, Status::OverLimit { .. }), pending.what.frees());
         match pending.what {
-            What::Units { order, new, in_parts, .. } => {
-                self.unread(number, (order, &new), in_parts);
-                match in_parts {
-                    true => self.parts.push((order, new)),
-                    false => self.oracle.refuse(order),
-                }
+            What::Units { order, new, .. } => {
+                self.refused_units(number, order, new);
                 self.may_refuse(is_limit, frees, status)
             }
             What::Page { order, generation, before, .. } => {
@@ -52,8 +47,8 @@ impl Run {
                 *self.oracle.hints.log(generation) = *before;
                 self.may_refuse(is_limit, frees, status)
             }
-            What::Append { order, .. } => {
-                self.oracle.refuse(order);
+            What::Append { order, new } => {
+                self.refused_units(number, order, new);
                 self.lists.refuse(order);
                 self.may_refuse(is_limit, frees, status)
             }
@@ -103,15 +98,24 @@ impl Run {
         }
     }
 
+    fn refused_units(&mut self, number: u64, order: Order, new: New) {
+        let in_part = self.oracle.may_be_in_part(order, &new);
+        self.unread(number, (order, &new), in_part);
+        match in_part {
+            true => self.parts.push((order, new)),
+            false => self.oracle.refuse(order),
+        }
+    }
+
     /// A write is refused: reads that were issued together with it, after it, return what was there before.
-    fn unread(&mut self, number: u64, (order, new): (Order, &New), in_parts: bool) {
+    fn unread(&mut self, number: u64, (order, new): (Order, &New), in_part: bool) {
         for (_, pending) in self.pending.range_mut(number..) {
             let What::Read { expected } = &mut pending.what else { continue };
             for (lpn, expected) in expected {
                 let Some(at) = expected.iter().position(|stamp| new.get(lpn) == Some(stamp)) else {
                     continue;
                 };
-                if !in_parts {
+                if !in_part {
                     expected.remove(at);
                 }
                 expected.extend(self.oracle.before(*lpn, order));
@@ -122,17 +126,8 @@ impl Run {
     /// Looks which units the refused commands have changed that may have been done in part, the newest command first.
     fn settle_parts(&mut self) -> Result<(), Stop> {
         for (order, new) in std::mem::take(&mut self.parts).into_iter().rev() {
-            for (lpn, stamp) in new {
-                // what something newer hides may have been done
-                if !self.oracle.is_last(lpn, order) {
-                    continue;
-                }
-                if self.host.read(lpn)? != stamp {
-                    self.oracle.refuse_in_unit(lpn, order);
-                } else if !self.oracle.before(lpn, order).contains(&stamp) {
-                    self.oracle.acknowledge_in_unit(lpn, order, self.tick);
-                }
-            }
+            let host = &mut self.host;
+            self.oracle.refuse_in_part(order, &new, self.tick, |lpn| host.read(lpn))?;
         }
         Ok(())
     }

@@ -23,7 +23,8 @@ impl Run {
         lpns.into_iter().map(|lpn| (lpn, self.stamp())).collect()
     }
 
-    /// Handles a command's answer. A refused command must have changed nothing.
+    /// Handles a command's answer. A refused command must have changed nothing, and a plain write of several units none or
+    /// the first ones.
     pub fn answered(
         &mut self,
         order: Order,
@@ -38,7 +39,13 @@ impl Run {
             }
             Err(Status::PowerLost) => Err(Stop::PowerLost),
             Err(status) => {
-                self.oracle.refuse(order);
+                match self.oracle.may_be_in_part(order, new) {
+                    true => {
+                        let (now_ns, host) = (self.host.now_ns, &mut self.host);
+                        self.oracle.refuse_in_part(order, new, now_ns, |lpn| host.read(lpn))?;
+                    }
+                    false => self.oracle.refuse(order),
+                }
                 // commands that free flash are never short of it
                 let frees = new.values().all(|stamp| *stamp == 0);
                 self.may_refuse(&status, frees)?;

@@ -6,6 +6,7 @@ use tantalum::Lpn;
 
 use super::hints::Hints;
 use super::history::{Candidate, History, LOST, NEVER, Order, Stamp, Step};
+use super::stop::Stop;
 
 /// The units that commands work on, and the logs whose pages and homes they are.
 #[derive(Clone, Default)]
@@ -70,19 +71,45 @@ impl Oracle {
     }
 
     /// Whether no newer command changes a unit.
-    pub fn is_last(&self, lpn: Lpn, order: Order) -> bool {
+    fn is_last(&self, lpn: Lpn, order: Order) -> bool {
         self.units.get(&lpn).is_some_and(|unit| unit.newer(order - 1) == Some(order))
     }
 
-    /// The drive refused it, and has not done it in this unit. Whether a page of a log that it would have replaced is still
-    /// there stays open.
-    pub fn refuse_in_unit(&mut self, lpn: Lpn, order: Order) {
-        self.unit(lpn).refuse(order);
+    /// Whether a refused command may have been done in part: a plain write of several units.
+    pub fn may_be_in_part(&self, order: Order, new: &BTreeMap<Lpn, Stamp>) -> bool {
+        let is_step = self.steps.iter().any(|(step, _)| step.members.iter().any(|(_, of)| *of == order));
+        new.len() > 1 && !is_step && new.values().all(|stamp| *stamp != 0)
     }
 
-    /// The drive refused it, and has done it in this unit.
-    pub fn acknowledge_in_unit(&mut self, lpn: Lpn, order: Order, done_ns: u64) {
-        self.unit(lpn).acknowledge(order, done_ns, NEVER);
+    /// The drive refused a plain write. Looks in which units it was done: the first ones. What something newer hides, and
+    /// whether a page of a log that it would have replaced is still there, stays open.
+    pub fn refuse_in_part(
+        &mut self,
+        order: Order,
+        new: &BTreeMap<Lpn, Stamp>,
+        now_ns: u64,
+        mut read: impl FnMut(Lpn) -> Result<Stamp, Stop>,
+    ) -> Result<(), Stop> {
+        let mut not_done = None;
+        for (&lpn, &stamp) in new {
+            if !self.is_last(lpn, order) {
+                continue;
+            }
+            let found = read(lpn)?;
+            if found == LOST {
+                self.unit(lpn).refuse(order);
+            } else if found != stamp {
+                self.unit(lpn).refuse(order);
+                not_done = not_done.or(Some(lpn));
+            } else if !self.before(lpn, order).contains(&stamp) {
+                if let Some(earlier) = not_done {
+                    let detail = format!("a refused write is done in unit {lpn}, and not in {earlier}");
+                    return Err(Stop::broken("running drive", detail));
+                }
+                self.unit(lpn).acknowledge(order, now_ns, NEVER);
+            }
+        }
+        Ok(())
     }
 
     /// It is done at a time. If it was `durable` then, it stays.

@@ -9,6 +9,8 @@ use super::{Engine, Port};
 use crate::status::Status;
 
 impl Engine {
+    /// Writes units in steps: a page each straight to flash, or a unit each into the cache. If a step is refused, those before
+    /// it are done and the others are not.
     pub(super) fn write(
         &mut self,
         lpn: Lpn,

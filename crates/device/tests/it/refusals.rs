@@ -5,7 +5,9 @@ use crate::small_drive;
 
 use host::{Host, hint};
 use small_drive::small_drive;
-use tantalum::{CacheMode, Command, Faults, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES};
+use tantalum::{
+    CacheMode, Command, FailingStep, Faults, Lpn, Plp, Profile, ShareRange, Status, StepFault, UNIT_BYTES,
+};
 
 /// Pages of 4 KiB, and no cache unless requested.
 fn profile(cache: CacheMode) -> Profile {
@@ -108,6 +110,40 @@ fn a_refused_write_of_many_units_has_written_none() {
             assert_eq!(host.read(lpn), expected(lpn), "{cache:?}, unit {lpn} after a cut");
         }
     }
+}
+
+/// Blocks failed between the pages of one write: it was refused, and its first page was written. The documents said that a
+/// refused command changes nothing, and the torture of several clients believed them.
+#[test]
+fn a_write_refused_between_its_steps_has_written_its_first_units() {
+    let mut in_part = 0;
+    for cache in [CacheMode::Off, CacheMode::Volatile] {
+        let (drive, end) = full(cache);
+        let fua = cache == CacheMode::Off;
+        let units = end - 12..end - 2;
+        for after in 0..40 {
+            let mut host = drive.fork();
+            let fault = StepFault { step: FailingStep::Room, after, lasts: true };
+            host.device.fail_step(Some(fault)).unwrap();
+            let data = [2; 10 * UNIT_BYTES];
+            let answer = host.submit(Command::Write { lpn: Lpn(units.start), data: &data, fua });
+            host.device.fail_step(None).unwrap();
+            let found: Vec<u8> = units.clone().map(|lpn| host.read(lpn)).collect();
+            let written = found.iter().take_while(|found| **found == 2).count();
+            assert!(found[written..].iter().all(|found| *found == 1), "{cache:?}, {after}: {found:?}");
+            match answer {
+                Ok(_) => assert_eq!(written, 10),
+                Err(status) => assert_eq!(status, Status::CapacityExceeded),
+            }
+            in_part += u32::from(written > 0 && written < 10);
+            host.device.audit();
+            host.submit(Command::Flush).unwrap();
+            host.cut();
+            let kept: Vec<u8> = units.clone().map(|lpn| host.read(lpn)).collect();
+            assert_eq!(kept, found, "{cache:?}, {after}: after a cut");
+        }
+    }
+    assert!(in_part > 0, "no write was refused between its steps");
 }
 
 /// Every way to give data to units that have none.
