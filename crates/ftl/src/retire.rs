@@ -116,12 +116,17 @@ impl Ftl {
         self.metadata.checkpoint.wanted |= self.space.blocks.last_step(block) > self.metadata.checkpoint.step;
     }
 
+    /// Whether a unit is lost, and nothing but what its spare area said places it. The next checkpoint does.
+    pub fn has_unrecorded_loss(&self) -> bool {
+        self.metadata.checkpoint.wanted
+    }
+
     /// A read failed. Before the host learns of it, a checkpoint records where the unit is, if only its spare area did.
     /// The page's other units, not read yet, are recorded as well.
     pub(crate) fn lost(&mut self, ppn: Ppn, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.counters.uncorrectable_reads += 1;
         self.note_loss_in(self.geometry.block_of_unit(ppn));
-        if !self.metadata.checkpoint.wanted {
+        if !self.has_unrecorded_loss() {
             return Ok(());
         }
         match self.take_checkpoint(at_ns, false) {

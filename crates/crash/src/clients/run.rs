@@ -130,7 +130,7 @@ impl Run {
             seed: case.seed,
             weights: case.plan.weights.clone(),
             host,
-            oracle: Oracle::new(setup.is_protected()),
+            oracle: Oracle::default(),
             records: Records::default(),
             batches: Batches::default(),
             lists: ListHost::default(),

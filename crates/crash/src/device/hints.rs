@@ -7,9 +7,8 @@
 //! - The *whole run* is defined in `docs/commands.md`: transactions, from the first slot of the log on, without a gap,
 //!   attempt after attempt, each attempt directly after the last whole transaction.
 //! - A claim is certain when all pages of the run up to the end of its transaction are durable, and its own unit has not
-//!   changed. A page whose unit has changed may or may not be found; but if its transaction was on flash before, the drive
-//!   remembers that it was whole, and what follows it in the log still counts. (With a capacitor, durable is not yet on
-//!   flash, and nobody knows when it is.)
+//!   changed. A page whose unit has changed may or may not be found; but if its transaction was durable before, the drive
+//!   remembers that it was whole, and what follows it in the log still counts.
 
 use std::collections::BTreeMap;
 
@@ -64,8 +63,6 @@ pub(crate) struct Hints {
     logs: BTreeMap<Generation, Log>,
     /// The next command is not submitted before this.
     now_ns: u64,
-    /// Whether what is durable is on flash.
-    on_flash: bool,
 }
 
 /// A transaction of a whole run, by the positions of its frames in the log.
@@ -139,11 +136,6 @@ impl Frame {
 }
 
 impl Hints {
-    /// No logs, on a drive whose DRAM a capacitor protects, or on another.
-    pub fn new(protected: bool) -> Hints {
-        Hints { on_flash: !protected, ..Hints::default() }
-    }
-
     /// A log was begun: its number is unique from then on; before that, it may be reused after a cut.
     pub fn begin(&mut self, generation: Generation, begun_ns: u64) {
         self.logs.insert(generation, Log { begun_ns, next_slot: 1, first: 1, start: 1, ..Log::default() });
@@ -183,7 +175,7 @@ impl Hints {
         for frame in self.frames().filter(|frame| frame.home == Some(lpn)) {
             frame.home_given |= frame.given_up.is_none();
         }
-        let (now_ns, on_flash) = (self.now_ns, self.on_flash);
+        let now_ns = self.now_ns;
         for log in self.logs.values_mut() {
             let is_page = |frame: &Frame| frame.lpn == lpn && frame.given_up.is_none();
             if !log.frames.iter().any(is_page) {
@@ -196,7 +188,7 @@ impl Hints {
                 .flat_map(|(run, _)| run)
                 .collect();
             for (place, frame) in log.frames.iter_mut().enumerate().filter(|(_, frame)| is_page(frame)) {
-                let after_whole = on_flash && whole.contains(&place);
+                let after_whole = whole.contains(&place);
                 let by = by.unwrap_or(0);
                 frame.given_up = Some(GivenUp { by, known_ns: NEVER, flushed_ns: NEVER, after_whole });
             }

@@ -22,11 +22,6 @@ pub(crate) struct Oracle {
 pub(crate) struct Findings(BTreeMap<Lpn, Vec<Order>>);
 
 impl Oracle {
-    /// For a drive whose DRAM a capacitor protects, or another.
-    pub fn new(protected: bool) -> Oracle {
-        Oracle { hints: Hints::new(protected), ..Oracle::default() }
-    }
-
     /// The order of the next command.
     pub fn next_order(&mut self) -> Order {
         self.last_order += 1;
@@ -266,22 +261,20 @@ mod tests {
     /// The oracle once allowed the later page to be lost with the earlier one, so that no torture noticed an erase that did not
     /// record how far a log was whole.
     #[test]
-    fn what_follows_a_page_that_was_replaced_on_flash_still_comes_home() {
-        for (protected, expected) in [(false, vec![7]), (true, vec![7, 0])] {
-            let mut oracle = Oracle::new(protected);
-            log(&mut oracle, &[(PAGE, 5), (NEXT, 7)]);
-            assert_eq!(home(&oracle), [7]);
-            let order = oracle.issue(&BTreeMap::from([(PAGE, 8)]), false);
-            oracle.acknowledge(order, 2, true);
-            assert_eq!(home(&oracle), expected, "the page may have waited in protected DRAM: {protected}");
-        }
+    fn what_follows_a_page_that_was_durable_and_replaced_still_comes_home() {
+        let mut oracle = Oracle::default();
+        log(&mut oracle, &[(PAGE, 5), (NEXT, 7)]);
+        assert_eq!(home(&oracle), [7]);
+        let order = oracle.issue(&BTreeMap::from([(PAGE, 8)]), false);
+        oracle.acknowledge(order, 2, true);
+        assert_eq!(home(&oracle), [7]);
     }
 
     /// Of two writes over a page of a log that were issued together the first was refused. The oracle then took the page for
     /// one that was still there, and its claim for certain.
     #[test]
     fn a_page_is_given_up_also_if_one_of_two_commands_was_refused() {
-        let mut oracle = Oracle::new(false);
+        let mut oracle = Oracle::default();
         log(&mut oracle, &[(PAGE, 5)]);
         assert_eq!(home(&oracle), [5], "the page comes home");
         let [first, second] = [7, 9].map(|stamp| oracle.issue(&BTreeMap::from([(PAGE, stamp)]), false));

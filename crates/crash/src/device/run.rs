@@ -83,7 +83,7 @@ impl Run {
             seed: case.seed,
             weights: case.plan.weights.for_drive(has_lists),
             host,
-            oracle: Oracle::new(protected),
+            oracle: Oracle::default(),
             log,
             // a refusal would leave a transaction of it half done, too
             has_log: drive.flash == Flash::Sound && !drive.full,

@@ -10,6 +10,7 @@ use crate::status::Status;
 impl Engine {
     pub(super) fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
+        self.settle_log_pages((lpn.0..lpn.0 + units).map(Lpn), at_ns)?;
         self.ftl.trim(lpn, units, at_ns)?;
         // only now: the waiting unit is dropped once the record that replaces it exists (hazard 1)
         if self.cache.len() > 0 {
@@ -30,10 +31,31 @@ impl Engine {
         if canary::out(Guard::ReplacedNotSettled) {
             return Ok(());
         }
-        if self.ftl.has_plp() && lpns.any(|lpn| self.cache.get(Lpn(lpn)).is_some()) {
+        let must_settle = |lpn| self.cache.get(lpn).is_some() || self.is_log_page(lpn);
+        if self.ftl.has_plp() && lpns.any(|lpn| must_settle(Lpn(lpn))) {
             self.drain(at_ns)?;
         }
         Ok(())
+    }
+
+    /// Pages of logs that wait in protected DRAM are durable, and what follows them in their logs comes home because of them.
+    /// So the drive must know how far a log is whole before something takes the place of one of its pages: what waits goes
+    /// to flash.
+    pub(super) fn settle_log_pages(
+        &mut self,
+        mut lpns: impl Iterator<Item = Lpn>,
+        at_ns: Nanoseconds,
+    ) -> Result<(), Status> {
+        if self.cache.has_hinted() && self.ftl.has_plp() && lpns.any(|lpn| self.is_log_page(lpn)) {
+            self.drain(at_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a unit is a page of a log that waits, or one on flash whose log has pages that wait.
+    fn is_log_page(&self, lpn: Lpn) -> bool {
+        let waits = || self.cache.get(lpn).is_some_and(|unit| unit.hint.is_some());
+        self.cache.has_hinted() && (waits() || self.ftl.logs().hint(lpn).is_some())
     }
 
     /// Sends cached sources to flash, so that there is a place to share.

@@ -96,9 +96,39 @@ impl Engine {
         self.cache.get(lpn).is_some() || self.ftl.map().lookup(lpn).is_some()
     }
 
+    /// Executes a command, and records the losses that firmware met on the way: until a checkpoint says where a lost unit is,
+    /// a cut may bring back what was there earlier.
+    pub fn execute(
+        &mut self,
+        command: &mut Command<'_>,
+        port: &mut impl Port,
+        at_ns: Nanoseconds,
+        completion: &mut Completion,
+    ) -> Result<Nanoseconds, Status> {
+        let done = self.dispatch(command, port, at_ns, completion);
+        if self.ftl.has_unrecorded_loss() { self.record_loss(done, at_ns) } else { done }
+    }
+
+    #[cold]
+    fn record_loss(
+        &mut self,
+        done: Result<Nanoseconds, Status>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
+        if done.as_ref().is_err_and(Status::leaves_doubt) {
+            return done;
+        }
+        match self.ftl.take_checkpoint(at_ns, false) {
+            Ok(recorded_ns) => done.map(|done_ns| done_ns.max(recorded_ns)),
+            // a drive at its end has no room for it
+            Err(FtlError::CapacityExceeded) => done,
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Executes a command. Its results go into `completion`. The completion time is returned separately because store
     /// forwarding works only for a load of the same width, and any other load right after a copy of data stalls.
-    pub fn execute(
+    fn dispatch(
         &mut self,
         command: &mut Command<'_>,
         port: &mut impl Port,

@@ -125,6 +125,7 @@ impl Engine {
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         let lpn = unit.lpn;
+        self.settle_log_pages(std::iter::once(lpn), at_ns)?;
         while self.cache.is_high() {
             self.drain_page(at_ns)?;
         }

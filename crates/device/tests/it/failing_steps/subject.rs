@@ -26,9 +26,6 @@ pub struct Subject {
     story: String,
 }
 
-/// By then everything issued is on flash.
-const A_SECOND_NS: u64 = 1_000_000_000;
-
 /// What is read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
@@ -529,12 +526,11 @@ impl Subject {
         }
     }
 
-    fn check_cold_after_cut(&mut self, recorded: bool) {
+    fn check_cold_after_cut(&mut self) {
         for lpn in self.cold().step_by(17) {
             let found = self.read(lpn);
-            self.check_loss(What::Unit(lpn), found, recorded);
-            let rolled_back = !recorded && found == 0;
-            assert!([COLD, LOST].contains(&found) || rolled_back, "{}: cold {lpn}: {found}", self.story);
+            self.check_loss(What::Unit(lpn), found);
+            assert!([COLD, LOST].contains(&found), "{}: cold {lpn}: {found}", self.story);
         }
     }
 
@@ -546,24 +542,13 @@ impl Subject {
     }
 
     /// What could not be read before a cut cannot be read now, and nothing else.
-    fn check_loss(&self, what: What, found: u32, recorded: bool) {
+    fn check_loss(&self, what: What, found: u32) {
         let was_lost = self.lost.contains(&what);
-        assert!(!recorded || (found == LOST) == was_lost, "{}: after a cut {what:?} is {found}", self.story);
+        assert!((found == LOST) == was_lost, "{}: after a cut {what:?} is {found}", self.story);
     }
 
-    /// A command that changes nothing else, and until all that it issued is on flash. Returns whether the drive accepts it.
-    fn record_losses(&mut self) -> bool {
-        let lpn = self.device.profile().capacity_units() as u32 - 1;
-        let trimmed = self.device.submit(Command::Trim { lpn: Lpn(lpn), units: 1 }, self.now_ns);
-        self.now_ns = self.device.time_ns() + A_SECOND_NS;
-        trimmed.is_ok()
-    }
-
-    /// Power is lost and comes back. A loss that only firmware has noticed is recorded by the next command that changes
-    /// something, which does not wait for it. Until then a cut may bring back what was there earlier, and take the other
-    /// members of a batch along.
+    /// Power is lost and comes back.
     fn cut(mut self, doubt: Option<(&Op, &Effect)>) {
-        let recorded = !self.loses || self.record_losses() || !self.lost.is_empty();
         self.device.cut_power(self.now_ns);
         let seed = self.random.clone().next_u64();
         let recovered = self.device.power_on(&mut PowerLoss::seeded(seed));
@@ -577,12 +562,12 @@ impl Subject {
         let (mut old, mut new) = (true, true);
         for lpn in 0..HOT {
             let found = self.read(lpn);
-            self.check_loss(What::Unit(lpn), found, recorded);
+            self.check_loss(What::Unit(lpn), found);
             let known = self.model.units.get(&lpn).cloned().unwrap_or_default();
             let may = doubt.and_then(|(_, effect)| Some(*effect.units.get(&lpn)?));
             let claims = doubt.is_some_and(|(_, effect)| effect.claims == Some(lpn));
             assert!(
-                !recorded || found == LOST || known.allows(found) || may == Some(found) || claims,
+                found == LOST || known.allows(found) || may == Some(found) || claims,
                 "{}: after a cut unit {lpn} reads {found}; known {known:?}, in doubt {may:?}",
                 self.story
             );
@@ -591,7 +576,7 @@ impl Subject {
                 new &= found == may;
             }
         }
-        self.check_cold_after_cut(recorded);
+        self.check_cold_after_cut();
         let there: Vec<NamespaceId> = self.device.namespaces().iter().map(|info| info.namespace).collect();
         for (name, record) in self.model.records.clone() {
             let Some(namespace) = self.model.namespaces[name.0] else { continue };
@@ -601,11 +586,11 @@ impl Subject {
                 continue;
             }
             let found = self.get(namespace, name);
-            self.check_loss(What::Record(name), found, recorded);
+            self.check_loss(What::Record(name), found);
             let deletes = matches!(doubt, Some((Op::DeleteNamespace { .. }, _)));
             let may = doubt.filter(|_| !deletes).and_then(|(_, effect)| Some(*effect.records.get(&name)?));
             assert!(
-                !recorded || found == LOST || record.allows(found) || may == Some(found),
+                found == LOST || record.allows(found) || may == Some(found),
                 "{}: after a cut record {name:?} is {found}; known {record:?}, in doubt {may:?}",
                 self.story
             );
@@ -614,7 +599,7 @@ impl Subject {
                 new &= found == may;
             }
         }
-        if doubt.is_some_and(|(_, effect)| effect.atomic) && recorded {
+        if doubt.is_some_and(|(_, effect)| effect.atomic) {
             assert!(old || new, "{}: the command is done in part", self.story);
         }
         let lists = self.lists();

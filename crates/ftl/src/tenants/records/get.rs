@@ -256,7 +256,7 @@ impl Ftl {
     }
 
     /// A record's own description; none if its page is lost. For use in the middle of a step: the checkpoint for the loss is
-    /// taken before the next command.
+    /// taken at the end of the command.
     pub(super) fn read_header(
         &mut self,
         place: RecordPlace,
