@@ -15,8 +15,9 @@ use crate::measurement::{
     Amplification, Asked, DriveAbout, Flushes, Measurement, ReplayFigures, Rewritten, by_folder, by_kind,
     by_path, over_time, unit_bytes,
 };
+use crate::passing::UnitWrites;
 use crate::recording::Recording;
-use crate::replay::{Replayed, Setting, replay};
+use crate::replay::{Replayed, SecondCopies, Setting, replay};
 use crate::stop::Stop;
 use crate::tally::Tally;
 
@@ -127,18 +128,21 @@ fn asked(tally: &Tally) -> Asked {
     }
 }
 
-/// What was written to data files, to find it in logs.
-fn images(recording: &Recording, tally: &Tally) -> Result<Images, MeasureError> {
-    let mut images = Images::default();
+/// What was written to data files, to find it in logs, and what only passed them.
+fn second_copies(recording: &Recording, tally: &Tally) -> Result<SecondCopies, MeasureError> {
+    let (mut images, mut writes) = (Images::default(), UnitWrites::default());
     let mut events = recording.events()?;
+    let mut number = 0;
     while let Some(stamped) = events.next()? {
         if let Event::Wrote { file, offset, data, .. } = stamped.event
             && tally.kind(file) == Some(Kind::Data)
         {
             images.note(offset, data);
+            writes.note(number, file, offset, data);
         }
+        number += 1;
     }
-    Ok(images)
+    Ok(SecondCopies { images, passing: writes.passing() })
 }
 
 /// Does all replays, or as many as Ctrl-C leaves time for. Returns why some are missing.
@@ -151,8 +155,8 @@ fn replay_all(
     done: &mut Vec<(String, Replayed)>,
 ) -> Result<Option<String>, MeasureError> {
     let mut left_out = None;
-    let images = images(&observed.recording, tally)?;
-    for (name, setting) in settings(observed, profile, aged, &images) {
+    let second = second_copies(&observed.recording, tally)?;
+    for (name, setting) in settings(observed, profile, aged, &second) {
         match replay(&observed.recording, tally, &setting, &name, monitor) {
             Ok(replayed) => done.push((name, replayed)),
             Err(MeasureError::Interrupted(Interrupted)) => {
@@ -173,7 +177,7 @@ fn settings<'a>(
     observed: &Observed,
     profile: &Profile,
     aged: Option<u64>,
-    images: &'a Images,
+    second: &'a SecondCopies,
 ) -> Vec<(String, Setting<'a>)> {
     let before = &observed.begun.report.volume;
     let after = &observed.ended.volume;
@@ -181,9 +185,9 @@ fn settings<'a>(
         |volume: &tantalum_filesystem::Statistics| volume.units_remapped + volume.units_without_duplicate;
     let shares = looked(after) > looked(before);
     let atomic = observed.begun.atomic_writes;
-    let base = Setting { profile: profile.clone(), aged, duplicates: shares, images: None };
+    let base = Setting { profile: profile.clone(), aged, duplicates: shares, without: None };
     let mut settings = vec![(AS_IT_RAN.to_owned(), base.clone())];
-    let with_atomic = |setting: &Setting<'a>| Setting { images: Some(images), ..setting.clone() };
+    let with_atomic = |setting: &Setting<'a>| Setting { without: Some(second), ..setting.clone() };
     let mut all = base.clone();
     if !atomic {
         settings.push(("atomic writes".to_owned(), with_atomic(&base)));

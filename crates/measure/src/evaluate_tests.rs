@@ -288,6 +288,37 @@ fn page_images_are_left_out_of_logs_and_duplicates_are_shared() {
     assert_eq!(measurement.replays.len(), 5);
 }
 
+/// MariaDB's doublewrite buffer lies in a data file, and was measured as data: atomic writes would have saved nothing.
+#[test]
+fn pages_that_pass_a_data_file_are_left_out() {
+    const PAGES: u64 = 16;
+    const ROUNDS: u64 = 5;
+    let mut mount = Mount::new();
+    mount.record();
+    mount.begin();
+    let system = mount.create(FileId::ROOT, "ibdata1", FileKind::File);
+    let table = mount.create(FileId::ROOT, "t.ibd", FileKind::File);
+    for round in 0..ROUNDS {
+        let pages: Vec<Vec<u8>> = (0..PAGES).map(|page| unit(round * PAGES + page)).collect();
+        // each round in another order, so that pages have other slots
+        let order = |slot: u64| (slot * 5 + round) % PAGES;
+        let slots: Vec<u8> = (0..PAGES).flat_map(|slot| pages[order(slot) as usize].clone()).collect();
+        mount.write(system, 64 * UNIT, &slots);
+        mount.sync(system);
+        for page in 0..PAGES {
+            mount.write(table, page * UNIT, &pages[page as usize]);
+        }
+        mount.sync(table);
+    }
+    let measurement = mount.measured(true);
+    check_replay(&measurement);
+    assert_eq!(file(&measurement, "ibdata1").kind, Kind::Data);
+    let [plain, atomic, ..] = &measurement.replays[..] else { panic!("{measurement:?}") };
+    assert_eq!(atomic.left_out_bytes, ROUNDS * PAGES * UNIT);
+    assert!(atomic.drive_bytes + ROUNDS * PAGES * UNIT <= plain.drive_bytes, "{measurement:?}");
+    assert_eq!(atomic.flushes + ROUNDS, plain.flushes, "a sync of what was left out is left out too");
+}
+
 /// The journal's pages are not aligned to units, so nothing is shared; two copies of a file are.
 #[test]
 fn equal_units_are_written_once_where_duplicates_are_shared() {

@@ -38,8 +38,13 @@ const LEAVING: u64 = {
     power
 };
 
-fn hash(unit: &[u8]) -> u64 {
+/// The hash of a unit.
+pub(crate) fn hash(unit: &[u8]) -> u64 {
     unit.iter().fold(0, |hash: u64, byte| hash.wrapping_mul(FACTOR).wrapping_add(VALUES[usize::from(*byte)]))
+}
+
+pub(crate) fn is_zero(unit: &[u8]) -> bool {
+    unit.iter().all(|byte| *byte == 0)
 }
 
 /// The contents written to data files.
@@ -54,7 +59,7 @@ impl Images {
         let unit = UNIT_BYTES as u64;
         let skipped = (offset.next_multiple_of(unit) - offset) as usize;
         for unit in data.get(skipped..).unwrap_or_default().chunks_exact(UNIT_BYTES) {
-            if unit.iter().any(|byte| *byte != 0) {
+            if !is_zero(unit) {
                 self.units.insert(hash(unit));
             }
         }
@@ -137,6 +142,11 @@ impl ShorterLog {
         self.skipped |= !images.is_empty();
         self.changed |= !kept.is_empty();
         (self.place(offset), kept)
+    }
+
+    /// Something was left out.
+    pub fn skipped(&mut self) {
+        self.skipped = true;
     }
 
     /// The log was changed in another way.

@@ -43,6 +43,11 @@ const LOG_BEGINNINGS: [&str; 5] = ["ib_logfile", "#ib_redo", "aria_log.", "binlo
 const TEMPORARY_FOLDERS: [&str; 2] = ["pgsql_tmp", "#innodb_temp"];
 const TEMPORARY_BEGINNINGS: [&str; 4] = ["etilqs_", "pgsql_tmp", "ibtmp", "#sql"];
 
+/// Folders, beginnings and ends of names of data files that grow at their end: InnoDB's tables and undo logs, Aria, PostgreSQL.
+const DATA_FOLDERS: [&str; 3] = ["base", "global", "pg_tblspc"];
+const DATA_BEGINNINGS: [&str; 2] = ["ibdata", "undo0"];
+const DATA_ENDINGS: [&str; 6] = [".ibd", ".MAD", ".MAI", ".sqlite", ".sqlite3", ".db"];
+
 /// A file that was appended to and synced at least this often is a log.
 const SYNCS_OF_A_LOG: u64 = 8;
 
@@ -64,12 +69,16 @@ pub(crate) fn kind_of(path: &str, habits: &Habits) -> (Kind, &'static str) {
     let mut parts = path.rsplit('/');
     let name = parts.next().unwrap_or_default();
     let is_in = |folders: &[&str]| path.rsplit('/').skip(1).any(|part| folders.contains(&part));
+    let ends = |endings: &[&str]| endings.iter().any(|end| name.ends_with(end));
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
     if is_in(&TEMPORARY_FOLDERS) || begins(&TEMPORARY_BEGINNINGS) {
         return (Kind::Temporary, "its name");
     }
-    if is_in(&LOG_FOLDERS) || begins(&LOG_BEGINNINGS) || LOG_ENDINGS.iter().any(|end| name.ends_with(end)) {
+    if is_in(&LOG_FOLDERS) || begins(&LOG_BEGINNINGS) || ends(&LOG_ENDINGS) {
         return (Kind::Log, "its name");
+    }
+    if is_in(&DATA_FOLDERS) || begins(&DATA_BEGINNINGS) || ends(&DATA_ENDINGS) {
+        return (Kind::Data, "its name");
     }
     if habits.came_and_went && habits.syncs == 0 {
         return (Kind::Temporary, "removed, and never synced");
@@ -111,6 +120,7 @@ mod tests {
         assert_eq!(kind_of("journal.bin", &log).0, Kind::Log);
         assert_eq!(kind_of("journal.bin", &Habits { appended: 899, ..log }).0, Kind::Data);
         assert_eq!(kind_of("journal.bin", &Habits { syncs: 7, ..log }).0, Kind::Data);
+        assert_eq!(kind_of("shop/sbtest1.ibd", &log).0, Kind::Data, "a table that grows, with syncs between");
         let scratch = Habits { bytes: 1, appended: 1, syncs: 0, came_and_went: true };
         assert_eq!(kind_of("scratch", &scratch).0, Kind::Temporary);
         assert_eq!(kind_of("scratch", &Habits { syncs: 1, ..scratch }).0, Kind::Data);

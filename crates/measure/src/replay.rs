@@ -18,6 +18,7 @@ use crate::error::MeasureError;
 use crate::images::Images;
 use crate::kind::Kind;
 use crate::owners::{Owners, Written};
+use crate::passing::Passing;
 use crate::recording::Recording;
 use crate::shorter_logs::{Shortened, ShorterLogs};
 use crate::tally::Tally;
@@ -37,8 +38,17 @@ pub(crate) struct Setting<'a> {
     pub aged: Option<u64>,
     /// Share duplicates.
     pub duplicates: bool,
-    /// What is left out of logs.
-    pub images: Option<&'a Images>,
+    /// What is left out.
+    pub without: Option<&'a SecondCopies>,
+}
+
+/// What a program writes a second time so that a power cut cannot tear its pages.
+#[derive(Debug)]
+pub(crate) struct SecondCopies {
+    /// Left out of logs.
+    pub images: Images,
+    /// Left out of data files.
+    pub passing: Passing,
 }
 
 /// The result.
@@ -97,6 +107,9 @@ struct Replay<'a> {
     found: HashSet<FileNumber>,
     owners: Owners,
     logs: ShorterLogs<'a>,
+    passing: Option<&'a Passing>,
+    /// The number of the current event.
+    number: u64,
     fill: u64,
     replayed: Replayed,
 }
@@ -112,7 +125,9 @@ impl<'a> Replay<'a> {
             ended: None,
             found: HashSet::new(),
             owners: Owners::new(tap),
-            logs: ShorterLogs::new(setting.images),
+            logs: ShorterLogs::new(setting.without.map(|without| &without.images)),
+            passing: setting.without.map(|without| &without.passing),
+            number: 0,
             fill: 0,
             replayed: Replayed {
                 counters: Counters::default(),
@@ -139,6 +154,7 @@ impl<'a> Replay<'a> {
 
     fn event(&mut self, number: u64, stamped: &Stamped<'_>) -> Result<(), MeasureError> {
         self.begin(stamped);
+        self.number = number;
         // no two operations have the same time, so that a change of a time makes an inode dirty, as it did originally
         self.performer.now = Timestamp { seconds: number as i64 + 1, nanoseconds: 0 };
         if self.logs.goes_on(&stamped.event) {
@@ -277,7 +293,21 @@ impl<'a> Replay<'a> {
         if self.tally.kind(file) == Some(Kind::Log) && self.logs.gather(file, offset, data, kind) {
             return Ok(());
         }
-        self.write_there(file, offset, data, kind)
+        let Some(passing) = self.passing else { return self.write_there(file, offset, data, kind) };
+        let Some(remaining) = passing.remaining(self.number, offset, data.len()) else {
+            self.logs.wrote(file);
+            return self.write_there(file, offset, data, kind);
+        };
+        let kept: usize = remaining.iter().map(|range| range.len()).sum();
+        self.logs.skipped(file);
+        if self.is_measured() {
+            self.replayed.left_out_bytes += (data.len() - kept) as u64;
+        }
+        for range in remaining {
+            self.logs.wrote(file);
+            self.write_there(file, offset + range.start as u64, &data[range], kind)?;
+        }
+        Ok(())
     }
 
     /// Writes what was gathered for a log, without its images.

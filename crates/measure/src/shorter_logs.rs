@@ -70,6 +70,16 @@ impl<'a> ShorterLogs<'a> {
         operation
     }
 
+    /// Something else was written to a file.
+    pub fn wrote(&mut self, file: FileNumber) {
+        self.logs.entry(file).or_default().changed();
+    }
+
+    /// Something was left out of a write to a file.
+    pub fn skipped(&mut self, file: FileNumber) {
+        self.logs.entry(file).or_default().skipped();
+    }
+
     /// Whether a sync has nothing to do, because all that was written before it was left out.
     pub fn sync_is_idle(&mut self, file: FileNumber) -> bool {
         self.logs.get_mut(&file).is_some_and(ShorterLog::sync_is_idle)
