@@ -5,7 +5,6 @@
 
 mod ends;
 mod error;
-mod identity;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,11 +20,11 @@ use tantalum_drive::report::DriveReport;
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
 
 use crate::authentication::Hosts;
-use crate::authentication::hosts::is_qualified_name;
+use crate::identity::{identity_of, name_of};
+use crate::qualified_name::is_qualified_name;
 use crate::server::Server;
 use crate::subsystem::{Settings, Subsystem};
 use ends::Ends;
-use identity::{identity_of, name_of};
 
 pub use ends::ENDS;
 pub use error::ServeError;
@@ -404,7 +403,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("secrets");
         let secret = crate::authentication::Secret::new(vec![1; 32], None).unwrap();
-        std::fs::write(&file, format!("nqn.a {}\n", secret.text())).unwrap();
+        std::fs::write(&file, format!("nqn.2014-08.org.example:a {}\n", secret.text())).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let listen = |address: &str, hosts: &[&str]| {
             let names: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
@@ -421,13 +420,17 @@ mod tests {
             .check()
         };
         assert!(listen("127.0.0.1:4420", &[]).is_ok());
-        assert!(listen("[::1]:4420", &["nqn.b"]).is_ok());
-        for hosts in [&[][..], &["nqn.b"], &["nqn.a", "nqn.b"]] {
+        assert!(listen("[::1]:4420", &["nqn.2014-08.org.example:b"]).is_ok());
+        for hosts in [
+            &[][..],
+            &["nqn.2014-08.org.example:b"],
+            &["nqn.2014-08.org.example:a", "nqn.2014-08.org.example:b"],
+        ] {
             assert!(
                 matches!(listen("0.0.0.0:4420", hosts), Err(ServeError::NotLoopback { .. })),
                 "{hosts:?}"
             );
         }
-        assert!(listen("0.0.0.0:4420", &["nqn.a"]).is_ok());
+        assert!(listen("0.0.0.0:4420", &["nqn.2014-08.org.example:a"]).is_ok());
     }
 }

@@ -11,7 +11,7 @@ use tantalum_drive::Queue;
 
 use crate::authentication::Hosts;
 use crate::blocks::BlockSpace;
-use crate::controller::{Controller, Kind};
+use crate::controller::{Controller, Kind, Peer};
 use crate::errors::ErrorLog;
 use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
@@ -139,8 +139,7 @@ impl Subsystem {
     pub fn connect(
         &self,
         kind: Kind,
-        host: [u8; 16],
-        host_name: String,
+        host: Peer,
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,
     ) -> Option<Arc<Controller>> {
@@ -150,7 +149,9 @@ impl Subsystem {
             return None;
         }
         let id = controllers.free_id();
-        let controller = Arc::new(Controller::new(id, kind, host, host_name, keep_alive_ms, admin, warnings));
+        let has_command_sets = self.namespaces.have_records();
+        let controller = Controller::new(id, kind, host, keep_alive_ms, admin, warnings, has_command_sets);
+        let controller = Arc::new(controller);
         controllers.by_id.insert(id, Arc::clone(&controller));
         Some(controller)
     }

@@ -119,11 +119,12 @@ fn other_addresses_and_bad_names_are_refused_before_an_image_is_created() {
             );
         }
     }
-    let open = [&create[..], &["--listen", "0.0.0.0:4420", "--allow-host", "nqn.a"]].concat();
+    let open =
+        [&create[..], &["--listen", "0.0.0.0:4420", "--allow-host", "nqn.2014-08.org.example:a"]].concat();
     let message = refused(dir.path(), &open);
-    assert!(message.contains("nqn.a may connect without a secret"), "{message}");
+    assert!(message.contains("nqn.2014-08.org.example:a may connect without a secret"), "{message}");
     let secrets = dir.path().join("secrets");
-    std::fs::write(&secrets, "nqn.a DHHC-1:00:AAAA:\n").unwrap();
+    std::fs::write(&secrets, "nqn.2014-08.org.example:a DHHC-1:00:AAAA:\n").unwrap();
     let with_file = [&open[..], &["--host-secrets", "secrets"]].concat();
     for (mode, expected) in [(0o640, "chmod 600 secrets"), (0o600, "secrets, line 1: the secret has 0 bytes")]
     {

@@ -56,7 +56,7 @@ pub struct ErrorEntry {
 pub struct Smart {
     /// Bit 0: spare low; bit 2: reliability degraded; bit 3: read-only.
     pub critical_warning: u8,
-    /// In kelvin; 0 for unknown.
+    /// In kelvin.
     pub temperature: U16,
     /// Percent.
     pub available_spare: u8,
@@ -136,12 +136,16 @@ pub struct DiscoveryHeader {
     reserved: [u8; 1006],
 }
 
-/// Bit 0 of an entry of the effects log: the command is supported; bit 1: it changes data.
+/// Bits of an entry of the effects logs, of commands and of features.
 pub mod effect {
     /// Supported.
     pub const SUPPORTED: u32 = 1 << 0;
     /// Changes blocks or values.
     pub const CHANGES_CONTENT: u32 = 1 << 1;
+    /// Concerns one namespace.
+    pub const OF_NAMESPACE: u32 = 1 << 20;
+    /// Concerns the controller.
+    pub const OF_CONTROLLER: u32 = 1 << 21;
 }
 
 #[cfg(test)]
@@ -156,6 +160,7 @@ mod tests {
         assert_eq!(offset_of!(ErrorEntry, transport), 29);
         assert_eq!(size_of::<Smart>(), 512);
         assert_eq!((offset_of!(Smart, data_read), offset_of!(Smart, unsafe_shutdowns)), (32, 144));
+        assert_eq!((offset_of!(Smart, temperature), offset_of!(Smart, power_cycles)), (1, 112));
         assert_eq!(size_of::<DiscoveryEntry>(), 1024);
         assert_eq!(offset_of!(DiscoveryEntry, service), 32);
         assert_eq!(offset_of!(DiscoveryEntry, address), 512);
