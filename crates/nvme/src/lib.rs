@@ -14,6 +14,7 @@
 //! A [`session::Session`] is the protocol of one connection, without sockets: bytes go in, bytes come out. [`server::Server`]
 //! gives it a socket and a thread. [`wire`] has what goes over the wire.
 
+pub mod addresses;
 pub mod admin;
 pub mod authentication;
 pub mod bench;

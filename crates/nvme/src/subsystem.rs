@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use tantalum::{Device, Plp};
 use tantalum_drive::Queue;
 
+use crate::addresses::Advertised;
 use crate::authentication::Hosts;
 use crate::blocks::BlockSpace;
 use crate::controller::{Controller, Kind, Peer};
@@ -24,7 +25,7 @@ const MOST_CONTROLLERS: usize = 1024;
 /// Bytes of data that commands of all connections may hold together, in addition to one command of each.
 const MOST_HELD_BYTES: usize = 256 << 20;
 
-/// A subsystem's names, and the size of its blocks.
+/// A subsystem's names, the size of its blocks, and where it is.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Its name (NQN).
@@ -35,6 +36,8 @@ pub struct Settings {
     pub identity: u64,
     /// Bytes of a logical block: 4096 or 512.
     pub block_bytes: u32,
+    /// The address that discovery tells; `None` for the one at which a host has come.
+    pub advertised: Option<Advertised>,
 }
 
 /// One drive, as hosts see it.

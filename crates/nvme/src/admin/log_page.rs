@@ -100,7 +100,9 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
     if context.controller.kind == Kind::Discovery {
         return match page {
             id::SUPPORTED => Ok(supported(&[id::SUPPORTED, id::DISCOVERY])),
-            id::DISCOVERY => Ok(discovery(subsystem, context.address)),
+            id::DISCOVERY => {
+                Ok(discovery(subsystem, context.address.map(|address| told_of(subsystem, address))))
+            }
             _ => Err(Failure::INVALID_LOG_PAGE),
         };
     }
@@ -219,7 +221,13 @@ fn feature_effects(subsystem: &Subsystem) -> Vec<u8> {
     log
 }
 
-/// The only subsystem, at the address through which the host came.
+/// The address that a host is told which has come through this one. An IPv4 address of a socket for IPv6 is told as such.
+fn told_of(subsystem: &Subsystem, address: SocketAddr) -> SocketAddr {
+    let advertised = subsystem.settings.advertised.map(|advertised| advertised.with_port(address.port()));
+    advertised.unwrap_or_else(|| SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
+
+/// The only subsystem, at an address.
 fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
     let mut header: DiscoveryHeader = empty();
     header.generation = 1.into();

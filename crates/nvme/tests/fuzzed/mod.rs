@@ -28,7 +28,8 @@ pub fn subsystem(capacity_bytes: u64) -> Subsystem {
     let profile = Profile { capacity_bytes, ..Profile::load("tlc-nvme").unwrap() };
     let drive = Drive::new(Device::in_memory(&profile).unwrap());
     let queue = Queue::new(drive, Answers::new(Pacing::None, 0).unwrap());
-    let settings = Settings { name: NAME.to_owned(), serial: "F".to_owned(), identity: 1, block_bytes: 512 };
+    let (name, serial) = (NAME.to_owned(), "F".to_owned());
+    let settings = Settings { name, serial, identity: 1, block_bytes: 512, advertised: None };
     Subsystem::new(settings, queue)
 }
 
