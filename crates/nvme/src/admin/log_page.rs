@@ -17,7 +17,7 @@ use crate::namespaces::ALL_NAMESPACES;
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::{command_set, empty};
-use crate::wire::log_page::{self as page, DiscoveryEntry, DiscoveryHeader, effect, id};
+use crate::wire::log_page::{self as page, DiscoveryEntry, DiscoveryHeader, effect, id, requirement};
 use crate::wire::opcode::{admin, key_value, nvm, program, vendor};
 use crate::wire::text;
 
@@ -238,7 +238,7 @@ fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
         entry.transport = 3;
         entry.family = if address.is_ipv4() { 1 } else { 2 };
         entry.kind = 2;
-        entry.requirements = 2;
+        entry.requirements = requirement::NO_FLOW_CONTROL;
         entry.port = 1.into();
         entry.controller = 0xffff.into();
         entry.admin_entries = QUEUE_ENTRIES.into();

@@ -101,7 +101,7 @@ pub struct DiscoveryEntry {
     pub family: u8,
     /// 2 for a subsystem with namespaces.
     pub kind: u8,
-    /// Requirements: bits 1:0, 2 for no secure channel.
+    /// Requirements (`TREQ`), see [`requirement`].
     pub requirements: u8,
     /// The port of the subsystem.
     pub port: U16,
@@ -134,6 +134,13 @@ pub struct DiscoveryHeader {
     /// 0.
     pub format: U16,
     reserved: [u8; 1006],
+}
+
+/// Requirements of a subsystem. Bits 1:0 are about a secure channel; 0 says nothing. That none is required is not said: nvme-cli
+/// 2.3 takes it for a reason to ask for TLS, and does not connect.
+pub mod requirement {
+    /// Flow control of the submission queue can be disabled.
+    pub const NO_FLOW_CONTROL: u8 = 1 << 2;
 }
 
 /// Bits of an entry of the effects logs, of commands and of features.

@@ -87,6 +87,9 @@ fn discovery_tells_where_the_subsystem_is() {
     let entry = DiscoveryEntry::read_from_bytes(&entry).unwrap();
     assert_eq!(text_of(&entry.subsystem_name), Some(NQN));
     assert_eq!((entry.transport, entry.family, entry.kind), (3, 1, 2));
+    // nvme connect-all of nvme-cli 2.3 asked for TLS, and connected to nothing, when this said that none is required
+    assert_eq!(entry.requirements, 4, "nothing about TLS; flow control can be disabled");
+    assert_eq!(entry.transport_specific[0], 0, "no security");
     assert_eq!(text_of(&entry.service).unwrap().trim(), server.address().port().to_string());
 }
 
