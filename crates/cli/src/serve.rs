@@ -209,8 +209,8 @@ fn announce(
     let log = Log::open(&image);
     let mut warning = match &log {
         Ok(_) => format!(
-            " at {address}; attach it with: {}; its blocks are then at {device}",
-            attach.join(", or with: ")
+            " at {address}; attach it with: {} (its blocks are then at {device})",
+            attach.join(" or with: ")
         ),
         Err(error) => format!(" at {address}, without a log: {}: {error}", log_path(&image).display()),
     };

@@ -53,7 +53,7 @@ impl<'a> Served<'a> {
             .args(more)
             .folder(self.folder)
             .run()?;
-        let word = |before: &str| said.split(before).nth(1)?.split([' ', ',', ';', '\n']).next();
+        let word = |before: &str| said.split(before).nth(1)?.split([' ', ')', ',', ';', '\n']).next();
         let (Some(process), Some(port), Some(name), Some(uuid)) =
             (word(" process "), word(" -s "), word(" -n "), word("/nvme-uuid."))
         else {

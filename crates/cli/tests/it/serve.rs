@@ -123,16 +123,19 @@ fn the_hint_says_where_hosts_reach_the_drive() {
     let serve = |options: &[&str]| {
         let line =
             printed(served.dir(), &[&["serve", IMAGE, "--time", "none", "--background"], options].concat());
-        let port =
-            served.stat()["served"]["address"].as_str().unwrap().rsplit(':').next().unwrap().to_owned();
+        let stat = served.stat();
+        // programs take the name from this line
+        let named = line.split(" -n ").nth(1).unwrap().split_whitespace().next();
+        assert_eq!(named, stat["served"]["name"].as_str());
+        let port = stat["served"]["address"].as_str().unwrap().rsplit(':').next().unwrap().to_owned();
         printed(served.dir(), &["stop", IMAGE]);
         (line, port)
     };
     let here = ["--listen", "127.0.0.1:0"];
     let (line, port) = serve(&here);
     assert_eq!(attached_at(&line), [format!("127.0.0.1 {port}")], "{line}");
-    let (_, uuid) = line.split_once("its blocks are then at /dev/disk/by-id/nvme-uuid.").unwrap();
-    assert_eq!(uuid.trim_end().len(), 36, "{line}");
+    let (_, uuid) = line.split_once("(its blocks are then at /dev/disk/by-id/nvme-uuid.").unwrap();
+    assert_eq!(uuid.find(')'), Some(36), "{line}");
     let (line, _) = serve(&[&here[..], &["--advertise", "192.0.2.7:1234"]].concat());
     assert_eq!(attached_at(&line), ["192.0.2.7 1234"], "{line}");
     let (line, port) = serve(&[&here[..], &["--advertise", "2001:db8::7"]].concat());
