@@ -3,6 +3,12 @@
 
 expect discover "subnqn: *$NQN" nvme discover -t tcp -a 10.0.2.2 -s "$PORT"
 expect discover-port "trsvcid: *$PORT" nvme discover -t tcp -a 10.0.2.2 -s "$PORT"
+# the host is behind an address translation: discovery has the address that is advertised
+expect discover-address "traddr: *10\.0\.2\.2$" nvme discover -t tcp -a 10.0.2.2 -s "$PORT"
+check connect-all nvme connect-all -t tcp -a 10.0.2.2 -s "$PORT"
+sleep 2
+if [ -n "$(block_device 1)" ]; then pass connect-all-device; else fail "connect-all-device: $(ls /dev/nvme*)"; fi
+expect connect-all-disconnect "disconnected 1" nvme disconnect -n "$NQN"
 attach || exit
 controller="/dev/$(controller)"
 expect id-ctrl "^mn *: Tantalum" nvme id-ctrl "$controller"
@@ -11,13 +17,25 @@ expect id-ctrl-cache "^vwc *: 0x[0-9a-f]*[1357]$" nvme id-ctrl "$controller"
 expect id-ctrl-limits "^mdts *: 7" nvme id-ctrl "$controller"
 expect id-ctrl-name "^subnqn *: $NQN" nvme id-ctrl "$controller"
 expect list "Tantalum .*536.87 *MB" nvme list
+# only namespaces with blocks are listed, each with its size, and no question leaves an error
+nvme list > /tmp/listed 2>&1
+if [ "$(grep -c "^/dev/" /tmp/listed)" = 1 ]; then pass list-rows; else fail "list-rows: $(cat /tmp/listed)"; fi
+expect list-verbose "$DEVICE " nvme list -v
+expect error-log-empty "num_err_log_entries[[:space:]]*: 0$" nvme smart-log "$controller"
 expect list-subsys "tcp traddr=10.0.2.2,trsvcid=$PORT.* live" nvme list-subsys
 expect id-ns "^nsze *: 0x20000$" nvme id-ns "$DEVICE"
 expect id-ns-blocks "lbads:12.*in use" nvme id-ns "$DEVICE"
 expect id-ns-atomic "^nawupf *: 0" nvme id-ns "$DEVICE"
 expect effects-log "ACS2.*Get Log Page" nvme effects-log -c 0 "$controller"
+expect effects-log-records "IOCS16 " nvme effects-log -c 1 "$controller"
 expect list-ns "0x1" nvme list-ns "$controller"
 expect ns-descs "csi *: 0" nvme ns-descs "$DEVICE"
+# the UUID is what udev names the device by
+uuid="$(nvme ns-descs "$DEVICE" | sed -n 's/^uuid *: *//p')"
+wwid="$(cat "/sys/block/$(basename "$DEVICE")/wwid")"
+if [ "$wwid" = "uuid.$uuid" ] && [ "$UUID" = "$uuid" ]; then pass uuid; else fail "uuid: $uuid, $wwid, $UUID"; fi
+refuse id-ns-records "402c|Command Set" nvme id-ns -n 2 "$controller"
+expect optimal-size "^524288$" cat "/sys/block/$(basename "$DEVICE")/queue/optimal_io_size"
 expect smart-log "available_spare.*: 100%" nvme smart-log "$controller"
 expect fw-log "afi *: 0x1" nvme fw-log "$controller"
 expect supported-log-pages "0x5" nvme supported-log-pages "$controller"
@@ -84,8 +102,9 @@ refuse passthru-unknown "INVALID_OPCODE|Invalid Command Opcode|Invalid Opcode" \
 expect smart-log-counts "host_write_commands[[:space:]]*: [1-9]" nvme smart-log "$controller"
 expect smart-log-units "Data Units Written[[:space:]]*: [1-9]" nvme smart-log "$controller"
 # records, by way of the generic device of namespace 2
-generic="/dev/ng${controller#/dev/nvme}n2"
-if [ -c "$generic" ]; then
+generic="$(generic_device 2)"
+echo "namespace 1 is $DEVICE, namespace 2 is $generic"
+if [ -n "$generic" ]; then
     printf 'a value of a record.' > /tmp/v
     # key "key1": dword 2; 20 bytes of value; 4 bytes of key
     store="--namespace-id=2 --cdw2=0x3179656b --cdw10=20 --cdw11=4"
@@ -103,9 +122,10 @@ if [ -c "$generic" ]; then
     check kv-delete nvme io-passthru "$generic" --opcode=0x10 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
     refuse kv-gone "." nvme io-passthru "$generic" --opcode=0x14 --namespace-id=2 --cdw2=0x3179656b --cdw11=4
     # the example in C: records, a share, an atomic batch, a transaction
-    expect client-in-c "all of it is right" batch "${generic%n2}n1" "$generic"
+    expect client-in-c "all of it is right" batch "$NQN"
+    refuse client-in-c-elsewhere "namespace 1 of $NQN.x: No such file" batch "$NQN.x"
 else
-    fail "kv: there is no $generic: $(ls /dev/ng* 2>/dev/null | tr '\n' ' ')"
+    fail "kv: there is no generic device of namespace 2: $(ls /dev/ng* 2>/dev/null | tr '\n' ' ')"
 fi
 check reset nvme reset "$controller"
 sleep 1

@@ -308,7 +308,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "nvme",
-        about: "a guest with Debian's kernel attaches a served drive: nvme-cli, file systems, power cuts",
+        about: "guests with Debian's oldest and newest kernel attach a served drive: nvme-cli, file systems, power cuts",
         packages: &[
             packages::GCC,
             packages::QEMU,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tantalum::{Access, Command, Device, NamespaceAttributes, Status};
 use tantalum_fuse::Pacing;
+use tantalum_nvme::addresses::Advertised;
 use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::serve::{Ending, Notice, Options, Served};
 
@@ -27,6 +28,11 @@ pub struct ServeOptions {
     /// Address and port to listen on; an address that other machines can reach requires --host-secrets
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420")]
     pub listen: SocketAddr,
+
+    /// The address that hosts are told to connect to, in the discovery log and by this command, where they reach this machine
+    /// by another one than it knows (port forwarding, address translation) [default: the one that they have reached]
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub advertise: Option<Advertised>,
 
     /// Let only hosts with these names (NQNs) connect [default: any]
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
@@ -95,6 +101,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let serve_options = Options {
         image: options.image.clone(),
         listen: options.listen,
+        advertise: options.advertise,
         pacing: options.time,
         block_bytes: options.block_size,
         name: options.nqn.clone(),
@@ -183,20 +190,28 @@ fn announce(
     served: &Served,
     only_read: Option<String>,
 ) -> Result<Option<Log>, Failure> {
-    let (address, name) = (served.address(), served.name());
-    let attach = format!("nvme connect -t tcp -a {} -s {} -n {name}", address.ip(), address.port());
+    let (address, name, device) = (served.address(), served.name(), served.device());
+    let attach = |address: &SocketAddr| {
+        format!("nvme connect -t tcp -a {} -s {} -n {name}", address.ip(), address.port())
+    };
+    let attach: Vec<String> = served.reachable().iter().map(attach).collect();
     if !options.detached {
         let image = options.image.display();
         only_read.iter().for_each(|line| output::complain(line));
         output::print(&format!(
-            "{image} is served at {address} until Ctrl-C or `tantalum stop {image}`; attach it with\n  {attach}\n"
+            "{image} is served at {address} until Ctrl-C or `tantalum stop {image}`; attach it with\n  {}\n\
+             Its blocks are then at {device}\n",
+            attach.join("\n  ")
         ))?;
         return Ok(None);
     }
     let image = options.image.canonicalize().unwrap_or_else(|_| options.image.clone());
     let log = Log::open(&image);
     let mut warning = match &log {
-        Ok(_) => format!(" at {address}; attach it with: {attach}"),
+        Ok(_) => format!(
+            " at {address}; attach it with: {} (its blocks are then at {device})",
+            attach.join(" or with: ")
+        ),
         Err(error) => format!(" at {address}, without a log: {}: {error}", log_path(&image).display()),
     };
     only_read.iter().for_each(|line| warning += &format!("; {line}"));

@@ -2,10 +2,14 @@
  * Tantalum's vendor commands, and NVMe's Key Value commands, for programs on a Linux host.
  *
  * Header only; it needs nothing but Linux's own headers. A function tantalum_fill_*() fills in a command and sends
- * nothing; tantalum_send() gives the command to the drive by way of the device's file (/dev/ng0n1 for the blocks,
- * /dev/ng0n2 and up for key-value namespaces) and waits for it. docs/nvme.md tells what each command does.
+ * nothing; tantalum_send() gives the command to the drive by way of the file of a namespace (1 has the blocks, 2 and up are
+ * key-value namespaces), which tantalum_find() finds, and waits for it. docs/nvme.md tells what each command does.
  *
+ *     char path[TANTALUM_PATH_BYTES];
  *     struct nvme_passthru_cmd64 command;
+ *     if (tantalum_find("nqn.2014-08.org.nvmexpress:uuid:...", 1, path) != 0)
+ *         return -1;
+ *     int file = open(path, O_RDWR);
  *     tantalum_fill_remap(&command, 1, 100, 200, 4);
  *     int status = tantalum_send(file, &command);
  *
@@ -15,11 +19,15 @@
 #ifndef TANTALUM_NVME_H
 #define TANTALUM_NVME_H
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <linux/nvme_ioctl.h>
 
@@ -31,6 +39,14 @@
 #define TANTALUM_TRANSFER_BYTES (512u << 10)
 /* The home of a log's page that has none. */
 #define TANTALUM_NO_HOME UINT32_MAX
+
+/* Where Linux lists the generic devices of namespaces, and where their files are. */
+#ifndef TANTALUM_GENERIC
+#define TANTALUM_GENERIC "/sys/class/nvme-generic"
+#define TANTALUM_DEV "/dev"
+#endif
+/* Room for the path of such a file. */
+#define TANTALUM_PATH_BYTES 512u
 
 /* Conditions of tantalum_fill_store(). */
 #define TANTALUM_STORE_ALWAYS 0u
@@ -49,6 +65,63 @@
 #define TANTALUM_UNKNOWN_TRANSACTION 0x1c2
 #define TANTALUM_UNKNOWN_LOG 0x1c3
 #define TANTALUM_SLOT_OUT_OF_ORDER 0x1c4
+
+/* -- finding a namespace ---------------------------------------------------------------------------------------- */
+
+/* The number of the namespace whose file this is; -1 with the reason in errno. */
+static inline int tantalum_namespace_of(int file)
+{
+	return ioctl(file, NVME_IOCTL_ID);
+}
+
+/* Whether a generic device, as sysfs has it, belongs to a subsystem. */
+static inline int tantalum_is_of(const char *device, const char *subsystem)
+{
+	char path[TANTALUM_PATH_BYTES], name[256] = "";
+	FILE *attribute;
+
+	snprintf(path, sizeof(path), "%s/%s/device/subsysnqn", TANTALUM_GENERIC, device);
+	attribute = fopen(path, "r");
+	if (attribute == NULL)
+		return 0;
+	if (fgets(name, sizeof(name), attribute) != NULL)
+		name[strcspn(name, "\n")] = 0;
+	fclose(attribute);
+	return strcmp(name, subsystem) == 0;
+}
+
+/*
+ * Finds the file of a namespace of the subsystem with this name (NQN), and writes its path. The file's own name does not
+ * tell: the numbers in it are not those of namespaces, and since Linux 6.12 they differ each time that a drive is attached.
+ * Returns 0, or -1 with the reason in errno: ENOENT if no such namespace is attached, EACCES if its file may not be opened.
+ */
+static inline int tantalum_find(const char *subsystem, uint32_t namespace_id, char path[TANTALUM_PATH_BYTES])
+{
+	DIR *devices = opendir(TANTALUM_GENERIC);
+	int reason = ENOENT, is_found = 0;
+	struct dirent *device;
+
+	while (devices != NULL && !is_found && (device = readdir(devices)) != NULL) {
+		int file;
+
+		if (device->d_name[0] == '.' || !tantalum_is_of(device->d_name, subsystem))
+			continue;
+		snprintf(path, TANTALUM_PATH_BYTES, "%s/%s", TANTALUM_DEV, device->d_name);
+		file = open(path, O_RDONLY);
+		if (file < 0) {
+			reason = errno;
+			continue;
+		}
+		is_found = tantalum_namespace_of(file) == (int)namespace_id;
+		close(file);
+	}
+	if (devices != NULL)
+		closedir(devices);
+	if (is_found)
+		return 0;
+	errno = reason;
+	return -1;
+}
 
 /* -- sending ---------------------------------------------------------------------------------------------------- */
 

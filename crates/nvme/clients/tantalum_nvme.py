@@ -1,17 +1,19 @@
 """Tantalum's vendor commands, and NVMe's Key Value commands, for programs on a Linux host.
 
 It needs nothing but Python's own library. A function makes a command and sends nothing; `send` gives it to the drive by
-way of the device's file (/dev/ng0n1 for the blocks, /dev/ng0n2 and up for key-value namespaces) and waits for it.
+way of the file of a namespace (1 has the blocks, 2 and up are key-value namespaces), which `find` finds, and waits for it.
 docs/nvme.md tells what each command does.
 
-    with open("/dev/ng0n1", "r+b", buffering=0) as blocks:
+    with open(find("nqn.2014-08.org.nvmexpress:uuid:...", 1), "r+b", buffering=0) as blocks:
         send(blocks, remap(1, from_unit=100, to_unit=200, units=4))
 
 Units have 4096 bytes and are named by number, also where logical blocks have 512 bytes.
 """
 
 import ctypes
+import errno
 import fcntl
+import os
 import struct
 
 UNIT_BYTES = 4096
@@ -74,6 +76,49 @@ class Passthrough(ctypes.Structure):
 
 # _IOWR('N', 0x48, struct nvme_passthru_cmd64)
 _IO64_CMD = 3 << 30 | ctypes.sizeof(Passthrough) << 16 | ord("N") << 8 | 0x48
+
+
+# _IO('N', 0x40)
+_ID = ord("N") << 8 | 0x40
+
+# Where Linux lists the generic devices of namespaces, and where their files are.
+_GENERIC, _DEV = "/sys/class/nvme-generic", "/dev"
+
+
+def namespace_of(file):
+    """The number of the namespace whose file this is."""
+    return fcntl.ioctl(file, _ID)
+
+
+def _subsystem_of(device):
+    try:
+        with open(f"{_GENERIC}/{device}/device/subsysnqn") as attribute:
+            return attribute.read().rstrip("\n")
+    except FileNotFoundError:
+        # it has gone
+        return None
+
+
+def find(subsystem, namespace):
+    """The path of the file of a namespace of the subsystem with this name (NQN).
+
+    The file's own name does not tell: the numbers in it are not those of namespaces, and since Linux 6.12 they differ each time
+    that a drive is attached. Raises FileNotFoundError if no such namespace is attached, PermissionError if its file may not be
+    opened.
+    """
+    reason = FileNotFoundError(errno.ENOENT, f"no namespace {namespace} of {subsystem} is attached")
+    devices = os.listdir(_GENERIC) if os.path.isdir(_GENERIC) else []
+    for device in devices:
+        if _subsystem_of(device) != subsystem:
+            continue
+        path = f"{_DEV}/{device}"
+        try:
+            with open(path, "rb", buffering=0) as file:
+                if namespace_of(file) == namespace:
+                    return path
+        except OSError as error:
+            reason = error
+    raise reason
 
 
 class Command:

@@ -1,9 +1,9 @@
 /*
  * Programs in a Tantalum drive, for programs on a Linux host: endpoints, installing, sending, serving, waiting.
  *
- * Header only; it needs Linux's headers, tantalum_nvme.h and the C library. Commands go to the drive by way of the device's
- * file of the namespace with the blocks (/dev/ng0n1). docs/programs.md tells what programs are, docs/nvme.md what the commands
- * do.
+ * Header only; it needs Linux's headers, tantalum_nvme.h and the C library. Commands go to the drive by way of the file of the
+ * namespace with the blocks, 1, which tantalum_find() finds. docs/programs.md tells what programs are, docs/nvme.md what the
+ * commands do.
  *
  *     struct tantalum_endpoint endpoint;
  *     uint32_t program;

@@ -1,9 +1,9 @@
 """Programs in a Tantalum drive, for programs on a Linux host: endpoints, installing, sending, serving, waiting.
 
-It needs `tantalum_nvme` beside it, and Python's own library. Commands go to the drive by way of the device's file of the
-namespace with the blocks (/dev/ng0n1). docs/programs.md tells what programs are, docs/nvme.md what the commands do.
+It needs `tantalum_nvme` beside it, and Python's own library. Commands go to the drive by way of the file of the namespace
+with the blocks, 1, which `tantalum_nvme.find` finds. docs/programs.md tells what programs are, docs/nvme.md what the commands do.
 
-    with open("/dev/ng0n1", "r+b", buffering=0) as file, Endpoint(file) as endpoint:
+    with open(find(subsystem, 1), "r+b", buffering=0) as file, Endpoint(file) as endpoint:
         hits = endpoint.install(pathlib.Path("hits.wasm").read_bytes())
         count = endpoint.ask(3, hits, 0, struct.pack("<I", 7))
 

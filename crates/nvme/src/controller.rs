@@ -33,6 +33,15 @@ pub enum Kind {
     Discovery,
 }
 
+/// The host of a controller.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its identifier, which is never zero.
+    pub id: [u8; 16],
+    /// Its name.
+    pub name: String,
+}
+
 /// A controller.
 pub struct Controller {
     /// Its number.
@@ -40,9 +49,9 @@ pub struct Controller {
     /// Its kind.
     pub kind: Kind,
     /// The host that connected.
-    pub host: [u8; 16],
-    /// The host's name.
-    pub host_name: String,
+    pub host: Peer,
+    /// Whether the host may select other command sets than that of blocks.
+    has_command_sets: bool,
     /// Its mutable state.
     pub state: Mutex<State>,
     /// When the host last sent something, in milliseconds after `made`.
@@ -80,10 +89,31 @@ pub enum QueueRefusal {
 }
 
 const ENABLE: u32 = 1;
+const COMMAND_SET: u32 = 7 << 4;
+/// Memory pages of more than 4 KiB, or an arbitration other than round robin: neither exists.
+const PAGES_AND_ARBITRATION: u32 = 0x7f << 7;
 const SHUTDOWN: u32 = 3 << 14;
+const ENTRY_BYTES: u32 = 0xff << 16;
 const READY: u32 = 1;
+/// The controller was enabled with a configuration that it does not support (`CFS`).
+const FATAL: u32 = 1 << 1;
 const SHUTDOWN_STATUS: u32 = 3 << 2;
 const SHUTDOWN_DONE: u32 = 2 << 2;
+
+/// The bit of `CAP` that offers other command sets beside that of blocks.
+const SEVERAL_COMMAND_SETS: u32 = 37 + 6;
+/// "All supported I/O command sets" in the configuration.
+const ALL_COMMAND_SETS: u32 = 6 << 4;
+/// Sizes of queue entries as powers of two: 64 bytes of a command, 16 of a completion.
+const STANDARD_ENTRY_BYTES: u32 = 6 << 16 | 4 << 20;
+
+/// The configuration that enables a controller for the NVM command set.
+pub const ENABLED: u32 = ENABLE | STANDARD_ENTRY_BYTES;
+
+/// The configuration that enables a controller with these capabilities (`CAP`) for all of its command sets, as Linux does.
+pub fn enabled_for(capabilities: u64) -> u32 {
+    if capabilities >> SEVERAL_COMMAND_SETS & 1 == 1 { ENABLED | ALL_COMMAND_SETS } else { ENABLED }
+}
 
 /// What a change of the configuration requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,20 +125,30 @@ pub enum Change {
 }
 
 impl Controller {
-    /// A controller with its admin queue, on a drive with these critical warnings.
+    /// A controller with its admin queue, on a drive with these critical warnings. `has_command_sets` says whether there are
+    /// namespaces of a command set other than that of blocks.
     pub fn new(
         id: u16,
         kind: Kind,
-        host: [u8; 16],
-        host_name: String,
+        host: Peer,
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,
         warnings: u8,
+        has_command_sets: bool,
     ) -> Controller {
         let connections = FxHashMap::from_iter([(0, admin)]);
         let events = Events::new(warnings);
         let state = Mutex::new(State { keep_alive_ms, events, connections, ..State::default() });
-        Controller { id, kind, host, host_name, state, heard_ms: AtomicU64::new(0), made: Instant::now() }
+        let has_command_sets = has_command_sets && kind == Kind::Io;
+        Controller {
+            id,
+            kind,
+            host,
+            has_command_sets,
+            state,
+            heard_ms: AtomicU64::new(0),
+            made: Instant::now(),
+        }
     }
 
     /// Whether it accepts commands other than Fabrics commands.
@@ -187,7 +227,7 @@ impl Controller {
     pub fn property(&self, offset: u32, is_long: bool) -> Option<u64> {
         let state = self.state.lock();
         let value = match (offset, is_long) {
-            (property::CAPABILITIES, true) => capabilities(),
+            (property::CAPABILITIES, true) => capabilities(self.has_command_sets),
             (property::VERSION, false) => VERSION.into(),
             (property::CONFIGURATION, false) => state.configuration.into(),
             (property::STATUS, false) => state.status.into(),
@@ -198,27 +238,39 @@ impl Controller {
         Some(value)
     }
 
-    /// Sets the configuration, the only writable property; `None` if the value is not allowed.
-    pub fn configure(&self, value: u32) -> Option<Change> {
+    /// Sets the configuration, the only writable property. Enabled with one that it does not support, the controller never
+    /// becomes ready, and says so in its status until it is reset.
+    pub fn configure(&self, value: u32) -> Change {
         let mut state = self.state.lock();
-        let is_enabled = value & ENABLE != 0;
-        // when enabling: memory pages of 4 KiB, round robin, an existing command set
-        let command_set = value >> 4 & 7;
-        if is_enabled && (value >> 7 & 0x7f != 0 || !matches!(command_set, 0 | 6)) {
-            return None;
-        }
         let before = std::mem::replace(&mut state.configuration, value);
-        match (before & ENABLE != 0, is_enabled) {
-            (false, true) => state.status = READY,
+        match (before & ENABLE != 0, value & ENABLE != 0) {
+            (false, true) => state.status = if self.supports(value) { READY } else { FATAL },
             (true, false) => {
                 // a reset
-                state.status &= !(READY | SHUTDOWN_STATUS);
+                state.status = 0;
                 state.end_queues(|queue| queue != 0);
             }
             _ => {}
         }
         let announces_end = value & SHUTDOWN != 0 && before & SHUTDOWN == 0;
-        Some(if announces_end { Change::Shutdown } else { Change::None })
+        if announces_end { Change::Shutdown } else { Change::None }
+    }
+
+    /// Whether it can be enabled like this (Base, section 3.1.3.5). The sizes of the entries of I/O queues do not matter
+    /// to a discovery controller, which has none.
+    fn supports(&self, configuration: u32) -> bool {
+        let is_set = match configuration & COMMAND_SET {
+            0 => true,
+            ALL_COMMAND_SETS => self.has_command_sets,
+            _ => false,
+        };
+        let has_sizes = configuration & ENTRY_BYTES == STANDARD_ENTRY_BYTES || self.kind == Kind::Discovery;
+        is_set && has_sizes && configuration & PAGES_AND_ARBITRATION == 0
+    }
+
+    /// Whether the host selected all command sets, and so names one in its commands.
+    pub fn selects_command_sets(&self) -> bool {
+        self.state.lock().configuration & COMMAND_SET == ALL_COMMAND_SETS
     }
 
     /// Everything is durable: the shutdown that the host announced is complete.
@@ -245,10 +297,10 @@ impl State {
     }
 }
 
-/// `CAP`: queues contiguous, the timeout, NVM and other command sets, memory pages of 4 KiB, ready with media.
-fn capabilities() -> u64 {
+/// `CAP`: queues contiguous, the timeout, the NVM command set and perhaps others, memory pages of 4 KiB, ready with media.
+fn capabilities(has_command_sets: bool) -> u64 {
     let entries = u64::from(QUEUE_ENTRIES - 1);
-    let command_sets = (1 << 0 | 1 << 6) << 37;
+    let command_sets = 1 << 37 | u64::from(has_command_sets) << SEVERAL_COMMAND_SETS;
     entries | 1 << 16 | READY_TIMEOUT << 24 | command_sets | 1 << 59
 }
 
@@ -256,9 +308,14 @@ fn capabilities() -> u64 {
 mod tests {
     use super::*;
 
-    fn controller() -> (Controller, Arc<Mailbox>) {
+    fn controller_of(kind: Kind, has_command_sets: bool) -> (Controller, Arc<Mailbox>) {
         let admin = Arc::new(Mailbox::new(|| ()));
-        (Controller::new(1, Kind::Io, [1; 16], "host".to_owned(), 0, Arc::clone(&admin), 0), admin)
+        let host = Peer { id: [1; 16], name: "host".to_owned() };
+        (Controller::new(1, kind, host, 0, Arc::clone(&admin), 0, has_command_sets), admin)
+    }
+
+    fn controller() -> (Controller, Arc<Mailbox>) {
+        controller_of(Kind::Io, true)
     }
 
     #[test]
@@ -266,13 +323,12 @@ mod tests {
         let (controller, admin) = controller();
         let mailbox = Arc::new(Mailbox::new(|| ()));
         assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Err(QueueRefusal::Sequence));
-        assert_eq!(controller.configure(1 | 5 << 7), None, "pages of 128 KiB");
-        assert_eq!(controller.configure(1 | 6 << 4), Some(Change::None));
+        assert_eq!(controller.configure(ENABLED | 6 << 4), Change::None);
         assert_eq!(controller.property(property::STATUS, false), Some(1));
         assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Ok(()));
         assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Err(QueueRefusal::Sequence));
         assert_eq!(controller.add_queue(IO_QUEUES + 1, Arc::clone(&mailbox)), Err(QueueRefusal::Number));
-        assert_eq!(controller.configure(0), Some(Change::None));
+        assert_eq!(controller.configure(0), Change::None);
         assert!(matches!(mailbox.take(), Some(Message::End)));
         assert!(admin.take().is_none(), "the admin queue outlives a reset");
         assert!(!controller.is_ready());
@@ -281,11 +337,51 @@ mod tests {
     #[test]
     fn a_shutdown_is_announced_once_and_told_when_done() {
         let (controller, _admin) = controller();
-        controller.configure(1).unwrap();
-        assert_eq!(controller.configure(1 | 1 << 14), Some(Change::Shutdown));
-        assert_eq!(controller.configure(1 | 1 << 14), Some(Change::None));
+        controller.configure(ENABLED);
+        assert_eq!(controller.configure(ENABLED | 1 << 14), Change::Shutdown);
+        assert_eq!(controller.configure(ENABLED | 1 << 14), Change::None);
         controller.shutdown_done();
         assert_eq!(controller.property(property::STATUS, false), Some(1 | 2 << 2));
+    }
+
+    #[test]
+    fn what_is_not_supported_leaves_a_controller_that_is_not_ready() {
+        let (blocks, records) = (controller_of(Kind::Io, false).0, controller().0);
+        let discovery = controller_of(Kind::Discovery, true).0;
+        // bit 0 of the status: ready; bit 1: fatal
+        for (configuration, of_blocks, of_records, of_discovery) in [
+            (0x46_0001, 1, 1, 1),
+            (0x46_0061, 2, 1, 2), // all command sets
+            (0x46_0011, 2, 2, 2), // a command set that does not exist
+            (0x46_0071, 2, 2, 2), // no I/O commands at all
+            (0x00_0001, 2, 2, 1), // entries of one byte
+            (0x45_0001, 2, 2, 1), // commands of 32 bytes
+            (0x36_0001, 2, 2, 1), // completions of 8 bytes
+            (0x46_0281, 2, 2, 2), // pages of 128 KiB
+            (0x46_0801, 2, 2, 2), // weighted arbitration
+        ] {
+            for (controller, status) in
+                [(&blocks, of_blocks), (&records, of_records), (&discovery, of_discovery)]
+            {
+                assert_eq!(controller.configure(configuration), Change::None);
+                assert_eq!(controller.property(property::STATUS, false), Some(status), "{configuration:#x}");
+                assert_eq!(controller.property(property::CONFIGURATION, false), Some(configuration.into()));
+                assert_eq!(controller.is_ready(), status == 1);
+                controller.configure(0);
+                assert_eq!(controller.property(property::STATUS, false), Some(0));
+            }
+        }
+    }
+
+    #[test]
+    fn several_command_sets_are_offered_only_if_there_are_namespaces_of_them() {
+        let offered = |kind, has_command_sets| {
+            let (controller, _admin) = controller_of(kind, has_command_sets);
+            controller.property(property::CAPABILITIES, true).unwrap() >> 37 & 0xff
+        };
+        assert_eq!(offered(Kind::Io, true), 1 | 1 << 6);
+        assert_eq!(offered(Kind::Io, false), 1);
+        assert_eq!(offered(Kind::Discovery, true), 1);
     }
 
     #[test]

@@ -49,7 +49,7 @@ codes! {
     KEEP_ALIVE_INVALID = 0x01a,
     /// The drive accepts no more writes.
     WRITE_PROTECTED = 0x020,
-    /// No such I/O command set.
+    /// Not the namespace's I/O command set, or none that exists here.
     COMMAND_SET = 0x02c,
     /// Blocks beyond the namespace.
     OUT_OF_RANGE = 0x080,
@@ -75,6 +75,8 @@ codes! {
     NOT_SAVEABLE = 0x10d,
     /// The feature cannot be changed.
     NOT_CHANGEABLE = 0x10e,
+    /// The feature is the controller's, and a namespace was named.
+    NOT_OF_NAMESPACE = 0x10f,
     /// A Connect in an unknown format.
     CONNECT_FORMAT = 0x180,
     /// All controllers are in use.

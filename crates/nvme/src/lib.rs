@@ -14,6 +14,7 @@
 //! A [`session::Session`] is the protocol of one connection, without sockets: bytes go in, bytes come out. [`server::Server`]
 //! gives it a socket and a thread. [`wire`] has what goes over the wire.
 
+pub mod addresses;
 pub mod admin;
 pub mod authentication;
 pub mod bench;
@@ -23,12 +24,14 @@ pub mod controller;
 pub mod errors;
 pub mod events;
 pub mod failure;
+pub mod identity;
 pub mod io;
 pub mod limits;
 pub mod mailbox;
 pub mod namespaces;
 pub mod outbox;
 pub mod programs;
+pub mod qualified_name;
 pub mod serve;
 pub mod server;
 pub mod session;

@@ -26,6 +26,11 @@ impl Namespaces {
         namespace_of(namespace).filter(|namespace| self.key_value.contains(namespace))
     }
 
+    /// Whether there are namespaces with records: hosts then choose between command sets.
+    pub fn have_records(&self) -> bool {
+        !self.key_value.is_empty()
+    }
+
     /// The numbers of all of them for hosts, in order.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
         let key_value = self.key_value.iter().map(|&namespace| number_of(namespace));

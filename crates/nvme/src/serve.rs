@@ -5,7 +5,6 @@
 
 mod ends;
 mod error;
-mod identity;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,12 +19,14 @@ use tantalum_drive::control::{self, End, Ended, Subject, socket_path};
 use tantalum_drive::report::DriveReport;
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
 
+use crate::addresses::{Advertised, reachable};
 use crate::authentication::Hosts;
-use crate::authentication::hosts::is_qualified_name;
+use crate::identity::{identity_of, name_of, text_of_uuid, uuid_of_namespace};
+use crate::namespaces::BLOCK_NAMESPACE;
+use crate::qualified_name::is_qualified_name;
 use crate::server::Server;
 use crate::subsystem::{Settings, Subsystem};
 use ends::Ends;
-use identity::{identity_of, name_of};
 
 pub use ends::ENDS;
 pub use error::ServeError;
@@ -37,6 +38,8 @@ pub struct Options {
     pub image: PathBuf,
     /// The address to listen on.
     pub listen: SocketAddr,
+    /// The address that hosts are told instead.
+    pub advertise: Option<Advertised>,
     /// Whether hosts see the drive's latencies.
     pub pacing: Pacing,
     /// Bytes of a logical block: 4096 or 512.
@@ -184,9 +187,28 @@ impl Served {
         self.place.server.address()
     }
 
+    /// The addresses at which hosts reach it.
+    pub fn reachable(&self) -> Vec<SocketAddr> {
+        let address = self.address();
+        match self.settings().advertised {
+            Some(advertised) => vec![advertised.with_port(address.port())],
+            None => reachable(address),
+        }
+    }
+
     /// The subsystem's name.
     pub fn name(&self) -> &str {
-        &self.place.server.subsystem().settings.name
+        &self.settings().name
+    }
+
+    /// The link to its blocks on a Linux host that has udev.
+    pub fn device(&self) -> String {
+        let uuid = uuid_of_namespace(self.settings().identity, BLOCK_NAMESPACE);
+        format!("/dev/disk/by-id/nvme-uuid.{}", text_of_uuid(uuid))
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.place.server.subsystem().settings
     }
 
     /// A handle that can stop it from another thread.
@@ -271,6 +293,7 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
         serial: format!("{identity:016X}"),
         identity,
         block_bytes: options.block_bytes,
+        advertised: options.advertise,
     };
     let queue = Queue::new(drive.clone(), answers.clone());
     let server = Server::start(
@@ -404,7 +427,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("secrets");
         let secret = crate::authentication::Secret::new(vec![1; 32], None).unwrap();
-        std::fs::write(&file, format!("nqn.a {}\n", secret.text())).unwrap();
+        std::fs::write(&file, format!("nqn.2014-08.org.example:a {}\n", secret.text())).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let listen = |address: &str, hosts: &[&str]| {
             let names: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
@@ -412,6 +435,7 @@ mod tests {
             Options {
                 image: "drive.tant".into(),
                 listen: address.parse().unwrap(),
+                advertise: None,
                 pacing: Pacing::None,
                 block_bytes: 4096,
                 name: None,
@@ -421,13 +445,17 @@ mod tests {
             .check()
         };
         assert!(listen("127.0.0.1:4420", &[]).is_ok());
-        assert!(listen("[::1]:4420", &["nqn.b"]).is_ok());
-        for hosts in [&[][..], &["nqn.b"], &["nqn.a", "nqn.b"]] {
+        assert!(listen("[::1]:4420", &["nqn.2014-08.org.example:b"]).is_ok());
+        for hosts in [
+            &[][..],
+            &["nqn.2014-08.org.example:b"],
+            &["nqn.2014-08.org.example:a", "nqn.2014-08.org.example:b"],
+        ] {
             assert!(
                 matches!(listen("0.0.0.0:4420", hosts), Err(ServeError::NotLoopback { .. })),
                 "{hosts:?}"
             );
         }
-        assert!(listen("0.0.0.0:4420", &["nqn.a"]).is_ok());
+        assert!(listen("0.0.0.0:4420", &["nqn.2014-08.org.example:a"]).is_ok());
     }
 }

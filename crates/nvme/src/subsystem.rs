@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 use tantalum::{Device, Plp};
 use tantalum_drive::Queue;
 
+use crate::addresses::Advertised;
 use crate::authentication::Hosts;
 use crate::blocks::BlockSpace;
-use crate::controller::{Controller, Kind};
+use crate::controller::{Controller, Kind, Peer};
 use crate::errors::ErrorLog;
 use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
@@ -24,7 +25,7 @@ const MOST_CONTROLLERS: usize = 1024;
 /// Bytes of data that commands of all connections may hold together, in addition to one command of each.
 const MOST_HELD_BYTES: usize = 256 << 20;
 
-/// A subsystem's names, and the size of its blocks.
+/// A subsystem's names, the size of its blocks, and where it is.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Its name (NQN).
@@ -35,6 +36,8 @@ pub struct Settings {
     pub identity: u64,
     /// Bytes of a logical block: 4096 or 512.
     pub block_bytes: u32,
+    /// The address that discovery tells; `None` for the one at which a host has come.
+    pub advertised: Option<Advertised>,
 }
 
 /// One drive, as hosts see it.
@@ -139,8 +142,7 @@ impl Subsystem {
     pub fn connect(
         &self,
         kind: Kind,
-        host: [u8; 16],
-        host_name: String,
+        host: Peer,
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,
     ) -> Option<Arc<Controller>> {
@@ -150,7 +152,9 @@ impl Subsystem {
             return None;
         }
         let id = controllers.free_id();
-        let controller = Arc::new(Controller::new(id, kind, host, host_name, keep_alive_ms, admin, warnings));
+        let has_command_sets = self.namespaces.have_records();
+        let controller = Controller::new(id, kind, host, keep_alive_ms, admin, warnings, has_command_sets);
+        let controller = Arc::new(controller);
         controllers.by_id.insert(id, Arc::clone(&controller));
         Some(controller)
     }

@@ -1,24 +1,37 @@
 #!/bin/sh
-# build.sh FOLDER PROGRAMS MODULES: Debian's kernel and a root in memory for a guest, from packages of this machine. A program
-# may be named by its path. FOLDER/root is the root, FOLDER/vmlinuz the kernel, which is fetched if it is not there from last time.
+# build.sh FOLDER PROGRAMS MODULES [SUITE]: Debian's kernel and a root in memory for a guest, from packages of this machine. A
+# program may be named by its path. FOLDER/root is the root, FOLDER/vmlinuz the kernel, which is fetched if it is not there from
+# last time: that of a suite of Debian's archive ("bookworm-backports"), or the one that apt knows on this machine.
 set -e
 here="$(cd "$(dirname "$0")" && pwd)"
 mkdir -p "$1"
 cd "$1"
+if [ -n "$4" ]; then
+    # the suite alone, in folders of its own: nothing of this machine's apt changes
+    apt="$PWD/apt-$4"
+    mkdir -p "$apt/lists/partial" "$apt/archives/partial"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $4 main" > "$apt/sources.list"
+    printf 'Dir::%s "%s";\n' Etc::SourceList "$apt/sources.list" Etc::SourceParts /dev/null State::Lists "$apt/lists" \
+        Cache "$apt" > "$apt/apt.conf"
+    export APT_CONFIG="$apt/apt.conf"
+    apt-get update -q
+fi
 package="$(apt-cache depends linux-image-amd64 | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)"
 if [ -z "$package" ]; then
     echo "apt knows no package linux-image-amd64; as root: apt-get update" >&2
     exit 1
 fi
 version="${package#linux-image-}"
-if [ ! -e "kernel/boot/vmlinuz-$version" ]; then
-    rm -rf kernel
+kernel="kernel-$version"
+if [ ! -e "$kernel/boot/vmlinuz-$version" ]; then
+    rm -rf "$kernel"
     apt-get download -q "$package"
-    dpkg-deb -x "$package"_*.deb kernel
+    dpkg-deb -x "$package"_*.deb "$kernel"
     rm -f "$package"_*.deb
-    depmod -b kernel "$version"
+    depmod -b "$kernel" "$version"
 fi
-cp "kernel/boot/vmlinuz-$version" vmlinuz
+cp "$kernel/boot/vmlinuz-$version" vmlinuz
+echo "$version" > version
 
 rm -rf root
 mkdir -p root/bin root/sbin root/usr/bin root/usr/sbin root/lib root/lib64 root/proc root/sys root/dev root/tmp root/mnt \
@@ -35,10 +48,14 @@ for name in $2; do
 done
 cp /etc/mke2fs.conf root/etc/
 for module in $3; do
-    modprobe -d "$PWD/kernel" -S "$version" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p'
+    modprobe -d "$PWD/$kernel" -S "$version" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p'
 done | awk '!seen[$0]++' | while read -r module; do
-    cp "$module" root/modules/
-    basename "$module" >> root/modules/order
+    name="$(basename "$module" .xz)"
+    case "$module" in
+        *.xz) busybox unxz -c "$module" > "root/modules/$name" ;;
+        *) cp "$module" root/modules/ ;;
+    esac
+    echo "$name" >> root/modules/order
 done
 cp "$here/init.sh" root/init
 chmod +x root/init

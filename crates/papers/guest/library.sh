@@ -49,17 +49,33 @@ controller() {
     done
 }
 
+# block_device NAMESPACE: the device with the blocks of a namespace of $NQN, if there is one. The numbers in a device's name are
+# not those of its namespace: since Linux 6.12 they differ each time.
+block_device() {
+    for folder in /sys/block/nvme*; do
+        node="/dev/$(basename "$folder")"
+        [ -b "$node" ] && [ "$(cat "$folder/nsid")" = "$1" ] && [ "$(cat "$folder/device/subsysnqn")" = "$NQN" ] &&
+            echo "$node" && return
+    done
+}
+
+# generic_device NAMESPACE: the generic device of a namespace of $NQN, if there is one.
+generic_device() {
+    for folder in /sys/class/nvme-generic/*; do
+        node="/dev/$(basename "$folder")"
+        [ -c "$node" ] && [ "$(cat "$folder/device/subsysnqn")" = "$NQN" ] &&
+            nvme get-ns-id "$node" | grep -q "namespace-id:$1\$" && echo "$node" && return
+    done
+}
+
 # attach OPTIONS...: connects, however often it takes, and sets DEVICE.
 attach() {
     tries=0
     while [ "$tries" -lt 60 ]; do
         # a busy machine is slow to keep a controller alive
         nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" --keep-alive-tmo=60 "$@" > /tmp/said 2>&1
-        live="$(controller)"
-        if [ -n "$live" ] && [ -b "/dev/${live}n1" ]; then
-            DEVICE="/dev/${live}n1"
-            return 0
-        fi
+        DEVICE="$(block_device 1)"
+        [ -n "$(controller)" ] && [ -n "$DEVICE" ] && return 0
         tries=$((tries + 1))
         sleep 1
     done

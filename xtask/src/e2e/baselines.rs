@@ -174,7 +174,7 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     let is_wanted = |workload: &Workload| wanted.split(',').any(|part| workload.title.contains(part));
     let workloads: Vec<Workload> = workloads(writes).into_iter().filter(is_wanted).collect();
     ensure(!workloads.is_empty(), || format!("TANTALUM_WORKLOADS={wanted} is part of no workload's name"))?;
-    let guest = Guest::build(context)?;
+    let guest = Guest::build(context, None)?;
     let mut columns = Vec::new();
     for (name, options) in OURS {
         columns.push((name, ours(context, folder, (name, &options), &guest.client("writers"), &workloads)?));

@@ -41,8 +41,9 @@ pub struct Said {
 }
 
 impl Guest {
-    /// Builds the root, and fetches the kernel unless it is still there from the last time.
-    pub fn build(context: &Context) -> Result<Guest, Failure> {
+    /// Builds the root, and fetches the kernel unless it is still there from the last time: that of a suite of Debian's archive,
+    /// or the one that apt knows.
+    pub fn build(context: &Context, suite: Option<&str>) -> Result<Guest, Failure> {
         let base = context.root.join("crates/papers/guest");
         let folder = context.target.join("guest");
         fs::create_dir_all(&folder)?;
@@ -55,8 +56,13 @@ impl Guest {
             Shell::new("cc").args(options).args(source).run()?;
         }
         let build = [base.join("build.sh").as_os_str(), folder.as_os_str()].map(ToOwned::to_owned);
-        Shell::new("sh").args(build).args([&programs, MODULES]).run()?;
+        Shell::new("sh").args(build).args([&programs, MODULES]).args(suite).run()?;
         Ok(Guest { folder, base, scripts: context.root.join("xtask/guest") })
+    }
+
+    /// The version of its kernel.
+    pub fn kernel(&self) -> Result<String, Failure> {
+        Ok(fs::read_to_string(self.folder.join("version"))?.trim_end().to_owned())
     }
 
     /// Where one of the programs in C is on this machine.

@@ -17,6 +17,8 @@ pub struct Served<'a> {
     process: String,
     pub port: String,
     pub name: String,
+    /// Of its blocks.
+    pub uuid: String,
 }
 
 impl<'a> Served<'a> {
@@ -29,8 +31,16 @@ impl<'a> Served<'a> {
         options: &'static [&'static str],
     ) -> Result<Served<'a>, Failure> {
         let none = String::new;
-        let mut served =
-            Served { context, folder, image, options, process: none(), port: none(), name: none() };
+        let mut served = Served {
+            context,
+            folder,
+            image,
+            options,
+            process: none(),
+            port: none(),
+            name: none(),
+            uuid: none(),
+        };
         served.start("127.0.0.1:0", &["--create", "--capacity", "512M", "--profile", profile])?;
         Ok(served)
     }
@@ -43,11 +53,14 @@ impl<'a> Served<'a> {
             .args(more)
             .folder(self.folder)
             .run()?;
-        let word = |before: &str| said.split(before).nth(1)?.split([' ', ',', ';', '\n']).next();
-        let (Some(process), Some(port), Some(name)) = (word(" process "), word(" -s "), word(" -n ")) else {
+        let word = |before: &str| said.split(before).nth(1)?.split([' ', ')', ',', ';', '\n']).next();
+        let (Some(process), Some(port), Some(name), Some(uuid)) =
+            (word(" process "), word(" -s "), word(" -n "), word("/nvme-uuid."))
+        else {
             return Err(Failure::Wrong(format!("serve said {said:?}")));
         };
-        (self.process, self.port, self.name) = (process.to_owned(), port.to_owned(), name.to_owned());
+        (self.process, self.port) = (process.to_owned(), port.to_owned());
+        (self.name, self.uuid) = (name.to_owned(), uuid.to_owned());
         Ok(said.contains("it can only be read"))
     }
 

@@ -106,6 +106,63 @@ fn an_image_that_is_served_is_in_use() {
     assert_eq!(served.stat()["has_power"], true, "who was refused has changed nothing");
 }
 
+/// The addresses and ports in the commands that a line of `serve` gives for attaching.
+fn attached_at(line: &str) -> Vec<String> {
+    let word = |text: &str| text.split([' ', ',', ';', '\n']).next().unwrap().to_owned();
+    line.split(" -a ")
+        .skip(1)
+        .map(|rest| format!("{} {}", word(rest), word(rest.split(" -s ").nth(1).unwrap())))
+        .collect()
+}
+
+#[test]
+fn the_hint_says_where_hosts_reach_the_drive() {
+    let dir = TempDir::new().unwrap();
+    printed(dir.path(), &["create", IMAGE, "--capacity", "64M"]);
+    let served = Served(dir);
+    let serve = |options: &[&str]| {
+        let line =
+            printed(served.dir(), &[&["serve", IMAGE, "--time", "none", "--background"], options].concat());
+        let stat = served.stat();
+        // programs take the name from this line
+        let named = line.split(" -n ").nth(1).unwrap().split_whitespace().next();
+        assert_eq!(named, stat["served"]["name"].as_str());
+        let port = stat["served"]["address"].as_str().unwrap().rsplit(':').next().unwrap().to_owned();
+        printed(served.dir(), &["stop", IMAGE]);
+        (line, port)
+    };
+    let here = ["--listen", "127.0.0.1:0"];
+    let (line, port) = serve(&here);
+    assert_eq!(attached_at(&line), [format!("127.0.0.1 {port}")], "{line}");
+    let (_, uuid) = line.split_once("(its blocks are then at /dev/disk/by-id/nvme-uuid.").unwrap();
+    assert_eq!(uuid.find(')'), Some(36), "{line}");
+    let (line, _) = serve(&[&here[..], &["--advertise", "192.0.2.7:1234"]].concat());
+    assert_eq!(attached_at(&line), ["192.0.2.7 1234"], "{line}");
+    let (line, port) = serve(&[&here[..], &["--advertise", "2001:db8::7"]].concat());
+    assert_eq!(attached_at(&line), [format!("2001:db8::7 {port}")], "{line}");
+    // nobody can connect to the address that stands for all
+    let secret = tantalum_nvme::authentication::Secret::new(vec![1; 32], None).unwrap().text();
+    let (host, secrets) = ("nqn.2014-08.org.example:a", served.dir().join("secrets"));
+    std::fs::write(&secrets, format!("{host} {secret}\n")).unwrap();
+    std::fs::set_permissions(&secrets, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let (line, port) = serve(&["--listen", "0.0.0.0:0", "--allow-host", host, "--host-secrets", "secrets"]);
+    let addresses = attached_at(&line);
+    assert!(!addresses.is_empty(), "{line}");
+    for address in addresses {
+        let (ip, at) = address.split_once(' ').unwrap();
+        let ip: std::net::Ipv4Addr = ip.parse().unwrap();
+        assert!(!ip.is_unspecified() && at == port, "{line}");
+        // each address is one of this machine
+        std::net::TcpListener::bind((ip, 0)).unwrap();
+    }
+    for address in ["0.0.0.0", "host:4420", "192.0.2.7:0"] {
+        let refused = tantalum(served.dir(), &["serve", IMAGE, "--advertise", address]);
+        assert_eq!(refused.status.code(), Some(2));
+        let message = String::from_utf8(refused.stderr).unwrap();
+        assert!(message.contains("is not an address that hosts can connect to"), "{message}");
+    }
+}
+
 #[test]
 fn other_addresses_and_bad_names_are_refused_before_an_image_is_created() {
     let dir = TempDir::new().unwrap();
@@ -119,11 +176,12 @@ fn other_addresses_and_bad_names_are_refused_before_an_image_is_created() {
             );
         }
     }
-    let open = [&create[..], &["--listen", "0.0.0.0:4420", "--allow-host", "nqn.a"]].concat();
+    let open =
+        [&create[..], &["--listen", "0.0.0.0:4420", "--allow-host", "nqn.2014-08.org.example:a"]].concat();
     let message = refused(dir.path(), &open);
-    assert!(message.contains("nqn.a may connect without a secret"), "{message}");
+    assert!(message.contains("nqn.2014-08.org.example:a may connect without a secret"), "{message}");
     let secrets = dir.path().join("secrets");
-    std::fs::write(&secrets, "nqn.a DHHC-1:00:AAAA:\n").unwrap();
+    std::fs::write(&secrets, "nqn.2014-08.org.example:a DHHC-1:00:AAAA:\n").unwrap();
     let with_file = [&open[..], &["--host-secrets", "secrets"]].concat();
     for (mode, expected) in [(0o640, "chmod 600 secrets"), (0o600, "secrets, line 1: the secret has 0 bytes")]
     {

@@ -2,9 +2,9 @@
  * Stores and retrieves a record, shares units, and writes units and records in one atomic batch; checks all of it.
  *
  *     cc -std=c11 -static -I.. batch.c -o batch
- *     ./batch /dev/ng0n1 /dev/ng0n2
+ *     ./batch nqn.2014-08.org.nvmexpress:uuid:...
  *
- * The first file is that of the blocks, the second that of the first key-value namespace (`tantalum serve --key-value 1`).
+ * The name is that of the attached drive's subsystem, which needs a key-value namespace (`tantalum serve --key-value 1`).
  * It overwrites units 0 to 9 and the keys that begin with "example".
  */
 #include <fcntl.h>
@@ -137,12 +137,13 @@ static void commit(int blocks, uint32_t block_bytes)
 	check(holds(blocks, 2, 44, block_bytes), "the unit after the commit");
 }
 
-static int opened(const char *path)
+static int opened(const char *subsystem, uint32_t namespace_id)
 {
-	int file = open(path, O_RDWR);
+	char path[TANTALUM_PATH_BYTES];
+	int file = tantalum_find(subsystem, namespace_id, path) == 0 ? open(path, O_RDWR) : -1;
 
 	if (file < 0) {
-		perror(path);
+		fprintf(stderr, "namespace %u of %s: %s\n", namespace_id, subsystem, strerror(errno));
 		exit(1);
 	}
 	return file;
@@ -153,14 +154,14 @@ int main(int arguments, char **argument)
 	uint32_t block_bytes = 4096;
 	int blocks, records;
 
-	if (arguments != 3 && arguments != 4) {
-		fprintf(stderr, "usage: %s /dev/ng0n1 /dev/ng0n2 [bytes of a logical block: 4096 or 512]\n", argument[0]);
+	if (arguments != 2 && arguments != 3) {
+		fprintf(stderr, "usage: %s NQN [bytes of a logical block: 4096 or 512]\n", argument[0]);
 		return 2;
 	}
-	if (arguments == 4)
-		block_bytes = strcmp(argument[3], "512") == 0 ? 512 : 4096;
-	blocks = opened(argument[1]);
-	records = opened(argument[2]);
+	if (arguments == 3)
+		block_bytes = strcmp(argument[2], "512") == 0 ? 512 : 4096;
+	blocks = opened(argument[1], BLOCKS);
+	records = opened(argument[1], RECORDS);
 	store_and_retrieve(records);
 	write_and_share(blocks, block_bytes);
 	write_batch(blocks, records, block_bytes);

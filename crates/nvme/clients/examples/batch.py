@@ -1,8 +1,8 @@
 """Stores and retrieves a record, shares units, and writes units and records in one atomic batch; checks all of it.
 
-    PYTHONPATH=.. python3 batch.py /dev/ng0n1 /dev/ng0n2
+    PYTHONPATH=.. python3 batch.py nqn.2014-08.org.nvmexpress:uuid:...
 
-It overwrites units 0 to 9 and the keys that begin with "example", of a drive with blocks of 4096 bytes.
+The name is that of the attached drive's subsystem, which needs a key-value namespace. It overwrites units 0 to 9 and the keys that begin with "example", of a drive with blocks of 4096 bytes.
 """
 
 import sys
@@ -30,7 +30,13 @@ def fails(file, command, status):
     return False
 
 
-def main(blocks, records):
+def main(subsystem):
+    paths = [nvme.find(subsystem, namespace) for namespace in (BLOCKS, RECORDS)]
+    with open(paths[0], "r+b", buffering=0) as blocks, open(paths[1], "r+b", buffering=0) as records:
+        run(blocks, records)
+
+
+def run(blocks, records):
     def holds(lpn, byte):
         return nvme.send(blocks, nvme.read(BLOCKS, lpn, 1)).data == unit(byte)
 
@@ -63,7 +69,6 @@ def main(blocks, records):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        raise SystemExit(f"usage: {sys.argv[0]} /dev/ng0n1 /dev/ng0n2")
-    with open(sys.argv[1], "r+b", buffering=0) as blocks, open(sys.argv[2], "r+b", buffering=0) as records:
-        main(blocks, records)
+    if len(sys.argv) != 2:
+        raise SystemExit(f"usage: {sys.argv[0]} NQN")
+    main(sys.argv[1])

@@ -2,10 +2,10 @@
  * Counts, in the drive, requests for pages (hits.wasm); then reads a stripe by way of Direct-IO, with permission and without.
  *
  *     cc -I.. -o programs programs.c
- *     ./programs /dev/ng0n1 ../../../spu/modules
+ *     ./programs nqn.2014-08.org.nvmexpress:uuid:... ../../../spu/modules
  *
- * Serve the drive with --kernel-host and this host's NQN: rights are the kernel's to give. It writes to the first 8 KiB of the
- * drive.
+ * The name is that of the attached drive's subsystem. Serve the drive with --kernel-host and this host's NQN: rights are the
+ * kernel's to give. It writes to the first 8 KiB of the drive.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -111,13 +111,15 @@ static void read_and_write(const char *folder)
 
 int main(int count, char **arguments)
 {
+	char path[TANTALUM_PATH_BYTES];
 	int file;
 
 	if (count != 3) {
-		fprintf(stderr, "usage: programs /dev/ng0n1 FOLDER-WITH-MODULES\n");
+		fprintf(stderr, "usage: programs NQN FOLDER-WITH-MODULES\n");
 		return 2;
 	}
-	file = open(arguments[1], O_RDWR);
+	must(tantalum_find(arguments[1], 1, path), arguments[1]);
+	file = open(path, O_RDWR);
 	must(file < 0 ? -1 : 0, arguments[1]);
 	must(tantalum_open_endpoint(file, 1, &kernel), "an endpoint of the kernel");
 	must(tantalum_open_endpoint(file, 0, &user), "an endpoint");

@@ -1,9 +1,9 @@
 """Counts, in the drive, requests for pages (hits.wasm); then reads a stripe by way of Direct-IO, with permission and without.
 
-    PYTHONPATH=.. python3 programs.py /dev/ng0n1 ../../../spu/modules
+    PYTHONPATH=.. python3 programs.py nqn.2014-08.org.nvmexpress:uuid:... ../../../spu/modules
 
-Serve the drive with --kernel-host and this host's NQN: rights are the kernel's to give. It writes to the first 8 KiB of the
-drive.
+The name is that of the attached drive's subsystem. Serve the drive with --kernel-host and this host's NQN: rights are the
+kernel's to give. It writes to the first 8 KiB of the drive.
 """
 
 import pathlib
@@ -11,6 +11,7 @@ import struct
 import sys
 
 import tantalum_programs as programs
+from tantalum_nvme import find
 from tantalum_programs import Endpoint
 
 STRIPE = bytes(index * 7 + index // 256 & 0xFF for index in range(8192))
@@ -51,8 +52,8 @@ def read_and_write(kernel, user, folder):
     print("a stripe was written and read by Direct-IO")
 
 
-def main(device, folder):
-    with open(device, "r+b", buffering=0) as file:
+def main(subsystem, folder):
+    with open(find(subsystem, 1), "r+b", buffering=0) as file:
         run(file, pathlib.Path(folder))
 
 
@@ -65,5 +66,5 @@ def run(file, folder):
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
-        raise SystemExit("usage: programs.py /dev/ng0n1 FOLDER-WITH-MODULES")
+        raise SystemExit("usage: programs.py NQN FOLDER-WITH-MODULES")
     main(*sys.argv[1:])

@@ -6,11 +6,13 @@ use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
 use crate::io::Transfer;
 use crate::mailbox::Answer;
+use crate::namespaces::ALL_NAMESPACES;
+use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::feature as id;
 
-/// The features that exist.
-pub const FEATURES: [u8; 11] = [
+/// All features.
+const FEATURES: [u8; 11] = [
     id::ARBITRATION,
     id::POWER,
     id::TEMPERATURE,
@@ -25,7 +27,7 @@ pub const FEATURES: [u8; 11] = [
 ];
 
 /// Features that can be set.
-pub const CHANGEABLE: [u8; 7] = [
+const CHANGEABLE: [u8; 7] = [
     id::ARBITRATION,
     id::WRITE_CACHE,
     id::QUEUES,
@@ -53,15 +55,17 @@ pub fn sent(command: &Submission) -> Transfer {
 }
 
 /// The data that Get Features moves.
-pub fn given(command: &Submission) -> Transfer {
+pub fn given(command: &Submission) -> Result<Transfer, Failure> {
     // its capabilities instead of its setting
     if selection(command) == 3 {
-        return Transfer::None;
+        return Ok(Transfer::None);
     }
     match feature(command) {
-        id::HOST_BEHAVIOUR => Transfer::ToHost(HOST_BEHAVIOUR_BYTES),
-        id::HOST => Transfer::ToHost(16),
-        _ => Transfer::None,
+        id::HOST_BEHAVIOUR => Ok(Transfer::ToHost(HOST_BEHAVIOUR_BYTES)),
+        // over fabrics the identifier has 16 bytes, which is the extended form; there is no short one (`EXHID` is 0)
+        id::HOST if !command.bit(11, 0) => Err(Failure::INVALID_FIELD),
+        id::HOST => Ok(Transfer::ToHost(16)),
+        _ => Ok(Transfer::None),
     }
 }
 
@@ -70,22 +74,47 @@ fn selection(command: &Submission) -> u32 {
     command.dword(10) >> 8 & 7
 }
 
-fn is_known(context: &Context<'_>, feature: u8) -> bool {
-    match context.controller.kind {
-        Kind::Io => FEATURES.contains(&feature),
+/// The features of a subsystem's controllers. A drive without a volatile cache has none to switch off.
+pub fn features(subsystem: &Subsystem) -> impl Iterator<Item = u8> {
+    let has_cache = subsystem.has_volatile_cache();
+    FEATURES.into_iter().filter(move |&feature| feature != id::WRITE_CACHE || has_cache)
+}
+
+/// Whether a feature is that of a namespace; all others are the controller's.
+pub fn is_of_namespace(feature: u8) -> bool {
+    feature == id::ERROR_RECOVERY
+}
+
+fn check_known(context: &Context<'_>, feature: u8) -> Result<(), Failure> {
+    let is_known = match context.controller.kind {
+        Kind::Io => features(context.subsystem).any(|known| known == feature),
         Kind::Discovery => matches!(feature, id::EVENTS | id::KEEP_ALIVE),
+    };
+    if is_known { Ok(()) } else { Err(Failure::INVALID_FIELD) }
+}
+
+/// Whether the command names an existing namespace; none and all are no name.
+fn names_namespace(context: &Context<'_>, command: &Submission) -> Result<bool, Failure> {
+    match command.namespace.get() {
+        0 | ALL_NAMESPACES => Ok(false),
+        number if context.subsystem.namespaces.numbers().any(|existing| existing == number) => Ok(true),
+        _ => Err(Failure::INVALID_NAMESPACE),
     }
 }
 
 /// Get Features.
 pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failure> {
     let feature = feature(command);
-    if !is_known(context, feature) || selection(command) > 3 {
+    check_known(context, feature)?;
+    if selection(command) > 3 {
         return Err(Failure::INVALID_FIELD);
     }
+    // a feature of the controller has the same value for each of its namespaces
+    names_namespace(context, command)?;
     if selection(command) == 3 {
-        // bit 2: it can be changed
-        return Ok(Answer::result(u64::from(CHANGEABLE.contains(&feature)) << 2));
+        // bit 1: it is a namespace's; bit 2: it can be changed
+        let (is_changeable, is_of_namespace) = (CHANGEABLE.contains(&feature), is_of_namespace(feature));
+        return Ok(Answer::result(u64::from(is_of_namespace) << 1 | u64::from(is_changeable) << 2));
     }
     let is_current = selection(command) == 0;
     let state = context.controller.state.lock();
@@ -94,16 +123,11 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         false => default.into(),
     };
     let result = match feature {
-        id::WRITE_CACHE => {
-            let subsystem = context.subsystem;
-            u64::from(subsystem.has_volatile_cache() && !(is_current && subsystem.is_write_through()))
-        }
+        id::WRITE_CACHE => u64::from(!(is_current && context.subsystem.is_write_through())),
         id::QUEUES => queues(state.io_queues.unwrap_or(IO_QUEUES)),
         id::TEMPERATURE => THRESHOLD,
         id::KEEP_ALIVE if is_current => state.keep_alive_ms.into(),
-        // the identifier has 16 bytes, which is the extended form
-        id::HOST if !command.bit(11, 0) => return Err(Failure::INVALID_FIELD),
-        id::HOST => return Ok(Answer::data(context.controller.host.to_vec())),
+        id::HOST => return Ok(Answer::data(context.controller.host.id.to_vec())),
         id::HOST_BEHAVIOUR => {
             let mut data = vec![0; HOST_BEHAVIOUR_BYTES as usize];
             data[..3].copy_from_slice(&(set(0) as u32).to_le_bytes()[..3]);
@@ -123,8 +147,9 @@ fn queues(granted: u16) -> u64 {
 /// Set Features.
 pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<Answer, Failure> {
     let (feature, value) = (feature(command), command.dword(11));
-    if !is_known(context, feature) {
-        return Err(Failure::INVALID_FIELD);
+    check_known(context, feature)?;
+    if names_namespace(context, command)? && !is_of_namespace(feature) {
+        return Err(Failure::NOT_OF_NAMESPACE);
     }
     // nothing is kept across a reset
     if command.bit(10, 31) {
@@ -132,12 +157,7 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
     }
     let mut state = context.controller.state.lock();
     match feature {
-        id::WRITE_CACHE => {
-            if !context.subsystem.has_volatile_cache() {
-                return Err(Failure::INVALID_FIELD);
-            }
-            context.subsystem.set_write_through(value & 1 == 0);
-        }
+        id::WRITE_CACHE => context.subsystem.set_write_through(value & 1 == 0),
         id::QUEUES => return grant_queues(&mut state, value),
         id::KEEP_ALIVE => state.keep_alive_ms = value,
         id::HOST_BEHAVIOUR => {

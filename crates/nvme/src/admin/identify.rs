@@ -3,19 +3,21 @@
 use tantalum::{Device, UNIT_BYTES};
 
 use super::context::Context;
+use crate::blocks::BlockSpace;
 use crate::controller::{Kind, QUEUE_ENTRIES, VERSION};
 use crate::errors::ERROR_ENTRIES;
 use crate::events::NAMESPACE_NOTICES;
 use crate::failure::Failure;
+use crate::identity::uuid_of_namespace;
 use crate::io::{COPY_BLOCKS_BYTES, COPY_RANGES, TRANSFER_BYTES, TRANSFER_LIMIT_LOG2};
 use crate::limits::{ABORTS, EVENT_REQUESTS};
-use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE};
+use crate::namespaces::{ALL_NAMESPACES, BLOCK_NAMESPACE, Namespaces};
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::fabrics::DISCOVERY_NQN;
 use crate::wire::identify::{
     BlockFormat, CommonNamespace, Controller, IDENTIFY_BYTES, KeyValueNamespace, Namespace, NvmController,
-    bytes_of, cns, command_set, empty,
+    bytes_of, cns, command_set, descriptor, empty,
 };
 use crate::wire::pdu::ADMIN_CAPSULE_BYTES;
 use crate::wire::text;
@@ -38,13 +40,15 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
     let told = match (structure, set) {
         (cns::CONTROLLER, _) => Some(bytes_of(&controller(context))),
         (cns::CONTROLLER_OF_SET, command_set::NVM) => Some(bytes_of(&nvm_controller(subsystem))),
-        (cns::CONTROLLER_OF_SET, command_set::KEY_VALUE) => Some(vec![0; IDENTIFY_BYTES]),
-        (cns::COMMAND_SETS, _) => Some(command_sets()),
+        (cns::CONTROLLER_OF_SET, command_set::KEY_VALUE) if namespaces.have_records() => {
+            Some(vec![0; IDENTIFY_BYTES])
+        }
+        (cns::COMMAND_SETS, _) => Some(command_sets(namespaces)),
         (cns::ACTIVE_NAMESPACES, _) => Some(list(namespaces.numbers(), namespace)?),
         (cns::ACTIVE_NAMESPACES_OF_SET, command_set::NVM) => {
             Some(list(std::iter::once(BLOCK_NAMESPACE), namespace)?)
         }
-        (cns::ACTIVE_NAMESPACES_OF_SET, command_set::KEY_VALUE) => {
+        (cns::ACTIVE_NAMESPACES_OF_SET, command_set::KEY_VALUE) if namespaces.have_records() => {
             Some(list(namespaces.numbers().skip(1), namespace)?)
         }
         (cns::NAMESPACE, _) if is_blocks => Some(bytes_of(&block_namespace(subsystem))),
@@ -56,10 +60,15 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
         (cns::NAMESPACE_DESCRIPTORS, _) if is_there => Some(descriptors(subsystem, namespace)),
         _ => None,
     };
-    let about_namespaces =
-        matches!(structure, cns::NAMESPACE | cns::NAMESPACE_OF_ALL_SETS | cns::NAMESPACE_DESCRIPTORS)
-            || structure == cns::NAMESPACE_OF_SET && set <= command_set::KEY_VALUE;
-    told.ok_or(if about_namespaces { Failure::INVALID_NAMESPACE } else { Failure::INVALID_FIELD })
+    told.ok_or(match (structure, set) {
+        // the namespace is of another command set than the structure
+        (cns::NAMESPACE, _) | (cns::NAMESPACE_OF_SET, ..=command_set::KEY_VALUE) if is_there => {
+            Failure::COMMAND_SET
+        }
+        (cns::NAMESPACE | cns::NAMESPACE_OF_ALL_SETS | cns::NAMESPACE_DESCRIPTORS, _)
+        | (cns::NAMESPACE_OF_SET, ..=command_set::KEY_VALUE) => Failure::INVALID_NAMESPACE,
+        _ => Failure::INVALID_FIELD,
+    })
 }
 
 /// Namespaces above one.
@@ -89,8 +98,8 @@ fn controller(context: &Context<'_>) -> Controller {
     told.commands = QUEUE_ENTRIES.into();
     // SGLs are supported; they may be longer than the data; an address may be an offset; transport data blocks
     told.sgl = (1 | 1 << 18 | 1 << 20 | 1 << 21).into();
-    // traffic keeps a controller alive as well
-    told.attributes = (1 << 6).into();
+    // host identifiers of 128 bits; traffic keeps a controller alive as well
+    told.attributes = (1 | 1 << 6).into();
     // log pages may be read from an offset
     told.log_attributes = 1 << 2;
     if controller.kind == Kind::Discovery {
@@ -154,7 +163,9 @@ fn block_namespace(subsystem: &Subsystem) -> Namespace {
     told.atomic = [unit.into(), unit.into(), 0.into()];
     told.boundary = [unit.into(), 0.into(), unit.into()];
     told.bytes[0] = (device.limits().capacity_units * UNIT_BYTES as u64).into();
-    told.preferred = [unit.into(); 4];
+    let (page, stripe) = written_best(&device, space);
+    told.preferred = [page, page, unit, unit].map(Into::into);
+    told.optimal_write = stripe.into();
     let copy_blocks = COPY_BLOCKS_BYTES / space.block_bytes;
     told.copy_range = (copy_blocks as u16).into();
     told.copy_blocks = copy_blocks.into();
@@ -165,6 +176,16 @@ fn block_namespace(subsystem: &Subsystem) -> Namespace {
     told.block_formats[0] =
         BlockFormat { block_bytes_log2: space.block_bytes_log2(), ..BlockFormat::default() };
     told
+}
+
+/// What the flash is written with best, in blocks less one: a whole page, and a page on every plane, as far as one command
+/// can write it.
+fn written_best(device: &Device, space: &BlockSpace) -> (u16, u16) {
+    let geometry = device.profile().geometry().expect("a drive has a shape");
+    let page_bytes = geometry.units_per_page() * UNIT_BYTES as u32;
+    let pages = geometry.planes().min(TRANSFER_BYTES / page_bytes).max(1);
+    let blocks = |bytes: u32| (bytes / space.block_bytes - 1) as u16;
+    (blocks(page_bytes), blocks(pages * page_bytes))
 }
 
 fn common_namespace(subsystem: &Subsystem) -> CommonNamespace {
@@ -230,16 +251,17 @@ fn descriptors(subsystem: &Subsystem, namespace: u32) -> Vec<u8> {
         list.extend([kind, value.len() as u8, 0, 0]);
         list.extend(value);
     };
-    add(1, &eui64(subsystem, namespace));
-    add(2, &guid(subsystem, namespace));
-    add(4, &[set]);
+    add(descriptor::EUI64, &eui64(subsystem, namespace));
+    add(descriptor::GUID, &guid(subsystem, namespace));
+    add(descriptor::UUID, &uuid_of_namespace(subsystem.settings.identity, namespace));
+    add(descriptor::COMMAND_SET, &[set]);
     list.resize(IDENTIFY_BYTES, 0);
     list
 }
 
-/// Combinations of command sets: only one, with both.
-fn command_sets() -> Vec<u8> {
+/// Combinations of command sets: only one, with all that have namespaces.
+fn command_sets(namespaces: &Namespaces) -> Vec<u8> {
     let mut vectors = vec![0; IDENTIFY_BYTES];
-    vectors[0] = 1 << command_set::NVM | 1 << command_set::KEY_VALUE;
+    vectors[0] = 1 << command_set::NVM | u8::from(namespaces.have_records()) << command_set::KEY_VALUE;
     vectors
 }

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
 use super::context::Context;
-use super::features::FEATURES;
+use super::features::{self, is_of_namespace};
 use crate::controller::{Kind, QUEUE_ENTRIES};
 use crate::events::critical_warning;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use crate::namespaces::ALL_NAMESPACES;
 use crate::subsystem::Subsystem;
 use crate::wire::command::Submission;
 use crate::wire::identify::{command_set, empty};
-use crate::wire::log_page::{self as page, DiscoveryEntry, DiscoveryHeader, effect, id};
+use crate::wire::log_page::{self as page, DiscoveryEntry, DiscoveryHeader, effect, id, requirement};
 use crate::wire::opcode::{admin, key_value, nvm, program, vendor};
 use crate::wire::text;
 
@@ -68,6 +68,9 @@ const KEY_VALUE_COMMANDS: [(u8, bool); 7] = [
     (vendor::PUT, true),
 ];
 
+/// The composite temperature in kelvin: 40 degrees Celsius. The simulated drive has no heat of its own.
+const TEMPERATURE: u16 = 313;
+
 /// The number of bytes requested.
 pub fn bytes_of(command: &Submission) -> Result<u32, Failure> {
     let dwords = u64::from(command.dword(11) & 0xffff) << 16 | u64::from(command.dword(10) >> 16);
@@ -97,7 +100,9 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
     if context.controller.kind == Kind::Discovery {
         return match page {
             id::SUPPORTED => Ok(supported(&[id::SUPPORTED, id::DISCOVERY])),
-            id::DISCOVERY => Ok(discovery(subsystem, context.address)),
+            id::DISCOVERY => {
+                Ok(discovery(subsystem, context.address.map(|address| told_of(subsystem, address))))
+            }
             _ => Err(Failure::INVALID_LOG_PAGE),
         };
     }
@@ -108,12 +113,8 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::SMART => Ok(smart(subsystem)),
         id::FIRMWARE => Ok(firmware()),
         id::CHANGED_NAMESPACES => Ok(changed_namespaces(context)),
-        id::EFFECTS => match (command.dword(14) >> 24) as u8 {
-            command_set::NVM => Ok(effects(&NVM_COMMANDS)),
-            command_set::KEY_VALUE => Ok(effects(&KEY_VALUE_COMMANDS)),
-            _ => Err(Failure::INVALID_FIELD),
-        },
-        id::FEATURES => Ok(feature_effects()),
+        id::EFFECTS => commands(context, command).map(effects),
+        id::FEATURES => Ok(feature_effects(subsystem)),
         _ => Err(Failure::INVALID_LOG_PAGE),
     }
 }
@@ -145,6 +146,7 @@ fn smart(subsystem: &Subsystem) -> Vec<u8> {
     let counters = &smart.counters;
     let mut log: page::Smart = empty();
     log.critical_warning = critical_warning;
+    log.temperature = TEMPERATURE.into();
     log.available_spare = smart.available_spare_percent;
     log.spare_threshold = smart.available_spare_threshold_percent;
     log.percentage_used = (smart.erase_count_mean * 100.0 / f64::from(endurance.max(1))).min(255.0) as u8;
@@ -153,6 +155,8 @@ fn smart(subsystem: &Subsystem) -> Vec<u8> {
     log.data_written = thousands(counters.host_units_written);
     log.host_reads = low(subsystem.counts.reads.load(Ordering::Relaxed));
     log.host_writes = low(subsystem.counts.writes.load(Ordering::Relaxed));
+    // the drive counts no clean restarts: an image that was closed goes on where it was
+    log.power_cycles = low(counters.unsafe_shutdowns + 1);
     log.power_on_hours = low(subsystem.age_seconds() / 3600);
     log.unsafe_shutdowns = low(counters.unsafe_shutdowns);
     log.media_errors = low(counters.uncorrectable_reads);
@@ -170,6 +174,18 @@ fn firmware() -> Vec<u8> {
     log[0] = 1;
     log[8..16].copy_from_slice(&text::<8>(env!("CARGO_PKG_VERSION"), b' '));
     log
+}
+
+/// The I/O commands of the command set that is asked for. A host that selected only that of blocks names none.
+fn commands(context: &Context<'_>, command: &Submission) -> Result<&'static [(u8, bool)], Failure> {
+    if !context.controller.selects_command_sets() {
+        return Ok(&NVM_COMMANDS);
+    }
+    match (command.dword(14) >> 24) as u8 {
+        command_set::NVM => Ok(&NVM_COMMANDS),
+        command_set::KEY_VALUE => Ok(&KEY_VALUE_COMMANDS),
+        _ => Err(Failure::COMMAND_SET),
+    }
 }
 
 /// Four bytes for each admin command, then for each I/O command.
@@ -194,17 +210,24 @@ fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
     log
 }
 
-/// Four bytes for each feature: bit 0 if it exists, bit 20 if it is the controller's.
-fn feature_effects() -> Vec<u8> {
+/// Four bytes for each feature.
+fn feature_effects(subsystem: &Subsystem) -> Vec<u8> {
     let mut log = vec![0; 1024];
-    for feature in FEATURES {
-        let effects: u32 = 1 | 1 << 20;
+    for feature in features::features(subsystem) {
+        let scope = if is_of_namespace(feature) { effect::OF_NAMESPACE } else { effect::OF_CONTROLLER };
+        let effects = effect::SUPPORTED | scope;
         log[usize::from(feature) * 4..usize::from(feature) * 4 + 4].copy_from_slice(&effects.to_le_bytes());
     }
     log
 }
 
-/// The only subsystem, at the address through which the host came.
+/// The address that a host is told which has come through this one. An IPv4 address of a socket for IPv6 is told as such.
+fn told_of(subsystem: &Subsystem, address: SocketAddr) -> SocketAddr {
+    let advertised = subsystem.settings.advertised.map(|advertised| advertised.with_port(address.port()));
+    advertised.unwrap_or_else(|| SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
+
+/// The only subsystem, at an address.
 fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
     let mut header: DiscoveryHeader = empty();
     header.generation = 1.into();
@@ -215,7 +238,7 @@ fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
         entry.transport = 3;
         entry.family = if address.is_ipv4() { 1 } else { 2 };
         entry.kind = 2;
-        entry.requirements = 2;
+        entry.requirements = requirement::NO_FLOW_CONTROL;
         entry.port = 1.into();
         entry.controller = 0xffff.into();
         entry.admin_entries = QUEUE_ENTRIES.into();

@@ -35,10 +35,16 @@ pub fn transfer(command: &Submission, kind: Kind) -> Result<Transfer, Failure> {
         admin::IDENTIFY => Ok(Transfer::ToHost(IDENTIFY_BYTES as u32)),
         admin::GET_LOG_PAGE => log_page::bytes_of(command).map(Transfer::ToHost),
         admin::SET_FEATURES => Ok(features::sent(command)),
-        admin::GET_FEATURES => Ok(features::given(command)),
+        admin::GET_FEATURES => features::given(command),
         admin::ABORT | admin::ASYNC_EVENT | admin::KEEP_ALIVE => Ok(Transfer::None),
         _ => Err(Failure::INVALID_OPCODE),
     }
+}
+
+/// Whether a command only asks what there is. A refusal answers it, as when a tool finds out which structures, log pages and
+/// features a controller has, and is not an error for its log.
+pub fn only_asks(command: &Submission) -> bool {
+    matches!(command.opcode, admin::IDENTIFY | admin::GET_LOG_PAGE | admin::GET_FEATURES)
 }
 
 /// Answers a command, with the data that came from the host.

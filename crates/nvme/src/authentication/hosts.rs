@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::secret::{Secret, SecretError};
+use crate::qualified_name::{is_qualified_name, not_qualified};
 
 /// The maximum size of a file with secrets: enough for thousands of hosts.
 const FILE_BYTES: u64 = 1 << 20;
@@ -99,13 +100,8 @@ pub enum HostsError {
         error: SecretError,
     },
     /// An invalid name.
-    #[error("{0:?} is not an NVMe qualified name: one begins with \"nqn.\" and has at most 223 bytes")]
+    #[error("{}", not_qualified(.0))]
     Name(String),
-}
-
-/// Whether a text can be an NVMe qualified name (Base, section 4.5).
-pub fn is_qualified_name(name: &str) -> bool {
-    name.starts_with("nqn.") && name.len() <= 223
 }
 
 impl Hosts {
@@ -237,44 +233,58 @@ mod tests {
 
     #[test]
     fn only_named_hosts_are_let_in_and_those_with_a_secret_must_prove_it() {
-        let text = format!("# ours\n\nnqn.a {} {}\n nqn.c  {}\n", secret(1), secret(2), secret(3));
-        let (_folder, path) = file(&text, 0o600);
-        let hosts = Hosts::named(&names(&["nqn.a", "nqn.b"]), Some(&path)).unwrap();
-        assert!(
-            matches!(hosts.admit("nqn.a"), Admission::WithProof(secrets) if secrets.controller.is_some())
+        let text = format!(
+            "# ours\n\nnqn.2014-08.org.example:a {} {}\n nqn.2014-08.org.example:c  {}\n",
+            secret(1),
+            secret(2),
+            secret(3)
         );
-        assert!(matches!(hosts.admit("nqn.b"), Admission::Free));
-        assert!(matches!(hosts.admit("nqn.c"), Admission::Refused), "a secret alone lets nobody in");
-        assert_eq!(hosts.first_without_proof(), Some("nqn.b"));
-        assert_eq!(Hosts::named(&names(&["nqn.a"]), Some(&path)).unwrap().first_without_proof(), None);
-        assert!(matches!(Hosts::default().admit("nqn.x"), Admission::Free));
+        let (_folder, path) = file(&text, 0o600);
+        let hosts =
+            Hosts::named(&names(&["nqn.2014-08.org.example:a", "nqn.2014-08.org.example:b"]), Some(&path))
+                .unwrap();
+        assert!(
+            matches!(hosts.admit("nqn.2014-08.org.example:a"), Admission::WithProof(secrets) if secrets.controller.is_some())
+        );
+        assert!(matches!(hosts.admit("nqn.2014-08.org.example:b"), Admission::Free));
+        assert!(
+            matches!(hosts.admit("nqn.2014-08.org.example:c"), Admission::Refused),
+            "a secret alone lets nobody in"
+        );
+        assert_eq!(hosts.first_without_proof(), Some("nqn.2014-08.org.example:b"));
+        assert_eq!(
+            Hosts::named(&names(&["nqn.2014-08.org.example:a"]), Some(&path)).unwrap().first_without_proof(),
+            None
+        );
+        assert!(matches!(Hosts::default().admit("nqn.2014-08.org.example:x"), Admission::Free));
         assert_eq!(Hosts::default().first_without_proof(), Some("any host"));
     }
 
     #[test]
     fn secrets_that_others_may_open_are_refused() {
-        let text = format!("nqn.a {}\n", secret(1));
+        let text = format!("nqn.2014-08.org.example:a {}\n", secret(1));
         for mode in [0o604, 0o640, 0o660, 0o602, 0o610] {
             let (_folder, path) = file(&text, mode);
-            let refused = Hosts::named(&names(&["nqn.a"]), Some(&path));
+            let refused = Hosts::named(&names(&["nqn.2014-08.org.example:a"]), Some(&path));
             assert!(matches!(refused, Err(HostsError::Open { mode: told, .. }) if told == mode), "{mode:o}");
         }
         let (_folder, path) = file(&text, 0o400);
-        assert!(Hosts::named(&names(&["nqn.a"]), Some(&path)).is_ok());
+        assert!(Hosts::named(&names(&["nqn.2014-08.org.example:a"]), Some(&path)).is_ok());
     }
 
     #[test]
     fn a_wrong_line_is_named_and_its_secret_is_not_shown() {
         let good = secret(1);
         for text in [
-            "nqn.a\n".to_owned(),
-            format!("nqn.a {good} {good} more\n"),
+            "nqn.2014-08.org.example:a\n".to_owned(),
+            format!("nqn.2014-08.org.example:a {good} {good} more\n"),
             format!("host {good}\n"),
-            format!("nqn.a {}x:\n", &good[..good.len() - 2]),
-            format!("nqn.a {good}\nnqn.a {good}\n"),
+            format!("nqn.2014-08.org.example:a {}x:\n", &good[..good.len() - 2]),
+            format!("nqn.2014-08.org.example:a {good}\nnqn.2014-08.org.example:a {good}\n"),
         ] {
             let (_folder, path) = file(&text, 0o600);
-            let message = Hosts::named(&names(&["nqn.a"]), Some(&path)).unwrap_err().to_string();
+            let message =
+                Hosts::named(&names(&["nqn.2014-08.org.example:a"]), Some(&path)).unwrap_err().to_string();
             assert!(!message.contains("DHHC-1:00:"), "{message}");
         }
         assert!(matches!(Hosts::named(&names(&["a"]), None), Err(HostsError::Name(_))));

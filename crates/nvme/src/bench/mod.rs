@@ -113,6 +113,7 @@ fn server_of(device: Device, pacing: Pacing, is_limit: bool) -> io::Result<Serve
         serial: "BENCH".to_owned(),
         identity: 1,
         block_bytes: UNIT_BYTES as u32,
+        advertised: None,
     };
     let subsystem = Subsystem::new(naming, Queue::new(Drive::new(device), answers));
     let subsystem = if is_limit { subsystem.without_drive() } else { subsystem };

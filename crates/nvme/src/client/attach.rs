@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
 use super::{Client, Completed, Names, Options, broken, fabrics};
+use crate::controller::enabled_for;
 use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, property};
 use crate::wire::opcode;
 
@@ -22,7 +23,9 @@ impl Client {
         if connected.code != 0 {
             return Err(broken(format!("Connect ended with {:#x}", connected.code)));
         }
-        let enabled = client.set_property(property::CONFIGURATION, 1 | 6 << 16 | 4 << 20)?;
+        let capabilities = client.property(property::CAPABILITIES, true)?.result;
+        let configuration = enabled_for(capabilities);
+        let enabled = client.set_property(property::CONFIGURATION, configuration.into())?;
         match enabled.code {
             0 => Ok((client, connected.result as u16)),
             code => Err(broken(format!("enabling ended with {code:#x}"))),

@@ -262,7 +262,7 @@ impl Caller<'_> {
 
     fn open(&self, owner: Owner) -> Result<(u64, EndpointId), Failure> {
         let (subsystem, controller) = (self.subsystem, self.controller);
-        if owner == Owner::Kernel && !subsystem.hosts.is_kernel(&controller.host_name) {
+        if owner == Owner::Kernel && !subsystem.hosts.is_kernel(&controller.host.name) {
             return Err(Failure::NOT_ALLOWED);
         }
         let has_ended = || match subsystem.controller(controller.id) {

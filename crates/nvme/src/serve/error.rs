@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use tantalum::{DeviceError, Status};
 use tantalum_drive::control::socket_path;
 
+use crate::qualified_name::not_qualified;
+
 /// Why an image could not be served, or could not be closed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -45,7 +47,7 @@ pub enum ServeError {
         error: io::Error,
     },
     /// An invalid name.
-    #[error("{0:?} is not an NVMe qualified name: one begins with \"nqn.\" and has at most 223 bytes")]
+    #[error("{}", not_qualified(.0))]
     Name(String),
     /// The drive could not be shut down.
     #[error("the drive could not be shut down: {0}")]

@@ -269,7 +269,10 @@ impl Session {
 
     fn refuse(&mut self, command: &Submission, failure: Failure) {
         let queue = self.queue.as_ref().map_or(0, |queue| queue.id);
-        self.subsystem.errors.add(queue, command, failure);
+        // what a host finds out by asking is no error
+        if queue != 0 || !admin::only_asks(command) {
+            self.subsystem.errors.add(queue, command, failure);
+        }
         self.send_response(command.id.get(), failure.result, Some(failure));
     }
 }

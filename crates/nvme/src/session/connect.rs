@@ -9,10 +9,11 @@ use super::fabrics_command::FabricsCommand;
 use super::{Queue, Session};
 use crate::authentication::proof::Parties;
 use crate::authentication::{Admission, Exchange};
-use crate::controller::{Change, Controller, Kind, QUEUE_ENTRIES, QueueRefusal};
+use crate::controller::{Change, Controller, Kind, Peer, QUEUE_ENTRIES, QueueRefusal};
 use crate::failure::Failure;
 use crate::io::durable;
 use crate::mailbox::Answer;
+use crate::qualified_name::is_qualified_name;
 use crate::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, property};
 use crate::wire::text_of;
 
@@ -30,6 +31,16 @@ fn bad_field(offset: usize) -> Failure {
 /// Refuses a Connect for a field of its data.
 fn bad_data(offset: usize) -> Failure {
     Failure::connect_parameter(true, offset as u16)
+}
+
+/// The host that connects (Base, sections 4.5 and 6.3): an identifier of zero would be no identifier.
+fn host_of(data: &ConnectData) -> Result<Peer, Failure> {
+    let name = text_of(&data.host_name).filter(|name| is_qualified_name(name));
+    let name = name.ok_or_else(|| bad_data(offset_of!(ConnectData, host_name)))?.to_owned();
+    match data.host {
+        id if id == [0; 16] => Err(bad_data(offset_of!(ConnectData, host))),
+        id => Ok(Peer { id, name }),
+    }
 }
 
 impl Session {
@@ -56,7 +67,7 @@ impl Session {
             return Err(Failure::INVALID_FIELD);
         }
         let controller = self.own_controller()?;
-        match controller.configure(value as u32).ok_or(Failure::INVALID_FIELD)? {
+        match controller.configure(value as u32) {
             Change::None => {}
             Change::Shutdown => {
                 durable(&self.subsystem)?;
@@ -82,12 +93,11 @@ impl Session {
             Some(name) if name == self.subsystem.settings.name => Kind::Io,
             _ => return Err(bad_data(offset_of!(ConnectData, subsystem_name))),
         };
-        let host_name = text_of(&data.host_name).filter(|name| name.starts_with("nqn."));
-        let host_name = host_name.ok_or_else(|| bad_data(offset_of!(ConnectData, host_name)))?;
-        let exchange = self.admit_host(kind, host_name)?;
+        let host = host_of(data)?;
+        let exchange = self.admit_host(kind, &host.name)?;
         let controller = match queue {
-            0 => self.connect_admin(kind, fields, data, host_name)?,
-            queue => self.connect_io(kind, queue, data, host_name)?,
+            0 => self.connect_admin(kind, fields, data, host)?,
+            queue => self.connect_io(kind, queue, data, &host)?,
         };
         controller.hear();
         let id = controller.id;
@@ -117,15 +127,14 @@ impl Session {
         kind: Kind,
         fields: &Connect,
         data: &ConnectData,
-        host_name: &str,
+        host: Peer,
     ) -> Result<Arc<Controller>, Failure> {
         // controllers are created when hosts connect
         if data.controller.get() != ANY_CONTROLLER {
             return Err(bad_data(offset_of!(ConnectData, controller)));
         }
-        let (host_name, mailbox) = (host_name.to_owned(), Arc::clone(&self.mailbox));
-        let keep_alive_ms = fields.keep_alive_ms.get();
-        let controller = self.subsystem.connect(kind, data.host, host_name, keep_alive_ms, mailbox);
+        let (keep_alive_ms, mailbox) = (fields.keep_alive_ms.get(), Arc::clone(&self.mailbox));
+        let controller = self.subsystem.connect(kind, host, keep_alive_ms, mailbox);
         controller.ok_or(Failure::CONTROLLER_BUSY)
     }
 
@@ -134,15 +143,15 @@ impl Session {
         kind: Kind,
         queue: u16,
         data: &ConnectData,
-        host_name: &str,
+        host: &Peer,
     ) -> Result<Arc<Controller>, Failure> {
         let controller = self.subsystem.controller(data.controller.get());
         let controller = controller.filter(|controller| controller.kind == kind);
         let controller = controller.ok_or_else(|| bad_data(offset_of!(ConnectData, controller)))?;
-        if controller.host_name != host_name {
+        if controller.host.name != host.name {
             return Err(bad_data(offset_of!(ConnectData, host_name)));
         }
-        if controller.host != data.host {
+        if controller.host.id != host.id {
             return Err(bad_data(offset_of!(ConnectData, host)));
         }
         match controller.add_queue(queue, Arc::clone(&self.mailbox)) {

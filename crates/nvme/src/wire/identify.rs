@@ -28,6 +28,18 @@ pub mod cns {
     pub const COMMAND_SETS: u8 = 0x1c;
 }
 
+/// Kinds of descriptors of a namespace (`NIDT`).
+pub mod descriptor {
+    /// IEEE's identifier of 8 bytes.
+    pub const EUI64: u8 = 1;
+    /// One of 16 bytes.
+    pub const GUID: u8 = 2;
+    /// A UUID.
+    pub const UUID: u8 = 3;
+    /// The command set.
+    pub const COMMAND_SET: u8 = 4;
+}
+
 /// I/O command sets (`CSI`).
 pub mod command_set {
     /// Logical blocks.
@@ -193,7 +205,7 @@ pub struct Namespace {
     pub bytes: [U64; 2],
     /// `NPWG`, `NPWA`, `NPDG`, `NPDA`: preferred granularity and alignment of writes and deallocations, blocks less one.
     pub preferred: [U16; 4],
-    /// `NOWS`.
+    /// Optimal size of a write, blocks less one (`NOWS`).
     pub optimal_write: U16,
     /// Blocks of one source range of Copy (`MSSRL`).
     pub copy_range: U16,
@@ -342,6 +354,7 @@ mod tests {
         assert_eq!(size_of::<Namespace>(), IDENTIFY_BYTES);
         assert_eq!(offset_of!(Namespace, deallocate), 33);
         assert_eq!(offset_of!(Namespace, bytes), 48);
+        assert_eq!((offset_of!(Namespace, preferred), offset_of!(Namespace, optimal_write)), (64, 72));
         assert_eq!(offset_of!(Namespace, copy_range), 74);
         assert_eq!(offset_of!(Namespace, copy_ranges), 80);
         assert_eq!(offset_of!(Namespace, access_group), 92);

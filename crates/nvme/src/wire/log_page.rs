@@ -56,7 +56,7 @@ pub struct ErrorEntry {
 pub struct Smart {
     /// Bit 0: spare low; bit 2: reliability degraded; bit 3: read-only.
     pub critical_warning: u8,
-    /// In kelvin; 0 for unknown.
+    /// In kelvin.
     pub temperature: U16,
     /// Percent.
     pub available_spare: u8,
@@ -101,7 +101,7 @@ pub struct DiscoveryEntry {
     pub family: u8,
     /// 2 for a subsystem with namespaces.
     pub kind: u8,
-    /// Requirements: bits 1:0, 2 for no secure channel.
+    /// Requirements (`TREQ`), see [`requirement`].
     pub requirements: u8,
     /// The port of the subsystem.
     pub port: U16,
@@ -136,12 +136,23 @@ pub struct DiscoveryHeader {
     reserved: [u8; 1006],
 }
 
-/// Bit 0 of an entry of the effects log: the command is supported; bit 1: it changes data.
+/// Requirements of a subsystem. Bits 1:0 are about a secure channel; 0 says nothing. That none is required is not said: nvme-cli
+/// 2.3 takes it for a reason to ask for TLS, and does not connect.
+pub mod requirement {
+    /// Flow control of the submission queue can be disabled.
+    pub const NO_FLOW_CONTROL: u8 = 1 << 2;
+}
+
+/// Bits of an entry of the effects logs, of commands and of features.
 pub mod effect {
     /// Supported.
     pub const SUPPORTED: u32 = 1 << 0;
     /// Changes blocks or values.
     pub const CHANGES_CONTENT: u32 = 1 << 1;
+    /// Concerns one namespace.
+    pub const OF_NAMESPACE: u32 = 1 << 20;
+    /// Concerns the controller.
+    pub const OF_CONTROLLER: u32 = 1 << 21;
 }
 
 #[cfg(test)]
@@ -156,6 +167,7 @@ mod tests {
         assert_eq!(offset_of!(ErrorEntry, transport), 29);
         assert_eq!(size_of::<Smart>(), 512);
         assert_eq!((offset_of!(Smart, data_read), offset_of!(Smart, unsafe_shutdowns)), (32, 144));
+        assert_eq!((offset_of!(Smart, temperature), offset_of!(Smart, power_cycles)), (1, 112));
         assert_eq!(size_of::<DiscoveryEntry>(), 1024);
         assert_eq!(offset_of!(DiscoveryEntry, service), 32);
         assert_eq!(offset_of!(DiscoveryEntry, address), 512);

@@ -31,12 +31,19 @@ pub fn names() -> Names {
     Names { subsystem: NQN.to_owned(), host: "nqn.2014-08.org.nvmexpress:test".to_owned(), host_id: [7; 16] }
 }
 
-pub fn subsystem_on(device: Device, block_bytes: u32, pacing: Pacing) -> Arc<Subsystem> {
+pub fn settings(block_bytes: u32) -> Settings {
+    let (name, serial) = (NQN.to_owned(), "TEST".to_owned());
+    Settings { name, serial, identity: 0x1234_5678, block_bytes, advertised: None }
+}
+
+pub fn subsystem_with(settings: Settings, device: Device, pacing: Pacing) -> Arc<Subsystem> {
     let from_ns = device.time_ns();
     let queue = Queue::new(Drive::new(device), Answers::new(pacing, from_ns).unwrap());
-    let settings =
-        Settings { name: NQN.to_owned(), serial: "TEST".to_owned(), identity: 0x1234_5678, block_bytes };
     Arc::new(Subsystem::new(settings, queue))
+}
+
+pub fn subsystem_on(device: Device, block_bytes: u32, pacing: Pacing) -> Arc<Subsystem> {
+    subsystem_with(settings(block_bytes), device, pacing)
 }
 
 pub fn small() -> Profile {
@@ -65,6 +72,7 @@ pub fn serving(image: &Path, pacing: Pacing) -> Serving {
     Serving {
         image: image.to_path_buf(),
         listen: ([127, 0, 0, 1], 0).into(),
+        advertise: None,
         pacing,
         block_bytes: 4096,
         name: Some(NQN.to_owned()),

@@ -6,6 +6,7 @@ use tantalum::{Device, Profile};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
 use tantalum_nvme::authentication::hosts::Secrets;
 use tantalum_nvme::authentication::{Hosts, Secret};
+use tantalum_nvme::controller::ENABLED;
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::mailbox::Mailbox;
 use tantalum_nvme::session::Session;
@@ -18,7 +19,7 @@ use tantalum_nvme::wire::pdu::{CommandCapsule, Common, Data, Initialize, flag, k
 use zerocopy::{FromBytes, IntoBytes};
 
 const NAME: &str = "nqn.2014-08.org.nvmexpress:f";
-const HOST: &str = "nqn.host";
+const HOST: &str = "nqn.2014-08.org.example:host";
 
 /// Bytes of a step of [`session`].
 const STEP_BYTES: usize = 20;
@@ -27,7 +28,8 @@ pub fn subsystem(capacity_bytes: u64) -> Subsystem {
     let profile = Profile { capacity_bytes, ..Profile::load("tlc-nvme").unwrap() };
     let drive = Drive::new(Device::in_memory(&profile).unwrap());
     let queue = Queue::new(drive, Answers::new(Pacing::None, 0).unwrap());
-    let settings = Settings { name: NAME.to_owned(), serial: "F".to_owned(), identity: 1, block_bytes: 512 };
+    let (name, serial) = (NAME.to_owned(), "F".to_owned());
+    let settings = Settings { name, serial, identity: 1, block_bytes: 512, advertised: None };
     Subsystem::new(settings, queue)
 }
 
@@ -155,7 +157,7 @@ pub fn session(bytes: &[u8]) {
     let subsystem = Arc::new(subsystem(4 << 20));
     let mut admin = Side::new(&subsystem);
     let controller = admin.connect(0, ANY_CONTROLLER);
-    let enable = Property::new(false, property::CONFIGURATION, 1);
+    let enable = Property::new(false, property::CONFIGURATION, ENABLED.into());
     admin.give(&capsule(fabrics_command(fabrics::PROPERTY_SET, enable.as_bytes()), &[]));
     let mut io = Side::new(&subsystem);
     io.connect(1, controller);

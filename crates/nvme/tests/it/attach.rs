@@ -1,12 +1,18 @@
 //! A host attaches, discovers what exists, and uses it.
 
+use std::net::SocketAddr;
+
 use crate::common::{
-    Host, NQN, UNIT, attach, names, pattern, serve, small, subsystem, subsystem_on, wait_until,
+    Host, NQN, UNIT, attach, names, pattern, serve, settings, small, subsystem, subsystem_on, subsystem_with,
+    wait_until,
 };
 use tantalum::{Device, PowerLoss};
 use tantalum_drive::Pacing;
-use tantalum_nvme::client::{Client, Options, block_command, command};
+use tantalum_nvme::client::{Client, Names, Options, block_command, command};
 use tantalum_nvme::failure::Failure;
+use tantalum_nvme::server::Server;
+use tantalum_nvme::subsystem::Settings;
+use tantalum_nvme::wire::fabrics::DISCOVERY_NQN;
 use tantalum_nvme::wire::identify::{Controller, Namespace, cns};
 use tantalum_nvme::wire::log_page::{DiscoveryEntry, ErrorEntry, Smart, id};
 use tantalum_nvme::wire::opcode::{admin, nvm};
@@ -73,10 +79,7 @@ fn a_host_learns_what_there_is() {
 #[test]
 fn discovery_tells_where_the_subsystem_is() {
     let server = serve(subsystem(4096));
-    let discovery = tantalum_nvme::client::Names {
-        subsystem: tantalum_nvme::wire::fabrics::DISCOVERY_NQN.to_owned(),
-        ..names()
-    };
+    let discovery = Names { subsystem: DISCOVERY_NQN.to_owned(), ..names() };
     let (mut client, _) = Client::admin(server.address(), Options::default(), &discovery, 0).unwrap();
     let header = log(&mut client, id::DISCOVERY, 1024, 0);
     assert_eq!(header[8], 1, "one entry");
@@ -84,7 +87,46 @@ fn discovery_tells_where_the_subsystem_is() {
     let entry = DiscoveryEntry::read_from_bytes(&entry).unwrap();
     assert_eq!(text_of(&entry.subsystem_name), Some(NQN));
     assert_eq!((entry.transport, entry.family, entry.kind), (3, 1, 2));
+    // nvme connect-all of nvme-cli 2.3 asked for TLS, and connected to nothing, when this said that none is required
+    assert_eq!(entry.requirements, 4, "nothing about TLS; flow control can be disabled");
+    assert_eq!(entry.transport_specific[0], 0, "no security");
     assert_eq!(text_of(&entry.service).unwrap().trim(), server.address().port().to_string());
+}
+
+/// The transport's service identifier and address of the one entry of the discovery log, and its address family.
+fn discovered(server: &Server, at: SocketAddr) -> (String, String, u8) {
+    let discovery = Names { subsystem: DISCOVERY_NQN.to_owned(), ..names() };
+    let at = SocketAddr::new(at.ip(), server.address().port());
+    let (mut client, _) = Client::admin(at, Options::default(), &discovery, 0).unwrap();
+    let entry = DiscoveryEntry::read_from_bytes(&log(&mut client, id::DISCOVERY, 1024, 1024)).unwrap();
+    let text = |field: &[u8]| text_of(field).unwrap().trim_end().to_owned();
+    (text(&entry.service), text(&entry.address), entry.family)
+}
+
+/// A host that came by way of an address translation cannot reach the address at which the server was reached.
+#[test]
+fn discovery_tells_the_advertised_address() {
+    let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    for (advertised, service, address, family) in [
+        ("192.0.2.7:1234", Some("1234"), "192.0.2.7", 1),
+        ("192.0.2.7", None, "192.0.2.7", 1),
+        ("[2001:db8::7]:1234", Some("1234"), "2001:db8::7", 2),
+    ] {
+        let settings = Settings { advertised: Some(advertised.parse().unwrap()), ..settings(4096) };
+        let device = Device::in_memory(&small()).unwrap();
+        let server = serve(subsystem_with(settings, device, Pacing::None));
+        let port = server.address().port().to_string();
+        let expected = (service.unwrap_or(&port).to_owned(), address.to_owned(), family);
+        assert_eq!(discovered(&server, local), expected);
+    }
+}
+
+#[test]
+fn discovery_tells_an_ipv4_host_an_ipv4_address() {
+    let Ok(server) = Server::start(subsystem(4096), "[::]:0".parse().unwrap()) else { return };
+    let port = server.address().port().to_string();
+    let found = discovered(&server, "127.0.0.1:0".parse().unwrap());
+    assert_eq!(found, (port, "127.0.0.1".to_owned(), 1));
 }
 
 #[test]

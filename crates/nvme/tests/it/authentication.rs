@@ -12,6 +12,7 @@ use tantalum_nvme::authentication::{Hosts, Secret};
 use tantalum_nvme::client::{
     Authenticated, Client, Credentials, Names, Options, block_command, command, refusal,
 };
+use tantalum_nvme::controller::ENABLED;
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::server::Server;
 use tantalum_nvme::wire::authentication::{Head, Negotiate, Reason, id, kind};
@@ -36,19 +37,21 @@ fn of_host(name: &str) -> Names {
     Names { host: name.to_owned(), ..names() }
 }
 
-/// A server for the hosts `nqn.one` (with a secret of the subsystem), `nqn.two` (without) and `nqn.open`, which needs none.
+/// A server for the hosts `nqn.2014-08.org.example:one` (with a secret of the subsystem), `nqn.2014-08.org.example:two` (without) and `nqn.2014-08.org.example:open`, which needs none.
 fn serve() -> Server {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("secrets");
     let text = format!(
-        "nqn.one {} {}\nnqn.two {}\n",
+        "nqn.2014-08.org.example:one {} {}\nnqn.2014-08.org.example:two {}\n",
         secret(1).text(),
         secret(9).text(),
         Secret::new(vec![2; 64], None).unwrap().text()
     );
     std::fs::write(&file, text).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let hosts = ["nqn.one", "nqn.two", "nqn.open"].map(str::to_owned);
+    let hosts =
+        ["nqn.2014-08.org.example:one", "nqn.2014-08.org.example:two", "nqn.2014-08.org.example:open"]
+            .map(str::to_owned);
     let hosts = Hosts::named(&hosts, Some(&file)).unwrap();
     let subsystem = Arc::into_inner(subsystem(4096)).unwrap().for_hosts(hosts);
     Server::start(Arc::new(subsystem), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
@@ -63,7 +66,7 @@ fn connect(server: &Server, queue: u16, controller: u16, names: &Names) -> (Clie
 }
 
 fn admin(server: &Server) -> Client {
-    connect(server, 0, ANY_CONTROLLER, &of_host("nqn.one")).0
+    connect(server, 0, ANY_CONTROLLER, &of_host("nqn.2014-08.org.example:one")).0
 }
 
 /// The server has hung up.
@@ -74,10 +77,10 @@ fn is_over(client: &mut Client) {
 }
 
 fn all_is_well(server: &Server) {
-    let names = of_host("nqn.one");
+    let names = of_host("nqn.2014-08.org.example:one");
     let (mut client, connected) = connect(server, 0, ANY_CONTROLLER, &names);
     assert_eq!(client.authenticate(&names, &credentials()).unwrap(), Authenticated::Yes);
-    assert_eq!(client.set_property(property::CONFIGURATION, 1 | 6 << 16 | 4 << 20).unwrap().code, 0);
+    assert_eq!(client.set_property(property::CONFIGURATION, ENABLED.into()).unwrap().code, 0);
     let (mut io, told) = connect(server, 1, connected as u16, &names);
     assert_eq!(told >> 16, 2, "each queue is authenticated");
     assert_eq!(io.authenticate(&names, &credentials()).unwrap(), Authenticated::Yes);
@@ -90,7 +93,7 @@ fn all_is_well(server: &Server) {
 fn every_hash_and_group_lets_the_right_secret_in_and_the_wrong_one_not() {
     let server = serve();
     all_is_well(&server);
-    let one = of_host("nqn.one");
+    let one = of_host("nqn.2014-08.org.example:one");
     for hash in Hash::ALL {
         for group in Group::ALL {
             let right = Credentials { hashes: vec![hash], groups: vec![group], ..credentials() };
@@ -120,11 +123,11 @@ fn the_controller_proves_itself_with_its_own_secret_or_not_at_all() {
     // the host expects another secret of the subsystem
     let mut client = admin(&server);
     let other = Credentials { controller_secret: Some(secret(8)), ..credentials() };
-    let ended = client.authenticate(&of_host("nqn.one"), &other).unwrap();
+    let ended = client.authenticate(&of_host("nqn.2014-08.org.example:one"), &other).unwrap();
     assert_eq!(ended, Authenticated::ControllerUnknown);
     is_over(&mut client);
     // the subsystem has no secret for this host
-    let two = of_host("nqn.two");
+    let two = of_host("nqn.2014-08.org.example:two");
     let (mut client, _) = connect(&server, 0, ANY_CONTROLLER, &two);
     let own = Secret::new(vec![2; 64], None).unwrap();
     let asks = Credentials { secret: own.clone(), controller_secret: Some(secret(9)), ..credentials() };
@@ -144,9 +147,9 @@ fn an_unauthenticated_queue_takes_nothing_else() {
         assert_eq!(client.command(command(opcode, 0, [0; 6])).unwrap().code, required, "{opcode:#x}");
     }
     assert_eq!(client.property(property::CAPABILITIES, true).unwrap().code, required);
-    assert_eq!(client.set_property(property::CONFIGURATION, 1).unwrap().code, required);
+    assert_eq!(client.set_property(property::CONFIGURATION, ENABLED.into()).unwrap().code, required);
     // nor in the middle of it
-    let names = of_host("nqn.one");
+    let names = of_host("nqn.2014-08.org.example:one");
     client.send_message(&credentials().offer(1)).unwrap();
     let challenge = client.receive_message().unwrap().data;
     assert_eq!(client.property(property::CAPABILITIES, true).unwrap().code, required);
@@ -160,14 +163,14 @@ fn an_unauthenticated_queue_takes_nothing_else() {
 #[test]
 fn an_io_queue_of_an_authenticated_controller_is_not_authenticated() {
     let server = serve();
-    let names = of_host("nqn.one");
+    let names = of_host("nqn.2014-08.org.example:one");
     let (mut client, connected) = connect(&server, 0, ANY_CONTROLLER, &names);
     // before the admin queue is authenticated, there is no I/O queue
     let mut early = Client::open(server.address(), Options::default()).unwrap();
     let refused = early.connect(1, 31, connected as u16, &names, 0).unwrap();
     assert_eq!(refused.code, Failure::SEQUENCE.code());
     client.authenticate(&names, &credentials()).unwrap();
-    client.set_property(property::CONFIGURATION, 1 | 6 << 16 | 4 << 20).unwrap();
+    client.set_property(property::CONFIGURATION, ENABLED.into()).unwrap();
     let (mut io, _) = connect(&server, 1, connected as u16, &names);
     let required = Failure::AUTHENTICATION_REQUIRED.code();
     assert_eq!(io.command(block_command(nvm::FLUSH, 0, 1)).unwrap().code, required);
@@ -185,7 +188,7 @@ fn an_io_queue_of_an_authenticated_controller_is_not_authenticated() {
 #[test]
 fn an_overheard_reply_is_worth_nothing() {
     let server = serve();
-    let names = of_host("nqn.one");
+    let names = of_host("nqn.2014-08.org.example:one");
     let mut client = admin(&server);
     client.send_message(&credentials().offer(1)).unwrap();
     let challenge = client.receive_message().unwrap().data;
@@ -255,7 +258,7 @@ fn messages_out_of_order_or_damaged_end_the_connection() {
 #[test]
 fn replies_that_cannot_be_are_refused() {
     let server = serve();
-    let names = of_host("nqn.one");
+    let names = of_host("nqn.2014-08.org.example:one");
     // the position in the reply, what to write there, the length of the message, and the reason for the refusal
     let whole = usize::MAX;
     for (group, at, byte, length, reason) in [
@@ -288,25 +291,27 @@ fn replies_that_cannot_be_are_refused() {
 fn hosts_that_are_not_named_are_refused_and_those_without_a_secret_are_not_asked() {
     let server = serve();
     let mut client = Client::open(server.address(), Options::default()).unwrap();
-    let refused = client.connect(0, 31, ANY_CONTROLLER, &of_host("nqn.other"), 0).unwrap();
+    let refused =
+        client.connect(0, 31, ANY_CONTROLLER, &of_host("nqn.2014-08.org.example:other"), 0).unwrap();
     assert_eq!(refused.code, Failure::CONNECT_HOST.code());
-    let (mut open, told) = connect(&server, 0, ANY_CONTROLLER, &of_host("nqn.open"));
+    let (mut open, told) = connect(&server, 0, ANY_CONTROLLER, &of_host("nqn.2014-08.org.example:open"));
     assert_eq!(told >> 16, 0);
     assert_eq!(open.property(property::CAPABILITIES, true).unwrap().code, 0);
     assert_eq!(open.send_message(&credentials().offer(1)).unwrap().code, Failure::SEQUENCE.code());
     // where the subsystem is may be asked by any named host
     let discovery = |host: &str| Names { subsystem: DISCOVERY_NQN.to_owned(), ..of_host(host) };
-    let (_, told) = connect(&server, 0, ANY_CONTROLLER, &discovery("nqn.one"));
+    let (_, told) = connect(&server, 0, ANY_CONTROLLER, &discovery("nqn.2014-08.org.example:one"));
     assert_eq!(told >> 16, 0);
     let mut client = Client::open(server.address(), Options::default()).unwrap();
-    let refused = client.connect(0, 31, ANY_CONTROLLER, &discovery("nqn.other"), 0).unwrap();
+    let refused =
+        client.connect(0, 31, ANY_CONTROLLER, &discovery("nqn.2014-08.org.example:other"), 0).unwrap();
     assert_eq!(refused.code, Failure::CONNECT_HOST.code());
 }
 
 #[test]
 fn a_host_may_prove_itself_again_and_loses_everything_if_it_cannot() {
     let server = serve();
-    let names = of_host("nqn.one");
+    let names = of_host("nqn.2014-08.org.example:one");
     let mut client = admin(&server);
     for _ in 0..3 {
         assert_eq!(client.authenticate(&names, &credentials()).unwrap(), Authenticated::Yes);

@@ -3,6 +3,7 @@
 //! which a relay passes their commands in place of the kernel.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::thread;
 
-use crate::common::{attach, names, serve, small, subsystem_on};
+use crate::common::{NQN, attach, names, serve, small, subsystem_on};
 use tantalum::{Device, Generation, Hint, Lpn, METADATA_BYTES, NamespaceAttributes, NamespaceId, UNIT_BYTES};
 use tantalum_drive::Pacing;
 use tantalum_nvme::authentication::Hosts;
@@ -211,7 +212,7 @@ fn printed(command: &Command, ended: io::Result<Output>) -> String {
 }
 
 /// Compiles programs with the header, with all warnings.
-fn compiled(sources: &[&str], program: &Path, options: &[&str]) {
+fn compiled(sources: &[&str], program: &Path, options: &[impl AsRef<OsStr>]) {
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-I"]).arg(folder("clients")).args(options);
     output_of(cc.args(sources.iter().map(|source| folder(source))).arg("-o").arg(program));
@@ -221,7 +222,7 @@ fn compiled(sources: &[&str], program: &Path, options: &[&str]) {
 fn the_c_header_encodes_commands_as_the_server_reads_them() {
     let made = tempfile::tempdir().unwrap();
     let program = made.path().join("encodings");
-    compiled(&["tests/it/clients/encodings.c"], &program, &[]);
+    compiled(&["tests/it/clients/encodings.c"], &program, &["-O2"]);
     compare(&output_of(&mut Command::new(program)));
 }
 
@@ -269,6 +270,33 @@ fn relay(mut program: UnixStream, io: &mut Client) {
     }
 }
 
+/// Devices as Linux lists them, in a folder. Since 6.12 the numbers in their names are not those of namespaces, and here none
+/// is. The first device is that of another subsystem.
+fn devices() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let other = "nqn.2014-08.org.example:other";
+    std::fs::create_dir(folder.path().join("dev")).unwrap();
+    // a namespace of another subsystem has 100 added to its number, so that the relay knows it
+    for (device, subsystem, namespace) in [("ng0n1", other, 101), ("ng1n1", NQN, 2), ("ng1n2", NQN, 1)] {
+        let listed = folder.path().join("nvme-generic").join(device).join("device");
+        std::fs::create_dir_all(&listed).unwrap();
+        std::fs::write(listed.join("subsysnqn"), format!("{subsystem}\n")).unwrap();
+        std::fs::write(folder.path().join("dev").join(device), namespace.to_string()).unwrap();
+    }
+    folder
+}
+
+/// Options that make a program in C look for devices there, and go to the relay.
+fn relayed(devices: &Path) -> [String; 4] {
+    let devices = devices.display();
+    [
+        "-Dopen=relay_open".to_owned(),
+        "-Dioctl=relay_ioctl".to_owned(),
+        format!("-DTANTALUM_GENERIC=\"{devices}/nvme-generic\""),
+        format!("-DTANTALUM_DEV=\"{devices}/dev\""),
+    ]
+}
+
 /// Runs a program whose commands go to a server with blocks of this many bytes and a namespace with records.
 fn output_over_relay(program: &mut Command, block_bytes: u32) -> String {
     let mut device = Device::in_memory(&small()).unwrap();
@@ -294,39 +322,61 @@ fn output_over_relay(program: &mut Command, block_bytes: u32) -> String {
 #[test]
 fn the_c_example_finds_what_it_wrote() {
     let made = tempfile::tempdir().unwrap();
-    let program = made.path().join("batch");
+    let (program, devices) = (made.path().join("batch"), devices());
     compiled(&["clients/examples/batch.c"], &program, &["-static"]);
-    let relayed = ["-Dopen=relay_open", "-Dioctl=relay_ioctl"];
-    compiled(&["clients/examples/batch.c", "tests/it/clients/relay.c"], &program, &relayed);
+    let sources = ["clients/examples/batch.c", "tests/it/clients/relay.c"];
+    compiled(&sources, &program, &relayed(devices.path()));
     for block_bytes in [4096, 512] {
         let mut run = Command::new(&program);
-        run.args(["/dev/ng0n1", "/dev/ng0n2", &block_bytes.to_string()]);
-        let printed = output_over_relay(&mut run, block_bytes);
+        let printed = output_over_relay(run.args([NQN, &block_bytes.to_string()]), block_bytes);
         assert!(printed.ends_with("all of it is right\n"), "{printed}");
     }
 }
 
+/// What is not there is not found: another name, a namespace that no device leads to, or any device at all.
+#[test]
+fn the_c_example_says_which_namespace_is_not_attached() {
+    let made = tempfile::tempdir().unwrap();
+    let (program, devices) = (made.path().join("batch"), devices());
+    let sources = ["clients/examples/batch.c", "tests/it/clients/relay.c"];
+    compiled(&sources, &program, &relayed(devices.path()));
+    let _listener = UnixListener::bind(made.path().join("relay")).unwrap();
+    let refusal = |subsystem: &str| {
+        let mut run = Command::new(&program);
+        let ended = run.arg(subsystem).env("RELAY", made.path().join("relay")).output().unwrap();
+        assert_eq!(ended.status.code(), Some(1));
+        String::from_utf8(ended.stderr).unwrap()
+    };
+    let unknown = "nqn.2014-08.org.example:unknown";
+    assert_eq!(refusal(unknown), format!("namespace 1 of {unknown}: No such file or directory\n"));
+    std::fs::write(devices.path().join("dev/ng1n1"), "3").unwrap();
+    assert_eq!(refusal(NQN), format!("namespace 2 of {NQN}: No such file or directory\n"));
+    std::fs::remove_dir_all(devices.path().join("nvme-generic")).unwrap();
+    assert_eq!(refusal(NQN), format!("namespace 1 of {NQN}: No such file or directory\n"));
+}
+
 #[test]
 fn the_python_example_finds_what_it_wrote() {
-    let mut run = python("tests/it/clients/relay.py");
-    let printed = output_over_relay(run.arg("batch"), 4096);
+    let (mut run, devices) = (python("tests/it/clients/relay.py"), devices());
+    let printed = output_over_relay(run.arg(devices.path()).args(["batch", NQN]), 4096);
     assert!(printed.ends_with("all of it is right\n"), "{printed}");
 }
 
 #[test]
 fn the_c_example_uses_programs_in_the_drive() {
     let made = tempfile::tempdir().unwrap();
-    let program = made.path().join("programs");
-    let relayed = ["-Dopen=relay_open", "-Dioctl=relay_ioctl"];
-    compiled(&["clients/examples/programs.c", "tests/it/clients/relay.c"], &program, &relayed);
+    let (program, devices) = (made.path().join("programs"), devices());
+    let sources = ["clients/examples/programs.c", "tests/it/clients/relay.c"];
+    compiled(&sources, &program, &relayed(devices.path()));
     let mut run = Command::new(&program);
-    let printed = output_over_relay(run.arg("/dev/ng0n1").arg(folder("../spu/modules")), 4096);
+    let printed = output_over_relay(run.arg(NQN).arg(folder("../spu/modules")), 4096);
     assert!(printed.ends_with("all of it is right\n"), "{printed}");
 }
 
 #[test]
 fn the_python_example_uses_programs_in_the_drive() {
-    let mut run = python("tests/it/clients/relay.py");
-    let printed = output_over_relay(run.arg("programs").arg(folder("../spu/modules")), 512);
+    let (mut run, devices) = (python("tests/it/clients/relay.py"), devices());
+    run.arg(devices.path()).args(["programs", NQN]).arg(folder("../spu/modules"));
+    let printed = output_over_relay(&mut run, 512);
     assert!(printed.ends_with("all of it is right\n"), "{printed}");
 }

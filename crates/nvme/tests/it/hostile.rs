@@ -12,7 +12,7 @@ use tantalum_nvme::client::{Client, Names, Options, Pdu, block_command, command,
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::server::Server;
 use tantalum_nvme::wire::command::{IN_CAPSULE, Pointer, Submission, TRANSPORT};
-use tantalum_nvme::wire::fabrics::{ANY_CONTROLLER, Connect};
+use tantalum_nvme::wire::fabrics::{ANY_CONTROLLER, Connect, DISCOVERY_NQN};
 use tantalum_nvme::wire::opcode::{FABRICS, admin, fabrics as fabrics_kind, nvm};
 use tantalum_nvme::wire::pdu::{CommandCapsule, Data, Initialize, flag, kind};
 use zerocopy::{FromBytes, IntoBytes};
@@ -237,6 +237,11 @@ fn a_connect_is_refused_with_the_field_that_is_wrong() {
     let wrong_subsystem = other(&|names| names.subsystem.push('x'));
     let wrong_host = other(&|names| names.host.push('x'));
     let no_host = other(&|names| names.host.clear());
+    let no_form = other(&|names| names.host = "nqn.host".to_owned());
+    let long_host = other(&|names| names.host.extend(std::iter::repeat_n('x', 224 - ours.host.len())));
+    let longest_host = other(&|names| names.host.extend(std::iter::repeat_n('x', 223 - ours.host.len())));
+    let endless_host = other(&|names| names.host.extend(std::iter::repeat_n('x', 256 - ours.host.len())));
+    let no_id = other(&|names| names.host_id = [0; 16]);
     let wrong_id = other(&|names| names.host_id[3] ^= 1);
     let (of_command, of_data) = (0, 1 << 16);
     let controller = host.controller;
@@ -246,6 +251,10 @@ fn a_connect_is_refused_with_the_field_that_is_wrong() {
         (0, 31, 5, &ours, of_data | 16),
         (0, 31, ANY_CONTROLLER, &wrong_subsystem, of_data | 256),
         (0, 31, ANY_CONTROLLER, &no_host, of_data | 512),
+        (0, 31, ANY_CONTROLLER, &no_form, of_data | 512),
+        (0, 31, ANY_CONTROLLER, &long_host, of_data | 512),
+        (0, 31, ANY_CONTROLLER, &endless_host, of_data | 512),
+        (0, 31, ANY_CONTROLLER, &no_id, of_data),
         (2, 31, controller + 1, &ours, of_data | 16),
         (2, 31, controller, &wrong_host, of_data | 512),
         (2, 31, controller, &wrong_id, of_data),
@@ -258,6 +267,10 @@ fn a_connect_is_refused_with_the_field_that_is_wrong() {
             "{queue} {entries}"
         );
     }
+    assert_eq!(plain(&server).connect(0, 31, ANY_CONTROLLER, &longest_host, 0).unwrap().code, 0);
+    let discovery = Names { subsystem: DISCOVERY_NQN.to_owned(), ..no_id };
+    let refused = plain(&server).connect(0, 31, ANY_CONTROLLER, &discovery, 0).unwrap();
+    assert_eq!((refused.code, refused.result), (0x182, of_data), "also to discover");
     let taken = plain(&server).connect(1, 31, controller, &ours, 0).unwrap();
     assert_eq!(taken.code, Failure::SEQUENCE.code(), "the queue is there already");
     let mut fields = Connect::new(0, 31, 0, 0);

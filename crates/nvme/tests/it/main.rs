@@ -18,6 +18,7 @@ mod power_cuts;
 mod programs;
 mod sessions;
 mod several_hosts;
+mod standard;
 mod stops;
 mod tap;
 mod vendor_commands;

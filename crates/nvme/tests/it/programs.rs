@@ -1,19 +1,19 @@
 //! Programs in the drive, used by attached hosts: endpoints, rights, and forbidden requests.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::{Host, NQN, attach, names, pattern, small};
+use crate::common::{Host, attach, names, pattern, small, subsystem_on};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, PowerLoss};
-use tantalum_drive::{Answers, Drive, Pacing, Queue};
+use tantalum_drive::Pacing;
 use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Completed, Names, Options, command};
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::programs::ENDPOINTS;
 use tantalum_nvme::serve::{Notice, Served};
 use tantalum_nvme::server::Server;
-use tantalum_nvme::subsystem::{Settings, Subsystem};
 use tantalum_nvme::wire::opcode::program as opcode;
 use tantalum_nvme::wire::program::{Granted, Installation, Opened, Told};
 use tantalum_spu::{answer, shipped};
@@ -22,12 +22,9 @@ use zerocopy::{FromBytes, IntoBytes};
 /// A drive whose kernel is the host that [`names`] names.
 fn server(pacing: Pacing) -> Server {
     let device = Device::in_memory(&small()).unwrap();
-    let from_ns = device.time_ns();
-    let queue = Queue::new(Drive::new(device), Answers::new(pacing, from_ns).unwrap());
-    let settings =
-        Settings { name: NQN.to_owned(), serial: "TEST".to_owned(), identity: 18, block_bytes: 4096 };
     let hosts = Hosts::default().with_kernels(&[names().host]).unwrap();
-    crate::common::serve(Subsystem::new(settings, queue).for_hosts(hosts).into())
+    let subsystem = Arc::into_inner(subsystem_on(device, 4096, pacing)).unwrap();
+    crate::common::serve(subsystem.for_hosts(hosts).into())
 }
 
 /// A host that is not the kernel.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::fuzzed::{Side, capsule, fabrics_command};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum_nvme::controller::ENABLED;
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::limits::ABORTS;
 use tantalum_nvme::wire::command::{Completion, Pointer, Submission, TRANSPORT};
@@ -70,7 +71,7 @@ fn more_aborts_than_there_may_be_are_refused() {
     let subsystem = Arc::new(crate::fuzzed::subsystem(4 << 20));
     let mut host = Side::new(&subsystem);
     let controller = host.connect(0, ANY_CONTROLLER);
-    let enable = Property::new(false, property::CONFIGURATION, 1);
+    let enable = Property::new(false, property::CONFIGURATION, ENABLED.into());
     host.give(&capsule(fabrics_command(fabrics::PROPERTY_SET, enable.as_bytes()), &[]));
     let mut io = Side::new(&subsystem);
     io.connect(1, controller);
@@ -123,7 +124,7 @@ fn every_value_of_every_byte_of_a_command_is_answered_or_ends_the_connection() {
     let subsystem = Arc::new(crate::fuzzed::subsystem(4 << 20));
     let mut host = Side::new(&subsystem);
     let controller = host.connect(0, ANY_CONTROLLER);
-    let enable = Property::new(false, property::CONFIGURATION, 1);
+    let enable = Property::new(false, property::CONFIGURATION, ENABLED.into());
     host.give(&capsule(fabrics_command(fabrics::PROPERTY_SET, enable.as_bytes()), &[]));
     let read = Submission {
         opcode: nvm::READ,

@@ -1,6 +1,7 @@
 /*
- * Stands in for the kernel: the files that a program opens are namespaces, and its commands go to the test by way of the
- * socket that RELAY names. Compile a program with -Dopen=relay_open -Dioctl=relay_ioctl.
+ * Stands in for the kernel: a file that a program opens has the number of a namespace in it, and its commands go to the test
+ * by way of the socket that RELAY names. Compile a program with -Dopen=relay_open -Dioctl=relay_ioctl. Namespaces of another
+ * subsystem have 100 added to their numbers.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,16 +41,22 @@ static void move(int is_read, void *bytes, size_t count)
 int relay_open(const char *path, int flags, ...)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	const char *name = strrchr(path, 'n');
+	FILE *file = fopen(path, "r");
+	int number = 0;
 
 	(void)flags;
+	if (file == NULL)
+		return -1;
+	if (fscanf(file, "%d", &number) != 1)
+		number = 0;
+	fclose(file);
 	if (relay < 0) {
 		strncpy(address.sun_path, getenv("RELAY"), sizeof(address.sun_path) - 1);
 		relay = socket(AF_UNIX, SOCK_STREAM, 0);
 		if (connect(relay, (struct sockaddr *)&address, sizeof(address)) != 0)
 			return -1;
 	}
-	return FIRST_FILE + (name == NULL ? 0 : atoi(name + 1));
+	return FIRST_FILE + number;
 }
 
 /* Linux refuses a command that names another namespace than that of the file. */
@@ -60,6 +67,8 @@ int relay_ioctl(int file, unsigned long request, ...)
 	uint32_t status;
 	va_list rest;
 
+	if (request == NVME_IOCTL_ID)
+		return (file - FIRST_FILE) % 100;
 	va_start(rest, request);
 	command = va_arg(rest, struct nvme_passthru_cmd64 *);
 	va_end(rest);

@@ -1,6 +1,6 @@
 """Runs an example of the Python modules, and stands in for the kernel: see relay.c.
 
-Arguments: the example, and for `programs` the folder with modules.
+Arguments: the folder with the devices, the example, the subsystem, and for `programs` the folder with modules.
 """
 
 import ctypes
@@ -20,7 +20,10 @@ relay.connect(os.environ["RELAY"])
 stream = relay.makefile("rwb")
 
 
-def ioctl(namespace, request, command):
+def ioctl(file, request, command=None):
+    namespace = int(pathlib.Path(file.name).read_text())
+    if request == 0x4E40:
+        return namespace % 100
     if request != 0xC0504E48 or command.nsid != namespace:
         raise OSError(errno.EINVAL, "no such command for this file")
     stream.write(bytes(command))
@@ -35,8 +38,14 @@ def ioctl(namespace, request, command):
 
 
 tantalum_nvme.fcntl.ioctl = ioctl
-if sys.argv[1] == "batch":
-    batch.main(batch.BLOCKS, batch.RECORDS)
+folder, example, subsystem = sys.argv[1:4]
+tantalum_nvme._GENERIC, tantalum_nvme._DEV = f"{folder}/nvme-generic", f"{folder}/dev"
+try:
+    tantalum_nvme.find(subsystem, 3)
+    raise SystemExit("a namespace was found that is not there")
+except FileNotFoundError:
+    pass
+if example == "batch":
+    batch.main(subsystem)
 else:
-    # the namespace stands for its file
-    programs.run(1, pathlib.Path(sys.argv[2]))
+    programs.main(subsystem, sys.argv[4])
