@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::copy_file_range;
+use tantalum::LockHolder;
 
 use super::{ShareRange, Shared, Storage, StorageFile, UNIT_BYTES, ioctl};
 
@@ -55,7 +56,8 @@ impl Folder {
         match locked {
             Ok(()) => Ok(Folder { path, _lock: lock, is_read_only }),
             Err(TryLockError::WouldBlock) => {
-                let why = format!("the stores in {} are open elsewhere", path.display());
+                let holder = lock.as_ref().map_or(LockHolder::Unknown, LockHolder::of);
+                let why = format!("the stores in {} are in use by {holder}", path.display());
                 Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
             }
             Err(TryLockError::Error(error)) => Err(error),
