@@ -13,12 +13,19 @@ create_exception!(
     TantalumError,
     "The transaction gave way to an older one: try again."
 );
+create_exception!(
+    tantalum,
+    SelfDeadlockError,
+    TantalumError,
+    "Another open transaction of the same thread has the lock: a transaction within another one."
+);
 
 /// The exception for an error of the key-value store.
 pub fn raised(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::Deadlock => DeadlockError::new_err(text),
+        Error::SelfDeadlock { .. } => SelfDeadlockError::new_err(text),
         Error::Key { .. }
         | Error::ValueTooLarge { .. }
         | Error::Name { .. }

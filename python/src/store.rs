@@ -78,6 +78,7 @@ impl PyStore {
     /// give way to others, the function is called again. Returns the function's result.
     fn transact(&self, py: Python<'_>, work: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let mut tx = self.get()?.begin().map_err(raised)?;
+        tx.stay_in_thread();
         loop {
             let given = Py::new(py, PyTransaction { tx: std::sync::Mutex::new(Some(tx)) })?;
             let done = work.call1((given.clone_ref(py),));
@@ -227,6 +228,10 @@ impl PyTransaction {
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
+        // the thread that begins the block ends it
+        if let Some(tx) = this.get().tx.lock().expect("nothing panics with it").as_mut() {
+            tx.stay_in_thread();
+        }
         this
     }
 

@@ -24,6 +24,9 @@ class TantalumError(Exception):
 class DeadlockError(TantalumError):
     """The transaction gave way to an older one: try again."""
 
+class SelfDeadlockError(TantalumError):
+    """Another open transaction of the same thread has the lock: a transaction within another one."""
+
 class PowerLostError(TantalumError):
     """The drive has no power."""
 

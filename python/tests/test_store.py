@@ -85,6 +85,22 @@ class StoreTest(unittest.TestCase):
             thread.join()
         self.assertEqual(self.read(b"n"), b"60")
 
+    def test_a_transaction_within_another_one_is_refused(self):
+        def inner(tx):
+            tx.put(self.names, b"a", b"2")
+
+        def outer(tx):
+            tx.put(self.names, b"a", b"1")
+            self.store.transact(inner)
+
+        with self.assertRaises(tantalum.SelfDeadlockError):
+            self.store.transact(outer)
+        with self.assertRaises(tantalum.SelfDeadlockError):
+            with self.store.transaction() as tx:
+                tx.put(self.names, b"a", b"1")
+                self.store.transact(inner)
+        self.assertIsNone(self.read(b"a"))
+
     def test_an_ordered_namespace_has_ranges(self):
         events = self.store.ordered("events")
         with self.store.transaction() as tx:

@@ -21,7 +21,7 @@ use crate::tree::{Numbers, change, is_node};
 
 /// Room that only deletes may use: in an ordered namespace they write nodes, and a full store must still be able to
 /// delete.
-const RESERVE_BYTES: usize = 512 << 10;
+pub(crate) const RESERVE_BYTES: usize = 512 << 10;
 
 /// What a transaction changes.
 #[derive(Default)]

@@ -202,6 +202,29 @@ impl Drive {
         self.device().lock().has_room(value_bytes)
     }
 
+    /// How many values of this many bytes the drive has room for, beside a reserve.
+    pub fn room_for(&self, value_bytes: usize, reserve_bytes: usize) -> u64 {
+        // what is counted value by value; the rest of a large drive has room in proportion
+        const COUNTED_BYTES: u64 = 16 << 20;
+        let device = self.device().lock();
+        let has_room = |filler: u64, count: u64| {
+            let values = std::iter::repeat_n(value_bytes, count as usize);
+            device.has_room(values.chain([filler as usize, reserve_bytes]))
+        };
+        let most = |limit: u64, fits: &dyn Fn(u64) -> bool| {
+            let (mut least, mut most) = (0, limit);
+            while least < most {
+                let middle = (least + most).div_ceil(2);
+                if fits(middle) { least = middle } else { most = middle - 1 }
+            }
+            least
+        };
+        let free = most(device.profile().capacity_bytes, &|bytes| has_room(bytes, 0));
+        let counted = free.min(COUNTED_BYTES);
+        let count = most(counted / 64, &|count| has_room(free - counted, count));
+        (u128::from(count) * u128::from(free) / u128::from(counted.max(1))) as u64
+    }
+
     /// Makes the work durable on the host's disk, if the image is synced. Others may read meanwhile.
     pub fn sync(&self) -> Result<(), Failure> {
         let begun = self.device().lock().sync_begin().map_err(Failure::Drive)?;

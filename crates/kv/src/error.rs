@@ -124,6 +124,17 @@ pub enum Error {
     /// A deadlock: this transaction gives way. Abort it and begin again, as [`crate::Store::transact`] does.
     #[error("deadlock: this transaction gave way to an older one; abort it and try again")]
     Deadlock,
+    /// The lock of a key, or of a range that begins there, belongs to another transaction that the same thread must end, or
+    /// that waits for one: to wait would be to wait for ever. This transaction can go on without it.
+    #[error(
+        "deadlock: the lock of key \"{}\" belongs to another open transaction, which cannot end while this thread waits; \
+         use one transaction for both, or end the other one first",
+        key.escape_ascii()
+    )]
+    SelfDeadlock {
+        /// The key.
+        key: Box<[u8]>,
+    },
     /// The store belongs to the process that opened it.
     #[error("the store was opened by process {opened} but is used by process {used}; open it after the fork")]
     Forked {
@@ -141,6 +152,9 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// A change of a store that was opened to be read ([`crate::Options::read_only`]).
+    #[error("the store was opened to be read; open it without `read_only` to change it")]
+    ReadOnly,
     /// An invalid option.
     #[error("{what} is {asked}; it must be {expected}")]
     Option {

@@ -158,6 +158,13 @@ pub struct Keys<'a> {
     range: Range<'a>,
 }
 
+impl Keys<'_> {
+    /// Locks what is iterated over exclusively, as [`Range::for_update`] does.
+    pub fn for_update(self) -> Self {
+        Keys { range: self.range.for_update() }
+    }
+}
+
 impl Iterator for Keys<'_> {
     type Item = Result<Bytes, Error>;
 

@@ -76,9 +76,12 @@ impl Shared {
         }
     }
 
-    /// For changes: fails in a forked process, and after the store has stopped.
+    /// For changes: fails in a forked process, if the store was opened to be read, and after it has stopped.
     pub fn check(&self) -> Result<(), Error> {
         self.check_process()?;
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
         if self.is_stopped.load(Ordering::Acquire) {
             let reason = self.stopped.lock().clone().unwrap_or_default();
             return Err(Error::Stopped { reason });
@@ -158,7 +161,8 @@ impl Shared {
 
     /// Why it takes no changes, if it does not.
     pub fn stopped(&self) -> Option<String> {
-        self.stopped.lock().clone()
+        let why = self.stopped.lock().clone();
+        why.or_else(|| self.options.read_only.then(|| Error::ReadOnly.to_string()))
     }
 
     /// Stops the store if it is unknown what is on the drive (K4).

@@ -80,7 +80,12 @@ impl Transaction {
         }
         let extent = Extent::Range(range.0.clone(), range.1.clone());
         self.spans.entry(namespace).or_default();
-        self.shared.locks.acquire_span(self.age, namespace, extent, mode).map_err(|_| self.give_way())
+        let acquired = self.shared.locks.acquire_span(self.requester(), namespace, extent, mode);
+        let first = match &range.0 {
+            Bound::Included(key) | Bound::Excluded(key) => &key[..],
+            Bound::Unbounded => &[],
+        };
+        acquired.map_err(|why| self.refused(why, first))
     }
 
     /// Merges this transaction's changes into the committed records of a range.

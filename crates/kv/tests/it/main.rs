@@ -13,6 +13,7 @@ mod large_transactions;
 #[cfg(target_os = "linux")]
 mod lost_machine;
 mod ordered;
+mod read_only;
 mod serializability;
 mod snapshots;
 mod store;
