@@ -59,6 +59,9 @@ typedef struct tantalum_tx tantalum_tx;
 // Visited records are about to be changed: they are locked exclusively.
 #define TANTALUM_FOR_UPDATE 2
 
+// Records that are lost, because their flash cannot be read, are passed over; otherwise the visit ends there with an error.
+#define TANTALUM_SKIP_LOST 4
+
 // The process of the host's kernel, which has all rights.
 #define TANTALUM_SSD_KERNEL 0
 
@@ -318,7 +321,7 @@ int32_t tantalum_commit(tantalum_tx *tx);
 int32_t tantalum_abort(tantalum_tx *tx);
 
 // Visits the records of a range of an ordered namespace in the order of their keys: from `from` up to but not
-// including `to`; null means no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`.
+// including `to`; null means no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`, `TANTALUM_SKIP_LOST`.
 //
 // # Safety
 // `tx` is open; `from` and `to` are null or have that many bytes; `visit` may be called with `context`.

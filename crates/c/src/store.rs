@@ -45,7 +45,8 @@ impl From<Error> for Refusal {
             | Error::Profile(_) => TANTALUM_INVALID,
             Error::SnapshotLost { .. }
             | Error::Catalog
-            | Error::Tree { .. }
+            | Error::Damaged { .. }
+            | Error::DamagedIndex { .. }
             | Error::Redo
             | Error::Backup { .. }
             | Error::Drive(_)

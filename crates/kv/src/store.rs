@@ -28,6 +28,18 @@ pub struct Counters {
     pub snapshot_bytes: u64,
 }
 
+impl Counters {
+    /// What was counted since an earlier look at them. Bytes are as they are now.
+    #[must_use]
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        Counters {
+            conflicts: self.conflicts.saturating_sub(earlier.conflicts),
+            deadlocks: self.deadlocks.saturating_sub(earlier.deadlocks),
+            ..*self
+        }
+    }
+}
+
 /// A store. Clones are the same store; the drive is shut down when the last clone and its transactions are gone.
 #[derive(Clone)]
 pub struct Store {
@@ -114,7 +126,7 @@ impl Store {
 
     /// Takes no changes from now on: for a store on a drive of which [`Device::open_or_read`] says that it must only be read.
     pub fn refuse_changes(&self, why: Status) {
-        self.shared.stop(why.to_string());
+        self.shared.stop((&why).into());
         self.shared.drive.device().lock().refuse_changes(why);
     }
 
@@ -165,6 +177,16 @@ impl Store {
     pub fn namespaces(&self) -> Result<Vec<String>, Error> {
         self.shared.check_process()?;
         Ok(self.shared.catalog.lock().names.keys().cloned().collect())
+    }
+
+    /// A namespace that exists, by its name.
+    pub(crate) fn named(&self, name: &str) -> Result<Namespace, Error> {
+        let catalog = self.shared.catalog.lock();
+        catalog.names.get(name).map(|(namespace, _)| Namespace(*namespace)).ok_or(Error::NoSuchNamespace)
+    }
+
+    pub(crate) fn rebuild_index(&self, namespace: Namespace) -> Result<(), Error> {
+        self.shared.rebuild_index(namespace.0)
     }
 
     /// Deletes a namespace with all its records. Transactions that use it fail with [`Error::NoSuchNamespace`].

@@ -11,6 +11,7 @@ use tantalum::{NamespaceId, Nanoseconds};
 use crate::age::{Age, Mode, Requester, Thread};
 use crate::commit::Work;
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::keys::{hashed_key, ordered_key};
 use crate::locks::LockId;
 use crate::record::{Bytes, Name, Namespace, Order, OrderedChanges, Value};
@@ -157,9 +158,9 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
         let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        match self.current(&target)? {
-            Some(_) => Err(Error::KeyExists { key: target.key() }),
-            None => self.change(target, Some(value.as_ref())),
+        match self.exists(&target)? {
+            true => Err(Error::KeyExists { key: target.key() }),
+            false => self.change(target, Some(value.as_ref())),
         }
     }
 
@@ -171,16 +172,16 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
         let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        match self.current(&target)? {
-            Some(_) => self.change(target, Some(value.as_ref())),
-            None => Err(Error::NoSuchKey { key: target.key() }),
+        match self.exists(&target)? {
+            true => self.change(target, Some(value.as_ref())),
+            false => Err(Error::NoSuchKey { key: target.key() }),
         }
     }
 
     /// Deletes a record; returns whether it existed.
     pub fn delete(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        let was_there = self.current(&target)?.is_some();
+        let was_there = self.exists(&target)?;
         if was_there {
             self.change(target, None)?;
         }
@@ -303,10 +304,10 @@ impl Transaction {
 
     /// The record as seen by this transaction, which has locked it.
     fn current(&mut self, target: &Target) -> Result<Option<Value>, Error> {
-        let name = match target {
+        let (name, must_be_there) = match target {
             Target::Hashed(name, _) => match self.changes.get(name) {
                 Some(changed) => return Ok(changed.clone()),
-                None => *name,
+                None => (*name, false),
             },
             Target::Ordered(namespace, key) => {
                 let own = self.ordered.get(namespace).and_then(|changes| changes.get(key));
@@ -315,12 +316,25 @@ impl Transaction {
                 }
                 let found = find(&self.shared.drive.stable(), *namespace, key);
                 match found.map_err(|failure| self.shared.failed(failure))? {
-                    Some(number) => value_name(*namespace, number),
+                    Some(number) => (value_name(*namespace, number), true),
                     None => return Ok(None),
                 }
             }
         };
-        self.shared.read(name, &mut self.now_ns)
+        match self.shared.read(name, &mut self.now_ns) {
+            Ok(None) if must_be_there => {
+                Err(self.shared.failed(Failure::missing(name)).of_key(&target.key()))
+            }
+            read => read.map_err(|error| error.of_key(&target.key())),
+        }
+    }
+
+    /// Whether the record exists for this transaction, which has locked it. Its value may be lost.
+    fn exists(&mut self, target: &Target) -> Result<bool, Error> {
+        match self.current(target) {
+            Err(Error::Damaged { .. }) => Ok(true),
+            read => Ok(read?.is_some()),
+        }
     }
 
     fn change(&mut self, target: Target, value: Option<&[u8]>) -> Result<(), Error> {

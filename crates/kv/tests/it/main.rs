@@ -4,6 +4,7 @@ mod backup;
 #[path = "../concurrent/mod.rs"]
 mod concurrent;
 mod concurrent_torture;
+mod damage;
 mod documentation;
 mod every_command_fails;
 mod full_host;

@@ -548,7 +548,10 @@ fn a_store_says_how_many_records_of_a_size_it_has_room_for() {
         };
         assert!(matches!(full, Error::Drive(tantalum::Status::CapacityExceeded)), "{full}");
         let missed = records as f64 - told as f64;
-        assert!((-64.0..tolerance * records as f64).contains(&missed), "{value_bytes}: {told} told, {records} fit");
+        assert!(
+            (-64.0..tolerance * records as f64).contains(&missed),
+            "{value_bytes}: {told} told, {records} fit"
+        );
         assert!(store.room_for(value_bytes).unwrap() < 200, "it is full");
     }
     let folder = folder();
