@@ -66,7 +66,9 @@ fn outcome(options: &CheckOptions) -> Result<Outcome, Failure> {
     let beyond = repair.before.is_beyond_repair();
     if !beyond && !lost.is_empty() {
         let dropped = check_store::drop_lost(path, &lost);
-        repair.done.extend(dropped.map_err(|error| Failure::Store { path: path.clone(), error })?);
+        repair
+            .done
+            .extend(dropped.map_err(|error| Failure::Store { path: path.clone(), error: error.into() })?);
         repair.after = check()?;
     }
     Ok(Outcome {

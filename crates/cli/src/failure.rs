@@ -44,7 +44,7 @@ pub enum Failure {
         /// The image.
         path: PathBuf,
         /// Why.
-        error: tantalum_kv::Error,
+        error: Box<tantalum_kv::Error>,
     },
     /// Promises were broken. The results have been printed.
     #[error("{violations} promises were broken; see the results above")]
