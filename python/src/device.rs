@@ -7,10 +7,10 @@
 //! - Buffers are read and filled in place ([`buffer`]).
 //! - Numbers are checked before they reach the drive, and its refusals become exceptions ([`errors`]).
 
-mod buffer;
+pub mod buffer;
 mod commands;
 mod errors;
-mod figures;
+pub mod figures;
 mod key_value;
 mod mapping;
 mod overrides;
@@ -22,13 +22,14 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
-use tantalum_device::{Access, Command, Completion, Device, Lpn, Status};
+use tantalum_device::{Access, Command, Completion, Counters, Device, Lpn, Status};
 
 use crate::TantalumError;
-use errors::{NumberError, not_made, raised};
+use errors::NumberError;
 
 pub use errors::{
     CapacityError, DamagedError, HostError, LimitError, ReadOnlyError, UnmappedError, UnreadableError,
+    not_made, raised,
 };
 pub use transaction::PyDeviceTransaction;
 
@@ -56,11 +57,13 @@ pub struct PyDevice {
 struct State {
     device: Device,
     now_ns: u64,
+    /// The counters when they were last reset.
+    counted: Counters,
 }
 
 impl State {
     fn new(device: Device) -> State {
-        State { now_ns: device.time_ns(), device }
+        State { now_ns: device.time_ns(), device, counted: Counters::default() }
     }
 
     /// Submits a command now, and waits for it.
@@ -181,7 +184,8 @@ impl PyDevice {
     fn clone(&self, py: Python<'_>) -> PyResult<Option<PyDevice>> {
         self.with(py, |state| {
             let copy = state.device.try_clone();
-            let of = |device| PyDevice { state: Mutex::new(Some(State { device, now_ns: state.now_ns })) };
+            let (now_ns, counted) = (state.now_ns, state.counted);
+            let of = |device| PyDevice { state: Mutex::new(Some(State { device, now_ns, counted })) };
             Ok(copy.map(of))
         })
     }

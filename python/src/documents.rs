@@ -1,16 +1,17 @@
 //! The document store.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Bound as Limit;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMapping};
 use tantalum_couch::{Batch, Document, Error, Folder, Options, Snapshot, Store, Way};
 
 use crate::device::ReadOnlyError;
+use crate::device::buffer::Source;
 use crate::errors::TantalumError;
 
 /// Documents that an iterator reads ahead.
@@ -67,20 +68,23 @@ impl Documents {
     }
 
     /// The value of a key, or None.
-    fn get<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn get<'py>(&self, py: Python<'py>, key: Source) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let store = self.get_store()?;
-        Ok(bytes(py, py.detach(|| store.get(key)).map_err(raised)?))
+        Ok(bytes(py, py.detach(|| store.get(key.bytes())).map_err(raised)?))
     }
 
     /// Creates, updates and deletes (None) documents, all or nothing, durably. Returns the number of the last change.
-    fn commit(&self, py: Python<'_>, changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> PyResult<u64> {
+    fn commit(&self, py: Python<'_>, changes: &Bound<'_, PyMapping>) -> PyResult<u64> {
         let store = self.get_store()?;
+        let mut changes: Vec<(Source, Option<Source>)> = changes.items()?.extract()?;
+        // so that the same changes make the same file
+        changes.sort_unstable_by(|(a, _), (b, _)| a.bytes().cmp(b.bytes()));
         py.detach(|| {
             let mut batch = Batch::new();
             for (key, value) in &changes {
                 match value {
-                    Some(value) => batch.put(key, value)?,
-                    None => batch.delete(key)?,
+                    Some(value) => batch.put(key.bytes(), value.bytes())?,
+                    None => batch.delete(key.bytes())?,
                 }
             }
             store.commit(&batch)
@@ -140,18 +144,19 @@ impl PySnapshot {
 #[pymethods]
 impl PySnapshot {
     /// The value of a key, or None.
-    fn get<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn get<'py>(&self, py: Python<'py>, key: Source) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let snapshot = self.get_snapshot()?;
-        Ok(bytes(py, py.detach(|| snapshot.get(key)).map_err(raised)?))
+        Ok(bytes(py, py.detach(|| snapshot.get(key.bytes())).map_err(raised)?))
     }
 
-    /// Keys and values in the order of the keys, from a key up to but not including another.
-    #[pyo3(signature = (start = None, end = None))]
-    fn range(&self, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> PyResult<Range> {
-        let from = start.map_or(Limit::Unbounded, Limit::Included);
-        let to = end.map_or(Limit::Unbounded, Limit::Excluded);
-        let walk = Walk { from, ahead: VecDeque::new() };
-        Ok(Range { snapshot: self.get_snapshot()?, to, walk: Mutex::new(walk) })
+    /// Keys and values in the order of the keys, or against it, from a key up to but not including another.
+    #[pyo3(signature = (start = None, end = None, *, reverse = false))]
+    fn range(&self, start: Option<Source>, end: Option<Source>, reverse: bool) -> PyResult<Range> {
+        let owned = |key: Source| key.bytes().to_vec();
+        let from = start.map_or(Limit::Unbounded, |key| Limit::Included(owned(key)));
+        let to = end.map_or(Limit::Unbounded, |key| Limit::Excluded(owned(key)));
+        let walk = Walk { from, to, ahead: VecDeque::new() };
+        Ok(Range { snapshot: self.get_snapshot()?, reverse, walk: Mutex::new(walk) })
     }
 
     /// The last change of each document after the change `since`, in their order: number, key, and value or None.
@@ -170,7 +175,7 @@ impl PySnapshot {
     }
 
     fn __iter__(&self) -> PyResult<Range> {
-        self.range(None, None)
+        self.range(None, None, false)
     }
 
     /// Closes it: while it is open, the first update of each document takes more writes.
@@ -188,9 +193,10 @@ impl PySnapshot {
     }
 }
 
-/// Where a walk over keys continues.
+/// The keys that a walk has not reached.
 struct Walk {
     from: Limit<Vec<u8>>,
+    to: Limit<Vec<u8>>,
     ahead: VecDeque<Document>,
 }
 
@@ -198,7 +204,7 @@ struct Walk {
 #[pyclass(frozen)]
 struct Range {
     snapshot: Arc<Snapshot<Folder>>,
-    to: Limit<Vec<u8>>,
+    reverse: bool,
     walk: Mutex<Walk>,
 }
 
@@ -206,10 +212,14 @@ impl Range {
     fn next_document(&self) -> Result<Option<Document>, Error> {
         let mut walk = self.walk.lock().expect("nothing panics with it");
         if walk.ahead.is_empty() {
-            let range = self.snapshot.range::<Vec<u8>, _>((walk.from.as_ref(), self.to.as_ref()))?;
-            let ahead: VecDeque<Document> = range.take(AHEAD).collect::<Result<_, _>>()?;
+            let range = self.snapshot.range::<Vec<u8>, _>((walk.from.as_ref(), walk.to.as_ref()))?;
+            let ahead: VecDeque<Document> = match self.reverse {
+                false => range.take(AHEAD).collect::<Result<_, _>>()?,
+                true => range.rev().take(AHEAD).collect::<Result<_, _>>()?,
+            };
             if let Some(last) = ahead.back() {
-                walk.from = Limit::Excluded(last.key().to_vec());
+                let last = Limit::Excluded(last.key().to_vec());
+                if self.reverse { walk.to = last } else { walk.from = last }
             }
             walk.ahead = ahead;
         }

@@ -12,7 +12,7 @@ mod store_snapshot;
 
 use pyo3::prelude::*;
 
-use errors::{DeadlockError, PowerLostError, TantalumError};
+use errors::{DeadlockError, PowerLostError, SelfDeadlockError, TantalumError};
 
 #[pymodule]
 fn tantalum(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -45,5 +45,6 @@ fn tantalum(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("HostError", py.get_type::<device::HostError>())?;
     module.add("PowerLostError", py.get_type::<PowerLostError>())?;
     module.add("TantalumError", py.get_type::<TantalumError>())?;
+    module.add("SelfDeadlockError", py.get_type::<SelfDeadlockError>())?;
     module.add("DeadlockError", py.get_type::<DeadlockError>())
 }

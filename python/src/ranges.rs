@@ -6,7 +6,10 @@ use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tantalum_kv::{Bytes, Error, Range, Value};
+use tantalum_kv::{Bytes, Part, Range, Value};
+
+use crate::device::buffer::Source;
+use crate::errors::raised;
 
 /// Records that are read at once.
 const AHEAD: usize = 64;
@@ -14,13 +17,13 @@ const AHEAD: usize = 64;
 pub type Bounds = (Bound<Bytes>, Bound<Bytes>);
 
 /// Reads records of a range.
-type Read = Box<dyn Fn(Python<'_>, Bounds) -> PyResult<Vec<Record>> + Send + Sync>;
+type Read = Box<dyn Fn(Python<'_>, Bounds) -> PyResult<Part> + Send + Sync>;
 
 pub type Record = (Bytes, Value);
 
 /// From a key up to but not including another.
-pub fn bounds(start: Option<&[u8]>, end: Option<&[u8]>) -> Bounds {
-    let owned = |key: &[u8]| Bytes::from(key);
+pub fn bounds(start: Option<&Source>, end: Option<&Source>) -> Bounds {
+    let owned = |key: &Source| Bytes::from(key.bytes());
     (
         start.map_or(Bound::Unbounded, |key| Bound::Included(owned(key))),
         end.map_or(Bound::Unbounded, |key| Bound::Excluded(owned(key))),
@@ -31,18 +34,19 @@ struct State {
     /// None: nothing is left.
     bounds: Option<Bounds>,
     ahead: VecDeque<Record>,
+    /// What is raised after these.
+    failed: Option<PyErr>,
 }
 
 /// The next records of a range, from its end if it is reversed.
-pub fn ahead(range: Range<'_>, reverse: bool) -> Result<Vec<Record>, Error> {
-    if reverse { range.rev().take(AHEAD).collect() } else { range.take(AHEAD).collect() }
+pub fn ahead(range: Range<'_>, bounds: Bounds, reverse: bool) -> Part {
+    range.part(bounds, AHEAD, reverse)
 }
 
-/// An iterator over keys and values.
+/// An iterator over keys and values. After UnreadableError or DamagedError, which say what is lost, it goes on behind that.
 #[pyclass(name = "Range", frozen)]
 pub struct PyRange {
     read: Read,
-    reverse: bool,
     state: Mutex<State>,
 }
 
@@ -50,11 +54,10 @@ impl PyRange {
     /// The records within these bounds, which `read` reads with [`ahead`].
     pub fn new(
         bounds: Bounds,
-        reverse: bool,
-        read: impl Fn(Python<'_>, Bounds) -> PyResult<Vec<Record>> + Send + Sync + 'static,
+        read: impl Fn(Python<'_>, Bounds) -> PyResult<Part> + Send + Sync + 'static,
     ) -> PyRange {
-        let state = Mutex::new(State { bounds: Some(bounds), ahead: VecDeque::new() });
-        PyRange { read: Box::new(read), reverse, state }
+        let state = Mutex::new(State { bounds: Some(bounds), ahead: VecDeque::new(), failed: None });
+        PyRange { read: Box::new(read), state }
     }
 }
 
@@ -65,22 +68,24 @@ impl PyRange {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<(Object<'py>, Object<'py>)>> {
-        let taken = {
+        loop {
+            let bounds = {
+                let mut state = self.state.lock().expect("nothing panics with it");
+                if let Some(record) = state.ahead.pop_front() {
+                    return Ok(Some(objects(py, record)));
+                }
+                if let Some(failed) = state.failed.take() {
+                    return Err(failed);
+                }
+                state.bounds.take()
+            };
+            let Some(bounds) = bounds else { return Ok(None) };
+            let Part { records, error, rest } = (self.read)(py, bounds)?;
             let mut state = self.state.lock().expect("nothing panics with it");
-            match state.ahead.pop_front() {
-                Some(record) => return Ok(Some(objects(py, record))),
-                None => state.bounds.take(),
-            }
-        };
-        let Some((from, to)) = taken else { return Ok(None) };
-        let records = (self.read)(py, (from.clone(), to.clone()))?;
-        let mut state = self.state.lock().expect("nothing panics with it");
-        if let Some((last, _)) = records.last().filter(|_| records.len() == AHEAD) {
-            let rest = Bound::Excluded(last.clone());
-            state.bounds = Some(if self.reverse { (from, rest) } else { (rest, to) });
+            state.ahead.extend(records);
+            state.failed = error.map(raised);
+            state.bounds = rest;
         }
-        state.ahead.extend(records);
-        Ok(state.ahead.pop_front().map(|record| objects(py, record)))
     }
 }
 

@@ -3,11 +3,15 @@
 //! A transaction is a context manager: it commits when its block ends, and aborts when the block raises.
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-use tantalum_kv::{Error, Namespace, Options, Store, Sync, Transaction, prefix_range};
+use pyo3::types::{PyBytes, PyDict};
+use tantalum_device::Counters as DriveCounters;
+use tantalum_kv::{Counters, Error, Namespace, Options, Order, Store, Sync, Transaction, prefix_range};
 
+use crate::device::buffer::Source;
+use crate::device::figures::object;
 use crate::errors::{TantalumError, raised};
 use crate::ranges::{Bounds, PyRange, ahead, bounds};
 use crate::store_snapshot::PyStoreSnapshot;
@@ -15,7 +19,9 @@ use crate::store_snapshot::PyStoreSnapshot;
 /// A store in an image, which is created if it does not exist.
 #[pyclass(name = "Store", frozen)]
 pub struct PyStore {
-    store: std::sync::Mutex<Option<Store>>,
+    store: Mutex<Option<Store>>,
+    /// The counters of the store and its drive when they were last reset.
+    counted: Mutex<(Counters, DriveCounters)>,
 }
 
 impl PyStore {
@@ -28,15 +34,27 @@ impl PyStore {
 #[pymethods]
 impl PyStore {
     #[new]
-    #[pyo3(signature = (path, *, synced = true, cache_bytes = None, capacity_bytes = None))]
+    #[pyo3(signature = (path, *, synced = true, cache_bytes = None, capacity_bytes = None, snapshot_bytes = None, profile = None, records_per_lock = 1, read_only = false))]
+    #[expect(clippy::too_many_arguments, reason = "they are options, by name")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         synced: bool,
         cache_bytes: Option<usize>,
         capacity_bytes: Option<u64>,
+        snapshot_bytes: Option<usize>,
+        profile: Option<&str>,
+        records_per_lock: u32,
+        read_only: bool,
     ) -> PyResult<PyStore> {
         let mut options = Store::options().sync(if synced { Sync::Host } else { Sync::None });
+        options = options.records_per_lock(records_per_lock).read_only(read_only);
+        if let Some(bytes) = snapshot_bytes {
+            options = options.snapshot_bytes(bytes);
+        }
+        if let Some(name) = profile {
+            options = options.profile(name);
+        }
         if let Some(bytes) = cache_bytes {
             options = options.cache_bytes(bytes);
         }
@@ -44,7 +62,7 @@ impl PyStore {
             options = options.capacity_bytes(bytes);
         }
         let store = py.detach(|| options.open(path)).map_err(raised)?;
-        Ok(PyStore { store: std::sync::Mutex::new(Some(store)) })
+        Ok(PyStore { store: Mutex::new(Some(store)), counted: Mutex::default() })
     }
 
     /// The namespace of that name, created if it does not exist: a number for the methods of a transaction.
@@ -59,16 +77,93 @@ impl PyStore {
         py.detach(|| store.ordered(name)).map(Namespace::number).map_err(raised)
     }
 
+    /// The names of all namespaces, with their kinds: "hashed" or "ordered".
+    fn namespaces<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let store = self.get()?;
+        let snapshot = py.detach(|| store.snapshot()).map_err(raised)?;
+        let all = PyDict::new(py);
+        for (name, _, order) in snapshot.namespaces() {
+            all.set_item(name, if order == Order::Ordered { "ordered" } else { "hashed" })?;
+        }
+        Ok(all)
+    }
+
+    /// Bytes of the drive. How much fits depends on the records: `room_for`.
+    #[getter]
+    fn capacity_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        let store = self.get()?;
+        Ok(py.detach(|| store.capacity_bytes()))
+    }
+
+    /// How many more records with values of this many bytes fit, at least.
+    fn room_for(&self, py: Python<'_>, value_bytes: usize) -> PyResult<u64> {
+        let store = self.get()?;
+        py.detach(|| store.room_for(value_bytes)).map_err(raised)
+    }
+
+    /// The profile of its drive, as TOML.
+    #[getter]
+    fn profile(&self, py: Python<'_>) -> PyResult<String> {
+        let store = self.get()?;
+        py.detach(|| store.with_drive(|device| device.profile().to_toml())).map_err(raised)
+    }
+
+    /// Why the store takes no more changes, or None: the machine failed or has no room, or it was opened to be read.
+    #[getter]
+    fn refuses_changes(&self) -> PyResult<Option<String>> {
+        Ok(self.get()?.refuses_changes())
+    }
+
+    /// How often a transaction found a lock taken ("conflicts") and had to give way ("deadlocks"), since the store was
+    /// opened; and bytes of memory: for records, and for overwritten ones that snapshots see.
+    ///
+    /// since_reset: what was counted since `reset_counters`; bytes are as they are now.
+    #[pyo3(signature = (*, since_reset = false))]
+    fn counters<'py>(&self, py: Python<'py>, since_reset: bool) -> PyResult<Bound<'py, PyDict>> {
+        let mut counters = self.get()?.counters();
+        if since_reset {
+            counters = counters.since(&self.counted.lock().expect("nothing panics with it").0);
+        }
+        let Counters { conflicts, deadlocks, cached_bytes, snapshot_bytes } = counters;
+        let dict = PyDict::new(py);
+        dict.set_item("conflicts", conflicts)?;
+        dict.set_item("deadlocks", deadlocks)?;
+        dict.set_item("cached_bytes", cached_bytes)?;
+        dict.set_item("snapshot_bytes", snapshot_bytes)?;
+        Ok(dict)
+    }
+
+    /// Counters of its drive since it was created, and its wear, as `Device.counters` has them.
+    #[pyo3(signature = (*, since_reset = false))]
+    fn drive_counters(&self, py: Python<'_>, since_reset: bool) -> PyResult<Py<PyAny>> {
+        let store = self.get()?;
+        let mut smart = py.detach(|| store.with_drive(|device| device.smart())).map_err(raised)?;
+        if since_reset {
+            let counted = self.counted.lock().expect("nothing panics with it").1;
+            smart.counters = smart.counters.since(&counted);
+        }
+        object(py, &smart)
+    }
+
+    /// Begins an interval, for `counters(since_reset=True)` and `drive_counters(since_reset=True)`.
+    fn reset_counters(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.get()?;
+        let drive = py.detach(|| store.with_drive(|device| device.smart().counters)).map_err(raised)?;
+        *self.counted.lock().expect("nothing panics with it") = (store.counters(), drive);
+        Ok(())
+    }
+
     /// At most `limit` committed keys of a hashed namespace, in an order the drive chooses, starting at a key.
     #[pyo3(signature = (namespace, start = None, limit = 1000))]
     fn list<'py>(
         &self,
         py: Python<'py>,
         namespace: u32,
-        start: Option<&[u8]>,
+        start: Option<Source>,
         limit: usize,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let store = self.get()?;
+        let start = start.as_ref().map(Source::bytes);
         let keys =
             py.detach(|| store.list(Namespace::from_number(namespace), start, limit)).map_err(raised)?;
         Ok(keys.iter().map(|key| PyBytes::new(py, key.as_bytes())).collect())
@@ -78,8 +173,9 @@ impl PyStore {
     /// give way to others, the function is called again. Returns the function's result.
     fn transact(&self, py: Python<'_>, work: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let mut tx = self.get()?.begin().map_err(raised)?;
+        tx.stay_in_thread();
         loop {
-            let given = Py::new(py, PyTransaction { tx: std::sync::Mutex::new(Some(tx)) })?;
+            let given = Py::new(py, PyTransaction { tx: Mutex::new(Some(tx)) })?;
             let done = work.call1((given.clone_ref(py),));
             let ended = || TantalumError::new_err("the transaction has ended");
             let left = given.get().tx.lock().expect("nothing panics with it").take().ok_or_else(ended);
@@ -107,6 +203,25 @@ impl PyStore {
         py.detach(|| store.back_up(path)).map(|copied| copied.records).map_err(raised)
     }
 
+    /// Reads every record. Returns what is lost, as errors: UnreadableError for each key without its value, DamagedError
+    /// for keys that cannot be found.
+    fn find_damage(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+        let store = self.get()?;
+        let damage = py.detach(|| store.find_damage()).map_err(raised)?;
+        Ok(damage.into_iter().map(|error| raised(error).into_value(py).into_any()).collect())
+    }
+
+    /// Drops what is lost, and returns it as `find_damage` does. No snapshot may be open.
+    fn drop_damaged(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+        let store = self.get()?;
+        let dropped = || {
+            let damage = store.find_damage()?;
+            store.drop_damaged(&damage).map(|()| damage)
+        };
+        let damage = py.detach(dropped).map_err(raised)?;
+        Ok(damage.into_iter().map(|error| raised(error).into_value(py).into_any()).collect())
+    }
+
     /// Deletes a namespace with all its records.
     fn delete_namespace(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         let store = self.get()?;
@@ -116,7 +231,7 @@ impl PyStore {
     /// Begins a transaction, for `with`.
     fn transaction(&self) -> PyResult<PyTransaction> {
         let tx = self.get()?.begin().map_err(raised)?;
-        Ok(PyTransaction { tx: std::sync::Mutex::new(Some(tx)) })
+        Ok(PyTransaction { tx: Mutex::new(Some(tx)) })
     }
 
     /// Shuts the store down.
@@ -143,7 +258,7 @@ impl PyStore {
 /// A transaction.
 #[pyclass(name = "Transaction", frozen)]
 pub struct PyTransaction {
-    tx: std::sync::Mutex<Option<Transaction>>,
+    tx: Mutex<Option<Transaction>>,
 }
 
 impl PyTransaction {
@@ -169,9 +284,9 @@ impl PyTransaction {
         &self,
         py: Python<'py>,
         namespace: u32,
-        key: &[u8],
+        key: Source,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let found = self.with(py, |tx| tx.read(Namespace::from_number(namespace), key))?;
+        let found = self.with(py, |tx| tx.read(Namespace::from_number(namespace), key.bytes()))?;
         Ok(found.map(|value| PyBytes::new(py, &value)))
     }
 
@@ -181,20 +296,20 @@ impl PyTransaction {
         &self,
         py: Python<'py>,
         namespace: u32,
-        key: &[u8],
+        key: Source,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let found = self.with(py, |tx| tx.read_for_update(Namespace::from_number(namespace), key))?;
+        let found = self.with(py, |tx| tx.read_for_update(Namespace::from_number(namespace), key.bytes()))?;
         Ok(found.map(|value| PyBytes::new(py, &value)))
     }
 
     /// Creates a record; KeyError if it already exists.
-    fn insert(&self, py: Python<'_>, namespace: u32, key: &[u8], value: &[u8]) -> PyResult<()> {
-        self.with(py, |tx| tx.insert(Namespace::from_number(namespace), key, value))
+    fn insert(&self, py: Python<'_>, namespace: u32, key: Source, value: Source) -> PyResult<()> {
+        self.with(py, |tx| tx.insert(Namespace::from_number(namespace), key.bytes(), value.bytes()))
     }
 
     /// Changes a record; KeyError if it does not exist.
-    fn update(&self, py: Python<'_>, namespace: u32, key: &[u8], value: &[u8]) -> PyResult<()> {
-        self.with(py, |tx| tx.update(Namespace::from_number(namespace), key, value))
+    fn update(&self, py: Python<'_>, namespace: u32, key: Source, value: Source) -> PyResult<()> {
+        self.with(py, |tx| tx.update(Namespace::from_number(namespace), key.bytes(), value.bytes()))
     }
 
     /// The records of an ordered namespace from `start` up to but not including `end`.
@@ -202,31 +317,35 @@ impl PyTransaction {
     fn range(
         this: Py<Self>,
         namespace: u32,
-        start: Option<&[u8]>,
-        end: Option<&[u8]>,
+        start: Option<Source>,
+        end: Option<Source>,
         reverse: bool,
         for_update: bool,
     ) -> PyRange {
-        range_of(this, namespace, bounds(start, end), reverse, for_update)
+        range_of(this, namespace, bounds(start.as_ref(), end.as_ref()), reverse, for_update)
     }
 
     /// The records of an ordered namespace whose keys begin with these bytes.
     #[pyo3(signature = (namespace, prefix, *, reverse = false, for_update = false))]
-    fn prefix(this: Py<Self>, namespace: u32, prefix: &[u8], reverse: bool, for_update: bool) -> PyRange {
-        range_of(this, namespace, prefix_range(prefix), reverse, for_update)
+    fn prefix(this: Py<Self>, namespace: u32, prefix: Source, reverse: bool, for_update: bool) -> PyRange {
+        range_of(this, namespace, prefix_range(prefix.bytes()), reverse, for_update)
     }
 
     /// Changes or creates a record.
-    fn put(&self, py: Python<'_>, namespace: u32, key: &[u8], value: &[u8]) -> PyResult<()> {
-        self.with(py, |tx| tx.put(Namespace::from_number(namespace), key, value))
+    fn put(&self, py: Python<'_>, namespace: u32, key: Source, value: Source) -> PyResult<()> {
+        self.with(py, |tx| tx.put(Namespace::from_number(namespace), key.bytes(), value.bytes()))
     }
 
     /// Deletes a record; returns whether it existed.
-    fn delete(&self, py: Python<'_>, namespace: u32, key: &[u8]) -> PyResult<bool> {
-        self.with(py, |tx| tx.delete(Namespace::from_number(namespace), key))
+    fn delete(&self, py: Python<'_>, namespace: u32, key: Source) -> PyResult<bool> {
+        self.with(py, |tx| tx.delete(Namespace::from_number(namespace), key.bytes()))
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
+        // the thread that begins the block ends it
+        if let Some(tx) = this.get().tx.lock().expect("nothing panics with it").as_mut() {
+            tx.stay_in_thread();
+        }
         this
     }
 
@@ -254,10 +373,10 @@ fn range_of(
     for_update: bool,
 ) -> PyRange {
     let namespace = Namespace::from_number(namespace);
-    PyRange::new(bounds, reverse, move |py, bounds| {
+    PyRange::new(bounds, move |py, bounds| {
         tx.get().with(py, |tx| {
-            let range = tx.range(namespace, bounds)?;
-            ahead(if for_update { range.for_update() } else { range }, reverse)
+            let range = tx.range(namespace, bounds.clone())?;
+            Ok(ahead(if for_update { range.for_update() } else { range }, bounds, reverse))
         })
     })
 }

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tantalum_kv::{Namespace, Snapshot, prefix_range};
 
+use crate::device::buffer::Source;
 use crate::errors::{TantalumError, raised};
 use crate::ranges::{Bounds, PyRange, ahead, bounds};
 
@@ -33,10 +34,11 @@ impl PyStoreSnapshot {
         &self,
         py: Python<'py>,
         namespace: u32,
-        key: &[u8],
+        key: Source,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let snapshot = self.get()?;
-        let found = py.detach(|| snapshot.read(Namespace::from_number(namespace), key)).map_err(raised)?;
+        let found =
+            py.detach(|| snapshot.read(Namespace::from_number(namespace), key.bytes())).map_err(raised)?;
         Ok(found.map(|value| PyBytes::new(py, &value)))
     }
 
@@ -46,10 +48,11 @@ impl PyStoreSnapshot {
         &self,
         py: Python<'py>,
         namespace: u32,
-        start: Option<&[u8]>,
+        start: Option<Source>,
         limit: usize,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let snapshot = self.get()?;
+        let start = start.as_ref().map(Source::bytes);
         let keys = py.detach(|| snapshot.list(Namespace::from_number(namespace), start, limit));
         Ok(keys.map_err(raised)?.iter().map(|key| PyBytes::new(py, key.as_bytes())).collect())
     }
@@ -59,17 +62,17 @@ impl PyStoreSnapshot {
     fn range(
         this: Py<Self>,
         namespace: u32,
-        start: Option<&[u8]>,
-        end: Option<&[u8]>,
+        start: Option<Source>,
+        end: Option<Source>,
         reverse: bool,
     ) -> PyRange {
-        range_of(this, namespace, bounds(start, end), reverse)
+        range_of(this, namespace, bounds(start.as_ref(), end.as_ref()), reverse)
     }
 
     /// The records of an ordered namespace whose keys begin with these bytes.
     #[pyo3(signature = (namespace, prefix, *, reverse = false))]
-    fn prefix(this: Py<Self>, namespace: u32, prefix: &[u8], reverse: bool) -> PyRange {
-        range_of(this, namespace, prefix_range(prefix), reverse)
+    fn prefix(this: Py<Self>, namespace: u32, prefix: Source, reverse: bool) -> PyRange {
+        range_of(this, namespace, prefix_range(prefix.bytes()), reverse)
     }
 
     /// Releases the snapshot.
@@ -89,8 +92,9 @@ impl PyStoreSnapshot {
 
 fn range_of(snapshot: Py<PyStoreSnapshot>, namespace: u32, bounds: Bounds, reverse: bool) -> PyRange {
     let namespace = Namespace::from_number(namespace);
-    PyRange::new(bounds, reverse, move |py, bounds| {
+    PyRange::new(bounds, move |py, bounds| {
         let snapshot = snapshot.get().get()?;
-        py.detach(|| ahead(snapshot.range(namespace, bounds)?, reverse)).map_err(raised)
+        let read = || Ok(ahead(snapshot.range(namespace, bounds.clone())?, bounds, reverse));
+        py.detach(read).map_err(raised)
     })
 }

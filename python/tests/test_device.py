@@ -256,6 +256,17 @@ class TimeTest(DeviceCase):
         self.assertLess(queued.wait() - begun, waiting.now_ns - begun)
         self.assertEqual(queued.now_ns, queued.idle_ns)
 
+    def test_counters_are_reset_for_an_interval(self):
+        with tantalum.Device(capacity_bytes=64 << 20) as device:
+            device.write(0, bytes(3 * 4096))
+            device.reset_counters()
+            device.write(0, memoryview(bytes(4096)))
+            self.assertEqual(device.counters(since_reset=True)["host_units_written"], 1)
+            self.assertEqual(device.counters()["host_units_written"], 4)
+            namespace = device.create_namespace()
+            device.kv_put([(namespace, bytearray(b"key"), bytearray(b"value"))])
+            self.assertEqual(device.kv_get(namespace, memoryview(b"key")), b"value")
+
     def test_latencies_and_counters_are_those_of_the_commands(self):
         device = self.device()
         took = []

@@ -1,5 +1,6 @@
 """Run by python/test: the document store."""
 
+import os
 import tempfile
 import unittest
 
@@ -46,8 +47,30 @@ class DocumentsTest(unittest.TestCase):
             self.store.commit({b"": b"1"})
         with self.assertRaises(OSError):
             tantalum.Documents(self.folder.name)
-        with self.assertRaises(OSError):
+        with self.assertRaisesRegex(OSError, "/nowhere/at/all"):
             tantalum.Documents("/nowhere/at/all")
+        with self.assertRaises(TypeError):
+            self.store.commit({b"a": "text"})
+
+    def test_a_folder_is_created(self):
+        folder = os.path.join(self.folder.name, "data")
+        with tantalum.Documents(folder) as store:
+            store.commit({b"a": b"1"})
+        with tantalum.Documents(folder) as store:
+            self.assertEqual(store.get(b"a"), b"1")
+
+    def test_bytes_like_objects_are_taken_and_ranges_go_backwards(self):
+        keys = [b"key %03d" % number for number in range(200)]
+        for make in (bytes, bytearray, memoryview):
+            self.store.commit({key: make(key) for key in keys})
+            self.assertEqual(self.store.get(make(keys[3])), keys[3])
+            with self.store.snapshot() as snapshot:
+                self.assertEqual(snapshot.get(make(keys[3])), keys[3])
+                found = [key for key, _ in snapshot.range(make(keys[20]), make(keys[150]), reverse=True)]
+                self.assertEqual(found, list(reversed(keys[20:150])))
+                self.assertEqual([key for key, _ in snapshot.range(reverse=True)], list(reversed(keys)))
+        self.store.commit({memoryview(b"key 007"): None})
+        self.assertEqual(len(self.store), 199)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Run by python/test: installs the package into an environment of its own, then this."""
 
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -85,6 +87,22 @@ class StoreTest(unittest.TestCase):
             thread.join()
         self.assertEqual(self.read(b"n"), b"60")
 
+    def test_a_transaction_within_another_one_is_refused(self):
+        def inner(tx):
+            tx.put(self.names, b"a", b"2")
+
+        def outer(tx):
+            tx.put(self.names, b"a", b"1")
+            self.store.transact(inner)
+
+        with self.assertRaises(tantalum.SelfDeadlockError):
+            self.store.transact(outer)
+        with self.assertRaises(tantalum.SelfDeadlockError):
+            with self.store.transaction() as tx:
+                tx.put(self.names, b"a", b"1")
+                self.store.transact(inner)
+        self.assertIsNone(self.read(b"a"))
+
     def test_an_ordered_namespace_has_ranges(self):
         events = self.store.ordered("events")
         with self.store.transaction() as tx:
@@ -155,6 +173,141 @@ class StoreTest(unittest.TestCase):
         with self.assertRaises(ZeroDivisionError):
             self.store.transact(lambda tx: (tx.put(self.names, b"n", b"0"), 1 / 0))
         self.assertEqual(self.read(b"n"), b"151")
+
+    def test_a_second_open_names_this_process(self):
+        with self.assertRaisesRegex(tantalum.TantalumError, "this process"):
+            tantalum.Store(self.path)
+
+    def test_a_store_is_read_by_several(self):
+        with self.store.transaction() as tx:
+            tx.put(self.names, b"a", b"1")
+        self.store.close()
+        with tantalum.Store(self.path, read_only=True) as first, tantalum.Store(self.path, read_only=True) as second:
+            for store in (first, second):
+                with store.transaction() as tx:
+                    self.assertEqual(tx.read(store.namespace("names"), b"a"), b"1")
+                with self.assertRaises(tantalum.ReadOnlyError):
+                    store.namespace("others")
+            self.assertIn("read", first.refuses_changes)
+        self.store = tantalum.Store(self.path)
+        self.assertIsNone(self.store.refuses_changes)
+
+    def test_an_empty_file_is_a_new_image_and_a_missing_folder_is_told(self):
+        path = os.path.join(self.folder.name, "empty.tant")
+        open(path, "w").close()
+        with tantalum.Store(path, capacity_bytes=16 << 20) as store:
+            self.assertEqual(store.namespaces(), {})
+        with self.assertRaises(FileNotFoundError):
+            tantalum.Store(os.path.join(self.folder.name, "missing", "app.tant"))
+
+    def test_bytes_like_objects_are_taken_everywhere(self):
+        events = self.store.ordered("events")
+        for make in (bytes, bytearray, memoryview):
+            with self.store.transaction() as tx:
+                for namespace in (self.names, events):
+                    tx.put(namespace, make(b"a"), make(b"1"))
+                    tx.update(namespace, make(b"a"), make(b"2"))
+                    tx.insert(namespace, make(b"b"), make(b""))
+                    self.assertEqual(tx.read(namespace, make(b"a")), b"2")
+                    self.assertEqual(tx.read_for_update(namespace, make(b"b")), b"")
+                    self.assertTrue(tx.delete(namespace, make(b"b")))
+                self.assertEqual(list(tx.range(events, make(b"a"), make(b"b"))), [(b"a", b"2")])
+                self.assertEqual(list(tx.prefix(events, make(b"a"))), [(b"a", b"2")])
+            self.assertEqual(self.store.list(self.names, make(b"a")), [b"a"])
+            with self.store.snapshot() as snapshot:
+                self.assertEqual(snapshot.read(events, make(b"a")), b"2")
+                self.assertEqual(list(snapshot.range(events, make(b"a"))), [(b"a", b"2")])
+                self.assertEqual(snapshot.list(self.names, make(b"a")), [b"a"])
+        with self.store.transaction() as tx, self.assertRaises(TypeError):
+            tx.put(self.names, b"a", [1, 2])
+
+    def test_options_counters_and_namespaces(self):
+        path = os.path.join(self.folder.name, "other.tant")
+        with tantalum.Store(path, capacity_bytes=64 << 20, profile="tlc-nvme", snapshot_bytes=1 << 20) as store:
+            self.assertIn('name = "tlc-nvme"', store.profile)
+            self.assertEqual(store.capacity_bytes, 64 << 20)
+            self.assertGreater(store.room_for(100), store.room_for(1000))
+            names, events = store.namespace("names"), store.ordered("events")
+            self.assertEqual(store.namespaces(), {"names": "hashed", "events": "ordered"})
+            for number in range(10):
+                store.transact(lambda tx: tx.put(names, b"%d" % number, bytes(1000)))
+            total = store.drive_counters()
+            self.assertGreaterEqual(total["records_put"], 10)
+            self.assertEqual(store.counters()["conflicts"], 0)
+            self.assertGreaterEqual(store.counters()["cached_bytes"], 10_000)
+            store.reset_counters()
+            store.transact(lambda tx: tx.put(events, b"a", b"1"))
+            self.assertLess(store.drive_counters(since_reset=True)["records_put"], 5)
+            self.assertGreater(store.drive_counters()["records_put"], total["records_put"])
+            with store.snapshot() as snapshot:
+                store.transact(lambda tx: [tx.put(names, b"%d" % n, bytes(200_000)) for n in range(10)])
+                self.assertEqual(len(snapshot.read(names, b"1")), 1000)
+                store.transact(lambda tx: [tx.put(names, b"%d" % n, b"") for n in range(10)])
+                store.transact(lambda tx: [tx.put(names, b"%d" % n, b"1") for n in range(10)])
+                self.assertGreater(store.counters()["snapshot_bytes"], 10_000)
+
+    def test_what_is_lost_is_named_passed_and_dropped(self):
+        events = self.store.ordered("events")
+        with self.store.transaction() as tx:
+            for number in range(300):
+                tx.put(events, b"event %03d" % number, b"contents %03d " % number * 300)
+        self.store.close()
+        with open(self.path, "rb") as file:
+            image = bytearray(file.read())
+        at = image.find(b"contents 150 " * 100)
+        while at >= 0:
+            image[at + 3] ^= 0x40
+            at = image.find(b"contents 150 " * 100, at + 1)
+        with open(self.path, "wb") as file:
+            file.write(image)
+        self.store = tantalum.Store(self.path)
+        with self.store.transaction() as tx:
+            with self.assertRaises(tantalum.UnreadableError) as caught:
+                tx.read(events, b"event 150")
+            self.assertEqual((caught.exception.namespace, caught.exception.key), ("events", b"event 150"))
+            records, found, lost = tx.range(events), [], []
+            while True:
+                try:
+                    found.append(next(records)[0])
+                except StopIteration:
+                    break
+                except tantalum.UnreadableError as error:
+                    lost.append(error.key)
+        self.assertIn(b"event 150", lost)
+        self.assertEqual(len(found) + len(lost), 300)
+        self.assertEqual([error.key for error in self.store.find_damage()], lost)
+        self.assertEqual([error.key for error in self.store.drop_damaged()], lost)
+        with self.store.transaction() as tx:
+            self.assertEqual([key for key, _ in tx.range(events)], found)
+
+    def test_on_a_full_disk_reads_go_on_and_the_error_has_a_type(self):
+        """A limit of the process stands for the disk: no file of it may grow beyond 1 MiB."""
+        program = """
+import resource, sys, tantalum
+store = tantalum.Store(sys.argv[1])
+names = store.namespace("names")
+store.transact(lambda tx: tx.put(names, b"k", b"1"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+
+def is_refused(value):
+    try:
+        store.transact(lambda tx: tx.put(names, b"n", value))
+    except tantalum.HostError:
+        return True
+    return False
+
+assert any(is_refused(bytes(100_000)) for _ in range(100))
+for reopened in (False, True):
+    with store.transaction() as tx:
+        assert tx.read(names, b"k") == b"1"
+    assert is_refused(b"2") and "File too large" in store.refuses_changes, reopened
+    del tx, store
+    store = tantalum.Store(sys.argv[1])
+"""
+        self.store.close()
+        subprocess.run([sys.executable, "-c", program, self.path], check=True, timeout=60)
+        self.store = tantalum.Store(self.path)
+        self.assertEqual(self.read(b"k"), b"1")
 
     def test_the_version_is_there(self):
         self.assertRegex(tantalum.__version__, r"^\d+\.\d+\.\d+")

@@ -19,8 +19,21 @@ static void put(struct tantalum_tx *tx, uint32_t names, const char *key, const c
          TANTALUM_OK, "put");
 }
 
+static struct tantalum_store *store = NULL;
+
+static int32_t read_alice(struct tantalum_tx *tx, void *context) {
+    uint8_t buffer[16];
+    size_t bytes = 0;
+    return tantalum_read(tx, *(uint32_t *)context, (const uint8_t *)"alice", 5, buffer, sizeof buffer, &bytes);
+}
+
+/* Both are transactions of this thread: the second one could wait for ever. */
+static int32_t transfer_within_another(struct tantalum_tx *tx, void *context) {
+    put(tx, *(uint32_t *)context, "alice", "60");
+    return tantalum_transact(store, read_alice, context);
+}
+
 int main(int count, char **arguments) {
-    struct tantalum_store *store = NULL;
     struct tantalum_tx *tx = NULL;
     uint32_t accounts = 0;
     uint8_t buffer[16];
@@ -31,17 +44,28 @@ int main(int count, char **arguments) {
         fprintf(stderr, "transfer IMAGE\n");
         return 2;
     }
-    must(tantalum_open(arguments[1], true, 0, &store), TANTALUM_OK, "open");
+    struct tantalum_options options = {.capacity_bytes = 64 << 20};
+    uint64_t capacity_bytes = 0, records = 0;
+    must(tantalum_open_with(arguments[1], &options, &store), TANTALUM_OK, "open");
+    must(tantalum_capacity(store, 1000, &capacity_bytes, &records), TANTALUM_OK, "capacity");
+    must(capacity_bytes == 64 << 20 && records > 40000 && records < 50000, 1, "the capacity");
     must(tantalum_namespace(store, "accounts", &accounts), TANTALUM_OK, "namespace");
     must(tantalum_begin(store, &tx), TANTALUM_OK, "begin");
     put(tx, accounts, "alice", "70");
     put(tx, accounts, "bob", "50");
     must(tantalum_commit(tx), TANTALUM_OK, "commit");
+    must(tantalum_transact(store, transfer_within_another, &accounts), TANTALUM_SELF_DEADLOCK, "a transfer in another");
 
     must(tantalum_begin(store, &tx), TANTALUM_OK, "begin");
     put(tx, accounts, "alice", "0");
     must(tantalum_abort(tx), TANTALUM_OK, "abort");
 
+    must(tantalum_close(store), TANTALUM_OK, "close");
+    options.read_only = true;
+    must(tantalum_open_with(arguments[1], &options, &store), TANTALUM_OK, "open to read");
+    must(tantalum_begin(store, &tx), TANTALUM_OK, "begin");
+    put(tx, accounts, "alice", "0");
+    must(tantalum_commit(tx), TANTALUM_READ_ONLY, "commit where nothing is changed");
     must(tantalum_close(store), TANTALUM_OK, "close");
     must(tantalum_open(arguments[1], true, 1 << 20, &store), TANTALUM_OK, "open again");
     must(tantalum_begin(store, &tx), TANTALUM_OK, "begin");

@@ -47,11 +47,20 @@ typedef struct tantalum_tx tantalum_tx;
 // The key already exists.
 #define TANTALUM_EXISTS 11
 
+// The lock belongs to another open transaction, which cannot end while this thread waits: a transaction within another one.
+#define TANTALUM_SELF_DEADLOCK 12
+
+// The store was opened to be read.
+#define TANTALUM_READ_ONLY 13
+
 // From the end of the range to its beginning.
 #define TANTALUM_BACKWARDS 1
 
 // Visited records are about to be changed: they are locked exclusively.
 #define TANTALUM_FOR_UPDATE 2
+
+// Records that are lost, because their flash cannot be read, are passed over; otherwise the visit ends there with an error.
+#define TANTALUM_SKIP_LOST 4
 
 // The process of the host's kernel, which has all rights.
 #define TANTALUM_SSD_KERNEL 0
@@ -103,6 +112,24 @@ typedef struct tantalum_store_snapshot tantalum_store_snapshot;
 
 // A walk over documents or changes of a snapshot.
 typedef struct tantalum_walk tantalum_walk;
+
+// How a store is opened, for `tantalum_open_with`. All zeros are the defaults.
+typedef struct tantalum_options {
+  // The size of a new drive in bytes, at least 15 MiB; 0: 1 GiB. An image of another capacity is refused.
+  uint64_t capacity_bytes;
+  // Memory for records; 0: 64 MiB.
+  uintptr_t cache_bytes;
+  // Memory for records that are overwritten while snapshots are open; 0: 64 MiB.
+  uintptr_t snapshot_bytes;
+  // How many records with consecutive numbers as keys share a lock; 0: 1.
+  uint32_t records_per_lock;
+  // A commit survives the end of the process but not the loss of the machine, which may damage the image.
+  bool unsynced;
+  // The store is only read: the file is not changed, and several processes may do so at once.
+  bool read_only;
+  // The profile of a new drive: a built-in name or a file; null: the default of a store.
+  const char *profile;
+} tantalum_options;
 
 // Facts about a drive, and its counters.
 typedef struct tantalum_ssd_facts {
@@ -170,6 +197,24 @@ int32_t tantalum_open(const char *path,
                       bool synced,
                       uintptr_t cache_bytes,
                       struct tantalum_store **store);
+
+// Opens the store in an image, as `tantalum_open` does, with these options; null: the defaults.
+//
+// # Safety
+// `path` ends with a zero, as does the profile; `options` is null or can be read; `store` can be written.
+int32_t tantalum_open_with(const char *path,
+                           const struct tantalum_options *options,
+                           struct tantalum_store **store);
+
+// The size of the store's drive in bytes, and how many more records with values of `value_bytes` fit at least. Either
+// result may be null.
+//
+// # Safety
+// `store` is open; the results are null or can be written.
+int32_t tantalum_capacity(const struct tantalum_store *store,
+                          uintptr_t value_bytes,
+                          uint64_t *capacity_bytes,
+                          uint64_t *records);
 
 // Closes a store; null is allowed. It is shut down once its transactions have ended, too.
 //
@@ -276,7 +321,7 @@ int32_t tantalum_commit(tantalum_tx *tx);
 int32_t tantalum_abort(tantalum_tx *tx);
 
 // Visits the records of a range of an ordered namespace in the order of their keys: from `from` up to but not
-// including `to`; null means no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`.
+// including `to`; null means no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`, `TANTALUM_SKIP_LOST`.
 //
 // # Safety
 // `tx` is open; `from` and `to` are null or have that many bytes; `visit` may be called with `context`.

@@ -29,6 +29,10 @@ pub const TANTALUM_POWER_LOST: i32 = 10;
 
 /// The key already exists.
 pub const TANTALUM_EXISTS: i32 = 11;
+/// The lock belongs to another open transaction, which cannot end while this thread waits: a transaction within another one.
+pub const TANTALUM_SELF_DEADLOCK: i32 = 12;
+/// The store was opened to be read.
+pub const TANTALUM_READ_ONLY: i32 = 13;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_void};
 use std::ops::Bound;
 
 use tantalum_kv::{
-    Bytes, Copied, Error, Namespace, Options, Range, Snapshot, Store, Transaction, Value, prefix_range,
+    Bytes, Copied, Error, Namespace, Options, Part, Range, Snapshot, Store, Transaction, prefix_range,
 };
 
 use crate::call::{Refusal, TANTALUM_DEADLOCK, TANTALUM_OK, bytes_of, free, null, run, text_of};
@@ -17,6 +17,8 @@ use crate::store::{read_with, tantalum_store, tantalum_tx};
 pub const TANTALUM_BACKWARDS: u32 = 1;
 /// Visited records are about to be changed: they are locked exclusively.
 pub const TANTALUM_FOR_UPDATE: u32 = 2;
+/// Records that are lost, because their flash cannot be read, are passed over; otherwise the visit ends there with an error.
+pub const TANTALUM_SKIP_LOST: u32 = 4;
 
 /// Records that are read before they are passed on.
 const AHEAD: usize = 64;
@@ -47,12 +49,9 @@ unsafe fn bounds(
 }
 
 /// Some records from one end of a range.
-fn ahead(range: Range<'_>, flags: u32) -> Result<Vec<(Bytes, Value)>, Error> {
+fn ahead(range: Range<'_>, bounds: Bounds, flags: u32) -> Part {
     let range = if flags & TANTALUM_FOR_UPDATE != 0 { range.for_update() } else { range };
-    match flags & TANTALUM_BACKWARDS != 0 {
-        true => range.rev().take(AHEAD).collect(),
-        false => range.take(AHEAD).collect(),
-    }
+    range.part(bounds, AHEAD, flags & TANTALUM_BACKWARDS != 0)
 }
 
 /// Passes all records of a range to the caller's function. `read` reads some from one end of a range.
@@ -60,7 +59,7 @@ fn ahead(range: Range<'_>, flags: u32) -> Result<Vec<(Bytes, Value)>, Error> {
 /// # Safety
 /// `visit` may be called with `context`.
 unsafe fn visit_all(
-    mut read: impl FnMut(Bounds) -> Result<Vec<(Bytes, Value)>, Refusal>,
+    mut read: impl FnMut(Bounds) -> Result<Part, Refusal>,
     mut bounds: Bounds,
     flags: u32,
     visit: Option<Visit>,
@@ -68,21 +67,24 @@ unsafe fn visit_all(
 ) -> Result<(), Refusal> {
     let visit = visit.ok_or(null("visit"))?;
     loop {
-        let records = read(bounds.clone())?;
+        let Part { records, error, rest } = read(bounds)?;
         for (key, value) in &records {
             // SAFETY: by the caller's promise; nothing of the library is borrowed.
             if !unsafe { visit(key.as_ptr(), key.len(), value.as_ptr(), value.len(), context) } {
                 return Ok(());
             }
         }
-        let Some((last, _)) = records.last().filter(|_| records.len() == AHEAD) else { return Ok(()) };
-        let rest = Bound::Excluded(last.clone());
-        if flags & TANTALUM_BACKWARDS != 0 { bounds.1 = rest } else { bounds.0 = rest }
+        match error {
+            Some(error) if flags & TANTALUM_SKIP_LOST == 0 || !error.is_damage() => return Err(error.into()),
+            _ => {}
+        }
+        let Some(rest) = rest else { return Ok(()) };
+        bounds = rest;
     }
 }
 
 /// Visits the records of a range of an ordered namespace in the order of their keys: from `from` up to but not
-/// including `to`; null means no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`.
+/// including `to`; null means no limit. `flags`: `TANTALUM_BACKWARDS`, `TANTALUM_FOR_UPDATE`, `TANTALUM_SKIP_LOST`.
 ///
 /// # Safety
 /// `tx` is open; `from` and `to` are null or have that many bytes; `visit` may be called with `context`.
@@ -149,10 +151,10 @@ unsafe fn in_transaction(
     namespace_number: u32,
     bounds: Bounds,
     flags: u32,
-) -> Result<Vec<(Bytes, Value)>, Refusal> {
+) -> Result<Part, Refusal> {
     // SAFETY: the caller's promises are those of this function.
     let tx = unsafe { tx.as_mut().ok_or(null("tx"))? };
-    Ok(ahead(tx.0.range(Namespace::from_number(namespace_number), bounds)?, flags)?)
+    Ok(ahead(tx.0.range(Namespace::from_number(namespace_number), bounds.clone())?, bounds, flags))
 }
 
 /// Visits at most `limit` committed keys of a hashed namespace, in an order the drive chooses: from `from`, or the key
@@ -318,7 +320,7 @@ pub unsafe extern "C" fn tantalum_store_snapshot_range(
             (snapshot.as_ref().ok_or(null("snapshot"))?, bounds(from, from_bytes, to, to_bytes)?);
         let namespace = Namespace::from_number(namespace_number);
         visit_all(
-            |bounds| Ok(ahead(snapshot.0.range(namespace, bounds)?, flags)?),
+            |bounds| Ok(ahead(snapshot.0.range(namespace, bounds.clone())?, bounds, flags)),
             bounds,
             flags,
             visit,

@@ -3,11 +3,12 @@
 
 use std::ffi::c_char;
 
-use tantalum_kv::{Error, Namespace, Store, Sync, Transaction, Value};
+use tantalum_kv::{Error, Namespace, Options, Store, Sync, Transaction, Value};
 
 use crate::call::{
     Refusal, TANTALUM_DEADLOCK, TANTALUM_EXISTS, TANTALUM_FORKED, TANTALUM_INVALID, TANTALUM_NO_NAMESPACE,
-    TANTALUM_NOT_FOUND, TANTALUM_REFUSED, TANTALUM_STOPPED, bytes_of, copy_out, null, run, text_of,
+    TANTALUM_NOT_FOUND, TANTALUM_READ_ONLY, TANTALUM_REFUSED, TANTALUM_SELF_DEADLOCK, TANTALUM_STOPPED,
+    bytes_of, copy_out, null, run, text_of,
 };
 
 /// A store.
@@ -25,7 +26,9 @@ impl From<Error> for Refusal {
             Error::NoSuchKey { .. } => TANTALUM_NOT_FOUND,
             Error::KeyExists { .. } => TANTALUM_EXISTS,
             Error::Deadlock => TANTALUM_DEADLOCK,
+            Error::SelfDeadlock { .. } => TANTALUM_SELF_DEADLOCK,
             Error::NoSuchNamespace => TANTALUM_NO_NAMESPACE,
+            Error::ReadOnly => TANTALUM_READ_ONLY,
             Error::Forked { .. } => TANTALUM_FORKED,
             Error::Stopped { .. } => TANTALUM_STOPPED,
             Error::Key { .. }
@@ -42,7 +45,8 @@ impl From<Error> for Refusal {
             | Error::Profile(_) => TANTALUM_INVALID,
             Error::SnapshotLost { .. }
             | Error::Catalog
-            | Error::Tree { .. }
+            | Error::Damaged { .. }
+            | Error::DamagedIndex { .. }
             | Error::Redo
             | Error::Backup { .. }
             | Error::Drive(_)
@@ -74,6 +78,98 @@ pub unsafe extern "C" fn tantalum_open(
             options = options.cache_bytes(cache_bytes);
         }
         *store = Box::into_raw(Box::new(tantalum_store(options.open(path)?)));
+        Ok(())
+    })
+}
+
+/// How a store is opened, for `tantalum_open_with`. All zeros are the defaults.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+pub struct tantalum_options {
+    /// The size of a new drive in bytes, at least 15 MiB; 0: 1 GiB. An image of another capacity is refused.
+    pub capacity_bytes: u64,
+    /// Memory for records; 0: 64 MiB.
+    pub cache_bytes: usize,
+    /// Memory for records that are overwritten while snapshots are open; 0: 64 MiB.
+    pub snapshot_bytes: usize,
+    /// How many records with consecutive numbers as keys share a lock; 0: 1.
+    pub records_per_lock: u32,
+    /// A commit survives the end of the process but not the loss of the machine, which may damage the image.
+    pub unsynced: bool,
+    /// The store is only read: the file is not changed, and several processes may do so at once.
+    pub read_only: bool,
+    /// The profile of a new drive: a built-in name or a file; null: the default of a store.
+    pub profile: *const c_char,
+}
+
+/// Opens the store in an image, as `tantalum_open` does, with these options; null: the defaults.
+///
+/// # Safety
+/// `path` ends with a zero, as does the profile; `options` is null or can be read; `store` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_open_with(
+    path: *const c_char,
+    options: *const tantalum_options,
+    store: *mut *mut tantalum_store,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (path, store, options) = unsafe {
+            (text_of(path, "path")?, store.as_mut().ok_or(null("store"))?, options_of(options.as_ref())?)
+        };
+        *store = std::ptr::null_mut();
+        *store = Box::into_raw(Box::new(tantalum_store(options.open(path)?)));
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The profile is null or ends with a zero.
+unsafe fn options_of(given: Option<&tantalum_options>) -> Result<Options, Refusal> {
+    let Some(given) = given else { return Ok(Store::options()) };
+    let sync = if given.unsynced { Sync::None } else { Sync::Host };
+    let mut options = Store::options().sync(sync).read_only(given.read_only);
+    if given.capacity_bytes > 0 {
+        options = options.capacity_bytes(given.capacity_bytes);
+    }
+    if given.cache_bytes > 0 {
+        options = options.cache_bytes(given.cache_bytes);
+    }
+    if given.snapshot_bytes > 0 {
+        options = options.snapshot_bytes(given.snapshot_bytes);
+    }
+    if given.records_per_lock > 0 {
+        options = options.records_per_lock(given.records_per_lock);
+    }
+    if !given.profile.is_null() {
+        // SAFETY: by the caller's promise.
+        options = options.profile(unsafe { text_of(given.profile, "profile")? });
+    }
+    Ok(options)
+}
+
+/// The size of the store's drive in bytes, and how many more records with values of `value_bytes` fit at least. Either
+/// result may be null.
+///
+/// # Safety
+/// `store` is open; the results are null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_capacity(
+    store: *const tantalum_store,
+    value_bytes: usize,
+    capacity_bytes: *mut u64,
+    records: *mut u64,
+) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let (store, capacity_bytes, records) =
+            unsafe { (store.as_ref().ok_or(null("store"))?, capacity_bytes.as_mut(), records.as_mut()) };
+        if let Some(records) = records {
+            *records = store.0.room_for(value_bytes)?;
+        }
+        if let Some(capacity_bytes) = capacity_bytes {
+            *capacity_bytes = store.0.capacity_bytes();
+        }
         Ok(())
     })
 }

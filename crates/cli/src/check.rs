@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tantalum::DeviceError;
 use tantalum::check::{Check, CheckFinding, CheckedPart, Remedy};
+use tantalum::{Device, DeviceError};
 use tantalum_report::Interrupted;
 use tantalum_report::table::{Align, Table, grouped};
 
 use crate::arguments::CheckOptions;
 use crate::failure::Failure;
 use crate::recovery_info::{RecoveryInfo, last_shutdown};
-use crate::{check_files, interrupt, output, watched};
+use crate::{check_files, check_store, interrupt, output, watched};
 
 /// Findings of one part that are listed in the text output; `--json` has them all.
 const LISTED: usize = 20;
@@ -34,10 +34,7 @@ struct Outcome {
 /// Checks the image, prints the findings, and fails if there are any.
 pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     let path = &options.image;
-    let outcome = outcome(options).map_err(|error| match error {
-        DeviceError::Interrupted => Interrupted.into(),
-        error => Failure::Image { path: path.clone(), error },
-    })?;
+    let outcome = outcome(options)?;
     if options.json {
         output::print_json(&outcome)?
     } else {
@@ -50,21 +47,42 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     Err(Failure::Damaged { path: path.clone(), findings })
 }
 
-fn outcome(options: &CheckOptions) -> Result<Outcome, DeviceError> {
+fn outcome(options: &CheckOptions) -> Result<Outcome, Failure> {
     let (path, monitor) = (&options.image, interrupt::monitor());
+    let failed = |error| match error {
+        DeviceError::Interrupted => Interrupted.into(),
+        error => Failure::Image { path: path.clone(), error },
+    };
+    let check = || {
+        let (mut check, device) = watched::check(path, &monitor).map_err(failed)?;
+        add_contents(&mut check, device);
+        Ok::<_, Failure>(check)
+    };
     if !options.repair {
-        let (mut check, device) = watched::check(path, &monitor)?;
-        check_files::add_to(&mut check, device);
-        return Ok(Outcome::of(path, check));
+        return Ok(Outcome::of(path, check()?));
     }
-    let (mut repair, device) = watched::repair(path, &monitor)?;
-    check_files::add_to(&mut repair.after, device);
+    let (mut repair, device) = watched::repair(path, &monitor).map_err(failed)?;
+    let lost = add_contents(&mut repair.after, device);
     let beyond = repair.before.is_beyond_repair();
+    if !beyond && !lost.is_empty() {
+        let dropped = check_store::drop_lost(path, &lost);
+        repair
+            .done
+            .extend(dropped.map_err(|error| Failure::Store { path: path.clone(), error: error.into() })?);
+        repair.after = check()?;
+    }
     Ok(Outcome {
         repaired: Some(repair.done),
         refused: beyond.then_some("some damage is beyond repair, so nothing was changed; restore a backup"),
         ..Outcome::of(path, repair.after)
     })
+}
+
+/// Checks what the drive holds, and returns what is lost of a key-value store.
+fn add_contents(check: &mut Check, device: Option<Device>) -> Vec<tantalum_kv::Error> {
+    let (lost, device) = check_store::add_to(check, device);
+    check_files::add_to(check, device);
+    lost
 }
 
 impl Outcome {

@@ -38,6 +38,14 @@ pub enum Failure {
         /// The number of findings, as text.
         findings: String,
     },
+    /// What is lost of a key-value store could not be dropped. Nothing else was lost.
+    #[error("{}: what is lost could not be dropped: {error}", path.display())]
+    Store {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        error: Box<tantalum_kv::Error>,
+    },
     /// Promises were broken. The results have been printed.
     #[error("{violations} promises were broken; see the results above")]
     Violations {

@@ -12,6 +12,7 @@ mod bench;
 mod bench_nvme;
 mod check;
 mod check_files;
+mod check_store;
 mod compare;
 mod crash_clients;
 mod crash_couch;

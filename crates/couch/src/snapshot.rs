@@ -63,12 +63,13 @@ impl<S: Storage> Snapshot<S> {
         self.inner.get(&self.version, key)
     }
 
-    /// All documents whose keys are in a range, in key order.
+    /// All documents whose keys are in a range, in key order; [`Iterator::rev`] gives them backwards.
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, keys: R) -> Result<Range<'_, S>, Error> {
         let tree = self.inner.by_key(&self.version);
         let cursor = tree.cursor(keys.start_bound().map(K::as_ref))?;
+        let start = keys.start_bound().map(|key| Box::from(key.as_ref()));
         let end = keys.end_bound().map(|key| Box::from(key.as_ref()));
-        Ok(Range { snapshot: self, tree, cursor, end })
+        Ok(Range { snapshot: self, tree, cursor, back: None, start, end })
     }
 
     /// All documents, in key order.
@@ -100,6 +101,24 @@ impl<S: Storage> Snapshot<S> {
         cursor: &mut Cursor,
     ) -> Result<Option<KeyEntry>, Error> {
         let entry = cursor.next(tree, |key, value| (Box::from(key), Pointer::decode(value)))?;
+        self.decoded(tree, entry)
+    }
+
+    /// The entry of the key before, of a cursor that goes backwards.
+    fn previous_entry(
+        &self,
+        tree: &Tree<'_, S::File>,
+        cursor: &mut Cursor,
+    ) -> Result<Option<KeyEntry>, Error> {
+        let entry = cursor.previous(tree, |key, value| (Box::from(key), Pointer::decode(value)))?;
+        self.decoded(tree, entry)
+    }
+
+    fn decoded(
+        &self,
+        tree: &Tree<'_, S::File>,
+        entry: Option<(Box<[u8]>, Option<Pointer>)>,
+    ) -> Result<Option<KeyEntry>, Error> {
         let Some((key, pointer)) = entry else { return Ok(None) };
         let bad = || self.version.file.damaged(tree.root.unwrap_or(0), "an entry by key is not valid");
         Ok(Some((key, pointer.ok_or_else(bad)?)))
@@ -132,11 +151,16 @@ impl<S: Storage> Drop for Snapshot<S> {
     }
 }
 
-/// Documents in key order.
+/// Documents in key order, from either end.
 pub struct Range<'a, S: Storage> {
     snapshot: &'a Snapshot<S>,
     tree: Tree<'a, S::File>,
     cursor: Cursor,
+    /// From the end backwards, once it is asked for.
+    back: Option<Cursor>,
+    /// Where the walk backwards ends: after the last key from the front.
+    start: Bound<Box<[u8]>>,
+    /// Where the walk forwards ends: before the last key from the back.
     end: Bound<Box<[u8]>>,
 }
 
@@ -158,10 +182,50 @@ impl<S: Storage> Range<'_, S> {
                 return Ok(None);
             }
             if !pointer.deleted {
-                return self.snapshot.inner.document_of(&self.snapshot.version, &key, pointer).map(Some);
+                let document = self.snapshot.inner.document_of(&self.snapshot.version, &key, pointer);
+                self.start = Bound::Excluded(key);
+                return document.map(Some);
             }
         }
         Ok(None)
+    }
+
+    fn previous_document(&mut self) -> Result<Option<Document>, Error> {
+        let mut cursor = match (self.back.take(), &self.end) {
+            (Some(cursor), _) => cursor,
+            (None, Bound::Unbounded) => self.tree.cursor_at_end()?,
+            // a cursor is before the first entry from there on
+            (None, Bound::Included(end)) => self.tree.cursor(Bound::Excluded(end))?,
+            (None, Bound::Excluded(end)) => self.tree.cursor(Bound::Included(end))?,
+        };
+        let found = self.previous_of(&mut cursor);
+        self.back = Some(cursor);
+        found
+    }
+
+    fn previous_of(&mut self, cursor: &mut Cursor) -> Result<Option<Document>, Error> {
+        while let Some((key, pointer)) = self.snapshot.previous_entry(&self.tree, cursor)? {
+            let is_over = match &self.start {
+                Bound::Included(start) => key < *start,
+                Bound::Excluded(start) => key <= *start,
+                Bound::Unbounded => false,
+            };
+            if is_over {
+                return Ok(None);
+            }
+            if !pointer.deleted {
+                let document = self.snapshot.inner.document_of(&self.snapshot.version, &key, pointer);
+                self.end = Bound::Excluded(key);
+                return document.map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<S: Storage> DoubleEndedIterator for Range<'_, S> {
+    fn next_back(&mut self) -> Option<Result<Document, Error>> {
+        self.previous_document().transpose()
     }
 }
 

@@ -61,6 +61,26 @@ impl<F: StorageFile> Tree<'_, F> {
         }
     }
 
+    /// A cursor behind the last entry.
+    pub fn cursor_at_end(&self) -> Result<Cursor, Error> {
+        let mut path = Vec::new();
+        let Some(mut offset) = self.root else { return Ok(Cursor { path }) };
+        let mut level = None;
+        loop {
+            let node = self.node(offset, level)?;
+            if node.level() == 0 {
+                let index = node.len();
+                path.push(Step { node, offset, index });
+                return Ok(Cursor { path });
+            }
+            let last = node.len().checked_sub(1);
+            let index = last.ok_or_else(|| self.file.damaged(offset, "a node is empty"))?;
+            let child = self.child(&node, offset, index)?;
+            path.push(Step { node, offset, index });
+            (offset, level) = child;
+        }
+    }
+
     /// A cursor before the first entry from `start` on.
     pub fn cursor(&self, start: Bound<&[u8]>) -> Result<Cursor, Error> {
         let mut path = Vec::new();
@@ -124,6 +144,29 @@ impl Cursor {
             let (offset, level) = tree.child(&step.node, step.offset, step.index)?;
             let node = tree.node(offset, level)?;
             self.path.push(Step { node, offset, index: 0 });
+        }
+    }
+
+    /// The entry before. The tree must be the cursor's own, and the cursor only go backwards.
+    pub fn previous<T, F: StorageFile>(
+        &mut self,
+        tree: &Tree<'_, F>,
+        read: impl FnOnce(&[u8], &[u8]) -> T,
+    ) -> Result<Option<T>, Error> {
+        loop {
+            let Some(step) = self.path.last_mut() else { return Ok(None) };
+            let Some(before) = step.index.checked_sub(1) else {
+                self.path.pop();
+                continue;
+            };
+            step.index = before;
+            if step.node.level() == 0 {
+                return Ok(Some(read(step.node.key(before), step.node.value(before))));
+            }
+            let (offset, level) = tree.child(&step.node, step.offset, before)?;
+            let node = tree.node(offset, level)?;
+            let index = node.len();
+            self.path.push(Step { node, offset, index });
         }
     }
 }

@@ -51,7 +51,8 @@ pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, Sha
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{
     Access, BlockId, FailingStep, Faults, Fetches, Fills, HostCall, HostError, HostFailure, HostFault,
-    HostFaults, HostSync, InFlight, Life, Mapping, MediumError, NandError, Nanoseconds, Operation, Outcome,
-    Process, SplitMix64, StepFault, TestHost, UNIT_BYTES, checksum_joined, checksum_of, checksum_with, mix,
+    HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError, Nanoseconds,
+    Operation, Outcome, Process, SplitMix64, StepFault, TestHost, UNIT_BYTES, checksum_joined, checksum_of,
+    checksum_with, mix,
 };
 pub use usage::Usage;

@@ -65,6 +65,14 @@ impl Catalog {
         Ok(catalog)
     }
 
+    /// Whether a drive has a catalog.
+    pub fn is_on(device: &mut Device) -> bool {
+        let Some(first) = device.namespaces().iter().map(|info| info.namespace).min() else { return false };
+        let mut value = Vec::new();
+        let read = submit(device, Command::KvGet { namespace: first, key: key(), value: &mut value });
+        read.is_ok() && decode(&value).is_some()
+    }
+
     /// Creates a namespace of that name. If it fails, the name is not taken.
     pub fn create(&mut self, device: &mut Device, name: &str, order: Order) -> Result<NamespaceId, Status> {
         let namespace = create(device)?;

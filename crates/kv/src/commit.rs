@@ -6,6 +6,8 @@
 //! a commit on the trees of ordered namespaces is computed in its turn: only the thread that does the work changes
 //! them.
 
+use std::collections::HashSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -15,13 +17,14 @@ use tantalum::{Device, NamespaceId, Nanoseconds, Status};
 use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
-use crate::record::{Name, OrderedChanges, Value};
+use crate::keys::borrowed;
+use crate::record::{Bytes, Name, OrderedChanges, Value};
 use crate::redo::{PutLimits, Redo};
-use crate::tree::{Numbers, change, is_node};
+use crate::tree::{Changed, Numbers, change, is_node, number_of, page, rebuild};
 
 /// Room that only deletes may use: in an ordered namespace they write nodes, and a full store must still be able to
 /// delete.
-const RESERVE_BYTES: usize = 512 << 10;
+pub(crate) const RESERVE_BYTES: usize = 512 << 10;
 
 /// What a transaction changes.
 #[derive(Default)]
@@ -106,8 +109,18 @@ impl Commits {
         let _leader = self.leader.lock();
         let done = work(&mut drive.device().lock()).map_err(Failure::Drive);
         let done = done.and_then(|done| drive.sync().map(|()| done));
-        if let Some(reason) = done.as_ref().err().and_then(Failure::stops) {
-            drive.doubt_unsynced(reason);
+        if let Some(cause) = done.as_ref().err().and_then(Failure::stops) {
+            drive.doubt_unsynced(cause);
+        }
+        done
+    }
+
+    /// Builds the index of an ordered namespace anew, from what can be read of it, and deletes values that nothing names.
+    pub fn rebuild_index(&self, drive: &Drive, namespace: NamespaceId) -> Result<(), Failure> {
+        let mut leader = self.leader.lock();
+        let done = leader.rebuild_index(drive, self.limits, namespace).and_then(|()| drive.sync());
+        if let Some(cause) = done.as_ref().err().and_then(Failure::stops) {
+            drive.doubt_unsynced(cause);
         }
         done
     }
@@ -138,8 +151,8 @@ impl Leader {
         let mut results = self.put_all(drive, limits, together);
         if let Err(failure) = drive.sync() {
             // before anyone gives up the locks on what it has changed
-            if let Some(reason) = failure.stops() {
-                drive.doubt_unsynced(reason);
+            if let Some(cause) = failure.stops() {
+                drive.doubt_unsynced(cause);
             }
             let done = results.iter_mut().filter(|(_, ended)| ended.is_ok());
             done.for_each(|(_, ended)| *ended = Err(failure.clone()));
@@ -198,6 +211,33 @@ impl Leader {
         results
     }
 
+    fn rebuild_index(
+        &mut self,
+        drive: &Drive,
+        limits: PutLimits,
+        namespace: NamespaceId,
+    ) -> Result<(), Failure> {
+        let entries = entries_of(drive, namespace)?;
+        let (mut last, mut old) = (0, Records::new());
+        let named: HashSet<u64> = entries.iter().map(|(_, number)| *number).collect();
+        for key in drive.list(namespace, None, usize::MAX)? {
+            let Some((number, is_value)) = number_of(&key) else { continue };
+            last = last.max(number);
+            if is_node((namespace, key)) || is_value && !named.contains(&number) {
+                old.push(((namespace, key), None));
+            }
+        }
+        let Changed { mut records, numbers } = rebuild(drive, namespace, entries, Numbers::after(last))?;
+        let new: HashSet<Name> = records.iter().map(|(name, _)| *name).collect();
+        records.extend(old.into_iter().filter(|(name, _)| !new.contains(name)));
+        match limits.hold(&records) {
+            true => drive.put(&records, None)?,
+            false => self.redo.put(drive, limits, &records)?,
+        };
+        self.numbers.insert(namespace, numbers);
+        Ok(())
+    }
+
     /// Computes the records of a transaction and puts them.
     fn put_computed(&mut self, drive: &Drive, limits: PutLimits, pending: &Pending) -> Ended {
         let mut records = pending.work.records.clone();
@@ -223,6 +263,17 @@ impl Leader {
         self.numbers.extend(left);
         Ok(done_ns)
     }
+}
+
+/// The keys that can be found in a tree, with the numbers of their values.
+fn entries_of(drive: &Drive, namespace: NamespaceId) -> Result<Vec<(Bytes, u64)>, Failure> {
+    let (mut entries, mut rest) = (Vec::new(), Some((Bound::Unbounded, Bound::Unbounded)));
+    while let Some(range) = rest {
+        let found = page(drive, namespace, borrowed(&range), false, usize::MAX)?;
+        entries.extend(found.entries);
+        rest = found.gap.and_then(|gap| gap.divide(range, false).1);
+    }
+    Ok(entries)
 }
 
 /// One `put`; if the drive refuses it, one for each, so that only those fail that must.

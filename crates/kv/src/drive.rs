@@ -15,7 +15,7 @@ use tantalum_drive::Drive as SharedDrive;
 
 use crate::cache::Cache;
 use crate::canary::{Guard, out};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::record::{Name, Value};
 use crate::versions::{AsOf, Versions};
 
@@ -30,7 +30,7 @@ pub(crate) struct Drive {
     /// Records that were put since the last sync.
     unsynced: Mutex<Vec<Name>>,
     /// Records in doubt, and why.
-    doubt: RwLock<Option<(HashSet<Name>, String)>>,
+    doubt: RwLock<Option<(HashSet<Name>, Cause)>>,
     is_in_doubt: AtomicBool,
 }
 
@@ -81,15 +81,15 @@ impl Drive {
     }
 
     /// Puts in doubt what was put since the last sync.
-    pub fn doubt_unsynced(&self, reason: String) {
+    pub fn doubt_unsynced(&self, cause: Cause) {
         let unsynced = std::mem::take(&mut *self.unsynced.lock());
-        self.doubt(unsynced, reason);
+        self.doubt(unsynced, cause);
     }
 
     /// Puts records in doubt.
-    pub fn doubt(&self, names: impl IntoIterator<Item = Name>, reason: String) {
+    pub fn doubt(&self, names: impl IntoIterator<Item = Name>, cause: Cause) {
         let mut doubt = self.doubt.write();
-        let (doubtful, _) = doubt.get_or_insert_with(|| (HashSet::new(), reason));
+        let (doubtful, _) = doubt.get_or_insert_with(|| (HashSet::new(), cause));
         doubtful.extend(names);
         self.is_in_doubt.store(true, Ordering::Release);
     }
@@ -97,7 +97,7 @@ impl Drive {
     #[cold]
     fn check_doubt(&self, concerns: impl FnOnce(&HashSet<Name>) -> bool) -> Result<(), Failure> {
         match &*self.doubt.read() {
-            Some((doubtful, reason)) if concerns(doubtful) => Err(Failure::Stops(reason.clone())),
+            Some((doubtful, cause)) if concerns(doubtful) => Err(Failure::Stops(cause.clone())),
             _ => Ok(()),
         }
     }
@@ -168,7 +168,7 @@ impl Drive {
             done_ns = self.submit_put(records, at_ns).map_err(|status| {
                 // while nobody reads: some of them may be in place
                 if number > 0 || status.leaves_doubt() {
-                    self.doubt(parts.iter().flatten().map(|(name, _)| *name), status.to_string());
+                    self.doubt(parts.iter().flatten().map(|(name, _)| *name), (&status).into());
                 }
                 (number, status.into())
             })?;
@@ -202,11 +202,37 @@ impl Drive {
         self.device().lock().has_room(value_bytes)
     }
 
+    /// How many values of this many bytes the drive has room for, beside a reserve.
+    pub fn room_for(&self, value_bytes: usize, reserve_bytes: usize) -> u64 {
+        // what is counted value by value; the rest of a large drive has room in proportion
+        const COUNTED_BYTES: u64 = 16 << 20;
+        let device = self.device().lock();
+        let has_room = |filler: u64, count: u64| {
+            let values = std::iter::repeat_n(value_bytes, count as usize);
+            device.has_room(values.chain([filler as usize, reserve_bytes]))
+        };
+        let most = |limit: u64, fits: &dyn Fn(u64) -> bool| {
+            let (mut least, mut most) = (0, limit);
+            while least < most {
+                let middle = (least + most).div_ceil(2);
+                if fits(middle) { least = middle } else { most = middle - 1 }
+            }
+            least
+        };
+        let free = most(device.profile().capacity_bytes, &|bytes| has_room(bytes, 0));
+        let counted = free.min(COUNTED_BYTES);
+        let count = most(counted / 64, &|count| has_room(free - counted, count));
+        (u128::from(count) * u128::from(free) / u128::from(counted.max(1))) as u64
+    }
+
     /// Makes the work durable on the host's disk, if the image is synced. Others may read meanwhile.
     pub fn sync(&self) -> Result<(), Failure> {
         let begun = self.device().lock().sync_begin().map_err(Failure::Drive)?;
         if let Some(begun) = begun {
-            let failed = |error| Failure::Stops(format!("the image could not be synced: {error}"));
+            let failed = |error| {
+                let reason = format!("the image could not be synced: {error}");
+                Failure::Stops(Cause { reason, is_host: true })
+            };
             begun.run().map_err(failed)?;
             self.device().lock().sync_end().map_err(Failure::Drive)?;
         }

@@ -124,6 +124,17 @@ pub enum Error {
     /// A deadlock: this transaction gives way. Abort it and begin again, as [`crate::Store::transact`] does.
     #[error("deadlock: this transaction gave way to an older one; abort it and try again")]
     Deadlock,
+    /// The lock of a key, or of a range that begins there, belongs to another transaction that the same thread must end, or
+    /// that waits for one: to wait would be to wait for ever. This transaction can go on without it.
+    #[error(
+        "deadlock: the lock of key \"{}\" belongs to another open transaction, which cannot end while this thread waits; \
+         use one transaction for both, or end the other one first",
+        key.escape_ascii()
+    )]
+    SelfDeadlock {
+        /// The key.
+        key: Box<[u8]>,
+    },
     /// The store belongs to the process that opened it.
     #[error("the store was opened by process {opened} but is used by process {used}; open it after the fork")]
     Forked {
@@ -140,7 +151,12 @@ pub enum Error {
     Stopped {
         /// What went wrong.
         reason: String,
+        /// Whether the host failed, for instance because its disk is full.
+        is_host: bool,
     },
+    /// A change of a store that was opened to be read ([`crate::Options::read_only`]).
+    #[error("the store was opened to be read; open it without `read_only` to change it")]
+    ReadOnly,
     /// An invalid option.
     #[error("{what} is {asked}; it must be {expected}")]
     Option {
@@ -154,13 +170,29 @@ pub enum Error {
     /// The record that names the namespaces is damaged.
     #[error("the list of namespaces is damaged; run `tantalum check` for details")]
     Catalog,
-    /// A node of an ordered namespace is damaged.
-    #[error("node {node} of namespace {namespace} is damaged; run `tantalum check` for details")]
-    Tree {
-        /// The number of the namespace.
-        namespace: u32,
-        /// The number of the node.
-        node: u64,
+    /// The value of a record is lost: its flash cannot be read. All others can; deleting or overwriting it drops it.
+    #[error(
+        "the value of key \"{}\" in namespace {namespace:?} is lost: its flash cannot be read; delete the key, or write it anew",
+        key.escape_ascii()
+    )]
+    Damaged {
+        /// The name of the namespace.
+        namespace: String,
+        /// The key.
+        key: Box<[u8]>,
+    },
+    /// Part of the index of an ordered namespace is lost. What it does not concern can be read and changed.
+    #[error(
+        "part of the index of namespace {namespace:?} is lost: keys {} cannot be found; `tantalum check --repair` drops them",
+        range_text(from, to.as_deref())
+    )]
+    DamagedIndex {
+        /// The name of the namespace.
+        namespace: String,
+        /// No key before this one is concerned.
+        from: Box<[u8]>,
+        /// Neither is this one, or any after it.
+        to: Option<Box<[u8]>>,
     },
     /// What an interrupted commit left is damaged.
     #[error("a commit that was interrupted is damaged; run `tantalum check` for details")]
@@ -184,6 +216,32 @@ pub enum Error {
         /// The host's error.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// Whether it concerns some records alone, which are lost, and others can be read.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Error::Damaged { .. } | Error::DamagedIndex { .. })
+    }
+
+    /// The same for a value whose key is known.
+    pub(crate) fn of_key(self, key: &[u8]) -> Error {
+        match self {
+            Error::Damaged { namespace, .. } => Error::Damaged { namespace, key: key.into() },
+            other => other,
+        }
+    }
+}
+
+fn range_text(from: &[u8], to: Option<&[u8]>) -> String {
+    match (from, to) {
+        ([], None) => "of any kind".to_owned(),
+        ([], Some(to)) => format!("before \"{}\"", to.escape_ascii()),
+        (from, None) => format!("from \"{}\" on", from.escape_ascii()),
+        (from, Some(to)) => {
+            format!("from \"{}\" up to but not including \"{}\"", from.escape_ascii(), to.escape_ascii())
+        }
+    }
 }
 
 fn kind_of(order: Order) -> &'static str {

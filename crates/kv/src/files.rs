@@ -1,7 +1,10 @@
 //! Files that appear only when they are complete.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
+
+use tantalum::{LockHolder, MediumError};
 
 use crate::error::Error;
 
@@ -19,6 +22,36 @@ pub(crate) fn make_new(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error
     // it has its name now, or is useless
     let _ = std::fs::remove_file(&unfinished);
     made
+}
+
+/// Makes a file that takes the place of an empty one, with its owner and permissions, unless somebody else did so meanwhile.
+/// The empty file is locked as long as this takes.
+pub(crate) fn fill_empty(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    // not a link to it
+    let path = &path.canonicalize().map_err(io_error(path, "find the file"))?;
+    let empty = File::open(path).map_err(io_error(path, "open the empty file"))?;
+    match empty.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let holder = LockHolder::of(&empty);
+            return Err(
+                tantalum::DeviceError::from(MediumError::Locked { path: path.clone(), holder }).into()
+            );
+        }
+        Err(TryLockError::Error(error)) => return Err(io_error(path, "lock the empty file")(error)),
+    }
+    let was = empty.metadata().map_err(io_error(path, "examine the empty file"))?;
+    let is_it =
+        path.metadata().is_ok_and(|now| (now.dev(), now.ino(), now.len()) == (was.dev(), was.ino(), 0));
+    if !is_it {
+        return Ok(());
+    }
+    replace(path, |unfinished| {
+        make(unfinished)?;
+        // only root may give files away
+        let _ = chown(unfinished, Some(was.uid()), Some(was.gid()));
+        std::fs::set_permissions(unfinished, was.permissions()).map_err(io_error(path, "set the permissions"))
+    })
 }
 
 /// The same, replacing an existing file.
@@ -81,6 +114,28 @@ mod tests {
         let made = make_new(&elsewhere, |path| std::fs::write(path, "ours").map_err(io_error(path, "write")));
         assert!(matches!(made, Err(Error::Io { .. })), "no other failure is taken for it");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left");
+    }
+
+    #[test]
+    fn an_empty_file_is_filled_once_and_keeps_its_permissions_and_its_links() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("app.tant"), folder.path().join("link"));
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let make = |path: &Path| std::fs::write(path, "ours").map_err(io_error(path, "write"));
+        let begun = |path: &Path| {
+            // somebody else who does the same meanwhile
+            assert!(fill_empty(&link, |_| panic!("both make it")).is_err());
+            make(path)
+        };
+        fill_empty(&link, begun).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"ours");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(link.is_symlink());
+        fill_empty(&path, |_| panic!("it is not empty")).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
     }
 
     #[test]

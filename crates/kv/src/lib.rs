@@ -8,7 +8,8 @@
 //! - **K2** A commit is all or nothing. Once it returns it survives the end of the process, and with [`Sync::Host`]
 //!   also the loss of the machine.
 //! - **K3** Deadlocks are detected when they form, and the youngest transaction in the cycle gives way. The oldest
-//!   never does, so work always progresses; [`Store::transact`] retries at the same age.
+//!   never does, so work always progresses; [`Store::transact`] retries at the same age. A thread that would wait for
+//!   another transaction of its own is refused the lock ([`Error::SelfDeadlock`]).
 //! - **K4** A failed operation changes nothing. If it is unknown whether a commit took effect, the store takes no more
 //!   changes, and what that commit was to change cannot be read, until it is reopened. Everything else can.
 //! - **K5** A snapshot sees what was committed and durable when it was opened, all of it and nothing else, or gives an
@@ -40,6 +41,7 @@ mod canary;
 mod catalog;
 mod commit;
 mod copy;
+mod damage;
 mod drive;
 mod error;
 mod failure;
@@ -67,7 +69,7 @@ pub use copy::Copied;
 pub use error::Error;
 pub use keys::prefix_range;
 pub use options::{Options, Sync};
-pub use range::{Keys, Range};
+pub use range::{Keys, Part, Range};
 pub use record::{Bytes, Namespace, ORDERED_KEY_BYTES, Order, Value};
 pub use snapshot::Snapshot;
 pub use store::{Counters, Store};

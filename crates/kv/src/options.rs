@@ -5,7 +5,7 @@ use std::path::Path;
 use tantalum::{Access, Device, Profile};
 
 use crate::error::Error;
-use crate::files::make_new;
+use crate::files::{fill_empty, make_new};
 
 /// What a commit survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,7 @@ pub struct Options {
     pub(crate) sync: Sync,
     pub(crate) records_per_lock: u32,
     pub(crate) snapshot_bytes: usize,
+    pub(crate) read_only: bool,
 }
 
 impl Default for Options {
@@ -36,6 +37,7 @@ impl Default for Options {
             sync: Sync::Host,
             records_per_lock: 1,
             snapshot_bytes: 64 << 20,
+            read_only: false,
         }
     }
 }
@@ -84,15 +86,32 @@ impl Options {
         self
     }
 
-    /// Creates the image of a store if there is none.
+    /// Opens the store only to read it: the file is not changed, and need not be writable; changes fail with
+    /// [`Error::ReadOnly`]. Several processes may read a store at once. While one of them has it open to change it, nobody
+    /// else can open it: it changes the image in place, and readers would see parts of its changes. Default: false.
+    pub fn read_only(mut self, read_only: bool) -> Options {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Creates the image of a store if there is none, or only an empty file.
     pub(crate) fn ensure_image(&self, path: &Path) -> Result<(), Error> {
         self.check()?;
-        if path.exists() { Ok(()) } else { self.create(path) }
+        match std::fs::metadata(path) {
+            _ if self.read_only => Ok(()),
+            Ok(found) if found.is_file() && found.len() == 0 => {
+                let profile = self.new_profile()?;
+                fill_empty(path, |unfinished| create(unfinished, &profile))
+            }
+            Ok(_) => Ok(()),
+            Err(_) => self.create(path),
+        }
     }
 
     /// How the image is opened.
     pub(crate) fn access(&self) -> Access {
         match self.sync {
+            _ if self.read_only => Access::Overlay,
             Sync::Host => Access::Ordered,
             Sync::None => Access::Write,
         }
@@ -129,13 +148,14 @@ impl Options {
     /// that is just as good.
     fn create(&self, path: &Path) -> Result<(), Error> {
         let profile = self.new_profile()?;
-        make_new(path, |unfinished| {
-            let device = Device::create(unfinished, &profile)?;
-            let now_ns = device.time_ns();
-            Ok(device.shutdown(now_ns)?)
-        })
-        .map(drop)
+        make_new(path, |unfinished| create(unfinished, &profile)).map(drop)
     }
+}
+
+fn create(path: &Path, profile: &Profile) -> Result<(), Error> {
+    let device = Device::create(path, profile)?;
+    let now_ns = device.time_ns();
+    Ok(device.shutdown(now_ns)?)
 }
 
 #[cfg(test)]

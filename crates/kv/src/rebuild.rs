@@ -33,6 +33,9 @@ impl Options {
     /// cannot change its capacity in place. The store must not be open; nothing is lost if this is interrupted at any
     /// point. The disk must have room for both images.
     pub fn rebuild(self, image: impl AsRef<Path>) -> Result<Copied, Error> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
         let image = image.as_ref();
         let as_it_is = Options { capacity_bytes: None, ..self.clone() };
         // a host without room for what opening changes can still be read from
@@ -63,7 +66,7 @@ impl Options {
         let now_ns = device.time_ns();
         device.shutdown(now_ns)?;
         let device = Device::open_as(path, Access::Write)?;
-        let options = Options { capacity_bytes: None, sync: Sync::None, ..self.clone() };
+        let options = Options { capacity_bytes: None, sync: Sync::None, read_only: false, ..self.clone() };
         let store = Store::over(device, options)?;
         let mut loader = Loader::new(&store);
         let copied = load(&mut loader)?;

@@ -13,7 +13,7 @@ use tantalum::{Command, Device, Key, NamespaceId, Nanoseconds, Status};
 use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
 use crate::error::Error;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::record::{Name, Value};
 
 /// The maximum number of records, and of bytes of values, in one `put`.
@@ -92,7 +92,7 @@ impl Redo {
         if let Err(failure) = written {
             match failure.stops() {
                 // the marker may be there
-                Some(reason) => drive.doubt(records.iter().map(|(name, _)| *name), reason),
+                Some(cause) => drive.doubt(records.iter().map(|(name, _)| *name), cause),
                 None => self.delete_pieces(drive, &groups),
             }
             return Err(failure);
@@ -108,7 +108,8 @@ impl Redo {
             .collect();
         drive.put_parts(&parts, None).map_err(|(done, failure)| {
             let all = parts.len();
-            Failure::Stops(format!("{done} of {all} parts of a commit are in place, and then: {failure}"))
+            let reason = format!("{done} of {all} parts of a commit are in place, and then: {failure}");
+            Failure::Stops(Cause { reason, is_host: failure.stops().is_some_and(|cause| cause.is_host) })
         })
     }
 

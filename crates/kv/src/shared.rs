@@ -13,11 +13,12 @@ use crate::catalog::{Catalog, Names};
 use crate::commit::{Commits, Work};
 use crate::drive::Drive;
 use crate::error::Error;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::locks::Locks;
 use crate::options::Options;
 use crate::record::{Name, Order, Value};
 use crate::redo::{PutLimits, Redo};
+use crate::tree::is_node;
 use crate::versions::AsOf;
 
 /// What the clones of a store and its transactions share. The drive is shut down when it is dropped.
@@ -29,12 +30,12 @@ pub(crate) struct Shared {
     commits: Commits,
     pub catalog: Mutex<Catalog>,
     /// The existing namespaces: the cache may have records of a deleted one.
-    live: CachePadded<RwLock<BTreeMap<NamespaceId, Order>>>,
+    live: CachePadded<RwLock<BTreeMap<NamespaceId, (String, Order)>>>,
     next_age: CachePadded<AtomicU64>,
     /// The process that opened it.
     process: Process,
     /// Why it stopped.
-    stopped: Mutex<Option<String>>,
+    stopped: Mutex<Option<Cause>>,
     is_stopped: AtomicBool,
 }
 
@@ -49,7 +50,7 @@ impl Shared {
             options,
             locks: Locks::default(),
             commits: Commits::new(put_limits, Redo::new(catalog.first)),
-            live: RwLock::new(catalog.names.values().copied().collect()).into(),
+            live: RwLock::new(live(&catalog.names)).into(),
             catalog: Mutex::new(catalog),
             next_age: CachePadded::default(),
             process: Process::current(),
@@ -76,12 +77,15 @@ impl Shared {
         }
     }
 
-    /// For changes: fails in a forked process, and after the store has stopped.
+    /// For changes: fails in a forked process, if the store was opened to be read, and after it has stopped.
     pub fn check(&self) -> Result<(), Error> {
         self.check_process()?;
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
         if self.is_stopped.load(Ordering::Acquire) {
-            let reason = self.stopped.lock().clone().unwrap_or_default();
-            return Err(Error::Stopped { reason });
+            let cause = self.stopped.lock().clone();
+            return Err(cause.expect("it has one").into());
         }
         Ok(())
     }
@@ -89,7 +93,7 @@ impl Shared {
     /// The kind of a namespace. Fails in a forked process, and if there is no such namespace.
     pub fn order_of(&self, namespace: NamespaceId) -> Result<Order, Error> {
         self.check_process()?;
-        self.live.read().get(&namespace).copied().ok_or(Error::NoSuchNamespace)
+        self.live.read().get(&namespace).map(|(_, order)| *order).ok_or(Error::NoSuchNamespace)
     }
 
     /// Fails if there is no such namespace, or if it is of the other kind.
@@ -110,7 +114,7 @@ impl Shared {
             None => self.check()?,
         }
         let namespace = self.alone(|device| catalog.create(device, name, order))?;
-        self.live.write().insert(namespace, order);
+        self.live.write().insert(namespace, (name.to_owned(), order));
         Ok(namespace)
     }
 
@@ -122,7 +126,7 @@ impl Shared {
         self.live.write().remove(&namespace);
         let deleted = self.alone(|device| catalog.delete(device, name, namespace));
         if catalog.names.contains_key(name) {
-            self.live.write().insert(namespace, order);
+            self.live.write().insert(namespace, (name.to_owned(), order));
         }
         deleted
     }
@@ -151,22 +155,43 @@ impl Shared {
     }
 
     /// Takes no changes, for this reason.
-    pub fn stop(&self, reason: String) {
-        self.stopped.lock().get_or_insert(reason);
+    pub fn stop(&self, cause: Cause) {
+        self.stopped.lock().get_or_insert(cause);
         self.is_stopped.store(true, Ordering::Release);
     }
 
     /// Why it takes no changes, if it does not.
     pub fn stopped(&self) -> Option<String> {
-        self.stopped.lock().clone()
+        let why = self.stopped.lock().as_ref().map(|cause| cause.reason.clone());
+        why.or_else(|| self.options.read_only.then(|| Error::ReadOnly.to_string()))
     }
 
     /// Stops the store if it is unknown what is on the drive (K4).
     pub fn failed(&self, failure: Failure) -> Error {
-        if let Some(reason) = failure.stops() {
-            self.stop(reason);
+        if let Some(cause) = failure.stops() {
+            self.stop(cause);
         }
-        failure.into()
+        self.error_of(failure)
+    }
+
+    fn error_of(&self, failure: Failure) -> Error {
+        let live = self.live.read();
+        let failure = match failure {
+            Failure::Drive(Status::RecordUnreadable { namespace, key })
+                if is_node((namespace, key))
+                    && live.get(&namespace).is_some_and(|(_, order)| *order == Order::Ordered) =>
+            {
+                Failure::Node { namespace }
+            }
+            failure => failure,
+        };
+        failure.in_store(|namespace| live.get(&namespace).map_or_else(String::new, |(name, _)| name.clone()))
+    }
+
+    /// Builds the index of an ordered namespace anew, from what can be read of it.
+    pub fn rebuild_index(&self, namespace: NamespaceId) -> Result<(), Error> {
+        self.check()?;
+        self.commits.rebuild_index(&self.drive, namespace).map_err(|failure| self.failed(failure))
     }
 
     /// Shuts the drive down, if it is still there.
@@ -175,6 +200,11 @@ impl Shared {
         let now_ns = device.time_ns();
         Ok(device.shutdown(now_ns)?)
     }
+}
+
+fn live(names: &Names) -> BTreeMap<NamespaceId, (String, Order)> {
+    let all = names.iter();
+    all.map(|(name, (namespace, order))| (*namespace, (name.clone(), *order))).collect()
 }
 
 impl Drop for Shared {

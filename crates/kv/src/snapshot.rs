@@ -47,10 +47,11 @@ impl Snapshot {
             }
             Order::Ordered => {
                 let key = ordered_key(key.as_ref())?;
-                self.past(|past| match find(past, namespace.0, &key)? {
-                    Some(number) => past.record(value_name(namespace.0, number)),
+                let found = self.past(|past| match find(past, namespace.0, &key)? {
+                    Some(number) => present(past, namespace.0, number).map(Some),
                     None => Ok(None),
-                })
+                });
+                found.map_err(|error| error.of_key(&key))
             }
         }
     }
@@ -117,16 +118,28 @@ impl Scan for &Snapshot {
         _mode: Mode,
     ) -> Result<Batch, Error> {
         let found = self.past(|past| page(past, namespace, borrowed(&range), backwards, limit))?;
-        let last =
-            found.entries.last().filter(|_| !found.is_all).map(|(key, _)| Bound::Excluded(key.clone()));
-        let rest = last.map(|last| if backwards { (range.0, last) } else { (last, range.1) });
+        let rest = match (&found.gap, found.entries.last().filter(|_| !found.is_all)) {
+            (Some(gap), _) => gap.divide(range, backwards).1,
+            (None, Some((last, _))) => {
+                let last = Bound::Excluded(last.clone());
+                Some(if backwards { (range.0, last) } else { (last, range.1) })
+            }
+            (None, None) => None,
+        };
+        let lost = found.gap.map(|gap| self.shared.failed(Failure::Lost { namespace, gap }));
         let entries = found.entries.into_iter().map(|(key, number)| (key, Found::Number(number)));
-        Ok(Batch { entries: entries.collect(), rest })
+        Ok(Batch { entries: entries.collect(), lost, rest })
     }
 
-    fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Option<Value>, Error> {
-        self.past(|past| past.record(value_name(namespace, number)))
+    fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {
+        self.past(|past| present(past, namespace, number))
     }
+}
+
+/// A value that the tree names; one that is not there is lost.
+fn present(past: &Past<'_>, namespace: NamespaceId, number: u64) -> Result<Value, Failure> {
+    let name = value_name(namespace, number);
+    past.record(name)?.ok_or_else(|| Failure::missing(name))
 }
 
 impl Drop for Snapshot {

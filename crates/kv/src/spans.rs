@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::age::{Age, Mode, conflict};
+use crate::age::{Age, Mode, Requester, conflict};
 use crate::canary::{Guard, out};
 use crate::record::Bytes;
 use crate::wake::Wake;
@@ -61,13 +61,13 @@ pub(crate) fn begins_within(from: &Bound<Bytes>, to: &Bound<Bytes>) -> bool {
 }
 
 struct Held {
-    age: Age,
+    by: Requester,
     mode: Mode,
     extent: Extent,
 }
 
 pub(crate) struct SpanWaiter {
-    pub age: Age,
+    pub by: Requester,
     pub wake: Arc<Wake>,
     mode: Mode,
     extent: Extent,
@@ -76,7 +76,7 @@ pub(crate) struct SpanWaiter {
 /// The locks of one namespace.
 #[derive(Default)]
 pub(crate) struct Spans {
-    points: BTreeMap<Bytes, Vec<(Age, Mode)>>,
+    points: BTreeMap<Bytes, Vec<(Requester, Mode)>>,
     ranges: Vec<Held>,
     queue: Vec<SpanWaiter>,
 }
@@ -87,7 +87,7 @@ impl Spans {
     }
 
     /// The holders of a lock overlapping this extent.
-    fn holders(&self, extent: &Extent) -> Vec<(Age, Mode)> {
+    fn holders(&self, extent: &Extent) -> Vec<(Requester, Mode)> {
         let mut holders = Vec::new();
         match extent {
             Extent::Point(key) => holders.extend(self.points.get(key).into_iter().flatten()),
@@ -98,55 +98,55 @@ impl Spans {
             }
         }
         let ranges = self.ranges.iter().filter(|held| held.extent.overlaps(extent));
-        holders.extend(ranges.map(|held| (held.age, held.mode)));
+        holders.extend(ranges.map(|held| (held.by, held.mode)));
         holders
     }
 
     /// The transactions that a request waits for, with the first `ahead` of the queue before it.
-    fn blockers(&self, age: Age, extent: &Extent, mode: Mode, ahead: usize) -> Vec<Age> {
+    fn blockers(&self, age: Age, extent: &Extent, mode: Mode, ahead: usize) -> Vec<Requester> {
         let holders = self.holders(extent);
-        let mut blockers: Vec<Age> = holders
+        let mut blockers: Vec<Requester> = holders
             .iter()
-            .filter(|(holder, held)| *holder != age && conflict(*held, mode))
+            .filter(|(holder, held)| holder.age != age && conflict(*held, mode))
             .map(|(holder, _)| *holder)
             .collect();
-        if !holders.iter().any(|(holder, _)| *holder == age) {
+        if !holders.iter().any(|(holder, _)| holder.age == age) {
             let before = self.queue[..ahead].iter();
             let before =
                 before.filter(|waiter| conflict(waiter.mode, mode) && waiter.extent.overlaps(extent));
-            blockers.extend(before.map(|waiter| waiter.age));
+            blockers.extend(before.map(|waiter| waiter.by));
         }
         blockers
     }
 
     /// The transactions that a waiting transaction waits for.
-    pub fn blockers_of(&self, age: Age) -> Vec<Age> {
-        let Some(at) = self.queue.iter().position(|waiter| waiter.age == age) else { return Vec::new() };
+    pub fn blockers_of(&self, age: Age) -> Vec<Requester> {
+        let Some(at) = self.queue.iter().position(|waiter| waiter.by.age == age) else { return Vec::new() };
         let SpanWaiter { mode, extent, .. } = &self.queue[at];
         self.blockers(age, extent, *mode, at)
     }
 
     /// Takes a lock if it need not wait; returns whether it did.
-    pub fn try_acquire(&mut self, age: Age, extent: &Extent, mode: Mode) -> bool {
-        let may = self.blockers(age, extent, mode, self.queue.len()).is_empty();
+    pub fn try_acquire(&mut self, by: Requester, extent: &Extent, mode: Mode) -> bool {
+        let may = self.blockers(by.age, extent, mode, self.queue.len()).is_empty();
         if may {
-            self.grant(age, extent.clone(), mode);
+            self.grant(by, extent.clone(), mode);
         }
         may
     }
 
-    fn grant(&mut self, age: Age, extent: Extent, mode: Mode) {
+    fn grant(&mut self, by: Requester, extent: Extent, mode: Mode) {
         match extent {
             Extent::Point(key) => {
                 let holders = self.points.entry(key).or_default();
-                match holders.iter_mut().find(|holder| holder.0 == age) {
-                    Some(holder) => holder.1 = holder.1.max(mode),
-                    None => holders.push((age, mode)),
+                match holders.iter_mut().find(|holder| holder.0.age == by.age) {
+                    Some(holder) => *holder = (by, holder.1.max(mode)),
+                    None => holders.push((by, mode)),
                 }
             }
             Extent::Range(from, to) => {
-                if !self.extend(age, mode, &from, &to) {
-                    self.ranges.push(Held { age, mode, extent: Extent::Range(from, to) });
+                if !self.extend(by.age, mode, &from, &to) {
+                    self.ranges.push(Held { by, mode, extent: Extent::Range(from, to) });
                 }
             }
         }
@@ -154,7 +154,7 @@ impl Spans {
 
     /// Extends a range that ends where this one begins, or vice versa, as successive steps of one scan do.
     fn extend(&mut self, age: Age, mode: Mode, from: &Bound<Bytes>, to: &Bound<Bytes>) -> bool {
-        for held in self.ranges.iter_mut().rev().filter(|held| (held.age, held.mode) == (age, mode)) {
+        for held in self.ranges.iter_mut().rev().filter(|held| (held.by.age, held.mode) == (age, mode)) {
             let Extent::Range(held_from, held_to) = &mut held.extent else { continue };
             match (&*held_to, from) {
                 (Bound::Included(end), Bound::Excluded(begin)) if end == begin => {
@@ -174,15 +174,15 @@ impl Spans {
         false
     }
 
-    pub fn enqueue(&mut self, age: Age, extent: Extent, mode: Mode) -> Arc<Wake> {
+    pub fn enqueue(&mut self, by: Requester, extent: Extent, mode: Mode) -> Arc<Wake> {
         let wake = Arc::new(Wake::default());
-        self.queue.push(SpanWaiter { age, wake: wake.clone(), mode, extent });
+        self.queue.push(SpanWaiter { by, wake: wake.clone(), mode, extent });
         wake
     }
 
-    /// Takes a transaction that gives way out of the queue.
+    /// Takes a transaction that does not get the lock out of the queue.
     pub fn give_up(&mut self, age: Age) -> Option<SpanWaiter> {
-        let at = self.queue.iter().position(|waiter| waiter.age == age)?;
+        let at = self.queue.iter().position(|waiter| waiter.by.age == age)?;
         Some(self.queue.remove(at))
     }
 
@@ -190,22 +190,22 @@ impl Spans {
     pub fn release<'a>(&mut self, age: Age, keys: impl Iterator<Item = &'a Bytes>) {
         for key in keys {
             let Some(holders) = self.points.get_mut(key) else { continue };
-            holders.retain(|holder| holder.0 != age);
+            holders.retain(|holder| holder.0.age != age);
             if holders.is_empty() {
                 self.points.remove(key);
             }
         }
-        self.ranges.retain(|held| held.age != age);
+        self.ranges.retain(|held| held.by.age != age);
     }
 
     /// Grants locks to those waiters that can have them, in order; they leave the queue.
     pub fn promote(&mut self) -> Vec<SpanWaiter> {
         let (mut granted, mut at) = (Vec::new(), 0);
         while at < self.queue.len() {
-            let SpanWaiter { age, mode, extent, .. } = &self.queue[at];
-            if self.blockers(*age, extent, *mode, at).is_empty() {
+            let SpanWaiter { by, mode, extent, .. } = &self.queue[at];
+            if self.blockers(by.age, extent, *mode, at).is_empty() {
                 let waiter = self.queue.remove(at);
-                self.grant(waiter.age, waiter.extent.clone(), waiter.mode);
+                self.grant(waiter.by, waiter.extent.clone(), waiter.mode);
                 granted.push(waiter);
             } else {
                 at += 1;
@@ -218,6 +218,12 @@ impl Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::age::Thread;
+
+    /// A transaction in a thread of its own.
+    fn by(number: u64) -> Requester {
+        Requester { age: Age(number), thread: Thread { number, ends_it: true } }
+    }
 
     fn point(key: &str) -> Extent {
         Extent::Point(key.as_bytes().into())
@@ -252,15 +258,15 @@ mod tests {
     fn a_range_that_is_read_keeps_out_new_keys_and_lets_readers_in() {
         let mut spans = Spans::default();
         let all = range(Bound::Included("b"), Bound::Included("d"));
-        assert!(spans.try_acquire(Age(1), &all, Mode::Shared));
-        assert!(spans.try_acquire(Age(2), &all, Mode::Shared));
-        assert!(!spans.try_acquire(Age(3), &point("c"), Mode::Exclusive));
-        assert!(spans.try_acquire(Age(3), &point("e"), Mode::Exclusive));
-        assert!(!spans.try_acquire(Age(1), &range(Bound::Excluded("d"), Bound::Unbounded), Mode::Shared));
+        assert!(spans.try_acquire(by(1), &all, Mode::Shared));
+        assert!(spans.try_acquire(by(2), &all, Mode::Shared));
+        assert!(!spans.try_acquire(by(3), &point("c"), Mode::Exclusive));
+        assert!(spans.try_acquire(by(3), &point("e"), Mode::Exclusive));
+        assert!(!spans.try_acquire(by(1), &range(Bound::Excluded("d"), Bound::Unbounded), Mode::Shared));
         spans.release(Age(1), [].iter());
-        assert!(!spans.try_acquire(Age(3), &point("c"), Mode::Exclusive), "the second still reads");
+        assert!(!spans.try_acquire(by(3), &point("c"), Mode::Exclusive), "the second still reads");
         spans.release(Age(2), [].iter());
-        assert!(spans.try_acquire(Age(3), &point("c"), Mode::Exclusive));
+        assert!(spans.try_acquire(by(3), &point("c"), Mode::Exclusive));
         let keys = ["c", "e"].map(|key| Bytes::from(key.as_bytes()));
         spans.release(Age(3), keys.iter());
         assert!(spans.is_unused());
@@ -269,15 +275,15 @@ mod tests {
     #[test]
     fn those_who_wait_are_granted_in_order_where_they_conflict() {
         let mut spans = Spans::default();
-        assert!(spans.try_acquire(Age(1), &point("c"), Mode::Shared));
-        spans.enqueue(Age(2), point("c"), Mode::Exclusive);
-        assert!(!spans.try_acquire(Age(3), &point("c"), Mode::Shared), "a writer waits");
-        spans.enqueue(Age(3), point("c"), Mode::Shared);
-        assert!(spans.try_acquire(Age(4), &point("d"), Mode::Exclusive), "that is another key");
-        assert_eq!((spans.blockers_of(Age(2)), spans.blockers_of(Age(3))), (vec![Age(1)], vec![Age(2)]));
+        assert!(spans.try_acquire(by(1), &point("c"), Mode::Shared));
+        spans.enqueue(by(2), point("c"), Mode::Exclusive);
+        assert!(!spans.try_acquire(by(3), &point("c"), Mode::Shared), "a writer waits");
+        spans.enqueue(by(3), point("c"), Mode::Shared);
+        assert!(spans.try_acquire(by(4), &point("d"), Mode::Exclusive), "that is another key");
+        assert_eq!((spans.blockers_of(Age(2)), spans.blockers_of(Age(3))), (vec![by(1)], vec![by(2)]));
         assert!(spans.promote().is_empty());
         spans.release(Age(1), [Bytes::from(&b"c"[..])].iter());
-        let granted: Vec<Age> = spans.promote().iter().map(|waiter| waiter.age).collect();
+        let granted: Vec<Age> = spans.promote().iter().map(|waiter| waiter.by.age).collect();
         assert_eq!(granted, [Age(2)]);
     }
 
@@ -286,10 +292,10 @@ mod tests {
         let mut spans = Spans::default();
         let mut from = Bound::Included("a");
         for key in ["c", "e", "g"] {
-            assert!(spans.try_acquire(Age(1), &range(from, Bound::Included(key)), Mode::Shared));
+            assert!(spans.try_acquire(by(1), &range(from, Bound::Included(key)), Mode::Shared));
             from = Bound::Excluded(key);
         }
-        assert!(spans.try_acquire(Age(1), &range(Bound::Unbounded, Bound::Excluded("a")), Mode::Shared));
+        assert!(spans.try_acquire(by(1), &range(Bound::Unbounded, Bound::Excluded("a")), Mode::Shared));
         assert_eq!(spans.ranges.len(), 1);
         assert_eq!(spans.ranges[0].extent, range(Bound::Unbounded, Bound::Included("g")));
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tantalum::{Access, Device, HostError, Key, Nanoseconds, Status};
 
 use crate::catalog::{Catalog, check_name};
+use crate::commit::RESERVE_BYTES;
 use crate::error::Error;
 use crate::keys::hashed_key;
 use crate::options::Options;
@@ -25,6 +26,18 @@ pub struct Counters {
     pub cached_bytes: u64,
     /// Bytes of memory for overwritten records that snapshots see.
     pub snapshot_bytes: u64,
+}
+
+impl Counters {
+    /// What was counted since an earlier look at them. Bytes are as they are now.
+    #[must_use]
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        Counters {
+            conflicts: self.conflicts.saturating_sub(earlier.conflicts),
+            deadlocks: self.deadlocks.saturating_sub(earlier.deadlocks),
+            ..*self
+        }
+    }
 }
 
 /// A store. Clones are the same store; the drive is shut down when the last clone and its transactions are gone.
@@ -113,11 +126,12 @@ impl Store {
 
     /// Takes no changes from now on: for a store on a drive of which [`Device::open_or_read`] says that it must only be read.
     pub fn refuse_changes(&self, why: Status) {
-        self.shared.stop(why.to_string());
+        self.shared.stop((&why).into());
         self.shared.drive.device().lock().refuse_changes(why);
     }
 
-    /// Why the store takes no more changes, if it does not: the host failed, or has no room. Everything can be read, but for
+    /// Why the store takes no more changes, if it does not: the host failed, or has no room, or the store was opened to be
+    /// read. Everything can be read, but for
     /// records that a commit which failed was to change. Reopen the store once the host is well.
     pub fn refuses_changes(&self) -> Option<String> {
         self.shared.stopped()
@@ -126,7 +140,11 @@ impl Store {
     /// Shuts the drive down, and returns whether that succeeded. Nothing is lost if it did not, or if this is not
     /// called. If there are other clones or open transactions, the drive is shut down when the last one is gone.
     pub fn close(self) -> Result<(), Error> {
-        self.shared.check()?;
+        match self.shared.check() {
+            // nothing is to be written; the file is released with the last clone
+            Err(Error::ReadOnly) => return Ok(()),
+            checked => checked?,
+        }
         match Arc::into_inner(self.shared) {
             Some(mut shared) => shared.shut_down(),
             None => Ok(()),
@@ -159,6 +177,16 @@ impl Store {
     pub fn namespaces(&self) -> Result<Vec<String>, Error> {
         self.shared.check_process()?;
         Ok(self.shared.catalog.lock().names.keys().cloned().collect())
+    }
+
+    /// A namespace that exists, by its name.
+    pub(crate) fn named(&self, name: &str) -> Result<Namespace, Error> {
+        let catalog = self.shared.catalog.lock();
+        catalog.names.get(name).map(|(namespace, _)| Namespace(*namespace)).ok_or(Error::NoSuchNamespace)
+    }
+
+    pub(crate) fn rebuild_index(&self, namespace: Namespace) -> Result<(), Error> {
+        self.shared.rebuild_index(namespace.0)
     }
 
     /// Deletes a namespace with all its records. Transactions that use it fail with [`Error::NoSuchNamespace`].
@@ -199,12 +227,14 @@ impl Store {
     }
 
     /// Runs a transaction and commits it, and retries whenever it has to give way to others. If `work` fails, the
-    /// transaction is aborted.
+    /// transaction is aborted. A transaction within `work` is another one: what it requests of the records that this one
+    /// has locked fails with [`Error::SelfDeadlock`].
     pub fn transact<T, E: From<Error>>(
         &self,
         mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut tx = self.begin()?;
+        tx.stay_in_thread();
         loop {
             let done = work(&mut tx);
             if tx.gave_way() {
@@ -216,6 +246,29 @@ impl Store {
             tx.commit()?;
             return Ok(done);
         }
+    }
+
+    /// Bytes of the drive. How much fits depends on the records: see [`Store::room_for`].
+    pub fn capacity_bytes(&self) -> u64 {
+        self.shared.drive.device().lock().profile().capacity_bytes
+    }
+
+    /// How many records with values of this many bytes still fit, at least: in a hashed namespace, in transactions of
+    /// one record. In an ordered namespace the keys take room as well. 0 if the store takes no changes.
+    ///
+    /// The drive stores a record with 40 bytes more in multiples of 64 bytes, and none that is smaller than a unit of
+    /// 4 KiB lies in two of them: of 984 bytes four fit in a unit, of 985 bytes three.
+    pub fn room_for(&self, value_bytes: usize) -> Result<u64, Error> {
+        let limit = self.shared.limits.value_bytes;
+        if value_bytes as u64 > limit {
+            return Err(Error::ValueTooLarge { key: Box::default(), bytes: value_bytes as u64, limit });
+        }
+        self.shared.check_process()?;
+        Ok(if self.shared.stopped().is_some() {
+            0
+        } else {
+            self.shared.drive.room_for(value_bytes, RESERVE_BYTES)
+        })
     }
 
     /// The store's counters.

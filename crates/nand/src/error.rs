@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::geometry::{BlockId, GeometryError, Nanoseconds, PageId, Ppn};
+use crate::lock_holder::LockHolder;
 
 /// The host failed to store or read the medium's contents.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -145,10 +146,15 @@ pub enum MediumError {
         path: PathBuf,
     },
     /// Another process, or another drive in this one, has the image open.
-    #[error("{} is in use by another process; only one process at a time can open a drive", path.display())]
+    #[error(
+        "{} is in use by {holder}; only one at a time can open a drive, or several that only read it",
+        path.display()
+    )]
     Locked {
         /// The image.
         path: PathBuf,
+        /// Who has it.
+        holder: LockHolder,
     },
     /// The file is not an image.
     #[error("{} is not a drive image of this program", path.display())]

@@ -17,6 +17,7 @@ mod geometry;
 mod image;
 mod issued;
 mod line;
+mod lock_holder;
 mod nand;
 mod narrow_array;
 mod nvm;
@@ -51,6 +52,7 @@ pub use image::{
     MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, Mapping, TestHost,
 };
 pub use issued::{InFlight, LostProgram, Operation, Outcome};
+pub use lock_holder::LockHolder;
 pub use nand::Nand;
 pub use narrow_array::NarrowArray;
 pub use nvm::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, NvmShape, WORD_BYTES};

@@ -40,6 +40,15 @@ impl Source {
     }
 }
 
+/// Arguments that are bytes-like: a method takes them where they are.
+impl<'py> FromPyObject<'_, 'py> for Source {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Source> {
+        Source::get(&object)
+    }
+}
+
 impl Target {
     /// The object's buffer, which stays where it is as long as this lives; BufferError if it is read-only.
     pub fn get(object: &Bound<'_, PyAny>) -> PyResult<Target> {

@@ -110,9 +110,26 @@ impl PyDevice {
 
     /// Counters since the drive was created, and its wear, as `tantalum stat --json` has them. Units are of 4,096 bytes;
     /// "flash_units" has the units programmed by cause. Zeros without power.
-    fn counters(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let smart = self.with(py, |state| Ok(state.device.smart()))?;
+    ///
+    /// since_reset: what was counted since `reset_counters`; the wear is as it is now.
+    #[pyo3(signature = (*, since_reset = false))]
+    fn counters(&self, py: Python<'_>, since_reset: bool) -> PyResult<Py<PyAny>> {
+        let smart = self.with(py, |state| {
+            let mut smart = state.device.smart();
+            if since_reset {
+                smart.counters = smart.counters.since(&state.counted);
+            }
+            Ok(smart)
+        })?;
         object(py, &smart)
+    }
+
+    /// Begins an interval, for `counters(since_reset=True)`. The counters since the drive was created stay.
+    fn reset_counters(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |state| {
+            state.counted = state.device.smart().counters;
+            Ok(())
+        })
     }
 
     /// Units programmed for each unit that hosts wrote, since the drive was created; 0 if none was.

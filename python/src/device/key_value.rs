@@ -10,7 +10,7 @@ use super::buffer::Source;
 use super::errors::raised;
 
 /// A namespace, a key, and a value or None.
-pub type Put<'py> = (u32, Vec<u8>, Option<Bound<'py, PyAny>>);
+pub type Put = (u32, Source, Option<Source>);
 
 /// A record whose value is in a buffer of Python.
 pub struct Record {
@@ -26,16 +26,15 @@ impl Record {
     }
 }
 
-pub fn records(puts: &[Put<'_>]) -> PyResult<Vec<Record>> {
-    let record = |(namespace, key, value): &Put<'_>| {
-        let value = value.as_ref().map(Source::get).transpose()?;
-        Ok(Record { namespace: NamespaceId(*namespace), key: key_of(key)?, value })
+pub fn records(puts: Vec<Put>) -> PyResult<Vec<Record>> {
+    let record = |(namespace, key, value): Put| {
+        Ok(Record { namespace: NamespaceId(namespace), key: key_of(&key)?, value })
     };
-    puts.iter().map(record).collect()
+    puts.into_iter().map(record).collect()
 }
 
-fn key_of(bytes: &[u8]) -> PyResult<Key> {
-    Key::new(bytes).map_err(|error| PyValueError::new_err(error.to_string()))
+fn key_of(key: &Source) -> PyResult<Key> {
+    Key::new(key.bytes()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 #[pymethods]
@@ -79,8 +78,8 @@ impl PyDevice {
     /// KeyError if a namespace does not exist, LimitError beyond the drive's limits, ValueError if a key occurs twice or a
     /// value is too large.
     #[pyo3(signature = (records, *, queued = false))]
-    fn kv_put(&self, py: Python<'_>, records: Vec<Put<'_>>, queued: bool) -> PyResult<u64> {
-        let values = self::records(&records)?;
+    fn kv_put(&self, py: Python<'_>, records: Vec<Put>, queued: bool) -> PyResult<u64> {
+        let values = self::records(records)?;
         self.with(py, |state| {
             let records: Vec<KvRecord<'_>> = values.iter().map(Record::record).collect();
             state.run(Command::KvPut { records: &records }, queued).map_err(raised)
@@ -88,8 +87,8 @@ impl PyDevice {
     }
 
     /// The value of a key; KeyError if it does not exist.
-    fn kv_get<'py>(&self, py: Python<'py>, namespace: u32, key: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        let (namespace, key) = (NamespaceId(namespace), key_of(key)?);
+    fn kv_get<'py>(&self, py: Python<'py>, namespace: u32, key: Source) -> PyResult<Bound<'py, PyBytes>> {
+        let (namespace, key) = (NamespaceId(namespace), key_of(&key)?);
         let value = self.with(py, |state| {
             let mut value = Vec::new();
             let command = Command::KvGet { namespace, key, value: &mut value };
@@ -99,8 +98,8 @@ impl PyDevice {
     }
 
     /// Whether a key exists; KeyError if the namespace does not.
-    fn kv_exists(&self, py: Python<'_>, namespace: u32, key: &[u8]) -> PyResult<bool> {
-        let (namespace, key) = (NamespaceId(namespace), key_of(key)?);
+    fn kv_exists(&self, py: Python<'_>, namespace: u32, key: Source) -> PyResult<bool> {
+        let (namespace, key) = (NamespaceId(namespace), key_of(&key)?);
         self.with(py, |state| match state.submit(Command::KvExists { namespace, key }) {
             Ok(_) => Ok(true),
             Err(Status::NoSuchKey { .. }) => Ok(false),
@@ -109,8 +108,8 @@ impl PyDevice {
     }
 
     /// Deletes a record; KeyError if it does not exist.
-    fn kv_delete(&self, py: Python<'_>, namespace: u32, key: &[u8]) -> PyResult<u64> {
-        let (namespace, key) = (NamespaceId(namespace), key_of(key)?);
+    fn kv_delete(&self, py: Python<'_>, namespace: u32, key: Source) -> PyResult<u64> {
+        let (namespace, key) = (NamespaceId(namespace), key_of(&key)?);
         self.with(py, |state| state.run(Command::KvDelete { namespace, key }, false).map_err(raised))
     }
 
@@ -120,10 +119,10 @@ impl PyDevice {
         &self,
         py: Python<'py>,
         namespace: u32,
-        start: Option<&[u8]>,
+        start: Option<Source>,
         limit: usize,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let (namespace, from) = (NamespaceId(namespace), start.map(key_of).transpose()?);
+        let (namespace, from) = (NamespaceId(namespace), start.as_ref().map(key_of).transpose()?);
         let keys = self.with(py, |state| {
             let mut keys = Vec::new();
             let command = Command::KvList { namespace, from: from.as_ref(), keys: &mut keys, limit };

@@ -59,7 +59,7 @@ impl PyDevice {
     /// LimitError for more than `limits()["atomic_units"]`, ValueError if a unit occurs twice.
     #[pyo3(signature = (writes, *, queued = false))]
     fn write_atomic(&self, py: Python<'_>, writes: Vec<Write<'_>>, queued: bool) -> PyResult<u64> {
-        self.batch(py, &writes, &[], queued)
+        self.batch(py, &writes, Vec::new(), queued)
     }
 
     /// Writes scattered units, tuples (lpn, data), and puts or deletes records of any namespaces, tuples (namespace, key,
@@ -71,15 +71,15 @@ impl PyDevice {
         &self,
         py: Python<'_>,
         writes: Vec<Write<'_>>,
-        records: Vec<Put<'_>>,
+        records: Vec<Put>,
         queued: bool,
     ) -> PyResult<u64> {
-        self.batch(py, &writes, &records, queued)
+        self.batch(py, &writes, records, queued)
     }
 }
 
 impl PyDevice {
-    fn batch(&self, py: Python<'_>, writes: &[Write<'_>], puts: &[Put<'_>], queued: bool) -> PyResult<u64> {
+    fn batch(&self, py: Python<'_>, writes: &[Write<'_>], puts: Vec<Put>, queued: bool) -> PyResult<u64> {
         let (sources, values) = (sources(writes)?, records(puts)?);
         self.with(py, |state| {
             let mut writes = Vec::with_capacity(sources.len());

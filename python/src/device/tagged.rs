@@ -48,11 +48,11 @@ impl PyDevice {
         py: Python<'_>,
         lpn: u64,
         data: &Bound<'_, PyAny>,
-        metadata: &[u8],
+        metadata: Source,
         fua: bool,
         queued: bool,
     ) -> PyResult<u64> {
-        let (source, metadata) = (Source::get(data)?, metadata_of(metadata)?);
+        let (source, metadata) = (Source::get(data)?, metadata_of(metadata.bytes())?);
         self.with(py, |state| {
             let lpn = state.lpn(lpn)?;
             let command = Command::WriteWithMetadata { lpn, data: source.bytes(), metadata: &metadata, fua };
@@ -90,10 +90,11 @@ impl PyDevice {
         home: Option<u64>,
         attempt: u32,
         start: u32,
-        metadata: Option<&[u8]>,
+        metadata: Option<Source>,
         queued: bool,
     ) -> PyResult<u64> {
-        let (source, metadata) = (Source::get(data)?, metadata_of(metadata.unwrap_or_default())?);
+        let (source, metadata) =
+            (Source::get(data)?, metadata_of(metadata.as_ref().map_or(&[], Source::bytes))?);
         self.with(py, |state| {
             let lpn = state.lpn(lpn)?;
             let home = home.map(|home| state.lpn(home)).transpose()?;

@@ -9,9 +9,11 @@ use tantalum_spu::{BlockClient, EndpointId, InstallOptions, ProcessId, ProgramId
 
 use super::event::PyEvent;
 use super::shared::{Shared, install_raised, io_raised, raised, refused, with};
+use crate::device::buffer::Source;
 
-/// The body of a request without one.
-const NOTHING: &[u8] = b"";
+fn bytes_of(body: Option<&Source>) -> Vec<u8> {
+    body.map_or_else(Vec::new, |body| body.bytes().to_vec())
+}
 
 /// An endpoint of a process: it sends requests to programs and receives theirs.
 #[pyclass(frozen)]
@@ -56,13 +58,15 @@ impl Endpoint {
     fn install(
         &self,
         py: Python<'_>,
-        module: &[u8],
+        module: Source,
         is_open: bool,
         region: Option<(u64, u64)>,
     ) -> PyResult<u32> {
         let options = InstallOptions { is_open, region: region.map(|(start, end)| start..end) };
-        with(py, &self.ssd, |ssd| ssd.install(self.id.process(), module, options).map_err(install_raised))
-            .map(|id| id.0)
+        with(py, &self.ssd, |ssd| {
+            ssd.install(self.id.process(), module.bytes(), options).map_err(install_raised)
+        })
+        .map(|id| id.0)
     }
 
     /// Removes a program.
@@ -90,27 +94,36 @@ impl Endpoint {
     }
 
     /// Sends a request to a handler at a time, or now, and returns its number. Its answer is an event.
-    #[pyo3(signature = (processor, program, handler, body = NOTHING, *, at_ns = 0))]
+    #[pyo3(signature = (processor, program, handler, body = None, *, at_ns = 0))]
     fn send(
         &self,
         py: Python<'_>,
         processor: u32,
         program: u32,
         handler: u32,
-        body: &[u8],
+        body: Option<Source>,
         at_ns: u64,
     ) -> PyResult<u64> {
         let to = (ProgramId(program), handler);
         with(py, &self.ssd, |ssd| {
-            ssd.send(self.id, SpuId(processor), to, body.to_vec(), at_ns).map_err(raised)
+            ssd.send(self.id, SpuId(processor), to, bytes_of(body.as_ref()), at_ns).map_err(raised)
         })
     }
 
     /// Sends a request to a handler, waits, and returns the answer. Events wait for `receive`.
-    #[pyo3(signature = (processor, program, handler, body = NOTHING))]
-    fn ask(&self, py: Python<'_>, processor: u32, program: u32, handler: u32, body: &[u8]) -> PyResult<i32> {
+    #[pyo3(signature = (processor, program, handler, body = None))]
+    fn ask(
+        &self,
+        py: Python<'_>,
+        processor: u32,
+        program: u32,
+        handler: u32,
+        body: Option<Source>,
+    ) -> PyResult<i32> {
         let to = (ProgramId(program), handler);
-        with(py, &self.ssd, |ssd| ssd.ask(self.id, SpuId(processor), to, body.to_vec()).map_err(raised))
+        with(py, &self.ssd, |ssd| {
+            ssd.ask(self.id, SpuId(processor), to, bytes_of(body.as_ref())).map_err(raised)
+        })
     }
 
     /// Waits for the next event; None if nothing is in flight.
@@ -162,9 +175,9 @@ impl Endpoint {
     }
 
     /// Writes a range in the same way. It is durable with the next `flush`.
-    fn write(&self, py: Python<'_>, program: u32, address: u64, data: &[u8]) -> PyResult<()> {
+    fn write(&self, py: Python<'_>, program: u32, address: u64, data: Source) -> PyResult<()> {
         let client = BlockClient::new(self.id, ProgramId(program));
-        with(py, &self.ssd, |ssd| client.write(ssd, address, data).map_err(io_raised))
+        with(py, &self.ssd, |ssd| client.write(ssd, address, data.bytes()).map_err(io_raised))
     }
 
     /// Makes everything written durable.

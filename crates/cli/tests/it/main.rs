@@ -1,5 +1,6 @@
 //! Tests of the command. They are one program, because a program for each file builds slowly.
 
+mod check_store;
 mod command_line;
 mod comparison;
 mod crash;

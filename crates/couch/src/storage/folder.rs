@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::copy_file_range;
+use tantalum::LockHolder;
 
 use super::{ShareRange, Shared, Storage, StorageFile, UNIT_BYTES, ioctl};
 
@@ -34,18 +35,22 @@ pub struct FolderFile {
 }
 
 impl Folder {
-    /// Opens an existing folder. Refused while another process, or another `Folder`, has it.
+    /// Opens a folder, which is created if it does not exist (but not those above it). Refused while another process, or
+    /// another `Folder`, has it.
     ///
     /// If its file system is mounted read-only, its stores can only be read. Then the lock is shared, so that others may read
     /// too, and nobody changes the folder by way of another mount. Without a lock file nothing is locked: none can be made.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Folder> {
         let path = path.as_ref().to_owned();
+        if !path.is_dir() {
+            fs::create_dir(&path).map_err(|error| of_path("create the folder", &path, &error))?;
+        }
         let file = path.join(LOCK);
         let (lock, is_read_only) =
             match OpenOptions::new().create(true).truncate(false).write(true).open(&file) {
                 Ok(lock) => (Some(lock), false),
                 Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => (existing(&file)?, true),
-                Err(error) => return Err(error),
+                Err(error) => return Err(of_path("open", &file, &error)),
             };
         let locked = match &lock {
             Some(lock) if is_read_only => lock.try_lock_shared(),
@@ -55,7 +60,8 @@ impl Folder {
         match locked {
             Ok(()) => Ok(Folder { path, _lock: lock, is_read_only }),
             Err(TryLockError::WouldBlock) => {
-                let why = format!("the stores in {} are open elsewhere", path.display());
+                let holder = lock.as_ref().map_or(LockHolder::Unknown, LockHolder::of);
+                let why = format!("the stores in {} are in use by {holder}", path.display());
                 Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
             }
             Err(TryLockError::Error(error)) => Err(error),
@@ -65,6 +71,11 @@ impl Folder {
     fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
+}
+
+/// An error that says what failed: an error of the system has no path.
+fn of_path(action: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {action} {}: {error}", path.display()))
 }
 
 /// Opens a file to read it, if there is one.

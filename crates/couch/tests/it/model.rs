@@ -51,6 +51,20 @@ fn check_snapshot<S: Storage>(snapshot: &Snapshot<S>, model: &Model, since: u64)
         assert_eq!((found.key(), found.seq()), (&key[..], *seq));
         assert!(found.value() == &value[..], "{found:?}");
     }
+    // from both ends, until they meet
+    let mut range = snapshot.iter().unwrap();
+    let mut left = expected.iter();
+    for turn in since.. {
+        let (found, key) = match turn % 3 {
+            0 => (range.next(), left.next()),
+            _ => (range.next_back(), left.next_back()),
+        };
+        assert_eq!(found.as_ref().map(|found| found.as_ref().unwrap().key()), key.map(|(key, ..)| &key[..]));
+        if key.is_none() {
+            break;
+        }
+    }
+    assert!(range.next().is_none() && range.next_back().is_none());
     let mut expected: Vec<_> = model.iter().map(|(key, (seq, value))| (*seq, key, value)).collect();
     expected.retain(|(seq, ..)| *seq > since);
     expected.sort_unstable();

@@ -169,7 +169,7 @@ fn a_store_on_a_drive_that_takes_no_changes_is_read() {
 fn a_folder_is_for_one_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let first = Folder::new(folder.path()).unwrap();
-    assert!(Folder::new(folder.path()).unwrap_err().to_string().contains("open elsewhere"));
+    assert!(Folder::new(folder.path()).unwrap_err().to_string().contains("in use by this process"));
     drop(first);
     Folder::new(folder.path()).unwrap();
 }

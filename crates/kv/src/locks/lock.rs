@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tantalum::{Key, NamespaceId};
 
-use crate::age::{Age, Mode, conflict};
+use crate::age::{Age, Mode, Requester, conflict};
 use crate::wake::Wake;
 
 /// What is locked: a record, or records with consecutive numbers.
@@ -28,14 +28,14 @@ impl LockId {
 }
 
 pub(super) struct Waiter {
-    pub age: Age,
+    pub by: Requester,
     pub wake: Arc<Wake>,
     mode: Mode,
 }
 
 #[derive(Default)]
 pub(super) struct Lock {
-    holders: Vec<(Age, Mode)>,
+    holders: Vec<(Requester, Mode)>,
     queue: VecDeque<Waiter>,
 }
 
@@ -49,23 +49,23 @@ impl Lock {
     }
 
     /// Takes or upgrades the lock, if it need not wait; returns whether it has it.
-    pub fn try_acquire(&mut self, age: Age, mode: Mode) -> bool {
-        let held = self.held_by(age);
+    pub fn try_acquire(&mut self, by: Requester, mode: Mode) -> bool {
+        let held = self.held_by(by.age);
         if held.is_some_and(|held| held >= mode) {
             return true;
         }
-        let may = self.is_free_for(age, mode) && (held.is_some() || self.queue.is_empty());
+        let may = self.is_free_for(by.age, mode) && (held.is_some() || self.queue.is_empty());
         if may {
-            self.grant(age, mode);
+            self.grant(by, mode);
         }
         may
     }
 
     /// Waits in the queue; who upgrades goes first.
-    pub fn enqueue(&mut self, age: Age, mode: Mode) -> Arc<Wake> {
+    pub fn enqueue(&mut self, by: Requester, mode: Mode) -> Arc<Wake> {
         let wake = Arc::new(Wake::default());
-        let waiter = Waiter { age, wake: wake.clone(), mode };
-        match self.held_by(age) {
+        let waiter = Waiter { by, wake: wake.clone(), mode };
+        match self.held_by(by.age) {
             Some(_) => self.queue.push_front(waiter),
             None => self.queue.push_back(waiter),
         }
@@ -73,50 +73,50 @@ impl Lock {
     }
 
     pub fn release(&mut self, age: Age) {
-        self.holders.retain(|holder| holder.0 != age);
+        self.holders.retain(|holder| holder.0.age != age);
     }
 
-    /// Takes a transaction that gives way out of the queue.
+    /// Takes a transaction that does not get the lock out of the queue.
     pub fn give_up(&mut self, age: Age) -> Option<Waiter> {
-        let at = self.queue.iter().position(|waiter| waiter.age == age)?;
+        let at = self.queue.iter().position(|waiter| waiter.by.age == age)?;
         self.queue.remove(at)
     }
 
     /// Grants the lock to the first in the queue, if it can have it; it leaves the queue.
     pub fn promote(&mut self) -> Option<Waiter> {
         let first = self.queue.front()?;
-        if !self.is_free_for(first.age, first.mode) {
+        if !self.is_free_for(first.by.age, first.mode) {
             return None;
         }
         let waiter = self.queue.pop_front()?;
-        self.grant(waiter.age, waiter.mode);
+        self.grant(waiter.by, waiter.mode);
         Some(waiter)
     }
 
     /// Those that a waiting transaction waits for.
-    pub fn blockers_of(&self, age: Age) -> Vec<Age> {
-        let Some(at) = self.queue.iter().position(|waiter| waiter.age == age) else { return Vec::new() };
+    pub fn blockers_of(&self, age: Age) -> Vec<Requester> {
+        let Some(at) = self.queue.iter().position(|waiter| waiter.by.age == age) else { return Vec::new() };
         let mode = self.queue[at].mode;
-        let before = self.queue.iter().take(at).map(|waiter| (waiter.age, waiter.mode));
+        let before = self.queue.iter().take(at).map(|waiter| (waiter.by, waiter.mode));
         let conflicting = self.holders.iter().copied().chain(before);
         conflicting
-            .filter(|(other, held)| *other != age && conflict(mode, *held))
+            .filter(|(other, held)| other.age != age && conflict(mode, *held))
             .map(|(other, _)| other)
             .collect()
     }
 
     fn held_by(&self, age: Age) -> Option<Mode> {
-        self.holders.iter().find(|holder| holder.0 == age).map(|holder| holder.1)
+        self.holders.iter().find(|holder| holder.0.age == age).map(|holder| holder.1)
     }
 
     fn is_free_for(&self, age: Age, mode: Mode) -> bool {
-        self.holders.iter().all(|holder| holder.0 == age || !conflict(holder.1, mode))
+        self.holders.iter().all(|holder| holder.0.age == age || !conflict(holder.1, mode))
     }
 
-    fn grant(&mut self, age: Age, mode: Mode) {
-        match self.holders.iter_mut().find(|holder| holder.0 == age) {
-            Some(holder) => holder.1 = mode,
-            None => self.holders.push((age, mode)),
+    fn grant(&mut self, by: Requester, mode: Mode) {
+        match self.holders.iter_mut().find(|holder| holder.0.age == by.age) {
+            Some(holder) => *holder = (by, mode),
+            None => self.holders.push((by, mode)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::hash_map::{Entry, OccupiedEntry};
 use rustc_hash::FxHashMap;
 
 use super::lock::{Lock, LockId};
-use crate::age::{Age, Mode};
+use crate::age::{Age, Mode, Requester};
 
 /// Locks that are kept for reuse.
 const MOST_SPARE: usize = 64;
@@ -19,10 +19,10 @@ pub(super) struct Shard {
 
 impl Shard {
     /// Takes or upgrades a lock, if it need not wait; returns whether it has it.
-    pub fn try_acquire(&mut self, age: Age, id: LockId, mode: Mode) -> bool {
+    pub fn try_acquire(&mut self, by: Requester, id: LockId, mode: Mode) -> bool {
         let spare = &mut self.spare;
         let lock = self.locks.entry(id).or_insert_with(|| spare.pop().unwrap_or_default());
-        lock.try_acquire(age, mode)
+        lock.try_acquire(by, mode)
     }
 
     /// Releases a lock for which nobody waits; returns false, and changes nothing, if somebody does.

@@ -1,4 +1,9 @@
 //! Who waits where, and all locks with it: what makes transactions wait, wakes them and finds deadlocks.
+//!
+//! A transaction waits for those that have the lock, or wait ahead of it. One that does not wait may have to, all the same:
+//! its thread waits for a lock in another transaction, which it began before it ended this one. A cycle may go through both
+//! kinds of waits. To give way breaks it only where the transaction before waits for a lock; if there is no such place,
+//! nobody could go on, and the request is refused.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -9,11 +14,11 @@ use tantalum::NamespaceId;
 
 use super::lock::LockId;
 use super::shard::Shard;
-use crate::age::{Age, Mode};
+use crate::age::{Age, Mode, Requester};
 use crate::record::Bytes;
 use crate::sharded::Sharded;
 use crate::spans::{Extent, Spans};
-use crate::wake::{GiveWay, Wake};
+use crate::wake::{Refusal, Wake};
 
 /// Where a transaction waits.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +27,35 @@ enum Place {
     Span(NamespaceId),
 }
 
+/// A transaction that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    place: Place,
+    /// The number of its thread, which does nothing else meanwhile.
+    thread: u64,
+}
+
+/// Which transactions cannot end while a thread waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stuck {
+    /// Those that no other thread ends.
+    Surely,
+    /// Also those in which it took the lock: another thread may have them now.
+    Probably,
+}
+
+/// A transaction in a cycle of waits.
+struct Member {
+    age: Age,
+    /// Whether the one before it waits for a lock; otherwise, for its own thread, which waits in this one.
+    is_by_lock: bool,
+}
+
 /// Locks in ordered namespaces, and the transactions that wait for any lock.
 #[derive(Default)]
 pub(super) struct Waits {
     pub spans: FxHashMap<NamespaceId, Spans>,
-    waiting: FxHashMap<Age, Place>,
+    waiting: FxHashMap<Age, Waiting>,
 }
 
 impl Waits {
@@ -43,10 +72,10 @@ impl Waits {
         }
     }
 
-    /// Takes a transaction that gives way out of the queue of an ordered namespace.
-    fn give_up_span(&mut self, age: Age, namespace: NamespaceId) {
+    /// Takes a transaction that does not get its lock out of the queue of an ordered namespace.
+    fn give_up_span(&mut self, age: Age, namespace: NamespaceId, why: Refusal) {
         let spans = self.spans.get_mut(&namespace).expect("it waits there");
-        spans.give_up(age).expect("it waits there").wake.tell(Err(GiveWay));
+        spans.give_up(age).expect("it waits there").wake.tell(Err(why));
         self.promote_spans(namespace);
     }
 
@@ -54,7 +83,7 @@ impl Waits {
     fn promote_spans(&mut self, namespace: NamespaceId) {
         let Entry::Occupied(mut spans) = self.spans.entry(namespace) else { return };
         for waiter in spans.get_mut().promote() {
-            self.waiting.remove(&waiter.age);
+            self.waiting.remove(&waiter.by.age);
             waiter.wake.tell(Ok(()));
         }
         if spans.get().is_unused() {
@@ -82,26 +111,30 @@ impl<'a> All<'a> {
     }
 
     /// Takes or upgrades a lock, if it need not wait; returns whether it has it.
-    pub fn try_acquire(&mut self, age: Age, id: LockId, mode: Mode) -> bool {
-        self.shard_mut(id).try_acquire(age, id, mode)
+    pub fn try_acquire(&mut self, by: Requester, id: LockId, mode: Mode) -> bool {
+        self.shard_mut(id).try_acquire(by, id, mode)
     }
 
     /// Begins to wait for a lock that is taken.
-    pub fn enqueue(&mut self, age: Age, id: LockId, mode: Mode) -> Arc<Wake> {
-        self.waits.waiting.insert(age, Place::Lock(id));
-        self.shard_mut(id).lock_mut(id).expect("somebody has it").enqueue(age, mode)
+    pub fn enqueue(&mut self, by: Requester, id: LockId, mode: Mode) -> Arc<Wake> {
+        self.note(by, Place::Lock(id));
+        self.shard_mut(id).lock_mut(id).expect("somebody has it").enqueue(by, mode)
     }
 
     /// The same in an ordered namespace.
     pub fn enqueue_span(
         &mut self,
-        age: Age,
+        by: Requester,
         namespace: NamespaceId,
         extent: Extent,
         mode: Mode,
     ) -> Arc<Wake> {
-        self.waits.waiting.insert(age, Place::Span(namespace));
-        self.waits.spans.entry(namespace).or_default().enqueue(age, extent, mode)
+        self.note(by, Place::Span(namespace));
+        self.waits.spans.entry(namespace).or_default().enqueue(by, extent, mode)
+    }
+
+    fn note(&mut self, by: Requester, place: Place) {
+        self.waits.waiting.insert(by.age, Waiting { place, thread: by.thread.number });
     }
 
     /// Releases a lock, and grants it to those that can have it now.
@@ -113,25 +146,35 @@ impl<'a> All<'a> {
         self.shard_mut(id).tidy(id);
     }
 
-    /// As long as `age` waits in a cycle, the youngest transaction in it gives way. Returns how many did.
-    pub fn break_circles(&mut self, age: Age) -> u64 {
+    /// As long as a transaction waits in a cycle, the youngest one in it gives way, or its own request is refused. Returns
+    /// how many did.
+    pub fn break_circles(&mut self, by: Requester, stuck: Stuck) -> u64 {
         let mut broken = 0;
-        while let Some(circle) = self.circle(age) {
-            broken += 1;
-            let youngest = *circle.iter().max().expect("a circle has members");
-            match self.waits.waiting.remove(&youngest).expect("all in a circle wait") {
-                Place::Lock(id) => self.give_up(youngest, id),
-                Place::Span(namespace) => self.waits.give_up_span(youngest, namespace),
+        while self.waits.waiting.contains_key(&by.age)
+            && let Some(circle) = self.circle(by, stuck)
+        {
+            let can_give_way =
+                |member: &&Member| member.is_by_lock && self.waits.waiting.contains_key(&member.age);
+            let youngest = circle.iter().filter(can_give_way).map(|member| member.age).max();
+            broken += u64::from(youngest.is_some());
+            match youngest {
+                Some(youngest) => self.refuse(youngest, Refusal::GiveWay),
+                None => self.refuse(by.age, Refusal::OwnThread),
             }
         }
         broken
     }
 
-    /// Takes a transaction that gives way out of the queue.
-    fn give_up(&mut self, age: Age, id: LockId) {
-        let lock = self.shard_mut(id).lock_mut(id).expect("it waits for it");
-        lock.give_up(age).expect("it waits there").wake.tell(Err(GiveWay));
-        self.promote(id);
+    /// Takes a transaction that does not get its lock out of the queue.
+    fn refuse(&mut self, age: Age, why: Refusal) {
+        match self.waits.waiting.remove(&age).expect("it waits").place {
+            Place::Lock(id) => {
+                let lock = self.shard_mut(id).lock_mut(id).expect("it waits for it");
+                lock.give_up(age).expect("it waits there").wake.tell(Err(why));
+                self.promote(id);
+            }
+            Place::Span(namespace) => self.waits.give_up_span(age, namespace, why),
+        }
     }
 
     /// Grants a lock to those waiters that can have it, in order.
@@ -139,39 +182,56 @@ impl<'a> All<'a> {
         let number = self.sharded.number_of(&id);
         let Some(lock) = self.shards[number].lock_mut(id) else { return };
         while let Some(waiter) = lock.promote() {
-            self.waits.waiting.remove(&waiter.age);
+            self.waits.waiting.remove(&waiter.by.age);
             waiter.wake.tell(Ok(()));
         }
     }
 
-    /// A cycle of waits through `age`, if there is one.
-    fn circle(&self, age: Age) -> Option<Vec<Age>> {
-        let mut path = vec![age];
-        let mut seen = vec![age];
-        self.reaches(age, age, &mut path, &mut seen).then_some(path)
+    /// A cycle of waits through a transaction, if there is one.
+    fn circle(&self, by: Requester, stuck: Stuck) -> Option<Vec<Member>> {
+        let mut path = Vec::new();
+        let mut seen = vec![by.age];
+        self.reaches(by, by.age, stuck, &mut path, &mut seen).then_some(path)
     }
 
-    fn reaches(&self, from: Age, goal: Age, path: &mut Vec<Age>, seen: &mut Vec<Age>) -> bool {
-        let blockers = match self.waits.waiting.get(&from) {
-            Some(Place::Lock(id)) => self.shard(*id).lock(*id).blockers_of(from),
-            Some(Place::Span(namespace)) => self.waits.spans[namespace].blockers_of(from),
-            None => return false,
-        };
+    fn reaches(
+        &self,
+        from: Requester,
+        goal: Age,
+        stuck: Stuck,
+        path: &mut Vec<Member>,
+        seen: &mut Vec<Age>,
+    ) -> bool {
+        let (blockers, is_by_lock) = self.blockers_of(from, stuck);
         for next in blockers {
-            if next == goal {
+            path.push(Member { age: next.age, is_by_lock });
+            if next.age == goal {
                 return true;
             }
-            if seen.contains(&next) {
-                continue;
-            }
-            seen.push(next);
-            path.push(next);
-            if self.reaches(next, goal, path, seen) {
-                return true;
+            if !seen.contains(&next.age) {
+                seen.push(next.age);
+                if self.reaches(next, goal, stuck, path, seen) {
+                    return true;
+                }
             }
             path.pop();
         }
         false
+    }
+
+    /// The transactions that must go on before this one can, and whether it waits for a lock of them.
+    fn blockers_of(&self, of: Requester, stuck: Stuck) -> (Vec<Requester>, bool) {
+        let place = self.waits.waiting.get(&of.age).map(|waiting| waiting.place);
+        match place {
+            Some(Place::Lock(id)) => (self.shard(id).lock(id).blockers_of(of.age), true),
+            Some(Place::Span(namespace)) => (self.waits.spans[&namespace].blockers_of(of.age), true),
+            None if of.thread.ends_it || stuck == Stuck::Probably => {
+                let mut waiting = self.waits.waiting.iter();
+                let its_own = waiting.find(|(_, waiting)| waiting.thread == of.thread.number);
+                (its_own.map(|(age, _)| Requester { age: *age, ..of }).into_iter().collect(), false)
+            }
+            None => (Vec::new(), false),
+        }
     }
 
     fn shard(&self, id: LockId) -> &Shard {

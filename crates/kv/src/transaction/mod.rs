@@ -8,15 +8,17 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tantalum::{NamespaceId, Nanoseconds};
 
-use crate::age::{Age, Mode};
+use crate::age::{Age, Mode, Requester, Thread};
 use crate::commit::Work;
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::keys::{hashed_key, ordered_key};
 use crate::locks::LockId;
 use crate::record::{Bytes, Name, Namespace, Order, OrderedChanges, Value};
 use crate::shared::Shared;
 use crate::spans::Extent;
 use crate::tree::{find, value_name};
+use crate::wake::Refusal;
 
 /// A transaction. Dropping it without [`Transaction::commit`] aborts it.
 pub struct Transaction {
@@ -28,6 +30,8 @@ pub struct Transaction {
     changes: FxHashMap<Name, Option<Value>>,
     ordered: BTreeMap<NamespaceId, OrderedChanges>,
     gave_way: bool,
+    /// Whether no other thread ends it than the one that uses it.
+    ends_here: bool,
     /// The client's time, if it runs in the drive's.
     now_ns: Option<Nanoseconds>,
 }
@@ -57,8 +61,16 @@ impl Transaction {
             changes: FxHashMap::default(),
             ordered: BTreeMap::new(),
             gave_way: false,
+            ends_here: false,
             now_ns: None,
         }
+    }
+
+    /// Promises that the thread which uses the transaction ends it too. If it waits for one of its locks in another
+    /// transaction, it then gets [`Error::SelfDeadlock`] at once; otherwise, after a second. [`crate::Store::transact`] does
+    /// this for its callers.
+    pub fn stay_in_thread(&mut self) {
+        self.ends_here = true;
     }
 
     /// From now on the client runs in the drive's time, or has waited until `now_ns`.
@@ -96,19 +108,20 @@ impl Transaction {
                 if self.locks.get(&id) == Some(&Mode::Exclusive) {
                     return Ok(true);
                 }
-                let has = self.shared.locks.try_acquire(self.age, id, Mode::Exclusive);
+                let has = self.shared.locks.try_acquire(self.requester(), id, Mode::Exclusive);
                 if has {
                     self.locks.insert(id, Mode::Exclusive);
                 }
                 Ok(has)
             }
             Target::Ordered(namespace, key) => {
+                let by = self.requester();
                 let held = self.spans.entry(namespace).or_default();
                 if held.get(&key) == Some(&Mode::Exclusive) {
                     return Ok(true);
                 }
                 let extent = Extent::Point(key.clone());
-                let has = self.shared.locks.try_acquire_span(self.age, namespace, &extent, Mode::Exclusive);
+                let has = self.shared.locks.try_acquire_span(by, namespace, &extent, Mode::Exclusive);
                 if has {
                     held.insert(key, Mode::Exclusive);
                 }
@@ -145,9 +158,9 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
         let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        match self.current(&target)? {
-            Some(_) => Err(Error::KeyExists { key: target.key() }),
-            None => self.change(target, Some(value.as_ref())),
+        match self.exists(&target)? {
+            true => Err(Error::KeyExists { key: target.key() }),
+            false => self.change(target, Some(value.as_ref())),
         }
     }
 
@@ -159,16 +172,16 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
         let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        match self.current(&target)? {
-            Some(_) => self.change(target, Some(value.as_ref())),
-            None => Err(Error::NoSuchKey { key: target.key() }),
+        match self.exists(&target)? {
+            true => self.change(target, Some(value.as_ref())),
+            false => Err(Error::NoSuchKey { key: target.key() }),
         }
     }
 
     /// Deletes a record; returns whether it existed.
     pub fn delete(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        let was_there = self.current(&target)?.is_some();
+        let was_there = self.exists(&target)?;
         if was_there {
             self.change(target, None)?;
         }
@@ -214,10 +227,12 @@ impl Transaction {
     /// Aborts this transaction and begins another one of the same age: a transaction that always retries like this
     /// eventually is the oldest, and then no longer gives way. [`crate::Store::transact`] does this for its callers.
     pub fn restart(self) -> Result<Transaction, Error> {
-        let (shared, age) = (self.shared.clone(), self.age);
+        let (shared, age, ends_here) = (self.shared.clone(), self.age, self.ends_here);
         self.abort();
         shared.check_process()?;
-        Ok(Transaction::new(shared, age))
+        let mut again = Transaction::new(shared, age);
+        again.ends_here = ends_here;
+        Ok(again)
     }
 
     /// Whether it had to give way: then everything it does fails with [`Error::Deadlock`].
@@ -228,10 +243,11 @@ impl Transaction {
     /// Locks a record.
     fn lock(&mut self, namespace: Namespace, key: &[u8], mode: Mode) -> Result<Target, Error> {
         let target = self.target(namespace, key)?;
+        let by = self.requester();
         let acquired = match &target {
             Target::Hashed(_, id) if self.locks.get(id).is_some_and(|held| *held >= mode) => Ok(()),
             Target::Hashed(_, id) => {
-                let acquired = self.shared.locks.acquire(self.age, *id, mode);
+                let acquired = self.shared.locks.acquire(by, *id, mode);
                 acquired.inspect(|()| {
                     self.locks.insert(*id, mode);
                 })
@@ -242,20 +258,30 @@ impl Transaction {
                     return Ok(target);
                 }
                 let extent = Extent::Point(key.clone());
-                let acquired = self.shared.locks.acquire_span(self.age, *namespace, extent, mode);
+                let acquired = self.shared.locks.acquire_span(by, *namespace, extent, mode);
                 acquired.inspect(|()| {
                     held.insert(key.clone(), mode);
                 })
             }
         };
-        acquired.map_err(|_| self.give_way())?;
+        acquired.map_err(|why| self.refused(why, key))?;
         Ok(target)
     }
 
-    /// This transaction is in a deadlock, and the one to give way.
-    fn give_way(&mut self) -> Error {
-        self.gave_way = true;
-        Error::Deadlock
+    /// Who requests its locks.
+    fn requester(&self) -> Requester {
+        Requester { age: self.age, thread: Thread::current(self.ends_here) }
+    }
+
+    /// Why it does not get the lock of a key, or of a range that begins there.
+    fn refused(&mut self, why: Refusal, key: &[u8]) -> Error {
+        match why {
+            Refusal::GiveWay => {
+                self.gave_way = true;
+                Error::Deadlock
+            }
+            Refusal::OwnThread => Error::SelfDeadlock { key: key.into() },
+        }
     }
 
     /// Fails if the transaction had to give way, or there is no such namespace.
@@ -278,10 +304,10 @@ impl Transaction {
 
     /// The record as seen by this transaction, which has locked it.
     fn current(&mut self, target: &Target) -> Result<Option<Value>, Error> {
-        let name = match target {
+        let (name, must_be_there) = match target {
             Target::Hashed(name, _) => match self.changes.get(name) {
                 Some(changed) => return Ok(changed.clone()),
-                None => *name,
+                None => (*name, false),
             },
             Target::Ordered(namespace, key) => {
                 let own = self.ordered.get(namespace).and_then(|changes| changes.get(key));
@@ -290,12 +316,25 @@ impl Transaction {
                 }
                 let found = find(&self.shared.drive.stable(), *namespace, key);
                 match found.map_err(|failure| self.shared.failed(failure))? {
-                    Some(number) => value_name(*namespace, number),
+                    Some(number) => (value_name(*namespace, number), true),
                     None => return Ok(None),
                 }
             }
         };
-        self.shared.read(name, &mut self.now_ns)
+        match self.shared.read(name, &mut self.now_ns) {
+            Ok(None) if must_be_there => {
+                Err(self.shared.failed(Failure::missing(name)).of_key(&target.key()))
+            }
+            read => read.map_err(|error| error.of_key(&target.key())),
+        }
+    }
+
+    /// Whether the record exists for this transaction, which has locked it. Its value may be lost.
+    fn exists(&mut self, target: &Target) -> Result<bool, Error> {
+        match self.current(target) {
+            Err(Error::Damaged { .. }) => Ok(true),
+            read => Ok(read?.is_some()),
+        }
     }
 
     fn change(&mut self, target: Target, value: Option<&[u8]>) -> Result<(), Error> {

@@ -12,6 +12,7 @@ use super::Transaction;
 use crate::age::Mode;
 use crate::canary::{Guard, out};
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::keys::{KeyRange, borrowed, prefix_range, range_of};
 use crate::range::{Batch, Found, Range, Scan};
 use crate::record::{Bytes, Namespace, Order, Value};
@@ -80,7 +81,12 @@ impl Transaction {
         }
         let extent = Extent::Range(range.0.clone(), range.1.clone());
         self.spans.entry(namespace).or_default();
-        self.shared.locks.acquire_span(self.age, namespace, extent, mode).map_err(|_| self.give_way())
+        let acquired = self.shared.locks.acquire_span(self.requester(), namespace, extent, mode);
+        let first = match &range.0 {
+            Bound::Included(key) | Bound::Excluded(key) => &key[..],
+            Bound::Unbounded => &[],
+        };
+        acquired.map_err(|why| self.refused(why, first))
     }
 
     /// Merges this transaction's changes into the committed records of a range.
@@ -125,21 +131,25 @@ impl Scan for Transaction {
     ) -> Result<Batch, Error> {
         self.check_open(namespace)?;
         let (mut found, puts) = self.committed(namespace, &range, backwards, limit)?;
-        let (range, rest) = match found.entries.last().filter(|_| !found.is_all) {
-            Some((last, _)) => {
+        let (range, rest) = match (&found.gap, found.entries.last().filter(|_| !found.is_all)) {
+            (Some(gap), _) => gap.divide(range, backwards),
+            (None, Some((last, _))) => {
                 let (range, rest) = divide(range, backwards, last);
                 (range, Some(rest))
             }
-            None => (range, None),
+            (None, None) => (range, None),
         };
         self.lock_range(namespace, &range, mode)?;
         if self.shared.drive.stable().puts() != puts && !out(Guard::NotReadAgain) {
             found = self.committed(namespace, &range, backwards, usize::MAX)?.0;
         }
-        Ok(Batch { entries: self.with_own(namespace, &range, backwards, found.entries), rest })
+        let lost = found.gap.map(|gap| self.shared.failed(Failure::Lost { namespace, gap }));
+        Ok(Batch { entries: self.with_own(namespace, &range, backwards, found.entries), lost, rest })
     }
 
-    fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Option<Value>, Error> {
-        self.shared.read(value_name(namespace, number), &mut self.now_ns)
+    fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {
+        let name = value_name(namespace, number);
+        let found = self.shared.read(name, &mut self.now_ns)?;
+        found.ok_or_else(|| self.shared.failed(Failure::missing(name)))
     }
 }

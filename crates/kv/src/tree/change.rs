@@ -31,13 +31,21 @@ pub(crate) fn change(
     let mut work = Work { source, namespace, numbers, nodes, records: Records::with_capacity(changes.len()) };
     let changes: Vec<Change<'_>> = changes.iter().collect();
     work.root(&changes)?;
-    let Work { numbers: left, nodes, mut records, .. } = work;
-    left.store(numbers, namespace, &mut records);
-    for (number, node) in nodes {
-        let value = node.map(|(level, entries)| encode(level, &entries).into());
-        records.push((name(namespace, Kind::Node, number), value));
-    }
-    Ok(Changed { records, numbers: left })
+    Ok(work.changed(numbers))
+}
+
+/// Computes what to put for a new tree with these keys and the numbers of their values, whatever nodes there are.
+pub(crate) fn rebuild(
+    source: &impl Source,
+    namespace: NamespaceId,
+    entries: Vec<(Bytes, u64)>,
+    numbers: Numbers,
+) -> Result<Changed, Failure> {
+    let mut work = Work { source, namespace, numbers, nodes: BTreeMap::new(), records: Records::new() };
+    let entries = entries.into_iter().map(|(key, number)| Entry { key, number }).collect();
+    let children = work.pieces(ROOT, no_key(), 0, entries, true);
+    work.raise(0, children)?;
+    Ok(work.changed(numbers))
 }
 
 type Change<'a> = (&'a Bytes, &'a Option<Value>);
@@ -64,14 +72,14 @@ fn no_key() -> Bytes {
 }
 
 impl<S: Source> Work<'_, S> {
-    fn damaged(&self, node: u64) -> Failure {
-        Failure::Node { namespace: self.namespace, node }
+    fn damaged(&self) -> Failure {
+        Failure::Node { namespace: self.namespace }
     }
 
     fn root(&mut self, changes: &[Change<'_>]) -> Result<(), Failure> {
-        let (mut level, children) = match node_at(self.source, self.namespace, ROOT)? {
+        let (level, children) = match node_at(self.source, self.namespace, ROOT)? {
             Some(bytes) => {
-                let level = Node::parse(&bytes).ok_or(self.damaged(ROOT))?.level();
+                let level = Node::parse(&bytes).ok_or(self.damaged())?.level();
                 (level, self.subtree(ROOT, level, no_key(), changes)?)
             }
             None => {
@@ -79,7 +87,11 @@ impl<S: Source> Work<'_, S> {
                 (0, self.pieces(ROOT, no_key(), 0, entries, true))
             }
         };
-        let mut children = children;
+        self.raise(level, children)
+    }
+
+    /// Writes nodes of one level, and those above up to the root.
+    fn raise(&mut self, mut level: u8, mut children: Vec<Child>) -> Result<(), Failure> {
         if let [Child { number: ROOT, changed, .. }] = &mut children[..] {
             return match changed.take() {
                 Some(entries) => self.store_root(level, entries),
@@ -88,7 +100,7 @@ impl<S: Source> Work<'_, S> {
         }
         while children.len() > 1 {
             let entries = self.store_children(level, children);
-            level = level.checked_add(1).ok_or(self.damaged(ROOT))?;
+            level = level.checked_add(1).ok_or(self.damaged())?;
             let nodes = cut(entries, true);
             children = nodes.into_iter().map(|entries| self.new_child(entries)).collect();
         }
@@ -96,6 +108,17 @@ impl<S: Source> Work<'_, S> {
             Some(entries) => self.store_root(level, entries),
             None => Ok(()),
         }
+    }
+
+    /// What is to be put.
+    fn changed(self, before: Numbers) -> Changed {
+        let Work { namespace, numbers, nodes, mut records, .. } = self;
+        numbers.store(before, namespace, &mut records);
+        for (number, node) in nodes {
+            let value = node.map(|(level, entries)| encode(level, &entries).into());
+            records.push((name(namespace, Kind::Node, number), value));
+        }
+        Changed { records, numbers }
     }
 
     fn new_child(&mut self, entries: Vec<Entry>) -> Child {
@@ -119,10 +142,10 @@ impl<S: Source> Work<'_, S> {
         if let Some(Some(node)) = self.nodes.get(&number) {
             return Ok(node.clone());
         }
-        let bytes = node_at(self.source, self.namespace, number)?.ok_or(self.damaged(number))?;
+        let bytes = node_at(self.source, self.namespace, number)?.ok_or(self.damaged())?;
         let node = Node::parse(&bytes).filter(|node| node.level() < above);
-        let node = node.ok_or(self.damaged(number))?;
-        Ok((node.level(), node.entries(low).ok_or(self.damaged(number))?))
+        let node = node.ok_or(self.damaged())?;
+        Ok((node.level(), node.entries(low).ok_or(self.damaged())?))
     }
 
     /// Changes the subtree of a node. Returns the entries that its parent gets for it.
@@ -133,9 +156,9 @@ impl<S: Source> Work<'_, S> {
         low: Bytes,
         changes: &[Change<'_>],
     ) -> Result<Vec<Child>, Failure> {
-        let bytes = node_at(self.source, self.namespace, number)?.ok_or(self.damaged(number))?;
-        let node = Node::parse(&bytes).filter(|node| node.level() == level).ok_or(self.damaged(number))?;
-        let damaged = self.damaged(number);
+        let bytes = node_at(self.source, self.namespace, number)?.ok_or(self.damaged())?;
+        let node = Node::parse(&bytes).filter(|node| node.level() == level).ok_or(self.damaged())?;
+        let damaged = self.damaged();
         let (before, after) = if level == 0 {
             if self.changes_values_alone(node, changes).ok_or(damaged.clone())? {
                 return Ok(vec![Child { low, number, changed: None }]);
@@ -243,7 +266,7 @@ impl<S: Source> Work<'_, S> {
             Some(entries) => Ok(entries.clone()),
             None => match self.load(child.number, level + 1, &child.low)? {
                 (found, entries) if found == level => Ok(entries),
-                _ => Err(self.damaged(child.number)),
+                _ => Err(self.damaged()),
             },
         }
     }

@@ -8,7 +8,9 @@ use super::node::Node;
 use super::{Kind, ROOT, name};
 use crate::drive::Source;
 use crate::failure::Failure;
+use crate::keys::KeyRange;
 use crate::record::{Bytes, Value};
+use crate::spans::begins_within;
 
 /// A node's record; `None` if there is no root.
 pub(super) fn node_at(
@@ -17,8 +19,37 @@ pub(super) fn node_at(
     number: u64,
 ) -> Result<Option<Value>, Failure> {
     match source.record(name(namespace, Kind::Node, number))? {
-        None if number != ROOT => Err(Failure::Node { namespace, node: number }),
+        None if number != ROOT => Err(Failure::Node { namespace }),
         found => Ok(found),
+    }
+}
+
+/// Keys that cannot be found, because a node is damaged or missing: from one on, up to but not including another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Gap {
+    pub from: Bytes,
+    pub to: Option<Bytes>,
+}
+
+impl Gap {
+    fn new(from: &[u8], to: Option<&[u8]>) -> Gap {
+        Gap { from: from.into(), to: to.map(Bytes::from) }
+    }
+
+    /// Divides a range behind the gap.
+    pub fn divide(&self, (from, to): KeyRange, backwards: bool) -> (KeyRange, Option<KeyRange>) {
+        let rest = match (backwards, &self.to) {
+            (false, Some(end)) => (Bound::Included(end.clone()), to.clone()),
+            (true, _) if !self.from.is_empty() => (from.clone(), Bound::Excluded(self.from.clone())),
+            _ => return ((from, to), None),
+        };
+        if !begins_within(&rest.0, &rest.1) {
+            return ((from, to), None);
+        }
+        match (backwards, &rest) {
+            (false, (Bound::Included(end), _)) => ((from, Bound::Excluded(end.clone())), Some(rest)),
+            _ => ((Bound::Included(self.from.clone()), to), Some(rest)),
+        }
     }
 }
 
@@ -26,16 +57,45 @@ pub(super) fn node_at(
 pub(crate) fn find(source: &impl Source, namespace: NamespaceId, key: &[u8]) -> Result<Option<u64>, Failure> {
     let (mut number, mut above) = (ROOT, None);
     loop {
-        let Some(bytes) = node_at(source, namespace, number)? else { return Ok(None) };
-        let damaged = Failure::Node { namespace, node: number };
+        let bytes = match node_at(source, namespace, number) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
+            Err(failure) if failure.is_damage() => return Err(lost(source, namespace, key)),
+            Err(failure) => return Err(failure),
+        };
         let node = Node::parse(&bytes).filter(|node| above.is_none_or(|above| node.level() < above));
-        let node = node.ok_or(damaged.clone())?;
+        let Some(node) = node else { return Err(lost(source, namespace, key)) };
         if node.level() == 0 {
-            return node.find(key).ok_or(damaged);
+            return node.find(key).ok_or_else(|| lost(source, namespace, key));
         }
         above = Some(node.level());
-        number = node.child_of(key).and_then(|at| node.number(at)).ok_or(damaged)?;
+        let child = node.child_of(key).and_then(|at| node.number(at));
+        number = child.ok_or_else(|| lost(source, namespace, key))?;
     }
+}
+
+/// Where a key cannot be found: the keys of the last node on the way to it that its parent names.
+#[cold]
+fn lost(source: &impl Source, namespace: NamespaceId, key: &[u8]) -> Failure {
+    let mut gap = Gap::new(&[], None);
+    let (mut number, mut above) = (ROOT, None);
+    while let Ok(Some(bytes)) = node_at(source, namespace, number) {
+        let node = Node::parse(&bytes).filter(|node| node.level() > 0);
+        let node = node.filter(|node| above.is_none_or(|above| node.level() < above));
+        let child = node.and_then(|node| {
+            let at = node.child_of(key)?;
+            Some((node, at, node.number(at)?, node.key(at)?))
+        });
+        let Some((node, at, child, low)) = child else { break };
+        if at > 0 {
+            gap.from = low.into();
+        }
+        if at + 1 < node.len() {
+            gap.to = node.key(at + 1).map(Bytes::from);
+        }
+        (number, above) = (child, Some(node.level()));
+    }
+    Failure::Lost { namespace, gap }
 }
 
 /// Keys of a range with the numbers of their values.
@@ -44,6 +104,8 @@ pub(crate) struct Page {
     pub entries: Vec<(Bytes, u64)>,
     /// Whether these are all keys of the range.
     pub is_all: bool,
+    /// What comes after them cannot be read.
+    pub gap: Option<Gap>,
 }
 
 /// At most `limit` keys of a range, from its beginning, or backwards from its end.
@@ -54,9 +116,9 @@ pub(crate) fn page(
     backwards: bool,
     limit: usize,
 ) -> Result<Page, Failure> {
-    let (entries, is_all) = (Vec::new(), true);
-    let mut walk = Walk { source, namespace, range, backwards, limit, page: Page { entries, is_all } };
-    walk.subtree(ROOT, None)?;
+    let page = Page { entries: Vec::new(), is_all: true, gap: None };
+    let mut walk = Walk { source, namespace, range, backwards, limit, page };
+    walk.subtree(ROOT, None, (&[], None))?;
     Ok(walk.page)
 }
 
@@ -70,24 +132,43 @@ struct Walk<'a, S> {
 }
 
 impl<S: Source> Walk<'_, S> {
-    /// Visits the subtree of a node. Returns whether to continue.
-    fn subtree(&mut self, number: u64, above: Option<u8>) -> Result<bool, Failure> {
-        let Some(bytes) = node_at(self.source, self.namespace, number)? else { return Ok(false) };
-        let damaged = Failure::Node { namespace: self.namespace, node: number };
+    /// Visits the subtree of a node, whose keys are within these. Returns whether to continue.
+    fn subtree(
+        &mut self,
+        number: u64,
+        above: Option<u8>,
+        (low, high): (&[u8], Option<&[u8]>),
+    ) -> Result<bool, Failure> {
+        let bytes = match node_at(self.source, self.namespace, number) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(false),
+            Err(failure) if failure.is_damage() => return Ok(self.end_before(low, high)),
+            Err(failure) => return Err(failure),
+        };
         let node = Node::parse(&bytes).filter(|node| above.is_none_or(|above| node.level() < above));
-        let node = node.ok_or(damaged.clone())?;
-        match node.level() {
-            0 => self.leaf(node).ok_or(damaged),
-            level => {
-                for at in self.children(node).ok_or(damaged.clone())? {
-                    let child = node.number(at).ok_or(damaged.clone())?;
-                    if !self.subtree(child, Some(level))? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
+        let Some(node) = node else { return Ok(self.end_before(low, high)) };
+        if node.level() == 0 {
+            return Ok(self.leaf(node).unwrap_or_else(|| self.end_before(low, high)));
+        }
+        let Some(children) = self.children(node) else { return Ok(self.end_before(low, high)) };
+        for at in children {
+            let (Some(child), Some(key)) = (node.number(at), node.key(at)) else {
+                return Ok(self.end_before(low, high));
+            };
+            let from = if at == 0 { low } else { key };
+            let to = if at + 1 < node.len() { node.key(at + 1) } else { high };
+            if !self.subtree(child, Some(node.level()), (from, to))? {
+                return Ok(false);
             }
         }
+        Ok(true)
+    }
+
+    /// Ends the walk before keys that cannot be read.
+    fn end_before(&mut self, low: &[u8], high: Option<&[u8]>) -> bool {
+        self.page.is_all = false;
+        self.page.gap = Some(Gap::new(low, high));
+        false
     }
 
     /// The children that may have keys of the range, in the order of the walk.
@@ -97,7 +178,9 @@ impl<S: Source> Walk<'_, S> {
             Bound::Unbounded => 0,
         };
         let last = match self.range.1 {
-            Bound::Included(key) | Bound::Excluded(key) => node.child_of(key)?,
+            Bound::Included(key) => node.child_of(key)?,
+            // not the child that begins there: a walk backwards goes on before a damaged one
+            Bound::Excluded(key) => node.child_before(key)?,
             Bound::Unbounded => node.len() - 1,
         };
         let children = first..=last;

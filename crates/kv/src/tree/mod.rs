@@ -14,8 +14,8 @@ use tantalum::{Key, NamespaceId};
 
 use crate::record::Name;
 
-pub(crate) use change::change;
-pub(crate) use find::{Page, find, page};
+pub(crate) use change::{Changed, change, rebuild};
+pub(crate) use find::{Gap, Page, find, page};
 pub(crate) use numbers::Numbers;
 
 /// The number of the root. A namespace without keys has none.
@@ -34,6 +34,13 @@ fn name(namespace: NamespaceId, kind: Kind, number: u64) -> Name {
     let mut bytes = number.to_be_bytes();
     bytes[0] = kind as u8;
     (namespace, Key::new(&bytes).expect("it has eight bytes"))
+}
+
+/// The number in the name of a record of an ordered namespace, and whether it is a value's.
+pub(crate) fn number_of(key: &Key) -> Option<(u64, bool)> {
+    let bytes: [u8; 8] = key.as_bytes().try_into().ok()?;
+    let number = u64::from_be_bytes(bytes) & (u64::MAX >> 8);
+    Some((number, bytes[0] == Kind::Value as u8))
 }
 
 /// Whether a record of an ordered namespace is a node.

@@ -81,6 +81,11 @@ impl<'a> Node<'a> {
         Some(self.partition(1, |other| other <= key)? - 1)
     }
 
+    /// The last child of an inner node that may have keys less than this one.
+    pub fn child_before(self, key: &[u8]) -> Option<usize> {
+        Some(self.partition(1, |other| other < key)? - 1)
+    }
+
     /// The number that a leaf has for a key.
     pub fn find(self, key: &[u8]) -> Option<Option<u64>> {
         let at = self.lower(key)?;

@@ -26,8 +26,13 @@ impl Numbers {
         };
         match <[u8; 8]>::try_from(&value[..]).map(u64::from_le_bytes) {
             Ok(end) if end > ROOT => Ok(Numbers { next: end, end }),
-            _ => Err(Failure::Node { namespace, node: ROOT }),
+            _ => Err(Failure::Node { namespace }),
         }
+    }
+
+    /// The numbers after one that is in use.
+    pub fn after(last: u64) -> Numbers {
+        Numbers { next: last + 1, end: last + 1 }
     }
 
     pub(super) fn take(&mut self) -> u64 {

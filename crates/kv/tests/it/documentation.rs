@@ -3,8 +3,9 @@
 use std::path::Path;
 
 /// Files whose public functions are those of the crate's users.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "store.rs",
+    "damage.rs",
     "options.rs",
     "snapshot.rs",
     "backup.rs",

@@ -67,10 +67,10 @@ fn a_store_on_a_full_disk_is_read_opened_and_complete() {
         if order == "hashed" {
             assert_read(&store, namespace, commits);
             let read = store.begin().unwrap().read(namespace, key(2 * commits));
-            assert!(matches!(read, Err(Error::Stopped { .. })), "{read:?}");
+            assert!(matches!(read, Err(Error::Stopped { is_host: true, .. })), "{read:?}");
         }
         let refused = store.transact(|tx| tx.put(namespace, b"more", b"data"));
-        assert!(matches!(refused, Err(Error::Stopped { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Stopped { is_host: true, .. })), "{refused:?}");
         drop(store);
         // still without room
         let (store, namespace) = open();
@@ -79,7 +79,8 @@ fn a_store_on_a_full_disk_is_read_opened_and_complete() {
         if commits > 0 {
             let namespace = namespace.unwrap();
             assert_read(&store, namespace, commits);
-            assert!(store.transact(|tx| tx.put(namespace, b"more", b"data")).is_err());
+            let refused = store.transact(|tx| tx.put(namespace, b"more", b"data"));
+            assert!(matches!(refused, Err(Error::Stopped { is_host: true, .. })), "{refused:?}");
         }
         drop(store);
         host.faults.heal();

@@ -4,6 +4,7 @@ mod backup;
 #[path = "../concurrent/mod.rs"]
 mod concurrent;
 mod concurrent_torture;
+mod damage;
 mod documentation;
 mod every_command_fails;
 mod full_host;
@@ -13,6 +14,7 @@ mod large_transactions;
 #[cfg(target_os = "linux")]
 mod lost_machine;
 mod ordered;
+mod read_only;
 mod serializability;
 mod snapshots;
 mod store;

@@ -339,3 +339,20 @@ fn only_ranges_that_were_read_keep_others_from_inserting() {
         assert!(writer.try_lock(namespace, key).unwrap(), "{key}");
     }
 }
+
+#[test]
+fn keys_are_iterated_over_to_be_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::options()
+        .capacity_bytes(16 << 20)
+        .sync(tantalum_kv::Sync::None)
+        .open(folder.path().join("app.tant"))
+        .unwrap();
+    let names = store.ordered("names").unwrap();
+    store.transact(|tx| ["a", "b", "c"].iter().try_for_each(|key| tx.put(names, key, b"1"))).unwrap();
+    let (mut first, mut second) = (store.begin().unwrap(), store.begin().unwrap());
+    assert_eq!(first.all(names).unwrap().keys().for_update().count(), 3);
+    assert!(!second.try_lock(names, b"b").unwrap());
+    drop(first);
+    assert!(second.try_lock(names, b"b").unwrap(), "and the locks go with the transaction");
+}

@@ -71,6 +71,46 @@ fn values_of_every_size_come_back_and_too_large_ones_are_refused() {
     assert!(matches!(tx.put(blobs, [0; 17], b""), Err(Error::Key { .. })));
 }
 
+/// Both hung for ever: the inner transaction waited for the outer one, which waited for it.
+#[test]
+fn a_transaction_within_another_one_is_refused_what_that_has_locked() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let (all, keys) = (store.namespace("all").unwrap(), store.ordered("keys").unwrap());
+    let begun = Instant::now();
+    let done = store.transact::<(), Error>(|tx| {
+        tx.put(all, b"a", b"1")?;
+        assert_eq!(tx.range::<&[u8]>(keys, ..)?.count(), 0);
+        let inner = store.transact(|inner| inner.put(keys, b"k", b"2"));
+        assert!(matches!(&inner, Err(Error::SelfDeadlock { key }) if **key == *b"k"), "{inner:?}");
+        store.transact(|inner| inner.put(all, b"b", b"another key"))?;
+        store.transact(|inner| inner.read(all, b"a")).map(drop)
+    });
+    assert!(matches!(&done, Err(Error::SelfDeadlock { key }) if **key == *b"a"), "{done:?}");
+    assert!(begun.elapsed() < Duration::from_millis(900), "at once, not after a time");
+    assert_eq!((value(&store, all, b"a"), value(&store, all, b"b").is_some()), (None, true));
+}
+
+#[test]
+fn of_two_transactions_of_one_thread_the_second_waits_for_the_first_but_not_for_ever() {
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    let all = store.namespace("all").unwrap();
+    let (mut first, mut second) = (store.begin().unwrap(), store.begin().unwrap());
+    first.put(all, b"a", b"1").unwrap();
+    assert!(matches!(second.read(all, b"a"), Err(Error::SelfDeadlock { .. })));
+    // it goes on, and may try again
+    second.put(all, b"b", b"2").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            first.commit().unwrap();
+        });
+        assert_eq!(second.read(all, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    });
+    second.commit().unwrap();
+}
+
 /// Several times what fits in one `put` of the drive, in records and in bytes, over both kinds of namespaces.
 #[test]
 fn a_transaction_may_be_larger_than_a_put_of_the_drive() {
@@ -482,4 +522,40 @@ fn the_room_of_what_was_deleted_is_used_again() {
         }
         (0..first * 2).collect::<Vec<_>>().chunks(200).for_each(|numbers| delete(numbers).unwrap());
     }
+}
+
+#[test]
+fn a_store_says_how_many_records_of_a_size_it_has_room_for() {
+    // of small records some of the drive goes to their index, and more of it is reserved than is needed at last
+    for (value_bytes, tolerance) in [(20, 0.3), (100, 0.15), (984, 0.06), (1000, 0.06), (30_000, 0.06)] {
+        let folder = folder();
+        let store = Store::options()
+            .capacity_bytes(24 << 20)
+            .sync(Sync::None)
+            .open(folder.path().join("app.tant"))
+            .unwrap();
+        let all = store.namespace("all").unwrap();
+        let told = store.room_for(value_bytes).unwrap();
+        let mut records = 0_u64;
+        let full = loop {
+            let put = store.transact(|tx| {
+                (records..records + 64).try_for_each(|n| tx.put(all, n.to_be_bytes(), vec![7; value_bytes]))
+            });
+            match put {
+                Ok(()) => records += 64,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, Error::Drive(tantalum::Status::CapacityExceeded)), "{full}");
+        let missed = records as f64 - told as f64;
+        assert!(
+            (-64.0..tolerance * records as f64).contains(&missed),
+            "{value_bytes}: {told} told, {records} fit"
+        );
+        assert!(store.room_for(value_bytes).unwrap() < 200, "it is full");
+    }
+    let folder = folder();
+    let store = open(&folder, Sync::None);
+    assert!(matches!(store.room_for((2 << 20) + 1), Err(Error::ValueTooLarge { .. })));
+    assert_eq!(store.capacity_bytes(), 64 << 20);
 }

@@ -229,7 +229,7 @@ fn an_image_is_opened_once_at_a_time_and_never_overwritten() {
     let nand = folder.create();
     assert!(nand.try_clone().is_none());
     let locked = Nand::open(&folder.path()).unwrap_err();
-    assert!(matches!(&locked, MediumError::Locked { path } if *path == folder.path()), "{locked}");
+    assert!(matches!(&locked, MediumError::Locked { path, .. } if *path == folder.path()), "{locked}");
     assert!(matches!(Nand::create(&folder.path(), GEOMETRY, TIMING, "", 0), Err(MediumError::Exists { .. })));
     drop(nand);
     let _open = folder.open();
@@ -710,7 +710,9 @@ fn an_overlay_works_like_the_image_and_leaves_the_file_as_it_was() {
     program(&mut nand, 0, [9, 10], 0);
     assert_eq!((read_tag(&mut nand, 10), read_tag(&mut nand, 0), read_tag(&mut nand, 8)), (7, 9, 5));
     assert!(matches!(Nand::open(&path), Err(MediumError::Locked { .. })));
-    drop(nand);
+    let mut second = Nand::open_as(&path, Access::Overlay).unwrap();
+    assert_eq!(read_tag(&mut second, 0), 1, "it sees nothing of the first one's changes");
+    drop((nand, second));
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 

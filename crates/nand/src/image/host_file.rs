@@ -17,6 +17,7 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use super::host_faults::{HostCall, Mapping, TestHost};
 use super::life::Ended;
+use crate::lock_holder::LockHolder;
 
 /// Bytes of a page of the host's cache.
 pub(super) const HOST_PAGE: usize = 4096;
@@ -73,6 +74,15 @@ impl HostFile {
 
     pub fn try_lock(&self) -> Result<(), TryLockError> {
         self.file.try_lock()
+    }
+
+    pub fn try_lock_shared(&self) -> Result<(), TryLockError> {
+        self.file.try_lock_shared()
+    }
+
+    /// Who has locked it.
+    pub fn lock_holder(&self) -> LockHolder {
+        LockHolder::of(&self.file)
     }
 
     pub fn unlock(&self) -> io::Result<()> {

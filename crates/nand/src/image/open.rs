@@ -67,7 +67,10 @@ impl FileImage {
         if !file.is_regular().map_err(error("read the kind of the file"))? {
             return Err(MediumError::NotAnImage { path: path.to_owned() });
         }
-        let file = LockedFile::lock(file, path)?;
+        let file = match access {
+            Access::Overlay => LockedFile::lock_to_read(file, path)?,
+            Access::Write | Access::Ordered => LockedFile::lock(file, path)?,
+        };
         let file_bytes = file.length().map_err(error("read the size of the image"))?;
         let header = read_header(&file, path, file_bytes)?;
         let description = read_description(&file, path, &header, file_bytes)?;
