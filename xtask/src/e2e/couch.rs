@@ -52,7 +52,7 @@ fn read_without_room(folder: &Path, program: &Path, mounted: &mut Mounted<'_>) -
     ensure(is_read && output.status.success(), || format!("the documents were not read: {output:?}"))?;
     let output = read("--exclusive")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure(said.contains("open elsewhere"), || format!("the folder is in use: {output:?}"))?;
+    ensure(said.contains("in use by process"), || format!("the folder is in use: {output:?}"))?;
     mounted.unmount()
 }
 
