@@ -181,7 +181,8 @@ mod tests {
         let passing = recorded.writes.passing();
         for event in areas {
             let remaining = passing.remaining(event, 10 * UNIT, 10 * UNIT_BYTES);
-            assert_eq!(remaining, Some(vec![0..UNIT_BYTES]), "event {event}");
+            let other = 0..UNIT_BYTES;
+            assert_eq!(remaining, Some(vec![other]), "event {event}");
         }
         for event in homes {
             assert_eq!(passing.remaining(event, 0, 3 * UNIT_BYTES), None, "event {event}");
