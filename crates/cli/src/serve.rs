@@ -207,13 +207,14 @@ fn announce(
     }
     let image = options.image.canonicalize().unwrap_or_else(|_| options.image.clone());
     let log = Log::open(&image);
-    let mut warning = match &log {
-        Ok(_) => format!(
-            " at {address}; attach it with: {} (its blocks are then at {device})",
-            attach.join(" or with: ")
-        ),
-        Err(error) => format!(" at {address}, without a log: {}: {error}", log_path(&image).display()),
+    let without = match &log {
+        Ok(_) => String::new(),
+        Err(error) => format!(", without a log ({}: {error})", log_path(&image).display()),
     };
+    let mut warning = format!(
+        " at {address}{without}; attach it with: {} (its blocks are then at {device})",
+        attach.join(" or with: ")
+    );
     only_read.iter().for_each(|line| warning += &format!("; {line}"));
     output::print(&format!("{SERVED}{warning}\n"))?;
     let mut log = log.ok();
