@@ -63,44 +63,34 @@ impl<F: StorageFile> Tree<'_, F> {
 
     /// A cursor behind the last entry.
     pub fn cursor_at_end(&self) -> Result<Cursor, Error> {
-        let mut path = Vec::new();
-        let Some(mut offset) = self.root else { return Ok(Cursor { path }) };
-        let mut level = None;
-        loop {
-            let node = self.node(offset, level)?;
-            if node.level() == 0 {
-                let index = node.len();
-                path.push(Step { node, offset, index });
-                return Ok(Cursor { path });
-            }
-            let last = node.len().checked_sub(1);
-            let index = last.ok_or_else(|| self.file.damaged(offset, "a node is empty"))?;
-            let child = self.child(&node, offset, index)?;
-            path.push(Step { node, offset, index });
-            (offset, level) = child;
-        }
+        self.descend(|node| if node.level() == 0 { node.len() } else { node.len().saturating_sub(1) })
     }
 
     /// A cursor before the first entry from `start` on.
     pub fn cursor(&self, start: Bound<&[u8]>) -> Result<Cursor, Error> {
+        self.descend(|node| match start {
+            Bound::Unbounded => 0,
+            Bound::Included(key) | Bound::Excluded(key) if node.level() > 0 => node.child_of(key),
+            Bound::Included(key) => node.find(key).unwrap_or_else(|index| index),
+            Bound::Excluded(key) => node.find(key).map_or_else(|index| index, |index| index + 1),
+        })
+    }
+
+    /// A cursor at the place that `place` chooses in each node on the way to a leaf.
+    fn descend(&self, place: impl Fn(&Node) -> usize) -> Result<Cursor, Error> {
         let mut path = Vec::new();
         let Some(mut offset) = self.root else { return Ok(Cursor { path }) };
         let mut level = None;
         loop {
             let node = self.node(offset, level)?;
+            let index = place(&node);
             if node.level() == 0 {
-                let index = match start {
-                    Bound::Unbounded => 0,
-                    Bound::Included(key) => node.find(key).unwrap_or_else(|index| index),
-                    Bound::Excluded(key) => node.find(key).map_or_else(|index| index, |index| index + 1),
-                };
                 path.push(Step { node, offset, index });
                 return Ok(Cursor { path });
             }
-            let index = match start {
-                Bound::Unbounded => 0,
-                Bound::Included(key) | Bound::Excluded(key) => node.child_of(key),
-            };
+            if index >= node.len() {
+                return Err(self.file.damaged(offset, "a node is empty"));
+            }
             let child = self.child(&node, offset, index)?;
             path.push(Step { node, offset, index });
             (offset, level) = child;
