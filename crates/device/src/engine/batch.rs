@@ -24,7 +24,7 @@ impl Engine {
         let record_bytes = self.check_records(records)?;
         self.maintain(at_ns)?;
         let (records, at_ns) = self.admit_batch(writes, records, at_ns)?;
-        self.settle_replaced(writes.iter().map(|(lpn, _)| lpn.0), at_ns)?;
+        self.settle_replaced(writes.iter().map(|(lpn, _)| *lpn), at_ns)?;
         let ends_claims = writes.iter().any(|(lpn, _)| self.ftl.is_claiming_page(*lpn));
         let (units, mut arrived_ns) = self.stage_units(writes, port, at_ns)?;
         if record_bytes > 0 {

@@ -25,14 +25,14 @@ impl Engine {
     /// acknowledged as durable, so these go to flash first.
     pub(super) fn settle_replaced(
         &mut self,
-        mut lpns: impl Iterator<Item = u32>,
+        mut lpns: impl Iterator<Item = Lpn>,
         at_ns: Nanoseconds,
     ) -> Result<(), Status> {
         if canary::out(Guard::ReplacedNotSettled) {
             return Ok(());
         }
         let must_settle = |lpn| self.cache.get(lpn).is_some() || self.is_log_page(lpn);
-        if self.ftl.has_plp() && lpns.any(|lpn| must_settle(Lpn(lpn))) {
+        if self.ftl.has_plp() && lpns.any(must_settle) {
             self.drain(at_ns)?;
         }
         Ok(())
@@ -60,7 +60,7 @@ impl Engine {
 
     /// Sends cached sources to flash, so that there is a place to share.
     fn settle_sources(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), Status> {
-        self.settle_replaced(ranges.iter().flat_map(destinations).map(|lpn| lpn.0), at_ns)?;
+        self.settle_replaced(ranges.iter().flat_map(destinations), at_ns)?;
         let cached = ranges.iter().any(|range| {
             (range.src.0..range.src.0 + range.units).any(|lpn| self.cache.get(Lpn(lpn)).is_some())
         });

@@ -137,7 +137,7 @@ impl Engine {
         self.drain_transactions(at_ns)?;
         let lpns: Vec<Lpn> = self.ftl.transactions().lpns(tx).collect();
         let at_ns = self.admit(lpns.iter().copied(), at_ns)?;
-        self.settle_replaced(lpns.iter().map(|lpn| lpn.0), at_ns)?;
+        self.settle_replaced(lpns.iter().copied(), at_ns)?;
         for lpn in self.ftl.commit(tx, at_ns)? {
             self.forget_cached(lpn)?;
         }
