@@ -9,7 +9,7 @@ use tantalum_workloads::ageing::Ageing;
 
 use crate::drive::with_capacitor;
 use crate::error::MeasureError;
-use crate::images::Images;
+use crate::images::{Images, whole_units};
 use crate::kind::Kind;
 use crate::measurement::{
     Amplification, Asked, DriveAbout, Flushes, Measurement, ReplayFigures, Rewritten, by_folder, by_kind,
@@ -137,8 +137,10 @@ fn second_copies(recording: &Recording, tally: &Tally) -> Result<SecondCopies, M
         if let Event::Wrote { file, offset, data, .. } = stamped.event
             && tally.kind(file) == Some(Kind::Data)
         {
-            images.note(offset, data);
-            writes.note(number, file, offset, data);
+            for (unit, hash) in whole_units(offset, data) {
+                hash.into_iter().for_each(|hash| images.note(hash));
+                writes.note(number, (file, unit), hash);
+            }
         }
         number += 1;
     }

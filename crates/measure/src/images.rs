@@ -38,13 +38,17 @@ const LEAVING: u64 = {
     power
 };
 
-/// The hash of a unit.
-pub(crate) fn hash(unit: &[u8]) -> u64 {
+fn hash(unit: &[u8]) -> u64 {
     unit.iter().fold(0, |hash: u64, byte| hash.wrapping_mul(FACTOR).wrapping_add(VALUES[usize::from(*byte)]))
 }
 
-pub(crate) fn is_zero(unit: &[u8]) -> bool {
-    unit.iter().all(|byte| *byte == 0)
+/// The whole units in what was written to a file at an offset: their numbers, with the hash of each, or none for zeros.
+pub(crate) fn whole_units(offset: u64, data: &[u8]) -> impl Iterator<Item = (u64, Option<u64>)> {
+    let unit = UNIT_BYTES as u64;
+    let skipped = (offset.next_multiple_of(unit) - offset) as usize;
+    let units = data.get(skipped..).unwrap_or_default().chunks_exact(UNIT_BYTES);
+    let hash_of = |unit: &[u8]| unit.iter().any(|byte| *byte != 0).then(|| hash(unit));
+    (offset.div_ceil(unit)..).zip(units.map(hash_of))
 }
 
 /// The contents written to data files.
@@ -54,15 +58,9 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Records the whole units written to a data file at an offset.
-    pub fn note(&mut self, offset: u64, data: &[u8]) {
-        let unit = UNIT_BYTES as u64;
-        let skipped = (offset.next_multiple_of(unit) - offset) as usize;
-        for unit in data.get(skipped..).unwrap_or_default().chunks_exact(UNIT_BYTES) {
-            if !is_zero(unit) {
-                self.units.insert(hash(unit));
-            }
-        }
+    /// Records a unit written to a data file, by its hash.
+    pub fn note(&mut self, hash: u64) {
+        self.units.insert(hash);
     }
 
     /// Where images begin in the data written to a log. They do not overlap.
@@ -177,12 +175,16 @@ mod tests {
         std::iter::repeat_with(byte).take(UNIT_BYTES).collect()
     }
 
+    fn note(images: &mut Images, offset: u64, data: &[u8]) {
+        whole_units(offset, data).filter_map(|(_, hash)| hash).for_each(|hash| images.note(hash));
+    }
+
     #[test]
     fn images_are_found_at_any_offset_and_only_those() {
         let mut images = Images::default();
-        images.note(8192, &[unit(1), unit(2)].concat());
+        note(&mut images, 8192, &[unit(1), unit(2)].concat());
         // not aligned to units in the file: it contains one whole unit
-        images.note(100, &[&vec![7; UNIT_BYTES - 100][..], &unit(3), &[1, 2]].concat());
+        note(&mut images, 100, &[&vec![7; UNIT_BYTES - 100][..], &unit(3), &[1, 2]].concat());
         let log = [&[9; 24][..], &unit(1), &[8; 24], &unit(4), &unit(3), &unit(2)[1..], &unit(2)].concat();
         let unit = UNIT_BYTES;
         assert_eq!(images.find(&log), [24, 48 + 2 * unit, 48 + 4 * unit - 1]);
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn zeros_are_no_image() {
         let mut images = Images::default();
-        images.note(0, &[0; 3 * UNIT_BYTES]);
+        note(&mut images, 0, &[0; 3 * UNIT_BYTES]);
         assert!(images.find(&[0; 2 * UNIT_BYTES]).is_empty());
     }
 

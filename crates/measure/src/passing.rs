@@ -11,8 +11,6 @@ use std::collections::HashMap;
 use tantalum::UNIT_BYTES;
 use tantalum_record::operation::FileNumber;
 
-use crate::images::{hash, is_zero};
-
 /// A unit of a file.
 type Spot = (FileNumber, u64);
 
@@ -24,7 +22,8 @@ const LEAST_PASSED: u32 = 2;
 struct UnitWrite {
     event: u64,
     spot: Spot,
-    hash: u64,
+    /// None of zeros.
+    hash: Option<u64>,
 }
 
 /// The writes of whole units to data files, in order.
@@ -32,16 +31,10 @@ struct UnitWrite {
 pub(crate) struct UnitWrites(Vec<UnitWrite>);
 
 impl UnitWrites {
-    /// Records the whole units that an event wrote to a data file. Zeros say nothing, but they replace what was there.
-    pub fn note(&mut self, event: u64, file: FileNumber, offset: u64, data: &[u8]) {
-        let unit = UNIT_BYTES as u64;
-        let skipped = (offset.next_multiple_of(unit) - offset) as usize;
-        let first = offset.div_ceil(unit);
-        let units = data.get(skipped..).unwrap_or_default().chunks_exact(UNIT_BYTES);
-        for (number, data) in (first..).zip(units) {
-            let hash = if is_zero(data) { 0 } else { hash(data) };
-            self.0.push(UnitWrite { event, spot: (file, number), hash });
-        }
+    /// Records a unit that an event wrote to a data file, by its hash. Zeros, which have none, say nothing, but they replace
+    /// what was there.
+    pub fn note(&mut self, event: u64, spot: Spot, hash: Option<u64>) {
+        self.0.push(UnitWrite { event, spot, hash });
     }
 
     /// For each write of a unit, whether the same bytes are written to another place later.
@@ -49,9 +42,10 @@ impl UnitWrites {
         // of each content, the places of the last two later writes to different places
         let mut later: HashMap<u64, (Spot, Option<Spot>)> = HashMap::new();
         let mut elsewhere = vec![false; self.0.len()];
-        for (at, write) in self.0.iter().enumerate().rev().filter(|(_, write)| write.hash != 0) {
-            let Some((first, second)) = later.get_mut(&write.hash) else {
-                later.insert(write.hash, (write.spot, None));
+        for (at, write) in self.0.iter().enumerate().rev() {
+            let Some(hash) = write.hash else { continue };
+            let Some((first, second)) = later.get_mut(&hash) else {
+                later.insert(hash, (write.spot, None));
                 continue;
             };
             elsewhere[at] = *first != write.spot || second.is_some();
@@ -66,7 +60,7 @@ impl UnitWrites {
     pub fn passing(&self) -> Passing {
         let elsewhere = self.comes_elsewhere();
         // of each place: what is written to it next, units that passed it, and others
-        let mut places: HashMap<Spot, (u64, u32, u32)> = HashMap::new();
+        let mut places: HashMap<Spot, (Option<u64>, u32, u32)> = HashMap::new();
         for (write, elsewhere) in self.0.iter().zip(&elsewhere).rev() {
             let Some((next, passed, others)) = places.get_mut(&write.spot) else {
                 places.insert(write.spot, (write.hash, 0, 0));
@@ -74,7 +68,7 @@ impl UnitWrites {
             };
             match *elsewhere && *next != write.hash {
                 true => *passed += 1,
-                false if write.hash != 0 => *others += 1,
+                false if write.hash.is_some() => *others += 1,
                 false => {}
             }
             *next = write.hash;
@@ -88,7 +82,7 @@ impl UnitWrites {
         for writes in pairs.chunk_by(|(a, _), (b, _)| a.event == b.event) {
             let passes: Vec<Option<bool>> = writes
                 .iter()
-                .map(|(write, elsewhere)| (write.hash != 0).then(|| *elsewhere && is_area(&write.spot)))
+                .map(|(write, elsewhere)| write.hash.map(|_| *elsewhere && is_area(&write.spot)))
                 .collect();
             let units: Vec<u64> = (0..writes.len())
                 .filter(|at| passes[*at].unwrap_or_else(|| zeros_pass(&passes, *at)))
@@ -138,6 +132,7 @@ impl Passing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::images::whole_units;
 
     const UNIT: u64 = UNIT_BYTES as u64;
     const SYSTEM: FileNumber = 1;
@@ -157,7 +152,8 @@ mod tests {
     impl Recorded {
         fn write(&mut self, file: FileNumber, offset: u64, data: &[u8]) -> u64 {
             self.events += 1;
-            self.writes.note(self.events, file, offset, data);
+            whole_units(offset, data)
+                .for_each(|(unit, hash)| self.writes.note(self.events, (file, unit), hash));
             self.events
         }
     }
