@@ -34,8 +34,14 @@ pub fn start(word: &str) -> Result<Started, Failure> {
     let mut message = String::new();
     let mut stderr = child.stderr.take().expect("a pipe was asked for");
     let _ = stderr.read_to_string(&mut message);
-    let code = child.wait().ok().and_then(|status| status.code());
-    Err(Failure::BackgroundEnded { message: message.trim_end().to_owned(), code })
+    let ended = child.wait().map_err(Failure::Background)?;
+    let mut message = message.trim_end().to_owned();
+    if message.is_empty() {
+        message = format!(
+            "error: the background process ended without a message ({ended}); run it without --background"
+        );
+    }
+    Err(Failure::BackgroundEnded { message, code: ended.code() })
 }
 
 /// Called by the background process, so that it does not end with the terminal.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use tantalum::RecoveryReport;
-use tantalum_drive::control::{self, Control, End, Subject, socket_path};
+use tantalum_drive::control::{self, Control, End, Socket, Subject, socket_path};
 use tantalum_drive::{NewDrives, new_drives};
 use tantalum_papers::servers::newest_image;
 
@@ -26,7 +26,9 @@ pub struct OfferOptions {
 
 /// Drives are offered until this is dropped.
 #[must_use]
-pub struct Offer(Option<PathBuf>);
+pub struct Offer {
+    _socket: Option<Socket>,
+}
 
 struct Offered {
     name: PathBuf,
@@ -39,27 +41,16 @@ struct Offered {
 impl OfferOptions {
     /// Offers the drives created from now on, if requested.
     pub fn offer(&self) -> Result<Offer, Failure> {
-        let Some(name) = &self.watch else { return Ok(Offer(None)) };
+        let Some(name) = &self.watch else { return Ok(Offer { _socket: None }) };
         let refused = |why: String| Failure::Offer { socket: socket_path(name), why };
-        if Control::connect(name).is_ok() {
-            return Err(refused("another process answers there".to_owned()));
-        }
         let offered = Offered {
             name: name.clone(),
             drives: new_drives(),
             elsewhere: Mutex::default(),
             end: End::default(),
         };
-        control::serve(Arc::new(offered)).map_err(|error| refused(error.to_string()))?;
-        Ok(Offer(Some(socket_path(name))))
-    }
-}
-
-impl Drop for Offer {
-    fn drop(&mut self) {
-        if let Some(socket) = &self.0 {
-            let _ = std::fs::remove_file(socket);
-        }
+        let socket = control::serve(Arc::new(offered)).map_err(|error| refused(error.to_string()))?;
+        Ok(Offer { _socket: Some(socket) })
     }
 }
 

@@ -101,7 +101,7 @@ pub enum Status {
     ReadOnly,
     /// NVMe "Namespace is Write Protected": the host could not store what opening the drive changes, so that it is open to be
     /// read ([`crate::Device::open_or_read`]).
-    #[error("it can only be read: {0}; make room on the disk or repair it, and open the image again")]
+    #[error("it can only be read: {0}; {remedy}", remedy = .0.remedy())]
     WriteProtected(HostError),
     /// Power is off; the command may or may not have taken effect, as the promises allow.
     #[error("the drive has no power")]

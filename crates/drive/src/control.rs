@@ -20,7 +20,7 @@ use tantalum::RecoveryReport;
 use socket::{connect, listen};
 
 pub use ending::{End, Ended};
-pub use socket::socket_path;
+pub use socket::{Socket, socket_path};
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -292,11 +292,10 @@ pub trait Subject: Send + Sync + 'static {
 }
 
 /// Creates the socket and answers from now on, in its own threads.
-pub fn serve(subject: Arc<impl Subject>) -> io::Result<()> {
-    let listener = listen(subject.image())?;
-    std::fs::set_permissions(socket_path(subject.image()), std::fs::Permissions::from_mode(0o600))?;
+pub fn serve(subject: Arc<impl Subject>) -> io::Result<Socket> {
+    let (listener, socket) = listen(subject.image())?;
     thread::Builder::new().name("control".to_owned()).spawn(move || accept(&listener, &subject))?;
-    Ok(())
+    Ok(socket)
 }
 
 fn accept(listener: &UnixListener, subject: &Arc<impl Subject>) {

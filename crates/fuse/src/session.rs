@@ -13,7 +13,7 @@ use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use tantalum::{PowerLoss, Status};
 use tantalum_drive::Answers;
-use tantalum_drive::control::{self, End, Ended, socket_path};
+use tantalum_drive::control::{self, End, Ended, Socket};
 use tantalum_filesystem::FileSystem;
 use tantalum_record::{Recorder, Tape};
 
@@ -61,6 +61,7 @@ pub struct Mounted {
     sender: Sender<Event>,
     /// Dropped to end the thread that syncs.
     syncing: Sender<()>,
+    socket: Socket,
 }
 
 /// Ends a mount, from any thread.
@@ -115,7 +116,7 @@ impl Mounted {
         let seed = self.subject.seed.load(Ordering::Relaxed);
         let ending = host.map_or(Ok(ending), |host| close(host, seed, ending));
         drop(self.subject.tried.lock().take());
-        let _ = std::fs::remove_file(socket_path(&self.subject.image));
+        drop(self.socket);
         notice(Notice::Ended(&ending));
         self.subject.end.come(ended(&ending));
         ending
@@ -175,7 +176,7 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
         seed: AtomicU64::new(0),
         end: End::default(),
     });
-    control::serve(Arc::clone(&subject)).map_err(|error| MountError::Socket { image, error })?;
+    let socket = control::serve(Arc::clone(&subject)).map_err(|error| MountError::Socket { image, error })?;
     let ended = sender.clone();
     let requests = move || {
         // How the kernel disconnected does not matter: the volume is closed in any case.
@@ -188,7 +189,7 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     if !only_read {
         start("sync", move || sync_now_and_then(&synced, &end_of_syncing, interval)).map_err(system)?;
     }
-    Ok(Mounted { subject, events, sender, syncing })
+    Ok(Mounted { subject, events, sender, syncing, socket })
 }
 
 /// Whether the drive could only be opened to be read. The kernel then refuses changes, with `EROFS`.

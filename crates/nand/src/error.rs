@@ -26,6 +26,20 @@ impl HostError {
     pub(crate) fn new(path: &Path, action: &'static str, error: &io::Error) -> HostError {
         HostError { path: path.to_owned(), action, kind: error.kind(), reason: error.to_string() }
     }
+
+    /// What has to be done before an image that can only be read can be changed.
+    pub fn remedy(&self) -> &'static str {
+        match self.kind {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "make room on the disk, and open the image again"
+            }
+            io::ErrorKind::PermissionDenied => "to change it, open it as somebody who may write it",
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "to change it, make its file system writable, and open it again"
+            }
+            _ => "repair the disk, or copy the image to another one, and open it again",
+        }
+    }
 }
 
 /// Why an operation failed.

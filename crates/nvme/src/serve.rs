@@ -15,7 +15,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tantalum::{Device, PowerLoss, RecoveryReport, Status, mix};
-use tantalum_drive::control::{self, End, Ended, Subject, socket_path};
+use tantalum_drive::control::{self, End, Ended, Socket, Subject};
 use tantalum_drive::report::DriveReport;
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
 
@@ -122,6 +122,7 @@ enum Event {
 pub struct Served {
     place: Arc<Place>,
     events: Receiver<Event>,
+    socket: Socket,
 }
 
 /// What the answers at the control socket depend on.
@@ -234,7 +235,7 @@ impl Served {
             true => shut_down(drive, self.place.loss_seed()),
             false => Err(ServeError::Stuck),
         });
-        let _ = std::fs::remove_file(socket_path(&self.place.image));
+        drop(self.socket);
         notice(Notice::Ended(&ended));
         self.place.end.come(match &ended {
             Ok(Ending::Closed) => Ended::Closed,
@@ -318,8 +319,8 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
         end: End::default(),
         stopper: Stopper(sender),
     });
-    control::serve(Arc::clone(&place)).map_err(|error| ServeError::Socket { image, error })?;
-    Ok(Served { place, events })
+    let socket = control::serve(Arc::clone(&place)).map_err(|error| ServeError::Socket { image, error })?;
+    Ok(Served { place, events, socket })
 }
 
 /// Each connection has three descriptors, and the usual limit of 1024 exists only for old programs. Where it cannot be

@@ -193,6 +193,23 @@ fn read_without_room(
     Ok(fs::remove_file(disk.0.join("filler"))?)
 }
 
+/// Nothing can be created beside the image: no log, and no control socket, which is elsewhere and found there.
+fn read_on_a_read_only_disk(
+    disk: &Disk,
+    mounted: &mut Mounted<'_>,
+    synced: &[PathBuf],
+    content: &[u8],
+) -> Result<(), Failure> {
+    disk.mount("remount,ro")?;
+    mounted.mount(&["--time", "none"])?;
+    hold(synced, content)?;
+    mounted.stat()?;
+    let error = fs::write(mounted.path("again"), content).expect_err("the disk is read-only");
+    let is_refused = error.raw_os_error() == Some(nix::errno::Errno::EROFS as i32);
+    ensure(is_refused, || format!("a change on a read-only disk says: {error}"))?;
+    mounted.unmount()
+}
+
 pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
     let disk = Disk(folder.join("disk"));
     fs::create_dir(&disk.0)?;
@@ -212,6 +229,7 @@ pub fn full_disk(context: &Context, folder: &Path) -> Outcome {
     hold(&synced, &content)?;
     fs::write(mounted.path("more"), &content)?;
     mounted.unmount()?;
+    read_on_a_read_only_disk(&disk, &mut mounted, &synced, &content)?;
     Ok(Done::Said(format!(
         "               {} MiB were synced, and are there once the disk has room",
         synced.len()

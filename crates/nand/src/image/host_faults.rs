@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::host_file::HOST_PAGE;
+use super::host_file::{HOST_PAGE, Unstored};
 use super::life::{Ended, Life};
 use crate::random::SplitMix64;
 
@@ -54,10 +54,7 @@ impl HostFailure {
     /// Whether such a call can fail in this way.
     pub fn applies_to(self, call: HostCall) -> bool {
         match self {
-            // space is reserved before anything is stored through memory
-            HostFailure::NoSpace => {
-                !matches!(call, HostCall::Read | HostCall::Map | HostCall::Load | HostCall::Store)
-            }
+            HostFailure::NoSpace => !matches!(call, HostCall::Read | HostCall::Map | HostCall::Load),
             HostFailure::Io => call != HostCall::Reserve,
         }
     }
@@ -143,26 +140,14 @@ impl TestHost {
         self.faults.state().sync(file)
     }
 
-    /// A load for which the host fails ends the process.
-    pub(super) fn load(&self) -> io::Result<()> {
-        match self.faults.state().ask(HostCall::Load) {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                self.life.end();
-                Err(Ended { stored: 0 }.into())
-            }
-        }
-    }
-
-    /// A store for which the host fails ends the process.
-    pub(super) fn store(&self, at: u64, bytes: usize) -> Result<(), Ended> {
-        self.life.store(at, bytes)?;
+    /// A store of mapped memory.
+    pub(super) fn store(&self, at: u64, bytes: usize) -> Result<(), Unstored> {
+        self.life.store(at, bytes).map_err(Unstored::Ended)?;
         let mut state = self.faults.state();
-        if state.ask(HostCall::Store).is_ok() {
-            return Ok(());
+        match state.ask(HostCall::Store) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Unstored::NotServed { stored: state.random.below(bytes as u64 + 1) as usize }),
         }
-        self.life.end();
-        Err(Ended { stored: state.random.below(bytes as u64 + 1) as usize })
     }
 }
 

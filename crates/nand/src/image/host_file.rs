@@ -216,21 +216,20 @@ impl HostFile {
         self.tested().map_or(Mapping::default(), |host| host.mapping)
     }
 
-    /// Bytes are about to be read through memory, where a host that fails ends the process.
+    /// Whether the host of a test serves a load of mapped memory.
     #[inline]
-    pub fn will_load(&self) -> io::Result<()> {
-        self.tested().map_or(Ok(()), TestHost::load)
+    pub fn serves_load(&self) -> bool {
+        self.ask(HostCall::Load).is_ok()
     }
 
-    /// Bytes are about to be stored through memory, where a host that fails ends the process.
+    /// Bytes are about to be stored through memory.
     ///
     /// # Errors
-    /// How many of the bytes must be stored nevertheless, if the process ends meanwhile; otherwise that of the first change
-    /// that failed.
+    /// Why they must not be, or only in part.
     #[inline]
     pub fn will_store(&self, at: u64, bytes: usize) -> Result<(), Unstored> {
         self.check().map_err(Unstored::Refused)?;
-        self.tested().map_or(Ok(()), |host| host.store(at, bytes)).map_err(Unstored::Ended)
+        self.tested().map_or(Ok(()), |host| host.store(at, bytes))
     }
 
     /// Whether the kernel may copy bytes to the mapped file.
@@ -262,6 +261,11 @@ impl HostFile {
 /// Why bytes were not stored through memory.
 #[derive(Debug)]
 pub(crate) enum Unstored {
+    /// The host of a test does not serve the memory after so many of them.
+    NotServed {
+        /// Bytes that reach the file.
+        stored: usize,
+    },
     /// The process ends during this store.
     Ended(Ended),
     /// An earlier change failed.

@@ -59,18 +59,17 @@ impl KernelCopies {
         true
     }
 
-    /// Has what was gathered copied to the file that is mapped at `memory`, in order. What the kernel could not copy, or may
-    /// not, is left to `write`. If that fails, the piece and those after it stay gathered.
-    pub fn copy_to(
+    /// Has what was gathered moved to its places, in order. `copy` says how many bytes it copied; the rest is left to
+    /// `write`. If that fails, the piece and those after it stay gathered.
+    pub fn move_by(
         &mut self,
-        memory: &MmapRaw,
-        may_copy: impl FnOnce() -> bool,
+        copy: impl FnOnce(&KernelCopies) -> usize,
         write: impl FnMut(&[u8], u64) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.pieces.is_empty() {
             return Ok(());
         }
-        let copied = if may_copy() { self.copy(memory) } else { 0 };
+        let copied = copy(self);
         let written = if copied < self.bytes { self.write_rest(copied, write) } else { Ok(()) };
         if written.is_ok() {
             self.pieces.clear();
@@ -116,9 +115,10 @@ impl KernelCopies {
         }
     }
 
-    /// How many bytes the kernel copied, from the first on.
+    /// Has the kernel copy to the file that is mapped at `memory`. Returns how many bytes it copied, from the first on: it
+    /// stops at a page that the host cannot serve.
     #[allow(unsafe_code)]
-    fn copy(&self, memory: &MmapRaw) -> usize {
+    pub fn copy(&self, memory: &MmapRaw) -> usize {
         let mut places = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST_PIECES];
         for (place, &(at, bytes)) in places.iter_mut().zip(&self.pieces) {
             assert!(at.saturating_add(bytes as u64) <= memory.len() as u64, "byte {at} is mapped");
@@ -163,10 +163,10 @@ mod tests {
             written.push((data[0], at, data.len()));
             Ok(())
         };
-        copies.copy_to(&memory, || true, record).unwrap();
+        copies.move_by(|copies| copies.copy(&memory), record).unwrap();
         // the third piece crosses the end of the file
         assert_eq!(written, [(3, 8192, 108), (4, 60, 1), (5, 9000, 2)]);
-        copies.copy_to(&memory, || true, |_, _| panic!("nothing is gathered")).unwrap();
+        copies.move_by(|copies| copies.copy(&memory), |_, _| panic!("nothing is gathered")).unwrap();
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
         let full = |_: &[u8], _| Err(io::Error::from(io::ErrorKind::StorageFull));
         for _ in 0..2 {
             assert_eq!(
-                copies.copy_to(&memory, || true, full).unwrap_err().kind(),
+                copies.move_by(|copies| copies.copy(&memory), full).unwrap_err().kind(),
                 io::ErrorKind::StorageFull
             );
         }
@@ -188,7 +188,7 @@ mod tests {
         copies.lay_over(&mut found, 0);
         assert_eq!(found, [1, 4, 4, 2, 0], "what is gathered is read");
         file.set_len(3 * 4096).unwrap();
-        copies.copy_to(&memory, || true, |_, _| panic!("the kernel can copy all now")).unwrap();
+        copies.move_by(|copies| copies.copy(&memory), |_, _| panic!("the kernel can copy all now")).unwrap();
         file.read_exact_at(&mut found, 0).unwrap();
         assert_eq!(found, [1, 4, 4, 2, 0]);
         file.read_exact_at(&mut found, 8999).unwrap();

@@ -1,14 +1,16 @@
 //! A file whose bytes move through memory, wherever the host guarantees space for them.
 //!
-//! A system call takes longer than copying a record, and as long as copying a few units, so the file is mapped. But a
-//! store to mapped memory for which the host's disk has no space kills the process. So a part of the file is used in
-//! this way only once its space has been reserved, and the program stores to it only on file systems that keep such a
-//! reservation. XFS may have to copy a block before a store, if somebody has copied the file by reference: there the kernel
+//! A system call takes longer than copying a record, and as long as copying a few units, so the file is mapped. A part of
+//! the file is used in this way only once its space has been reserved, and the program stores to it only on file systems
+//! that keep such a reservation. They do not always: once the host could not serve a page (`bus_errors.rs`), all bytes move
+//! in system calls, which say what is wrong, if anything still is. XFS may have to copy a block before a store, if somebody has copied the file by reference: there the kernel
 //! stores for the program (`kernel_copies.rs`). On file systems that are not known here system calls are used.
 //!
 //! The caller ensures that nobody writes the bytes while they move: slots have one owner, and records belong to the
 //! image.
 
+#[cfg(target_os = "linux")]
+mod bus_errors;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
@@ -53,7 +55,7 @@ impl MappedFile {
     #[inline]
     pub fn read(&self, data: &mut [u8], at: u64) -> io::Result<()> {
         match &self.map {
-            Some(map) if map.read(&self.file, data, at)? => Ok(()),
+            Some(map) if map.read(&self.file, data, at) => Ok(()),
             _ => self.file.read_exact_at(data, at),
         }
     }
@@ -237,6 +239,45 @@ mod tests {
             let mut found = vec![0; expected.len()];
             again.read_exact_at(&mut found, 0).unwrap();
             assert!(found == expected);
+        }
+    }
+
+    /// Somebody shortens the file, so that the host cannot serve its last pages: system calls write them anew, and say that
+    /// others cannot be read.
+    #[test]
+    fn what_the_host_cannot_serve_moves_in_system_calls() {
+        for (again, mapped) in mapped_files() {
+            let bytes: Vec<u8> = (0..10_000).map(|at| (at % 251) as u8).collect();
+            let pieces = [0, 1, 2, 3].map(|part| (&bytes[..], part << 20));
+            mapped.write_pieces(pieces).unwrap();
+            again.set_len((2 << 20) + 4096).unwrap();
+            let mut found = vec![0; bytes.len()];
+            mapped.write_pieces(pieces[..3].iter().copied()).unwrap();
+            for at in [0, 1, 2] {
+                mapped.read(&mut found, at << 20).unwrap();
+                assert!(found == bytes, "part {at}");
+                again.read_exact_at(&mut found, at << 20).unwrap();
+                assert!(found == bytes, "part {at} of the file");
+            }
+            let missing = mapped.read_units(&mut found, 3 << 20).unwrap_err();
+            assert_eq!(missing.kind(), io::ErrorKind::UnexpectedEof);
+            mapped.write_pieces(pieces).unwrap();
+            mapped.read_units(&mut found, 3 << 20).unwrap();
+            assert!(found == bytes);
+            assert_eq!(mapped.length().unwrap(), (3 << 20) + 10_000);
+        }
+    }
+
+    /// The same if it is found out by reading.
+    #[test]
+    fn a_page_that_cannot_be_read_is_an_error() {
+        for (again, mapped) in mapped_files() {
+            let mut found = [7; 100];
+            mapped.write_pieces([(&[1; 100][..], 3 << 20)]).unwrap();
+            mapped.read(&mut found, 3 << 20).unwrap();
+            again.set_len(1 << 20).unwrap();
+            assert_eq!(mapped.read(&mut found, 3 << 20).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+            assert_eq!(mapped.length().unwrap(), 1 << 20);
         }
     }
 

@@ -12,6 +12,7 @@ use super::super::host_faults::Mapping;
 use super::super::host_file::{HostFile, Unstored};
 pub(in super::super) use super::super::kernel_copies::KernelCopies;
 use super::super::past_cache::copy_past_cache;
+use super::bus_errors::Watched;
 use crate::prefetch::prefetch_lines;
 
 /// Bytes of space reserved at once: the records of a new drive are far apart.
@@ -28,6 +29,8 @@ const EXTENTS: libc::c_int = 0x0008_0000;
 /// The mapping.
 #[derive(Debug)]
 pub(super) struct Map {
+    /// Whether the host could not serve a page; then bytes no longer move through memory. Dropped before the memory.
+    watched: Watched,
     memory: MmapRaw,
     bytes: u64,
     /// Parts whose space is reserved.
@@ -46,9 +49,10 @@ impl Map {
         };
         let copies = if by_program { None } else { Some(Mutex::new(KernelCopies::new()?)) };
         let memory = file.map()?;
+        let watched = Watched::new(&memory)?;
         let bytes = memory.len() as u64;
         let ready = (0..bytes.div_ceil(PART)).map(|_| AtomicBool::new(false)).collect();
-        Some(Map { memory, bytes, ready, copies })
+        Some(Map { watched, memory, bytes, ready, copies })
     }
 
     /// Whether the program stores to it.
@@ -65,7 +69,13 @@ impl Map {
 
     /// Has the kernel store what was gathered.
     pub fn copy_from(&self, copies: &mut KernelCopies, file: &HostFile) -> io::Result<()> {
-        copies.copy_to(&self.memory, || file.may_copy(), |data, at| file.write_all_at(data, at))
+        let copy = |copies: &KernelCopies| {
+            let may_copy = !self.watched.is_broken() && file.may_copy();
+            let copied = if may_copy { copies.copy(&self.memory) } else { 0 };
+            // another thread may just have found out
+            if self.watched.is_broken() { 0 } else { copied }
+        };
+        copies.move_by(copy, |data, at| file.write_all_at(data, at))
     }
 
     /// Whether the bytes may move through memory, both ways.
@@ -73,14 +83,14 @@ impl Map {
     pub fn is_ready(&self, at: u64, bytes: usize) -> bool {
         let end = at.saturating_add(bytes as u64);
         let is_ready = |part: u64| self.ready[part as usize].load(Ordering::Relaxed);
-        end <= self.bytes && (at / PART..end.div_ceil(PART)).all(is_ready)
+        end <= self.bytes && !self.watched.is_broken() && (at / PART..end.div_ceil(PART)).all(is_ready)
     }
 
     /// Reserves space for the parts that contain the bytes.
     #[cold]
     pub fn reserve(&self, file: &HostFile, at: u64, bytes: usize) {
         let end = at.saturating_add(bytes as u64);
-        if end > self.bytes {
+        if end > self.bytes || self.watched.is_broken() {
             return;
         }
         for part in at / PART..end.div_ceil(PART) {
@@ -91,20 +101,23 @@ impl Map {
         }
     }
 
-    /// Reads through memory, if that is allowed.
+    /// Reads through memory, if that is allowed and the host serves it. What `data` has is undefined if not.
     #[inline]
     #[allow(unsafe_code)]
-    pub fn read(&self, file: &HostFile, data: &mut [u8], at: u64) -> io::Result<bool> {
+    pub fn read(&self, file: &HostFile, data: &mut [u8], at: u64) -> bool {
         if !self.is_ready(at, data.len()) {
-            return Ok(false);
+            return false;
         }
-        file.will_load()?;
+        if !file.serves_load() {
+            self.watched.set_broken();
+        }
         // SAFETY: the bytes lie in the mapping, which safe code has no reference to; nobody writes them meanwhile.
         unsafe {
             let from = self.memory.as_ptr().add(at as usize);
             std::ptr::copy_nonoverlapping(from, data.as_mut_ptr(), data.len());
         }
-        Ok(true)
+        compiler_fence(Ordering::SeqCst);
+        !self.watched.is_broken()
     }
 
     #[inline]
@@ -112,7 +125,7 @@ impl Map {
         prefetch_lines(self.memory.as_ptr().wrapping_add(at as usize), bytes);
     }
 
-    /// Writes through memory, if that is allowed.
+    /// Writes through memory, if that is allowed and the host serves it. If not, any part may have been written.
     #[inline]
     pub fn write(&self, file: &HostFile, data: &[u8], at: u64) -> io::Result<bool> {
         if !self.takes_stores() || !self.is_ready(at, data.len()) {
@@ -120,13 +133,17 @@ impl Map {
         }
         match file.will_store(at, data.len()) {
             Ok(()) => self.store(data, at),
+            Err(Unstored::NotServed { stored }) => {
+                self.store(&data[..stored], at);
+                self.watched.set_broken();
+            }
             Err(Unstored::Ended(ended)) => {
                 self.store(&data[..ended.stored], at);
                 return Err(ended.into());
             }
             Err(Unstored::Refused(error)) => return Err(error),
         }
-        Ok(true)
+        Ok(!self.watched.is_broken())
     }
 
     /// Stores bytes for which the map is ready.
