@@ -9,7 +9,7 @@
 //!   doubt, the drive refuses all further changes.
 
 use tantalum_ftl::{Ftl, KvRecord, Lpn, RecoveryReport};
-use tantalum_nand::{Fetches, Fills, Nand, NandError, Nanoseconds};
+use tantalum_nand::{Fetches, Fills, Nand, Nanoseconds};
 
 use crate::command::{Command, Completion};
 use crate::command_failures::NextFailure;
@@ -256,18 +256,10 @@ impl Device {
         let committed = self.units_to_commit(command);
         let mut completion = Completion::default();
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
-        engine.ftl.nand_mut().gather_stores();
         let executed = match client {
             Client::Host => engine.execute(command, &mut self.link, start_ns, &mut completion),
             Client::Inside => engine.execute(command, &mut Inside, start_ns, &mut completion),
         };
-        // whatever it changed is in the image before it completes; once that has failed, reads need no image
-        match engine.ftl.nand_mut().store_gathered() {
-            Err(error) if !reads || self.doubt.is_none() => {
-                return Err(self.could_not_store(error, command, &committed));
-            }
-            _ => {}
-        }
         if matches!(executed, Err(Status::CapacityExceeded)) {
             engine.ftl.note_exhaustion();
         }
@@ -284,14 +276,6 @@ impl Device {
         assert!(done_ns >= start_ns, "a command begun at {start_ns} ns was done at {done_ns} ns");
         self.done_ns = self.done_ns.max(done_ns);
         Ok(Completion { done_ns, ..completion })
-    }
-
-    /// The image does not have all that a command changed.
-    #[cold]
-    fn could_not_store(&mut self, error: NandError, command: &Command<'_>, committed: &[Lpn]) -> Status {
-        let status = Status::from(error);
-        self.note_failure(&status, command, committed);
-        status
     }
 
     /// What the transaction has written that a command commits: the command does not name it.

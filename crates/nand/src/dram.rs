@@ -66,24 +66,6 @@ impl Nand {
         self.image.slot_holds(slot, data)
     }
 
-    // -- the image ----------------------------------------------------------------------------------------------
-
-    /// A command begins: what is stored from now on may wait until [`Nand::store_gathered`], where an image in a file can
-    /// store several things faster than each by itself.
-    #[inline]
-    pub fn gather_stores(&mut self) {
-        if self.gathers {
-            self.image.gather_stores();
-        }
-    }
-
-    /// A command ends: what it changed is in the image. If this fails, a part of it is not, as if the process had been killed
-    /// then; what is stored later waits for it.
-    #[inline]
-    pub fn store_gathered(&mut self) -> Result<(), NandError> {
-        if self.gathers { self.image.store_gathered() } else { Ok(()) }
-    }
-
     // -- protected DRAM ---------------------------------------------------------------------------------------
 
     /// Whether the medium is in a file, which outlives the process.

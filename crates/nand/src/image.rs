@@ -13,7 +13,6 @@ mod host_file;
 #[cfg(test)]
 mod host_tests;
 #[cfg(target_os = "linux")]
-mod kernel_copies;
 mod layout;
 mod life;
 mod load;
@@ -110,19 +109,6 @@ pub(crate) trait Image: SlotStore + RecordStore + ProtectedDram + NvmCells + Sen
     /// The same, to be filled.
     fn slots_in_file_mut(&mut self) -> Option<&mut dyn SlotsInFile> {
         None
-    }
-
-    /// Whether it gains from storing several things at once.
-    fn gathers_stores(&self) -> bool {
-        false
-    }
-
-    /// What is stored from now on may wait until [`Image::store_gathered`]. Reads find it.
-    fn gather_stores(&mut self) {}
-
-    /// Stores what was gathered, in order.
-    fn store_gathered(&mut self) -> Result<(), NandError> {
-        Ok(())
     }
 
     /// What makes it survive the loss of the machine, if anything does.

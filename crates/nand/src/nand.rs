@@ -49,8 +49,6 @@ pub struct Nand {
     pub(crate) geometry: Geometry,
     pub(crate) description: String,
     pub(crate) image: Box<dyn Image>,
-    /// Whether the image gathers what is stored.
-    pub(crate) gathers: bool,
     pub(crate) blocks: Vec<Block>,
     /// [`PageState`] of each page, as bytes so that untouched memory costs nothing.
     pub(crate) page_states: Vec<u8>,
@@ -188,7 +186,6 @@ impl Nand {
         Nand {
             geometry,
             description,
-            gathers: image.gathers_stores(),
             image,
             blocks: contents.blocks,
             page_states: contents.page_states,
@@ -210,7 +207,6 @@ impl Nand {
             geometry: self.geometry,
             description: self.description.clone(),
             image: self.image.try_clone()?,
-            gathers: self.gathers,
             blocks: self.blocks.clone(),
             page_states: self.page_states.clone(),
             slot_of: self.slot_of.clone(),

@@ -76,7 +76,7 @@ impl Fetches {
     /// wrong.
     #[must_use]
     pub fn fetch(&self, data: &mut [u8]) -> bool {
-        let is_alone = self.file.reads_are_mapped();
+        let is_alone = self.file.is_mapped();
         let follows =
             |a: &Fetch, b: &Fetch| !is_alone && is_next(a.from, b.from) && b.to == a.to + UNIT_BYTES;
         let mut runs = self.units.chunk_by(follows).peekable();
@@ -100,7 +100,7 @@ impl Fills {
     pub fn fill(&mut self, data: &[u8]) -> io::Result<()> {
         assert_eq!(data.len(), self.units.len() * UNIT_BYTES, "each buffer takes a unit");
         let mut rest = data;
-        let is_alone = self.file.stores_are_mapped();
+        let is_alone = self.file.is_mapped();
         let runs = self.units.chunk_by_mut(|a, b| !is_alone && is_next(a.at, b.at));
         self.file.write_pieces(runs.map(|run| {
             let (part, others) = rest.split_at(run.len() * UNIT_BYTES);

@@ -32,8 +32,7 @@ impl ImageFile {
     pub fn create_on_failing_host(profile: &Profile, seed: u64) -> Result<(ImageFile, Device), Stop> {
         let (mapping, access) = match seed % 6 {
             0 | 2 | 4 => (Mapping::Allowed, Access::Ordered),
-            1 => (Mapping::Allowed, Access::Write),
-            3 => (Mapping::ByKernel, Access::Write),
+            1 | 3 => (Mapping::Allowed, Access::Write),
             _ => (Mapping::Never, Access::Write),
         };
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);

@@ -40,7 +40,7 @@ impl HostedImage {
         let now_ns = device.time_ns();
         device.shutdown(now_ns).map_err(tantalum::DeviceError::Shutdown)?;
         let access = if P::IS_SYNCED && seed.is_multiple_of(2) { Access::Ordered } else { Access::Write };
-        let mapping = [Mapping::Allowed, Mapping::ByKernel, Mapping::Never][(seed / 2 % 3) as usize];
+        let mapping = [Mapping::Allowed, Mapping::Never][(seed / 2 % 2) as usize];
         let random = Xoshiro256PlusPlus::seed_from_u64(mix(seed, 0, 6));
         Ok(HostedImage { path, access, host: TestHost::new(mapping, seed), random, _folder: folder })
     }

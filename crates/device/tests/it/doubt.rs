@@ -79,16 +79,14 @@ fn after_a_change_that_met_damage_the_drive_takes_no_more_and_is_still_read() {
     assert_eq!(host.device.shutdown(host.now_ns), Err(damaged));
 }
 
-/// The kernel stores for the program, so what a command changes is gathered, and stored when the command is done. If the
-/// host then fails, the image is behind what the drive knows. No test had a store fail that late. What could not be stored
-/// stays gathered, and the first version of reads tried to store it again, and failed.
+/// ext4 had no block for a page that it had reserved: the store of a mapped page got SIGBUS, which ended the process.
 #[test]
-fn after_a_command_that_could_not_be_stored_the_drive_takes_no_more_and_is_still_read() {
+fn after_a_page_that_the_host_could_not_serve_the_drive_takes_no_more_and_is_still_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("drive.tant");
     let profile = small_drive("tlc-nvme", 8 << 20, 100.0, Plp::None);
     Device::create(&path, &profile).unwrap().shutdown(0).unwrap();
-    let test_host = TestHost::new(Mapping::ByKernel, 1);
+    let test_host = TestHost::new(Mapping::Allowed, 1);
     let device = Device::open_on(&path, Access::Write, &test_host).unwrap();
     let mut host = Host { now_ns: device.time_ns(), device };
     host.write_through(7, 1);
@@ -99,7 +97,9 @@ fn after_a_command_that_could_not_be_stored_the_drive_takes_no_more_and_is_still
     let refused = host.submit(write).unwrap_err();
     assert!(matches!(refused, Status::Host(_)), "{refused}");
     let calls = test_host.faults.calls_since(before);
-    assert!(calls.contains(&HostCall::Copy), "what is gathered is copied: {calls:?}");
+    let is_mapped = calls.contains(&HostCall::Store);
+    let ends_so = calls.ends_with(&[HostCall::Store, HostCall::Write]);
+    assert!(ends_so || !is_mapped, "a system call says what is wrong: {calls:?}");
     test_host.faults.heal();
     assert_eq!(host.submit(Command::Begin).map(drop), Err(refused.clone()));
     assert_eq!(host.submit(Command::Flush).map(drop), Err(refused.clone()));
@@ -148,7 +148,7 @@ fn an_image_that_cannot_be_created_is_not_there() {
     for plp in [Plp::None, Plp::Capacitor] {
         let mut profile = small_drive("tlc-nvme", 8 << 20, 100.0, plp);
         profile.flash.factory_bad_blocks = 3;
-        for mapping in [Mapping::Allowed, Mapping::ByKernel, Mapping::Never] {
+        for mapping in [Mapping::Allowed, Mapping::Never] {
             for (failure, lasts) in
                 [(HostFailure::Io, false), (HostFailure::NoSpace, true), (HostFailure::Io, true)]
             {

@@ -36,9 +36,8 @@ enum What {
 
 const ALL: [What; 3] = [What::Volume, What::Log(Kind::Nat), What::Log(Kind::Tree)];
 
-const WAYS: [(Mapping, Access); 6] = [
+const WAYS: [(Mapping, Access); 5] = [
     (Mapping::Allowed, Access::Write),
-    (Mapping::ByKernel, Access::Write),
     (Mapping::Never, Access::Write),
     (Mapping::Allowed, Access::Ordered),
     (Mapping::Never, Access::Ordered),

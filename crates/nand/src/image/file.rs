@@ -292,18 +292,6 @@ impl Image for FileImage {
         self.store.slot_file().is_some().then_some(self as _)
     }
 
-    fn gathers_stores(&self) -> bool {
-        self.store.gathers()
-    }
-
-    fn gather_stores(&mut self) {
-        self.store.gather();
-    }
-
-    fn store_gathered(&mut self) -> Result<(), NandError> {
-        self.store.store_gathered().map_err(io_error(&self.path, "write what was gathered"))
-    }
-
     fn synced(&mut self) -> Option<&mut dyn Synced> {
         self.store.is_ordered().then_some(self as _)
     }

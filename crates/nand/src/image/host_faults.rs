@@ -33,8 +33,6 @@ pub enum HostCall {
     Reserve,
     /// Mapping it.
     Map,
-    /// Having the kernel copy bytes to the mapped file.
-    Copy,
     /// Reading through memory.
     Load,
     /// Storing through memory.
@@ -87,8 +85,6 @@ pub enum Mapping {
     Allowed,
     /// Not at all: all bytes move in system calls.
     Never,
-    /// With stores by the kernel, which may be gathered.
-    ByKernel,
 }
 
 /// A host in a test. Clones are the same host.

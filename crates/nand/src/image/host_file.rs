@@ -232,11 +232,6 @@ impl HostFile {
         self.tested().map_or(Ok(()), |host| host.store(at, bytes))
     }
 
-    /// Whether the kernel may copy bytes to the mapped file.
-    pub fn may_copy(&self) -> bool {
-        self.check().is_ok() && self.ask(HostCall::Copy).is_ok()
-    }
-
     /// Reserves space, if the host has it.
     #[cfg(target_os = "linux")]
     #[allow(unsafe_code)]

@@ -1,10 +1,10 @@
 //! A file whose bytes move through memory, wherever the host guarantees space for them.
 //!
 //! A system call takes longer than copying a record, and as long as copying a few units, so the file is mapped. A part of
-//! the file is used in this way only once its space has been reserved, and the program stores to it only on file systems
-//! that keep such a reservation. They do not always: once the host could not serve a page (`bus_errors.rs`), all bytes move
-//! in system calls, which say what is wrong, if anything still is. XFS may have to copy a block before a store, if somebody has copied the file by reference: there the kernel
-//! stores for the program (`kernel_copies.rs`). On file systems that are not known here system calls are used.
+//! the file is used in this way only once its space has been reserved, so that a full disk is nearly always found by a
+//! system call. File systems do not always keep such a reservation, and disks fail: once the host could not serve a page
+//! (`bus_errors.rs`), all bytes move in system calls, which say what is wrong, if anything still is. On file systems that are
+//! not known here system calls are used from the start.
 //!
 //! The caller ensures that nobody writes the bytes while they move: slots have one owner, and records belong to the
 //! image.
@@ -20,11 +20,7 @@ use std::io;
 use std::sync::Arc;
 
 #[cfg(target_os = "linux")]
-pub(super) use self::linux::KernelCopies;
-#[cfg(target_os = "linux")]
 use self::linux::Map;
-#[cfg(not(target_os = "linux"))]
-pub(super) use self::unmapped::KernelCopies;
 #[cfg(not(target_os = "linux"))]
 use self::unmapped::Map;
 use super::host_file::HostFile;
@@ -60,15 +56,9 @@ impl MappedFile {
         }
     }
 
-    /// Whether units are read through memory wherever the host has space; then nothing is gained by reading many at
-    /// once.
-    pub fn reads_are_mapped(&self) -> bool {
+    /// Whether units move through memory wherever the host has space; then nothing is gained by moving many at once.
+    pub fn is_mapped(&self) -> bool {
         self.map.is_some()
-    }
-
-    /// The same for stores of the program.
-    pub fn stores_are_mapped(&self) -> bool {
-        self.map.as_ref().is_some_and(Map::takes_stores)
     }
 
     /// As [`MappedFile::read`], for units, which were written: what was written before the file was opened is mapped too.
@@ -96,13 +86,7 @@ impl MappedFile {
     /// Writes several pieces in order, each byte by byte: a killed process leaves any part. Later writes follow all of it.
     #[inline]
     pub fn write_pieces<'a>(&self, pieces: impl IntoIterator<Item = Piece<'a>>) -> io::Result<()> {
-        match self.map.as_ref().and_then(Map::copies) {
-            Some(mut copies) => {
-                self.gather(&mut copies, pieces)?;
-                self.store(&mut copies)
-            }
-            None => pieces.into_iter().try_for_each(|(data, at)| self.write_piece(data, at)),
-        }
+        pieces.into_iter().try_for_each(|(data, at)| self.write_piece(data, at))
     }
 
     #[inline]
@@ -111,41 +95,6 @@ impl MappedFile {
         match &self.map {
             Some(map) if map.write(&self.file, data, at)? => Ok(()),
             _ => self.file.write_all_at(data, at),
-        }
-    }
-
-    /// If the kernel stores for the program: copies for whoever gathers what to store.
-    pub(super) fn new_copies(&self) -> Option<KernelCopies> {
-        if self.map.as_ref()?.takes_stores() { None } else { KernelCopies::new() }
-    }
-
-    /// Gathers pieces in order; they are written later. Those that are not mapped, or too long to be gathered, are written
-    /// at once, after those before.
-    pub(super) fn gather<'a>(
-        &self,
-        copies: &mut KernelCopies,
-        pieces: impl IntoIterator<Item = Piece<'a>>,
-    ) -> io::Result<()> {
-        for (data, at) in pieces {
-            self.reserve(at, data.len());
-            let is_ready = self.map.as_ref().is_some_and(|map| map.is_ready(at, data.len()));
-            if is_ready && copies.gather(data, at) {
-                continue;
-            }
-            self.store(copies)?;
-            if !is_ready || !copies.gather(data, at) {
-                self.file.write_all_at(data, at)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes what was gathered.
-    #[inline]
-    pub(super) fn store(&self, copies: &mut KernelCopies) -> io::Result<()> {
-        match &self.map {
-            Some(map) => map.copy_from(copies, &self.file),
-            None => Ok(()),
         }
     }
 
@@ -188,7 +137,7 @@ mod tests {
                 (again, MappedFile::new(Arc::new(HostFile::new(file, Some(TestHost::new(mapping, 0))))))
             })
         };
-        mapped(Mapping::Allowed).chain(mapped(Mapping::ByKernel)).chain(mapped(Mapping::Never)).collect()
+        mapped(Mapping::Allowed).chain(mapped(Mapping::Never)).collect()
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn fail_at(call: u64, mapping: Mapping, failure: HostFailure, lasts: bool) -> (b
 fn a_host_finds_what_it_was_promised_whichever_call_on_the_image_fails() {
     let all = std::env::var("HOST_CALLS").is_ok_and(|text| text == "all");
     let mut read_in_all = 0;
-    for mapping in [Mapping::Allowed, Mapping::ByKernel, Mapping::Never] {
+    for mapping in [Mapping::Allowed, Mapping::Never] {
         for (failure, lasts) in [(HostFailure::Io, false), (HostFailure::NoSpace, true)] {
             let (mut call, mut failures, mut read, mut only_read) = (0, 0, 0, 0);
             loop {

@@ -1,16 +1,14 @@
-//! A mapping of a file, on Linux: where its bytes may move through memory, and who stores them.
+//! A mapping of a file, on Linux: where its bytes may move through memory.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard};
 
 use memmap2::MmapRaw;
 
 use super::super::host_faults::Mapping;
 use super::super::host_file::{HostFile, Unstored};
-pub(in super::super) use super::super::kernel_copies::KernelCopies;
 use super::super::past_cache::copy_past_cache;
 use super::bus_errors::Watched;
 use crate::prefetch::prefetch_lines;
@@ -18,13 +16,9 @@ use crate::prefetch::prefetch_lines;
 /// Bytes of space reserved at once: the records of a new drive are far apart.
 const PART: u64 = 256 << 10;
 
-/// File systems that keep reserved space for stores: they write in place, and share no blocks among files.
-const PROMISING: [i64; 2] = [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC];
-/// File systems whose mapped files are as they were written at once.
-const COHERENT: [i64; 2] = [libc::XFS_SUPER_MAGIC, libc::OVERLAYFS_SUPER_MAGIC];
-
-/// The flag of a file whose blocks are listed as extents.
-const EXTENTS: libc::c_int = 0x0008_0000;
+/// File systems whose mapped files are as they were written at once, and the other way round.
+const COHERENT: [i64; 4] =
+    [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC, libc::XFS_SUPER_MAGIC, libc::OVERLAYFS_SUPER_MAGIC];
 
 /// The mapping.
 #[derive(Debug)]
@@ -35,47 +29,19 @@ pub(super) struct Map {
     bytes: u64,
     /// Parts whose space is reserved.
     ready: Box<[AtomicBool]>,
-    /// If the kernel stores for the program.
-    copies: Option<Mutex<KernelCopies>>,
 }
 
 impl Map {
     /// `None` if the host cannot map the file, or nothing is known about its file system.
     pub fn new(file: &HostFile) -> Option<Map> {
-        let by_program = match file.mapping() {
-            Mapping::Never => return None,
-            Mapping::ByKernel => false,
-            Mapping::Allowed => takes_stores(file.file())?,
-        };
-        let copies = if by_program { None } else { Some(Mutex::new(KernelCopies::new()?)) };
+        if file.mapping() == Mapping::Never || !COHERENT.contains(&file_system(file.file())?) {
+            return None;
+        }
         let memory = file.map()?;
         let watched = Watched::new(&memory)?;
         let bytes = memory.len() as u64;
         let ready = (0..bytes.div_ceil(PART)).map(|_| AtomicBool::new(false)).collect();
-        Some(Map { watched, memory, bytes, ready, copies })
-    }
-
-    /// Whether the program stores to it.
-    #[inline]
-    pub fn takes_stores(&self) -> bool {
-        self.copies.is_none()
-    }
-
-    /// If the kernel stores for the program, and for nobody else just now.
-    #[inline]
-    pub fn copies(&self) -> Option<MutexGuard<'_, KernelCopies>> {
-        self.copies.as_ref()?.try_lock().ok()
-    }
-
-    /// Has the kernel store what was gathered.
-    pub fn copy_from(&self, copies: &mut KernelCopies, file: &HostFile) -> io::Result<()> {
-        let copy = |copies: &KernelCopies| {
-            let may_copy = !self.watched.is_broken() && file.may_copy();
-            let copied = if may_copy { copies.copy(&self.memory) } else { 0 };
-            // another thread may just have found out
-            if self.watched.is_broken() { 0 } else { copied }
-        };
-        copies.move_by(copy, |data, at| file.write_all_at(data, at))
+        Some(Map { watched, memory, bytes, ready })
     }
 
     /// Whether the bytes may move through memory, both ways.
@@ -128,7 +94,7 @@ impl Map {
     /// Writes through memory, if that is allowed and the host serves it. If not, any part may have been written.
     #[inline]
     pub fn write(&self, file: &HostFile, data: &[u8], at: u64) -> io::Result<bool> {
-        if !self.takes_stores() || !self.is_ready(at, data.len()) {
+        if !self.is_ready(at, data.len()) {
             return Ok(false);
         }
         match file.will_store(at, data.len()) {
@@ -162,16 +128,6 @@ impl Map {
     }
 }
 
-/// Whether the program may store to a file: otherwise the kernel must. `None` if the file must not be mapped.
-fn takes_stores(file: &File) -> Option<bool> {
-    match file_system(file)? {
-        kind if PROMISING.contains(&kind) => Some(true),
-        libc::OVERLAYFS_SUPER_MAGIC if lies_on_ext4(file) => Some(true),
-        kind if COHERENT.contains(&kind) => Some(false),
-        _ => None,
-    }
-}
-
 /// The kind of file system that a file is on.
 #[allow(unsafe_code)]
 fn file_system(file: &File) -> Option<i64> {
@@ -182,19 +138,4 @@ fn file_system(file: &File) -> Option<i64> {
     #[allow(clippy::unnecessary_cast, reason = "its width differs among platforms")]
     let kind = found.f_type as i64;
     (failed == 0).then_some(kind)
-}
-
-/// Whether overlayfs keeps a file on ext4. It passes on the flags of a file, of which only ext4 has this one, and a
-/// request to copy it by reference, which ext4 does not know. The latter would fail elsewhere too: the file would be
-/// copied onto itself.
-#[allow(unsafe_code)]
-fn lies_on_ext4(file: &File) -> bool {
-    // an int is stored, although the request's number says a long
-    let (descriptor, mut flags) = (file.as_raw_fd(), [0 as libc::c_int; 2]);
-    // SAFETY: the descriptor is open, and there is room for either.
-    let has_flags = unsafe { libc::ioctl(descriptor, libc::FS_IOC_GETFLAGS, &raw mut flags) } == 0;
-    // SAFETY: the descriptor is open.
-    let is_copied = unsafe { libc::ioctl(descriptor, libc::FICLONE, descriptor) } == 0;
-    let error = io::Error::last_os_error().raw_os_error();
-    has_flags && flags[0] & EXTENTS != 0 && !is_copied && error == Some(libc::EOPNOTSUPP)
 }
