@@ -190,11 +190,16 @@ impl Device {
     }
 
     /// Shuts down cleanly as [`Device::shutdown`] does, for a device that is shared with others: closes the image, and
-    /// fails every later command.
+    /// fails every later command. If that fails, the device is still there, and has the image open.
     pub fn put_away(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         self.close(at_ns)?;
-        self.power = Power::Off(None);
+        self.let_go();
         Ok(())
+    }
+
+    /// Closes the image as it is, as dropping the device does, for one that is shared with others. Every later command fails.
+    pub fn let_go(&mut self) {
+        self.power = Power::Off(None);
     }
 
     /// Shuts down cleanly and stays without power until [`Device::power_on`]. If power is lost meanwhile, the shutdown

@@ -111,12 +111,13 @@ impl Mounted {
     /// how the mount ended, before clients of the control socket learn of it.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, MountError> {
         let ending = self.wait_for_unmount(&mut notice);
+        // before the image: who opens that next has a socket at the same place
+        drop(self.socket);
         drop(self.syncing);
         let host = self.subject.front.take();
         let seed = self.subject.seed.load(Ordering::Relaxed);
         let ending = host.map_or(Ok(ending), |host| close(host, seed, ending));
         drop(self.subject.tried.lock().take());
-        drop(self.socket);
         notice(Notice::Ended(&ending));
         self.subject.end.come(ended(&ending));
         ending

@@ -218,12 +218,15 @@ impl Served {
     }
 
     /// Serves until it is stopped, and then shuts the drive down, or leaves it as an earlier power loss left it.
-    /// `notice` is called with events before clients of the control socket learn of them.
+    /// `notice` is called with events before clients of the control socket learn of them. When they learn of the end, the image
+    /// can be opened again and the address is free, unless connections did not end.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, ServeError> {
         let mut ends = Ends::default();
         let ended = self.serve(&mut ends, &mut notice);
+        // before the image: who opens that next has a socket at the same place
+        drop(self.socket);
         let drive = self.place.server.subsystem().queue.drive();
-        let is_idle = self.place.server.close();
+        let is_idle = self.place.server.end();
         self.place.server.subsystem().programs.stop();
         // a program may have ended before the stop, and be reported after it
         for event in self.events.try_iter() {
@@ -231,11 +234,13 @@ impl Served {
                 ends.report(&text, |text| notice(Notice::ProgramEnded(text)));
             }
         }
-        let ended = ended.and_then(|()| match is_idle {
-            true => shut_down(drive, self.place.loss_seed()),
-            false => Err(ServeError::Stuck),
-        });
-        drop(self.socket);
+        let ended = match is_idle {
+            true => ended.and_then(|()| shut_down(drive, self.place.loss_seed())),
+            false => ended.and(Err(ServeError::Stuck)),
+        };
+        if ended.is_err() && is_idle {
+            drive.lock().let_go();
+        }
         notice(Notice::Ended(&ended));
         self.place.end.come(match &ended {
             Ok(Ending::Closed) => Ended::Closed,
@@ -420,8 +425,51 @@ impl Subject for Place {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, Instant};
+
+    use tantalum::Profile;
+    use tantalum_drive::control::{Control, socket_path};
 
     use super::*;
+
+    fn options(image: &Path, listen: &str, hosts: Hosts) -> Options {
+        Options {
+            image: image.to_owned(),
+            listen: listen.parse().unwrap(),
+            advertise: None,
+            pacing: Pacing::None,
+            block_bytes: 4096,
+            name: None,
+            remap_duplicates: false,
+            hosts,
+        }
+    }
+
+    /// A process that had closed its image removed the socket of the next one, which had opened the image in between, or
+    /// that one was told that another process answers there.
+    #[test]
+    fn the_control_socket_is_gone_before_others_can_open_the_image() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("drive.tant");
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let device = Device::create(&image, &profile).unwrap();
+        let served = Served::start(device, &options(&image, "127.0.0.1:0", Hosts::default())).unwrap();
+        let (stopper, drive) = (served.stopper(), served.place.server.subsystem().queue.drive().clone());
+        let end = Control::connect(&image).unwrap().watch_end().unwrap();
+        let serving = std::thread::spawn(move || served.wait(|_| {}));
+        // it cannot be closed
+        let device = drive.lock();
+        stopper.stop();
+        let until = Instant::now() + Duration::from_secs(20);
+        while socket_path(&image).exists() {
+            assert!(Instant::now() < until, "the socket is still there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(device.has_power());
+        drop(device);
+        assert_eq!(end.wait().unwrap(), Ended::Closed);
+        serving.join().unwrap().unwrap();
+    }
 
     #[test]
     fn other_machines_are_kept_out() {
@@ -433,17 +481,8 @@ mod tests {
         let listen = |address: &str, hosts: &[&str]| {
             let names: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
             let hosts = Hosts::named(&names, Some(&file)).unwrap();
-            Options {
-                image: "drive.tant".into(),
-                listen: address.parse().unwrap(),
-                advertise: None,
-                pacing: Pacing::None,
-                block_bytes: 4096,
-                name: None,
-                remap_duplicates: false,
-                hosts: if names.is_empty() { Hosts::default() } else { hosts },
-            }
-            .check()
+            let hosts = if names.is_empty() { Hosts::default() } else { hosts };
+            options("drive.tant".as_ref(), address, hosts).check()
         };
         assert!(listen("127.0.0.1:4420", &[]).is_ok());
         assert!(listen("[::1]:4420", &["nqn.2014-08.org.example:b"]).is_ok());

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
@@ -39,12 +39,19 @@ const AWAKE: Duration = Duration::from_micros(40);
 /// Time for the connections' threads to end.
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
-/// Accepts connections to a subsystem until it is dropped.
+/// Accepts connections to a subsystem until it is ended or dropped.
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
-    /// Dropped to end the thread that accepts connections.
-    _stop: UnixStream,
+    /// None once it has ended.
+    accepting: Mutex<Option<Accepting>>,
+}
+
+/// The thread that accepts connections and has the address.
+struct Accepting {
+    /// Dropped to end the thread.
+    stop: UnixStream,
+    thread: JoinHandle<()>,
 }
 
 struct Shared {
@@ -75,10 +82,10 @@ impl Server {
             is_awake: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("nvme-accept".to_owned())
             .spawn(move || accept(&accepting, &listener, &stopped))?;
-        Ok(Server { shared, address, _stop: stop })
+        Ok(Server { shared, address, accepting: Mutex::new(Some(Accepting { stop, thread })) })
     }
 
     /// Where it listens.
@@ -117,11 +124,22 @@ impl Server {
     pub fn open(&self) {
         self.shared.is_open.store(true, Ordering::SeqCst);
     }
+
+    /// Closes it for good as [`Server::close`] does. Another server can then listen at its address.
+    pub fn end(&self) -> bool {
+        let is_idle = self.close();
+        if let Some(Accepting { stop, thread }) = self.accepting.lock().take() {
+            drop(stop);
+            // if it has panicked, it has let go of the address as well
+            let _ = thread.join();
+        }
+        is_idle
+    }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.close();
+        self.end();
     }
 }
 

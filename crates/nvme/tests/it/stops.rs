@@ -1,11 +1,12 @@
-//! A served image is stopped while its drive loses power: the user who stopped it learns of that, and the next start
-//! recovers.
+//! A served image is stopped, also while its drive loses power or its host fails: the user who stopped it learns how it ended,
+//! and then the image can be served again at the same address.
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::thread;
 
 use crate::common::{UNIT, names, pattern, serving, small};
-use tantalum::{Device, Plp, Profile, UNIT_BYTES};
+use tantalum::{Access, Device, HostFailure, HostFault, Mapping, Plp, Profile, TestHost, UNIT_BYTES};
 use tantalum_drive::Pacing;
 use tantalum_drive::control::{Control, Ended};
 use tantalum_nvme::client::{Client, Options as Way, block_command};
@@ -80,4 +81,47 @@ fn a_drive_that_lost_power_just_before_the_stop_is_left_like_that() {
         // a capacitor has dumped what waited
         assert!(!is_protected || read(&mut device, 4) == pattern(4, UNIT));
     }
+}
+
+/// An image of a drive on a host that a test lets fail.
+fn on_a_disk(image: &Path) -> (Device, TestHost) {
+    Device::create(image, &small()).unwrap().shutdown(0).unwrap();
+    let disk = TestHost::new(Mapping::Never, 1);
+    (Device::open_on(image, Access::Write, &disk).unwrap(), disk)
+}
+
+const FULL: HostFault = HostFault { after: 0, failure: HostFailure::NoSpace, lasts: true };
+
+/// Serves the drive, fills the disk if it is to, and stops. Returns how it ended for whoever asked, and the address. What belongs
+/// to the server's process stays, as it does until the process has ended.
+fn stop(device: Device, image: &Path, is_full: Option<&TestHost>) -> (Ended, SocketAddr) {
+    let served = Served::start(device, &serving(image, Pacing::None)).unwrap();
+    let (address, stopper) = (served.address(), served.stopper());
+    is_full.inspect(|disk| disk.faults.fail(FULL));
+    let end = Control::connect(image).unwrap().watch_end().unwrap();
+    let serving = thread::spawn(move || served.wait(|_| {}));
+    stopper.stop();
+    let ended = end.wait().unwrap();
+    // before the server's process could do anything else
+    TcpListener::bind(address).unwrap_or_else(|error| panic!("after {ended:?} {address}: {error}"));
+    let _ = serving.join().unwrap();
+    (ended, address)
+}
+
+/// `tantalum stop` returned while the process that it had stopped still listened, so that a server started at once found its port
+/// in use. If the image could not be closed, that process also had it locked.
+#[test]
+fn whoever_learns_of_the_end_can_serve_the_image_again_at_the_same_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("drive.tant");
+    let (device, disk) = on_a_disk(&image);
+    let (ended, _) = stop(device, &image, None);
+    assert_eq!(ended, Ended::Closed);
+    let device = Device::open_on(&image, Access::Write, &disk).expect("it is not locked");
+    let (ended, address) = stop(device, &image, Some(&disk));
+    assert!(matches!(&ended, Ended::Failed(why) if why.contains("No space left")), "{ended:?}");
+    disk.faults.heal();
+    let device = Device::open(&image).expect("it is not locked");
+    let options = tantalum_nvme::serve::Options { listen: address, ..serving(&image, Pacing::None) };
+    drop(Served::start(device, &options).unwrap());
 }
