@@ -77,7 +77,8 @@ impl Stopper {
 }
 
 impl Mounted {
-    /// Mounts a file system. If that fails, the file system is closed and the drive shut down.
+    /// Mounts a file system. If that fails, the file system is closed and the drive shut down; the error is why it could not be
+    /// mounted, also if that fails too.
     pub fn mount(file_system: Box<dyn FileSystem>, options: &Options) -> Result<Mounted, MountError> {
         let from_ns = file_system.client().device().time_ns();
         let is_possible = !options.atomic_writes || file_system.has_whole_writes();
@@ -92,7 +93,7 @@ impl Mounted {
         if mounted.is_err()
             && let Some(host) = front.take()
         {
-            close(host, 0, Ending::Closed)?;
+            let _ = close(host, 0, Ending::Closed);
         }
         mounted
     }
@@ -276,6 +277,7 @@ fn close(host: Host, seed: u64, ending: Ending) -> Result<Ending, MountError> {
 mod tests {
     use std::path::PathBuf;
 
+    use tantalum::{Command, CommandFailure};
     use tantalum_drive::Pacing;
 
     use super::*;
@@ -295,6 +297,13 @@ mod tests {
             sync_interval: SYNC_INTERVAL,
         };
         let refused = Mounted::mount(Box::new(memory()), &options).err().expect("it is refused");
+        assert!(matches!(refused, MountError::NoWholeWrites), "{refused}");
+        // that it cannot be closed either was all that was said
+        let failing = memory();
+        failing.client().device().fail_command(Some((1, CommandFailure::HostBefore)));
+        let at_ns = failing.client().device().time_ns();
+        failing.client().device().submit(Command::Flush, at_ns).unwrap_err();
+        let refused = Mounted::mount(Box::new(failing), &options).err().expect("it is refused");
         assert!(matches!(refused, MountError::NoWholeWrites), "{refused}");
     }
 }

@@ -166,7 +166,7 @@ impl Options {
 }
 
 impl Served {
-    /// Serves a drive. If that fails, the drive is shut down.
+    /// Serves a drive. If that fails, the drive is shut down; the error is why it could not be served, also if that fails too.
     pub fn start(device: Device, options: &Options) -> Result<Served, ServeError> {
         options.check()?;
         let system = |error| ServeError::System { image: options.image.clone(), error };
@@ -177,7 +177,7 @@ impl Served {
         match serve(&drive, image, answers, options) {
             Ok(served) => Ok(served),
             Err(error) => {
-                shut_down(&drive, 0)?;
+                let _ = shut_down(&drive, 0);
                 Err(error)
             }
         }

@@ -10,7 +10,7 @@ use tantalum::{Access, Device, HostFailure, HostFault, Mapping, Plp, Profile, Te
 use tantalum_drive::Pacing;
 use tantalum_drive::control::{Control, Ended};
 use tantalum_nvme::client::{Client, Options as Way, block_command};
-use tantalum_nvme::serve::{Ending, Served};
+use tantalum_nvme::serve::{Ending, ServeError, Served};
 use tantalum_nvme::wire::opcode::nvm;
 
 /// A drive that holds one flushed unit and one that waits in its cache. Its power fails by itself at this flash operation
@@ -124,4 +124,21 @@ fn whoever_learns_of_the_end_can_serve_the_image_again_at_the_same_address() {
     let device = Device::open(&image).expect("it is not locked");
     let options = tantalum_nvme::serve::Options { listen: address, ..serving(&image, Pacing::None) };
     drop(Served::start(device, &options).unwrap());
+}
+
+/// On a full disk the drive could not be closed either, and that was all that was said.
+#[test]
+fn why_an_image_cannot_be_served_is_said_also_if_it_cannot_be_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("drive.tant");
+    let (device, disk) = on_a_disk(&image);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let options = tantalum_nvme::serve::Options {
+        listen: taken.local_addr().unwrap(),
+        ..serving(&image, Pacing::None)
+    };
+    disk.faults.fail(FULL);
+    let refused = Served::start(device, &options).err().expect("somebody listens there");
+    assert!(disk.faults.failed().is_some(), "the drive was to be closed");
+    assert!(matches!(refused, ServeError::Listen { .. }), "{refused}");
 }
