@@ -1,19 +1,37 @@
 //! Commands that continue in the background: the command is started again as a separate process.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// The background process.
 pub struct Started {
-    /// Its process id.
-    pub process: u32,
+    process: Child,
     /// The rest of the line that it printed when it was ready.
-    pub warning: String,
+    warning: String,
 }
 
-/// Starts this command again as a separate process, and waits until it has printed `word` or failed.
+impl Started {
+    /// Tells the user which process it is, and its warning, after what it does: `begun`. If that cannot be written, the process
+    /// ends, as the user has not heard of it.
+    pub fn announce(mut self, begun: &str) -> Result<(), Failure> {
+        let (process, warning) = (self.process.id(), &self.warning);
+        output::print(&format!("{begun} by process {process}{warning}\n")).inspect_err(|failure| {
+            if matches!(failure, Failure::Output(_)) {
+                let _ = kill(Pid::from_raw(process as i32), Signal::SIGTERM);
+                let _ = self.process.wait();
+            }
+        })
+    }
+}
+
+/// Starts this command again as a separate process, and waits until it has printed `word` or failed. If it has failed, it has
+/// ended.
 pub fn start(word: &str) -> Result<Started, Failure> {
     let program = std::env::current_exe().map_err(Failure::Background)?;
     let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");
@@ -27,9 +45,13 @@ pub fn start(word: &str) -> Result<Started, Failure> {
         .map_err(Failure::Background)?;
     let mut said = String::new();
     let stdout = child.stdout.take().expect("a pipe was asked for");
-    BufReader::new(stdout).read_line(&mut said).map_err(Failure::Background)?;
+    if let Err(error) = BufReader::new(stdout).read_line(&mut said) {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(Failure::Background(error));
+    }
     if let Some(warning) = said.trim_end().strip_prefix(word) {
-        return Ok(Started { process: child.id(), warning: warning.to_owned() });
+        return Ok(Started { process: child, warning: warning.to_owned() });
     }
     let mut message = String::new();
     let mut stderr = child.stderr.take().expect("a pipe was asked for");

@@ -93,7 +93,8 @@ pub struct MountOptions {
 /// Mounts the volume and runs until it is unmounted.
 pub fn run(options: &MountOptions) -> Result<(), Failure> {
     if options.background {
-        return start_in_background(options);
+        let (image, folder) = (options.image.display(), options.folder.display());
+        return background::start(MOUNTED)?.announce(&format!("{image} is mounted on {folder}"));
     }
     if options.detached {
         background::detach();
@@ -132,17 +133,6 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
         }
     })?;
     Ok(())
-}
-
-fn start_in_background(options: &MountOptions) -> Result<(), Failure> {
-    let started = background::start(MOUNTED)?;
-    output::print(&format!(
-        "{} is mounted on {} by process {}{}\n",
-        options.image.display(),
-        options.folder.display(),
-        started.process,
-        started.warning
-    ))
 }
 
 /// What a drive that has stopped no longer does.

@@ -91,9 +91,7 @@ fn block_bytes(text: &str) -> Result<u32, String> {
 /// Serves the drive until it is stopped.
 pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     if options.background {
-        let started = background::start(SERVED)?;
-        let (image, process) = (options.image.display(), started.process);
-        return output::print(&format!("{image} is served by process {process}{}\n", started.warning));
+        return background::start(SERVED)?.announce(&format!("{} is served", options.image.display()));
     }
     if options.detached {
         background::detach();

@@ -206,3 +206,23 @@ fn a_port_in_use_is_refused_and_leaves_the_image_closed() {
     assert!(message.contains(&address) && message.contains("in use"), "{message}");
     printed(dir.path(), &["check", IMAGE]);
 }
+
+/// The drive was served on although the command had said that it failed, and nobody knew by which process.
+#[test]
+fn a_background_process_of_which_nobody_can_be_told_ends() {
+    let dir = TempDir::new().unwrap();
+    printed(dir.path(), &["create", IMAGE, "--capacity", "64M"]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tantalum"))
+        .args(SERVE)
+        .current_dir(dir.path())
+        .stdout(full)
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("No space left on device"), "{message}");
+    let log = std::fs::read_to_string(dir.path().join("drive.tant.log")).unwrap();
+    assert!(log.contains("stopped: everything is durable"), "{log}");
+    printed(dir.path(), &["check", IMAGE]);
+}
