@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::libc::O_DIRECT;
 
 use super::context::{Context, Done, Outcome};
-use super::failure::{Failure, ensure};
+use super::failure::{Failure, ensure, unless_refused};
 use super::shell::{self, Shell};
 
 const FILE_SYSTEMS: [&str; 3] = ["volume", "lfs-nat", "lfs-tree"];
@@ -210,7 +210,8 @@ impl Stage<'_> {
         let process =
             said.split(" process ").nth(1).and_then(|rest| rest.split([' ', ',', ';', '\n']).next());
         let is_only_read = said.contains("it can only be read");
-        Ok(Mount { process: process.unwrap_or_default().to_owned(), is_only_read })
+        let process = process.ok_or_else(|| Failure::Wrong(format!("mount said {said:?}")))?;
+        Ok(Mount { process: process.to_owned(), is_only_read })
     }
 
     fn unmount(&self) -> Result<(), Failure> {
@@ -221,25 +222,25 @@ impl Stage<'_> {
     fn fail_at(&mut self, call: u64, how: &str) -> Result<bool, Failure> {
         let mut model = Model::default();
         self.failing.fail(call, how)?;
-        let worked = match self.mount(&[]) {
-            Ok(mount) if mount.is_only_read => {
+        let worked = match unless_refused(self.mount(&[]))? {
+            Some(mount) if mount.is_only_read => {
                 self.unmount()?;
                 Ok(())
             }
-            Ok(mount) => {
+            Some(mount) => {
                 let worked = work(&self.mounted_on, &mut model);
                 if worked.is_err() {
                     self.read += model.read_on(&self.mounted_on)?;
                 }
-                let closed =
-                    if call.is_multiple_of(2) { self.unmount() } else { shell::kill(&mount.process) };
-                if worked.is_ok() && closed.is_ok() && call.is_multiple_of(2) {
+                if !call.is_multiple_of(2) {
+                    shell::kill(&mount.process)?;
+                } else if unless_refused(self.unmount())?.is_some() && worked.is_ok() {
                     let names: Vec<String> = model.0.keys().cloned().collect();
                     names.iter().for_each(|name| model.synced(name));
                 }
                 worked
             }
-            Err(_) => Ok(()),
+            None => Ok(()),
         };
         let failed = self.failing.heal()?;
         if let Err(error) = worked {
@@ -262,7 +263,7 @@ impl Stage<'_> {
             shell::kill(&without_room.process)?;
         }
         self.failing.fail(call * 7 % 40, "eio once")?;
-        if let Ok(mount) = self.mount(&[]) {
+        if let Some(mount) = unless_refused(self.mount(&[]))? {
             shell::kill(&mount.process)?;
         }
         self.failing.heal()?;

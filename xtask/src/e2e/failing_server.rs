@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use super::context::{Context, Done, Outcome};
 use super::failing_disk::{FailingFolder, fail_all, unless_it_hangs};
-use super::failure::{Failure, ensure};
+use super::failure::{Failure, ensure, unless_refused};
 use super::served::Served;
 
 /// Rounds of writes and a flush in one life.
@@ -88,19 +88,19 @@ impl Stage<'_> {
     fn fail_at(&mut self, call: u64, how: &str) -> Result<bool, Failure> {
         self.failing.fail(call, how)?;
         let (served, witness) = (&mut self.served, &mut self.witness);
-        match served.again() {
-            Ok(false) => {
+        match unless_refused(served.anywhere())? {
+            Some(false) => {
                 witness.attach(served)?;
                 let read = if witness.work()? { None } else { witness.read()? };
                 self.read = [self.read[0] + u32::from(read.is_some()), self.read[1] + read.unwrap_or(0)];
                 match call.is_multiple_of(2) {
                     // it says so if it cannot close the image
-                    true => drop(served.stop()),
+                    true => drop(unless_refused(served.stop())?),
                     false => served.end()?,
                 }
             }
-            Ok(true) => served.stop()?,
-            Err(_) => {}
+            Some(true) => served.stop()?,
+            None => {}
         }
         let failed = self.failing.heal()?;
         self.find(call)?;
@@ -110,7 +110,7 @@ impl Stage<'_> {
     fn find(&mut self, call: u64) -> Result<(), Failure> {
         let (served, witness) = (&mut self.served, &mut self.witness);
         self.failing.fail(0, "enospc on")?;
-        let is_only_read = served.again()?;
+        let is_only_read = served.anywhere()?;
         witness.attach(served)?;
         witness.look()?;
         if is_only_read {
@@ -122,11 +122,11 @@ impl Stage<'_> {
             served.end()?;
         }
         self.failing.fail(call * 7 % 40, "eio once")?;
-        if served.again().is_ok() {
+        if unless_refused(served.anywhere())?.is_some() {
             served.end()?;
         }
         self.failing.heal()?;
-        ensure(!served.again()?, || "there is room".to_owned())?;
+        ensure(!served.anywhere()?, || "there is room".to_owned())?;
         witness.attach(served)?;
         witness.look()?;
         served.stop()

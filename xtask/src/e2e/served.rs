@@ -82,6 +82,11 @@ impl<'a> Served<'a> {
         self.start(&format!("127.0.0.1:{}", self.port), &[])
     }
 
+    /// The same at any free port: between two servers, another process of this machine may take the port.
+    pub fn anywhere(&mut self) -> Result<bool, Failure> {
+        self.start("127.0.0.1:0", &[])
+    }
+
     /// Ends the process by asking it to.
     pub fn stop(&self) -> Result<(), Failure> {
         self.run("stop", &[]).map(drop)
