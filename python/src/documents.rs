@@ -33,7 +33,8 @@ fn bytes(py: Python<'_>, found: Option<Document>) -> Option<Bound<'_, PyBytes>> 
 
 /// A document store: a file of that name in a folder, which is created if it does not exist.
 ///
-/// In a folder that is mounted read-only it is opened to be read, and changes raise ReadOnlyError.
+/// In a folder whose file system takes no changes, being mounted read-only or failing, it is opened to be read, and changes raise
+/// ReadOnlyError.
 #[pyclass(frozen)]
 pub struct Documents {
     store: Mutex<Option<Store<Folder>>>,

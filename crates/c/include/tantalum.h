@@ -446,8 +446,8 @@ int32_t tantalum_rebuild(const char *image,
                          uint64_t capacity_bytes);
 
 // Opens a document store: a file of that name in a folder, which is created if it does not exist. `share`: updates are
-// shared where the file system lets them. `cache_bytes`: memory for the index; 0 for the default. In a folder that is
-// mounted read-only it is opened to be read, and changes are refused.
+// shared where the file system lets them. `cache_bytes`: memory for the index; 0 for the default. In a folder whose
+// file system takes no changes, being mounted read-only or failing, it is opened to be read, and changes are refused.
 //
 // # Safety
 // `folder` and `name` end with a zero; `documents` can be written.

@@ -96,7 +96,7 @@ impl<S: Storage> Compaction<S> {
         inner.storage.sync_names()?;
         let snapshot = Snapshot::open(inner);
         let file = recovery::create(&inner.storage, &compact_name(&inner.name), &inner.options)?;
-        let found = recovery::recover(file, &inner.name, &inner.cache)?;
+        let found = recovery::recover(file, &inner.name, &inner.cache, false)?;
         let (file, header) = (Arc::new(found.file), found.header);
         let documents = documents_of(&snapshot, forget_deletions_to)?;
         Ok(Compaction {

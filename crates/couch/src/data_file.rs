@@ -1,5 +1,6 @@
 //! One file of a store: where things are in it, and reading them.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::document::{self, Document, whole_units};
@@ -18,6 +19,8 @@ pub(crate) struct DataFile<F> {
     pub id: u64,
     pub name: Arc<str>,
     pub file: F,
+    /// Whether its storage has failed ([`crate::Storage::has_failed`]).
+    pub has_failed: bool,
 }
 
 /// The place of a document, and the rest of its index entry.
@@ -91,6 +94,20 @@ impl<F: StorageFile> DataFile<F> {
         Node::decode(unit).map_err(|what| self.damaged(offset, what))
     }
 
+    /// Reads whole units where an unfinished commit may be. Units that cannot be read because it has failed read as zeros.
+    pub fn read_unfinished(&self, offset: u64, units: &mut [u8]) -> io::Result<()> {
+        let read = self.file.read(offset, units);
+        if read.is_ok() || !self.has_failed {
+            return read;
+        }
+        for (index, unit) in units.chunks_mut(UNIT_BYTES).enumerate() {
+            if self.file.read(offset + index as u64 * UNIT, unit).is_err() {
+                unit.fill(0);
+            }
+        }
+        Ok(())
+    }
+
     /// Reads and checks a document.
     pub fn read_document(&self, pointer: Pointer) -> Result<Document, Error> {
         let start = pointer.offset / UNIT * UNIT;
@@ -114,7 +131,7 @@ impl<F: StorageFile> DataFile<F> {
         let ahead = (size / 8).clamp(*GROWTH.start(), *GROWTH.end());
         let wanted = whole_units(end.max(size + ahead));
         match self.file.grow(wanted) {
-            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => Ok(self.file.grow(end)?),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(self.file.grow(end)?),
             grown => Ok(grown?),
         }
     }

@@ -4,6 +4,9 @@
 //! 2. The last whole header is found by searching backwards from the end of the file. An unfinished commit may follow it.
 //! 3. Updates shared since then have left their records in the staging area, numbered consecutively from the header's number.
 //!    Such an update was committed if its home has that change or a later one.
+//!
+//! If the storage has failed, what cannot be read there belongs to the commit that failed, and counts as not written. Nothing is
+//! changed then.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -59,11 +62,12 @@ pub(crate) fn recover<F: StorageFile>(
     file: F,
     name: &Arc<str>,
     cache: &NodeCache,
+    has_failed: bool,
 ) -> Result<Found<F>, Error> {
     let mut unit = vec![0; UNIT_BYTES];
     file.read(0, &mut unit)?;
     let first = Header::decode(&unit, 0).map_err(|reason| no_store(name, reason))?;
-    let file = DataFile { id: first.file, name: Arc::clone(name), file };
+    let file = DataFile { id: first.file, name: Arc::clone(name), file, has_failed };
     let header = last_header(&file)?;
     let (pending, stage_used) = staged(&file, &header, cache)?;
     Ok(Found { file, header, pending, stage_used })
@@ -84,7 +88,7 @@ fn last_header<F: StorageFile>(file: &DataFile<F>) -> Result<Header, Error> {
     while end > 0 {
         let start = end.saturating_sub(READ_BYTES);
         let units = &mut buffer[..(end - start) as usize];
-        file.file.read(start, units)?;
+        file.read_unfinished(start, units)?;
         for (index, unit) in units.chunks(UNIT_BYTES).enumerate().rev() {
             let offset = start + index as u64 * UNIT;
             let Ok(header) = Header::decode(unit, offset) else { continue };
@@ -122,6 +126,8 @@ fn has_documents<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<
     while let Some(place) = cursor.next(&by_seq, |_, value| Pointer::decode_place(value, 0))? {
         match place.map(|place| file.read_document(place)) {
             Some(Ok(document)) if document.seq() > header.seq_before => {}
+            // one that was to be shared over, when that failed
+            Some(Err(Error::Io(_))) if file.has_failed => {}
             Some(Err(Error::Io(error))) => return Err(error.into()),
             _ => return Ok(false),
         }
@@ -178,7 +184,14 @@ fn staged<F: StorageFile>(
             break;
         }
         let Some(Some(place)) = by_key.get(record.key(), Pointer::decode)? else { break };
-        if place.offset != record.home() || place.deleted || file.read_document(place)?.seq() < record.seq() {
+        if place.offset != record.home() || place.deleted {
+            break;
+        }
+        let document = match file.read_document(place) {
+            Err(Error::Io(_)) if file.has_failed => break,
+            document => document?,
+        };
+        if document.seq() < record.seq() {
             break;
         }
         pending.push(Pending { seq: record.seq(), place });
@@ -198,7 +211,7 @@ fn staged_record<F: StorageFile>(
         return Ok(None);
     }
     let mut units = vec![0; UNIT_BYTES];
-    file.file.read(at, &mut units)?;
+    file.read_unfinished(at, &mut units)?;
     let Some(bytes) = document::record_bytes(&units).map(|bytes| whole_units(bytes as u64)) else {
         return Ok(None);
     };
@@ -206,6 +219,6 @@ fn staged_record<F: StorageFile>(
         return Ok(None);
     }
     units.resize(bytes as usize, 0);
-    file.file.read(at, &mut units)?;
+    file.read_unfinished(at, &mut units)?;
     Ok(Document::decode(&units).ok())
 }

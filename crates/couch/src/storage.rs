@@ -65,6 +65,11 @@ pub trait Storage: Send + Sync {
     fn refuses_changes(&self) -> Option<String> {
         None
     }
+
+    /// Whether it takes no changes because one has failed. What that one was to write may then be unreadable.
+    fn has_failed(&self) -> bool {
+        false
+    }
 }
 
 /// An open file.

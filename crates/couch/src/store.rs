@@ -38,7 +38,7 @@ impl<S: Storage> std::fmt::Debug for Store<S> {
 impl<S: Storage> Store<S> {
     /// Opens the store in the file `name`, or creates it. Leftovers of an interrupted compaction are removed. Refused while
     /// it is open already. Storage that takes no changes is left as it is, and the store can only be read
-    /// ([`Store::refuses_changes`]).
+    /// ([`Store::refuses_changes`]): also what nothing makes durable any more, such as a commit that failed with the storage.
     pub fn open(storage: S, name: &str, options: Options) -> Result<Store<S>, Error> {
         let options = Options { stage_units: options.stage_units.max(4), ..options };
         if name.ends_with(&compact_name("")) {
@@ -57,10 +57,12 @@ impl<S: Storage> Store<S> {
             (None, Some(why)) => return Err(no_store(&name, why).into()),
         };
         // a process that was killed may have left a commit, or a compacted file's name, that is visible and not durable
-        storage.sync_names()?;
-        file.sync()?;
+        let synced = storage.sync_names().and_then(|()| file.sync());
+        if refuses_changes.is_none() {
+            synced?;
+        }
         let cache = NodeCache::new(options.cache_bytes);
-        let found = recovery::recover(file, &name, &cache)?;
+        let found = recovery::recover(file, &name, &cache, storage.has_failed())?;
         if refuses_changes.is_none() {
             recovery::clear_unfinished(&found.file.file, &found.header)?;
         }

@@ -1,5 +1,5 @@
 //! A document store in a folder of the mount shares its updates by ioctl. While the disk below the image is full, the volume is
-//! mounted read-only, and the documents can be read.
+//! mounted read-only, and the documents can be read; also by way of a mount below which the disk fails.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -29,17 +29,22 @@ pub fn run(context: &Context, folder: &Path) -> Outcome {
     mounted.remount(&["--time", "none"])?;
     round(&mounted, "2")?;
     mounted.unmount()?;
-    read_without_room(folder, &program, &mut mounted)?;
+    let shown = folder.join("shown");
+    std::fs::create_dir(&shown)?;
+    let mut failing = FailingFolder::show(folder, &shown)?;
+    mounted.image = shown.join("drive.tant");
+    read_without_room(&program, &mut mounted, &mut failing)?;
+    read_after_failure(&program, &mut mounted, &mut failing)?;
     Ok(Done::Said(format!("               {DOCUMENTS} shared updates wrote {units} units")))
 }
 
 /// Reads what round 2 left, while others read it, but not while it might be changed by way of another mount.
-fn read_without_room(folder: &Path, program: &Path, mounted: &mut Mounted<'_>) -> Result<(), Failure> {
-    let shown = folder.join("shown");
-    std::fs::create_dir(&shown)?;
-    let mut failing = FailingFolder::show(folder, &shown)?;
+fn read_without_room(
+    program: &Path,
+    mounted: &mut Mounted<'_>,
+    failing: &mut FailingFolder,
+) -> Result<(), Failure> {
     failing.fail(0, "enospc on")?;
-    mounted.image = shown.join("drive.tant");
     mounted.mount(&["--time", "none"])?;
     let lock = mounted.path(".couch-lock");
     let read = |how: &str| {
@@ -53,6 +58,32 @@ fn read_without_room(folder: &Path, program: &Path, mounted: &mut Mounted<'_>) -
     let output = read("--exclusive")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure(said.contains("in use by process"), || format!("the folder is in use: {output:?}"))?;
+    mounted.unmount()?;
+    failing.heal().map(drop)
+}
+
+/// The disk fails in the middle of round 3. Until the volume is mounted again, what round 2 left is read. A folder of documents
+/// could not be opened on such a mount.
+fn read_after_failure(
+    program: &Path,
+    mounted: &mut Mounted<'_>,
+    failing: &mut FailingFolder,
+) -> Result<(), Failure> {
+    mounted.mount(&["--time", "none"])?;
+    failing.fail(0, "enospc on")?;
+    let on = mounted.folder.clone();
+    let round = || Shell::new(program).args([on.as_os_str(), OsStr::new("3")]).output();
+    let output = round()?;
+    ensure(!output.status.success(), || format!("round 3 on a disk that fails: {output:?}"))?;
+    failing.heal()?;
+    let output = round()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let is_read = said.starts_with("2000 documents; ") && said.contains("takes no changes");
+    ensure(is_read && output.status.success(), || format!("the documents were not read: {output:?}"))?;
+    mounted.unmount_badly()?;
+    mounted.mount(&["--time", "none"])?;
+    let output = round()?;
+    ensure(output.status.success(), || format!("round 3 on a disk that is well: {output:?}"))?;
     mounted.unmount()
 }
 

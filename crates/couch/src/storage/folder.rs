@@ -17,13 +17,22 @@ use super::{ShareRange, Shared, Storage, StorageFile, UNIT_BYTES, ioctl};
 /// The file whose lock marks the folder as in use.
 const LOCK: &str = ".couch-lock";
 
-/// A folder, for one process at a time. On a file system that is mounted read-only, any number of them read it.
+/// A folder, for one process at a time. On a file system that takes no changes, any number of them read it.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     /// Held open for its lock. A folder that can only be read may have none.
     _lock: Option<File>,
-    is_read_only: bool,
+    /// Why its stores can only be read, if they can.
+    refuses_changes: Option<OnlyRead>,
+}
+
+/// Why a folder takes no changes.
+#[derive(Debug)]
+struct OnlyRead {
+    why: String,
+    /// Whether a change has failed.
+    has_failed: bool,
 }
 
 /// A file of a folder.
@@ -38,27 +47,29 @@ impl Folder {
     /// Opens a folder, which is created if it does not exist (but not those above it). Refused while another process, or
     /// another `Folder`, has it.
     ///
-    /// If its file system is mounted read-only, its stores can only be read. Then the lock is shared, so that others may read
-    /// too, and nobody changes the folder by way of another mount. Without a lock file nothing is locked: none can be made.
+    /// If its file system takes no changes, its stores can only be read: if it is mounted read-only, or fails with `EIO` when the
+    /// lock file is made or synced, as a mounted volume does whose host has failed. Then the lock is shared, so that others may
+    /// read too, and nobody changes the folder by way of another mount. Without a lock file nothing is locked: none can be made.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Folder> {
         let path = path.as_ref().to_owned();
         if !path.is_dir() {
             fs::create_dir(&path).map_err(|error| of_path("create the folder", &path, &error))?;
         }
         let file = path.join(LOCK);
-        let (lock, is_read_only) =
-            match OpenOptions::new().create(true).truncate(false).write(true).open(&file) {
-                Ok(lock) => (Some(lock), false),
-                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => (existing(&file)?, true),
-                Err(error) => return Err(of_path("open", &file, &error)),
-            };
+        let (lock, refuses_changes) = match synced(&file) {
+            Ok(lock) => (Some(lock), None),
+            Err(error) => match why_only_read(&path, &error) {
+                Some(why) => (existing(&file)?, Some(why)),
+                None => return Err(of_path("open", &file, &error)),
+            },
+        };
         let locked = match &lock {
-            Some(lock) if is_read_only => lock.try_lock_shared(),
+            Some(lock) if refuses_changes.is_some() => lock.try_lock_shared(),
             Some(lock) => lock.try_lock(),
             None => Ok(()),
         };
         match locked {
-            Ok(()) => Ok(Folder { path, _lock: lock, is_read_only }),
+            Ok(()) => Ok(Folder { path, _lock: lock, refuses_changes }),
             Err(TryLockError::WouldBlock) => {
                 let holder = lock.as_ref().map_or(LockHolder::Unknown, LockHolder::of);
                 let why = format!("the stores in {} are in use by {holder}", path.display());
@@ -76,6 +87,29 @@ impl Folder {
 /// An error that says what failed: an error of the system has no path.
 fn of_path(action: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot {action} {}: {error}", path.display()))
+}
+
+/// A file that is made durable, if need be created.
+fn synced(file: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(file)?;
+    file.sync_all()?;
+    Ok(file)
+}
+
+/// Why the file system of a folder takes no changes, if this error of a change says so.
+fn why_only_read(folder: &Path, error: &io::Error) -> Option<OnlyRead> {
+    let folder = folder.display();
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            let why = format!("the file system of {folder} is mounted read-only");
+            Some(OnlyRead { why, has_failed: false })
+        }
+        _ if error.raw_os_error() == Some(Errno::EIO as i32) => {
+            let why = format!("the file system of {folder} takes no changes: {error}");
+            Some(OnlyRead { why, has_failed: true })
+        }
+        _ => None,
+    }
 }
 
 /// Opens a file to read it, if there is one.
@@ -102,7 +136,7 @@ impl Storage for Folder {
     }
 
     fn open(&self, name: &str) -> io::Result<Option<FolderFile>> {
-        match OpenOptions::new().read(true).write(!self.is_read_only).open(self.path(name)) {
+        match OpenOptions::new().read(true).write(self.refuses_changes.is_none()).open(self.path(name)) {
             Ok(file) => Ok(Some(opened(file))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -131,7 +165,11 @@ impl Storage for Folder {
     }
 
     fn refuses_changes(&self) -> Option<String> {
-        self.is_read_only.then(|| format!("the file system of {} is mounted read-only", self.path.display()))
+        self.refuses_changes.as_ref().map(|only_read| only_read.why.clone())
+    }
+
+    fn has_failed(&self) -> bool {
+        self.refuses_changes.as_ref().is_some_and(|only_read| only_read.has_failed)
     }
 }
 

@@ -112,6 +112,10 @@ impl Storage for VolumeStorage {
     fn refuses_changes(&self) -> Option<String> {
         self.volume().device().refuses_changes().map(ToString::to_string)
     }
+
+    fn has_failed(&self) -> bool {
+        self.volume().device().refuses_changes().is_some_and(Status::leaves_doubt)
+    }
 }
 
 impl StorageFile for VolumeFile {

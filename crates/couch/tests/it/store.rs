@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tantalum::{Device, HostError, Profile, Status, UNIT_BYTES};
+use tantalum::{
+    Access, Device, HostError, HostFailure, HostFault, Mapping, Profile, Status, TestHost, UNIT_BYTES,
+};
 use tantalum_couch::{Batch, Error, Folder, Options, Storage, Store, VolumeStorage, Way};
 use tantalum_volume::Volume;
 
@@ -163,6 +165,51 @@ fn a_store_on_a_drive_that_takes_no_changes_is_read() {
     let error = store.put(&key(2), &VALUE).unwrap_err();
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
     assert!(store.refuses_changes().is_some_and(|why| why.contains("the disk is full")));
+}
+
+/// The store could not be opened: what may have been left unsynced was to be synced first, and where the commit that failed was
+/// to write nothing can be read.
+#[test]
+fn a_store_on_a_drive_whose_host_has_failed_is_read() {
+    let mut profile = Profile::load("tlc-nvme").unwrap();
+    profile.capacity_bytes = 64 << 20;
+    let full = |after| HostFault { after, failure: HostFailure::NoSpace, lasts: true };
+    // a new document is appended, an update is shared
+    for number in [3, 2] {
+        let (mut failures, mut unreadable) = (0, 0);
+        for after in 0.. {
+            let folder = tempfile::tempdir().unwrap();
+            let image = folder.path().join("drive.tant");
+            Device::create(&image, &profile).unwrap().shutdown(0).unwrap();
+            let disk = TestHost::new(Mapping::Never, 1);
+            let device = Device::open_on(&image, Access::Write, &disk).unwrap();
+            let storage = VolumeStorage::new(Volume::format(device, 1 << 20).unwrap());
+            let open = || Store::open(storage.clone(), NAME, Options::default());
+            let store = open().unwrap();
+            for number in [1, 2] {
+                store.put(&key(number), &VALUE).unwrap();
+            }
+            disk.faults.fail(full(after));
+            let Err(_) = store.put(&key(number), &[8; VALUE.len()]) else { break };
+            drop(store);
+            failures += 1;
+            let store = open().unwrap_or_else(|error| panic!("document {number}, call {after}: {error}"));
+            assert_eq!(store.get(&key(1)).unwrap().unwrap().value(), VALUE);
+            match store.get(&key(number)) {
+                Err(_) => unreadable += 1,
+                Ok(found) => {
+                    let new = [8; VALUE.len()];
+                    let found = found.map(|document| document.value().to_vec());
+                    let before = (number == 2).then(|| VALUE.to_vec());
+                    assert!(found == before || found == Some(new.to_vec()), "call {after}");
+                }
+            }
+            let error = store.put(&key(1), &VALUE).unwrap_err();
+            assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+            assert!(store.refuses_changes().is_some_and(|why| why.contains("No space left")));
+        }
+        assert!(failures > 2 && (number == 3 || unreadable > 0), "{failures}, {unreadable}");
+    }
 }
 
 #[test]
