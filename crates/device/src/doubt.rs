@@ -3,7 +3,8 @@
 //! A command that fails and leaves doubt ([`Status::leaves_doubt`]) stops the drive: it refuses every change with that status
 //! until it is opened again. It goes on answering reads from what it has, except of what that command was to change, which
 //! may be there completely, partly or not at all: such reads fail with the same status. So nobody sees half of a command, nor
-//! the effect of a command that recovery may take back.
+//! the effect of a command that recovery may take back. Reads take no checkpoint any more ([`tantalum_ftl::Ftl::stop`]): it would make
+//! that effect durable as it is.
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use tantalum_ftl::{Key, Lpn, NamespaceId};
 use tantalum_nand::UNIT_BYTES;
 
 use crate::command::Command;
-use crate::controller::Device;
+use crate::controller::{Device, Power};
 use crate::status::Status;
 
 /// Why a drive refuses changes, and what it does not read.
@@ -160,6 +161,9 @@ impl Device {
     pub(crate) fn note_failure(&mut self, status: &Status, command: &Command<'_>, committed: &[Lpn]) {
         if status.leaves_doubt() && self.doubt.is_none() {
             self.doubt = Some(Box::new(Doubt::of_command(status.clone(), command, committed)));
+            if let Power::On(engine) = &mut self.power {
+                engine.ftl.stop();
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use tantalum_nand::{BlockId, Nanoseconds, PageId, Slot, UNIT_BYTES};
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::metadata::{Attempt, CheckpointBytes, Facts, NewCheckpoint};
+use crate::metadata::{Attempt, CheckpointBytes, Facts, NewCheckpoint, Room};
 use crate::page_image::PageImage;
 use crate::space::{BlockUse, CheckpointInterval};
 use crate::tenants::units::OWNER_BYTES;
@@ -69,6 +69,26 @@ impl Ftl {
 
     /// Takes a checkpoint and frees what it makes obsolete.
     pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
+        let taken = self.new_checkpoint(at_ns, clean);
+        if matches!(taken, Err(FtlError::CapacityExceeded)) {
+            self.metadata.checkpoint.no_room = Some(self.room());
+        }
+        taken
+    }
+
+    /// Changes whenever there may be more room for a checkpoint, or it takes less.
+    fn room(&self) -> Room {
+        let (free_blocks, units) = (self.space.blocks.free(), self.checkpoint_units(0));
+        Room { operations: self.nand.operations(), free_blocks, units }
+    }
+
+    /// Whether a loss is to be recorded now: one is not recorded yet, and there may be room for it.
+    pub fn has_loss_to_record(&self) -> bool {
+        let checkpoint = &self.metadata.checkpoint;
+        checkpoint.wanted && !self.is_stopped && checkpoint.no_room != Some(self.room())
+    }
+
+    fn new_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
         debug_assert!(!self.metadata.is_in_step(), "a checkpoint is taken in the middle of a step");
         self.flush_before_checkpoint(at_ns)?;
         debug_assert!(

@@ -53,6 +53,8 @@ pub struct Ftl {
     pub(crate) file_lists: Option<FileLists>,
     /// Whether recovery would find the drive shut down, and so reuse numbers issued since.
     pub(crate) shut_down: bool,
+    /// See [`Ftl::stop`].
+    pub(crate) is_stopped: bool,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch,
 }
@@ -109,6 +111,12 @@ impl Ftl {
     /// The open transactions.
     pub fn transactions(&self) -> &Transactions {
         &self.tenants.units.transactions
+    }
+
+    /// A command has failed in the middle, and nothing may be built on its effect: from now on there are only reads, and none
+    /// takes a checkpoint, neither for a loss nor to have room for an index.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
     }
 
     /// Starts a life of a hinted log; returns it with the time at which that is done. If too many are open, the least
@@ -215,6 +223,7 @@ impl Ftl {
             file_lists: self.file_lists.clone(),
             seq: self.seq,
             shut_down: self.shut_down,
+            is_stopped: self.is_stopped,
             counters: self.counters,
             scratch: Scratch::default(),
         })
@@ -288,7 +297,7 @@ impl Ftl {
             return Ok(at_ns);
         };
         let read = self.nand.read_later(ppn, data, fetches, at_ns);
-        self.unless_lost(ppn, read, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
+        self.unless_lost(ppn, read)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
     /// Prefetches what reads of these logical pages will access into the processor's cache, so that the misses overlap.

@@ -119,6 +119,7 @@ impl Ftl {
             file_lists: config.file_lists.map(FileLists::empty),
             seq: Seq(0),
             shut_down: false,
+            is_stopped: false,
             counters: Counters::default(),
             scratch: Scratch::default(),
         }

@@ -116,24 +116,17 @@ impl Ftl {
         self.metadata.checkpoint.wanted |= self.space.blocks.last_step(block) > self.metadata.checkpoint.step;
     }
 
-    /// Whether a unit is lost, and nothing but what its spare area said places it. The next checkpoint does.
+    /// Whether a unit is lost, and nothing but what its spare area said places it. The next checkpoint does: whoever gives
+    /// commands takes it before a host learns of the loss ([`Ftl::has_loss_to_record`]), as a command may be in the middle of a
+    /// step when it meets one. It records the page's other units too, which nobody has read yet.
     pub fn has_unrecorded_loss(&self) -> bool {
         self.metadata.checkpoint.wanted
     }
 
-    /// A read failed. Before the host learns of it, a checkpoint records where the unit is, if only its spare area did.
-    /// The page's other units, not read yet, are recorded as well.
-    pub(crate) fn lost(&mut self, ppn: Ppn, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    /// A read failed.
+    fn lost(&mut self, ppn: Ppn) {
         self.counters.uncorrectable_reads += 1;
         self.note_loss_in(self.geometry.block_of_unit(ppn));
-        if !self.has_unrecorded_loss() {
-            return Ok(());
-        }
-        match self.take_checkpoint(at_ns, false) {
-            // a drive at its end has no room for it, and accepts no writes that could be mistaken for older ones
-            Err(FtlError::CapacityExceeded) => Ok(()),
-            taken => taken.map(drop),
-        }
     }
 
     /// Reads a place; `None` if it is lost.
@@ -144,7 +137,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
         let read = self.nand.read(ppn, data, at_ns);
-        self.unless_lost(ppn, read, at_ns)
+        self.unless_lost(ppn, read)
     }
 
     /// The result of a read; `None` if the place is lost.
@@ -152,10 +145,12 @@ impl Ftl {
         &mut self,
         ppn: Ppn,
         read: Result<Nanoseconds, NandError>,
-        at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
         match read {
-            Err(NandError::Uncorrectable { .. }) => self.lost(ppn, at_ns).map(|()| None),
+            Err(NandError::Uncorrectable { .. }) => {
+                self.lost(ppn);
+                Ok(None)
+            }
             read => Ok(Some(read?)),
         }
     }
@@ -304,6 +299,24 @@ mod tests {
         ftl.space.blocks.programmed(block, Seq(ftl.metadata.checkpoint.step.0 + 1), false);
         ftl.note_loss_in(block);
         assert!(ftl.checkpoint_due());
+    }
+
+    /// A read took the checkpoint itself, wherever a command was at that moment.
+    #[test]
+    fn a_read_that_meets_a_loss_leaves_the_checkpoint_to_whoever_gave_the_command() {
+        let mut ftl = ftl();
+        let slot = ftl.nand_mut().stage(&[1; tantalum_nand::UNIT_BYTES]).unwrap();
+        let (version, metadata) = (ftl.next_seq(), [0; 24]);
+        ftl.write_page(&[HostUnit { slot, lpn: Lpn(1), version, metadata, hint: None }], 0).unwrap();
+        let page = ftl.geometry.page_of(ftl.map.lookup(Lpn(1)).unwrap());
+        ftl.nand_mut().mark_uncorrectable(page).unwrap();
+        let taken = ftl.counters().checkpoints;
+        let read = ftl.read(Lpn(1), &mut [0; tantalum_nand::UNIT_BYTES], 0);
+        assert!(matches!(read, Err(FtlError::Unreadable { lpn: Lpn(1), .. })), "{read:?}");
+        assert_eq!(ftl.counters().checkpoints, taken);
+        assert!(ftl.has_loss_to_record());
+        ftl.take_checkpoint(0, false).unwrap();
+        assert!(!ftl.has_unrecorded_loss());
     }
 
     /// Only a host's read asked for a checkpoint: a record that garbage collection or the search for a key had found lost was

@@ -115,12 +115,12 @@ impl Engine {
         done: Result<Nanoseconds, Status>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        if done.as_ref().is_err_and(Status::leaves_doubt) {
+        if done.as_ref().is_err_and(Status::leaves_doubt) || !self.ftl.has_loss_to_record() {
             return done;
         }
         match self.ftl.take_checkpoint(at_ns, false) {
             Ok(recorded_ns) => done.map(|done_ns| done_ns.max(recorded_ns)),
-            // a drive at its end has no room for it
+            // a drive at its end has no room for it, and accepts no writes that could be mistaken for older ones
             Err(FtlError::CapacityExceeded) => done,
             Err(error) => Err(error.into()),
         }

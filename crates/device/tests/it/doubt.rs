@@ -11,9 +11,9 @@ use std::path::Path;
 use host::Host;
 use small_drive::small_drive;
 use tantalum::{
-    Access, Command, Completion, Device, FailingStep, HostCall, HostFailure, HostFault, Key, KvRecord, Lpn,
-    Mapping, NamespaceAttributes, NamespaceId, Plp, ShareRange, Status, StepFault, TestHost, TxId,
-    UNIT_BYTES,
+    Access, Command, CommandFailure, Completion, Device, FailingStep, HostCall, HostFailure,
+    HostFault, Key, KvRecord, Lpn, Mapping, NamespaceAttributes, NamespaceId, Plp, ShareRange, Status,
+    StepFault, TestHost, TxId, UNIT_BYTES,
 };
 
 /// A drive that keeps in DRAM only the index that is in use, and namespaces; the index of the first one is on flash.
@@ -77,6 +77,26 @@ fn after_a_change_that_met_damage_the_drive_takes_no_more_and_is_still_read() {
     assert_eq!(host.submit(Command::Flush), Err(damaged.clone()));
     assert_eq!(host.read_all([7, 8, 9]), [1, 2, 3]);
     assert_eq!(host.device.shutdown(host.now_ns), Err(damaged));
+}
+
+/// A read took a checkpoint for the memory of an index, and failed on a host that had failed. Where a command had failed in the
+/// middle, the checkpoint made durable what that had changed.
+#[test]
+fn a_drive_that_has_stopped_takes_no_checkpoint_for_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut host, [_, second, third]) = swapped_out(&folder.path().join("drive.tant"));
+    let index_checkpoints = |host: &Host| host.device.smart().counters.index_checkpoints;
+    // the index of the second namespace has changed since the last checkpoint
+    for stops in [false, true] {
+        host.put(second, 3, 100).unwrap();
+        if stops {
+            host.device.fail_command(Some((1, CommandFailure::HostBefore)));
+            host.submit(Command::Flush).unwrap_err();
+        }
+        let before = index_checkpoints(&host);
+        get(&mut host, third, 3).unwrap();
+        assert_eq!(index_checkpoints(&host) - before, u64::from(!stops));
+    }
 }
 
 /// ext4 had no block for a page that it had reserved: the store of a mapped page got SIGBUS, which ended the process.

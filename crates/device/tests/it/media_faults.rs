@@ -4,7 +4,10 @@
 use crate::media_host;
 
 use media_host::{MediaHost, profile};
-use tantalum::{Command, Device, Faults, Hint, Lpn, Outcome, PowerLoss, ShareRange, Status, UNIT_BYTES};
+use tantalum::{
+    Command, CommandFailure, Device, FailingStep, Faults, Hint, Lpn, Outcome, PowerLoss, ShareRange, Status,
+    StepFault, UNIT_BYTES,
+};
 
 const NONE: Faults = Faults {
     seed: 0,
@@ -26,6 +29,11 @@ fn read(device: &mut Device, lpn: u32) -> Result<u8, Status> {
     let at_ns = device.time_ns();
     device.submit(Command::Read { lpn: Lpn(lpn), data: &mut data }, at_ns)?;
     Ok(data[0])
+}
+
+/// Checkpoints that the drive has begun.
+fn checkpoints(device: &Device) -> u64 {
+    device.smart().counters.checkpoints
 }
 
 /// Reads a unit while every read fails: its page is lost.
@@ -99,6 +107,48 @@ fn a_lost_unit_reads_as_an_error_until_it_is_written() {
     write(&mut device, 5, 2);
     assert_eq!(read(&mut device, 5), Ok(2));
     assert_eq!(device.smart().counters.uncorrectable_reads, 2);
+}
+
+/// A drive without room for the checkpoint that records a loss tried to take it in every command, also in each read.
+#[test]
+fn a_loss_that_finds_no_room_is_recorded_once_there_may_be_some() {
+    let mut device = Device::in_memory(&profile(0)).unwrap();
+    write(&mut device, 5, 1);
+    write(&mut device, 6, 1);
+    write(&mut device, 5, 2);
+    let taken = checkpoints(&device);
+    // a second try would find room
+    let no_room = StepFault { step: FailingStep::Room, after: 0, lasts: false };
+    device.set_faults(EVERY_READ).unwrap();
+    device.fail_step(Some(no_room)).unwrap();
+    assert_eq!(read(&mut device, 5), Err(Status::Unreadable { lpn: Lpn(5) }));
+    assert!(device.step_has_failed(), "it was tried");
+    device.set_faults(NONE).unwrap();
+    for _ in 0..10 {
+        assert_eq!(read(&mut device, 5), Err(Status::Unreadable { lpn: Lpn(5) }));
+        assert_eq!(read(&mut device, 6), Ok(1));
+    }
+    assert_eq!(checkpoints(&device), taken, "nothing has changed");
+    write(&mut device, 7, 3);
+    assert_eq!(checkpoints(&device), taken + 1);
+    cycle(&mut device);
+    assert_eq!(read(&mut device, 5), Err(Status::Unreadable { lpn: Lpn(5) }));
+}
+
+/// A read that met a loss took a checkpoint, which made durable what a command had changed that had failed in the middle.
+#[test]
+fn a_drive_that_has_stopped_takes_no_checkpoint_for_a_loss() {
+    for stops in [false, true] {
+        let mut device = Device::in_memory(&profile(0)).unwrap();
+        write(&mut device, 5, 1);
+        if stops {
+            device.fail_command(Some((1, CommandFailure::HostBefore)));
+            submit(&mut device, Command::Flush).unwrap_err();
+        }
+        let before = checkpoints(&device);
+        lose(&mut device, 5);
+        assert_eq!(checkpoints(&device) - before, u64::from(!stops));
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(crate) use self::facts::{Facts, narrow, put_list, take, take_list, take_word
 use self::flash::FlashLog;
 pub(crate) use self::flash::{Attempt, NewCheckpoint};
 pub(crate) use self::found::{FoundCheckpoint, FoundJournal};
-pub(crate) use self::last_checkpoint::LastCheckpoint;
+pub(crate) use self::last_checkpoint::{LastCheckpoint, Room};
 pub(crate) use self::left::dump_what_is_left;
 use self::memberships::Memberships;
 pub(crate) use self::nvm::{FoundNvm, NvmLog};

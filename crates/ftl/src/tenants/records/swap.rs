@@ -10,7 +10,7 @@
 //!
 //! An index is swapped as a whole. So the limit is exceeded if a single index takes more, or the indexes that one
 //! command uses together with those whose records are moved meanwhile; and if a drive has no room for the checkpoint
-//! that swapping would need.
+//! that swapping would need, or takes none any more.
 
 use tantalum_nand::{Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
 
@@ -90,7 +90,10 @@ impl Ftl {
     fn make_index_room(&mut self, bytes: u64, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let Some(limit) = self.config.index_dram_bytes else { return Ok(at_ns) };
         let limit = limit.saturating_sub(bytes);
-        if self.swap_out_to(limit) || self.tenants.records.idle().is_empty() || self.is_read_only() {
+        if self.swap_out_to(limit) || self.tenants.records.idle().is_empty() {
+            return Ok(at_ns);
+        }
+        if self.is_read_only() || self.is_stopped {
             return Ok(at_ns);
         }
         self.counters.index_checkpoints += 1;
