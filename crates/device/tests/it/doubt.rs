@@ -11,7 +11,7 @@ use std::path::Path;
 use host::Host;
 use small_drive::small_drive;
 use tantalum::{
-    Access, Command, CommandFailure, Completion, Device, FailingStep, HostCall, HostFailure,
+    Access, Command, CommandFailure, Completion, Device, FailingStep, Faults, HostCall, HostFailure,
     HostFault, Key, KvRecord, Lpn, Mapping, NamespaceAttributes, NamespaceId, Plp, ShareRange, Status,
     StepFault, TestHost, TxId, UNIT_BYTES,
 };
@@ -345,4 +345,52 @@ fn after_a_sync_that_failed_nothing_more_is_stored_or_synced() {
     assert!(matches!(host.device.sync_begin(), Err(Status::Host(_))));
     assert_eq!(host.read(7), 1);
     assert!(matches!(host.device.shutdown(host.now_ns), Err(Status::Host(_))));
+}
+
+/// What waits is stored when too few blocks are left and the drive becomes read-only. No test had the host fail in that.
+#[test]
+fn a_drive_whose_host_fails_while_it_becomes_read_only_takes_no_more() {
+    let mut profile = small_drive("tlc-nvme", 4 << 20, 100.0, Plp::None);
+    profile.cache.bytes = 16 * UNIT_BYTES as u64;
+    let write = |host: &mut Host, number: u32| {
+        let lpn = Lpn(number.wrapping_mul(2_654_435_761) % 1024);
+        host.submit(Command::Write { lpn, data: &[number as u8; UNIT_BYTES], fua: false })
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let begun = |disk: &TestHost, name: &str| {
+        let device = Device::create_on(&folder.path().join(name), &profile, disk).unwrap();
+        let mut host = Host { now_ns: device.time_ns(), device };
+        host.device.set_faults(Faults { seed: 1, program_failure_ppm: 20_000, ..Faults::default() }).unwrap();
+        host
+    };
+    let disk = TestHost::new(Mapping::Never, 1);
+    let mut host = begun(&disk, "worn.tant");
+    let (mut last, mut calls) = (0, 0);
+    while !host.device.is_read_only() {
+        let before = disk.faults.call_count();
+        let written = write(&mut host, last);
+        assert!(written.is_ok() || host.device.is_read_only(), "{written:?}");
+        calls = disk.faults.calls_since(before).len() as u64;
+        last += 1;
+    }
+    // it sends to flash what waits, and then a checkpoint
+    let mut failed = 0;
+    for from_the_end in (1..calls).step_by((calls / 16).max(1) as usize) {
+        let disk = TestHost::new(Mapping::Never, 1);
+        let mut host = begun(&disk, &format!("{from_the_end}.tant"));
+        for number in 0..last - 1 {
+            write(&mut host, number).unwrap();
+        }
+        let after = calls - from_the_end;
+        disk.faults.fail(HostFault { after, failure: HostFailure::Io, lasts: false });
+        let _ = write(&mut host, last - 1);
+        if !host.device.is_read_only() || disk.faults.failed().is_none() {
+            continue;
+        }
+        failed += 1;
+        let ended = host.device.ended().expect("the host has failed");
+        assert!(matches!(ended, Status::Host(_)), "{ended}");
+        assert_eq!(host.submit(Command::Flush).map(drop), Err(ended));
+    }
+    assert!(failed > 0, "the host never failed so late");
 }
