@@ -284,4 +284,17 @@ mod tests {
         oracle.refuse(second);
         assert_eq!((home(&oracle), oracle.now(PAGE)), (vec![5], 5));
     }
+
+    /// No torture fails if the oracle lets any of a refused write's units be done: drives do them in order.
+    #[test]
+    fn a_refused_write_is_done_in_its_first_units() {
+        let new = BTreeMap::from([(PAGE, 5), (HOME, 6), (NEXT, 7)]);
+        for done in 0..8_u32 {
+            let mut oracle = Oracle::default();
+            let order = oracle.issue(&new, false);
+            let read = |lpn: Lpn| Ok(if done >> (lpn.0 - PAGE.0) & 1 == 1 { new[&lpn] } else { 0 });
+            let judged = oracle.refuse_in_part(order, &new, 1, read);
+            assert_eq!(judged.is_ok(), [0b000, 0b001, 0b011, 0b111].contains(&done), "{done:03b}");
+        }
+    }
 }
