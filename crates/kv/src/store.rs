@@ -294,7 +294,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use tantalum::{HostFailure, HostFault, Mapping, TestHost};
+    use tantalum::{Command, HostFailure, HostFault, Mapping, NamespaceAttributes, TestHost};
 
     use super::*;
 
@@ -309,12 +309,17 @@ mod tests {
         for number in 0..40_u32 {
             store.transact(|tx| tx.put(namespace, number.to_be_bytes(), [7; 2000])).unwrap();
         }
-        // so many records that recovery finds a group that it must apply
         store
             .transact(|tx| (0..2000_u32).try_for_each(|n| tx.put(namespace, n.to_be_bytes(), [8; 100])))
             .unwrap();
+        store.close().unwrap();
+        // a namespace that no store created: the next one deletes it
+        let mut device = Device::open(&made).unwrap();
+        let attributes = NamespaceAttributes::default();
+        device.submit(Command::CreateNamespace { attributes }, device.time_ns()).unwrap();
+        device.submit(Command::Flush, device.time_ns()).unwrap();
         // the process is killed
-        std::mem::forget(store.clone());
+        std::mem::forget(device);
         std::fs::copy(&made, &image).unwrap();
         let as_killed = std::fs::read(&image).unwrap();
         let (mut read, mut written) = (0, 0);
