@@ -3,7 +3,9 @@
 //! A backup begins with eight bytes that identify it. Frames follow: length (4 bytes), checksum of the frame's number
 //! and contents (4), contents. These are entries: 1, kind, length of the name (1), name: a namespace; 2, length of the
 //! key (2), length of the value (4), key, value: a record of the namespace before it; 0, number of records (8): the end.
-//! All little-endian. A file without an end is not a backup.
+//! A value too large for a frame is in several: 3, length of the key (2), length of the value (8), key; then, each in a
+//! frame of its own, 4, length (4), and that many of the value's bytes. All little-endian. A file without an end is not a
+//! backup.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -26,9 +28,14 @@ const FRAME_BYTES: usize = 256 << 10;
 /// Maximum size of a frame: the last record may have 2 MiB.
 const MOST_FRAME_BYTES: usize = 4 << 20;
 
+/// Larger values are in several frames, each with this much.
+const PIECE_BYTES: usize = 2 << 20;
+
 const END: u8 = 0;
 const NAMESPACE: u8 = 1;
 const RECORD: u8 = 2;
+const LARGE: u8 = 3;
+const PIECE: u8 = 4;
 
 impl Store {
     /// Writes a backup of the committed state ([`Snapshot::back_up`]).
@@ -85,6 +92,20 @@ impl Writer<'_> {
         Ok(())
     }
 
+    fn large(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.frame.push(LARGE);
+        self.frame.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.frame.extend_from_slice(&(value.len() as u64).to_le_bytes());
+        self.frame.extend_from_slice(key);
+        self.end_frame()?;
+        value.chunks(PIECE_BYTES).try_for_each(|piece| {
+            self.frame.push(PIECE);
+            self.frame.extend_from_slice(&(piece.len() as u32).to_le_bytes());
+            self.frame.extend_from_slice(piece);
+            self.end_frame()
+        })
+    }
+
     fn end_entry(&mut self) -> Result<(), Error> {
         if self.frame.len() >= FRAME_BYTES { self.end_frame() } else { Ok(()) }
     }
@@ -98,6 +119,9 @@ impl Sink for Writer<'_> {
     }
 
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if value.len() > PIECE_BYTES {
+            return self.large(key, value);
+        }
         self.frame.push(RECORD);
         self.frame.extend_from_slice(&(key.len() as u16).to_le_bytes());
         self.frame.extend_from_slice(&(value.len() as u32).to_le_bytes());
@@ -110,7 +134,8 @@ impl Sink for Writer<'_> {
 /// Reads a backup to its end.
 pub(crate) fn read(path: &Path, sink: &mut impl Sink) -> Result<Copied, Error> {
     let file = File::open(path).map_err(io_error(path, "open the backup"))?;
-    let mut reader = Reader { file: BufReader::new(file), path, number: 0, copied: Copied::default() };
+    let (file, copied) = (BufReader::new(file), Copied::default());
+    let mut reader = Reader { file, path, number: 0, copied, large: None };
     let mut magic = [0; MAGIC.len()];
     reader.fill(&mut magic)?;
     if magic != *MAGIC {
@@ -129,6 +154,14 @@ struct Reader<'a> {
     path: &'a Path,
     number: u64,
     copied: Copied,
+    /// A value of which pieces are missing.
+    large: Option<Large>,
+}
+
+struct Large {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    missing_bytes: u64,
 }
 
 impl Reader<'_> {
@@ -168,6 +201,9 @@ impl Reader<'_> {
         while !rest.is_empty() {
             let (entry, after) = entry(rest).ok_or_else(|| self.damaged("an entry is not one"))?;
             rest = after;
+            if self.large.is_some() != matches!(entry, Entry::Piece { .. }) {
+                return Err(self.damaged("pieces of a value are missing"));
+            }
             match entry {
                 Entry::End { records } if rest.is_empty() && records == self.copied.records => {
                     return Ok(true);
@@ -177,20 +213,44 @@ impl Reader<'_> {
                     self.copied.namespaces += 1;
                     sink.namespace(name, order)?;
                 }
-                Entry::Record { key, value } => {
-                    self.copied.records += 1;
-                    self.copied.bytes += (key.len() + value.len()) as u64;
-                    sink.record(key, value)?;
+                Entry::Record { key, value } => self.record(key, value, sink)?,
+                Entry::Large { key, bytes } => {
+                    self.large = Some(Large { key: key.to_vec(), value: Vec::new(), missing_bytes: bytes });
                 }
+                Entry::Piece { bytes } => self.piece(bytes, sink)?,
             }
         }
         Ok(false)
+    }
+
+    fn record(&mut self, key: &[u8], value: &[u8], sink: &mut impl Sink) -> Result<(), Error> {
+        self.copied.records += 1;
+        self.copied.bytes += (key.len() + value.len()) as u64;
+        sink.record(key, value)
+    }
+
+    /// A piece of the value that is not whole yet.
+    fn piece(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<(), Error> {
+        let Some(mut large) = self.large.take() else { return Ok(()) };
+        let Some(missing) = large.missing_bytes.checked_sub(bytes.len() as u64).filter(|_| !bytes.is_empty())
+        else {
+            return Err(self.damaged("a piece of a value has an impossible length"));
+        };
+        large.missing_bytes = missing;
+        large.value.extend_from_slice(bytes);
+        if missing == 0 {
+            return self.record(&large.key, &large.value, sink);
+        }
+        self.large = Some(large);
+        Ok(())
     }
 }
 
 enum Entry<'a> {
     Namespace { name: &'a str, order: Order },
     Record { key: &'a [u8], value: &'a [u8] },
+    Large { key: &'a [u8], bytes: u64 },
+    Piece { bytes: &'a [u8] },
     End { records: u64 },
 }
 
@@ -217,6 +277,17 @@ fn entry(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
             let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_bytes)))?;
             let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*value_bytes) as usize)?;
             Some((Entry::Record { key, value }, rest))
+        }
+        LARGE => {
+            let (key_bytes, rest) = rest.split_first_chunk()?;
+            let (bytes, rest) = rest.split_first_chunk()?;
+            let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_bytes)))?;
+            Some((Entry::Large { key, bytes: u64::from_le_bytes(*bytes) }, rest))
+        }
+        PIECE => {
+            let (length, rest) = rest.split_first_chunk()?;
+            let (bytes, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            Some((Entry::Piece { bytes }, rest))
         }
         _ => None,
     }

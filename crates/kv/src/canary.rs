@@ -23,6 +23,12 @@ pub enum Guard {
     LargeInParts,
     /// Others read between the parts of a large transaction.
     PartsSeen,
+    /// The description of a large value is put before the commit, in a separate step.
+    DescriptionApart,
+    /// Parts that belong to no value are not deleted when the store is opened.
+    PartsLeft,
+    /// The parts of a large value that is gone are deleted although a snapshot sees it.
+    PartsGone,
     /// The nodes of a tree are put after the values, in a separate step.
     NodesApart,
     /// The record of the numbers issued is not written.

@@ -23,6 +23,8 @@ pub(crate) type Names = BTreeMap<String, (NamespaceId, Order)>;
 pub(crate) struct Catalog {
     pub first: NamespaceId,
     pub names: Names,
+    /// Whether there may be large values.
+    pub has_large: bool,
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
@@ -47,16 +49,17 @@ impl Catalog {
         let present: Vec<NamespaceId> = device.namespaces().iter().map(|info| info.namespace).collect();
         let Some(&first) = present.iter().min() else {
             let first = create(device)?;
-            return Ok(Catalog { first, names: BTreeMap::new() });
+            return Ok(Catalog { first, names: BTreeMap::new(), has_large: false });
         };
         Redo::new(first).recover(device)?;
         let mut value = Vec::new();
-        let names = match submit(device, Command::KvGet { namespace: first, key: key(), value: &mut value }) {
-            Ok(_) => decode(&value).ok_or(Error::Catalog)?,
-            Err(Status::NoSuchKey { .. }) => BTreeMap::new(),
-            Err(status) => return Err(status.into()),
-        };
-        let catalog = Catalog { first, names };
+        let (names, has_large) =
+            match submit(device, Command::KvGet { namespace: first, key: key(), value: &mut value }) {
+                Ok(_) => decode(&value).ok_or(Error::Catalog)?,
+                Err(Status::NoSuchKey { .. }) => (BTreeMap::new(), false),
+                Err(status) => return Err(status.into()),
+            };
+        let catalog = Catalog { first, names, has_large };
         for namespace in present {
             if namespace != first && !catalog.names.values().any(|(named, _)| *named == namespace) {
                 submit(device, Command::DeleteNamespace { namespace })?;
@@ -100,8 +103,14 @@ impl Catalog {
         }
     }
 
+    /// Notes that there may be large values.
+    pub fn expect_large_values(&mut self, device: &mut Device) -> Result<(), Status> {
+        self.has_large = true;
+        self.store(device).inspect_err(|_| self.has_large = false)
+    }
+
     fn store(&self, device: &mut Device) -> Result<(), Status> {
-        let value = encode(&self.names);
+        let value = encode(&self.names, self.has_large);
         let record = KvRecord { namespace: self.first, key: key(), value: Some(&value) };
         submit(device, Command::KvPut { records: &[record] }).map(drop)
     }
@@ -117,11 +126,18 @@ fn create(device: &mut Device) -> Result<NamespaceId, Status> {
 /// that is not UTF-8, and refuse the image instead of losing what they do not know.
 const WITH_KINDS: [u8; 6] = [0xff, 0xff, 0xff, 0xff, 1, 0xff];
 
+/// Begins a record of a store that may have large values, with kinds. Versions without them do not read it either.
+const WITH_LARGE: [u8; 7] = [0xff, 0xff, 0xff, 0xff, 2, 0xff, 0xff];
+
 /// For each: number (4 bytes, little-endian), length of the name (1 byte), name. If some are ordered, the record begins
-/// with `WITH_KINDS`, and a byte follows each name: 1 if it is ordered.
-fn encode(names: &Names) -> Vec<u8> {
-    let with_kinds = names.values().any(|(_, order)| *order == Order::Ordered);
-    let mut value = if with_kinds { WITH_KINDS.to_vec() } else { Vec::new() };
+/// with `WITH_KINDS`, and if there may be large values, with `WITH_LARGE`; then a byte follows each name: 1 if it is ordered.
+fn encode(names: &Names, has_large: bool) -> Vec<u8> {
+    let with_kinds = has_large || names.values().any(|(_, order)| *order == Order::Ordered);
+    let mut value = match (has_large, with_kinds) {
+        (true, _) => WITH_LARGE.to_vec(),
+        (false, true) => WITH_KINDS.to_vec(),
+        (false, false) => Vec::new(),
+    };
     for (name, (namespace, order)) in names {
         value.extend_from_slice(&namespace.0.to_le_bytes());
         value.push(name.len() as u8);
@@ -133,9 +149,11 @@ fn encode(names: &Names) -> Vec<u8> {
     value
 }
 
-fn decode(value: &[u8]) -> Option<Names> {
+/// The names, and whether there may be large values.
+fn decode(value: &[u8]) -> Option<(Names, bool)> {
     let mut names = Names::new();
-    let (with_kinds, mut value) = match value.strip_prefix(&WITH_KINDS) {
+    let large = value.strip_prefix(&WITH_LARGE);
+    let (with_kinds, mut value) = match large.or_else(|| value.strip_prefix(&WITH_KINDS)) {
         Some(rest) => (true, rest),
         None => (false, value),
     };
@@ -157,7 +175,7 @@ fn decode(value: &[u8]) -> Option<Names> {
         names.insert(std::str::from_utf8(name).ok()?.to_owned(), (number, order));
         value = rest;
     }
-    Some(names)
+    Some((names, large.is_some()))
 }
 
 #[cfg(test)]
@@ -170,9 +188,11 @@ mod tests {
             let names = [("a", 1, Order::Hashed), ("accounts", 70_000, order)];
             let names =
                 Names::from(names.map(|(name, id, order)| (name.to_owned(), (NamespaceId(id), order))));
-            let value = encode(&names);
-            assert_eq!(decode(&value), Some(names));
-            assert_eq!(decode(&value[..value.len() - 1]), None);
+            for has_large in [false, true] {
+                let value = encode(&names, has_large);
+                assert_eq!(decode(&value), Some((names.clone(), has_large)));
+                assert_eq!(decode(&value[..value.len() - 1]), None);
+            }
         }
     }
 
@@ -180,9 +200,18 @@ mod tests {
     #[test]
     fn versions_without_ordered_namespaces_refuse_a_record_that_has_some() {
         let names = Names::from([("a".to_owned(), (NamespaceId(1), Order::Ordered))]);
-        let value = encode(&names);
+        let value = encode(&names, false);
         assert!(std::str::from_utf8(&value[5..5 + usize::from(value[4])]).is_err());
         let names = Names::from([("a".to_owned(), (NamespaceId(1), Order::Hashed))]);
-        assert_eq!(encode(&names), [1, 0, 0, 0, 1, b'a'], "others are as they were");
+        assert_eq!(encode(&names, false), [1, 0, 0, 0, 1, b'a'], "others are as they were");
+    }
+
+    /// Versions without large values read either format; in both, what they take for the first name is none.
+    #[test]
+    fn versions_without_large_values_refuse_a_record_that_may_have_some() {
+        let names = Names::from([("a".to_owned(), (NamespaceId(1), Order::Hashed))]);
+        let value = encode(&names, true);
+        assert!(!value.starts_with(&WITH_KINDS));
+        assert!(std::str::from_utf8(&value[5..5 + usize::from(value[4])]).is_err());
     }
 }

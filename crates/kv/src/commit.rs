@@ -18,6 +18,8 @@ use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
 use crate::keys::borrowed;
+use crate::large::sizes;
+use crate::large_values::LargeValues;
 use crate::record::{Bytes, Name, OrderedChanges, Value};
 use crate::redo::{PutLimits, Redo};
 use crate::tree::{Changed, Numbers, change, is_node, number_of, page, rebuild};
@@ -31,6 +33,8 @@ pub(crate) const RESERVE_BYTES: usize = 512 << 10;
 pub(crate) struct Work {
     pub records: Records,
     pub ordered: Vec<(NamespaceId, OrderedChanges)>,
+    /// Whether a value is large.
+    pub has_large: bool,
     /// When its client commits, if it runs in the drive's time.
     pub at_ns: Option<Nanoseconds>,
 }
@@ -60,6 +64,7 @@ impl Pending {
     /// Whether its records are known, and fit in one `put`.
     fn is_plain(&self, limits: PutLimits) -> bool {
         self.work.ordered.is_empty()
+            && !self.work.has_large
             && self.work.records.len() <= limits.records
             && self.bytes <= limits.bytes
     }
@@ -70,6 +75,7 @@ struct Leader {
     /// Numbers for records of ordered namespaces.
     numbers: FxHashMap<NamespaceId, Numbers>,
     redo: Redo,
+    values: LargeValues,
 }
 
 /// The queue.
@@ -81,8 +87,8 @@ pub(crate) struct Commits {
 }
 
 impl Commits {
-    pub fn new(limits: PutLimits, redo: Redo) -> Commits {
-        let leader = Leader { numbers: FxHashMap::default(), redo };
+    pub fn new(limits: PutLimits, redo: Redo, values: LargeValues) -> Commits {
+        let leader = Leader { numbers: FxHashMap::default(), redo, values };
         Commits { queue: Mutex::default(), leader: Mutex::new(leader), limits }
     }
 
@@ -106,13 +112,20 @@ impl Commits {
         drive: &Drive,
         work: impl FnOnce(&mut Device) -> Result<T, Status>,
     ) -> Result<T, Failure> {
-        let _leader = self.leader.lock();
-        let done = work(&mut drive.device().lock()).map_err(Failure::Drive);
-        let done = done.and_then(|done| drive.sync().map(|()| done));
-        if let Some(cause) = done.as_ref().err().and_then(Failure::stops) {
-            drive.doubt_unsynced(cause);
-        }
-        done
+        alone(&mut self.leader.lock(), drive, work)
+    }
+
+    /// Deletes a namespace by that change, and then the large values that were in it.
+    pub fn delete_namespace(
+        &self,
+        drive: &Drive,
+        namespace: NamespaceId,
+        work: impl FnOnce(&mut Device) -> Result<(), Status>,
+    ) -> Result<(), Failure> {
+        let mut leader = self.leader.lock();
+        alone(&mut leader, drive, work)?;
+        leader.values.forget_namespace(drive, namespace);
+        Ok(())
     }
 
     /// Builds the index of an ordered namespace anew, from what can be read of it, and deletes values that nothing names.
@@ -145,9 +158,24 @@ impl Commits {
     }
 }
 
+/// Makes a change to the drive, durably.
+fn alone<T>(
+    _leader: &mut Leader,
+    drive: &Drive,
+    work: impl FnOnce(&mut Device) -> Result<T, Status>,
+) -> Result<T, Failure> {
+    let done = work(&mut drive.device().lock()).map_err(Failure::Drive);
+    let done = done.and_then(|done| drive.sync().map(|()| done));
+    if let Some(cause) = done.as_ref().err().and_then(Failure::stops) {
+        drive.doubt_unsynced(cause);
+    }
+    done
+}
+
 impl Leader {
     /// Does the work of all, and delivers each result.
     fn lead(&mut self, drive: &Drive, limits: PutLimits, together: &[Arc<Pending>]) {
+        self.values.tidy(drive);
         let mut results = self.put_all(drive, limits, together);
         if let Err(failure) = drive.sync() {
             // before anyone gives up the locks on what it has changed
@@ -168,7 +196,7 @@ impl Leader {
         drive: &Drive,
         records: impl Iterator<Item = &'a (Name, Option<Value>)>,
     ) -> bool {
-        let sizes = records.filter_map(|(_, value)| value.as_ref()).map(|value| value.len());
+        let sizes = records.filter_map(|(_, value)| value.as_ref()).flat_map(|value| sizes(value.len()));
         drive.has_room(sizes.chain([RESERVE_BYTES]))
     }
 
@@ -197,8 +225,8 @@ impl Leader {
             return alone.collect();
         }
         let pending = together.iter().map(|pending| &**pending);
-        let (plain, others): (Vec<&Pending>, Vec<&Pending>) =
-            pending.partition(|pending| pending.is_plain(limits));
+        let (plain, others): (Vec<&Pending>, Vec<&Pending>) = pending
+            .partition(|pending| pending.is_plain(limits) && !self.values.concern(&pending.work.records));
         let waits = |pending: &&Pending| drive.device().lock().put_waits(&kv_records(&pending.work.records));
         let is_alone = plain.len() == 1;
         let (alone, shared): (Vec<&Pending>, Vec<&Pending>) =
@@ -230,12 +258,33 @@ impl Leader {
         let Changed { mut records, numbers } = rebuild(drive, namespace, entries, Numbers::after(last))?;
         let new: HashSet<Name> = records.iter().map(|(name, _)| *name).collect();
         records.extend(old.into_iter().filter(|(name, _)| !new.contains(name)));
-        match limits.hold(&records) {
-            true => drive.put(&records, None)?,
-            false => self.redo.put(drive, limits, &records)?,
-        };
+        self.put_records(drive, limits, records, None)?;
         self.numbers.insert(namespace, numbers);
         Ok(())
+    }
+
+    /// Puts records, all or nothing; of large values their parts first.
+    fn put_records(
+        &mut self,
+        drive: &Drive,
+        limits: PutLimits,
+        mut records: Records,
+        at_ns: Option<Nanoseconds>,
+    ) -> Ended {
+        let change = self.values.put_parts(drive, &mut records)?;
+        let done = match limits.hold(&records) {
+            true if out(Guard::NodesApart) => put_nodes_apart(drive, &records),
+            true => drive.put(&records, at_ns),
+            false if out(Guard::LargeInParts) => put_in_parts(drive, limits, &records),
+            false => self.redo.put(drive, limits, &records),
+        };
+        match &done {
+            Ok(_) => self.values.committed(drive, change),
+            Err(failure) if failure.stops().is_none() => self.values.give_up(drive, change),
+            // they may belong to values
+            Err(_) => {}
+        }
+        done
     }
 
     /// Computes the records of a transaction and puts them.
@@ -254,12 +303,7 @@ impl Leader {
         if pending.grows() && !self.leaves_reserve_at_last(drive, &records)? {
             return Err(Failure::Drive(Status::CapacityExceeded));
         }
-        let done_ns = match limits.hold(&records) {
-            true if out(Guard::NodesApart) => put_nodes_apart(drive, &records)?,
-            true => drive.put(&records, pending.work.at_ns)?,
-            false if out(Guard::LargeInParts) => put_in_parts(drive, limits, &records)?,
-            false => self.redo.put(drive, limits, &records)?,
-        };
+        let done_ns = self.put_records(drive, limits, records, pending.work.at_ns)?;
         self.numbers.extend(left);
         Ok(done_ns)
     }
@@ -328,7 +372,8 @@ mod tests {
         let attributes = NamespaceAttributes::default();
         let now_ns = device.time_ns();
         let created = device.submit(Command::CreateNamespace { attributes }, now_ns).unwrap();
-        (Drive::new(device, 1 << 20, 1 << 20), created.namespace.unwrap())
+        let namespace = created.namespace.unwrap();
+        (Drive::new(device, namespace, 1 << 20, 1 << 20), namespace)
     }
 
     fn work(name: Name, bytes: usize) -> Work {
@@ -339,7 +384,7 @@ mod tests {
     fn what_was_committed_needs_no_sync_any_more() {
         let folder = tempfile::tempdir().unwrap();
         let (drive, namespace) = drive(folder.path());
-        let commits = Commits::new(LIMITS, Redo::new(namespace));
+        let commits = Commits::new(LIMITS, Redo::new(namespace), LargeValues::none(namespace));
         let name = (namespace, Key::new(b"a").unwrap());
         assert!(commits.commit(&drive, work(name, 100)).is_ok());
         assert!(drive.device().lock().sync_begin().unwrap().is_none(), "the disk has it");
@@ -350,7 +395,7 @@ mod tests {
     fn nothing_is_at_rest_while_others_put_or_sync() {
         let folder = tempfile::tempdir().unwrap();
         let (drive, namespace) = drive(folder.path());
-        let commits = Commits::new(LIMITS, Redo::new(namespace));
+        let commits = Commits::new(LIMITS, Redo::new(namespace), LargeValues::none(namespace));
         let (begun, done) = (std::sync::Barrier::new(2), std::sync::atomic::AtomicBool::new(false));
         let is_done = || done.load(std::sync::atomic::Ordering::SeqCst);
         std::thread::scope(|scope| {

@@ -16,6 +16,7 @@ use tantalum_drive::Drive as SharedDrive;
 use crate::cache::Cache;
 use crate::canary::{Guard, out};
 use crate::failure::{Cause, Failure};
+use crate::large::{Large, Stored, part_key, sizes};
 use crate::record::{Name, Value};
 use crate::versions::{AsOf, Versions};
 
@@ -25,6 +26,8 @@ pub(crate) type Records = Vec<(Name, Option<Value>)>;
 pub(crate) struct Drive {
     /// `None` once the store is closed. No clone of it leaves this struct.
     device: Option<SharedDrive>,
+    /// The first namespace, which has the parts of large values.
+    first: NamespaceId,
     pub cache: Cache,
     versions: RwLock<Versions>,
     /// Records that were put since the last sync.
@@ -40,9 +43,10 @@ pub(crate) trait Source {
 }
 
 impl Drive {
-    pub fn new(device: Device, cache_bytes: usize, snapshot_bytes: usize) -> Drive {
+    pub fn new(device: Device, first: NamespaceId, cache_bytes: usize, snapshot_bytes: usize) -> Drive {
         Drive {
             device: Some(SharedDrive::new(device)),
+            first,
             cache: Cache::new(cache_bytes),
             versions: RwLock::new(Versions::new(snapshot_bytes)),
             unsynced: Mutex::default(),
@@ -78,6 +82,23 @@ impl Drive {
             self.cache.put(name, value.clone());
         }
         Ok(found)
+    }
+
+    /// The value of a record that nobody can change meanwhile, as it is stored.
+    pub fn stored(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Stored>, Failure> {
+        let record = self.read(name, now_ns)?;
+        record.map(|record| Stored::of(self, self.first, name, record)).transpose()
+    }
+
+    /// A part of a large value that is not deleted meanwhile. Parts are not cached: they would take the room of many records.
+    pub fn part(&self, large: &Large, part: u32, now_ns: &mut Option<Nanoseconds>) -> Result<Value, Failure> {
+        let lost = || Failure::missing(large.name);
+        match self.get((self.first, part_key(large.number, part)), now_ns) {
+            Ok(Some(bytes)) if bytes.len() == large.part_bytes(part) => Ok(bytes),
+            Ok(_) => Err(lost()),
+            Err(failure) if failure.is_damage() => Err(lost()),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Puts in doubt what was put since the last sync.
@@ -191,6 +212,16 @@ impl Drive {
         Ok(())
     }
 
+    /// The same, unless an open snapshot sees what a put replaced; returns whether it did so. Nobody who has the records
+    /// stable sees them go.
+    pub fn put_if_not_seen(&self, until: u64, records: &Records) -> Result<bool, Failure> {
+        let versions = self.versions.write();
+        if versions.sees(until) && !out(Guard::PartsGone) {
+            return Ok(false);
+        }
+        self.put_unseen(records).map(|()| true)
+    }
+
     fn submit_put(&self, records: &Records, at_ns: Option<Nanoseconds>) -> Result<Nanoseconds, Status> {
         let mut device = self.device().lock();
         let at_ns = at_ns.unwrap_or(device.time_ns());
@@ -206,9 +237,10 @@ impl Drive {
     pub fn room_for(&self, value_bytes: usize, reserve_bytes: usize) -> u64 {
         // what is counted value by value; the rest of a large drive has room in proportion
         const COUNTED_BYTES: u64 = 16 << 20;
+        const COUNTED_VALUES: u64 = 16;
         let device = self.device().lock();
         let has_room = |filler: u64, count: u64| {
-            let values = std::iter::repeat_n(value_bytes, count as usize);
+            let values = std::iter::repeat_n(value_bytes, count as usize).flat_map(sizes);
             device.has_room(values.chain([filler as usize, reserve_bytes]))
         };
         let most = |limit: u64, fits: &dyn Fn(u64) -> bool| {
@@ -220,7 +252,7 @@ impl Drive {
             least
         };
         let free = most(device.profile().capacity_bytes, &|bytes| has_room(bytes, 0));
-        let counted = free.min(COUNTED_BYTES);
+        let counted = free.min(COUNTED_BYTES.max((value_bytes as u64).saturating_mul(COUNTED_VALUES)));
         let count = most(counted / 64, &|count| has_room(free - counted, count));
         (u128::from(count) * u128::from(free) / u128::from(counted.max(1))) as u64
     }
@@ -311,6 +343,17 @@ impl Source for Past<'_> {
 }
 
 impl Past<'_> {
+    /// The value of a record, as it is stored.
+    pub fn stored(&self, name: Name) -> Result<Option<Stored>, Failure> {
+        let record = self.record(name)?;
+        record.map(|record| Stored::of(self, self.stable.drive.first, name, record)).transpose()
+    }
+
+    /// A part of a large value that the snapshot sees.
+    pub fn part(&self, large: &Large, part: u32) -> Result<Value, Failure> {
+        self.stable.drive.part(large, part, &mut None)
+    }
+
     /// Some keys of a namespace, starting at a key, in the drive's order; and the last key examined, if there may be
     /// more.
     pub fn list(

@@ -47,6 +47,8 @@ mod error;
 mod failure;
 mod files;
 mod keys;
+mod large;
+mod large_values;
 mod locks;
 mod options;
 mod range;

@@ -360,7 +360,7 @@ mod tests {
             for units in 6..10 {
                 let (device, [redo, namespace]) = with_room_for(units, profile);
                 for bytes in (12_000..16_096).step_by(64) {
-                    let drive = Drive::new(device.try_clone().unwrap(), 1 << 20, 0);
+                    let drive = Drive::new(device.try_clone().unwrap(), redo, 1 << 20, 0);
                     let value = |bytes| Some(vec![1; bytes].into());
                     let records =
                         vec![((namespace, key(b"a")), value(1)), ((namespace, key(b"b")), value(bytes))];

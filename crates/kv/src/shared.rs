@@ -14,6 +14,8 @@ use crate::commit::{Commits, Work};
 use crate::drive::Drive;
 use crate::error::Error;
 use crate::failure::{Cause, Failure};
+use crate::large::Stored;
+use crate::large_values::LargeValues;
 use crate::locks::Locks;
 use crate::options::Options;
 use crate::record::{Name, Order, Value};
@@ -25,7 +27,8 @@ use crate::versions::AsOf;
 pub(crate) struct Shared {
     pub drive: Drive,
     pub options: Options,
-    pub limits: KeyValueLimits,
+    /// Bytes of the drive.
+    pub capacity_bytes: u64,
     pub locks: Locks,
     commits: Commits,
     pub catalog: Mutex<Catalog>,
@@ -41,15 +44,15 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Takes over a drive whose catalog has been read.
-    pub fn over(device: Device, catalog: Catalog, options: Options) -> Shared {
-        let limits = device.limits().key_value;
+    pub fn over(device: Device, catalog: Catalog, values: LargeValues, options: Options) -> Shared {
+        let limits: KeyValueLimits = device.limits().key_value;
         let put_limits = PutLimits { records: limits.put_records as usize, bytes: limits.put_bytes as usize };
         Shared {
-            limits,
-            drive: Drive::new(device, options.cache_bytes, options.snapshot_bytes),
+            capacity_bytes: device.profile().capacity_bytes,
+            drive: Drive::new(device, catalog.first, options.cache_bytes, options.snapshot_bytes),
             options,
             locks: Locks::default(),
-            commits: Commits::new(put_limits, Redo::new(catalog.first)),
+            commits: Commits::new(put_limits, Redo::new(catalog.first), values),
             live: RwLock::new(live(&catalog.names)).into(),
             catalog: Mutex::new(catalog),
             next_age: CachePadded::default(),
@@ -124,21 +127,42 @@ impl Shared {
         let (namespace, order) = *catalog.names.get(name).ok_or(Error::NoSuchNamespace)?;
         // before it is gone: the cache may have records of it
         self.live.write().remove(&namespace);
-        let deleted = self.alone(|device| catalog.delete(device, name, namespace));
+        let deleted = self
+            .commits
+            .delete_namespace(&self.drive, namespace, |device| catalog.delete(device, name, namespace));
+        let deleted = deleted.map_err(|failure| self.failed(failure));
         if catalog.names.contains_key(name) {
             self.live.write().insert(namespace, (name.to_owned(), order));
         }
         deleted
     }
 
-    /// A record that nobody can change meanwhile.
-    pub fn read(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Value>, Error> {
-        self.drive.read(name, now_ns).map_err(|failure| self.failed(failure))
+    /// The value of a record that nobody can change meanwhile, as it is stored.
+    pub fn stored(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Stored>, Error> {
+        self.drive.stored(name, now_ns).map_err(|failure| self.failed(failure))
+    }
+
+    /// The whole of a value that nobody can change meanwhile.
+    pub fn whole(&self, stored: Stored, now_ns: &mut Option<Nanoseconds>) -> Result<Value, Error> {
+        let whole = stored.whole(|large, part| self.drive.part(large, part, now_ns));
+        whole.map_err(|failure| self.failed(failure))
     }
 
     /// Does the work of a transaction; returns when it is done.
     pub fn commit(&self, work: Work) -> Result<Nanoseconds, Error> {
+        if work.has_large {
+            self.expect_large_values()?;
+        }
         self.commits.commit(&self.drive, work).map_err(|failure| self.failed(failure))
+    }
+
+    /// Before the first large value is put: notes that there may be some.
+    fn expect_large_values(&self) -> Result<(), Error> {
+        let mut catalog = self.catalog.lock();
+        match catalog.has_large {
+            true => Ok(()),
+            false => self.alone(|device| catalog.expect_large_values(device)),
+        }
     }
 
     /// Makes another change to the drive, durably.

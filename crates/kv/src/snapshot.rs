@@ -9,10 +9,11 @@ use tantalum::{Key, NamespaceId};
 
 use crate::age::Mode;
 use crate::catalog::Names;
-use crate::drive::{Past, Source};
+use crate::drive::Past;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::keys::{KeyRange, borrowed, hashed_key, ordered_key, prefix_range, range_of};
+use crate::large::Stored;
 use crate::range::{Batch, Found, Range, Scan};
 use crate::record::{Namespace, Order, Value};
 use crate::shared::Shared;
@@ -40,13 +41,39 @@ impl Snapshot {
 
     /// Reads a record; none if it did not exist.
     pub fn read(&self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
+        let key = key.as_ref();
+        let Some(stored) = self.stored(namespace, key)? else { return Ok(None) };
+        self.whole(stored).map(Some).map_err(|error| error.of_key(key))
+    }
+
+    /// The number of bytes of a record's value; none if it did not exist.
+    pub fn value_bytes(&self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<Option<u64>, Error> {
+        Ok(self.stored(namespace, key.as_ref())?.map(|stored| stored.bytes()))
+    }
+
+    /// Copies the bytes of a record's value from an offset on into a buffer ([`crate::Transaction::read_at`]).
+    pub fn read_at(
+        &self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<Option<usize>, Error> {
+        let key = key.as_ref();
+        let Some(stored) = self.stored(namespace, key)? else { return Ok(None) };
+        let read = stored.read_at(offset, buffer, |large, part| self.past(|past| past.part(large, part)));
+        read.map(Some).map_err(|error| error.of_key(key))
+    }
+
+    /// A value as it is stored.
+    fn stored(&self, namespace: Namespace, key: &[u8]) -> Result<Option<Stored>, Error> {
         match self.shared.order_of(namespace.0)? {
             Order::Hashed => {
-                let name = (namespace.0, hashed_key(key.as_ref())?);
-                self.past(|past| past.record(name))
+                let name = (namespace.0, hashed_key(key)?);
+                self.past(|past| past.stored(name))
             }
             Order::Ordered => {
-                let key = ordered_key(key.as_ref())?;
+                let key = ordered_key(key)?;
                 let found = self.past(|past| match find(past, namespace.0, &key)? {
                     Some(number) => present(past, namespace.0, number).map(Some),
                     None => Ok(None),
@@ -54,6 +81,11 @@ impl Snapshot {
                 found.map_err(|error| error.of_key(&key))
             }
         }
+    }
+
+    /// The whole of a value. Others may commit between its parts.
+    fn whole(&self, stored: Stored) -> Result<Value, Error> {
+        stored.whole(|large, part| self.past(|past| past.part(large, part)))
     }
 
     /// At most `limit` keys of a hashed namespace, as [`crate::Store::list`] gives them.
@@ -132,14 +164,14 @@ impl Scan for &Snapshot {
     }
 
     fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {
-        self.past(|past| present(past, namespace, number))
+        self.whole(self.past(|past| present(past, namespace, number))?)
     }
 }
 
 /// A value that the tree names; one that is not there is lost.
-fn present(past: &Past<'_>, namespace: NamespaceId, number: u64) -> Result<Value, Failure> {
+fn present(past: &Past<'_>, namespace: NamespaceId, number: u64) -> Result<Stored, Failure> {
     let name = value_name(namespace, number);
-    past.record(name)?.ok_or_else(|| Failure::missing(name))
+    past.stored(name)?.ok_or_else(|| Failure::missing(name))
 }
 
 impl Drop for Snapshot {

@@ -9,6 +9,7 @@ use crate::catalog::{Catalog, check_name};
 use crate::commit::RESERVE_BYTES;
 use crate::error::Error;
 use crate::keys::hashed_key;
+use crate::large_values::LargeValues;
 use crate::options::Options;
 use crate::record::{Namespace, Order};
 use crate::shared::Shared;
@@ -110,11 +111,12 @@ impl Store {
     /// The same; returns the drive unchanged if that fails.
     pub fn over_or_back(mut device: Device, options: Options) -> Result<Store, (Error, Box<Device>)> {
         let catalog = options.check().and_then(|()| Catalog::open(&mut device));
-        let catalog = match catalog {
-            Ok(catalog) => catalog,
+        let opened = catalog.and_then(|catalog| Ok((LargeValues::open(&mut device, &catalog)?, catalog)));
+        let (values, catalog) = match opened {
+            Ok(opened) => opened,
             Err(error) => return Err((error, Box::new(device))),
         };
-        let mut shared = Shared::over(device, catalog, options);
+        let mut shared = Shared::over(device, catalog, values, options);
         match shared.begin() {
             Ok(()) => Ok(Store { shared: Arc::new(shared) }),
             Err(error) => {
@@ -259,10 +261,6 @@ impl Store {
     /// The drive stores a record with 40 bytes more in multiples of 64 bytes, and none that is smaller than a unit of
     /// 4 KiB lies in two of them: of 984 bytes four fit in a unit, of 985 bytes three.
     pub fn room_for(&self, value_bytes: usize) -> Result<u64, Error> {
-        let limit = self.shared.limits.value_bytes;
-        if value_bytes as u64 > limit {
-            return Err(Error::ValueTooLarge { key: Box::default(), bytes: value_bytes as u64, limit });
-        }
         self.shared.check_process()?;
         Ok(if self.shared.stopped().is_some() {
             0

@@ -75,6 +75,11 @@ impl Versions {
         self.lost.is_some_and(|lost| at <= lost)
     }
 
+    /// Whether an open snapshot sees what a put replaced.
+    pub fn sees(&self, until: u64) -> bool {
+        self.open.first_key_value().is_some_and(|(AsOf(oldest), _)| *oldest < until)
+    }
+
     /// The number of the last put.
     pub fn puts(&self) -> u64 {
         self.puts

@@ -13,6 +13,7 @@ use crate::commit::Work;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::keys::{hashed_key, ordered_key};
+use crate::large::{PART_BYTES, Stored};
 use crate::locks::LockId;
 use crate::record::{Bytes, Name, Namespace, Order, OrderedChanges, Value};
 use crate::shared::Shared;
@@ -29,6 +30,8 @@ pub struct Transaction {
     spans: FxHashMap<NamespaceId, FxHashMap<Bytes, Mode>>,
     changes: FxHashMap<Name, Option<Value>>,
     ordered: BTreeMap<NamespaceId, OrderedChanges>,
+    /// Whether one of its values is large.
+    has_large: bool,
     gave_way: bool,
     /// Whether no other thread ends it than the one that uses it.
     ends_here: bool,
@@ -60,6 +63,7 @@ impl Transaction {
             spans: FxHashMap::default(),
             changes: FxHashMap::default(),
             ordered: BTreeMap::new(),
+            has_large: false,
             gave_way: false,
             ends_here: false,
             now_ns: None,
@@ -87,6 +91,29 @@ impl Transaction {
     pub fn read(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let target = self.lock(namespace, key.as_ref(), Mode::Shared)?;
         self.current(&target)
+    }
+
+    /// The number of bytes of a record's value; none if it does not exist.
+    pub fn value_bytes(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<Option<u64>, Error> {
+        let target = self.lock(namespace, key.as_ref(), Mode::Shared)?;
+        Ok(self.stored(&target)?.map(|stored| stored.bytes()))
+    }
+
+    /// Copies the bytes of a record's value from an offset on into a buffer, for values that are not to be in memory as
+    /// a whole. Returns how many bytes there were: fewer than the buffer has only at the value's end. None if the record does
+    /// not exist.
+    pub fn read_at(
+        &mut self,
+        namespace: Namespace,
+        key: impl AsRef<[u8]>,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<Option<usize>, Error> {
+        let target = self.lock(namespace, key.as_ref(), Mode::Shared)?;
+        let Some(stored) = self.stored(&target)? else { return Ok(None) };
+        let (shared, now_ns) = (&self.shared, &mut self.now_ns);
+        let read = stored.read_at(offset, buffer, |large, part| shared.drive.part(large, part, now_ns));
+        read.map(Some).map_err(|failure| shared.failed(failure).of_key(&target.key()))
     }
 
     /// Reads a record that is about to be changed: two transactions that do this wait for each other here, instead of
@@ -217,7 +244,8 @@ impl Transaction {
             return Ok(self.now_ns);
         }
         self.shared.check()?;
-        let done_ns = self.shared.commit(Work { records, ordered, at_ns: self.now_ns })?;
+        let done_ns =
+            self.shared.commit(Work { records, ordered, has_large: self.has_large, at_ns: self.now_ns })?;
         Ok(self.now_ns.map(|_| done_ns))
     }
 
@@ -304,15 +332,22 @@ impl Transaction {
 
     /// The record as seen by this transaction, which has locked it.
     fn current(&mut self, target: &Target) -> Result<Option<Value>, Error> {
+        let Some(stored) = self.stored(target)? else { return Ok(None) };
+        let whole = self.shared.whole(stored, &mut self.now_ns);
+        whole.map(Some).map_err(|error| error.of_key(&target.key()))
+    }
+
+    /// The same as it is stored.
+    fn stored(&mut self, target: &Target) -> Result<Option<Stored>, Error> {
         let (name, must_be_there) = match target {
             Target::Hashed(name, _) => match self.changes.get(name) {
-                Some(changed) => return Ok(changed.clone()),
+                Some(changed) => return Ok(changed.clone().map(Stored::Whole)),
                 None => (*name, false),
             },
             Target::Ordered(namespace, key) => {
                 let own = self.ordered.get(namespace).and_then(|changes| changes.get(key));
                 if let Some(changed) = own {
-                    return Ok(changed.clone());
+                    return Ok(changed.clone().map(Stored::Whole));
                 }
                 let found = find(&self.shared.drive.stable(), *namespace, key);
                 match found.map_err(|failure| self.shared.failed(failure))? {
@@ -321,7 +356,7 @@ impl Transaction {
                 }
             }
         };
-        match self.shared.read(name, &mut self.now_ns) {
+        match self.shared.stored(name, &mut self.now_ns) {
             Ok(None) if must_be_there => {
                 Err(self.shared.failed(Failure::missing(name)).of_key(&target.key()))
             }
@@ -331,17 +366,18 @@ impl Transaction {
 
     /// Whether the record exists for this transaction, which has locked it. Its value may be lost.
     fn exists(&mut self, target: &Target) -> Result<bool, Error> {
-        match self.current(target) {
+        match self.stored(target) {
             Err(Error::Damaged { .. }) => Ok(true),
             read => Ok(read?.is_some()),
         }
     }
 
     fn change(&mut self, target: Target, value: Option<&[u8]>) -> Result<(), Error> {
-        let (bytes, limit) = (value.map_or(0, <[u8]>::len) as u64, self.shared.limits.value_bytes);
+        let (bytes, limit) = (value.map_or(0, <[u8]>::len) as u64, self.shared.capacity_bytes);
         if bytes > limit {
             return Err(Error::ValueTooLarge { key: target.key(), bytes, limit });
         }
+        self.has_large |= bytes > PART_BYTES as u64;
         let value = value.map(Value::from);
         match target {
             Target::Hashed(name, _) => drop(self.changes.insert(name, value)),

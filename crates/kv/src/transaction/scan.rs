@@ -149,7 +149,8 @@ impl Scan for Transaction {
 
     fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {
         let name = value_name(namespace, number);
-        let found = self.shared.read(name, &mut self.now_ns)?;
-        found.ok_or_else(|| self.shared.failed(Failure::missing(name)))
+        let found = self.shared.stored(name, &mut self.now_ns)?;
+        let stored = found.ok_or_else(|| self.shared.failed(Failure::missing(name)))?;
+        self.shared.whole(stored, &mut self.now_ns)
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers for the nodes and values of a namespace. A record says which were issued; it is written once for many, with
+//! Numbers for the nodes and values of a namespace, and in the first one for large values. A record says which were issued; it is written once for many, with
 //! the change that uses the first of them, so that after a loss some are skipped but none is used twice.
 
 use tantalum::NamespaceId;
@@ -35,7 +35,8 @@ impl Numbers {
         Numbers { next: last + 1, end: last + 1 }
     }
 
-    pub(super) fn take(&mut self) -> u64 {
+    /// The next number.
+    pub fn take(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         if self.next > self.end {
@@ -45,7 +46,7 @@ impl Numbers {
     }
 
     /// Adds the record, if more numbers are issued than `before`.
-    pub(super) fn store(self, before: Numbers, namespace: NamespaceId, records: &mut Records) {
+    pub fn store(self, before: Numbers, namespace: NamespaceId, records: &mut Records) {
         if self.end != before.end && !out(Guard::NumbersTwice) {
             let value = self.end.to_le_bytes();
             records.push((name(namespace, Kind::Numbers, 0), Some(value[..].into())));

@@ -66,6 +66,16 @@ fn workload() -> Vec<Operation> {
         Delete("extra"),
         Create("extra", Order::Hashed),
         one("extra", "y", 100),
+        // in parts; then two in the place of it and beside it, and one that goes with its namespace
+        one(ORDERED, "large", 1_100_000),
+        Commit(vec![
+            (ORDERED, b"large".to_vec(), Some(value(1, 2_100_000))),
+            (HASHED, b"large".to_vec(), Some(value(2, 1_046_449))),
+            (HASHED, b"a".to_vec(), None),
+        ]),
+        Snapshot,
+        one("extra", "large", 1_200_000),
+        Commit(vec![(ORDERED, b"large".to_vec(), None), (HASHED, b"large".to_vec(), Some(value(3, 30)))]),
         records(0..30, 3000, 4),
         Delete("extra"),
         Read,
@@ -222,6 +232,9 @@ fn run(profile: &Profile, command: u64, failure: CommandFailure) -> bool {
     store.with_drive(|device| device.audit()).unwrap();
     let store = power_cycle(store, command);
     assert!(check(&store, &model).unwrap(), "{failure:?} at command {command}, after power went at the end");
+    // the names, and the numbers of large values
+    let own = store.with_drive(|device| device.namespaces()[0].records).unwrap();
+    assert_eq!(own, 2, "{failure:?} at command {command}: parts are left");
     true
 }
 

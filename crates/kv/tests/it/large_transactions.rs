@@ -9,7 +9,7 @@ use tantalum::{Access, Device, Mapping, PowerLoss, Profile, TestHost};
 use tantalum_kv::{Error, Options, Store, Sync};
 
 const RECORDS: u32 = 2500;
-const LARGE: u32 = 3;
+const LARGE: u32 = 4;
 /// Places at which a process ends.
 const PLACES: u32 = 60;
 /// More stores than there are.
@@ -33,7 +33,7 @@ fn write_all(store: &Store, number: u8) -> Result<(), Error> {
         }
     }
     (RECORDS..RECORDS + LARGE)
-        .try_for_each(|record| tx.put(hashed, record.to_be_bytes(), vec![number; 1_500_000]))?;
+        .try_for_each(|record| tx.put(hashed, record.to_be_bytes(), vec![number; 1_000_000]))?;
     tx.commit()
 }
 

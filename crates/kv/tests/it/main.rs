@@ -11,6 +11,7 @@ mod full_host;
 mod history;
 mod killed_process;
 mod large_transactions;
+mod large_values;
 #[cfg(target_os = "linux")]
 mod lost_machine;
 mod ordered;
