@@ -40,6 +40,9 @@ fn each_missing_guard_is_caught() {
     for guard in [
         Guard::MarkerBeforeGroups,
         Guard::LargeInParts,
+        Guard::DescriptionApart,
+        Guard::PartsLeft,
+        Guard::PartsGone,
         Guard::NodesApart,
         Guard::NumbersTwice,
         Guard::VersionsForgotten,

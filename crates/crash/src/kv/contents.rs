@@ -22,6 +22,9 @@ impl Digest {
 
 pub(super) type Map = BTreeMap<Arc<[u8]>, Digest>;
 
+/// Values with more bytes are stored in parts of this size (docs/key-value.md).
+pub(super) const PART_BYTES: usize = 258 * 4056;
+
 /// The namespaces, by kind.
 #[derive(Clone, Copy)]
 pub(super) struct Namespaces {
@@ -74,6 +77,18 @@ impl Contents {
             };
         }
         Ok(Ok(Contents { ordered, hashed }))
+    }
+
+    /// Whether the store's own namespace has what belongs to these records and nothing else: the names; once there was a large
+    /// value, the numbers of those; of each its parts and a description. Says what is wrong.
+    pub fn own_records(&self, found: u64) -> Result<(), String> {
+        let large = self.ordered.values().chain(self.hashed.values()).map(|Digest(bytes, _)| *bytes);
+        let large = large.filter(|bytes| *bytes > PART_BYTES);
+        let expected = 1 + large.map(|bytes| bytes.div_ceil(PART_BYTES) as u64 + 1).sum::<u64>();
+        match found.checked_sub(expected) {
+            Some(0 | 1) => Ok(()),
+            _ => Err(format!("there are {found} records of the store's own; {expected} are in use")),
+        }
     }
 
     /// The first difference of `found`; `None` if there is none.

@@ -1,8 +1,11 @@
 //! What a transaction changes, drawn at random.
 
+use std::ops::Range;
+
 use rand::{Rng, RngExt};
 use tantalum_kv::{Error, Transaction};
 
+use super::contents::PART_BYTES;
 use super::contents::{Contents, Digest, Namespaces, Random};
 use super::keys::{BULK, KEYS, bulk_key, key};
 
@@ -37,7 +40,11 @@ impl Changes {
             let value = (random.random_range(0..100) >= deletes).then(|| value(random));
             Change { is_ordered, key, value }
         };
-        Changes((0..count).map(change).collect())
+        let mut changes = Changes((0..count).map(change).collect());
+        if random.random_range(0..12) == 0 {
+            changes.0.push(large(random));
+        }
+        changes
     }
 
     /// More records than fit in one `put` of the drive, in both namespaces; or deletes all of them.
@@ -84,8 +91,20 @@ impl Changes {
     }
 }
 
+/// A value that is stored in parts, for one of two keys that others change too: more would fill the drive.
+fn large(random: &mut Random) -> Change {
+    let is_ordered = random.random_range(0..2) > 0;
+    let key = if is_ordered { key(0) } else { 0_u32.to_be_bytes().to_vec() };
+    let most = [5, 5, 5, 9][random.random_range(0..4)] * PART_BYTES / 4;
+    Change { is_ordered, key, value: Some(bytes(random, PART_BYTES + 1..most)) }
+}
+
 fn value(random: &mut Random) -> Vec<u8> {
     let lengths = [0..20, 0..300, 0..300, 3000..6000][random.random_range(0..4)].clone();
+    bytes(random, lengths)
+}
+
+fn bytes(random: &mut Random, lengths: Range<usize>) -> Vec<u8> {
     let mut value = vec![0; random.random_range(lengths)];
     random.fill_bytes(&mut value);
     value

@@ -22,7 +22,8 @@ fn open(held: &Held) -> Result<Result<Opened, String>, Error> {
     let store = held.open()?;
     let namespaces = Namespaces::open(&store)?;
     let contents = Contents::read(&store.snapshot()?, namespaces)?;
-    Ok(contents.map(|contents| (store, namespaces, contents)))
+    let own = store.with_drive(|drive| drive.namespaces().first().map_or(0, |first| first.records))?;
+    Ok(contents.and_then(|contents| contents.own_records(own).map(|()| (store, namespaces, contents))))
 }
 
 impl Program for KeyValue {
