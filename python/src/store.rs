@@ -302,6 +302,30 @@ impl PyTransaction {
         Ok(found.map(|value| PyBytes::new(py, &value)))
     }
 
+    /// At most `length` bytes of a value, from an offset on, or None: for values that are not to be in memory as a whole.
+    fn read_at<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: u32,
+        key: Source,
+        offset: u64,
+        length: usize,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let namespace = Namespace::from_number(namespace);
+        let found = self.with(py, |tx| {
+            let Some(bytes) = tx.value_bytes(namespace, key.bytes())? else { return Ok(None) };
+            let mut piece = vec![0; length.min(bytes.saturating_sub(offset) as usize)];
+            tx.read_at(namespace, key.bytes(), offset, &mut piece)?;
+            Ok(Some(piece))
+        })?;
+        Ok(found.map(|piece| PyBytes::new(py, &piece)))
+    }
+
+    /// The number of bytes of a value, or None.
+    fn value_bytes(&self, py: Python<'_>, namespace: u32, key: Source) -> PyResult<Option<u64>> {
+        self.with(py, |tx| tx.value_bytes(Namespace::from_number(namespace), key.bytes()))
+    }
+
     /// Creates a record; KeyError if it already exists.
     fn insert(&self, py: Python<'_>, namespace: u32, key: Source, value: Source) -> PyResult<()> {
         self.with(py, |tx| tx.insert(Namespace::from_number(namespace), key.bytes(), value.bytes()))

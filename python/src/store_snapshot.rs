@@ -42,6 +42,32 @@ impl PyStoreSnapshot {
         Ok(found.map(|value| PyBytes::new(py, &value)))
     }
 
+    /// At most `length` bytes of a value, from an offset on, or None.
+    fn read_at<'py>(
+        &self,
+        py: Python<'py>,
+        namespace: u32,
+        key: Source,
+        offset: u64,
+        length: usize,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let (snapshot, namespace) = (self.get()?, Namespace::from_number(namespace));
+        let read = || {
+            let Some(bytes) = snapshot.value_bytes(namespace, key.bytes())? else { return Ok(None) };
+            let mut piece = vec![0; length.min(bytes.saturating_sub(offset) as usize)];
+            snapshot.read_at(namespace, key.bytes(), offset, &mut piece)?;
+            Ok(Some(piece))
+        };
+        let found = py.detach(read).map_err(raised)?;
+        Ok(found.map(|piece| PyBytes::new(py, &piece)))
+    }
+
+    /// The number of bytes of a value, or None.
+    fn value_bytes(&self, py: Python<'_>, namespace: u32, key: Source) -> PyResult<Option<u64>> {
+        let snapshot = self.get()?;
+        py.detach(|| snapshot.value_bytes(Namespace::from_number(namespace), key.bytes())).map_err(raised)
+    }
+
     /// At most `limit` keys of a hashed namespace, in an order the drive chooses, starting at a key.
     #[pyo3(signature = (namespace, start = None, limit = 1000))]
     fn list<'py>(

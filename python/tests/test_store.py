@@ -127,6 +127,27 @@ class StoreTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             self.store.list(events)
 
+    def test_a_large_value_is_read_whole_and_in_pieces(self):
+        events, value = self.store.ordered("events"), os.urandom(20_000_000)
+        with self.store.transaction() as tx:
+            tx.put(events, b"large", value)
+            tx.put(self.names, b"large", value)
+            self.assertEqual(tx.value_bytes(events, b"large"), len(value))
+        with self.store.snapshot() as snapshot:
+            with self.store.transaction() as tx:
+                for namespace in (events, self.names):
+                    self.assertEqual(tx.read(namespace, b"large"), value)
+                    pieces = [tx.read_at(namespace, b"large", at, 3_000_000) for at in range(0, len(value), 3_000_000)]
+                    self.assertEqual(b"".join(pieces), value)
+                    self.assertEqual(tx.read_at(namespace, b"large", len(value) + 9, 5), b"")
+                    self.assertIsNone(tx.read_at(namespace, b"none", 0, 5))
+                    self.assertIsNone(tx.value_bytes(namespace, b"none"))
+                self.assertEqual([len(value) for _, value in tx.range(events)], [len(value)])
+                tx.delete(events, b"large")
+            self.assertEqual(snapshot.value_bytes(events, b"large"), len(value))
+            self.assertEqual(snapshot.read_at(events, b"large", 10_000_000, 10), value[10_000_000:10_000_010])
+            self.assertEqual(snapshot.read(events, b"large"), value)
+
     def test_a_snapshot_stays_and_a_backup_is_restored(self):
         events = self.store.ordered("events")
         with self.store.transaction() as tx:

@@ -63,6 +63,42 @@ static void *add_many(void *context) {
     return NULL;
 }
 
+/* A value that is read piece by piece, in a transaction and in a snapshot. */
+static void large_value(void) {
+    struct tantalum_tx *tx = NULL;
+    struct tantalum_store_snapshot *snapshot = NULL;
+    const uint8_t *key = (const uint8_t *)"large";
+    const size_t length = 20 << 20;
+    static uint8_t piece[1 << 20];
+    size_t copied = 0;
+    uint64_t bytes = 0, at = 0, sum = 0;
+    uint8_t *value = malloc(length);
+
+    for (size_t i = 0; i < length; i++) value[i] = (uint8_t)(i >> 16 & 15);
+    must(tantalum_begin(store, &tx), TANTALUM_OK, "begin");
+    must(tantalum_put(tx, counters, key, 5, value, length), TANTALUM_OK, "put of a large value");
+    must(tantalum_commit(tx), TANTALUM_OK, "commit");
+    free(value);
+    must(tantalum_store_snapshot_open(store, &snapshot), TANTALUM_OK, "snapshot");
+    must(tantalum_begin(store, &tx), TANTALUM_OK, "begin");
+    must(tantalum_value_bytes(tx, counters, key, 5, &bytes), TANTALUM_OK, "bytes");
+    do {
+        must(tantalum_read_at(tx, counters, key, 5, at, piece, sizeof piece, &copied), TANTALUM_OK, "read at");
+        for (size_t i = 0; i < copied; i++) sum += piece[i];
+        at += copied;
+    } while (copied == sizeof piece);
+    must(tantalum_read_at(tx, counters, (uint8_t *)"none", 4, 0, piece, 1, &copied), TANTALUM_NOT_FOUND, "no key");
+    must(tantalum_read_at(tx, counters, key, 5, 0, NULL, 1, &copied), TANTALUM_INVALID, "no buffer");
+    must(tantalum_delete(tx, counters, key, 5), TANTALUM_OK, "delete");
+    must(tantalum_commit(tx), TANTALUM_OK, "commit");
+    must(tantalum_store_snapshot_read_at(snapshot, counters, key, 5, length - 3, piece, sizeof piece, &copied),
+         TANTALUM_OK, "read at, of a snapshot");
+    must(copied == 3 && piece[2] == ((length - 1) >> 16 & 15), 1, "the end");
+    must(tantalum_store_snapshot_value_bytes(snapshot, counters, key, 5, &bytes), TANTALUM_OK, "bytes");
+    must(tantalum_store_snapshot_close(snapshot), TANTALUM_OK, "close the snapshot");
+    printf("a value of %d bytes, %d read, sum %d\n", (int)bytes, (int)at, (int)sum);
+}
+
 int main(int arguments_count, char **arguments) {
     struct tantalum_tx *tx = NULL;
     struct tantalum_store_snapshot *snapshot = NULL;
@@ -110,6 +146,8 @@ int main(int arguments_count, char **arguments) {
     must(tantalum_list(store, counters, NULL, 0, 10, count, &keys), TANTALUM_OK, "list");
     must(keys, 1, "keys");
     printf("%d events, and %d now; 3 times 1000 make %d\n", seen, seen_now, (int)number);
+
+    large_value();
 
     snprintf(backup, sizeof backup, "%s.backup", arguments[1]);
     must(tantalum_back_up(store, backup), TANTALUM_OK, "back up");

@@ -277,6 +277,30 @@ int32_t tantalum_read_for_update(tantalum_tx *tx,
                                  uintptr_t capacity,
                                  uintptr_t *value_bytes);
 
+// Copies the bytes of a record's value from `offset` on into `buffer`, which has room for `capacity`, and stores how many
+// there were: fewer than `capacity` only at the value's end. For values that are not to be in memory as a whole.
+//
+// # Safety
+// `tx` is open; `key` has `key_bytes` bytes, `buffer` room for `capacity`; `copied` can be written.
+int32_t tantalum_read_at(tantalum_tx *tx,
+                         uint32_t namespace_number,
+                         const uint8_t *key,
+                         uintptr_t key_bytes,
+                         uint64_t offset,
+                         uint8_t *buffer,
+                         uintptr_t capacity,
+                         uintptr_t *copied);
+
+// Stores the number of bytes of a record's value.
+//
+// # Safety
+// `tx` is open; `key` has `key_bytes` bytes; `value_bytes` can be written.
+int32_t tantalum_value_bytes(tantalum_tx *tx,
+                             uint32_t namespace_number,
+                             const uint8_t *key,
+                             uintptr_t key_bytes,
+                             uint64_t *value_bytes);
+
 // Changes or creates a record.
 //
 // # Safety
@@ -400,6 +424,29 @@ int32_t tantalum_store_snapshot_read(const struct tantalum_store_snapshot *snaps
                                      uint8_t *value,
                                      uintptr_t capacity,
                                      uintptr_t *value_bytes);
+
+// Copies a part of a record's value in a snapshot, as `tantalum_read_at` does.
+//
+// # Safety
+// `snapshot` is open; `key` has `key_bytes` bytes, `buffer` room for `capacity`; `copied` can be written.
+int32_t tantalum_store_snapshot_read_at(const struct tantalum_store_snapshot *snapshot,
+                                        uint32_t namespace_number,
+                                        const uint8_t *key,
+                                        uintptr_t key_bytes,
+                                        uint64_t offset,
+                                        uint8_t *buffer,
+                                        uintptr_t capacity,
+                                        uintptr_t *copied);
+
+// Stores the number of bytes of a record's value in a snapshot.
+//
+// # Safety
+// `snapshot` is open; `key` has `key_bytes` bytes; `value_bytes` can be written.
+int32_t tantalum_store_snapshot_value_bytes(const struct tantalum_store_snapshot *snapshot,
+                                            uint32_t namespace_number,
+                                            const uint8_t *key,
+                                            uintptr_t key_bytes,
+                                            uint64_t *value_bytes);
 
 // Visits the records of a range of a snapshot, as `tantalum_range` does.
 //

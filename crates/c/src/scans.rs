@@ -11,7 +11,7 @@ use tantalum_kv::{
 };
 
 use crate::call::{Refusal, TANTALUM_DEADLOCK, TANTALUM_OK, bytes_of, free, null, run, text_of};
-use crate::store::{read_with, tantalum_store, tantalum_tx};
+use crate::store::{no_such_key, read_at_with, read_with, tantalum_store, tantalum_tx};
 
 /// From the end of the range to its beginning.
 pub const TANTALUM_BACKWARDS: u32 = 1;
@@ -287,6 +287,51 @@ pub unsafe extern "C" fn tantalum_store_snapshot_read(
             (value, capacity),
             value_bytes,
         )
+    })
+}
+
+/// Copies a part of a record's value in a snapshot, as `tantalum_read_at` does.
+///
+/// # Safety
+/// `snapshot` is open; `key` has `key_bytes` bytes, `buffer` room for `capacity`; `copied` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_store_snapshot_read_at(
+    snapshot: *const tantalum_store_snapshot,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    offset: u64,
+    buffer: *mut u8,
+    capacity: usize,
+    copied: *mut usize,
+) -> i32 {
+    // SAFETY: the caller's promises are those of this function.
+    run(|| unsafe {
+        let (snapshot, key) = (snapshot.as_ref().ok_or(null("snapshot"))?, bytes_of(key, key_bytes, "key")?);
+        let namespace = Namespace::from_number(namespace_number);
+        read_at_with(|buffer| snapshot.0.read_at(namespace, key, offset, buffer), (buffer, capacity), copied)
+    })
+}
+
+/// Stores the number of bytes of a record's value in a snapshot.
+///
+/// # Safety
+/// `snapshot` is open; `key` has `key_bytes` bytes; `value_bytes` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_store_snapshot_value_bytes(
+    snapshot: *const tantalum_store_snapshot,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    value_bytes: *mut u64,
+) -> i32 {
+    // SAFETY: the caller's promises are those of this function.
+    run(|| unsafe {
+        let (snapshot, key) = (snapshot.as_ref().ok_or(null("snapshot"))?, bytes_of(key, key_bytes, "key")?);
+        let value_bytes = value_bytes.as_mut().ok_or(null("value_bytes"))?;
+        let found = snapshot.0.value_bytes(Namespace::from_number(namespace_number), key)?;
+        *value_bytes = found.ok_or_else(no_such_key)?;
+        Ok(())
     })
 }
 

@@ -313,6 +313,79 @@ pub unsafe extern "C" fn tantalum_read_for_update(
     })
 }
 
+/// Copies the bytes of a record's value from `offset` on into `buffer`, which has room for `capacity`, and stores how many
+/// there were: fewer than `capacity` only at the value's end. For values that are not to be in memory as a whole.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes, `buffer` room for `capacity`; `copied` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_read_at(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    offset: u64,
+    buffer: *mut u8,
+    capacity: usize,
+    copied: *mut usize,
+) -> i32 {
+    // SAFETY: the caller's promises are those of this function.
+    run(|| unsafe {
+        let (tx, key) = (tx.as_mut().ok_or(null("tx"))?, bytes_of(key, key_bytes, "key")?);
+        let namespace = Namespace::from_number(namespace_number);
+        read_at_with(|buffer| tx.0.read_at(namespace, key, offset, buffer), (buffer, capacity), copied)
+    })
+}
+
+/// Stores the number of bytes of a record's value.
+///
+/// # Safety
+/// `tx` is open; `key` has `key_bytes` bytes; `value_bytes` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_value_bytes(
+    tx: *mut tantalum_tx,
+    namespace_number: u32,
+    key: *const u8,
+    key_bytes: usize,
+    value_bytes: *mut u64,
+) -> i32 {
+    // SAFETY: the caller's promises are those of this function.
+    run(|| unsafe {
+        let (tx, key) = (tx.as_mut().ok_or(null("tx"))?, bytes_of(key, key_bytes, "key")?);
+        let value_bytes = value_bytes.as_mut().ok_or(null("value_bytes"))?;
+        let found = tx.0.value_bytes(Namespace::from_number(namespace_number), key)?;
+        *value_bytes = found.ok_or_else(no_such_key)?;
+        Ok(())
+    })
+}
+
+pub(crate) fn no_such_key() -> Refusal {
+    Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned())
+}
+
+/// Reads a part of a value into the caller's buffer.
+///
+/// # Safety
+/// `buffer` is null or has room for `capacity` bytes; `copied` is null or can be written.
+pub(crate) unsafe fn read_at_with(
+    read: impl FnOnce(&mut [u8]) -> Result<Option<usize>, Error>,
+    (buffer, capacity): (*mut u8, usize),
+    copied: *mut usize,
+) -> Result<(), Refusal> {
+    // SAFETY: the caller's promises are those of this function.
+    let copied = unsafe { copied.as_mut().ok_or(null("copied"))? };
+    if buffer.is_null() && capacity > 0 {
+        return Err(null("buffer"));
+    }
+    let buffer = match capacity {
+        0 => &mut [],
+        // SAFETY: the caller says that it has room for this many bytes.
+        _ => unsafe { std::slice::from_raw_parts_mut(buffer, capacity) },
+    };
+    *copied = read(buffer)?.ok_or_else(no_such_key)?;
+    Ok(())
+}
+
 /// Reads a record into the caller's buffer.
 ///
 /// # Safety
@@ -326,7 +399,7 @@ pub(crate) unsafe fn read_with(
     // SAFETY: the caller's promises are those of this function.
     let value_bytes = unsafe { value_bytes.as_mut().ok_or(null("value_bytes"))? };
     let found = read(Namespace::from_number(namespace_number))?;
-    let found = found.ok_or(Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned()))?;
+    let found = found.ok_or_else(no_such_key)?;
     // SAFETY: the caller's promises are those of this function.
     unsafe { copy_out(&found, value, capacity, value_bytes) }
 }

@@ -63,6 +63,7 @@ fn the_example_of_an_ordered_namespace_runs() {
         example("ordered", &folder.path().join("app.tant")),
         "event 07=7\nevent 08=8\nevent 09=9\nevent 03=3 event 02=2 \n\
          20 events, and 21 now; 3 times 1000 make 3000\n\
+         a value of 20971520 bytes, 20971520 read, sum 157286400\n\
          restored: 21 events\n"
     );
 }
