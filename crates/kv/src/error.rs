@@ -20,7 +20,7 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// A value longer than the drive takes.
+    /// A value longer than the drive's capacity.
     #[error("the value of key \"{}\" has {bytes} bytes; the limit is {limit}", key.escape_ascii())]
     ValueTooLarge {
         /// The key.

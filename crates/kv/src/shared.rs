@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
-use tantalum::{Device, KeyValueLimits, NamespaceId, Nanoseconds, Process, Status};
+use tantalum::{Device, NamespaceId, Nanoseconds, Process, Status};
 
 use crate::age::Age;
 use crate::catalog::{Catalog, Names};
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Takes over a drive whose catalog has been read.
     pub fn over(device: Device, catalog: Catalog, values: LargeValues, options: Options) -> Shared {
-        let limits: KeyValueLimits = device.limits().key_value;
+        let limits = device.limits().key_value;
         let put_limits = PutLimits { records: limits.put_records as usize, bytes: limits.put_bytes as usize };
         Shared {
             capacity_bytes: device.profile().capacity_bytes,
