@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tantalum_kv::{Namespace, Snapshot, prefix_range};
+use tantalum_kv::{Error, Namespace, Snapshot, prefix_range};
 
 use crate::device::buffer::Source;
 use crate::errors::{TantalumError, raised};
@@ -52,7 +52,7 @@ impl PyStoreSnapshot {
         length: usize,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let (snapshot, namespace) = (self.get()?, Namespace::from_number(namespace));
-        let read = || {
+        let read = || -> Result<_, Error> {
             let Some(bytes) = snapshot.value_bytes(namespace, key.bytes())? else { return Ok(None) };
             let mut piece = vec![0; length.min(bytes.saturating_sub(offset) as usize)];
             snapshot.read_at(namespace, key.bytes(), offset, &mut piece)?;
