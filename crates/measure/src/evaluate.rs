@@ -16,6 +16,7 @@ use crate::measurement::{
     by_path, over_time, unit_bytes,
 };
 use crate::passing::UnitWrites;
+use crate::postgres_wal::PostgresLogs;
 use crate::recording::Recording;
 use crate::replay::{Replayed, SecondCopies, Setting, replay};
 use crate::stop::Stop;
@@ -128,23 +129,30 @@ fn asked(tally: &Tally) -> Asked {
     }
 }
 
-/// What was written to data files, to find it in logs, and what only passed them.
+/// What was written to data files, to find it in logs, what only passed them, and images that a log's format tells of.
 fn second_copies(recording: &Recording, tally: &Tally) -> Result<SecondCopies, MeasureError> {
     let (mut images, mut writes) = (Images::default(), UnitWrites::default());
+    let mut postgres = PostgresLogs::default();
     let mut events = recording.events()?;
     let mut number = 0;
     while let Some(stamped) = events.next()? {
         if let Event::Wrote { file, offset, data, .. } = stamped.event
-            && tally.kind(file) == Some(Kind::Data)
+            && let Some(path) = tally.path(file)
         {
-            for (unit, hash) in whole_units(offset, data) {
-                hash.into_iter().for_each(|hash| images.note(hash));
-                writes.note(number, (file, unit), hash);
+            match path.kind {
+                Some((Kind::Data, _)) => {
+                    for (unit, hash) in whole_units(offset, data) {
+                        hash.into_iter().for_each(|hash| images.note(hash));
+                        writes.note(number, (file, unit), hash);
+                    }
+                }
+                Some((Kind::Log, _)) => postgres.note(file, &path.path, offset, data),
+                _ => {}
             }
         }
         number += 1;
     }
-    Ok(SecondCopies { images, passing: writes.passing() })
+    Ok(SecondCopies { images, postgres, passing: writes.passing() })
 }
 
 /// Does all replays, or as many as Ctrl-C leaves time for. Returns why some are missing.

@@ -2,9 +2,11 @@
 //!
 //! A unit of data (4 KiB at a multiple of that in a data file) that a log holds at any offset, with the same bytes, is an
 //! image: of the page's old contents, as in a rollback journal, or of its new contents, as in a write-ahead log or a
-//! doublewrite buffer. Units are compared by a rolling hash of 64 bits. Units of zeros are not counted.
+//! doublewrite buffer. Units are compared by a rolling hash of 64 bits. Units of zeros are not counted. Images of other
+//! lengths are found by a log's format (`postgres_wal.rs`).
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use tantalum::UNIT_BYTES;
 
@@ -63,8 +65,8 @@ impl Images {
         self.units.insert(hash);
     }
 
-    /// Where images begin in the data written to a log. They do not overlap.
-    pub fn find(&self, data: &[u8]) -> Vec<usize> {
+    /// Where images are in the data written to a log. They do not overlap.
+    pub fn find(&self, data: &[u8]) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut start = 0;
         let mut window = match data.get(..UNIT_BYTES) {
@@ -73,7 +75,7 @@ impl Images {
         };
         loop {
             if self.units.contains(&window) {
-                found.push(start);
+                found.push(start..start + UNIT_BYTES);
                 start += UNIT_BYTES;
                 match data.get(start..start + UNIT_BYTES) {
                     Some(next) => window = hash(next),
@@ -115,26 +117,27 @@ impl ShorterLog {
     }
 
     /// What remains of a write without its images, at its new place. Nothing remains of a lone image.
-    pub fn write(&mut self, offset: u64, data: &[u8], images: &[usize]) -> (u64, Vec<u8>) {
-        let unit = UNIT_BYTES as u64;
+    pub fn write(&mut self, offset: u64, data: &[u8], images: &[Range<usize>]) -> (u64, Vec<u8>) {
         let end = offset + data.len() as u64;
-        let new: Vec<u64> = images.iter().map(|at| offset + *at as u64).collect();
+        let new: Vec<(u64, u64)> =
+            images.iter().map(|image| (offset + image.start as u64, image.len() as u64)).collect();
         let from = self.left_out.partition_point(|(start, bytes, _)| start + bytes <= offset);
         let to = self.left_out.partition_point(|(start, ..)| *start < end).max(from);
-        let is_same = self.left_out[from..to].iter().map(|(start, ..)| start).eq(&new);
+        let old = self.left_out[from..to].iter().map(|(start, bytes, _)| (*start, *bytes));
+        let is_same = old.eq(new.iter().copied());
         if !is_same {
-            self.left_out.splice(from..to, new.iter().map(|start| (*start, unit, 0)));
+            self.left_out.splice(from..to, new.iter().map(|(start, bytes)| (*start, *bytes, 0)));
             let mut before = from.checked_sub(1).map_or(0, |at| self.left_out[at].1 + self.left_out[at].2);
             for range in &mut self.left_out[from..] {
                 range.2 = before;
                 before += range.1;
             }
         }
-        let mut kept = Vec::with_capacity(data.len() - images.len() * UNIT_BYTES);
+        let mut kept = Vec::with_capacity(data.len());
         let mut rest = 0;
-        for at in images {
-            kept.extend_from_slice(&data[rest..*at]);
-            rest = at + UNIT_BYTES;
+        for image in images {
+            kept.extend_from_slice(&data[rest..image.start]);
+            rest = image.end;
         }
         kept.extend_from_slice(&data[rest..]);
         self.skipped |= !images.is_empty();
@@ -175,6 +178,10 @@ mod tests {
         std::iter::repeat_with(byte).take(UNIT_BYTES).collect()
     }
 
+    fn one(image: Range<usize>) -> Vec<Range<usize>> {
+        Vec::from_iter([image])
+    }
+
     fn note(images: &mut Images, offset: u64, data: &[u8]) {
         whole_units(offset, data).filter_map(|(_, hash)| hash).for_each(|hash| images.note(hash));
     }
@@ -187,7 +194,8 @@ mod tests {
         note(&mut images, 100, &[&vec![7; UNIT_BYTES - 100][..], &unit(3), &[1, 2]].concat());
         let log = [&[9; 24][..], &unit(1), &[8; 24], &unit(4), &unit(3), &unit(2)[1..], &unit(2)].concat();
         let unit = UNIT_BYTES;
-        assert_eq!(images.find(&log), [24, 48 + 2 * unit, 48 + 4 * unit - 1]);
+        let found = [24, 48 + 2 * unit, 48 + 4 * unit - 1].map(|start| start..start + unit);
+        assert_eq!(images.find(&log), found);
         assert!(images.find(&log[..unit]).is_empty());
     }
 
@@ -205,7 +213,7 @@ mod tests {
         let bytes = frame.len() as u64;
         for life in 0..3 {
             for number in 0..100 {
-                let (place, kept) = log.write(32 + number * bytes, &frame, &[24]);
+                let (place, kept) = log.write(32 + number * bytes, &frame, &one(24..24 + UNIT_BYTES));
                 assert_eq!((place, kept.len()), (32 + number * 24, 24), "life {life}, frame {number}");
             }
         }
@@ -217,15 +225,27 @@ mod tests {
         assert_eq!(log.place(32 + 2 * bytes), 32 + bytes + 24);
     }
 
+    /// A page of a log is written again when more of it is known: what is left out there may grow.
+    #[test]
+    fn what_is_left_out_of_a_place_may_have_another_length_later() {
+        let mut log = ShorterLog::default();
+        let page = [3; 8192];
+        assert_eq!(log.write(0, &page, &[100..300, 4000..8192]), (0, vec![3; 3800]));
+        assert_eq!(log.write(8192, &page, &one(0..10)), (3800, vec![3; 8182]));
+        assert_eq!(log.write(0, &page, &one(100..200)), (0, vec![3; 8092]));
+        assert_eq!((log.place(150), log.place(8192), log.place(8200)), (100, 8092, 8092));
+        assert_eq!(log.place(2 * 8192), 2 * 8192 - 110);
+    }
+
     #[test]
     fn a_sync_of_images_alone_is_idle() {
         let mut log = ShorterLog::default();
         assert!(!log.sync_is_idle(), "nothing was left out");
-        log.write(0, &[2; UNIT_BYTES], &[0]);
+        log.write(0, &[2; UNIT_BYTES], &one(0..UNIT_BYTES));
         assert!(log.sync_is_idle());
         assert!(!log.sync_is_idle());
-        log.write(0, &[2; UNIT_BYTES + 1], &[0]);
-        log.write(9000, &[2; UNIT_BYTES], &[0]);
+        log.write(0, &[2; UNIT_BYTES + 1], &one(0..UNIT_BYTES));
+        log.write(9000, &[2; UNIT_BYTES], &one(0..UNIT_BYTES));
         assert!(!log.sync_is_idle());
     }
 }

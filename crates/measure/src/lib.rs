@@ -9,7 +9,8 @@
 //!   (`replay.rs`, `tap.rs`, `owners.rs`). The operations are the same in the same order, so the file system sends the same
 //!   writes; [`Measurement`] reports both figures.
 //! - What atomic writes, sharing of duplicates or a capacitor would have saved is measured by further replays. For atomic
-//!   writes, images of pages are left out of logs (`images.rs`), and of data files what only passes them (`passing.rs`).
+//!   writes, images of pages are left out of logs (`images.rs`, `postgres_wal.rs`), and of data files what only passes
+//!   them (`passing.rs`).
 
 mod attach;
 mod drive;
@@ -22,6 +23,7 @@ mod names;
 mod owners;
 mod page;
 mod passing;
+mod postgres_wal;
 mod recording;
 mod replay;
 mod run;

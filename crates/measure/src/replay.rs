@@ -1,6 +1,7 @@
 //! A recording, replayed on another drive.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use tantalum::{Counters, Nanoseconds, Profile, UNIT_BYTES};
 use tantalum_drive::Client;
@@ -19,6 +20,7 @@ use crate::images::Images;
 use crate::kind::Kind;
 use crate::owners::{Owners, Written};
 use crate::passing::Passing;
+use crate::postgres_wal::PostgresLogs;
 use crate::recording::Recording;
 use crate::shorter_logs::{Shortened, ShorterLogs};
 use crate::tally::Tally;
@@ -47,8 +49,17 @@ pub(crate) struct Setting<'a> {
 pub(crate) struct SecondCopies {
     /// Left out of logs.
     pub images: Images,
+    /// Left out of PostgreSQL's logs.
+    pub postgres: PostgresLogs,
     /// Left out of data files.
     pub passing: Passing,
+}
+
+impl SecondCopies {
+    /// Where images of pages are in what was written to a log.
+    pub fn in_log(&self, file: FileNumber, offset: u64, data: &[u8]) -> Vec<Range<usize>> {
+        self.postgres.find(file, offset, data).unwrap_or_else(|| self.images.find(data))
+    }
 }
 
 /// The result.
@@ -125,7 +136,7 @@ impl<'a> Replay<'a> {
             ended: None,
             found: HashSet::new(),
             owners: Owners::new(tap),
-            logs: ShorterLogs::new(setting.without.map(|without| &without.images)),
+            logs: ShorterLogs::new(setting.without),
             passing: setting.without.map(|without| &without.passing),
             number: 0,
             fill: 0,

@@ -5,18 +5,18 @@
 
 use std::collections::HashMap;
 
-use tantalum::UNIT_BYTES;
 use tantalum_record::operation::{FileNumber, Operation};
 use tantalum_record::{Event, WriteKind};
 
-use crate::images::{Images, ShorterLog};
+use crate::images::ShorterLog;
+use crate::replay::SecondCopies;
 
 /// Contiguous writes to a log are gathered up to this many bytes.
 const MOST_GATHERED_BYTES: usize = 8 << 20;
 
 /// The logs. If there are no images to leave out, they stay unchanged.
 pub(crate) struct ShorterLogs<'a> {
-    images: Option<&'a Images>,
+    without: Option<&'a SecondCopies>,
     logs: HashMap<FileNumber, ShorterLog>,
     gathered: Option<Gathered>,
 }
@@ -38,8 +38,8 @@ pub(crate) struct Shortened {
 }
 
 impl<'a> ShorterLogs<'a> {
-    pub fn new(images: Option<&'a Images>) -> ShorterLogs<'a> {
-        ShorterLogs { images, logs: HashMap::new(), gathered: None }
+    pub fn new(without: Option<&'a SecondCopies>) -> ShorterLogs<'a> {
+        ShorterLogs { without, logs: HashMap::new(), gathered: None }
     }
 
     /// The new position of an offset of a file, after what was left out before it.
@@ -87,10 +87,10 @@ impl<'a> ShorterLogs<'a> {
 
     /// Keeps what is written to a log until [`take`](Self::take). False if there are no images to look for.
     pub fn gather(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> bool {
-        if self.images.is_some() {
+        if self.without.is_some() {
             self.gathered = Some(Gathered { file, offset, data: data.to_vec(), kind });
         }
-        self.images.is_some()
+        self.without.is_some()
     }
 
     /// Whether this continues where a log was last written, or only changes times.
@@ -112,8 +112,8 @@ impl<'a> ShorterLogs<'a> {
     /// What was gathered, without its images.
     pub fn take(&mut self) -> Option<Shortened> {
         let Gathered { file, offset, data, kind } = self.gathered.take()?;
-        let found = self.images?.find(&data);
-        let left_out_bytes = (found.len() * UNIT_BYTES) as u64;
+        let found = self.without?.in_log(file, offset, &data);
+        let left_out_bytes = found.iter().map(|image| image.len() as u64).sum();
         let (place, kept) = self.logs.entry(file).or_default().write(offset, &data, &found);
         Some(Shortened { file, place, kept, kind, left_out_bytes })
     }

@@ -128,10 +128,14 @@ impl Tally {
         self.paths.iter().map(|path| path.bytes).sum()
     }
 
+    /// What was asked for with the path of a file.
+    pub fn path(&self, file: FileNumber) -> Option<&PathTally> {
+        self.path_of.get(&file).map(|path| &self.paths[*path])
+    }
+
     /// The kind of a file.
     pub fn kind(&self, file: FileNumber) -> Option<Kind> {
-        let path = self.path_of.get(&file)?;
-        self.paths[*path].kind.map(|(kind, _)| kind)
+        self.path(file)?.kind.map(|(kind, _)| kind)
     }
 }
 
