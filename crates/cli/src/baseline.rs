@@ -10,7 +10,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tantalum_report::ReportError;
 
 /// The file next to an image.
@@ -31,13 +30,12 @@ pub fn forget(image: &Path) {
     let _ = fs::remove_file(baseline_path(image));
 }
 
-/// The stored report; `None` if there is none, and the reason if it cannot be read.
-pub fn kept<T: DeserializeOwned>(image: &Path) -> Result<Option<T>, String> {
+/// The stored report, as `parsed` reads it; `None` if there is none, and the reason if it cannot be read.
+pub fn kept<T>(image: &Path, parsed: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
     let path = baseline_path(image);
     let text = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(|error| format!("{}: {error}", path.display()))?,
     };
-    let report = serde_json::from_str(&text);
-    report.map(Some).map_err(|error| format!("{} is not a report: {error}", path.display()))
+    parsed(&text).map(Some).map_err(|why| format!("{} is not a report: {why}", path.display()))
 }

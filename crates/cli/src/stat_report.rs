@@ -1,8 +1,11 @@
 //! The report of an image for `tantalum stat`, and what has changed since an earlier one.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
+use serde::de::DeserializeOwned;
 use tantalum::{Smart, UNIT_BYTES};
 use tantalum_drive::report::DriveReport;
 use tantalum_ftl::Counters;
@@ -79,6 +82,8 @@ impl Before {
 pub struct Shown<'a> {
     #[serde(flatten)]
     report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
     life: Life,
     #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<Change>,
@@ -96,18 +101,63 @@ struct Change {
 
 /// The report in a file that the caller names.
 pub fn since(earlier: &Path, report: &Report) -> Result<Before, Failure> {
-    let before = read(earlier)?;
-    let (then, now) = (&before.drive().image, &report.drive().image);
-    if then != now {
-        let expected = format!("a report of {}; this one is of {}", now.display(), then.display());
-        return Err(InvalidSetting::new("--since", earlier.display(), expected).into());
+    let refused = |why: String| Failure::from(InvalidSetting::new("--since", earlier.display(), why));
+    let text = fs::read_to_string(earlier).map_err(|error| refused(error.to_string()))?;
+    let before = parsed(&text)
+        .map_err(|why| refused(format!("it must be the output of `tantalum stat --json`; {why}")))?;
+    let Earlier { report: before, identity: then } = before;
+    let (path, now) = (&report.drive().image, identity_of(&report.drive().image));
+    let is_same = match (&then, &now) {
+        (Some(then), Some(now)) => then == now,
+        // written before reports had it, or by a host that has none
+        _ => before.drive().image == *path,
+    };
+    if !is_same {
+        let then = before.drive().image.display();
+        let why = match before.drive().image == *path {
+            true => format!("it must be a report of {then}; this one is of an earlier image there"),
+            false => {
+                format!("it must be a report of {}; this one is of another image, {then}", path.display())
+            }
+        };
+        return Err(refused(why));
     }
     Ok(Before { report: before, since: "since then" })
 }
 
+/// What identifies an image, whatever it is called: its file's number on the host, and when the file was created.
+fn identity_of(image: &Path) -> Option<String> {
+    let file = fs::metadata(image).ok()?;
+    let born = file.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(format!("{}-{}", file.ino(), born.as_nanos()))
+}
+
+/// A report that was printed earlier.
+#[derive(serde::Deserialize)]
+struct Earlier {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(default)]
+    identity: Option<String>,
+}
+
+/// The report in a text, or why there is none, to follow a semicolon.
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    if text.trim().is_empty() {
+        return Err("this file is empty".to_owned());
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
+    let value = values.next().and_then(Result::ok).ok_or("this is no JSON, or its end is missing")?;
+    if values.next().is_some() {
+        return Err("this has more than one line of JSON: keep one".to_owned());
+    }
+    // serde would say which types it tried
+    serde_json::from_value(value).map_err(|_| "this is JSON of something else".to_owned())
+}
+
 /// The report of the last reset, unless the image has been recreated since.
 pub fn since_reset(image: &Path, report: &Report) -> Option<Before> {
-    match baseline::kept::<Report>(image) {
+    match baseline::kept(image, parsed::<Report>) {
         Ok(before) => {
             let written = |report: &Report| report.drive().smart.counters.flash_units.total();
             let report = before.filter(|before| written(before) <= written(report))?;
@@ -131,14 +181,6 @@ pub fn shown<'a>(report: &'a Report, before: Option<&Before>, load: &LoadOptions
             life: write_amplification.map(|amplification| report.life(amplification, load)),
         }
     });
-    Shown { report, life: report.life(report.drive().write_amplification, load), change }
-}
-
-/// An earlier report.
-fn read(path: &Path) -> Result<Report, Failure> {
-    let refused = |why: String| InvalidSetting::new("--since", path.display(), why);
-    let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| {
-        refused(format!("the output of `tantalum stat --json`; this is not: {error}")).into()
-    })
+    let life = report.life(report.drive().write_amplification, load);
+    Shown { report, identity: identity_of(&report.drive().image), life, change }
 }

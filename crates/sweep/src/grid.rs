@@ -45,7 +45,7 @@ struct Written {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "seeds is not a number of seeds, or a list of whole numbers from 0 on")]
 enum Seeds {
     Count(u64),
     Listed(Vec<u64>),

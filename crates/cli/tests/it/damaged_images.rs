@@ -68,7 +68,41 @@ fn counters_since_an_earlier_report_are_shown() {
     assert!(text.contains("since then"), "{text}");
     let (code, _, message) = tantalum(here, &["stat", "a.tant", "--since", "b.json"]);
     assert_eq!(code, Some(2));
-    assert!(message.contains("--since b.json: a report of"), "{message}");
-    let (code, _, message) = tantalum(here, &["stat", "a.tant", "--since", "a.tant"]);
-    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("a report of a.tant; this one is of another image, b.tant"), "{message}");
+    // its name is no part of it, nor how the name is written
+    let whole = here.join("a.tant").display().to_string();
+    assert_eq!(tantalum(here, &["stat", &whole, "--since", "a.json"]).0, Some(0));
+    fs::rename(here.join("a.tant"), here.join("c.tant")).unwrap();
+    let (code, text, message) = tantalum(here, &["stat", "c.tant", "--since", "a.json"]);
+    assert!(code == Some(0) && text.contains("since then"), "{message}");
+    fs::rename(here.join("b.tant"), here.join("a.tant")).unwrap();
+    let (code, _, message) = tantalum(here, &["stat", "a.tant", "--since", "a.json"]);
+    assert!(code == Some(2) && message.contains("this one is of an earlier image there"), "{message}");
+}
+
+/// The message was "data did not match any variant of untagged enum Report".
+#[test]
+fn a_file_that_is_no_report_is_told_without_words_of_the_program() {
+    let folder = TempDir::new().unwrap();
+    let here = folder.path();
+    assert_eq!(tantalum(here, &["create", "a.tant", "--capacity", "64M", "--fill", "10"]).0, Some(0));
+    let (_, json, _) = tantalum(here, &["stat", "a.tant", "--json"]);
+    let line = json.replace('\n', " ");
+    let half = &json[..json.len() / 2];
+    for (text, why) in [
+        ("", "this file is empty"),
+        ("counters", "this is no JSON, or its end is missing"),
+        (half, "this is no JSON, or its end is missing"),
+        ("{\"command\": \"bench\"}", "this is JSON of something else"),
+        (&format!("{line}\n{line}\n"), "this has more than one line of JSON: keep one"),
+    ] {
+        fs::write(here.join("earlier"), text).unwrap();
+        let (code, _, message) = tantalum(here, &["stat", "a.tant", "--since", "earlier"]);
+        let expected =
+            format!("error: --since earlier: it must be the output of `tantalum stat --json`; {why}\n");
+        assert_eq!((code, message), (Some(2), expected));
+    }
+    fs::write(here.join("grid.toml"), "seeds = \"three\"").unwrap();
+    let (_, _, message) = tantalum(here, &["lab", "sweep", "grid.toml"]);
+    assert!(message.contains("line 1: seeds is not a number of seeds, or a list"), "{message}");
 }

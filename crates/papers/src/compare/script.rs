@@ -28,6 +28,14 @@ pub(super) fn read(path: &Path) -> Result<String, ExperimentError> {
 }
 
 fn utf_8(bytes: &[u8]) -> Result<String, String> {
+    // SQL has none, and SQLite would take the first for the end
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        let order = if at == 0 { "UTF-16BE" } else { "UTF-16LE" };
+        return Err(format!(
+            "it has bytes of zero, like UTF-16 without a byte-order mark: convert the file, for example with \
+             iconv -f {order} -t UTF-8"
+        ));
+    }
     match std::str::from_utf8(bytes) {
         Ok(sql) => Ok(sql.to_owned()),
         Err(error) => {
@@ -188,6 +196,11 @@ mod tests {
             assert_eq!(read(&bytes), Ok("SELECT 'ä'".to_owned()));
         }
         assert!(read(b"SELECT 1;\nSELECT '\xe4'").unwrap_err().contains("line 2 is not UTF-8"));
+        // its characters are a zero and a letter of UTF-8, and the message was about a later line
+        for (unmarked, name) in [(wide(u16::to_le_bytes), "UTF-16LE"), (wide(u16::to_be_bytes), "UTF-16BE")] {
+            let error = read(&unmarked[2..]).unwrap_err();
+            assert!(error.contains(&format!("iconv -f {name} -t UTF-8")), "{error}");
+        }
         assert!(read(b"\xff\xfea").unwrap_err().contains("UTF-16"));
         let error = read(b"BEGIN;\n.mode csv\nCOMMIT;").unwrap_err();
         assert!(error.contains("line 2: \".mode csv\" is a command of SQLite's shell"), "{error}");
