@@ -79,6 +79,29 @@ class FlashUnits(TypedDict):
     checkpoint: int
     dump: int
 
+class Limits(TypedDict):
+    """Limits of a drive for one step, and the flash that it has."""
+
+    capacity_units: int
+    atomic_units: int
+    share_units: int
+    open_transactions: int
+    transaction_units: int
+    hints: int
+    files: int
+    key_bytes: int
+    value_bytes: int
+    put_records: int
+    put_bytes: int
+    namespaces: int
+    effective_over_provisioning_percent: float
+    channels: int
+    dies_per_channel: int
+    planes_per_die: int
+    blocks_per_plane: int
+    pages_per_block: int
+    page_bytes: int
+
 class Counters(TypedDict):
     """Counters of a drive, and its wear, as `tantalum stat --json` has them."""
 
@@ -261,7 +284,7 @@ class Device:
     def mapped_units(self) -> int: ...
     @property
     def profile(self) -> str: ...
-    def limits(self) -> dict[str, int]: ...
+    def limits(self) -> Limits: ...
     def counters(self, *, since_reset: bool = False) -> Counters: ...
     def reset_counters(self) -> None: ...
     def write_amplification(self) -> float: ...

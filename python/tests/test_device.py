@@ -469,6 +469,18 @@ class ImageTest(DeviceCase):
             tantalum.Device.open(image)
 
 
+class FlashTest(unittest.TestCase):
+    def test_limits_tell_the_flash_that_a_drive_has(self):
+        # a small drive has more flash than the 7 % asked for, in smaller blocks than the 256 pages of its profile
+        with tantalum.Device("tlc-nvme", capacity_bytes=128 << 20) as device:
+            limits = device.limits()
+        self.assertEqual(limits["effective_over_provisioning_percent"], 9.375)
+        planes = limits["channels"] * limits["dies_per_channel"] * limits["planes_per_die"]
+        pages = planes * limits["blocks_per_plane"] * limits["pages_per_block"]
+        self.assertEqual(limits["pages_per_block"], 8)
+        self.assertEqual(pages * limits["page_bytes"], (128 << 20) * 1.09375)
+
+
 class RefusalsTest(DeviceCase):
     def test_units_beyond_the_drive(self):
         device = self.device()

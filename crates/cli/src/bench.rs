@@ -3,6 +3,7 @@
 use tantalum_workloads::bench::{Settings, bench, of_bench};
 
 use crate::arguments::BenchOptions;
+use crate::drive::note_rounding;
 use crate::failure::Failure;
 use crate::{bench_nvme, interrupt, output};
 
@@ -16,6 +17,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
         operations: options.operations,
         seed: options.seed,
     };
+    note_rounding(&settings.profile);
     let outcome = bench(&settings, &interrupt::monitor())?;
     output::report(&outcome, options.json, of_bench)
 }

@@ -8,6 +8,7 @@ use tantalum_fuse::Pacing;
 use tantalum_nvme::bench::{CASES, Case, Outcome, Row, Settings, bench};
 
 use crate::arguments::{BenchOptions, SERVED_CAPACITY};
+use crate::drive::note_rounding;
 use crate::failure::Failure;
 use crate::{interrupt, output};
 
@@ -23,6 +24,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
         round: Duration::from_secs(options.seconds.into()) / (2 * ROUNDS),
         rounds: ROUNDS as usize,
     };
+    note_rounding(&settings.profile);
     let drives = 1 + usize::from(settings.image.is_some());
     let monitor = interrupt::monitor();
     let bar = monitor.bar("served", (drives * CASES.len()) as u64);

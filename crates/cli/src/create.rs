@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tantalum::{Device, Size};
+use tantalum::{Device, Effective, Size};
 use tantalum_filesystem::FileSystem;
 use tantalum_fuse::report::Report;
 use tantalum_report::table::bytes;
@@ -12,7 +12,6 @@ use tantalum_workloads::ageing::{Ageing, age, age_leaving, fill_leaving};
 
 use crate::arguments::CreateOptions;
 use crate::drive::{check, created};
-use crate::effective::Effective;
 use crate::failure::Failure;
 use crate::{baseline, interrupt, output};
 
@@ -37,13 +36,12 @@ pub fn run(options: &CreateOptions) -> Result<(), Failure> {
         shut_down(path, device)?;
         String::new()
     };
-    let effective = Effective::of(&profile);
-    effective.warnings().iter().for_each(|line| output::complain(&format!("note: {line}")));
     output::print(&format!(
-        "{}: {}, {} with {effective}{use_so_far}\n",
+        "{}: {}, {} with {}{use_so_far}\n",
         options.image.display(),
         profile.name,
         bytes(profile.capacity_bytes),
+        Effective::of(&profile),
     ))
 }
 

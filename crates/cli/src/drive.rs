@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use tantalum::{Access, Device, DeviceError, FormatError, Profile, Size, Status};
+use tantalum::{Access, Device, DeviceError, Effective, FormatError, Profile, Size, Status};
 use tantalum_ftl::LayoutError;
 use tantalum_report::table;
 
@@ -122,6 +122,11 @@ pub fn only_read(path: &Path, why: &Status) -> String {
     format!("warning: image {}: {why}", path.display())
 }
 
+/// Says where a drive differs much from what its profile asks for.
+pub fn note_rounding(profile: &Profile) {
+    Effective::of(profile).warnings().iter().for_each(|line| complain(&format!("note: {line}")));
+}
+
 /// Creates an image.
 pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
     let device = Device::create(path, profile).map_err(|error| match error {
@@ -131,6 +136,7 @@ pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
         error => Failure::Image { path: path.to_path_buf(), error },
     })?;
     baseline::forget(path);
+    note_rounding(profile);
     Ok(device)
 }
 

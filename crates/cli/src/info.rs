@@ -3,12 +3,11 @@
 use std::time::Instant;
 
 use serde::Serialize;
-use tantalum::{Device, NamespaceInfo, Profile, Smart, SpuMemoryProfile, SpuProfile, UNIT_BYTES};
+use tantalum::{Device, Effective, NamespaceInfo, Profile, Smart, SpuMemoryProfile, SpuProfile, UNIT_BYTES};
 use tantalum_report::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
 use crate::drive::opened_or_read;
-use crate::effective::Effective;
 use crate::failure::Failure;
 use crate::info_nvm::NvmInfo;
 use crate::life::{Life, endurance};
@@ -22,9 +21,8 @@ struct Info {
     image: String,
     profile: Profile,
     capacity_units: u64,
-    /// Flash beyond the capacity, as a percentage of it: blocks are whole.
-    effective_over_provisioning_percent: f64,
-    geometry: GeometryInfo,
+    #[serde(flatten)]
+    effective: Effective,
     smart: Smart,
     write_amplification: f64,
     life: Life,
@@ -67,17 +65,6 @@ impl Namespace {
     }
 }
 
-/// The flash as laid out for the capacity.
-#[derive(Serialize)]
-struct GeometryInfo {
-    channels: u32,
-    dies_per_channel: u32,
-    planes_per_die: u32,
-    blocks_per_plane: u32,
-    pages_per_block: u32,
-    page_bytes: u32,
-}
-
 /// Opens the image (which recovers it if it was not shut down), prints the information, and shuts it down.
 pub fn run(options: &InfoOptions) -> Result<(), Failure> {
     let path = &options.image;
@@ -92,25 +79,17 @@ pub fn run(options: &InfoOptions) -> Result<(), Failure> {
 impl Info {
     fn of(device: &Device, options: &InfoOptions, wall_seconds: f64) -> Info {
         let profile = device.profile().clone();
-        let geometry = profile.geometry().expect("the drive was built to it");
+        let effective = Effective::of(&profile);
         let smart = device.smart();
         let recovery = device.recovery();
         let capacity_units = profile.capacity_bytes / UNIT_BYTES as u64;
         let cycles = profile.flash.endurance_cycles;
-        let endurance = endurance(geometry.units(), capacity_units, cycles, smart.erase_count_mean);
+        let endurance = endurance(effective.geometry.units(), capacity_units, cycles, smart.erase_count_mean);
         Info {
             command: "info",
             image: options.image.display().to_string(),
             capacity_units,
-            effective_over_provisioning_percent: Effective::of(&profile).percent,
-            geometry: GeometryInfo {
-                channels: geometry.channels,
-                dies_per_channel: geometry.dies_per_channel,
-                planes_per_die: geometry.planes_per_die,
-                blocks_per_plane: geometry.blocks_per_plane,
-                pages_per_block: geometry.pages_per_block,
-                page_bytes: geometry.page_bytes,
-            },
+            effective,
             write_amplification: smart.write_amplification(),
             life: Life::of(&endurance, smart.write_amplification(), &options.load),
             dram_bytes_per_unit: device.dram_bytes_per_unit(),
@@ -143,27 +122,18 @@ impl Info {
 
     /// What it is.
     fn drive(&self) -> Vec<Line> {
-        let Info { profile, geometry, .. } = self;
+        let Info { profile, effective, .. } = self;
         let capacity = format!(
             "{}, {} units of 4 KiB, {}",
             bytes(profile.capacity_bytes),
             grouped(self.capacity_units),
-            Effective::of(profile)
-        );
-        let geometry = format!(
-            "{} channels x {} dies x {} planes x {} blocks x {} pages x {}",
-            geometry.channels,
-            geometry.dies_per_channel,
-            geometry.planes_per_die,
-            geometry.blocks_per_plane,
-            geometry.pages_per_block,
-            bytes(geometry.page_bytes.into())
+            effective
         );
         let mut lines = vec![
             ("image", self.image.clone()),
             ("profile", format!("{}: {}", profile.name, profile.description)),
             ("capacity", capacity),
-            ("geometry", geometry),
+            ("geometry", effective.shape()),
             ("processors", processors(&profile.spu)),
         ];
         lines.extend(profile.spu.memory.map(|memory| ("processors' memory", memory_of(&memory))));

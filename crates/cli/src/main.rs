@@ -25,7 +25,6 @@ mod create;
 mod cut;
 mod damage;
 mod drive;
-mod effective;
 mod failure;
 mod file_system;
 mod help;

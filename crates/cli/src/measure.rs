@@ -15,7 +15,7 @@ use tantalum_measure::{
 use tantalum_report::check_place;
 use tantalum_report::table::{bytes, grouped};
 
-use crate::drive::{ProfileOptions, capacity_help};
+use crate::drive::{ProfileOptions, capacity_help, note_rounding};
 use crate::failure::Failure;
 use crate::output;
 
@@ -109,6 +109,7 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
 
 fn task(options: &MeasureOptions) -> Result<Task, Failure> {
     let profile = options.drive.load(Some(CAPACITY), None)?;
+    note_rounding(&profile);
     Ok(Task {
         program: options.program.clone(),
         setup: options.setup.clone(),

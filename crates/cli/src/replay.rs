@@ -11,7 +11,7 @@ use tantalum_replay::{
 use tantalum_report::{Interrupted, check_place};
 use tantalum_workloads::bench::Condition;
 
-use crate::drive::{ProfileOptions, capacity_help};
+use crate::drive::{ProfileOptions, capacity_help, note_rounding};
 use crate::failure::Failure;
 use crate::offered::OfferOptions;
 use crate::{interrupt, output};
@@ -114,7 +114,9 @@ pub struct ReplayOptions {
 pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let _offer = options.offer.offer()?;
     options.report.as_deref().map_or(Ok(()), check_place)?;
-    let outcome = replay(&settings(options)?, &interrupt::monitor())?;
+    let settings = settings(options)?;
+    note_rounding(&settings.profile);
+    let outcome = replay(&settings, &interrupt::monitor())?;
     if let Some(path) = &options.report {
         write_report(&outcome, path)?;
     }

@@ -14,6 +14,7 @@ use tantalum_nand::{Fetches, Fills, Nand, Nanoseconds};
 use crate::command::{Command, Completion};
 use crate::command_failures::NextFailure;
 use crate::doubt::Doubt;
+use crate::effective::Effective;
 use crate::engine::{Engine, Inside, KEY_VALUE_LIMITS};
 use crate::latency::{Kind, Latencies};
 use crate::limits::{Limits, Shape};
@@ -372,6 +373,7 @@ impl Device {
         let ftl = self.ftl();
         Limits {
             capacity_units: self.shape.capacity_units,
+            flash: Effective::of(&self.profile),
             atomic_units: self.shape.atomic_units,
             share_units: ftl.map_or(0, Ftl::share_limit),
             open_transactions: self.profile.limits.open_transactions,

@@ -9,6 +9,7 @@ mod command;
 mod command_failures;
 mod controller;
 mod doubt;
+mod effective;
 mod engine;
 mod inspect;
 mod latency;
@@ -32,6 +33,7 @@ pub use builtin::builtin;
 pub use command::{Command, Completion};
 pub use command_failures::CommandFailure;
 pub use controller::Device;
+pub use effective::Effective;
 pub use engine::KeyValueLimits;
 pub use latency::{Kind, Latencies};
 pub use lifecycle::DeviceError;
@@ -50,9 +52,9 @@ pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_nand::{
-    Access, BlockId, FailingStep, Faults, Fetches, Fills, HostCall, HostError, HostFailure, HostFault,
-    HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError, Nanoseconds,
-    Operation, Outcome, Process, SplitMix64, StepFault, TestHost, UNIT_BYTES, checksum_joined, checksum_of,
-    checksum_with, mix,
+    Access, BlockId, FailingStep, Faults, Fetches, Fills, Geometry, HostCall, HostError, HostFailure,
+    HostFault, HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError,
+    Nanoseconds, Operation, Outcome, Process, SplitMix64, StepFault, TestHost, UNIT_BYTES, checksum_joined,
+    checksum_of, checksum_with, mix,
 };
 pub use usage::Usage;

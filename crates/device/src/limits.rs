@@ -6,14 +6,17 @@ use tantalum_ftl::{Lpn, ShareRange};
 use tantalum_nand::UNIT_BYTES;
 
 use crate::command::Command;
+use crate::effective::Effective;
 use crate::engine::KeyValueLimits;
 use crate::status::Status;
 
 /// What the drive reports about itself (NVMe Identify).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
     /// Logical capacity in units.
     pub capacity_units: u64,
+    /// Over-provisioning and geometry as they are: blocks are whole, and small drives have smaller ones.
+    pub flash: Effective,
     /// Units in one atomic write or batch.
     pub atomic_units: u32,
     /// Units in one `share` or `remap`.

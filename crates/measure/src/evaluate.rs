@@ -1,6 +1,6 @@
 //! From observations to the report.
 
-use tantalum::Profile;
+use tantalum::{Effective, Profile};
 use tantalum_fuse::report::{Marked, Report};
 use tantalum_record::Event;
 use tantalum_report::{Interrupted, LatencyUs, Monitor};
@@ -96,6 +96,7 @@ fn measurement(
         drive: DriveAbout {
             profile: profile.name.clone(),
             capacity_bytes: profile.capacity_bytes,
+            effective: Effective::of(profile),
             endurance_cycles: profile.flash.endurance_cycles,
             aged: subject.aged.map(|aged| aged.ageing),
             time: begun.time.map_or_else(String::new, |time| format!("{time:?}").to_lowercase()),

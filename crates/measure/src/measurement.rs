@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tantalum::{Counters, FlashUnits, UNIT_BYTES};
+use tantalum::{Counters, Effective, FlashUnits, UNIT_BYTES};
 use tantalum_drive::report::DriveReport;
 use tantalum_report::LatencyUs;
 use tantalum_workloads::Life;
@@ -60,6 +60,9 @@ pub struct DriveAbout {
     pub profile: String,
     /// Logical capacity.
     pub capacity_bytes: u64,
+    /// Over-provisioning and geometry as they are.
+    #[serde(flatten)]
+    pub effective: Effective,
     /// Rated erases of a block.
     pub endurance_cycles: u32,
     /// How it was aged; `None` if it was not.

@@ -35,7 +35,7 @@ pub(crate) fn heading(measurement: &Measurement) -> String {
     if let Some(code) = measurement.exit_code {
         let _ = write!(text, ", exit code {code}");
     }
-    let _ = write!(text, ", on {} of {}", drive.profile, bytes(drive.capacity_bytes));
+    let _ = write!(text, ", on {} of {}, {}", drive.profile, bytes(drive.capacity_bytes), drive.effective);
     match &drive.aged {
         Some(ageing) => {
             let amplification = ageing.write_amplification;

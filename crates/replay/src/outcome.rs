@@ -1,7 +1,7 @@
 //! The result of a replay.
 
 use serde::Serialize;
-use tantalum::{Counters, Smart, UNIT_BYTES};
+use tantalum::{Counters, Effective, Smart, UNIT_BYTES};
 use tantalum_report::{Figures, LatencyUs};
 use tantalum_workloads::Life;
 use tantalum_workloads::bench::Condition;
@@ -89,8 +89,11 @@ pub struct DriveAbout {
     pub profile: String,
     /// Logical capacity.
     pub capacity_bytes: u64,
-    /// Flash beyond it.
+    /// Flash beyond it, as asked for.
     pub over_provisioning_percent: f64,
+    /// Over-provisioning and geometry as they are.
+    #[serde(flatten)]
+    pub effective: Effective,
     /// Rated erases of a block.
     pub endurance_cycles: u32,
     /// Its condition before the replay.
@@ -277,6 +280,7 @@ fn drive_about(settings: &Settings, aged: Option<(f64, bool)>) -> DriveAbout {
         profile: profile.name.clone(),
         capacity_bytes: profile.capacity_bytes,
         over_provisioning_percent: profile.over_provisioning_percent,
+        effective: Effective::of(profile),
         endurance_cycles: profile.flash.endurance_cycles,
         condition: settings.condition,
         aged_amplification: aged.map(|(amplification, _)| amplification),

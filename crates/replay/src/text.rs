@@ -26,12 +26,13 @@ pub fn of(outcome: &Outcome) -> String {
 pub(crate) fn heading(outcome: &Outcome) -> String {
     let (trace, drive) = (&outcome.trace, &outcome.drive);
     let mut text = format!(
-        "{}{}: {} requests, on {} of {}, {}",
+        "{}{}: {} requests, on {} of {}, {}, {}",
         trace.path,
         trace.format.map(|format| format!(" ({})", format.name())).unwrap_or_default(),
         grouped(trace.requests),
         drive.profile,
         bytes(drive.capacity_bytes),
+        drive.effective,
         drive.condition.name()
     );
     if let Some(amplification) = drive.aged_amplification {

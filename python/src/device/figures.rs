@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
-use tantalum_device::{Kind, UNIT_BYTES};
+use tantalum_device::{Geometry, Kind, UNIT_BYTES};
 
 use super::{LAST_NS, PyDevice};
 use crate::TantalumError;
@@ -86,7 +86,8 @@ impl PyDevice {
         self.with(py, |state| Ok(state.device.profile().to_toml()))
     }
 
-    /// The drive's limits for one step (units, bytes, records), and for what may be open at once.
+    /// The drive's limits for one step (units, bytes, records), and for what may be open at once; and the flash that it
+    /// has: "effective_over_provisioning_percent" of its capacity, in whole blocks of "pages_per_block" pages.
     fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let limits = self.with(py, |state| Ok(state.device.limits()))?;
         let (dict, key_value) = (PyDict::new(py), limits.key_value);
@@ -105,6 +106,18 @@ impl PyDevice {
             ("namespaces", key_value.namespaces.into()),
         ];
         all.into_iter().try_for_each(|(name, limit)| dict.set_item(name, limit))?;
+        let Geometry { channels, dies_per_channel, planes_per_die, blocks_per_plane, pages_per_block, page_bytes } =
+            limits.flash.geometry;
+        let geometry = [
+            ("channels", channels),
+            ("dies_per_channel", dies_per_channel),
+            ("planes_per_die", planes_per_die),
+            ("blocks_per_plane", blocks_per_plane),
+            ("pages_per_block", pages_per_block),
+            ("page_bytes", page_bytes),
+        ];
+        geometry.into_iter().try_for_each(|(name, number)| dict.set_item(name, number))?;
+        dict.set_item("effective_over_provisioning_percent", limits.flash.over_provisioning_percent)?;
         Ok(dict)
     }
 

@@ -118,6 +118,33 @@ fn a_created_image_tells_what_it_is() {
     assert!(message.starts_with("error: image d.tant already exists"), "{message}");
 }
 
+/// A small drive has more over-provisioning and smaller blocks than its profile asks for, and figures depend on them.
+#[test]
+fn every_report_tells_the_flash_that_a_drive_has() {
+    let dir = TempDir::new().unwrap();
+    let trace: String = (0..200).map(|unit| format!("{}.0,write,{},4096\n", unit, unit * 4096)).collect();
+    fs::write(dir.path().join("trace.csv"), trace).unwrap();
+    let commands: [&[&str]; 4] = [
+        &["create", "d.tant"],
+        &["bench", "--pattern", "seqwrite", "--operations", "1000"],
+        &["replay", "trace.csv", "--columns", "time,op,offset,bytes", "--time-unit", "s"],
+        &["compare", "sqlite", "--modes", "wal", "--rows", "100", "--operations", "50"],
+    ];
+    for command in commands {
+        let arguments = [command, &["--capacity", "128MiB"]].concat();
+        let output = tantalum(dir.path(), &arguments);
+        let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+        let has = "note: the drive has 9.4 % over-provisioning where 7 % were asked for";
+        assert!(notes.contains(has) && notes.contains("blocks have 8 pages"), "{command:?}: {notes}");
+        let text = printed(output);
+        assert!(text.contains("9.4 % over-provisioning (7 % asked)"), "{command:?}: {text}");
+    }
+    let bench = ["bench", "--pattern", "seqwrite", "--operations", "100", "--capacity", "128MiB", "--json"];
+    let figures: serde_json::Value = serde_json::from_str(&printed(tantalum(dir.path(), &bench))).unwrap();
+    assert_eq!(figures["geometry"]["pages_per_block"], 8);
+    assert!((figures["effective_over_provisioning_percent"].as_f64().unwrap() - 9.375).abs() < 1e-9);
+}
+
 #[test]
 fn a_capacity_that_is_too_small_is_refused_with_one_that_would_do() {
     let dir = TempDir::new().unwrap();

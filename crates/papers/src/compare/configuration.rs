@@ -1,6 +1,6 @@
 //! The list of a comparison's settings, as on its page.
 
-use tantalum::Profile;
+use tantalum::{Effective, Profile};
 use tantalum_report::html::escaped;
 use tantalum_report::table::{bytes, grouped};
 
@@ -24,16 +24,9 @@ pub(super) fn configuration(comparison: &Comparison) -> String {
 
 fn drive(profile: &Profile) -> [Entry; 5] {
     let flash = &profile.flash;
-    let (capacity, spare) = (bytes(profile.capacity_bytes), profile.over_provisioning_percent);
-    let shape = format!(
-        "{} channels x {} dies x {} planes, {} pages a block at most, {} a page, rated for {} cycles",
-        flash.channels,
-        flash.dies_per_channel,
-        flash.planes_per_die,
-        flash.pages_per_block,
-        bytes(flash.page_bytes.into()),
-        grouped(flash.endurance_cycles.into()),
-    );
+    let (capacity, effective) = (bytes(profile.capacity_bytes), Effective::of(profile));
+    let shape =
+        format!("{}, rated for {} cycles", effective.shape(), grouped(flash.endurance_cycles.into()),);
     let times = format!(
         "read {} us, program {} us, erase {} us",
         flash.read_ns / 1000,
@@ -42,7 +35,7 @@ fn drive(profile: &Profile) -> [Entry; 5] {
     );
     [
         ("Drive", format!("{}: {}", profile.name, profile.description)),
-        ("Capacity", format!("{capacity}, {spare} % over-provisioning")),
+        ("Capacity", format!("{capacity}, {effective}")),
         ("Flash", shape),
         ("Flash times", times),
         ("Write cache", format!("{}, {}", serde_name(&profile.cache.mode), bytes(profile.cache.bytes))),

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
-use tantalum::{FlashUnits, Profile, Usage};
+use tantalum::{Effective, FlashUnits, Profile, Usage};
 use tantalum_report::LatencyUs;
 use tantalum_sqlite::{Mode, Synchronous};
 use tantalum_workloads::ageing::Ageing;
@@ -76,8 +76,11 @@ pub struct WorkloadOutcome {
     pub page_cache_bytes: u64,
     /// The host time assumed for one statement.
     pub host_ns_per_statement: u64,
-    /// Flash beyond the logical capacity.
+    /// Flash beyond the logical capacity, as asked for.
     pub over_provisioning_percent: f64,
+    /// Over-provisioning and geometry as they are.
+    #[serde(flatten)]
+    pub effective: Effective,
     /// Data on the drive besides the database.
     pub other_data_bytes: u64,
     /// Units overwritten at random before the workload.
@@ -105,6 +108,7 @@ impl WorkloadOutcome {
             page_cache_bytes: PAGE_CACHE_BYTES,
             host_ns_per_statement: HOST_NS_PER_STATEMENT,
             over_provisioning_percent: profile.over_provisioning_percent,
+            effective: Effective::of(profile),
             other_data_bytes: ageing.other_data_bytes,
             aged_units: ageing.units_overwritten,
             aged_write_amplification: rounded(ageing.write_amplification),

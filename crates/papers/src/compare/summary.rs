@@ -116,11 +116,11 @@ fn drive_line(comparison: &Comparison) -> String {
     let workload = &comparison.workload;
     let aged = if workload.aged_steady { "aged to" } else { "aged (not yet steady) to" };
     format!(
-        "drive {}, {}, {} % over-provisioning, {aged} write amplification {:.2};\n\
+        "drive {}, {}, {}, {aged} write amplification {:.2};\n\
          virtual time, with {} us of host time for each statement",
         comparison.profile.name,
         bytes(comparison.capacity_bytes),
-        workload.over_provisioning_percent,
+        workload.effective,
         workload.aged_write_amplification,
         workload.host_ns_per_statement / 1000,
     )

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tantalum::Profile;
+use tantalum::{Effective, Profile};
 use tantalum_report::table::bytes;
 use tantalum_report::{Monitor, Outcome};
 
@@ -68,8 +68,7 @@ pub(super) fn smaller(mut profile: Profile, capacity_bytes: u64) -> Result<Profi
 
 /// A description of the drive for a set-up.
 pub(super) fn drive_of(profile: &Profile) -> String {
-    let Profile { name, capacity_bytes, over_provisioning_percent, .. } = profile;
-    format!("drive {name}, {}, {over_provisioning_percent} % over-provisioning", bytes(*capacity_bytes))
+    format!("drive {}, {}, {}", profile.name, bytes(profile.capacity_bytes), Effective::of(profile))
 }
 
 /// Processors of this machine.

@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
-use tantalum::{Command, Device, Kind, Lpn, Profile, Status, UNIT_BYTES};
+use tantalum::{Command, Device, Effective, Kind, Lpn, Profile, Status, UNIT_BYTES};
 use tantalum_drive::Drive;
 use tantalum_report::{Bar, InvalidSetting, LatencyUs, Monitor};
 
@@ -120,8 +120,11 @@ pub struct Outcome {
     pub pattern: Pattern,
     /// The drive's logical capacity.
     pub capacity_bytes: u64,
-    /// Flash beyond it.
+    /// Flash beyond it, as asked for.
     pub over_provisioning_percent: f64,
+    /// Over-provisioning and geometry as they are.
+    #[serde(flatten)]
+    pub effective: Effective,
     /// Operations measured, of one unit each.
     pub operations: u64,
     /// Time that they took on this machine.
@@ -170,6 +173,7 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
         pattern: settings.pattern,
         capacity_bytes: profile.capacity_bytes,
         over_provisioning_percent: profile.over_provisioning_percent,
+        effective: Effective::of(profile),
         operations: settings.operations,
         wall_seconds,
         operations_per_second,

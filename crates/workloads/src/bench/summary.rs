@@ -8,8 +8,8 @@ use super::Outcome;
 pub fn of_bench(outcome: &Outcome) -> String {
     let latency = &outcome.latency_us;
     let mut rows = vec![
-        ("drive", format!("{}, {}", outcome.profile, bytes(outcome.capacity_bytes))),
-        ("over-provisioning", format!("{} %", outcome.over_provisioning_percent)),
+        ("drive", format!("{}, {}, {}", outcome.profile, bytes(outcome.capacity_bytes), outcome.effective)),
+        ("flash", outcome.effective.shape()),
         ("pattern", outcome.pattern.name().to_owned()),
         ("operations (4 KiB each)", grouped(outcome.operations)),
         ("wall seconds", format!("{:.3}", outcome.wall_seconds)),
