@@ -80,7 +80,7 @@ impl Effective {
         }
         if differs(asked_pages.into(), pages.into()) {
             lines.push(format!(
-                "its blocks have {pages} pages where the profile has {asked_pages}, so that open blocks take little of its flash \
+                "the drive's blocks have {pages} pages where the profile has {asked_pages}, so that open blocks take little of its flash \
                  beyond the capacity"
             ));
         }

@@ -19,6 +19,8 @@ use crate::passing::UnitWrites;
 use crate::postgres_wal::PostgresLogs;
 use crate::recording::Recording;
 use crate::replay::{Replayed, SecondCopies, Setting, replay};
+use crate::sqlite_journals::Journals;
+use crate::sqlite_wal::SqliteLogs;
 use crate::stop::Stop;
 use crate::tally::Tally;
 
@@ -133,7 +135,8 @@ fn asked(tally: &Tally) -> Asked {
 /// What was written to data files, to find it in logs, what only passed them, and images that a log's format tells of.
 fn second_copies(recording: &Recording, tally: &Tally) -> Result<SecondCopies, MeasureError> {
     let (mut images, mut writes) = (Images::default(), UnitWrites::default());
-    let mut postgres = PostgresLogs::default();
+    let (mut postgres, mut sqlite) = (PostgresLogs::default(), SqliteLogs::default());
+    let (mut journals, mut home) = (Journals::default(), Vec::new());
     let mut events = recording.events()?;
     let mut number = 0;
     while let Some(stamped) = events.next()? {
@@ -146,14 +149,23 @@ fn second_copies(recording: &Recording, tally: &Tally) -> Result<SecondCopies, M
                         hash.into_iter().for_each(|hash| images.note(hash));
                         writes.note(number, (file, unit), hash);
                     }
+                    if let Some(units) = sqlite.going_home(&path.path, whole_units(offset, data)) {
+                        home.push((number, units.collect::<Vec<_>>()));
+                    }
                 }
-                Some((Kind::Log, _)) => postgres.note(file, &path.path, offset, data),
+                Some((Kind::Log, _)) => {
+                    postgres.note(file, &path.path, offset, data);
+                    sqlite.note(file, &path.path, offset, data);
+                    journals.note(file, &path.path, offset, data);
+                }
                 _ => {}
             }
         }
         number += 1;
     }
-    Ok(SecondCopies { images, postgres, passing: writes.passing() })
+    let mut passing = writes.passing();
+    home.into_iter().for_each(|(event, units)| passing.leave_out(event, units.into_iter()));
+    Ok(SecondCopies { images, postgres, sqlite, journals, passing })
 }
 
 /// Does all replays, or as many as Ctrl-C leaves time for. Returns why some are missing.

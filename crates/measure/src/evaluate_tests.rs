@@ -288,6 +288,90 @@ fn page_images_are_left_out_of_logs_and_duplicates_are_shared() {
     assert_eq!(measurement.replays.len(), 5);
 }
 
+/// SQLite's log holds nothing but pages: without them, nothing would make a commit durable until the checkpoint. So the second
+/// copy is what the checkpoint writes, and the replay without the log's pages promised far too much.
+#[test]
+fn what_a_checkpoint_writes_home_is_left_out_and_not_the_log() {
+    const PAGES: u64 = 16;
+    const ROUNDS: u64 = 10;
+    let mut mount = Mount::new();
+    mount.record();
+    mount.begin();
+    let data = mount.create(FileId::ROOT, "test.db", FileKind::File);
+    mount.write(data, 0, &vec![3; (PAGES * UNIT) as usize]);
+    mount.sync(data);
+    let log = mount.create(FileId::ROOT, "test.db-wal", FileKind::File);
+    let mut header = [0; 32];
+    header[..4].copy_from_slice(&0x377f_0683_u32.to_be_bytes());
+    header[8..12].copy_from_slice(&(UNIT as u32).to_be_bytes());
+    mount.write(log, 0, &header);
+    for round in 0..ROUNDS {
+        for page in 0..PAGES {
+            let frame = 32 + (round * PAGES + page) * (24 + UNIT);
+            mount.write(log, frame, &[9; 24]);
+            mount.write(log, frame + 24, &unit(round * PAGES + page));
+        }
+        mount.sync(log);
+    }
+    for page in 0..PAGES {
+        mount.write(data, page * UNIT, &unit((ROUNDS - 1) * PAGES + page));
+    }
+    mount.sync(data);
+    // another database with pages that no log has held
+    let other = mount.create(FileId::ROOT, "other.db", FileKind::File);
+    mount.write(other, 0, &unit(0));
+    mount.sync(other);
+    let measurement = mount.measured(true);
+    check_replay(&measurement);
+    let [plain, atomic, ..] = &measurement.replays[..] else { panic!("{measurement:?}") };
+    assert_eq!(atomic.left_out_bytes, PAGES * UNIT);
+    assert_eq!(atomic.drive_bytes + PAGES * UNIT, plain.drive_bytes, "{measurement:?}");
+    assert_eq!(atomic.flushes + 1, plain.flushes, "the checkpoint's sync of the database has nothing to do");
+}
+
+/// With atomic writes SQLite needs no rollback journal: not its pages, its header, its syncs, nor the syncs of its folder.
+#[test]
+fn a_rollback_journal_is_left_out_with_its_names_and_syncs() {
+    const ROUNDS: u64 = 8;
+    let run = |has_journal: bool| {
+        let mut mount = Mount::new();
+        let data = mount.create(FileId::ROOT, "test.db", FileKind::File);
+        mount.write(data, 0, &unit(0));
+        mount.record();
+        mount.begin();
+        for round in 1..=ROUNDS {
+            if has_journal {
+                let journal = mount.create(FileId::ROOT, "test.db-journal", FileKind::File);
+                mount.write(journal, 0, &[0; 512]);
+                mount.write(journal, 512, &[7; 4]);
+                mount.write(journal, 516, &unit(round - 1));
+                mount.sync(journal);
+                mount.write(journal, 0, &[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7, 0, 0, 0, 1]);
+                mount.sync(journal);
+                Names::sync_folder(&mut mount.fs, FileId::ROOT).unwrap();
+                mount.write(data, 0, &unit(round));
+                mount.sync(data);
+                mount.unlink(FileId::ROOT, "test.db-journal", journal);
+                Names::sync_folder(&mut mount.fs, FileId::ROOT).unwrap();
+            } else {
+                mount.write(data, 0, &unit(round));
+                mount.sync(data);
+            }
+        }
+        // a folder that has changed otherwise is synced
+        mount.create(FileId::ROOT, "other", FileKind::File);
+        Names::sync_folder(&mut mount.fs, FileId::ROOT).unwrap();
+        mount.measured(true)
+    };
+    let (with, without) = (run(true), run(false));
+    check_replay(&with);
+    let [plain, atomic, ..] = &with.replays[..] else { panic!("{with:?}") };
+    let real = &without.replays[0];
+    assert_eq!((atomic.drive_bytes, atomic.flushes), (real.drive_bytes, real.flushes), "{with:?}");
+    assert!(plain.drive_bytes > 3 * real.drive_bytes, "{with:?}");
+    assert_eq!((atomic.not_repeated, atomic.left_out_bytes), (0, ROUNDS * (512 + 4 + UNIT + 12)));
+}
+
 /// MariaDB's doublewrite buffer lies in a data file, and was measured as data: atomic writes would have saved nothing.
 #[test]
 fn pages_that_pass_a_data_file_are_left_out() {

@@ -23,6 +23,8 @@ use crate::passing::Passing;
 use crate::postgres_wal::PostgresLogs;
 use crate::recording::Recording;
 use crate::shorter_logs::{Shortened, ShorterLogs};
+use crate::sqlite_journals::{Journals, WithoutJournals};
+use crate::sqlite_wal::SqliteLogs;
 use crate::tally::Tally;
 use crate::tap::Tap;
 
@@ -51,6 +53,10 @@ pub(crate) struct SecondCopies {
     pub images: Images,
     /// Left out of PostgreSQL's logs.
     pub postgres: PostgresLogs,
+    /// Left out altogether.
+    pub journals: Journals,
+    /// Logs of which nothing is left out.
+    pub sqlite: SqliteLogs,
     /// Left out of data files.
     pub passing: Passing,
 }
@@ -58,6 +64,9 @@ pub(crate) struct SecondCopies {
 impl SecondCopies {
     /// Where images of pages are in what was written to a log.
     pub fn in_log(&self, file: FileNumber, offset: u64, data: &[u8]) -> Vec<Range<usize>> {
+        if self.sqlite.contains(file) {
+            return Vec::new();
+        }
         self.postgres.find(file, offset, data).unwrap_or_else(|| self.images.find(data))
     }
 }
@@ -119,6 +128,7 @@ struct Replay<'a> {
     owners: Owners,
     logs: ShorterLogs<'a>,
     passing: Option<&'a Passing>,
+    journals: WithoutJournals<'a>,
     /// The number of the current event.
     number: u64,
     fill: u64,
@@ -138,6 +148,7 @@ impl<'a> Replay<'a> {
             owners: Owners::new(tap),
             logs: ShorterLogs::new(setting.without),
             passing: setting.without.map(|without| &without.passing),
+            journals: WithoutJournals::new(setting.without.map(|without| &without.journals)),
             number: 0,
             fill: 0,
             replayed: Replayed {
@@ -203,6 +214,14 @@ impl<'a> Replay<'a> {
     }
 
     fn perform(&mut self, event: &Event<'_>) -> Outcome<()> {
+        if self.journals.leaves_out(event) {
+            if let Event::Wrote { data, .. } = event
+                && self.is_measured()
+            {
+                self.replayed.left_out_bytes += data.len() as u64;
+            }
+            return Ok(());
+        }
         match event {
             Event::Done(operation) => self.operation(operation),
             Event::Wrote { file, offset, data, kind } => self.write(*file, *offset, data, *kind),
