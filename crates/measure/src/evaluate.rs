@@ -19,8 +19,7 @@ use crate::passing::UnitWrites;
 use crate::postgres_wal::PostgresLogs;
 use crate::recording::Recording;
 use crate::replay::{Replayed, SecondCopies, Setting, replay};
-use crate::sqlite_journals::Journals;
-use crate::sqlite_wal::SqliteLogs;
+use crate::sqlite_logs::SqliteLogs;
 use crate::stop::Stop;
 use crate::tally::Tally;
 
@@ -136,7 +135,6 @@ fn asked(tally: &Tally) -> Asked {
 fn second_copies(recording: &Recording, tally: &Tally) -> Result<SecondCopies, MeasureError> {
     let (mut images, mut writes) = (Images::default(), UnitWrites::default());
     let (mut postgres, mut sqlite) = (PostgresLogs::default(), SqliteLogs::default());
-    let (mut journals, mut home) = (Journals::default(), Vec::new());
     let mut events = recording.events()?;
     let mut number = 0;
     while let Some(stamped) = events.next()? {
@@ -149,23 +147,18 @@ fn second_copies(recording: &Recording, tally: &Tally) -> Result<SecondCopies, M
                         hash.into_iter().for_each(|hash| images.note(hash));
                         writes.note(number, (file, unit), hash);
                     }
-                    if let Some(units) = sqlite.going_home(&path.path, whole_units(offset, data)) {
-                        home.push((number, units.collect::<Vec<_>>()));
-                    }
                 }
                 Some((Kind::Log, _)) => {
                     postgres.note(file, &path.path, offset, data);
                     sqlite.note(file, &path.path, offset, data);
-                    journals.note(file, &path.path, offset, data);
                 }
                 _ => {}
             }
         }
         number += 1;
     }
-    let mut passing = writes.passing();
-    home.into_iter().for_each(|(event, units)| passing.leave_out(event, units.into_iter()));
-    Ok(SecondCopies { images, postgres, sqlite, journals, passing })
+    sqlite.find_databases(tally.path_of.iter().map(|(file, at)| (*file, tally.paths[*at].path.as_str())));
+    Ok(SecondCopies { images, postgres, sqlite, passing: writes.passing() })
 }
 
 /// Does all replays, or as many as Ctrl-C leaves time for. Returns why some are missing.

@@ -10,8 +10,7 @@
 //!   writes; [`Measurement`] reports both figures.
 //! - What atomic writes, sharing of duplicates or a capacitor would have saved is measured by further replays. For atomic
 //!   writes, images of pages are left out of logs (`images.rs`, `postgres_wal.rs`), and of data files what only passes
-//!   them (`passing.rs`), or what a checkpoint copies from SQLite's log (`sqlite_wal.rs`); SQLite's
-//!   rollback journals are left out (`sqlite_journals.rs`).
+//!   them (`passing.rs`).
 
 mod attach;
 mod drive;
@@ -29,8 +28,7 @@ mod recording;
 mod replay;
 mod run;
 mod shorter_logs;
-mod sqlite_journals;
-mod sqlite_wal;
+mod sqlite_logs;
 mod stop;
 mod tally;
 mod tap;

@@ -111,17 +111,6 @@ pub(crate) struct Passing {
 }
 
 impl Passing {
-    /// Also leaves out units of a write, which come in order.
-    pub fn leave_out(&mut self, event: u64, units: impl Iterator<Item = u64>) {
-        let mut units = units.peekable();
-        if units.peek().is_some() {
-            let all = self.units.entry(event).or_default();
-            all.extend(units);
-            all.sort_unstable();
-            all.dedup();
-        }
-    }
-
     /// What remains of a write without the units that pass, as ranges of its data. None if all of it remains.
     pub fn remaining(&self, event: u64, offset: u64, bytes: usize) -> Option<Vec<std::ops::Range<usize>>> {
         let mut ranges = Vec::new();

@@ -23,8 +23,7 @@ use crate::passing::Passing;
 use crate::postgres_wal::PostgresLogs;
 use crate::recording::Recording;
 use crate::shorter_logs::{Shortened, ShorterLogs};
-use crate::sqlite_journals::{Journals, WithoutJournals};
-use crate::sqlite_wal::SqliteLogs;
+use crate::sqlite_logs::{Home, Instead, SqliteLogs, WithoutLogs};
 use crate::tally::Tally;
 use crate::tap::Tap;
 
@@ -53,9 +52,7 @@ pub(crate) struct SecondCopies {
     pub images: Images,
     /// Left out of PostgreSQL's logs.
     pub postgres: PostgresLogs,
-    /// Left out altogether.
-    pub journals: Journals,
-    /// Logs of which nothing is left out.
+    /// Left out, or moved home.
     pub sqlite: SqliteLogs,
     /// Left out of data files.
     pub passing: Passing,
@@ -64,9 +61,6 @@ pub(crate) struct SecondCopies {
 impl SecondCopies {
     /// Where images of pages are in what was written to a log.
     pub fn in_log(&self, file: FileNumber, offset: u64, data: &[u8]) -> Vec<Range<usize>> {
-        if self.sqlite.contains(file) {
-            return Vec::new();
-        }
         self.postgres.find(file, offset, data).unwrap_or_else(|| self.images.find(data))
     }
 }
@@ -127,8 +121,8 @@ struct Replay<'a> {
     found: HashSet<FileNumber>,
     owners: Owners,
     logs: ShorterLogs<'a>,
+    sqlite: Option<WithoutLogs<'a>>,
     passing: Option<&'a Passing>,
-    journals: WithoutJournals<'a>,
     /// The number of the current event.
     number: u64,
     fill: u64,
@@ -147,8 +141,8 @@ impl<'a> Replay<'a> {
             found: HashSet::new(),
             owners: Owners::new(tap),
             logs: ShorterLogs::new(setting.without),
+            sqlite: setting.without.map(|without| WithoutLogs::new(&without.sqlite)),
             passing: setting.without.map(|without| &without.passing),
-            journals: WithoutJournals::new(setting.without.map(|without| &without.journals)),
             number: 0,
             fill: 0,
             replayed: Replayed {
@@ -182,7 +176,8 @@ impl<'a> Replay<'a> {
         if self.logs.goes_on(&stamped.event) {
             return Ok(());
         }
-        match self.write_gathered().and_then(|()| self.perform(&stamped.event)) {
+        let gathered = self.write_gathered().and_then(|()| self.write_home(&stamped.event));
+        match gathered.and_then(|()| self.perform(&stamped.event)) {
             Ok(()) => {}
             Err(errno) if self.performer.file_system.client().end().is_some() => {
                 return Err(MeasureError::Replay { operation: number, errno });
@@ -214,14 +209,43 @@ impl<'a> Replay<'a> {
     }
 
     fn perform(&mut self, event: &Event<'_>) -> Outcome<()> {
-        if self.journals.leaves_out(event) {
-            if let Event::Wrote { data, .. } = event
-                && self.is_measured()
-            {
-                self.replayed.left_out_bytes += data.len() as u64;
+        match self.sqlite.as_mut().map_or(Instead::Same, |sqlite| sqlite.instead(event)) {
+            Instead::Same => self.repeat(event),
+            Instead::Nothing(bytes) => {
+                if let Event::Wrote { file, .. } = event {
+                    self.logs.skipped(*file);
+                }
+                self.left_out(bytes);
+                Ok(())
             }
-            return Ok(());
+            Instead::Gathered(database) => {
+                self.logs.skipped(database);
+                Ok(())
+            }
+            Instead::Sync(operation) => self.operation(&operation),
+            Instead::Touch(database) => self.repeat(&Event::Touched(database)),
         }
+    }
+
+    /// Writes the pages of SQLite's write-ahead logs to their databases, unless more of them is being written.
+    fn write_home(&mut self, event: &Event<'_>) -> Outcome<()> {
+        let Some(sqlite) = self.sqlite.as_mut().filter(|sqlite| !sqlite.goes_on(event)) else {
+            return Ok(());
+        };
+        for Home { database, offset, data, kind } in sqlite.pages() {
+            self.logs.wrote(database);
+            self.write_there(database, offset, &data, kind)?;
+        }
+        Ok(())
+    }
+
+    fn left_out(&mut self, bytes: u64) {
+        if self.is_measured() {
+            self.replayed.left_out_bytes += bytes;
+        }
+    }
+
+    fn repeat(&mut self, event: &Event<'_>) -> Outcome<()> {
         match event {
             Event::Done(operation) => self.operation(operation),
             Event::Wrote { file, offset, data, kind } => self.write(*file, *offset, data, *kind),
@@ -330,9 +354,7 @@ impl<'a> Replay<'a> {
         };
         let kept: usize = remaining.iter().map(|range| range.len()).sum();
         self.logs.skipped(file);
-        if self.is_measured() {
-            self.replayed.left_out_bytes += (data.len() - kept) as u64;
-        }
+        self.left_out((data.len() - kept) as u64);
         for range in remaining {
             self.logs.wrote(file);
             self.write_there(file, offset + range.start as u64, &data[range], kind)?;
@@ -345,9 +367,7 @@ impl<'a> Replay<'a> {
         let Some(Shortened { file, place, kept, kind, left_out_bytes }) = self.logs.take() else {
             return Ok(());
         };
-        if self.is_measured() {
-            self.replayed.left_out_bytes += left_out_bytes;
-        }
+        self.left_out(left_out_bytes);
         match kept.is_empty() {
             true => Ok(()),
             false => self.write_there(file, place, &kept, kind),
