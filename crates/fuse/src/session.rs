@@ -111,11 +111,10 @@ impl Mounted {
     /// Waits until anyone unmounts the volume, and closes its image. `notice` is called if the drive stopped, and with
     /// how the mount ended, before clients of the control socket learn of it.
     pub fn wait(self, mut notice: impl FnMut(Notice<'_>)) -> Result<Ending, MountError> {
-        let ending = self.wait_for_unmount(&mut notice);
+        let (host, ending) = self.wait_for_unmount(&mut notice);
         // before the image: who opens that next has a socket at the same place
         drop(self.socket);
         drop(self.syncing);
-        let host = self.subject.front.take();
         let seed = self.subject.seed.load(Ordering::Relaxed);
         let ending = host.map_or(Ok(ending), |host| close(host, seed, ending));
         drop(self.subject.tried.lock().take());
@@ -124,22 +123,24 @@ impl Mounted {
         ending
     }
 
-    /// Returns how the mount ends, if its image can be closed.
-    fn wait_for_unmount(&self, notice: &mut impl FnMut(Notice<'_>)) -> Ending {
+    /// Returns the file system, which answers nobody any more, and how the mount ends, if its image can be closed.
+    fn wait_for_unmount(&self, notice: &mut impl FnMut(Notice<'_>)) -> (Option<Host>, Ending) {
         while let Ok(event) = self.events.recv() {
             match event {
                 Event::DriveStopped(status) => notice(Notice::DriveStopped(&status)),
                 Event::Ended => break,
                 Event::Stop => {
                     if mount_point::unmount(&self.subject.folder).is_err() {
-                        // Programs that still have files open get errors from now on.
+                        // Programs that still have files open get errors from now on, before the names are gone: one that
+                        // found no log would take its data for whole, and change them.
+                        let host = self.subject.front.take();
                         mount_point::detach(&self.subject.folder);
-                        return Ending::CutOff;
+                        return (host, Ending::CutOff);
                     }
                 }
             }
         }
-        Ending::Closed
+        (self.subject.front.take(), Ending::Closed)
     }
 }
 

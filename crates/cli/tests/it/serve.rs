@@ -24,7 +24,8 @@ fn printed(dir: &Path, arguments: &[&str]) -> String {
 
 fn refused(dir: &Path, arguments: &[&str]) -> String {
     let output = tantalum(dir, arguments);
-    let message = String::from_utf8(output.stderr).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let message: String = said.split_inclusive('\n').filter(|line| !line.starts_with("note: ")).collect();
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
     assert!(message.starts_with("error: ") && message.lines().count() == 1, "{arguments:?}: {message}");
     message
