@@ -50,7 +50,7 @@ class StoreTest(unittest.TestCase):
                 with self.assertRaises(ValueError):
                     tx.put(self.names, key, b"1")
             with self.assertRaises(ValueError):
-                tx.put(self.names, b"a", bytes((2 << 20) + 1))
+                tx.put(self.names, b"a", bytes((64 << 20) + 1))
             with self.assertRaises(tantalum.TantalumError):
                 tx.put(99, b"a", b"1")
             with self.assertRaises(TypeError):
