@@ -11,7 +11,7 @@ use tantalum_kv::{
 };
 
 use crate::call::{Refusal, TANTALUM_DEADLOCK, TANTALUM_OK, bytes_of, free, null, run, text_of};
-use crate::store::{no_such_key, read_at_with, read_with, tantalum_store, tantalum_tx};
+use crate::store::{read_at_with, read_with, tantalum_store, tantalum_tx, value_bytes_with};
 
 /// From the end of the range to its beginning.
 pub const TANTALUM_BACKWARDS: u32 = 1;
@@ -328,10 +328,10 @@ pub unsafe extern "C" fn tantalum_store_snapshot_value_bytes(
     // SAFETY: the caller's promises are those of this function.
     run(|| unsafe {
         let (snapshot, key) = (snapshot.as_ref().ok_or(null("snapshot"))?, bytes_of(key, key_bytes, "key")?);
-        let value_bytes = value_bytes.as_mut().ok_or(null("value_bytes"))?;
-        let found = snapshot.0.value_bytes(Namespace::from_number(namespace_number), key)?;
-        *value_bytes = found.ok_or_else(no_such_key)?;
-        Ok(())
+        value_bytes_with(
+            || snapshot.0.value_bytes(Namespace::from_number(namespace_number), key),
+            value_bytes,
+        )
     })
 }
 

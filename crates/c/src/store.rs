@@ -352,15 +352,26 @@ pub unsafe extern "C" fn tantalum_value_bytes(
     // SAFETY: the caller's promises are those of this function.
     run(|| unsafe {
         let (tx, key) = (tx.as_mut().ok_or(null("tx"))?, bytes_of(key, key_bytes, "key")?);
-        let value_bytes = value_bytes.as_mut().ok_or(null("value_bytes"))?;
-        let found = tx.0.value_bytes(Namespace::from_number(namespace_number), key)?;
-        *value_bytes = found.ok_or_else(no_such_key)?;
-        Ok(())
+        value_bytes_with(|| tx.0.value_bytes(Namespace::from_number(namespace_number), key), value_bytes)
     })
 }
 
-pub(crate) fn no_such_key() -> Refusal {
+fn no_such_key() -> Refusal {
     Refusal(TANTALUM_NOT_FOUND, "no such key".to_owned())
+}
+
+/// Stores the length of a value.
+///
+/// # Safety
+/// `value_bytes` is null or can be written.
+pub(crate) unsafe fn value_bytes_with(
+    length: impl FnOnce() -> Result<Option<u64>, Error>,
+    value_bytes: *mut u64,
+) -> Result<(), Refusal> {
+    // SAFETY: the caller's promises are those of this function.
+    let value_bytes = unsafe { value_bytes.as_mut().ok_or(null("value_bytes"))? };
+    *value_bytes = length()?.ok_or_else(no_such_key)?;
+    Ok(())
 }
 
 /// Reads a part of a value into the caller's buffer.

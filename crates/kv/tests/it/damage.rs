@@ -33,7 +33,7 @@ fn load(path: &Path) {
 }
 
 /// Changes a bit of every place that holds these bytes; there is one at least.
-fn corrupt(path: &Path, pattern: &[u8]) {
+pub fn corrupt(path: &Path, pattern: &[u8]) {
     let mut image = std::fs::read(path).unwrap();
     let places: Vec<usize> =
         image.windows(pattern.len()).enumerate().filter(|(_, at)| *at == pattern).map(|(at, _)| at).collect();

@@ -1,11 +1,11 @@
 //! Values larger than a record of the drive: in every call, through power cuts and damage, and without leaving anything.
 
-use std::path::Path;
-
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, PowerLoss, Profile, Status};
 use tantalum_kv::{Error, Namespace, Options, Store, Sync};
+
+use crate::damage::corrupt;
 
 const MIB: usize = 1 << 20;
 
@@ -267,16 +267,6 @@ fn large_values_are_backed_up_restored_rebuilt_and_only_read() {
         let refused = options().restore(&backup, folder.path().join("none"));
         assert!(matches!(refused, Err(Error::Backup { .. })), "{refused:?}");
     }
-}
-
-/// Changes a bit of every place that holds these bytes; there is one at least.
-fn corrupt(path: &Path, pattern: &[u8]) {
-    let mut image = std::fs::read(path).unwrap();
-    let places: Vec<usize> =
-        image.windows(pattern.len()).enumerate().filter(|(_, at)| *at == pattern).map(|(at, _)| at).collect();
-    assert!(!places.is_empty());
-    places.iter().for_each(|at| image[at + 3] ^= 0x40);
-    std::fs::write(path, image).unwrap();
 }
 
 /// A part is lost, or head and description are, which lie side by side. The description was all that said whose the parts are.
