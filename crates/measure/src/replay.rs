@@ -222,8 +222,7 @@ impl<'a> Replay<'a> {
                 self.logs.skipped(database);
                 Ok(())
             }
-            Instead::Sync(operation) => self.operation(&operation),
-            Instead::Touch(database) => self.repeat(&Event::Touched(database)),
+            Instead::Moved(event) => self.repeat(&event),
         }
     }
 

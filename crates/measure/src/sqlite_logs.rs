@@ -162,9 +162,8 @@ pub(crate) enum Instead {
     Nothing(u64),
     /// A write-ahead log was written, whose pages go home later.
     Gathered(FileNumber),
-    /// The same happens to the database, not to its log.
-    Sync(Operation),
-    Touch(FileNumber),
+    /// This happens to the database, not to its log.
+    Moved(Event<'static>),
 }
 
 /// A replay without SQLite's logs.
@@ -231,7 +230,7 @@ impl<'a> WithoutLogs<'a> {
                 Instead::Gathered(self.logs.databases[file])
             }
             Event::Touched(file) if self.logs.databases.contains_key(file) => {
-                Instead::Touch(self.logs.databases[file])
+                Instead::Moved(Event::Touched(self.logs.databases[file]))
             }
             Event::Wrote { file, data, .. } if left_out(file) => Instead::Nothing(data.len() as u64),
             Event::Wrote { file, offset, data, .. } => {
@@ -276,7 +275,7 @@ impl<'a> WithoutLogs<'a> {
                 let is_data_only = matches!(operation, Operation::SyncData(_));
                 let sync = if is_data_only { Operation::SyncData } else { Operation::Sync };
                 let database = self.logs.databases.get(file);
-                database.map_or(Instead::Nothing(0), |database| Instead::Sync(sync(*database)))
+                database.map_or(Instead::Nothing(0), |database| Instead::Moved(Event::Done(sync(*database))))
             }
             Operation::SyncFolder(folder) if self.folders.remove(folder) == Some(false) => {
                 Instead::Nothing(0)

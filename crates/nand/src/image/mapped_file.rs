@@ -1,4 +1,4 @@
-//! A file whose bytes move through memory, wherever the host guarantees space for them.
+//! A file whose bytes move through memory, wherever the host has space for them.
 //!
 //! A system call takes longer than copying a record, and as long as copying a few units, so the file is mapped. A part of
 //! the file is used in this way only once its space has been reserved, so that a full disk is nearly always found by a
