@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tantalum::{Profile, Size};
-use tantalum_replay::{Format, Scale};
+use tantalum_replay::{Scale, Source};
 use tantalum_workloads::bench::{Condition, Pattern};
 use toml::Value as Toml;
 
 use crate::error::SweepError;
+use crate::reading::{Reading, Unusable};
 use crate::run::{Load, Run, Value};
 
 /// Maximum number of runs of one grid: more are a mistake, and would fill memory.
@@ -179,13 +180,22 @@ impl Builder<'_> {
             }
             (None, Some(trace)) => {
                 let path = self.folder.join(trace);
-                let format = taken.text("format")?;
-                if let Some(format) = &format {
-                    taken.check::<Format>("format", format)?;
-                }
-                let volumes = taken.texts("volumes")?;
-                let contents = self.contents(&path)?;
-                Ok(Load::Trace { path: path.display().to_string(), contents, format, volumes, requests })
+                let reading = Reading {
+                    format: taken.text("format")?,
+                    blkparse_format: taken.text("blkparse_format")?,
+                    columns: taken.text("columns")?,
+                    time_unit: taken.text("time_unit")?,
+                    offset_unit: taken.text("offset_unit")?,
+                    operations: taken.text("operations")?,
+                    action: taken.text("action")?,
+                    volumes: taken.texts("volumes")?,
+                    requests,
+                };
+                let unusable =
+                    |unusable: Unusable| taken.wrong(unusable.key, unusable.value, unusable.expected);
+                let source = reading.source(&path).map_err(unusable)?;
+                let contents = self.contents(&source)?;
+                Ok(Load::Trace { path: path.display().to_string(), contents, reading: Box::new(reading) })
             }
             _ => {
                 let reason = "a run has either a workload (seqwrite, randwrite, randread, mixed) or a trace"
@@ -195,25 +205,28 @@ impl Builder<'_> {
         }
     }
 
-    /// A file's length and checksum.
-    fn contents(&mut self, path: &Path) -> Result<String, SweepError> {
-        if let Some(known) = self.contents.get(path) {
+    /// The length and checksum of the files of a trace.
+    fn contents(&mut self, source: &Source) -> Result<String, SweepError> {
+        if let Some(known) = self.contents.get(&source.path) {
             return Ok(known.clone());
         }
-        let mut file = File::open(path).map_err(SweepError::file(path))?;
+        let paths = source.files().map_err(SweepError::file(&source.path))?;
         let (mut hash, mut buffer, mut bytes) = (Sha256::new(), vec![0; 1 << 20], 0u64);
-        loop {
-            match file.read(&mut buffer).map_err(SweepError::file(path))? {
-                0 => break,
-                read => {
-                    hash.update(&buffer[..read]);
-                    bytes += read as u64;
+        for path in paths {
+            let mut file = File::open(&path).map_err(SweepError::file(&path))?;
+            loop {
+                match file.read(&mut buffer).map_err(SweepError::file(&path))? {
+                    0 => break,
+                    read => {
+                        hash.update(&buffer[..read]);
+                        bytes += read as u64;
+                    }
                 }
             }
         }
         let hash: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let contents = format!("{bytes} bytes, {hash}");
-        self.contents.insert(path.to_owned(), contents.clone());
+        self.contents.insert(source.path.clone(), contents.clone());
         Ok(contents)
     }
 
@@ -378,6 +391,32 @@ mod tests {
             ("[run]\nworkload = \"mixed\"\ncapacity = \"5X\"", "capacity = \"5X\": a size is"),
             ("[run]\nworkload = \"mixed\"\nprofile = \"nothing\"", "no profile named \"nothing\""),
             ("[run]\nworkload = \"mixed\"\n[axes]\nworkload = [\"mixed\"]", "both in [run] and in [axes]"),
+            ("[run]\nworkload = \"mixed\"\ncolumns = \"op\"", "unknown field `columns`"),
+            ("[run]\ntrace = \"t\"\nformat = \"vhs\"", "format = vhs: use one of fio"),
+            ("[run]\ntrace = \"t\"\ncolumns = \"op,offset\"", "columns = op,offset: name one column bytes"),
+            ("[run]\ntrace = \"t\"\ncolumns = \"time,op,offset,bytes\"", "say in which unit the times are"),
+            (
+                "[run]\ntrace = \"t\"\ncolumns = \"time,op,offset,bytes\"\ntime_unit = \"h\"",
+                "time_unit = h: use s, ms",
+            ),
+            (
+                "[run]\ntrace = \"t\"\ncolumns = \"op,offset,bytes\"\noffset_unit = \"mile\"",
+                "offset_unit = mile: use byte, sector",
+            ),
+            (
+                "[run]\ntrace = \"t\"\ncolumns = \"op,offset,bytes\"\noperations = \"peek=1\"",
+                "operations = peek=1: say what stands for",
+            ),
+            ("[run]\ntrace = \"t\"\ntime_unit = \"us\"", "time_unit = us: it needs columns"),
+            ("[run]\ntrace = \"t\"\noffset_unit = \"4K\"", "offset_unit = 4K: it needs columns"),
+            ("[run]\ntrace = \"t\"\noperations = \"read=0\"", "operations = read=0: it needs columns"),
+            ("[run]\ntrace = \"t\"\nblkparse_format = \"%a\"", "blkparse_format = %a: it needs %d"),
+            ("[run]\ntrace = \"t\"\naction = \"Z\"", "action = Z: use Q (queued)"),
+            (
+                "[run]\ntrace = \"t\"\nformat = \"msr\"\ncolumns = \"op,offset,bytes\"",
+                "columns = op,offset,bytes: it says what format says, too",
+            ),
+            ("[run]\ntrace = \"t\"\noffset_unit = 4096", "offset_unit = 4096: it must be a text in quotes"),
         ];
         for (text, expected) in cases {
             let error = grid(text).unwrap_err().to_string();

@@ -11,6 +11,7 @@
 mod error;
 mod folder;
 mod grid;
+mod reading;
 mod run;
 mod sweep;
 mod table;
@@ -19,5 +20,6 @@ mod table_parquet;
 pub use error::SweepError;
 pub use folder::{Folder, kept_text};
 pub use grid::Grid;
+pub use reading::Reading;
 pub use run::{Load, Row, Run, Value};
 pub use sweep::{Swept, collect, sweep};

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tantalum::Profile;
-use tantalum_replay::{Outcome, Pace, Scale, Settings, Source, Synthetic, replay};
+use tantalum_replay::{Outcome, Pace, Scale, Settings, Synthetic, replay};
 use tantalum_report::Monitor;
 use tantalum_workloads::bench::{Condition, Pattern};
 
 use crate::error::SweepError;
+use crate::reading::{Reading, Unusable};
 
 /// A value in a table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -75,12 +76,9 @@ pub enum Load {
         path: String,
         /// Its length and the checksum of its bytes.
         contents: String,
-        /// Its format; `None` to detect it.
-        format: Option<String>,
-        /// Which volumes; all if empty.
-        volumes: Vec<String>,
-        /// The maximum number of requests.
-        requests: Option<u64>,
+        /// How it is read.
+        #[serde(flatten)]
+        reading: Box<Reading>,
     },
 }
 
@@ -135,18 +133,10 @@ impl Run {
                 let (requests, request_bytes, seed) = (*requests, *request_bytes, self.seed);
                 tantalum_replay::Load::Synthetic(Synthetic { pattern: known, requests, request_bytes, seed })
             }
-            Load::Trace { path, format, volumes, requests, .. } => {
-                let parsed = format.as_ref().map(|name| name.parse());
-                let format = parsed
-                    .transpose()
-                    .map_err(|expected| wrong("format", format.as_deref().unwrap_or_default(), expected))?;
-                let (volumes, most_requests) = (volumes.clone(), *requests);
-                tantalum_replay::Load::Trace(Source {
-                    format,
-                    volumes,
-                    most_requests,
-                    ..Source::of(path.as_ref())
-                })
+            Load::Trace { path, reading, .. } => {
+                let source = reading.source(path.as_ref());
+                let unusable = |unusable: Unusable| wrong(unusable.key, &unusable.value, unusable.expected);
+                tantalum_replay::Load::Trace(source.map_err(unusable)?)
             }
         })
     }

@@ -36,7 +36,17 @@ fn tables(folder: &Path) -> [Vec<u8>; 2] {
 fn cell<'a>(csv: &'a str, row: usize, name: &str) -> &'a str {
     let mut lines = csv.lines();
     let place = lines.next().unwrap().split(',').position(|title| title == name).unwrap();
-    lines.nth(row).unwrap().split(',').nth(place).unwrap()
+    cells(lines.nth(row).unwrap())[place]
+}
+
+/// The cells of a line; those in quotes may have commas.
+fn cells(line: &str) -> Vec<&str> {
+    let mut in_quotes = false;
+    line.split(|character| {
+        in_quotes ^= character == '"';
+        character == ',' && !in_quotes
+    })
+    .collect()
 }
 
 #[test]
@@ -115,4 +125,54 @@ fn a_run_that_fails_is_a_row_and_ends_no_other() {
     let id = grid.runs[1].id();
     fs::write(output.path().join("trace.csv"), "0,W,0,4096,1\n").unwrap();
     assert_ne!(Grid::from_toml(text, "grid.toml", output.path()).unwrap().runs[1].id(), id);
+}
+
+fn swept(text: &str, folder: &TempDir) -> (Grid, String) {
+    let grid = Grid::from_toml(text, "grid.toml", folder.path()).unwrap();
+    let swept = sweep(&grid, &Folder::open(folder.path()).unwrap(), None, &Monitor::silent()).unwrap();
+    assert!(swept.failed.is_empty(), "{swept:?}");
+    (grid, fs::read_to_string(folder.path().join("table.csv")).unwrap())
+}
+
+/// A grid can say all that `tantalum replay` can about how a trace is read.
+#[test]
+fn a_trace_is_read_by_the_columns_that_the_grid_names() {
+    let output = TempDir::new().unwrap();
+    fs::write(output.path().join("trace.csv"), "2,1,8,8\n4,0,8,8\n6,0,16,4\n").unwrap();
+    let text = "[run]\nprofile = \"femu-2021\"\ncapacity = \"64M\"\ntrace = \"trace.csv\"\n\
+        columns = \"time,op,offset,units\"\noffset_unit = \"sector\"\noperations = \"read=0,write=1\"\n\
+        [axes]\ntime_unit = [\"ms\", \"s\"]\n";
+    let (grid, csv) = swept(text, &output);
+    let figures = |row| ["time_unit", "write_bytes", "read_bytes"].map(|name| cell(&csv, row, name));
+    assert_eq!((figures(0), figures(1)), (["ms", "4096", "6144"], ["s", "4096", "6144"]));
+    let seconds = |row| cell(&csv, row, "seconds").parse::<f64>().unwrap();
+    assert!((0.004..0.01).contains(&seconds(0)) && (4.0..4.1).contains(&seconds(1)), "{csv}");
+    assert_ne!(grid.runs[0].id(), grid.runs[1].id());
+    // what `--list` prints is the same run
+    let listed = serde_json::to_string(&grid.runs[1]).unwrap();
+    assert_eq!(serde_json::from_str::<tantalum_sweep::Run>(&listed).unwrap(), grid.runs[1]);
+
+    let lines = "0.000001000 Q W 8 8\n0.000002000 D W 8 8\n0.000003000 Q R 8 8\n";
+    fs::write(output.path().join("trace.txt"), lines).unwrap();
+    let text = "[run]\nprofile = \"femu-2021\"\ncapacity = \"64M\"\ntrace = \"trace.txt\"\n\
+        blkparse_format = \"%T.%t %a %d %S %n\"\n[axes]\naction = [\"Q\", \"D\"]\n";
+    let (_, csv) = swept(text, &output);
+    assert_eq!([cell(&csv, 0, "requests"), cell(&csv, 1, "requests")], ["2", "1"]);
+}
+
+/// blktrace writes a file for each processor. A change of any of them makes another run.
+#[test]
+fn a_recording_of_blktrace_is_all_of_its_files() {
+    let output = TempDir::new().unwrap();
+    let text = "[run]\nprofile = \"femu-2021\"\ncapacity = \"64M\"\ntrace = \"sda\"\n";
+    let write = |processor: u32, text: &str| {
+        fs::write(output.path().join(format!("sda.blktrace.{processor}")), text).unwrap();
+    };
+    let id = || Grid::from_toml(text, "grid.toml", output.path()).unwrap().runs[0].id();
+    write(0, "first");
+    write(1, "second");
+    let before = id();
+    assert_eq!(before, id());
+    write(1, "changed");
+    assert_ne!(before, id());
 }

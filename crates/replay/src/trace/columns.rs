@@ -163,6 +163,9 @@ impl OperationNames {
     }
 }
 
+const NO_TIME_UNIT: Expected =
+    "say in which unit the times are: s, ms, us, ns or filetime (--time-unit, or time_unit in a grid)";
+
 /// The columns of a trace, with their units.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Columns {
@@ -183,7 +186,7 @@ impl Columns {
         let has_times = names.0.contains(&Column::Time);
         let time_ns = match (has_times, time) {
             (true, Some(TimeUnit(ns))) => ns,
-            (true, None) => return Err("say in which unit the times are, with --time-unit"),
+            (true, None) => return Err(NO_TIME_UNIT),
             (false, Some(_)) => return Err("a unit of times needs a column time"),
             (false, None) => 0,
         };

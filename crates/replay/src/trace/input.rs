@@ -42,11 +42,8 @@ impl Input {
     /// before `.blktrace.`.
     pub(crate) fn open(path: &Path, monitor: &Monitor) -> Result<Input, TraceError> {
         let path = if path == Path::new(DASH) { Path::new(STANDARD_INPUT) } else { path };
-        let parts = siblings(path).map_err(failed(path))?;
-        if parts.is_empty() {
-            return Ok(Input { files: vec![opened(path, monitor)?] });
-        }
-        let files: Result<Vec<Opened>, TraceError> = parts.iter().map(|path| opened(path, monitor)).collect();
+        let paths = files(path).map_err(failed(path))?;
+        let files: Result<Vec<Opened>, TraceError> = paths.iter().map(|path| opened(path, monitor)).collect();
         Ok(Input { files: files? })
     }
 
@@ -116,6 +113,12 @@ fn copied(path: &Path, source: &mut dyn Read, monitor: &Monitor) -> Result<File,
             Err(error) => return Err(failed(path)(error)),
         }
     }
+}
+
+/// The files of the trace at `path`: that of this name, or those of one recording by blktrace.
+pub(super) fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let parts = siblings(path)?;
+    Ok(if parts.is_empty() { vec![path.to_owned()] } else { parts })
 }
 
 /// The files of one recording by blktrace, in the order of processors; empty if `path` does not stand for them.

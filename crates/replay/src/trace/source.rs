@@ -1,11 +1,13 @@
 //! Which trace is read, and how.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::blkparse::Action;
 use super::blkparse_format::BlkparseFormat;
 use super::columns::Columns;
 use super::format::Format;
+use super::input;
 
 /// Where a trace is, and what of it is replayed.
 #[derive(Clone, Debug)]
@@ -38,6 +40,11 @@ impl Source {
             volumes: Vec::new(),
             most_requests: None,
         }
+    }
+
+    /// The files at its path: one, or those of a recording by blktrace.
+    pub fn files(&self) -> io::Result<Vec<PathBuf>> {
+        input::files(&self.path)
     }
 
     /// The format, if the user said it.
