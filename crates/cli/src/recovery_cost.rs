@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tantalum::Size;
+use tantalum::{Effective, Size};
 use tantalum_papers::recovery_cost::{Settings, of_recovery_cost, run as measure, write_plots};
 use tantalum_report::check_place;
+use tantalum_report::table::bytes;
 
 use crate::drive::{ProfileOptions, capacity_help};
 use crate::failure::Failure;
@@ -58,10 +59,25 @@ pub fn run(options: &RecoveryCostOptions) -> Result<(), Failure> {
     if let Some(path) = &options.report {
         check_place(path)?;
     }
+    note_rounding(&settings)?;
     let _offer = options.offer.offer()?;
     let outcome = measure(&settings, &interrupt::monitor())?;
     if let Some(path) = &options.report {
         write_plots(&outcome, path)?;
     }
     output::report(&outcome, options.json, of_recovery_cost)
+}
+
+/// Says of each capacity where the drive differs much from what the profile asks for.
+fn note_rounding(settings: &Settings) -> Result<(), Failure> {
+    let mut drives = settings.drives()?;
+    drives.push(settings.profile.clone());
+    drives.sort_by_key(|drive| drive.capacity_bytes);
+    drives.dedup_by_key(|drive| drive.capacity_bytes);
+    for drive in drives {
+        for line in Effective::of(&drive).warnings() {
+            output::complain(&format!("note: at {}, {line}", bytes(drive.capacity_bytes)));
+        }
+    }
+    Ok(())
 }

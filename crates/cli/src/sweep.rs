@@ -56,6 +56,9 @@ pub fn run(options: &SweepOptions) -> Result<(), Failure> {
     if options.list {
         return grid.runs.iter().try_for_each(|run| output::print_json_line(&Listed { id: run.id(), run }));
     }
+    if let Some(line) = grid.rounding()? {
+        output::complain(&format!("note: {line}"));
+    }
     let folder = options.output.clone().unwrap_or_else(|| path.with_extension("sweep"));
     let folder = Folder::open(&folder)?;
     let swept = sweep(&grid, &folder, options.threads, &interrupt::monitor())?;

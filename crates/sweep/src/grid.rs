@@ -14,6 +14,7 @@ use tantalum_replay::{Scale, Source};
 use tantalum_workloads::bench::{Condition, Pattern};
 use toml::Value as Toml;
 
+use crate::drives::Drives;
 use crate::error::SweepError;
 use crate::reading::{Reading, Unusable};
 use crate::run::{Load, Run, Value};
@@ -53,6 +54,24 @@ enum Seeds {
 }
 
 impl Grid {
+    /// One line if rounding changes drives much: in how many runs, and how in the first of them.
+    pub fn rounding(&self) -> Result<Option<String>, SweepError> {
+        let mut drives = Drives::default();
+        let (mut runs, mut first) = (0, None);
+        for run in &self.runs {
+            if let Some(warning) = &drives.of(run)?.warning {
+                runs += 1;
+                first.get_or_insert_with(|| format!("{} ({warning})", run.about()));
+            }
+        }
+        Ok(first.map(|first| {
+            format!(
+                "drives of {runs} of {} runs are not as asked for; the column warning says how. The first is {first}",
+                self.runs.len()
+            )
+        }))
+    }
+
     /// Reads a grid. Paths of traces and profiles in it are relative to its folder.
     pub fn load(path: &Path) -> Result<Grid, SweepError> {
         let text = fs::read_to_string(path).map_err(SweepError::file(path))?;

@@ -8,6 +8,7 @@
 //!   the runs in progress. The file's name depends on everything that determines the run's figures, so a changed grid,
 //!   profile, trace or program does not find the runs of another.
 
+mod drives;
 mod error;
 mod folder;
 mod grid;

@@ -101,6 +101,15 @@ impl Run {
         format!("{axes}seed {}", self.seed)
     }
 
+    /// Its drive.
+    pub(crate) fn profile(&self) -> Result<Profile, SweepError> {
+        Profile::from_toml(&self.profile, "the run's profile").map_err(|error| SweepError::Profile {
+            origin: "run".to_owned(),
+            values: self.about(),
+            error: Box::new(error),
+        })
+    }
+
     /// Executes it. Its figures are the same wherever and whenever this happens.
     pub fn run(&self, monitor: &Monitor) -> Result<Row, SweepError> {
         let outcome = replay(&self.settings()?, monitor)?;
@@ -111,9 +120,7 @@ impl Run {
     }
 
     fn settings(&self) -> Result<Settings, SweepError> {
-        let profile = Profile::from_toml(&self.profile, "the run's profile").map_err(|error| {
-            SweepError::Profile { origin: "run".to_owned(), values: self.about(), error: Box::new(error) }
-        })?;
+        let profile = self.profile()?;
         let condition: Condition =
             self.condition.parse().map_err(|expected| wrong("condition", &self.condition, expected))?;
         let scale: Scale = self.scale.parse().map_err(|expected| wrong("scale", &self.scale, expected))?;
@@ -157,11 +164,11 @@ fn figures(outcome: &Outcome) -> Row {
     row
 }
 
-fn integer(number: u64) -> Option<Value> {
+pub(crate) fn integer(number: u64) -> Option<Value> {
     Some(Value::Integer(number.try_into().unwrap_or(i64::MAX)))
 }
 
-fn number(number: f64) -> Option<Value> {
+pub(crate) fn number(number: f64) -> Option<Value> {
     Some(Value::Number(number))
 }
 

@@ -8,11 +8,12 @@ use std::thread;
 
 use tantalum_report::{Bar, InvalidSetting, Monitor, save};
 
+use crate::drives::Drives;
 use crate::error::SweepError;
 use crate::folder::Folder;
 use crate::grid::Grid;
-use crate::run::{Row, Run};
-use crate::table::Table;
+use crate::run::Run;
+use crate::table::{Line, Table};
 use crate::table_parquet;
 
 /// The result of a sweep.
@@ -104,19 +105,24 @@ fn run_all<'a>(
 
 /// Writes the table of the runs that are in the folder, and of those that failed.
 pub fn collect(grid: &Grid, folder: &Folder, failed: &[(&Run, String)]) -> Result<Swept, SweepError> {
-    let mut done: Vec<(&Run, Row)> = Vec::new();
+    let mut drives = Drives::default();
+    let mut lines: Vec<Line<'_>> = Vec::new();
     for run in &grid.runs {
         if let Some(row) = folder.row(run)? {
-            done.push((run, row));
+            lines.push(Line { run, failed: None, figures: [&drives.of(run)?.figures[..], &row].concat() });
         }
     }
-    let table = Table::of(&done, failed);
+    let done = lines.len();
+    for (run, why) in failed {
+        lines.push(Line { run, failed: Some(why), figures: drives.of(run)?.figures.clone() });
+    }
+    let table = Table::of(lines);
     let tables = vec![folder.table("csv"), folder.table("parquet")];
     save(&table.csv(), &tables[0])?;
     table_parquet::write(&table, &tables[1])?;
     Ok(Swept {
         runs: grid.runs.len(),
-        done: done.len(),
+        done,
         kept: 0,
         failed: failed.iter().map(|(run, why)| (run.about(), why.clone())).collect(),
         interrupted: false,

@@ -22,6 +22,14 @@ pub(crate) struct Column {
     pub values: Vec<Option<Value>>,
 }
 
+/// What a row is made of.
+pub(crate) struct Line<'a> {
+    pub run: &'a Run,
+    /// Why it failed.
+    pub failed: Option<&'a str>,
+    pub figures: Row,
+}
+
 /// Columns of the same length.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Table {
@@ -30,15 +38,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table of runs in the order of their numbers, whatever the order in which they were done.
-    pub(crate) fn of(done: &[(&Run, Row)], failed: &[(&Run, String)]) -> Table {
-        let mut rows: Vec<(&Run, Option<&Row>, Option<&String>)> =
-            done.iter().map(|(run, row)| (*run, Some(row), None)).collect();
-        rows.extend(failed.iter().map(|(run, why)| (*run, None, Some(why))));
-        rows.sort_by_key(|(run, ..)| run.number);
+    /// The table of runs in the order of their numbers, whatever the order in which they are given.
+    pub(crate) fn of(mut rows: Vec<Line<'_>>) -> Table {
+        rows.sort_by_key(|line| line.run.number);
         let mut table = Table { columns: Vec::new(), rows: rows.len() };
         let mut places: HashMap<String, usize> = HashMap::new();
-        for (index, (run, row, why)) in rows.into_iter().enumerate() {
+        for (index, Line { run, failed, figures }) in rows.into_iter().enumerate() {
             let mut put = |name: &str, value: Option<Value>| {
                 let place = *places.entry(name.to_owned()).or_insert_with(|| {
                     let values = vec![None; table.rows];
@@ -52,12 +57,11 @@ impl Table {
                 put(name, Some(value.clone()));
             }
             put("seed", Some(Value::Integer(run.seed as i64)));
-            put("failed", why.map(|why| Value::Text(why.clone())));
-            for (name, value) in row.into_iter().flatten() {
+            put("failed", failed.map(|why| Value::Text(why.to_owned())));
+            for (name, value) in figures {
                 // a figure never hides a setting
-                let name =
-                    if run.axes.contains_key(name) { format!("{name}_measured") } else { name.clone() };
-                put(&name, value.clone());
+                let name = if run.axes.contains_key(&name) { format!("{name}_measured") } else { name };
+                put(&name, value);
             }
         }
         for column in &mut table.columns {
@@ -132,8 +136,13 @@ pub(crate) mod tests {
         ];
         let row =
             |figure| vec![("figure".to_owned(), Some(Value::Number(figure))), ("axis".to_owned(), None)];
-        let table =
-            Table::of(&[(&runs[2], row(0.5)), (&runs[0], row(1.0))], &[(&runs[1], "no room".to_owned())]);
+        let line = |run: usize, failed: Option<&'static str>, figures: Row| Line {
+            run: &runs[run],
+            failed,
+            figures,
+        };
+        let failed = line(1, Some("no room"), Vec::new());
+        let table = Table::of(vec![line(2, None, row(0.5)), failed, line(0, None, row(1.0))]);
         let csv = table.csv();
         let expected = "run,axis,seed,failed,figure,axis_measured\n0,5,7,,1,\n1,2.5,7,no room,,\n2,\"a,\"\"b\"\"\",7,,0.5,\n";
         assert_eq!(csv, expected);

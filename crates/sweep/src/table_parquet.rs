@@ -94,6 +94,7 @@ mod tests {
     use parquet::record::Field;
 
     use super::*;
+    use crate::table::Line;
     use crate::table::tests::run;
 
     #[test]
@@ -105,11 +106,12 @@ mod tests {
             let words = words.map(|words| Value::Text(words.to_owned()));
             vec![("words".to_owned(), words), ("figure".to_owned(), figure)]
         };
-        let done = [
-            (&runs[0], row(Some("as in the trace"), Some(Value::Number(0.25)))),
-            (&runs[1], row(None, Some(Value::Integer(3)))),
+        let line = |run: usize, figures| Line { run: &runs[run], failed: None, figures };
+        let done = vec![
+            line(0, row(Some("as in the trace"), Some(Value::Number(0.25)))),
+            line(1, row(None, Some(Value::Integer(3)))),
         ];
-        write(&Table::of(&done, &[]), &path).unwrap();
+        write(&Table::of(done), &path).unwrap();
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         let rows: Vec<Vec<(String, Field)>> = reader
             .get_row_iter(None)

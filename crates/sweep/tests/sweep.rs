@@ -176,3 +176,41 @@ fn a_recording_of_blktrace_is_all_of_its_files() {
     write(1, "changed");
     assert_ne!(before, id());
 }
+
+#[test]
+fn the_table_has_the_drive_as_it_is_and_a_warning_where_that_differs() {
+    let output = TempDir::new().unwrap();
+    let text = "[run]\nworkload = \"seqwrite\"\nrequests = 10\n\
+        [axes]\ncapacity = [\"128M\", \"4G\"]\nprofile = [\"femu-2021\", \"tlc-nvme\"]\n";
+    let (grid, csv) = swept(text, &output);
+    let (small, large) = (1, 2);
+    assert_eq!([cell(&csv, small, "profile"), cell(&csv, large, "profile")], ["tlc-nvme", "femu-2021"]);
+    let percent = |row| cell(&csv, row, "effective_over_provisioning_percent").parse::<f64>().unwrap();
+    assert!((9.3..9.5).contains(&percent(small)) && percent(large) == 12.5, "{csv}");
+    let pages = |row| cell(&csv, row, "effective_pages_per_block");
+    assert_eq!([pages(small), pages(large)], ["8", "256"]);
+    assert_eq!(cell(&csv, small, "effective_page_bytes"), "16384");
+    let warning = cell(&csv, small, "warning");
+    assert!(warning.starts_with("\"the drive has 9.4 % over-provisioning where 7 % were asked for"), "{csv}");
+    assert!(warning.contains("; the drive's blocks have 8 pages where the profile has 256"), "{csv}");
+    assert_eq!(cell(&csv, large, "warning"), "");
+    let line = grid.rounding().unwrap().unwrap();
+    assert!(line.starts_with("drives of 3 of 4 runs are not as asked for"), "{line}");
+    assert!(line.contains("The first is capacity 128M, profile femu-2021, seed 1 (the drive"), "{line}");
+    let large = Grid { runs: vec![grid.runs[large].clone()] };
+    assert_eq!(large.rounding().unwrap(), None);
+}
+
+#[test]
+fn a_run_that_fails_has_its_drive_in_the_table() {
+    let output = TempDir::new().unwrap();
+    fs::write(output.path().join("trace.csv"), format!("0,W,{},4096,2\n", 1u64 << 40)).unwrap();
+    let text =
+        "[run]\nprofile = \"tlc-nvme\"\ncapacity = \"128M\"\ntrace = \"trace.csv\"\nscale = \"none\"\n";
+    let grid = Grid::from_toml(text, "grid.toml", output.path()).unwrap();
+    let swept = sweep(&grid, &Folder::open(output.path()).unwrap(), None, &Monitor::silent()).unwrap();
+    assert_eq!(swept.failed.len(), 1, "{swept:?}");
+    let csv = fs::read_to_string(output.path().join("table.csv")).unwrap();
+    assert_eq!(cell(&csv, 0, "effective_pages_per_block"), "8");
+    assert!(cell(&csv, 0, "warning").contains("9.4 %"), "{csv}");
+}

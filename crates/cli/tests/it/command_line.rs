@@ -449,9 +449,17 @@ fn recovery_cost_prints_tables_json_and_plots() {
         assert!(text.contains(word), "{word} is not in {text}");
     }
     assert!(fs::read_to_string(dir.path().join("plots.svg")).unwrap().starts_with("<svg"));
-    let json = printed(tantalum(dir.path(), &[&small[..], &["--json"]].concat()));
+    let output = tantalum(dir.path(), &[&small[..], &["--json"]].concat());
+    let notes = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(notes.contains("note: at 64 MiB, the drive has"), "{notes}");
+    assert!(!notes.contains("note: at 1 GiB, the drive has"), "{notes}");
+    let json = printed(output);
     let outcome: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(outcome["command"], "recovery-cost");
+    for drive in [&outcome, &outcome["growth"][0]] {
+        assert!(drive["effective_over_provisioning_percent"].as_f64().unwrap() > 7.7, "{json}");
+        assert!(drive["geometry"]["channels"].as_u64().unwrap() > 0, "{json}");
+    }
     assert_eq!(outcome["growth"].as_array().unwrap().len(), 4);
     assert!(outcome["growth"][3]["device_ns"].as_u64().unwrap() > 0, "{json}");
     assert!(outcome["intervals"][0]["checkpoint_share"].as_f64().unwrap() > 0.0, "{json}");

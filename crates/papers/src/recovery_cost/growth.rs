@@ -1,6 +1,6 @@
 //! Recovery as capacity, and the amount written since the checkpoint, grow.
 
-use tantalum::{Profile, UNIT_BYTES};
+use tantalum::{Effective, Profile, UNIT_BYTES};
 use tantalum_report::table::bytes;
 use tantalum_report::{InvalidSetting, Monitor};
 use tantalum_workloads::memory;
@@ -19,17 +19,19 @@ const NEVER_PAGES: u64 = 1 << 30;
 /// and as entries, and the map.
 const CHECKPOINTS_IN_MEMORY: u64 = 7;
 
-/// The drives, checked.
-pub(super) fn drives(settings: &Settings) -> Result<Vec<Profile>, ExperimentError> {
-    let drive = |&capacity_bytes: &u64| {
-        let mut profile = Profile { capacity_bytes, ..settings.profile.clone() };
-        profile.ftl.checkpoint_interval_pages = Some(NEVER_PAGES);
-        profile
-            .validate()
-            .map_err(|invalid| InvalidSetting::new("--capacities", capacity_bytes, invalid.expected))?;
-        Ok(profile)
-    };
-    settings.capacities_bytes.iter().map(drive).collect()
+impl Settings {
+    /// The drives that grow, checked.
+    pub fn drives(&self) -> Result<Vec<Profile>, ExperimentError> {
+        let drive = |&capacity_bytes: &u64| {
+            let mut profile = Profile { capacity_bytes, ..self.profile.clone() };
+            profile.ftl.checkpoint_interval_pages = Some(NEVER_PAGES);
+            profile
+                .validate()
+                .map_err(|invalid| InvalidSetting::new("--capacities", capacity_bytes, invalid.expected))?;
+            Ok(profile)
+        };
+        self.capacities_bytes.iter().map(drive).collect()
+    }
 }
 
 /// One recovery of a new drive.
@@ -50,10 +52,11 @@ pub(super) fn measure(
     writer.restart()?;
     writer.overwrite(written_units, &bar)?;
     let recovery = writer.cut_and_recover(UNITS_PER_MAP_UNIT as u32)?;
-    let geometry = profile.geometry().expect("the drive was built to it");
+    let effective = Effective::of(profile);
     Ok(Growth {
         capacity_bytes: profile.capacity_bytes,
-        blocks: geometry.blocks().into(),
+        effective,
+        blocks: effective.geometry.blocks().into(),
         written_bytes: written_units * UNIT_BYTES as u64,
         recovery,
     })

@@ -14,6 +14,7 @@ mod plot;
 mod summary;
 mod writer;
 
+use tantalum::Effective;
 use tantalum_report::Monitor;
 
 use crate::error::ExperimentError;
@@ -24,13 +25,14 @@ pub use summary::of_recovery_cost;
 
 /// Measures both.
 pub fn run(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ExperimentError> {
-    let drives = growth::drives(settings)?;
+    let drives = settings.drives()?;
     let mut outcome = Outcome {
         command: "recovery-cost",
         profile: settings.profile.name.clone(),
         seed: settings.seed,
         growth: Vec::new(),
         interval_capacity_bytes: settings.profile.capacity_bytes,
+        effective: Effective::of(&settings.profile),
         intervals: interval::measure(settings, monitor)?,
     };
     for profile in &drives {

@@ -1,7 +1,7 @@
 //! The settings and results.
 
 use serde::Serialize;
-use tantalum::Profile;
+use tantalum::{Effective, Profile};
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -29,6 +29,9 @@ pub struct Outcome {
     pub growth: Vec<Growth>,
     /// The drive on which intervals were compared.
     pub interval_capacity_bytes: u64,
+    /// Its over-provisioning and geometry as they are.
+    #[serde(flatten)]
+    pub effective: Effective,
     /// Recovery and the cost of checkpoints, for each interval.
     pub intervals: Vec<Interval>,
 }
@@ -38,6 +41,9 @@ pub struct Outcome {
 pub struct Growth {
     /// Logical capacity.
     pub capacity_bytes: u64,
+    /// Over-provisioning and geometry as they are.
+    #[serde(flatten)]
+    pub effective: Effective,
     /// Erase blocks: recovery reads the first page of each.
     pub blocks: u64,
     /// What the host wrote at random since the last checkpoint.

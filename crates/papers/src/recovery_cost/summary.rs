@@ -9,13 +9,14 @@ pub fn of_recovery_cost(outcome: &Outcome) -> String {
     format!(
         "drive {}, every chunk of the map in use; power is cut after so much was written at random\n\
          since the last checkpoint\n\n{}\n\
-         drive {}, {}, full, overwritten at random; power is cut at 95 % of the way\n\
-         to the next checkpoint\n\n{}\n\
+         drive {}, {}, {},\n\
+         full, overwritten at random; power is cut at 95 % of the way to the next checkpoint\n\n{}\n\
          {LEGEND}",
         outcome.profile,
         growth(outcome),
         outcome.profile,
         bytes(outcome.interval_capacity_bytes),
+        outcome.effective,
         intervals(&outcome.intervals),
     )
 }
@@ -98,6 +99,7 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
         }
+        assert!(text.contains(", 64 MiB, 12.5 % over-provisioning,\n"), "{text}");
         assert!(text.contains("4 GiB") && text.contains("default"), "{text}");
     }
 }
