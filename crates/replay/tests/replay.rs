@@ -214,7 +214,7 @@ fn an_open_loop_keeps_the_times_and_a_closed_one_the_depth() {
 
 #[test]
 fn version_2_of_fio_goes_one_after_the_other_and_waits() {
-    let trace = "fio version 2 iolog\n/f add\n/f open\n/f write 0 4096\n/f sync 0 0\n/f wait 5000\n/f read 0 4096\n/f close\n";
+    let trace = "fio version 2 iolog\n/f add\n/f open\n/f write 0 4096\n/f sync 0 0\n/f wait 5 0\n/f read 0 4096\n/f close\n";
     let outcome = run(trace, |_| {}).unwrap();
     assert_eq!((outcome.replay.queue_depth, outcome.trace.seconds), (Some(1), None));
     assert!(outcome.seconds > 0.005 && outcome.seconds < 0.006, "{}", outcome.seconds);

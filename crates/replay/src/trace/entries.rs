@@ -59,7 +59,7 @@ impl Entries for Text {
             let next = self.lines.advance();
             match next.map_err(|error| TraceError::File { path: self.path.clone(), error })? {
                 Next::End => return Ok(None),
-                Next::TooLong => return Err(self.wrong("a line of less than 4096 bytes")),
+                Next::TooLong => return Err(self.wrong("a line of less than 128 KiB")),
                 Next::Line => {}
             }
             let line = self.lines.text();

@@ -1,7 +1,8 @@
 //! fio's iologs (`write_iolog`), versions 2 and 3: `[time] file action [offset length]`.
 //!
-//! Version 3 begins each line with microseconds since the beginning. Version 2 has no times; its `wait` says how many
-//! microseconds after the wait before it (fio's HOWTO, "Trace file format v2").
+//! Version 3 begins each line with microseconds since the beginning. Version 2 has no times. What follows its `wait N` is not
+//! issued before N milliseconds since the beginning: so fio does it since version 1.35 (`read_iolog_get` of iolog.c), and
+//! fio 3.33 was seen to do it. Its HOWTO says microseconds after the wait before, so the report tells how waits were taken.
 //!
 //! fio appends to a log that exists, so a file may hold several, each with its own first line and with times from 0. They are
 //! replayed one after the other.
@@ -14,8 +15,9 @@ pub(super) const VERSION_2: &str = "fio version 2 iolog";
 pub(super) const VERSION_3: &str = "fio version 3 iolog";
 
 const MICROSECOND: u64 = 1000;
+const MILLISECOND: u64 = 1_000_000;
 
-const ACTIONS: Expected = "one of fio's actions: read, write, trim, sync, datasync, sync_file_range, add, open, close, or wait in version 2";
+const ACTIONS: Expected = "one of fio's actions: read, write, trim, sync, datasync, sync_file_range, syncfs, add, open, close, or wait in version 2";
 const LENGTH: Expected = "a file, an action, an offset and a length in bytes";
 const TIME: Expected = "a time in microseconds before the file and the action";
 const HEADER: Expected = "\"fio version 2 iolog\" or \"fio version 3 iolog\" as the first line";
@@ -25,11 +27,10 @@ const HEADER: Expected = "\"fio version 2 iolog\" or \"fio version 3 iolog\" as 
 pub(super) struct Fio {
     version: Option<Version>,
     logs: u64,
-    /// Version 3: when this log begins, and its latest time.
+    /// When this log begins, and its latest time, which in version 2 is that of a wait.
     begin_ns: u64,
     last_ns: u64,
-    /// Version 2: all waits so far.
-    waited_ns: u64,
+    has_waits: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,8 +39,19 @@ enum Version {
     Three,
 }
 
-const ACTION_NAMES: [&str; 10] =
-    ["read", "write", "trim", "sync", "datasync", "sync_file_range", "add", "open", "close", "wait"];
+const ACTION_NAMES: [&str; 11] = [
+    "read",
+    "write",
+    "trim",
+    "sync",
+    "datasync",
+    "sync_file_range",
+    "syncfs",
+    "add",
+    "open",
+    "close",
+    "wait",
+];
 
 /// The version in the first line of a log; none if it is another line.
 fn version_of(line: &str) -> Option<Version> {
@@ -61,6 +73,13 @@ impl Fio {
         self.begin_ns = self.last_ns;
         Ok(Parsed::Nothing)
     }
+
+    /// A time of this log, given in units of this many nanoseconds.
+    fn at_ns(&mut self, field: Option<&str>, unit_ns: u64, expected: Expected) -> Result<u64, Expected> {
+        let at_ns = time(field, unit_ns, expected)?.checked_add(self.begin_ns).ok_or(expected)?;
+        self.last_ns = self.last_ns.max(at_ns);
+        Ok(at_ns)
+    }
 }
 
 impl Parser for Fio {
@@ -71,12 +90,8 @@ impl Parser for Fio {
         let version = self.version.ok_or(HEADER)?;
         let mut fields = line.split_ascii_whitespace();
         let at_ns = match version {
-            Version::Two => self.waited_ns,
-            Version::Three => {
-                let at_ns = time(fields.next(), MICROSECOND, TIME)?.checked_add(self.begin_ns).ok_or(TIME)?;
-                self.last_ns = self.last_ns.max(at_ns);
-                at_ns
-            }
+            Version::Two => self.last_ns,
+            Version::Three => self.at_ns(fields.next(), MICROSECOND, TIME)?,
         };
         let file = fields.next().ok_or(LENGTH)?;
         let action = fields.next().ok_or(ACTIONS)?;
@@ -90,12 +105,11 @@ impl Parser for Fio {
             "read" => of_data(Operation::Read),
             "write" => of_data(WRITE),
             "trim" => of_data(Operation::Trim),
-            "sync" | "datasync" | "sync_file_range" => Ok(flush(file, at_ns)),
+            "sync" | "datasync" | "sync_file_range" | "syncfs" => Ok(flush(file, at_ns)),
             "add" | "open" | "close" => Ok(Parsed::Nothing),
             "wait" if version == Version::Two => {
-                let waited_ns = time(offset, MICROSECOND, "a number of microseconds after wait")?;
-                self.waited_ns =
-                    self.waited_ns.checked_add(waited_ns).ok_or("waits of less than 584 years")?;
+                self.has_waits = true;
+                self.at_ns(offset, MILLISECOND, "milliseconds since the beginning after wait")?;
                 Ok(Parsed::Nothing)
             }
             _ => Err(ACTIONS),
@@ -113,12 +127,17 @@ impl Parser for Fio {
     }
 
     fn note(&self) -> Option<String> {
-        (self.logs > 1).then(|| {
+        let logs = (self.logs > 1).then(|| {
             format!(
                 "the trace holds {} logs of fio, which are replayed one after the other; jobs that ran at once need a log each",
                 self.logs
             )
-        })
+        });
+        let waits = self.has_waits.then(|| {
+            "its waits are milliseconds since its beginning, as fio takes them, and not what fio's manual says".to_owned()
+        });
+        let notes: Vec<String> = logs.into_iter().chain(waits).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 }
 
@@ -143,10 +162,35 @@ mod tests {
     }
 
     #[test]
-    fn version_2_waits_after_the_wait_before() {
-        let parsed = all("fio version 2 iolog\nf read 0 4096\nf wait 250\nf wait 50 0\nf trim 4096 4096\n");
-        assert_eq!(parsed[0], request("f", 0, Operation::Read, 0, 4096));
-        assert_eq!(parsed[3], request("f", 300_000, Operation::Trim, 4096, 4096));
+    fn version_2_waits_until_milliseconds_since_the_beginning() {
+        // fio 3.33 took 3 s longer with waits of 1500 and 3000 than without, and with 3000 and 1500
+        for waits in [[1500, 3000], [3000, 1500]] {
+            let text = format!(
+                "{VERSION_2}\nf read 0 4096\nf wait {} 0\nf wait {} 0\nf trim 4096 4096\n",
+                waits[0], waits[1]
+            );
+            let parsed = all(&text);
+            assert_eq!(parsed[0], request("f", 0, Operation::Read, 0, 4096));
+            assert_eq!(parsed[3], request("f", 3_000_000_000, Operation::Trim, 4096, 4096));
+        }
+        let mut fio = Fio::default();
+        // a second log in the same file has a beginning of its own
+        for line in [VERSION_2, "f wait 20 0", "f read 0 512", VERSION_2, "f wait 5 0"] {
+            fio.parse(line).unwrap();
+        }
+        assert_eq!(fio.parse("f read 0 512"), request("f", 25_000_000, Operation::Read, 0, 512));
+        let note = fio.note().unwrap();
+        assert!(note.contains("2 logs of fio") && note.contains("waits are milliseconds"), "{note}");
+    }
+
+    /// `fio --rw=randrw --fsync=3 --fdatasync=5` of version 3.33 wrote lines like these, and `syncfs` came with 3.42.
+    #[test]
+    fn each_kind_of_sync_is_a_flush() {
+        let parsed = all(
+            "fio version 3 iolog\n30 /a add\n194 /a open\n301 /a sync 368640 0\n1020 /a datasync 892928 0\n1021 /a syncfs 0 0\n1373 /a close\n",
+        );
+        let flushes = [flush("/a", 301_000), flush("/a", 1_020_000), flush("/a", 1_021_000)];
+        assert_eq!(parsed[2..5], flushes.map(Ok));
     }
 
     /// Two runs of fio 3.33 with the same `--write_iolog`.

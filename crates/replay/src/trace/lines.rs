@@ -2,8 +2,9 @@
 
 use std::io::{self, BufRead, Read};
 
-/// Longer lines are in no trace. The bound holds memory against a file without any end of a line.
-const MOST_BYTES: u64 = 4096;
+/// Longer lines are in no trace: Windows' has command lines, of up to 32,767 characters. The bound holds memory against a file
+/// without any end of a line.
+const MOST_BYTES: u64 = 128 << 10;
 
 /// Reads line by line.
 pub(super) struct Lines {
@@ -68,6 +69,14 @@ mod tests {
         }
         let expected = [(1, "one"), (2, ""), (3, "two \u{fffd}")];
         assert_eq!(found, expected.map(|(number, line)| (number, line.to_owned())));
+    }
+
+    /// An event of Windows has the command line of its process.
+    #[test]
+    fn the_longest_command_line_of_windows_is_a_line() {
+        let mut lines = lines_of(&[&vec![b'x'; 3 * 32_767][..], b"\nnext"].concat());
+        assert!(matches!(lines.advance().unwrap(), Next::Line));
+        assert!(matches!(lines.advance().unwrap(), Next::Line) && lines.text() == "next");
     }
 
     #[test]
