@@ -2,14 +2,10 @@
 
 use clap::Args;
 use tantalum_couch::Way;
-use tantalum_crash::Cuts;
 use tantalum_crash::couch::{Settings, run as torture, way_name};
-use tantalum_crash::summary;
 
+use crate::crash_program::ProgramOptions;
 use crate::failure::Failure;
-use crate::offered::OfferOptions;
-use crate::seeds::SeedOptions;
-use crate::{interrupt, output};
 
 /// `tantalum crash couch`.
 #[derive(Args, Debug)]
@@ -17,14 +13,6 @@ pub struct CrashCouchOptions {
     /// How documents are updated: share, original, or both
     #[arg(long, value_name = "WAY", default_value = "both", value_parser = parse_ways)]
     pub way: Ways,
-
-    #[command(flatten)]
-    pub seeds: SeedOptions,
-
-    /// N: this many power cuts in the life of a store; all: one at every flash operation of a short workload; @N: only
-    /// at operation N of that workload
-    #[arg(long, value_name = "N", default_value = "40")]
-    pub cuts: Cuts,
 
     /// Maximum number of commits before a cut, or in the short workload [default: 60, or 12 with all and @N]
     #[arg(long, value_name = "N")]
@@ -34,21 +22,8 @@ pub struct CrashCouchOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u64,
 
-    /// Let the host fail instead of the power, as often as --cuts says: calls on the image's file, with I/O errors or because
-    /// the disk is full
-    #[arg(long)]
-    pub host_faults: bool,
-
-    /// Continue with fresh seeds for N minutes
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
-    pub minutes: Option<u64>,
-
     #[command(flatten)]
-    pub offer: OfferOptions,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    pub program: ProgramOptions,
 }
 
 /// The selected ways.
@@ -66,23 +41,14 @@ fn parse_ways(text: &str) -> Result<Ways, String> {
 
 /// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashCouchOptions) -> Result<(), Failure> {
-    let _offer = options.offer.offer()?;
-    let commits = match options.cuts {
-        Cuts::Random(_) => 60,
-        Cuts::All | Cuts::At(_) => 12,
-    };
-    let seeds = options.seeds.range(1);
+    let program = &options.program;
     let settings = Settings {
         ways: options.way.0.clone(),
-        first_seed: seeds.start,
-        seeds: seeds.end - seeds.start,
-        cuts: options.cuts,
-        commits: options.commits.unwrap_or(commits),
+        seeds: program.seeds(),
+        cuts: program.cuts,
+        commits: program.length(options.commits, 60),
         threads: options.threads,
-        minutes: options.minutes,
-        host_faults: options.host_faults,
+        host_faults: program.host_faults,
     };
-    let outcome = torture(&settings, &interrupt::monitor())?;
-    output::report(&outcome, options.json, summary::of)?;
-    Failure::of_outcome(&outcome)
+    program.run(|monitor| torture(&settings, monitor))
 }

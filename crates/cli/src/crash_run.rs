@@ -10,6 +10,7 @@ use tantalum_report::check_place;
 
 use crate::failure::Failure;
 use crate::offered::OfferOptions;
+use crate::seeds::parse_minutes;
 use crate::{interrupt, output};
 
 /// `tantalum crash run`.
@@ -86,11 +87,6 @@ fn parse_cuts(text: &str) -> Result<Cuts, String> {
         _ if text == "all" => Ok(Cuts(None)),
         _ => Err("use a number of cuts from 1, or all".to_owned()),
     }
-}
-
-fn parse_minutes(text: &str) -> Result<f64, String> {
-    let minutes = text.parse::<f64>().ok().filter(|minutes| minutes.is_finite() && *minutes > 0.0);
-    minutes.ok_or_else(|| "use a number of minutes above 0".to_owned())
 }
 
 fn parse_sector(text: &str) -> Result<Sector, String> {

@@ -1,15 +1,11 @@
 //! `tantalum crash sqlite`.
 
 use clap::Args;
-use tantalum_crash::Cuts;
 use tantalum_crash::sqlite::{Settings, run as torture};
-use tantalum_crash::summary;
 use tantalum_sqlite::{Mode, Synchronous};
 
+use crate::crash_program::ProgramOptions;
 use crate::failure::Failure;
-use crate::offered::OfferOptions;
-use crate::seeds::SeedOptions;
-use crate::{interrupt, output};
 
 /// `tantalum crash sqlite`.
 #[derive(Args, Debug)]
@@ -23,33 +19,12 @@ pub struct CrashSqliteOptions {
     #[arg(long, value_name = "SETTING", default_value = "both", value_parser = parse_synchronous)]
     pub synchronous: Synchronouses,
 
-    #[command(flatten)]
-    pub seeds: SeedOptions,
-
-    /// N: this many power cuts in the life of a database; all: one at every flash operation of a short workload; @N: only
-    /// at operation N of that workload
-    #[arg(long, value_name = "N", default_value = "40")]
-    pub cuts: Cuts,
-
     /// Maximum number of transactions before a cut, or in the short workload [default: 40, or 12 with all and @N]
     #[arg(long, value_name = "N")]
     pub transactions: Option<u64>,
 
-    /// Let the host fail instead of the power, as often as --cuts says: calls on the image's file, with I/O errors or because
-    /// the disk is full
-    #[arg(long)]
-    pub host_faults: bool,
-
-    /// Continue with fresh seeds for N minutes
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
-    pub minutes: Option<u64>,
-
     #[command(flatten)]
-    pub offer: OfferOptions,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    pub program: ProgramOptions,
 }
 
 /// The selected modes.
@@ -78,23 +53,14 @@ fn parse_synchronous(text: &str) -> Result<Synchronouses, String> {
 
 /// Runs the torture test and prints the results. Then a broken promise is a failure.
 pub fn run(options: &CrashSqliteOptions) -> Result<(), Failure> {
-    let _offer = options.offer.offer()?;
-    let transactions = match options.cuts {
-        Cuts::Random(_) => 40,
-        Cuts::All | Cuts::At(_) => 12,
-    };
-    let seeds = options.seeds.range(1);
+    let program = &options.program;
     let settings = Settings {
         modes: options.mode.0.clone(),
         synchronous: options.synchronous.0.clone(),
-        first_seed: seeds.start,
-        seeds: seeds.end - seeds.start,
-        cuts: options.cuts,
-        transactions: options.transactions.unwrap_or(transactions),
-        minutes: options.minutes,
-        host_faults: options.host_faults,
+        seeds: program.seeds(),
+        cuts: program.cuts,
+        transactions: program.length(options.transactions, 40),
+        host_faults: program.host_faults,
     };
-    let outcome = torture(&settings, &interrupt::monitor())?;
-    output::report(&outcome, options.json, summary::of)?;
-    Failure::of_outcome(&outcome)
+    program.run(|monitor| torture(&settings, monitor))
 }

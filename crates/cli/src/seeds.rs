@@ -1,4 +1,4 @@
-//! Seeds on the command line: `10` for the first ten, `40..50` for 40 to 49.
+//! Seeds on the command line: `10` for the first ten, `40..50` for 40 to 49; and times in minutes.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -15,17 +15,28 @@ pub struct SeedOptions {
     /// Run seeds A to B-1, or the first COUNT seeds from 0 [default: a few]
     #[arg(long, value_name = "A..B|COUNT")]
     pub seeds: Option<Seeds>,
+
+    /// Run fresh seeds for N minutes, such as 0.5
+    #[arg(long, value_name = "N", value_parser = parse_minutes, conflicts_with = "seeds")]
+    pub minutes: Option<f64>,
 }
 
 impl SeedOptions {
     /// The seeds that were chosen; without a choice, the first `default`.
-    pub fn range(&self, default: u64) -> Range<u64> {
-        match (self.seed, &self.seeds) {
+    pub fn chosen(&self, default: u64) -> tantalum_crash::Seeds {
+        let range = match (self.seed, &self.seeds) {
             (Some(seed), _) => seed..seed.saturating_add(1),
             (None, Some(seeds)) => seeds.0.clone(),
             (None, None) => 0..default,
-        }
+        };
+        tantalum_crash::Seeds { range, minutes: self.minutes }
     }
+}
+
+/// A time in minutes.
+pub fn parse_minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse::<f64>().ok().filter(|minutes| minutes.is_finite() && *minutes > 0.0);
+    minutes.ok_or_else(|| "use a number of minutes above 0".to_owned())
 }
 
 /// A range of seeds.
@@ -67,6 +78,10 @@ mod tests {
         for text in ["", "a", "1..", "-1", "1...3"] {
             assert_eq!(text.parse::<Seeds>(), Err(SeedsError::Form), "{text}");
         }
+        for text in ["0", "-1", "nan", "inf", "x", ""] {
+            assert!(parse_minutes(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_minutes("0.05"), Ok(0.05));
         for text in ["0", "7..7", "9..3"] {
             assert_eq!(text.parse::<Seeds>(), Err(SeedsError::Empty), "{text}");
         }

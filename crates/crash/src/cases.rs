@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use tantalum_report::{InvalidSetting, Monitor};
 
@@ -18,6 +17,7 @@ use crate::device::tally::Tally;
 use crate::device::{CutPoint, Skip};
 use crate::error::CrashError;
 use crate::minimise::{Failing, minimise};
+use crate::seeds::Seeds;
 use crate::weights::{Kinds, Weights};
 use crate::{CrashOutcome, Violation};
 
@@ -250,13 +250,15 @@ fn violation<C: Case>(case: &C, found: Found, progress: &Progress<'_>) -> Violat
 
 // -- running ------------------------------------------------------------------------------------------------------
 
-/// Which seeds are run, and on how many threads.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Seeds {
-    /// With `minutes` only the first one counts, and others follow it.
-    pub seeds: Range<u64>,
-    /// Runs fresh seeds for this many minutes. Then the findings depend on the machine.
-    pub minutes: Option<u64>,
+/// What to test, and for how long. `D` chooses among drives, `K` are the kinds of commands.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings<D, K> {
+    /// The seeds.
+    pub seeds: Seeds,
+    /// The drives of each seed.
+    pub drives: D,
+    /// What to do with each.
+    pub plan: Plan<K>,
     /// Threads; with one, everything runs on the caller's thread.
     pub threads: usize,
     /// Begins no case once one has broken a promise.
@@ -279,64 +281,61 @@ pub(crate) struct Cases<C: Case> {
     pub interrupted: bool,
 }
 
-/// Fails if seeds or a plan make no sense.
-pub(crate) fn validate<K: Kinds>(seeds: &Seeds, plan: &Plan<K>) -> Result<(), CrashError> {
-    if seeds.seeds.is_empty() {
-        let range = format!("{}..{}", seeds.seeds.start, seeds.seeds.end);
-        return Err(setting("--seeds", range, "the range is empty"));
+impl<D: Sync, K: Kinds + Sync> Settings<D, K> {
+    /// Fails if seeds or plan make no sense.
+    pub(crate) fn validate_common(&self) -> Result<(), CrashError> {
+        self.seeds.validate()?;
+        self.plan.validate()
     }
-    if let Some(minutes) = seeds.minutes.filter(|minutes| *minutes == 0 || *minutes > 60 * 24 * 365) {
-        return Err(setting("--minutes", minutes, "use a number from 1 to 525,600"));
+
+    /// Runs all cases, and returns them in the order in which they were started. A broken promise is a result, not an error,
+    /// and an interruption ends this with the results so far.
+    pub(crate) fn run_cases<C: Case<Kind = K>>(
+        &self,
+        cases_of: impl Fn(u64) -> Vec<C> + Sync,
+        (title, monitor): (&str, &Monitor),
+    ) -> Cases<C> {
+        let duration = self.seeds.duration();
+        let all = || {
+            let cases = cases_of(self.seeds.range.start).len() as u64;
+            self.seeds.count().saturating_mul(cases).saturating_mul(self.plan.steps())
+        };
+        let bar = monitor.bar(title, duration.map_or_else(all, |all| all.as_secs()));
+        let progress = Progress::on(&bar, duration);
+        let mut ended = self.run_on_threads(cases_of, &progress);
+        ended.sort_by_key(|ended| ended.number);
+        let mut last_seed = None;
+        let starts =
+            ended.iter().filter(|ended| last_seed.replace(ended.case.seed()) != Some(ended.case.seed()));
+        let seeds = starts.count() as u64;
+        Cases { ended, seeds, interrupted: monitor.check().is_err() }
     }
-    plan.validate()
-}
 
-/// Runs all cases, and returns them in the order in which they were started. A broken promise is a result, not an error, and an
-/// interruption ends this with the results so far.
-pub(crate) fn run_cases<C: Case>(
-    seeds: &Seeds,
-    plan: &Plan<C::Kind>,
-    cases_of: impl Fn(u64) -> Vec<C> + Sync,
-    (title, monitor): (&str, &Monitor),
-) -> Cases<C> {
-    let duration = seeds.minutes.map(|minutes| Duration::from_secs(60 * minutes));
-    let all = || {
-        let cases = cases_of(seeds.seeds.start).len() as u64;
-        (seeds.seeds.end - seeds.seeds.start).saturating_mul(cases).saturating_mul(plan.steps())
-    };
-    let bar = monitor.bar(title, duration.map_or_else(all, |all| all.as_secs()));
-    let progress = Progress::on(&bar, duration);
-    let mut ended = run_on_threads(seeds, cases_of, &progress);
-    ended.sort_by_key(|ended| ended.number);
-    let mut last_seed = None;
-    let starts = ended.iter().filter(|ended| last_seed.replace(ended.case.seed()) != Some(ended.case.seed()));
-    let seeds = starts.count() as u64;
-    Cases { ended, seeds, interrupted: monitor.check().is_err() }
-}
-
-fn run_on_threads<C: Case>(
-    seeds: &Seeds,
-    cases_of: impl Fn(u64) -> Vec<C> + Sync,
-    progress: &Progress<'_>,
-) -> Vec<Ended<C>> {
-    let work = Mutex::new(Work { seed: seeds.seeds.start, cases: VecDeque::new(), next: 0 });
-    let ended: Mutex<Vec<Ended<C>>> = Mutex::new(Vec::new());
-    let is_enough = || seeds.first_only && unpoisoned(&ended).iter().any(|ended| ended.violation.is_some());
-    let worker = || {
-        while progress.goes_on()
-            && !is_enough()
-            && let Some((number, case)) = unpoisoned(&work).next(seeds, &cases_of)
-        {
-            let report = case.run(progress);
-            let violation = C::found(&report).cloned().map(|found| violation(&case, found, progress));
-            unpoisoned(&ended).push(Ended { number, case, report, violation });
+    fn run_on_threads<C: Case<Kind = K>>(
+        &self,
+        cases_of: impl Fn(u64) -> Vec<C> + Sync,
+        progress: &Progress<'_>,
+    ) -> Vec<Ended<C>> {
+        let work = Mutex::new(Work { seed: self.seeds.range.start, cases: VecDeque::new(), next: 0 });
+        let ended: Mutex<Vec<Ended<C>>> = Mutex::new(Vec::new());
+        let is_enough =
+            || self.first_only && unpoisoned(&ended).iter().any(|ended| ended.violation.is_some());
+        let worker = || {
+            while progress.goes_on()
+                && !is_enough()
+                && let Some((number, case)) = unpoisoned(&work).next(&self.seeds, &cases_of)
+            {
+                let report = case.run(progress);
+                let violation = C::found(&report).cloned().map(|found| violation(&case, found, progress));
+                unpoisoned(&ended).push(Ended { number, case, report, violation });
+            }
+        };
+        match self.threads {
+            0 | 1 => worker(),
+            threads => thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(worker)))),
         }
-    };
-    match seeds.threads {
-        0 | 1 => worker(),
-        threads => thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(worker)))),
+        std::mem::take(&mut *unpoisoned(&ended))
     }
-    std::mem::take(&mut *unpoisoned(&ended))
 }
 
 /// The queue of a thread that panicked is still intact: cases are pushed and popped one at a time.
@@ -354,7 +353,7 @@ struct Work<C> {
 impl<C> Work<C> {
     fn next(&mut self, seeds: &Seeds, cases_of: impl Fn(u64) -> Vec<C>) -> Option<(u64, C)> {
         if self.cases.is_empty() {
-            if seeds.minutes.is_none() && self.seed >= seeds.seeds.end {
+            if seeds.minutes.is_none() && self.seed >= seeds.range.end {
                 return None;
             }
             self.cases = cases_of(self.seed).into();

@@ -229,7 +229,7 @@ fn find(canary: &Canary) -> Option<(u64, Violation)> {
 }
 
 fn settings(seed: u64, drives: DriveChoice, plan: Plan) -> Settings {
-    Settings { seeds: seed..seed + 1, drives, plan, minutes: None, threads: 1, first_only: true }
+    Settings { seeds: (seed..seed + 1).into(), drives, plan, threads: 1, first_only: true }
 }
 
 /// The settings that a violation's command line gives, without leaving out more commands: that takes most of the time.
@@ -246,7 +246,7 @@ fn replayed(line: &str) -> Settings {
         let number = || value.parse::<u64>().expect("a number");
         let plan = &mut settings.plan;
         match option {
-            "--seed" => settings.seeds = number()..number() + 1,
+            "--seed" => settings.seeds = (number()..number() + 1).into(),
             "--age" => plan.age = number(),
             "--commands" => plan.commands = number(),
             "--skip" => plan.skip = value.parse().expect("commands"),

@@ -89,7 +89,7 @@ fn settings(seed: u64, setups: SetupChoice, weights: &str) -> Settings {
         minimising_runs: MINIMISING_RUNS,
         ..Plan::default()
     };
-    Settings { seeds: seed..seed + 1, setups, plan, minutes: None, threads: 1, first_only: true }
+    Settings { seeds: (seed..seed + 1).into(), drives: setups, plan, threads: 1, first_only: true }
 }
 
 /// The first seed that notices it, and the violation.
@@ -114,9 +114,9 @@ fn replayed(line: &str) -> Settings {
         }
         let value = words.next().expect("an option has a value");
         let number = || value.parse::<u64>().expect("a number");
-        let (plan, setups) = (&mut settings.plan, &mut settings.setups);
+        let (plan, setups) = (&mut settings.plan, &mut settings.drives);
         match option {
-            "--seed" => settings.seeds = number()..number() + 1,
+            "--seed" => settings.seeds = (number()..number() + 1).into(),
             "--cuts" => plan.cuts = Cuts::Random(number()),
             "--skip" => plan.skip = value.parse().expect("turns"),
             "--weights" => plan.weights = value.parse().expect("weights"),

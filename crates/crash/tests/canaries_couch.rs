@@ -21,12 +21,10 @@ fn catch(guard: Guard, way: Way) {
     for seed in 0..MOST_SEEDS {
         let settings = Settings {
             ways: vec![way],
-            first_seed: seed,
-            seeds: 1,
+            seeds: (seed..seed + 1).into(),
             cuts: Cuts::Random(40),
             commits: 60,
             threads: 1,
-            minutes: None,
             host_faults: false,
         };
         take_out(Some(guard));

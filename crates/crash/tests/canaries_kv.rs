@@ -15,11 +15,9 @@ const MOST_SEEDS: u64 = 20;
 fn catch(guard: Guard) {
     for seed in 0..MOST_SEEDS {
         let settings = Settings {
-            first_seed: seed,
-            seeds: 1,
+            seeds: (seed..seed + 1).into(),
             cuts: Cuts::Random(40),
             commits: 60,
-            minutes: None,
             host_faults: false,
         };
         take_out(Some(guard));

@@ -25,11 +25,9 @@ fn catch(guard: Guard, mode: Mode, synchronous: Synchronous) {
         let settings = Settings {
             modes: vec![mode],
             synchronous: vec![synchronous],
-            first_seed: seed,
-            seeds: 1,
+            seeds: (seed..seed + 1).into(),
             cuts: Cuts::Random(40),
             transactions: 40,
-            minutes: None,
             host_faults: false,
         };
         let outcome = run(&settings, &Monitor::silent()).unwrap();
@@ -55,7 +53,7 @@ fn catch(guard: Guard, mode: Mode, synchronous: Synchronous) {
 fn replayed(settings: &Settings, replay: &str) -> Settings {
     let words: Vec<&str> = replay.split_whitespace().collect();
     let value = |option| words[1 + words.iter().position(|&word| word == option).unwrap()];
-    assert_eq!(value("--seed"), settings.first_seed.to_string());
+    assert_eq!(value("--seed"), settings.seeds.range.start.to_string());
     let (cuts, transactions) = (value("--cuts").parse().unwrap(), value("--transactions").parse().unwrap());
     Settings { cuts, transactions, ..settings.clone() }
 }

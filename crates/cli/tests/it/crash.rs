@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn tantalum(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tantalum")).args(arguments).output().unwrap()
@@ -83,7 +83,7 @@ fn options_that_make_no_sense_say_what_would() {
         (&["--cuts", "some"], "use `all` or a number"),
         (&["--cuts", "0"], "use `all` or a number of at least 1"),
         (&["--commands", "0"], "use a number from 1"),
-        (&["--minutes", "0"], "use a number from 1"),
+        (&["--minutes", "0"], "use a number of minutes above 0"),
         (&["--page-bytes", "512"], "4096, 8192 or 16384"),
         (&["--plp", "none", "--cache", "durable"], "a durable cache needs --plp capacitor"),
         (&["--weights", "erase=1"], "no command named \"erase\"; use write, fua, bulk"),
@@ -94,6 +94,36 @@ fn options_that_make_no_sense_say_what_would() {
         let message = refused(arguments);
         assert!(message.contains(expected), "{arguments:?}: {message}");
     }
+}
+
+/// Cuts of one seed take longer than this, so the time ends in the middle of a seed.
+#[test]
+fn each_torture_keeps_to_a_fraction_of_a_minute() {
+    let tortures: [&[&str]; 8] = [
+        &["device", "--age", "50"],
+        &["device", "--second-cut", "--cuts", "100000"],
+        &["clients", "--cuts", "all", "--second-cut"],
+        &["clients", "--cuts", "100000"],
+        &["kv", "--cuts", "100000"],
+        &["kv", "--cuts", "100000", "--host-faults"],
+        &["sqlite", "--cuts", "all", "--transactions", "40"],
+        &["couch", "--cuts", "all", "--commits", "1000"],
+    ];
+    let keeps_to_it = |torture: &[&str]| {
+        let begun = Instant::now();
+        let output = tantalum(&[&["crash"], torture, &["--minutes", "0.05", "--json"]].concat());
+        let took = begun.elapsed().as_secs_f64();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{torture:?}: {message}");
+        // a busy machine may take longer for the cut that is under way
+        assert!((3.0..20.0).contains(&took), "{torture:?} took {took} s");
+        let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(outcome["cuts"].as_u64().unwrap() > 0, "{torture:?}: {outcome}");
+        assert_eq!(outcome["interrupted"], false, "{outcome}");
+    };
+    std::thread::scope(|scope| {
+        tortures.iter().for_each(|torture| drop(scope.spawn(|| keeps_to_it(torture))));
+    });
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(super) fn every_cut(case: &Case, progress: &Progress<'_>) -> Report {
 /// The cuts of a single turn, to see whether a failure still occurs.
 pub(super) fn cuts_of_turn(case: &Case, turn: u64) -> Option<Found> {
     let mut cutter = Cutter { case, tally: Tally::default(), coverage: Coverage::default(), cuts: 0 };
-    cutter.turn(turn).err()
+    cutter.turn(turn, &Progress::unseen()).err()
 }
 
 struct Cutter<'a> {
@@ -55,7 +55,7 @@ impl Cutter<'_> {
         let (first, count) = (self.case.plan.age, self.case.plan.commands);
         for turn in first..first.saturating_add(count) {
             if !self.case.plan.skip.contains(turn) {
-                self.turn(turn)?;
+                self.turn(turn, progress)?;
             }
             if !progress.advance(1) {
                 break;
@@ -85,8 +85,8 @@ impl Cutter<'_> {
         Ok(run)
     }
 
-    /// Cuts power before a turn, and at each of its operations.
-    fn turn(&mut self, turn: u64) -> Result<(), Found> {
+    /// Cuts power before a turn, and at each of its operations, until it is time to stop.
+    fn turn(&mut self, turn: u64, progress: &Progress<'_>) -> Result<(), Found> {
         for operation in 0.. {
             let mut point = CutPoint { command: turn, operation, fates: Vec::new(), second: None };
             let Some(cut) = self.cut(&point)? else { break };
@@ -97,6 +97,9 @@ impl Cutter<'_> {
                 self.recovered(&point)?;
                 if self.case.plan.second_cut {
                     self.cuts_in_recovery(&point)?;
+                }
+                if !progress.goes_on() {
+                    return Ok(());
                 }
             }
         }

@@ -36,4 +36,4 @@ pub use coverage::Coverage;
 pub use kinds::{Kind, Weights};
 pub use setup::{Setup, SetupChoice};
 pub use summary::of_clients_crash;
-pub use torture::{ClientsCrash, DriveCounts, Settings, torture};
+pub use torture::{ClientsCrash, Settings, torture};

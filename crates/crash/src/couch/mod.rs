@@ -28,11 +28,9 @@ pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, Crash
     }
     let plan = Plan {
         programs: settings.ways.iter().map(|&way| Documents { way, threads: settings.threads }).collect(),
-        first_seed: settings.first_seed,
-        seeds: settings.seeds,
+        seeds: settings.seeds.clone(),
         cuts: settings.cuts,
         length: settings.commits,
-        minutes: settings.minutes,
         host_faults: settings.host_faults,
     };
     torture(&plan, monitor)

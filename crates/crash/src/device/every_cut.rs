@@ -45,7 +45,7 @@ pub(super) fn cuts_of_command(case: &Case, command: u64) -> Option<Found> {
         Ok(run) => run?,
         Err(found) => return Some(found),
     };
-    cutter.command(&mut run, command).err()
+    cutter.command(&mut run, command, &Progress::unseen()).err()
 }
 
 struct Cutter<'a> {
@@ -60,7 +60,7 @@ impl Cutter<'_> {
         let Some(mut run) = self.aged(first, progress)? else { return Ok(()) };
         for index in first..first.saturating_add(count) {
             if !self.case.plan.skip.contains(index) {
-                self.command(&mut run, index)?;
+                self.command(&mut run, index, progress)?;
             }
             if !progress.advance(1) {
                 break;
@@ -94,8 +94,8 @@ impl Cutter<'_> {
         Ok(Some(run))
     }
 
-    /// Executes a command, and cuts power before it and at each of its operations.
-    fn command(&mut self, run: &mut Run, index: u64) -> Result<(), Found> {
+    /// Executes a command, and cuts power before it and at each of its operations, until it is time to stop.
+    fn command(&mut self, run: &mut Run, index: u64, progress: &Progress<'_>) -> Result<(), Found> {
         let before = run.fork();
         let first = run.host.operations();
         guarded(|| run.command(index)).map_err(|stop| Found::new(stop, index, self.cuts, None))?;
@@ -111,6 +111,9 @@ impl Cutter<'_> {
                 self.recovered(&cut, &point)?;
                 if self.case.plan.second_cut {
                     self.cuts_in_recovery(&cut, &point)?;
+                }
+                if !progress.goes_on() {
+                    return Ok(());
                 }
             }
         }

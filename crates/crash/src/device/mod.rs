@@ -50,5 +50,5 @@ pub use drive::{Drive, DriveChoice, Flash, Medium};
 pub use skip::{Skip, SkipError};
 pub use summary::of_device_crash;
 pub use tally::Reached;
-pub use torture::{DeviceCrash, DriveCounts, Settings, torture};
+pub use torture::{DeviceCrash, Settings, torture};
 pub use weights::Weights;

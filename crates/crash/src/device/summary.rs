@@ -27,7 +27,7 @@ fn drives(crash: &DeviceCrash) -> String {
     let rows = crash.drives.iter().map(|counts| {
         let reached = &counts.reached;
         let numbers = [
-            u64::from(counts.page_bytes),
+            counts.page_bytes.map_or(0, u64::from),
             counts.cuts,
             counts.second_cuts,
             reached.commands,

@@ -1,39 +1,25 @@
 //! Runs seeds on drives, on a few threads, and adds up the findings.
 
-use std::ops::Range;
-
 use serde::Serialize;
 use tantalum_report::Monitor;
 
-use super::case::{Case, Plan};
+use super::case::Case;
 use super::drive::{Drive, DriveChoice, Medium};
 use super::tally::{Reached, Tally};
-use crate::cases::{Cuts, Ended, Seeds, check_replayed, outcome_of, run_cases, setting, validate};
+use super::weights::Kind;
+use crate::cases::{self, Cuts, Ended, check_replayed, outcome_of, setting};
+use crate::counts::{self, DriveCounts};
 use crate::error::CrashError;
 use crate::{CrashOutcome, Violation};
 
 /// What to test, and for how long.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// The seeds. With `minutes` only the first one counts, and others follow it.
-    pub seeds: Range<u64>,
-    /// The drives.
-    pub drives: DriveChoice,
-    /// What to do with each.
-    pub plan: Plan,
-    /// Runs fresh seeds for this many minutes. Then the findings depend on the machine.
-    pub minutes: Option<u64>,
-    /// Threads; with one, everything runs on the caller's thread.
-    pub threads: usize,
-    /// Begins no case once one has broken a promise.
-    pub first_only: bool,
-}
+pub type Settings = cases::Settings<DriveChoice, Kind>;
 
 impl Settings {
     /// Fails if these settings make no sense.
     pub fn validate(&self) -> Result<(), CrashError> {
         self.drives.validate()?;
-        validate(&self.seeds(), &self.plan)?;
+        self.validate_common()?;
         if self.drives.medium.is_some_and(|medium| medium != Medium::Memory)
             && !matches!(self.plan.cuts, Cuts::Random(_))
         {
@@ -43,35 +29,11 @@ impl Settings {
         Ok(())
     }
 
-    fn seeds(&self) -> Seeds {
-        let Settings { ref seeds, minutes, threads, first_only, .. } = *self;
-        Seeds { seeds: seeds.clone(), minutes, threads, first_only }
-    }
-
     /// The cases of a seed.
     fn cases(&self, seed: u64) -> Vec<Case> {
         let case = |drive| Case { seed, drive, plan: self.plan.clone() };
         self.drives.drives(seed).into_iter().map(case).collect()
     }
-}
-
-/// The counts of one kind of drive.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct DriveCounts {
-    /// Power-loss protection: `none` or `capacitor`.
-    pub plp: &'static str,
-    /// Cache: `off`, `volatile` or `durable`.
-    pub cache: &'static str,
-    /// Bytes of a flash page.
-    pub page_bytes: u32,
-    /// Power cuts while the drive worked.
-    pub cuts: u64,
-    /// Power cuts during recovery.
-    pub second_cuts: u64,
-    /// Broken promises.
-    pub violations: u64,
-    /// What the drives went through between cuts.
-    pub reached: Reached,
 }
 
 /// The results of a torture test of drives.
@@ -94,7 +56,7 @@ pub struct DeviceCrash {
 pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<DeviceCrash, CrashError> {
     settings.validate()?;
     let cases_of = |seed| settings.cases(seed);
-    let cases = run_cases(&settings.seeds(), &settings.plan, cases_of, ("power loss", monitor));
+    let cases = settings.run_cases(cases_of, ("power loss", monitor));
     let mut crash = DeviceCrash::default();
     for Ended { case, report, violation, .. } in cases.ended {
         crash.add(&case.drive, &report.tally, violation);
@@ -106,25 +68,14 @@ pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<DeviceCrash, Cr
 
 impl DeviceCrash {
     fn add(&mut self, drive: &Drive, tally: &Tally, violation: Option<Violation>) {
-        let counts = self.counts_of(drive);
-        counts.cuts += tally.cuts;
-        counts.second_cuts += tally.second_cuts;
-        counts.violations += u64::from(violation.is_some());
-        counts.reached.add(&tally.reached);
+        counts::add(
+            &mut self.drives,
+            (drive.plp_name(), drive.cache_name(), Some(drive.page_bytes)),
+            tally,
+            violation.is_some(),
+        );
         self.shutdown_cuts += tally.shutdown_cuts;
         self.reached.add(&tally.reached);
         self.outcome.add(outcome_of(tally, violation));
-    }
-
-    fn counts_of(&mut self, drive: &Drive) -> &mut DriveCounts {
-        let (plp, cache, page_bytes) = (drive.plp_name(), drive.cache_name(), drive.page_bytes);
-        let known =
-            |counts: &DriveCounts| (counts.plp, counts.cache, counts.page_bytes) == (plp, cache, page_bytes);
-        let place = self.drives.iter().position(known).unwrap_or(self.drives.len());
-        if place == self.drives.len() {
-            let (cuts, second_cuts, violations, reached) = (0, 0, 0, Reached::default());
-            self.drives.push(DriveCounts { plp, cache, page_bytes, cuts, second_cuts, violations, reached });
-        }
-        &mut self.drives[place]
     }
 }

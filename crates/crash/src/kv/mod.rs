@@ -28,11 +28,9 @@ use crate::program::{Plan, torture};
 pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, CrashError> {
     let plan = Plan {
         programs: vec![KeyValue],
-        first_seed: settings.first_seed,
-        seeds: settings.seeds,
+        seeds: settings.seeds.clone(),
         cuts: settings.cuts,
         length: settings.commits,
-        minutes: settings.minutes,
         host_faults: settings.host_faults,
     };
     torture(&plan, monitor)

@@ -1,21 +1,18 @@
 //! What to test, and for how long.
 
 use crate::program::Cuts;
+use crate::seeds::Seeds;
 
 /// What to test, and for how long.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// The first seed.
-    pub first_seed: u64,
-    /// Number of consecutive seeds.
-    pub seeds: u64,
+    /// The seeds.
+    pub seeds: Seeds,
     /// When power is cut.
     pub cuts: Cuts,
     /// The maximum number of commits before a random cut, or the commits of the run that is cut at every flash
     /// operation.
     pub commits: u64,
-    /// Continues with fresh seeds for this many minutes instead of `seeds`.
-    pub minutes: Option<u64>,
     /// Whether the host fails, as often as `cuts` says, instead of the power.
     pub host_faults: bool,
 }

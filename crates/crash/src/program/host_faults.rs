@@ -85,7 +85,7 @@ impl<P: Program> Run<'_, P> {
     pub fn host_faults(&self, count: u64, outcome: &mut CrashOutcome) -> Result<(), RunEnd> {
         let mut image = HostedImage::create::<P>(self.seed)?;
         let mut expected = None;
-        for number in 0..count {
+        for number in self.in_time(0..count) {
             self.monitor.check()?;
             let found = |broken| RunEnd::Found(Found { cut: number, broken });
             image.arm(CALLS);

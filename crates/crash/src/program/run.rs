@@ -1,6 +1,9 @@
 //! One run of one seed: the program runs until power is lost; what it left is recovered and checked, and the program
 //! may continue.
 
+use std::ops::Range;
+use std::time::Instant;
+
 use tantalum::PowerLoss;
 use tantalum_report::Monitor;
 
@@ -20,10 +23,23 @@ pub(super) struct Run<'a, P> {
     pub length: u64,
     /// Whether the host fails instead of the power.
     pub host_faults: bool,
+    /// When it ends, although not everything is done. Each run has one cut at least.
+    pub deadline: Option<Instant>,
     pub monitor: &'a Monitor,
 }
 
 impl<P: Program> Run<'_, P> {
+    /// Whether the time is up.
+    pub fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// The first of these numbers, and the others until the time is up.
+    pub fn in_time(&self, numbers: Range<u64>) -> impl Iterator<Item = u64> {
+        let first = numbers.start;
+        numbers.take_while(move |number| *number == first || !self.is_late())
+    }
+
     /// One program lives through `cuts` random cuts.
     pub fn random_cuts(
         &self,
@@ -32,7 +48,7 @@ impl<P: Program> Run<'_, P> {
         outcome: &mut CrashOutcome,
     ) -> Result<(), RunEnd> {
         let (mut place, mut opened) = self.open_first(ground)?;
-        for number in 0..cuts {
+        for number in self.in_time(0..cuts) {
             self.monitor.check()?;
             let mut loss = PowerLoss::seeded(mix(self.seed, number, 1));
             let done = loss.random() % (self.length + 1);

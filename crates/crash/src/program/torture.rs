@@ -12,20 +12,17 @@ use super::ground::Ground;
 use super::run::Run;
 use super::under_test::Program;
 use crate::error::CrashError;
+use crate::seeds::Seeds;
 use crate::{CrashOutcome, Violation};
 
 /// What is tested, and for how long.
 pub(crate) struct Plan<P> {
     /// The settings; each is tested with each seed.
     pub programs: Vec<P>,
-    pub first_seed: u64,
-    /// Number of consecutive seeds.
-    pub seeds: u64,
+    pub seeds: Seeds,
     pub cuts: Cuts,
     /// The maximum work before a random cut, or the work of the run that is cut at every flash operation.
     pub length: u64,
-    /// Continues with fresh seeds for this many minutes instead of `seeds`.
-    pub minutes: Option<u64>,
     /// Whether the host fails, as often as `cuts` says, instead of the power.
     pub host_faults: bool,
 }
@@ -33,18 +30,14 @@ pub(crate) struct Plan<P> {
 impl<P: Program> Plan<P> {
     /// Refuses settings that would do nothing.
     fn validate(&self) -> Result<(), CrashError> {
-        let settings = [
-            ("--seeds", Some(self.seeds)),
-            (P::LENGTH_OPTION, Some(self.length)),
-            ("--minutes", self.minutes),
-        ];
+        self.seeds.validate()?;
         if self.host_faults && !matches!(self.cuts, Cuts::Random(_)) {
             let expected = "use a number with --host-faults: so often the host fails";
             return Err(InvalidSetting::new("--cuts", self.cuts, expected).into());
         }
-        match settings.into_iter().find(|(_, value)| *value == Some(0)) {
-            Some((option, _)) => Err(InvalidSetting::new(option, 0, "use at least 1").into()),
-            None => Ok(()),
+        match self.length {
+            0 => Err(InvalidSetting::new(P::LENGTH_OPTION, 0, "use at least 1").into()),
+            _ => Ok(()),
         }
     }
 }
@@ -54,10 +47,10 @@ pub(crate) fn torture<P: Program>(plan: &Plan<P>, monitor: &Monitor) -> Result<C
     plan.validate()?;
     let pace = Pace::new(plan, monitor);
     let mut outcome = CrashOutcome::default();
-    let mut seed = plan.first_seed;
+    let mut seed = plan.seeds.range.start;
     while !pace.is_over(outcome.seeds) {
         let before = pace.began.elapsed();
-        match run_seed(plan, seed, monitor, &mut outcome, &mut || pace.setting_done()) {
+        match run_seed(plan, seed, (&pace, monitor), &mut outcome) {
             Err(CrashError::Interrupted(_)) => {
                 outcome.interrupted = true;
                 return Ok(outcome);
@@ -89,19 +82,29 @@ struct Pace {
 
 impl Pace {
     fn new<P>(plan: &Plan<P>, monitor: &Monitor) -> Pace {
-        let limit = plan.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+        let (seeds, limit) = (plan.seeds.count(), plan.seeds.duration());
         let steps = match limit {
             Some(limit) => limit.as_secs(),
-            None => plan.seeds.saturating_mul(plan.programs.len() as u64),
+            None => seeds.saturating_mul(plan.programs.len() as u64),
         };
-        Pace { seeds: plan.seeds, limit, began: Instant::now(), bar: monitor.bar("crash", steps) }
+        Pace { seeds, limit, began: Instant::now(), bar: monitor.bar("crash", steps) }
     }
 
     fn is_over(&self, seeds_done: u64) -> bool {
         match self.limit {
-            Some(limit) => self.began.elapsed() >= limit,
+            Some(_) => self.is_late(),
             None => seeds_done >= self.seeds,
         }
+    }
+
+    /// Whether the time is up.
+    fn is_late(&self) -> bool {
+        self.limit.is_some_and(|limit| self.began.elapsed() >= limit)
+    }
+
+    /// When the time is up.
+    fn deadline(&self) -> Option<Instant> {
+        self.limit.map(|limit| self.began + limit)
     }
 
     /// A seed was run in one setting.
@@ -126,21 +129,24 @@ fn no_such_cut(operation: u64) -> CrashError {
     InvalidSetting::new("--cuts", format!("@{operation}"), expected).into()
 }
 
-/// Runs a seed in each setting.
+/// Runs a seed in each setting, until the time is up.
 fn run_seed<P: Program>(
     plan: &Plan<P>,
     seed: u64,
-    monitor: &Monitor,
+    (pace, monitor): (&Pace, &Monitor),
     outcome: &mut CrashOutcome,
-    advance: &mut dyn FnMut() -> Result<(), CrashError>,
 ) -> Result<(), CrashError> {
     let prepared = P::prepare(seed)?;
     for &program in &plan.programs {
-        let run = Run { program, seed, length: plan.length, host_faults: plan.host_faults, monitor };
+        let (length, host_faults, deadline) = (plan.length, plan.host_faults, pace.deadline());
+        let run = Run { program, seed, length, host_faults, deadline, monitor };
         if let Some(found) = one_run(&run, plan.cuts, &prepared, outcome)? {
             outcome.violations.push(violation(&run, plan.cuts, found, &prepared)?);
         }
-        advance()?;
+        pace.setting_done()?;
+        if pace.is_late() {
+            break;
+        }
     }
     Ok(())
 }
@@ -161,7 +167,8 @@ fn one_run<P: Program>(
             Cuts::At(operation) => run.cut_at(copy(), operation, outcome),
             Cuts::All => {
                 let operations = run.count_operations(copy())?;
-                (1..=operations).try_for_each(|operation| run.cut_at(copy(), operation, outcome))
+                run.in_time(1..operations + 1)
+                    .try_for_each(|operation| run.cut_at(copy(), operation, outcome))
             }
         }
     }));
@@ -198,7 +205,8 @@ fn violation<P: Program>(
     let (mut smallest, mut length) = (found, run.length);
     // With the cut at a given operation, less work changes nothing: nothing after the cut is executed.
     if let Cuts::Random(_) = cuts {
-        for fewer in std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n < run.length) {
+        let fewer = std::iter::successors(Some(1), |n| Some(n * 2));
+        for fewer in fewer.take_while(|&fewer| fewer < run.length && !run.is_late()) {
             let smaller = Run { length: fewer, ..*run };
             let again = one_run(&smaller, replayed(&smallest), prepared, &mut CrashOutcome::default())?;
             if let Some(found) = again.filter(|found| found.broken.promise == smallest.broken.promise) {

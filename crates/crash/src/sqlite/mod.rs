@@ -28,11 +28,9 @@ pub fn run(settings: &Settings, monitor: &Monitor) -> Result<CrashOutcome, Crash
     let with = |mode| settings.synchronous.iter().map(move |&synchronous| Database { mode, synchronous });
     let plan = Plan {
         programs: settings.modes.iter().flat_map(|&mode| with(mode)).collect(),
-        first_seed: settings.first_seed,
-        seeds: settings.seeds,
+        seeds: settings.seeds.clone(),
         cuts: settings.cuts,
         length: settings.transactions,
-        minutes: settings.minutes,
         host_faults: settings.host_faults,
     };
     torture(&plan, monitor)

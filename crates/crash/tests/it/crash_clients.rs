@@ -9,7 +9,7 @@ use tantalum_crash::device::{Cuts, Flash};
 use tantalum_report::Monitor;
 
 fn settings(seeds: std::ops::Range<u64>, setups: SetupChoice, plan: Plan) -> Settings {
-    Settings { seeds, setups, plan, minutes: None, threads: 1, first_only: false }
+    Settings { seeds: seeds.into(), drives: setups, plan, threads: 1, first_only: false }
 }
 
 fn seeds(usual: u64) -> u64 {

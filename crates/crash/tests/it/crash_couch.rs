@@ -8,12 +8,10 @@ use tantalum_report::Monitor;
 fn settings(cuts: Cuts, commits: u64, seeds: u64) -> Settings {
     Settings {
         ways: vec![Way::Share, Way::Original],
-        first_seed: 0,
-        seeds,
+        seeds: (0..seeds).into(),
         cuts,
         commits,
         threads: 1,
-        minutes: None,
         host_faults: false,
     }
 }

@@ -5,7 +5,7 @@ use tantalum_crash::kv::{Settings, run};
 use tantalum_report::Monitor;
 
 fn settings(cuts: Cuts, commits: u64, seeds: u64) -> Settings {
-    Settings { first_seed: 0, seeds, cuts, commits, minutes: None, host_faults: false }
+    Settings { seeds: (0..seeds).into(), cuts, commits, host_faults: false }
 }
 
 #[test]

@@ -11,11 +11,9 @@ fn settings(cuts: Cuts, seeds: u64, transactions: u64) -> Settings {
     Settings {
         modes: Mode::ALL.to_vec(),
         synchronous: vec![Synchronous::Normal, Synchronous::Full],
-        first_seed: 1,
-        seeds,
+        seeds: (1..seeds + 1).into(),
         cuts,
         transactions,
-        minutes: None,
         host_faults: false,
     }
 }
@@ -56,7 +54,7 @@ fn runs_go_on_behind_a_checkpoint() {
         let settings = Settings {
             modes: vec![Mode::SwWal],
             synchronous: vec![Synchronous::Normal],
-            first_seed: seed,
+            seeds: (seed..seed + 1).into(),
             ..settings(Cuts::Random(cuts), 1, 40)
         };
         assert_eq!(run(&settings, &Monitor::silent()).unwrap().violations, [], "seed {seed}");

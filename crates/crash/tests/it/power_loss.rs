@@ -29,7 +29,7 @@ fn drive(page_bytes: u32, cache: CacheMode, plp: Plp) -> DriveChoice {
 }
 
 fn settings(seeds: Range<u64>, drives: DriveChoice, plan: Plan) -> Settings {
-    Settings { seeds, drives, plan, minutes: None, threads: 1, first_only: false }
+    Settings { seeds: seeds.into(), drives, plan, threads: 1, first_only: false }
 }
 
 fn random(drives: DriveChoice) -> Settings {
@@ -85,16 +85,22 @@ fn a_log_in_memory_survives_every_cut_of_some_commands_and_of_their_recoveries()
 #[test]
 fn a_log_in_memory_survives_failing_flash_full_drives_and_swapped_indexes() {
     let nvm = DriveChoice { plp: Some(Plp::Nvm), swaps: Some(true), ..DriveChoice::default() };
-    check_nvm(&Settings { seeds: 0..seeds(6), ..random(DriveChoice { flash: Some(Flash::Loses), ..nvm }) });
-    let crash =
-        check_nvm(&Settings { seeds: 0..seeds(6), ..random(DriveChoice { full: Some(true), ..nvm }) });
+    check_nvm(&Settings {
+        seeds: (0..seeds(6)).into(),
+        ..random(DriveChoice { flash: Some(Flash::Loses), ..nvm })
+    });
+    let crash = check_nvm(&Settings {
+        seeds: (0..seeds(6)).into(),
+        ..random(DriveChoice { full: Some(true), ..nvm })
+    });
     assert!(crash.reached.refused > 100, "{:?}", crash.reached);
 }
 
 #[test]
 fn a_log_in_the_memory_of_an_image_survives_the_end_of_its_process_between_any_two_stores() {
     let drives = DriveChoice { plp: Some(Plp::Nvm), medium: Some(Medium::Image), ..DriveChoice::default() };
-    let crash = torture(&Settings { seeds: 0..seeds(7), ..random(drives) }, &Monitor::silent()).unwrap();
+    let crash =
+        torture(&Settings { seeds: (0..seeds(7)).into(), ..random(drives) }, &Monitor::silent()).unwrap();
     let outcome = &crash.outcome;
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
     assert_eq!(outcome.dirty_recoveries, outcome.cuts);
@@ -125,21 +131,22 @@ fn a_capacitor_makes_every_acknowledged_command_durable() {
 #[test]
 fn drives_that_become_full_refuse_without_a_change() {
     let drives = DriveChoice { full: Some(true), ..DriveChoice::default() };
-    let crash = check(&Settings { seeds: 0..seeds(6), ..random(drives) });
+    let crash = check(&Settings { seeds: (0..seeds(6)).into(), ..random(drives) });
     assert!(crash.reached.refused > 100, "{:?}", crash.reached);
 }
 
 #[test]
 fn flash_may_fail_between_cuts_until_it_is_worn_out() {
     let drives = DriveChoice { flash: Some(Flash::Loses), ..DriveChoice::default() };
-    check(&Settings { seeds: 0..seeds(6), ..random(drives) });
+    check(&Settings { seeds: (0..seeds(6)).into(), ..random(drives) });
 }
 
 /// Killing a process tears nothing: what it had issued is done.
 #[test]
 fn an_image_survives_the_end_of_its_process_between_any_two_stores() {
     let drives = DriveChoice { medium: Some(Medium::Image), ..DriveChoice::default() };
-    let crash = torture(&Settings { seeds: 0..seeds(7), ..random(drives) }, &Monitor::silent()).unwrap();
+    let crash =
+        torture(&Settings { seeds: (0..seeds(7)).into(), ..random(drives) }, &Monitor::silent()).unwrap();
     let outcome = &crash.outcome;
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
     assert_eq!(outcome.dirty_recoveries, outcome.cuts);
