@@ -149,7 +149,6 @@ fn canaries() -> Vec<Canary> {
         canary(Guard::SwappedIndexNotCopied, SWAPPED, random(RECORDS), 20),
         canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
         canary(Guard::CopyBeforeStepIsDone, QUEUES, random(SHARES), 400),
-        canary(Guard::ErasedInStep, CACHED, random(BURSTS), 50),
         canary(Guard::ClaimOutlivesPage, ANY, random(HINTS), 20),
         canary(Guard::IdleTrimDoesNotWait, QUEUED, random(MAPPINGS), 50),
         canary(Guard::NumbersDrawnTwice, ANY, random(HINTS), 100),

@@ -375,7 +375,7 @@ impl Device {
             capacity_units: self.shape.capacity_units,
             flash: Effective::of(&self.profile),
             atomic_units: self.shape.atomic_units,
-            share_units: ftl.map_or(0, Ftl::share_limit),
+            share_units: ftl.map_or(0, |ftl| ftl.share_limit()),
             open_transactions: self.profile.limits.open_transactions,
             transaction_units: ftl.map_or(0, |ftl| ftl.layout().transaction_units_limit),
             hints: ftl.map_or(0, |ftl| ftl.layout().hints_limit),

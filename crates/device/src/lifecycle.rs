@@ -269,7 +269,7 @@ impl Device {
 
     /// Whether too few good blocks are left for writes; false without power.
     pub fn is_read_only(&self) -> bool {
-        self.ftl().is_some_and(Ftl::is_read_only)
+        self.ftl().is_some_and(|ftl| ftl.is_read_only())
     }
 
     /// Arms a power cut: the Nth program or erase from now finds no power (1 is the next). `None` disarms it. While

@@ -1,33 +1,23 @@
-//! Chooses the block for the next page, and ensures that there is one: it collects garbage before a stream runs out.
+//! Opens blocks: for the streams, the journal, checkpoints and the dump. What it has of them was promised before
+//! ([`crate::reservation`]); it collects no garbage.
 
-use tantalum_nand::{BlockId, Nanoseconds, UNIT_BYTES};
+use std::ops::{Deref, DerefMut};
+
+use tantalum_nand::{BlockId, Nanoseconds, PlaneId, UNIT_BYTES};
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::Ftl;
-use crate::space::{BlockUse, JOURNAL_RESERVE_BLOCKS, Target};
+use crate::parts::Parts;
+use crate::space::{BlockUse, JOURNAL_RESERVE_BLOCKS, Marked, Target};
 use crate::tenants::TENANTS;
 
-impl Ftl {
+impl Parts {
     /// Free blocks that the journal and checkpoints may still need.
     pub(crate) fn system_blocks(&self) -> u32 {
         self.system_blocks_with(0)
     }
 
-    /// Makes sure that the next checkpoint has room for this many more owners whose versions no spare area records.
-    pub(crate) fn ensure_owner_room(&mut self, owners: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if owners > 0 && (self.finds_no_room() || !self.checkpoint_has_place(owners, 0)) {
-            return Err(FtlError::CapacityExceeded);
-        }
-        while owners > 0 && self.space.blocks.free() < self.system_blocks_with(owners) {
-            if !self.collect_one(at_ns)? {
-                return Err(FtlError::CapacityExceeded);
-            }
-        }
-        Ok(())
-    }
-
-    fn system_blocks_with(&self, owners: usize) -> u32 {
+    pub(crate) fn system_blocks_with(&self, owners: usize) -> u32 {
         if self.metadata.nvm().is_some() || canary::out(Guard::SystemBlocksForgotten) {
             return 0;
         }
@@ -68,15 +58,107 @@ impl Ftl {
         self.space.blocks.ready_ns(self.system_blocks(), &self.nand)
     }
 
+    /// An erased block was taken from the free ones.
+    pub(crate) fn opened(&mut self, block: BlockId) {
+        self.nand.hold(block, self.system_blocks_ready_ns());
+        self.space.blocks.set_not_erased(block);
+        self.space.opened(block);
+    }
+
+    /// Continues in a block that a power cut left partly programmed. Otherwise repeated power losses would leave no
+    /// free block: each time, garbage collection would lose the rest of the blocks that it writes to.
+    fn reopen_for_copies(&mut self) -> bool {
+        let Some(block) = self.space.take_partial() else { return false };
+        debug_assert!(
+            self.nand.next_page(block) < self.geometry.pages_per_block,
+            "block {block} is full and would be written further"
+        );
+        self.space.blocks.set_use(block, BlockUse::Open);
+        self.map.valid_counts_mut().remove_candidate(block);
+        self.space.streams.collect.add(self.geometry.plane_of(block), block);
+        true
+    }
+
+    /// Blocks that this many pages take beyond the open ones of their stream.
+    pub(crate) fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
+        let left = |block| self.geometry.pages_per_block - self.nand.next_page(block);
+        let open: u32 = self.space.streams.of(target).blocks().map(left).sum();
+        pages.saturating_sub(open).div_ceil(self.geometry.pages_per_block)
+    }
+
+    pub(crate) fn take_free(
+        &mut self,
+        plane: PlaneId,
+        block_use: BlockUse,
+        marked: Marked,
+    ) -> Option<BlockId> {
+        self.space.blocks.take(plane, block_use, marked, &self.nand)
+    }
+
+    /// Nothing in a block is needed any more.
+    pub(crate) fn release_block(&mut self, block: BlockId) {
+        self.space.release(block, &self.nand);
+    }
+
+    /// A block takes no more pages: it may be collected from now on.
+    pub(crate) fn close_block(&mut self, block: BlockId) {
+        self.space.blocks.set_use(block, BlockUse::Closed);
+        self.map.valid_counts_mut().add_candidate(block);
+    }
+}
+
+/// The parts, and the right to open blocks for them: a block is erased when it is opened.
+#[derive(Debug)]
+pub struct Allocator {
+    pub(crate) parts: Parts,
+}
+
+impl Deref for Allocator {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl DerefMut for Allocator {
+    fn deref_mut(&mut self) -> &mut Parts {
+        &mut self.parts
+    }
+}
+
+impl Allocator {
+    /// Opens a block for what the host writes, if the stream wants one and there is space beyond the reserve, or a part of that may
+    /// be used. To keep its speed, a log leaves its dies if none of them has a free block.
+    pub(crate) fn open_host_block(
+        &mut self,
+        target: Target,
+        may_use_reserve: bool,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        if !self.space.streams.of(target).wants_block() {
+            return Ok(());
+        }
+        let is_needed = self.space.streams.of(target).opened() == 0;
+        let elsewhere = target != Target::Host;
+        if (self.spare_blocks() > self.collection_reserve() || may_use_reserve && is_needed)
+            && self.open_for(target, elsewhere, at_ns)?
+        {
+            return Ok(());
+        }
+        if self.space.streams.of(target).opened() == 0 { Err(FtlError::CapacityExceeded) } else { Ok(()) }
+    }
+
     /// Takes a free block of a plane and erases it if necessary. Nothing is programmed there until recovery has room without
     /// it.
     pub(crate) fn open_block(
         &mut self,
-        plane: tantalum_nand::PlaneId,
+        plane: PlaneId,
         block_use: BlockUse,
+        marked: Marked,
         at_ns: Nanoseconds,
     ) -> Result<Option<BlockId>, FtlError> {
-        while let Some(block) = self.space.blocks.take(plane, block_use, &self.nand) {
+        while let Some(block) = self.take_free(plane, block_use, marked) {
             debug_assert!(
                 !self.space.streams.blocks().any(|open| open == block),
                 "block {block} is opened for {block_use:?} while a stream writes to it"
@@ -89,19 +171,12 @@ impl Ftl {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    self.space.release(block, &self.nand);
+                    self.release_block(block);
                     return Err(error);
                 }
             }
         }
         Ok(None)
-    }
-
-    /// An erased block was taken from the free ones.
-    pub(crate) fn opened(&mut self, block: BlockId) {
-        self.nand.hold(block, self.system_blocks_ready_ns());
-        self.space.blocks.set_not_erased(block);
-        self.space.opened(block);
     }
 
     /// Opens a block for a stream if one of its planes has a free one, or, with `elsewhere`, if any plane has.
@@ -121,49 +196,11 @@ impl Ftl {
             }
             let Some(plane) = plane else { return Ok(false) };
             // a plane whose free blocks all failed has none left: the next one is tried
-            if let Some(block) = self.open_block(plane, BlockUse::Open, at_ns)? {
+            if let Some(block) = self.open_block(plane, BlockUse::Open, Marked::Ranked, at_ns)? {
                 self.space.streams.of_mut(target).add(plane, block);
                 return Ok(true);
             }
         }
-    }
-
-    /// Opens a block for what the host writes, if the stream wants one and there is space beyond the reserve; collects
-    /// garbage to make that space. To keep its speed, a log leaves its dies if none of them has a free block.
-    pub(crate) fn ensure_host_block(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if !self.space.streams.of(target).wants_block() {
-            return Ok(());
-        }
-        if !self.batches.is_under_way() {
-            self.make_room(target, at_ns)?;
-            // copies may have opened one
-            if !self.space.streams.of(target).wants_block() {
-                return Ok(());
-            }
-        }
-        // room was made for a batch before it began, but program failures use up the reserve; and a read-only drive accepts
-        // nothing that would need it, but stores what it has acknowledged
-        let forced = (self.batches.is_under_way() || self.is_read_only())
-            && self.space.streams.of(target).opened() == 0;
-        let elsewhere = target != Target::Host;
-        if (self.spare_blocks() > self.collection_reserve() || forced)
-            && self.open_for(target, elsewhere, at_ns)?
-        {
-            return Ok(());
-        }
-        if self.space.streams.of(target).opened() == 0 { Err(FtlError::CapacityExceeded) } else { Ok(()) }
-    }
-
-    /// Collects garbage to open a block: on the whole drive if it has no space beyond the reserve, and on the planes of
-    /// a log.
-    fn make_room(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if self.spare_blocks() <= self.collection_reserve() {
-            self.collect_garbage(at_ns)?;
-        }
-        if target == Target::Host || self.spare_blocks() <= self.collection_reserve() {
-            return Ok(());
-        }
-        self.collect_for_logs(target, at_ns)
     }
 
     /// Opens a block for what garbage collection moves, if the stream wants one. Copies of records go to their
@@ -191,63 +228,6 @@ impl Ftl {
         }
         if self.reopen_for_copies() { Ok(Target::Collect) } else { Err(FtlError::CapacityExceeded) }
     }
-
-    /// Continues in a block that a power cut left partly programmed. Otherwise repeated power losses would leave no
-    /// free block: each time, garbage collection would lose the rest of the blocks that it writes to.
-    fn reopen_for_copies(&mut self) -> bool {
-        let Some(block) = self.space.take_partial() else { return false };
-        debug_assert!(
-            self.nand.next_page(block) < self.geometry.pages_per_block,
-            "block {block} is full and would be written further"
-        );
-        self.space.blocks.set_use(block, BlockUse::Open);
-        self.map.valid_counts_mut().remove_candidate(block);
-        self.space.streams.collect.add(self.geometry.plane_of(block), block);
-        true
-    }
-
-    /// Makes room for this many pages of each stream, so that no garbage is collected while they are programmed; and
-    /// for another open block, as for any other page. Without the latter, a drive that executed only batches was down
-    /// to one plane.
-    pub(crate) fn ensure_space(
-        &mut self,
-        pages: &[(Target, u32)],
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        if self.finds_no_room() {
-            return Err(FtlError::CapacityExceeded);
-        }
-        for &(target, _) in pages {
-            if self.space.streams.of(target).wants_block() {
-                self.make_room(target, at_ns)?;
-            }
-        }
-        // each victim frees something; more rounds than blocks mean that nothing is gained
-        for _ in 0..2 * self.geometry.blocks() {
-            let blocks = self.spare_blocks().saturating_sub(self.collection_reserve());
-            let missing: u32 = pages.iter().map(|&(target, pages)| self.missing_blocks(target, pages)).sum();
-            if missing <= blocks {
-                return Ok(());
-            }
-            if !self.collect_one(at_ns)? {
-                break;
-            }
-        }
-        Err(FtlError::CapacityExceeded)
-    }
-
-    /// Blocks that this many pages take beyond the open ones of their stream.
-    pub(crate) fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
-        let left = |block| self.geometry.pages_per_block - self.nand.next_page(block);
-        let open: u32 = self.space.streams.of(target).blocks().map(left).sum();
-        pages.saturating_sub(open).div_ceil(self.geometry.pages_per_block)
-    }
-
-    /// A block takes no more pages: it may be collected from now on.
-    pub(crate) fn close_block(&mut self, block: BlockId) {
-        self.space.blocks.set_use(block, BlockUse::Closed);
-        self.map.valid_counts_mut().add_candidate(block);
-    }
 }
 
 #[cfg(test)]
@@ -255,6 +235,7 @@ mod tests {
     use tantalum_nand::{Geometry, Nand, NvmShape, PlaneId, Scheduling, Source, UNIT_SPARE_BYTES};
 
     use super::*;
+    use crate::ftl::Ftl;
     use crate::host_unit::HostUnit;
     use crate::key::{Key, NamespaceAttributes};
     use crate::space::FtlConfig;
@@ -280,7 +261,7 @@ mod tests {
         while ftl.space.blocks.free() > free {
             let plane =
                 PlaneId((0..2).max_by_key(|plane| ftl.space.blocks.free_in(PlaneId(*plane))).unwrap());
-            ftl.space.blocks.take(plane, BlockUse::Bad, &ftl.nand).unwrap();
+            ftl.take_free(plane, BlockUse::Bad, Marked::Ranked).unwrap();
         }
     }
 
@@ -292,18 +273,17 @@ mod tests {
         let now_ns = ftl.nand.programs_done_ns();
         ftl.nand.advance(now_ns);
         let planes = [PlaneId(0), PlaneId(1)];
-        let [one, other] =
-            planes.map(|plane| ftl.space.blocks.take(plane, BlockUse::Open, &ftl.nand).unwrap());
-        let late = ftl.space.blocks.take(planes[0], BlockUse::Open, &ftl.nand).unwrap();
+        let [one, other] = planes.map(|plane| ftl.take_free(plane, BlockUse::Open, Marked::Ranked).unwrap());
+        let late = ftl.take_free(planes[0], BlockUse::Open, Marked::Ranked).unwrap();
         for (plane, block) in [(planes[0], one), (planes[1], other)] {
-            while ftl.space.blocks.take(plane, BlockUse::Bad, &ftl.nand).is_some() {}
-            ftl.space.blocks.release(plane, block, &ftl.nand);
+            while ftl.take_free(plane, BlockUse::Bad, Marked::Ranked).is_some() {}
+            ftl.release_block(block);
         }
         let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
         let sources = [Source::Staged(slot), Source::Padding];
         let page = ftl.geometry.page(BlockId(ftl.geometry.blocks() - 1), 0);
         ftl.nand.program_in_background(page, &sources, &[[0; UNIT_SPARE_BYTES]; 2], now_ns).unwrap();
-        ftl.space.blocks.release(planes[0], late, &ftl.nand);
+        ftl.release_block(late);
         (ftl, [one, late])
     }
 
@@ -311,7 +291,7 @@ mod tests {
     fn a_block_that_need_not_wait_for_garbage_collection_is_opened_first() {
         let take = |scheduling| {
             let (mut ftl, blocks) = with_freed_blocks(scheduling);
-            let taken = ftl.space.blocks.take(PlaneId(0), BlockUse::Open, &ftl.nand).unwrap();
+            let taken = ftl.take_free(PlaneId(0), BlockUse::Open, Marked::Ranked).unwrap();
             blocks.iter().position(|block| *block == taken)
         };
         assert_eq!([Scheduling::ReadFirst, Scheduling::Fifo].map(take), [Some(0), Some(1)]);
@@ -346,10 +326,10 @@ mod tests {
         let mut ftl = ftl();
         let needed = ftl.system_blocks_with(10_000);
         leave(&mut ftl, needed);
-        ftl.ensure_owner_room(10_000, 0).unwrap();
+        ftl.make_owner_room(10_000, 0).unwrap();
         leave(&mut ftl, needed - 1);
-        assert!(matches!(ftl.ensure_owner_room(10_000, 0), Err(FtlError::CapacityExceeded)));
-        ftl.ensure_owner_room(0, 0).unwrap();
+        assert!(matches!(ftl.make_owner_room(10_000, 0), Err(FtlError::CapacityExceeded)));
+        ftl.make_owner_room(0, 0).unwrap();
     }
 
     #[test]
@@ -363,7 +343,7 @@ mod tests {
         assert_eq!(ftl.collection_reserve(), ftl.space.layout.collect_width + 3);
         let kept = ftl.system_blocks() + ftl.collection_reserve();
         leave(&mut ftl, kept);
-        assert!(matches!(ftl.ensure_host_block(Target::Host, 0), Err(FtlError::CapacityExceeded)));
+        assert!(matches!(ftl.make_page_room(Target::Host, 0), Err(FtlError::CapacityExceeded)));
     }
 
     /// The same block is written again and again: its old copies are garbage, and collecting them makes room.

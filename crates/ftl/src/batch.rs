@@ -9,12 +9,15 @@ use std::ops::Range;
 
 use tantalum_nand::{NandError, Nanoseconds, Ppn, Source};
 
+use crate::allocate::Allocator;
 use crate::batch_marks::Marks;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::page_image::PageImage;
+use crate::parts::Parts;
+use crate::reservation::{Need, Room};
 use crate::space::Target;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::records::{KvRecord, Plan, ProgrammedUnits};
@@ -31,6 +34,79 @@ pub(crate) struct ProgrammedBatch {
     pub records: ProgrammedUnits,
     /// When all of it is on flash.
     pub done_ns: Nanoseconds,
+    /// For the records of claims that its units end.
+    room: Room,
+}
+
+impl Parts {
+    /// The marks of the units of blocks, and of those of records.
+    fn marks(&mut self, id: Seq, units: usize, record_units: usize, pages: usize) -> (Marks, Marks) {
+        let (units, records) = (units as u32, record_units as u32);
+        // a mark on a single page of records tells a dump what was acknowledged
+        let are_needed = pages > 1 || records > 0 && self.has_plp();
+        let marks = Marks { id, first: 0, count: units + records, are_needed };
+        if canary::out(Guard::BatchKindsApart) {
+            let other = self.next_seq();
+            return (Marks { count: units, ..marks }, Marks { id: other, count: records, ..marks });
+        }
+        (marks, Marks { first: units, ..marks })
+    }
+
+    /// Releases buffers that did not reach flash. Those in flight when power failed belong to the medium.
+    fn give_back(&mut self, units: &[HostUnit], error: &FtlError) {
+        if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
+            units.iter().for_each(|unit| self.nand.release(unit.slot));
+        }
+    }
+}
+
+impl Allocator {
+    /// Programs all members. Garbage collection would take those on flash for garbage, so none is collected.
+    fn program_members(
+        &mut self,
+        units: &[HostUnit],
+        (records, plan): (&[KvRecord<'_>], &Plan),
+        (unit_marks, record_marks): (Marks, Marks),
+        batch: &mut ProgrammedBatch,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        self.program_units(units, unit_marks, batch, at_ns)?;
+        let version = (batch.id, record_marks);
+        batch.records = self.program_records(&mut batch.room, records, plan, version, at_ns)?;
+        // erasing blocks for the batch may have used up the journal's pages
+        match batch.room.records() {
+            0 => Ok(()),
+            records => self.open_journal_blocks(records, at_ns),
+        }
+    }
+
+    /// Programs the units of blocks.
+    fn program_units(
+        &mut self,
+        units: &[HostUnit],
+        marks: Marks,
+        batch: &mut ProgrammedBatch,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let per_page = self.geometry.units_per_page() as usize;
+        for chunk in units.chunks(per_page) {
+            let (step, first) = (self.next_seq(), batch.places.len());
+            let mut page = PageImage::new();
+            page.marked = marks.are_needed;
+            for (index, unit) in (first..).zip(chunk) {
+                let mut spare = Spare::with_owner(Kind::Data, step, unit.lpn, batch.versions[index]);
+                spare.metadata = unit.metadata;
+                spare.mark = marks.of(index).map_or(Mark::Plain, Mark::Batch);
+                page.push(Source::Staged(unit.slot), spare.encode());
+            }
+            let (place, done_ns) =
+                self.program_reserved(&mut batch.room, Target::Host, &page, step, at_ns)?;
+            self.counters.flash_units.host += chunk.len() as u64;
+            batch.done_ns = batch.done_ns.max(done_ns);
+            batch.places.extend((0..chunk.len() as u32).map(|unit| self.geometry.unit(place, unit)));
+        }
+        Ok(())
+    }
 }
 
 impl Ftl {
@@ -74,7 +150,7 @@ impl Ftl {
         }
         let batch = self.program_batch(units, records, &plan, at_ns)?;
         let mut done_ns = batch.done_ns;
-        let ProgrammedBatch { versions, places, records: programmed, .. } = batch;
+        let ProgrammedBatch { versions, places, records: programmed, mut room, .. } = batch;
         if !records.is_empty() {
             self.tenants.records.is_durable_at(done_ns);
             // before the units: looking for what is replaced may fail
@@ -91,7 +167,7 @@ impl Ftl {
         }
         // a dump does not save a batch in flight, nor what ended with it
         let ready_ns = self.nand.host_programs_done_ns();
-        self.append_step_ready(ended, ready_ns, at_ns).map_err(FtlError::unfinished)?;
+        self.append_step_ready(&mut room, ended, ready_ns, at_ns).map_err(FtlError::unfinished)?;
         match canary::out(Guard::BatchDoneInFlight) {
             true => Ok(at_ns),
             false => Ok(done_ns),
@@ -108,89 +184,30 @@ impl Ftl {
     ) -> Result<ProgrammedBatch, FtlError> {
         let per_page = self.geometry.units_per_page() as usize;
         let (unit_pages, record_pages) = (units.len().div_ceil(per_page), plan.pages(per_page));
-        self.ensure_batch_room(units, &pages_by_stream(unit_pages, &record_pages), at_ns)?;
+        let pages = pages_by_stream(unit_pages, &record_pages);
+        let room = self.reserve(&Need::batch(&pages, self.claims_of(units.len())), at_ns);
+        let room = room.inspect_err(|error| self.give_back(units, error))?;
         let (pages, id) = (unit_pages + record_pages.len(), self.next_seq());
-        let (unit_marks, record_marks) = self.marks(id, units.len(), plan.targets.len(), pages);
+        let marks = self.marks(id, units.len(), plan.targets.len(), pages);
         let mut batch = ProgrammedBatch {
             id,
             versions: units.iter().map(|_| self.next_seq()).collect(),
             places: Vec::with_capacity(units.len()),
             records: ProgrammedUnits::default(),
             done_ns: at_ns,
+            room,
         };
-        self.batches.set_under_way(true);
-        let programmed = self
-            .program_units(units, unit_marks, &mut batch, at_ns)
-            .and_then(|()| self.program_records(records, plan, (id, record_marks), at_ns));
-        self.batches.set_under_way(false);
-        if let Err(error) = &programmed {
+        let programmed = self.program_members(units, (records, plan), marks, &mut batch, at_ns);
+        if let Err(error) = programmed {
             self.batches.abandon(id);
-            self.give_back(&units[batch.places.len()..], error);
+            self.give_back(&units[batch.places.len()..], &error);
+            return Err(error);
         }
-        batch.records = programmed?;
         batch.done_ns = batch.records.pages.iter().fold(batch.done_ns, |done_ns, page| done_ns.max(page.1));
         if pages > 1 {
             self.batches.programmed(batch.done_ns);
         }
         Ok(batch)
-    }
-
-    /// Ensures that a batch fits, or gives its buffers back.
-    fn ensure_batch_room(
-        &mut self,
-        units: &[HostUnit],
-        pages: &[(Target, u32)],
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        let room = self.ensure_claim_room(units.len(), at_ns).and_then(|()| self.ensure_space(pages, at_ns));
-        room.inspect_err(|error| self.give_back(units, error))
-    }
-
-    /// The marks of the units of blocks, and of those of records.
-    fn marks(&mut self, id: Seq, units: usize, record_units: usize, pages: usize) -> (Marks, Marks) {
-        let (units, records) = (units as u32, record_units as u32);
-        // a mark on a single page of records tells a dump what was acknowledged
-        let are_needed = pages > 1 || records > 0 && self.has_plp();
-        let marks = Marks { id, first: 0, count: units + records, are_needed };
-        if canary::out(Guard::BatchKindsApart) {
-            let other = self.next_seq();
-            return (Marks { count: units, ..marks }, Marks { id: other, count: records, ..marks });
-        }
-        (marks, Marks { first: units, ..marks })
-    }
-
-    /// Programs the units of blocks.
-    fn program_units(
-        &mut self,
-        units: &[HostUnit],
-        marks: Marks,
-        batch: &mut ProgrammedBatch,
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        let per_page = self.geometry.units_per_page() as usize;
-        for chunk in units.chunks(per_page) {
-            let (step, first) = (self.next_seq(), batch.places.len());
-            let mut page = PageImage::new();
-            page.marked = marks.are_needed;
-            for (index, unit) in (first..).zip(chunk) {
-                let mut spare = Spare::with_owner(Kind::Data, step, unit.lpn, batch.versions[index]);
-                spare.metadata = unit.metadata;
-                spare.mark = marks.of(index).map_or(Mark::Plain, Mark::Batch);
-                page.push(Source::Staged(unit.slot), spare.encode());
-            }
-            let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
-            self.counters.flash_units.host += chunk.len() as u64;
-            batch.done_ns = batch.done_ns.max(done_ns);
-            batch.places.extend((0..chunk.len() as u32).map(|unit| self.geometry.unit(place, unit)));
-        }
-        Ok(())
-    }
-
-    /// Releases buffers that did not reach flash. Those in flight when power failed belong to the medium.
-    fn give_back(&mut self, units: &[HostUnit], error: &FtlError) {
-        if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
-            units.iter().for_each(|unit| self.nand.release(unit.slot));
-        }
     }
 }
 

@@ -12,8 +12,6 @@ pub(crate) struct Batches {
     /// When the last batch of several pages is on flash: until then its members must not be copied, since copies have no
     /// mark. A batch of a single page has no marks, and no copy of it starts before it can be read.
     done_ns: Nanoseconds,
-    /// Whether members of a batch are on flash and not yet mapped: garbage collection would take them for garbage.
-    under_way: bool,
     /// Batches that were abandoned halfway: they must never count as whole.
     abandoned: BTreeSet<Seq>,
 }
@@ -29,20 +27,8 @@ impl Batches {
         self.done_ns = self.done_ns.max(done_ns);
     }
 
-    /// The pages of a batch are being programmed from now on, or no longer.
-    pub fn set_under_way(&mut self, under_way: bool) {
-        debug_assert_ne!(self.under_way, under_way, "a batch within a batch");
-        self.under_way = under_way;
-    }
-
-    /// Whether members of a batch are on flash and not yet mapped.
-    pub fn is_under_way(&self) -> bool {
-        self.under_way
-    }
-
     /// A batch was abandoned halfway.
     pub fn abandon(&mut self, id: Seq) {
-        debug_assert!(!self.under_way, "batch {id} is abandoned while its pages are programmed");
         self.abandoned.insert(id);
     }
 
@@ -58,7 +44,6 @@ impl Batches {
 
     /// A checkpoint without any of their members stands.
     pub fn forget_abandoned(&mut self) {
-        debug_assert!(!self.under_way, "a checkpoint stands within a batch");
         self.abandoned.clear();
     }
 

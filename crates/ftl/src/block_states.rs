@@ -5,7 +5,7 @@
 
 use tantalum_nand::BlockId;
 
-use crate::ftl::Ftl;
+use crate::parts::Parts;
 use crate::space::BlockUse;
 
 /// A block as it is now.
@@ -26,7 +26,7 @@ impl Default for BlockState {
     }
 }
 
-impl Ftl {
+impl Parts {
     /// The states of the blocks, starting at `first`, up to the length of `states`. Returns their number.
     pub fn block_states(&self, first: BlockId, states: &mut [BlockState]) -> usize {
         let blocks = (first.0..self.geometry.blocks()).map(BlockId);
@@ -46,6 +46,7 @@ mod tests {
     use tantalum_nand::{Nand, UNIT_BYTES};
 
     use super::*;
+    use crate::ftl::Ftl;
     use crate::host_unit::HostUnit;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::Lpn;

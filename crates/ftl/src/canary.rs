@@ -66,11 +66,8 @@ pub enum Guard {
     CopyBeforeJournal,
     /// The same while the page of the record, or a page of a log, is on its way to flash.
     CopyBeforeStepIsDone,
-    /// A record waits without an open block for it: the block erased for it may be one that only the record frees.
+    /// A step begins without journal blocks for its records: it may find none in its middle.
     JournalBlockMissing,
-    /// A journal block is prepared while a step changes the map: the block erased for it may be one that is freed only
-    /// by records of the step that have not been appended yet.
-    ErasedInStep,
     /// A log page is dropped and no record ends its claim: it may claim its home after a cut.
     ClaimNotEnded,
     /// Something durable replaces a log page, but the end of its claim is not durable.

@@ -11,7 +11,8 @@ use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::metadata::{Attempt, CheckpointBytes, Facts, NewCheckpoint, Room};
 use crate::page_image::PageImage;
-use crate::space::{BlockUse, CheckpointInterval};
+use crate::parts::Parts;
+use crate::space::{BlockUse, CheckpointInterval, Marked};
 use crate::tenants::units::OWNER_BYTES;
 use crate::tenants::{TENANTS, Tenant};
 use crate::types::Seq;
@@ -19,7 +20,7 @@ use crate::types::Seq;
 /// Bytes of a checkpoint in addition to those that tenants count.
 const NOT_COUNTED_BYTES: u64 = 64 * 1024;
 
-impl Ftl {
+impl Parts {
     /// Whether recovery would have to read too much. Only flash operations change the answer, so the question is not
     /// asked again before the next one.
     pub(crate) fn checkpoint_due(&mut self) -> bool {
@@ -67,15 +68,6 @@ impl Ftl {
         pages * u64::from(self.geometry.units_per_page())
     }
 
-    /// Takes a checkpoint and frees what it makes obsolete.
-    pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
-        let taken = self.new_checkpoint(at_ns, clean);
-        if matches!(taken, Err(FtlError::CapacityExceeded)) {
-            self.metadata.checkpoint.no_room = Some(self.room());
-        }
-        taken
-    }
-
     /// Changes whenever there may be more room for a checkpoint, or it takes less.
     fn room(&self) -> Room {
         let (free_blocks, units) = (self.space.blocks.free(), self.checkpoint_units(0));
@@ -88,100 +80,19 @@ impl Ftl {
         checkpoint.wanted && !self.is_stopped && checkpoint.no_room != Some(self.room())
     }
 
-    fn new_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
-        debug_assert!(!self.metadata.is_in_step(), "a checkpoint is taken in the middle of a step");
-        self.flush_before_checkpoint(at_ns)?;
-        debug_assert!(
-            self.metadata.nothing_waits() || self.metadata.nvm().is_some(),
-            "records wait for a page while a checkpoint is taken"
-        );
-        self.counters.checkpoints += 1;
-        let (bytes, read_ns) = self.checkpoint_bytes(clean, at_ns)?;
-        if self.metadata.nvm().is_some() {
-            return self.store_checkpoint(&bytes.into_bytes(), at_ns.max(read_ns));
-        }
-        let units = bytes.into_units(&mut self.nand)?;
-        if canary::out(Guard::CheckpointInPlace) {
-            for block in self.metadata.give_up_checkpoint() {
-                self.nand.erase(block, at_ns)?;
-                self.space.release(block, &self.nand);
-            }
-        }
-        let (mut units, mut blocks) = (units.into_iter(), Vec::new());
-        let programmed = self.program_checkpoint(&mut units, &mut blocks, at_ns.max(read_ns));
-        units.for_each(|slot| self.nand.release(slot));
-        match programmed {
-            Ok((step, pages, done_ns)) => {
-                self.retain_only(blocks, pages, step, done_ns);
-                Ok(done_ns)
-            }
-            Err(error) => {
-                for block in blocks {
-                    self.space.release(block, &self.nand);
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Makes what waits durable. If the memory of the log is full, the checkpoint covers it.
-    fn flush_before_checkpoint(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        match self.flush_journal(at_ns) {
-            Err(FtlError::CapacityExceeded) if self.metadata.nvm().is_some() => Ok(()),
-            flushed => flushed.map(drop),
-        }
-    }
-
-    /// Stores a checkpoint in memory.
-    fn store_checkpoint(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let step = self.next_seq();
-        TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
-        let missing = self.finds_no_room();
-        let nvm = self.metadata.nvm_mut().expect("the log is in memory");
-        if missing || bytes.len() as u64 > nvm.checkpoint_limit() {
-            return Err(FtlError::CapacityExceeded);
-        }
-        let done_ns = nvm.store_checkpoint(&mut self.nand, bytes, step, at_ns)?;
-        self.retain_only(Vec::new(), Vec::new(), step, done_ns);
-        Ok(done_ns)
-    }
-
     /// Whether the next checkpoint has a place in memory, with this many more owners and entries of indexes. On flash it
     /// has blocks of its own.
     pub(crate) fn checkpoint_has_place(&self, owners: usize, entries: u64) -> bool {
         let Some(nvm) = self.metadata.nvm() else { return true };
-        let sum = |bytes: fn(&dyn Tenant, &Ftl, u64) -> u64, more| -> u64 {
+        let sum = |bytes: fn(&dyn Tenant, &Parts, u64) -> u64, more| -> u64 {
             TENANTS.iter().map(|tenant| bytes(*tenant, self, more)).sum()
         };
-        let unplanned = |more| sum(|tenant, ftl, more| tenant.unplanned_bytes(ftl, more), more);
-        let kept = sum(|tenant, ftl, _| tenant.kept_bytes(ftl), 0) - unplanned(0);
+        let unplanned = |more| sum(|tenant, parts, more| tenant.unplanned_bytes(parts, more), more);
+        let kept = sum(|tenant, parts, _| tenant.kept_bytes(parts), 0) - unplanned(0);
         let owners = (owners * OWNER_BYTES) as u64;
         // not counted: facts, open blocks, open logs
         let planned = (kept + owners + NOT_COUNTED_BYTES).max(self.space.layout.checkpoint_bytes);
         planned + unplanned(entries) <= nvm.checkpoint_limit()
-    }
-
-    /// Opens `blocks` for the units and programs them. Returns the step, the pages, and when it is done. Whatever units are
-    /// left belong to the caller.
-    fn program_checkpoint(
-        &mut self,
-        units: &mut std::vec::IntoIter<Slot>,
-        blocks: &mut Vec<BlockId>,
-        at_ns: Nanoseconds,
-    ) -> Result<(Seq, Vec<PageId>, Nanoseconds), FtlError> {
-        let bytes = units.len() * UNIT_BYTES;
-        for _ in 0..NewCheckpoint::blocks_for(bytes, &self.geometry) {
-            blocks.push(self.take_system_block(BlockUse::Checkpoint, at_ns)?);
-        }
-        // Only now: this way the checkpoint covers what is recorded when blocks are erased for it, and is the last
-        // thing that a clean shutdown writes.
-        let step = self.next_seq();
-        self.metadata.announce_checkpoint(&mut self.nand, step)?;
-        TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
-        let mut new = NewCheckpoint::new(std::mem::take(blocks), bytes, step, &self.geometry);
-        let programmed = self.program_checkpoint_pages(&mut new, units, at_ns);
-        *blocks = new.blocks;
-        Ok((step, new.pages, programmed?))
     }
 
     /// The contents of a checkpoint now, and when everything that had to be read for it was there.
@@ -198,7 +109,6 @@ impl Ftl {
             counters: self.counters,
             open_blocks: self.space.streams.blocks().chain(self.space.partial.iter().copied()).collect(),
         };
-        debug_assert!(!self.batches.is_under_way(), "a checkpoint is taken within a batch");
         let mut bytes = CheckpointBytes::new(self.metadata.nvm().is_some());
         facts.encode(&mut bytes);
         let mut read_ns = at_ns;
@@ -212,6 +122,121 @@ impl Ftl {
             }
         }
         Ok((bytes, read_ns))
+    }
+
+    /// The checkpoint at `step`, which will be there at `done_ns`, stands: anything older may go.
+    pub(crate) fn retain_only(
+        &mut self,
+        blocks: Vec<BlockId>,
+        pages: Vec<PageId>,
+        step: Seq,
+        done_ns: Nanoseconds,
+    ) {
+        debug_assert!(
+            step >= self.metadata.checkpoint.step,
+            "the checkpoint of step {step} is older than the one of step {}",
+            self.metadata.checkpoint.step
+        );
+        let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
+        self.metadata.checkpoint.done_ns = done_ns;
+        for block in self.metadata.stands(step, blocks, pages, host_units) {
+            self.release_block(block);
+        }
+        TENANTS.iter().for_each(|tenant| tenant.is_kept(self));
+        self.tenants.budget = 0;
+        self.space.blocks.clear_all_marks();
+    }
+
+    /// Stores a checkpoint in memory.
+    fn store_checkpoint(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let step = self.next_seq();
+        TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
+        let missing = self.finds_no_room();
+        let nvm = self.metadata.nvm_mut().expect("the log is in memory");
+        if missing || bytes.len() as u64 > nvm.checkpoint_limit() {
+            return Err(FtlError::CapacityExceeded);
+        }
+        let done_ns = nvm.store_checkpoint(&mut self.nand, bytes, step, at_ns)?;
+        self.retain_only(Vec::new(), Vec::new(), step, done_ns);
+        Ok(done_ns)
+    }
+}
+
+impl Ftl {
+    /// Takes a checkpoint and frees what it makes obsolete.
+    pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
+        let taken = self.new_checkpoint(at_ns, clean);
+        if matches!(taken, Err(FtlError::CapacityExceeded)) {
+            self.metadata.checkpoint.no_room = Some(self.room());
+        }
+        taken
+    }
+
+    fn new_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
+        self.flush_before_checkpoint(at_ns)?;
+        debug_assert!(
+            self.metadata.nothing_waits() || self.metadata.nvm().is_some(),
+            "records wait for a page while a checkpoint is taken"
+        );
+        self.counters.checkpoints += 1;
+        let (bytes, read_ns) = self.checkpoint_bytes(clean, at_ns)?;
+        if self.metadata.nvm().is_some() {
+            return self.store_checkpoint(&bytes.into_bytes(), at_ns.max(read_ns));
+        }
+        let units = bytes.into_units(&mut self.nand)?;
+        if canary::out(Guard::CheckpointInPlace) {
+            for block in self.metadata.give_up_checkpoint() {
+                self.nand.erase(block, at_ns)?;
+                self.release_block(block);
+            }
+        }
+        let (mut units, mut blocks) = (units.into_iter(), Vec::new());
+        let programmed = self.program_checkpoint(&mut units, &mut blocks, at_ns.max(read_ns));
+        units.for_each(|slot| self.nand.release(slot));
+        match programmed {
+            Ok((step, pages, done_ns)) => {
+                self.retain_only(blocks, pages, step, done_ns);
+                Ok(done_ns)
+            }
+            Err(error) => {
+                for block in blocks {
+                    self.release_block(block);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes what waits durable. If the memory of the log is full, the checkpoint covers it.
+    fn flush_before_checkpoint(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        match self.flush_journal(at_ns) {
+            Err(FtlError::CapacityExceeded) if self.metadata.nvm().is_some() => Ok(()),
+            flushed => flushed.map(drop),
+        }
+    }
+
+    /// Opens `blocks` for the units and programs them. Returns the step, the pages, and when it is done. Whatever units are
+    /// left belong to the caller.
+    fn program_checkpoint(
+        &mut self,
+        units: &mut std::vec::IntoIter<Slot>,
+        blocks: &mut Vec<BlockId>,
+        at_ns: Nanoseconds,
+    ) -> Result<(Seq, Vec<PageId>, Nanoseconds), FtlError> {
+        let bytes = units.len() * UNIT_BYTES;
+        for _ in 0..NewCheckpoint::blocks_for(bytes, &self.geometry) {
+            blocks.push(self.take_system_block(BlockUse::Checkpoint, Marked::Ranked, at_ns)?);
+        }
+        // Only now: this way the checkpoint covers what is recorded when blocks are erased for it, and is the last
+        // thing that a clean shutdown writes.
+        let step = self.next_seq();
+        let parts: &mut Parts = self;
+        parts.metadata.announce_checkpoint(&mut parts.nand, step)?;
+        TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
+        let mut new = NewCheckpoint::new(std::mem::take(blocks), bytes, step, &self.geometry);
+        let programmed = self.program_checkpoint_pages(&mut new, units, at_ns);
+        *blocks = new.blocks;
+        Ok((step, new.pages, programmed?))
     }
 
     /// Programs the pages side by side on the blocks. Returns when all are done.
@@ -239,40 +264,18 @@ impl Ftl {
         earliest_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
         loop {
-            let attempt = new.program(&mut self.nand, page, &self.space.failing, earliest_ns);
+            let parts: &mut Parts = self;
+            let attempt = new.program(&mut parts.nand, page, &parts.space.failing, earliest_ns);
             match attempt.inspect_err(|error| self.release_page(page, error))? {
                 Attempt::Issued(done_ns) => return Ok(done_ns),
                 Attempt::Failed(block) => self.program_failed(block),
                 Attempt::NoBlock => {
                     // program failures used up what was planned
-                    let opened = self.take_system_block(BlockUse::Checkpoint, earliest_ns);
+                    let opened = self.take_system_block(BlockUse::Checkpoint, Marked::Ranked, earliest_ns);
                     new.blocks.push(opened.inspect_err(|_| self.give_up_page(page))?);
                 }
             }
         }
-    }
-
-    /// The checkpoint at `step`, which will be there at `done_ns`, stands: anything older may go.
-    pub(crate) fn retain_only(
-        &mut self,
-        blocks: Vec<BlockId>,
-        pages: Vec<PageId>,
-        step: Seq,
-        done_ns: Nanoseconds,
-    ) {
-        debug_assert!(
-            step >= self.metadata.checkpoint.step,
-            "the checkpoint of step {step} is older than the one of step {}",
-            self.metadata.checkpoint.step
-        );
-        let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
-        self.metadata.checkpoint.done_ns = done_ns;
-        for block in self.metadata.stands(step, blocks, pages, host_units) {
-            self.space.release(block, &self.nand);
-        }
-        TENANTS.iter().for_each(|tenant| tenant.is_kept(self));
-        self.tenants.budget = 0;
-        self.space.blocks.clear_all_marks();
     }
 }
 
@@ -285,7 +288,7 @@ mod tests {
     use crate::host_unit::HostUnit;
     use crate::key::{Key, NamespaceAttributes};
     use crate::metadata::Record;
-    use crate::space::{BlockUse, FtlConfig};
+    use crate::space::{BlockUse, FtlConfig, Marked};
     use crate::tenants::records::KvRecord;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::{Lpn, METADATA_BYTES};
@@ -337,7 +340,7 @@ mod tests {
         let mut ftl = ftl();
         (0..12).for_each(|chunk| write(&mut ftl, chunk * 1024));
         ftl.take_checkpoint(0, false).unwrap();
-        while ftl.take_system_block(BlockUse::Checkpoint, 0).is_ok() {}
+        while ftl.take_system_block(BlockUse::Checkpoint, Marked::Ranked, 0).is_ok() {}
         let before = ftl.nand.slots_in_use();
         assert!(matches!(ftl.take_checkpoint(0, false), Err(FtlError::CapacityExceeded)));
         assert_eq!(ftl.nand.slots_in_use(), before);
@@ -393,16 +396,16 @@ mod tests {
         let owners = ((limit - records - 4096 - 64 * 1024) / 16) as usize;
         assert!(16 * owners as u64 > ftl.space.layout.checkpoint_bytes);
         assert!(ftl.checkpoint_has_place(owners, 0) && !ftl.checkpoint_has_place(owners + 1, 0));
-        ftl.ensure_owner_room(owners, 0).unwrap();
-        assert!(matches!(ftl.ensure_owner_room(owners + 1, 0), Err(FtlError::CapacityExceeded)));
+        ftl.make_owner_room(owners, 0).unwrap();
+        assert!(matches!(ftl.make_owner_room(owners + 1, 0), Err(FtlError::CapacityExceeded)));
         let planned = ftl.space.layout.checkpoint_bytes.max(4096 + 64 * 1024);
         let entries = (limit - planned - records) / 16;
         assert!(ftl.checkpoint_has_place(0, entries) && !ftl.checkpoint_has_place(0, entries + 1));
         // what maps nothing needs no place
         ftl.space.layout.checkpoint_bytes = limit + 1;
         assert!(!ftl.checkpoint_has_place(0, 0));
-        ftl.ensure_owner_room(0, 0).unwrap();
-        assert!(matches!(ftl.ensure_owner_room(1, 0), Err(FtlError::CapacityExceeded)));
+        ftl.make_owner_room(0, 0).unwrap();
+        assert!(matches!(ftl.make_owner_room(1, 0), Err(FtlError::CapacityExceeded)));
     }
 
     /// No command leaves a log this full, but a drive that could not take this checkpoint would never write again.
@@ -412,7 +415,7 @@ mod tests {
         let trim = |ftl: &mut Ftl| {
             let version = ftl.next_seq();
             let trim = Record::Trim { lpn: Lpn(1), units: 1, version, step: version };
-            ftl.metadata.append(&mut ftl.nand, &[trim], 0).unwrap();
+            ftl.append_without_room(trim).unwrap();
         };
         loop {
             trim(&mut ftl);

@@ -9,14 +9,14 @@ use tantalum_nand::{LostProgram, Nanoseconds, Source};
 
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::metadata::DumpPages;
+use crate::parts::Parts;
 use crate::spare::Spare;
 use crate::tenants::{TENANTS, tenant_of};
 use crate::types::Seq;
 
-impl Ftl {
+impl Parts {
     /// Whether a capacitor protects DRAM.
     pub fn has_plp(&self) -> bool {
         self.config.dump_units > 0

@@ -65,9 +65,6 @@ pub enum Finding {
         /// What is wrong.
         wrong: &'static str,
     },
-    /// An atomic batch is half done.
-    #[error("an atomic batch is in progress although no command is")]
-    BatchUnderWay,
     /// The weight of the records at a place is not what indexes and tombstones say.
     #[error(
         "place {ppn}: its records weigh {kept} chunks according to P2L, but {counted} according to indexes and tombstones"

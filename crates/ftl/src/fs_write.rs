@@ -5,10 +5,10 @@ use tantalum_nand::{Nanoseconds, WORD_BYTES};
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::file_lists::{FileLists, ListRefusal};
-use crate::ftl::Ftl;
+use crate::parts::Parts;
 use crate::types::{FileEntry, FileId, Lpn};
 
-impl Ftl {
+impl Parts {
     fn lists(&self) -> Result<&FileLists, ListRefusal> {
         self.file_lists.as_ref().ok_or(ListRefusal::NoLists)
     }

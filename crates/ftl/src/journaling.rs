@@ -1,35 +1,42 @@
 //! Appends to the metadata log, flushes it, and provides its blocks.
 //!
-//! There is an open journal block before a record is appended, and the next one is prepared when the open one is half
-//! full: the block erased for it may be one that only the waiting records make invalid, and erasing it may itself
-//! append memberships.
+//! Whoever appends has room for it, with an open journal block; the next one is opened when the open one is half full, between
+//! steps. Erasing a block for the journal may itself append what that block proves, to the block that is open.
 
 use tantalum_nand::{BlockId, FailingStep, NandError, Nanoseconds, PlaneId};
 
+use crate::allocate::Allocator;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::Ftl;
 use crate::metadata::{Attempt, JournalPage, Record};
 use crate::page_image::PageImage;
-use crate::space::BlockUse;
+use crate::parts::Parts;
+use crate::reservation::Room;
+use crate::space::{BlockUse, Marked};
 
 /// Journal pages reserved for failed programs.
 const SPARE_PAGES: u32 = 1;
 
-impl Ftl {
+impl Parts {
     /// Records that one step may append and still have on one page.
     pub fn records_per_page(&self) -> usize {
         self.metadata.records_per_page()
     }
 
-    /// Appends records that must be on flash together or not at all; at most [`Ftl::records_per_page`].
-    pub(crate) fn append_journal(&mut self, records: &[Record], at_ns: Nanoseconds) -> Result<(), FtlError> {
+    /// Appends records that must be on flash together or not at all; at most [`Parts::records_per_page`].
+    pub(crate) fn append_journal(
+        &mut self,
+        room: &mut Room,
+        records: &[Record],
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
         debug_assert!(
             records.len() <= self.records_per_page(),
             "{} records are to be on flash together, and a page has room for {}",
             records.len(),
             self.records_per_page()
         );
+        room.take_records(records.len());
         let ready_ns = self.ready_ns(records);
         self.append_ready(records, ready_ns, at_ns)
     }
@@ -62,27 +69,33 @@ impl Ftl {
         if records.is_empty() {
             return Ok(());
         }
-        self.ensure_journal_block(at_ns)?;
         if !self.metadata.has_room(records.len()) {
-            self.flush_journal(at_ns)?;
+            self.flush_records(at_ns)?;
         }
         self.metadata.append(&mut self.nand, records, ready_ns)
     }
 
     /// Appends the records of one step: on one page, or as a group. The last record, if it cannot be part of a group,
     /// is stored beside the one that makes the group whole.
-    pub(crate) fn append_step(&mut self, records: Vec<Record>, at_ns: Nanoseconds) -> Result<(), FtlError> {
+    pub(crate) fn append_step(
+        &mut self,
+        room: &mut Room,
+        records: Vec<Record>,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
         let ready_ns = self.ready_ns(&records);
-        self.append_step_ready(records, ready_ns, at_ns)
+        self.append_step_ready(room, records, ready_ns, at_ns)
     }
 
     /// The same for records that a dump leaves out before `ready_ns`.
     pub(crate) fn append_step_ready(
         &mut self,
+        room: &mut Room,
         mut records: Vec<Record>,
         ready_ns: Nanoseconds,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
+        room.take_records(records.len());
         if records.len() <= self.records_per_page() {
             return self.append_ready(&records, ready_ns, at_ns);
         }
@@ -96,70 +109,9 @@ impl Ftl {
         self.append_ready(&whole, ready_ns, at_ns)
     }
 
-    /// Opens a journal block if none is open. No block is erased if records wait already, as they do once a page of them
-    /// has found no block.
-    fn ensure_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if !self.metadata.wants_open() || canary::out(Guard::JournalBlockMissing) {
-            return Ok(());
-        }
-        if !self.metadata.nothing_waits() {
-            return self.open_erased_journal_block();
-        }
-        let block = self.take_system_block(BlockUse::Journal, at_ns)?;
-        self.give_journal_block(block);
-        Ok(())
-    }
-
-    /// Changes the map and appends the records of the change, at most as many as stated. It is refused as a whole if
-    /// the journal has no room for them, or the next checkpoint has no room for the new owners. Nothing is erased
-    /// meanwhile, because it may be a record still to come that makes a block invalid.
-    pub(crate) fn step<T>(
-        &mut self,
-        records: usize,
-        owners: usize,
-        at_ns: Nanoseconds,
-        change: impl FnOnce(&mut Ftl) -> Result<T, FtlError>,
-    ) -> Result<T, FtlError> {
-        self.ensure_owner_room(owners, at_ns)?;
-        self.ensure_journal_room(records, at_ns)?;
-        self.metadata.begin_step(at_ns);
-        let changed = change(self);
-        self.metadata.end_step();
-        changed.map_err(FtlError::unfinished)
-    }
-
-    /// Ensures that this many records can be appended and made durable without another block.
-    pub(crate) fn ensure_journal_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if canary::out(Guard::JournalBlockMissing) {
-            return Ok(());
-        }
-        if self.finds_no_room() {
-            return Err(FtlError::CapacityExceeded);
-        }
-        if self.metadata.nvm().is_some() {
-            return self.ensure_memory_room(records, at_ns);
-        }
-        self.ensure_journal_block(at_ns)?;
-        // waiting records may have to go first, and the step itself flushes the last page
-        let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
-        if self.metadata.pages_left(&self.nand) < pages + SPARE_PAGES && !self.metadata.has_next() {
-            self.take_next_journal_block(at_ns)?;
-        }
-        Ok(())
-    }
-
-    /// The same for a log in memory, which a checkpoint empties.
-    fn ensure_memory_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let has_room = |ftl: &Ftl| ftl.metadata.nvm().is_none_or(|nvm| nvm.has_room(records));
-        if !has_room(self) && !self.metadata.is_in_step() {
-            self.take_checkpoint(at_ns, false)?;
-        }
-        if has_room(self) { Ok(()) } else { Err(FtlError::CapacityExceeded) }
-    }
-
     /// Programs the waiting records. Returns when all of them but memberships, and everything issued for hosts so far, are
-    /// on flash; for an erase see `journal_for_erase`.
-    pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+    /// on flash; for an erase see [`Allocator::journal_for_erase`].
+    pub(crate) fn flush_records(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         if self.metadata.nothing_waits() {
             return Ok(at_ns.max(self.nand.host_programs_done_ns()));
         }
@@ -185,20 +137,8 @@ impl Ftl {
         self.metadata.programmed(&mut self.nand, is_for_erase, done_ns)?;
         if self.metadata.nvm().is_none() {
             self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
-            self.prepare_journal_block(at_ns)?;
         }
         Ok(if is_for_erase { at_ns.max(self.nand.host_programs_done_ns()) } else { done_ns })
-    }
-
-    /// Programs the waiting records. Returns when the whole journal is on flash: an earlier erase may have recorded what this
-    /// one relies on, in a page that is still in flight.
-    pub(crate) fn journal_for_erase(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let before_ns = self.metadata.stored_ns();
-        self.flush_journal(at_ns)?;
-        let stored_ns = self.metadata.stored_ns();
-        // without the guard: only what this erase recorded
-        let is_new = stored_ns > before_ns || !canary::out(Guard::RecordInFlight);
-        Ok(if is_new { stored_ns } else { at_ns })
     }
 
     fn program_journal(&mut self, page: &JournalPage, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
@@ -242,41 +182,7 @@ impl Ftl {
         let (plane, block) = erased.ok_or(FtlError::CapacityExceeded)?;
         self.space.blocks.take_block(plane, block, BlockUse::Journal);
         self.opened(block);
-        self.give_journal_block(block);
-        Ok(())
-    }
-
-    /// The journal takes a block, unless it has got two meanwhile: erasing this one may have appended records, and those
-    /// blocks were opened for them.
-    fn give_journal_block(&mut self, block: BlockId) {
-        if !self.metadata.wants_open() && self.metadata.has_next() {
-            let plane = self.geometry.plane_of(block);
-            self.space.blocks.release_erased(plane, block, &self.nand);
-        } else {
-            self.metadata.give_block(block);
-        }
-    }
-
-    /// Opens the next journal block once the open one is half full.
-    fn prepare_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if self.metadata.wants_next(&self.nand)
-            && (!self.metadata.is_in_step() || canary::out(Guard::ErasedInStep))
-            && !canary::out(Guard::JournalBlockMissing)
-        {
-            match self.take_next_journal_block(at_ns) {
-                // the open one is still there; the next page tries again
-                Err(FtlError::CapacityExceeded) => {}
-                taken => return taken,
-            }
-        }
-        Ok(())
-    }
-
-    fn take_next_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.metadata.set_preparing(true);
-        let block = self.take_system_block(BlockUse::Journal, at_ns);
-        self.metadata.set_preparing(false);
-        self.give_journal_block(block?);
+        self.metadata.give_block(block);
         Ok(())
     }
 
@@ -285,11 +191,67 @@ impl Ftl {
     pub(crate) fn finds_no_room(&mut self) -> bool {
         self.nand.step_fails(FailingStep::Room)
     }
+}
+
+impl Allocator {
+    /// This many records can be appended and made durable in the journal's open blocks.
+    pub(crate) fn open_journal_blocks(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        self.open_journal_block(at_ns)?;
+        // waiting records may have to go first, and the step itself flushes the last page
+        let pages = records.div_ceil(self.records_per_page()) as u32 + 2;
+        if self.metadata.pages_left(&self.nand) < pages + SPARE_PAGES && !self.metadata.has_next() {
+            self.open_next_journal_block(at_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a journal block if none is open. No block is erased if records wait already, as they do once a page of them
+    /// has found no block; and none whose erase must be recorded, as there is no page for that yet.
+    pub(crate) fn open_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if !self.metadata.wants_open() {
+            return Ok(());
+        }
+        if !self.metadata.nothing_waits() {
+            return self.open_erased_journal_block();
+        }
+        let block = self.take_system_block(BlockUse::Journal, Marked::Never, at_ns)?;
+        self.metadata.give_block(block);
+        Ok(())
+    }
+
+    /// As [`Parts::flush_records`]. The next journal block is opened if the open one is half full.
+    pub fn flush_journal(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let is_idle = self.metadata.nothing_waits();
+        let done_ns = self.flush_records(at_ns)?;
+        if !is_idle {
+            self.prepare_journal_block(at_ns)?;
+        }
+        Ok(done_ns)
+    }
+
+    /// Opens the next journal block once the open one is half full.
+    pub(crate) fn prepare_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        if !self.metadata.wants_next(&self.nand) {
+            return Ok(());
+        }
+        match self.open_next_journal_block(at_ns) {
+            // the open one is still there; the next page tries again
+            Err(FtlError::CapacityExceeded) => Ok(()),
+            opened => opened,
+        }
+    }
+
+    fn open_next_journal_block(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let block = self.take_system_block(BlockUse::Journal, Marked::Ranked, at_ns)?;
+        self.metadata.give_block(block);
+        Ok(())
+    }
 
     /// Takes a block for journal, checkpoint or dump, on the plane that is idle first.
     pub(crate) fn take_system_block(
         &mut self,
         block_use: BlockUse,
+        marked: Marked,
         at_ns: Nanoseconds,
     ) -> Result<BlockId, FtlError> {
         if self.finds_no_room() {
@@ -299,7 +261,7 @@ impl Ftl {
         loop {
             let plane = (0..planes)
                 .map(PlaneId)
-                .filter(|plane| self.space.blocks.free_in(*plane) > 0)
+                .filter(|plane| self.space.blocks.has_free(*plane, marked))
                 .min_by_key(|plane| {
                     (
                         self.nand.plane_idle_ns(*plane).max(at_ns),
@@ -307,7 +269,7 @@ impl Ftl {
                     )
                 });
             let Some(plane) = plane else { return Err(FtlError::CapacityExceeded) };
-            if let Some(block) = self.open_block(plane, block_use, at_ns)? {
+            if let Some(block) = self.open_block(plane, block_use, marked, at_ns)? {
                 return Ok(block);
             }
         }
@@ -319,6 +281,7 @@ mod tests {
     use tantalum_nand::{Faults, Geometry, Nand, NvmShape, Scheduling, StepFault, UNIT_BYTES};
 
     use super::*;
+    use crate::ftl::Ftl;
     use crate::host_unit::HostUnit;
     use crate::space::FtlConfig;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
@@ -331,7 +294,7 @@ mod tests {
 
     fn flush_one(ftl: &mut Ftl) {
         let version = ftl.next_seq();
-        ftl.append_journal(&[Record::Trim { lpn: Lpn(1), units: 1, version, step: version }], 0).unwrap();
+        ftl.append_reserved(Record::Trim { lpn: Lpn(1), units: 1, version, step: version }, 0).unwrap();
         ftl.flush_journal(0).unwrap();
     }
 
@@ -356,11 +319,11 @@ mod tests {
                 let mut ftl = ftl(8);
                 (0..used).for_each(|_| flush_one(&mut ftl));
                 let records = pages * ftl.records_per_page();
-                ftl.ensure_journal_room(records, 0).unwrap();
+                ftl.make_journal_room(records, 0).unwrap();
                 let (left, needed) = (ftl.metadata.pages_left(&ftl.nand), pages as u32 + 2 + SPARE_PAGES);
                 assert!(left >= needed, "{used} pages used: {left} pages for {pages} of records");
                 let blocks = ftl.metadata.journal_blocks();
-                ftl.ensure_journal_room(records, 0).unwrap();
+                ftl.make_journal_room(records, 0).unwrap();
                 assert_eq!(ftl.metadata.journal_blocks(), blocks, "there is room already");
             }
         }
@@ -377,34 +340,13 @@ mod tests {
         let mut ftl = Ftl::format(nand, config).unwrap();
         let (before, mut steps) = (ftl.counters().checkpoints, 0);
         while ftl.counters().checkpoints < before + 3 {
-            ftl.ensure_journal_room(1, 0).unwrap_or_else(|error| panic!("step {steps}: {error}"));
+            ftl.make_journal_room(1, 0).unwrap_or_else(|error| panic!("step {steps}: {error}"));
             flush_one(&mut ftl);
             steps += 1;
         }
         assert!(steps > 1000, "{steps} steps of 56 bytes fill a quarter of 1 MiB twice");
-        let room = ftl.ensure_journal_room(1_000_000, 0);
+        let room = ftl.make_journal_room(1_000_000, 0);
         assert!(matches!(room, Err(FtlError::CapacityExceeded)), "{room:?}");
-    }
-
-    /// No checkpoint is taken within a step: some of the step's records would be before it and some after.
-    #[test]
-    fn no_checkpoint_is_taken_within_a_step_for_a_log_in_memory() {
-        let nvm_bytes = 1 << 20;
-        let config = FtlConfig { nvm_log_bytes: Some(nvm_bytes), ..CONFIG };
-        let shape = NvmShape { bytes: nvm_bytes, latency_ns: 100, bytes_per_second: 1_000_000_000 };
-        let nand = Nand::in_memory(GEOMETRY, TIMING).unwrap().with_nvm(shape).unwrap();
-        let mut ftl = Ftl::format(nand, config).unwrap();
-        while ftl.metadata.nvm().unwrap().has_room(1) {
-            flush_one(&mut ftl);
-        }
-        let before = ftl.counters().checkpoints;
-        ftl.metadata.begin_step(0);
-        let room = ftl.ensure_journal_room(1, 0);
-        ftl.metadata.end_step();
-        assert!(matches!(room, Err(FtlError::CapacityExceeded)), "{room:?}");
-        assert_eq!(ftl.counters().checkpoints, before);
-        ftl.ensure_journal_room(1, 0).unwrap();
-        assert_eq!(ftl.counters().checkpoints, before + 1);
     }
 
     /// The open journal block fails and no other is free, so the page cannot be programmed. Its record keeps waiting: the
@@ -421,7 +363,7 @@ mod tests {
         assert!(!waiting.is_empty());
         let mut taken = Vec::new();
         for plane in (0..ftl.geometry.planes()).map(PlaneId) {
-            while let Some(block) = ftl.space.blocks.take(plane, BlockUse::Open, &ftl.nand) {
+            while let Some(block) = ftl.take_free(plane, BlockUse::Open, Marked::Ranked) {
                 taken.push((plane, block));
             }
         }
@@ -431,7 +373,7 @@ mod tests {
         assert_eq!(ftl.metadata.waiting().copied().collect::<Vec<_>>(), waiting);
         ftl.nand.set_faults(Faults::default());
         for (plane, block) in taken {
-            ftl.space.blocks.release_erased(plane, block, &ftl.nand);
+            ftl.release_erased(plane, block);
         }
         ftl.flush_journal(0).unwrap();
         let (config, mut nand) = (ftl.config, ftl.into_nand());
@@ -450,7 +392,7 @@ mod tests {
         while ftl.metadata.has_room(1) {
             let version = ftl.next_seq();
             let trim = Record::Trim { lpn: Lpn(1), units: 1, version, step: version };
-            ftl.append_journal(&[trim], 0).unwrap();
+            ftl.append_reserved(trim, 0).unwrap();
         }
         let (waiting, before) = (ftl.metadata.waiting().len(), ftl.nand.slots_in_use());
         ftl.nand.fail_step(Some(StepFault { step: FailingStep::Buffer, after: 1, lasts: false }));
@@ -483,11 +425,11 @@ mod tests {
         // every free block has to be erased before it is used
         let mut used = Vec::new();
         for plane in (0..ftl.geometry.planes()).map(PlaneId) {
-            while let Some(block) = ftl.space.blocks.take(plane, BlockUse::Open, &ftl.nand) {
-                used.push((plane, block));
+            while let Some(block) = ftl.take_free(plane, BlockUse::Open, Marked::Ranked) {
+                used.push(block);
             }
         }
-        used.into_iter().for_each(|(plane, block)| ftl.space.blocks.release(plane, block, &ftl.nand));
+        used.into_iter().for_each(|block| ftl.release_block(block));
         ftl.trim(Lpn(1), 1, 0).unwrap();
         ftl.collect_block(second, 0).unwrap();
         assert_eq!(ftl.space.blocks.block_use(second), BlockUse::Free);

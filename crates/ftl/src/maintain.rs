@@ -4,7 +4,6 @@ use tantalum_nand::Nanoseconds;
 
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::tenants::TENANTS;
 
 impl Ftl {
     /// The work due between commands: empties failing blocks, takes a checkpoint, levels wear, and swaps out indexes
@@ -20,6 +19,6 @@ impl Ftl {
         if self.counters.blocks_erased >= self.space.next_wear_check {
             self.level_wear(at_ns)?;
         }
-        TENANTS.iter().try_for_each(|tenant| tenant.maintain(self, at_ns))
+        self.fit_indexes(at_ns)
     }
 }

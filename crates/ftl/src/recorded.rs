@@ -168,7 +168,7 @@ fn an_erase_waits_for_what_an_earlier_one_recorded() {
     let (mut ftl, _) = with_log();
     let membership = |ftl: &mut Ftl, id| {
         let at_ns = ftl.nand().now_ns();
-        ftl.append_journal(&[Record::BatchWhole { id: Seq(id) }], at_ns).unwrap();
+        ftl.append_reserved(Record::BatchWhole { id: Seq(id) }, at_ns).unwrap();
         ftl.flush_journal(at_ns).unwrap();
     };
     // the next block of the journal is there
@@ -242,10 +242,10 @@ fn an_erase_does_not_wait_for_programs_issued_after_its_block_was_freed() {
 fn a_membership_counts_once_its_page_is_issued() {
     let mut ftl = format(GEOMETRY);
     let whole = Record::BatchWhole { id: Seq(7) };
-    ftl.append_journal(&[whole], 0).unwrap();
+    ftl.append_reserved(whole, 0).unwrap();
     let has = |ftl: &Ftl| ftl.metadata.memberships().has_batch(Seq(7));
     assert!(!has(&ftl), "it waits");
-    let page = ftl.metadata.take_page(&mut ftl.nand, Seq(9)).unwrap();
+    let page = ftl.take_journal_page(Seq(9));
     assert!(!has(&ftl), "it is taken");
     ftl.metadata.put_back(page);
     assert!(!has(&ftl));

@@ -20,20 +20,76 @@ use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::{Damage, FtlError, LayoutError};
 use crate::file_lists::FileLists;
-use crate::ftl::{Ftl, Scratch};
+use crate::ftl::Ftl;
 use crate::map::Logs;
 use crate::map::Map;
 use crate::metadata::{MetadataLog, NvmPlan, Protected, dump_what_is_left};
+use crate::parts::{Parts, Scratch};
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::scan::{Found, Scan};
-use crate::space::{BlockUse, FtlConfig, Layout, Space, bad_blocks};
+use crate::space::{BlockUse, FtlConfig, Layout, Marked, Space, bad_blocks};
 use crate::tenants::state::Tenants;
 use crate::tenants::{TENANTS, filled_bytes};
 use crate::types::{SEQ_LIMIT, Seq};
 
 /// Gap left after the numbers found on flash: far more than a drive issues from DRAM alone.
 const DRAWN_UNSEEN: u64 = 1 << 32;
+
+impl Parts {
+    /// Numbers are drawn beyond the newest that was found from now on.
+    fn draw_beyond(&mut self, newest: Seq) -> Result<(), FtlError> {
+        self.seq = newest;
+        if !self.shut_down && !canary::out(Guard::NumbersDrawnTwice) {
+            // transactions and logs may have used numbers that left no trace on flash
+            self.seq.0 += DRAWN_UNSEEN;
+        }
+        if self.seq >= SEQ_LIMIT {
+            return Err(Damage::Numbers { newest }.into());
+        }
+        Ok(())
+    }
+
+    /// The blocks of the metadata log, and those with data, are not free.
+    fn take_used_blocks(&mut self, uses: BTreeMap<BlockId, BlockUse>) {
+        for (block, block_use) in uses {
+            if self.space.blocks.block_use(block) == BlockUse::Free {
+                self.space.blocks.take_block(self.geometry.plane_of(block), block, block_use);
+            }
+        }
+        for block in (0..self.geometry.blocks()).map(BlockId) {
+            if self.map.valid(block) > 0 && self.space.blocks.block_use(block) == BlockUse::Free {
+                self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
+                self.close_block(block);
+            }
+        }
+    }
+
+    /// From now on the image mirrors what a capacitor protects, if the image outlives the process. The mirror's old
+    /// contents are void.
+    fn protect_anew(&mut self) -> Result<(), FtlError> {
+        let protected =
+            Protected::new(&self.nand, self.space.layout.dump_blocks, self.config.protected_units)?;
+        self.metadata.set_protected(protected);
+        self.restart_protected()
+    }
+
+    fn restart_protected(&mut self) -> Result<(), FtlError> {
+        self.metadata.restart_protected(&mut self.nand)
+    }
+
+    fn find_partial(&mut self, named: Option<&[BlockId]>) {
+        self.space.find_partial(&self.nand, named);
+    }
+
+    /// What `fs_write` wrote to each file; non-volatile memory has it unchanged.
+    fn read_file_lists(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let Some(plan) = self.config.file_lists else { return Ok(at_ns) };
+        let (lists, done_ns) = FileLists::read(&mut self.nand, plan, at_ns)?;
+        self.file_lists = Some(lists);
+        Ok(done_ns)
+    }
+}
 
 impl Ftl {
     /// A new drive on an empty medium.
@@ -88,26 +144,13 @@ impl Ftl {
                 report.device_ns = ftl.nand.idle_ns().max(done_ns) - at_ns;
                 Ok((ftl, report))
             }
-            Err(error) => Err((Box::new(ftl.nand), error.into())),
+            Err(error) => Err((Box::new(ftl.into_nand()), error.into())),
         }
-    }
-
-    /// Numbers are drawn beyond the newest that was found from now on.
-    fn draw_beyond(&mut self, newest: Seq) -> Result<(), FtlError> {
-        self.seq = newest;
-        if !self.shut_down && !canary::out(Guard::NumbersDrawnTwice) {
-            // transactions and logs may have used numbers that left no trace on flash
-            self.seq.0 += DRAWN_UNSEEN;
-        }
-        if self.seq >= SEQ_LIMIT {
-            return Err(Damage::Numbers { newest }.into());
-        }
-        Ok(())
     }
 
     fn assemble(nand: Nand, config: FtlConfig, space: Space, nvm: Option<NvmPlan>) -> Ftl {
         let geometry = *nand.geometry();
-        Ftl {
+        Ftl::of(Parts {
             map: Map::new(&geometry, config.logical_units),
             nand,
             geometry,
@@ -122,7 +165,7 @@ impl Ftl {
             is_stopped: false,
             counters: Counters::default(),
             scratch: Scratch::default(),
-        }
+        })
     }
 
     /// Steps 6 and 7.
@@ -144,7 +187,7 @@ impl Ftl {
         if let (Some(nvm), Some(found)) = (self.metadata.nvm_mut(), found.nvm) {
             nvm.found(found);
         }
-        self.space.find_partial(&self.nand, found.clean.then_some(&found.facts.open_blocks));
+        self.find_partial(found.clean.then_some(&found.facts.open_blocks));
         let checkpoint: Vec<BlockId> = self.space.blocks.with_use(BlockUse::Checkpoint).collect();
         let journal = self.space.blocks.with_use(BlockUse::Journal).collect();
         report.clean = found.clean;
@@ -166,14 +209,6 @@ impl Ftl {
         self.unless_at_its_end(ready).map(|()| report)
     }
 
-    /// What `fs_write` wrote to each file; non-volatile memory has it unchanged.
-    fn read_file_lists(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let Some(plan) = self.config.file_lists else { return Ok(at_ns) };
-        let (lists, done_ns) = FileLists::read(&mut self.nand, plan, at_ns)?;
-        self.file_lists = Some(lists);
-        Ok(done_ns)
-    }
-
     /// A drive at the end of its life that has no room for recovery's own writes can still be read; every recovery finds the
     /// same.
     fn unless_at_its_end(&mut self, ready: Result<(), FtlError>) -> Result<(), FtlError> {
@@ -183,21 +218,6 @@ impl Ftl {
         match ready {
             Err(FtlError::CapacityExceeded) if self.is_read_only() => Ok(()),
             ready => ready,
-        }
-    }
-
-    /// The blocks of the metadata log, and those with data, are not free.
-    fn take_used_blocks(&mut self, uses: BTreeMap<BlockId, BlockUse>) {
-        for (block, block_use) in uses {
-            if self.space.blocks.block_use(block) == BlockUse::Free {
-                self.space.blocks.take_block(self.geometry.plane_of(block), block, block_use);
-            }
-        }
-        for block in (0..self.geometry.blocks()).map(BlockId) {
-            if self.map.valid(block) > 0 && self.space.blocks.block_use(block) == BlockUse::Free {
-                self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
-                self.close_block(block);
-            }
         }
     }
 
@@ -212,7 +232,7 @@ impl Ftl {
             self.collect_garbage(at_ns)?;
         }
         self.reserve_dump_blocks(at_ns)?;
-        self.metadata.restart_protected(&mut self.nand)
+        self.restart_protected()
     }
 
     /// Step 7. Until the checkpoint stands, the erase rule needs to know what was found whole: the blocks that prove it
@@ -236,19 +256,10 @@ impl Ftl {
         Ok(())
     }
 
-    /// From now on the image mirrors what a capacitor protects, if the image outlives the process. The mirror's old
-    /// contents are void.
-    fn protect_anew(&mut self) -> Result<(), FtlError> {
-        let protected =
-            Protected::new(&self.nand, self.space.layout.dump_blocks, self.config.protected_units)?;
-        self.metadata.set_protected(protected);
-        self.metadata.restart_protected(&mut self.nand)
-    }
-
     /// Sets blocks aside for the dump, erased.
     fn reserve_dump_blocks(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         while (self.metadata.dump_blocks().len() as u32) < self.space.layout.dump_blocks {
-            let block = self.take_system_block(BlockUse::Dump, at_ns)?;
+            let block = self.take_system_block(BlockUse::Dump, Marked::Ranked, at_ns)?;
             self.metadata.give_dump_block(block);
         }
         Ok(())
@@ -348,7 +359,7 @@ mod tests {
             let config = FtlConfig { dump_units, ..CONFIG };
             let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), config).unwrap();
             let step = ftl.next_seq();
-            ftl.append_journal(&[Record::PowerOn { step }], 0).unwrap();
+            ftl.append_reserved(Record::PowerOn { step }, 0).unwrap();
             let now_ns = ftl.nand.now_ns();
             assert!(ftl.flush_journal(now_ns).unwrap() > now_ns);
             assert_eq!(ftl.metadata.take_ready(now_ns).len(), kept);

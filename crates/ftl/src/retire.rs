@@ -16,6 +16,7 @@ use tantalum_nand::{BlockId, NandError, Nanoseconds, PageState, Ppn};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::map::Owner;
+use crate::parts::Parts;
 use crate::space::BlockUse;
 use crate::tenants::TENANTS;
 
@@ -28,7 +29,7 @@ pub struct SpareBlocks {
     pub total: u32,
 }
 
-impl Ftl {
+impl Parts {
     /// Whether too few good blocks are left for writes.
     pub fn is_read_only(&self) -> bool {
         self.space.is_read_only()
@@ -66,22 +67,6 @@ impl Ftl {
     pub(crate) fn program_failed(&mut self, block: BlockId) {
         self.counters.program_failures += 1;
         self.space.failing.push(block);
-    }
-
-    /// Empties failing blocks and retires them. Their spare areas stay readable, and recovery reads retired blocks too,
-    /// so the erase rule is not involved. Blocks of the journal and of checkpoints are emptied by the next checkpoint.
-    pub(crate) fn retire_failing(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let mut has_room = true;
-        for block in self.space.failing.clone() {
-            if has_room && self.space.blocks.block_use(block) == BlockUse::Closed {
-                match self.collect_block(block, at_ns) {
-                    // retried when there is room
-                    Err(FtlError::CapacityExceeded) => has_room = false,
-                    emptied => emptied?,
-                }
-            }
-        }
-        self.retire_emptied()
     }
 
     /// Retires the failing blocks that hold nothing that can be moved.
@@ -156,6 +141,24 @@ impl Ftl {
     }
 }
 
+impl Ftl {
+    /// Empties failing blocks and retires them. Their spare areas stay readable, and recovery reads retired blocks too,
+    /// so the erase rule is not involved. Blocks of the journal and of checkpoints are emptied by the next checkpoint.
+    pub(crate) fn retire_failing(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut has_room = true;
+        for block in self.space.failing.clone() {
+            if has_room && self.space.blocks.block_use(block) == BlockUse::Closed {
+                match self.collect_block(block, at_ns) {
+                    // retried when there is room
+                    Err(FtlError::CapacityExceeded) => has_room = false,
+                    emptied => emptied?,
+                }
+            }
+        }
+        self.retire_emptied()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tantalum_nand::{FailingStep, Faults, Geometry, Nand, StepFault, Timing};
@@ -165,6 +168,7 @@ mod tests {
     use crate::key::{Key, NamespaceAttributes};
     use crate::metadata::Record;
     use crate::space::FtlConfig;
+    use crate::space::Marked;
     use crate::tenants::records::KvRecord;
     use crate::test_support::CONFIG;
     use crate::types::{Lpn, Seq};
@@ -187,7 +191,7 @@ mod tests {
     fn record(ftl: &mut Ftl) {
         let version = ftl.next_seq();
         let record = Record::Trim { lpn: Lpn(1), units: 1, version, step: version };
-        ftl.append_journal(&[record], 0).unwrap();
+        ftl.append_reserved(record, 0).unwrap();
     }
 
     fn fail_programs(ftl: &mut Ftl, program_failure_ppm: u32) {
@@ -279,12 +283,12 @@ mod tests {
         let width = ftl.space.layout.host_width;
         for left in (0..spare.total).rev() {
             let block =
-                ftl.space.blocks.take(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, &ftl.nand).unwrap();
+                ftl.take_free(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, Marked::Ranked).unwrap();
             ftl.retire(block).unwrap();
             assert_eq!((ftl.spare_good_blocks().available, ftl.is_read_only()), (left, false));
         }
         assert!(ftl.space.layout.host_width <= width && ftl.space.layout.host_width == 1);
-        let block = ftl.space.blocks.take(tantalum_nand::PlaneId(0), BlockUse::Bad, &ftl.nand).unwrap();
+        let block = ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Bad, Marked::Ranked).unwrap();
         ftl.retire(block).unwrap();
         assert!(ftl.is_read_only());
     }
@@ -292,11 +296,12 @@ mod tests {
     #[test]
     fn a_loss_asks_for_a_checkpoint_only_if_none_covers_the_block() {
         let mut ftl = ftl();
-        let block = ftl.space.blocks.take(tantalum_nand::PlaneId(0), BlockUse::Closed, &ftl.nand).unwrap();
-        ftl.space.blocks.programmed(block, ftl.metadata.checkpoint.step, false);
+        let block = ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Closed, Marked::Ranked).unwrap();
+        let step = ftl.metadata.checkpoint.step;
+        ftl.space.blocks.programmed(block, step, false);
         ftl.note_loss_in(block);
         assert!(!ftl.metadata.checkpoint.wanted);
-        ftl.space.blocks.programmed(block, Seq(ftl.metadata.checkpoint.step.0 + 1), false);
+        ftl.space.blocks.programmed(block, Seq(step.0 + 1), false);
         ftl.note_loss_in(block);
         assert!(ftl.checkpoint_due());
     }

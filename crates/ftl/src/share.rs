@@ -13,6 +13,8 @@ use crate::map::EndedClaim;
 use crate::map::TxPage;
 use crate::map::{Claim, IN_SPARE, Owner};
 use crate::metadata::Record;
+use crate::parts::Parts;
+use crate::reservation::{Need, Room};
 use crate::types::{Lpn, Seq, ShareRange, TxId};
 
 /// Why a share or remap is refused. Nothing was changed.
@@ -53,7 +55,7 @@ pub enum ShareRefusal {
     },
 }
 
-impl Ftl {
+impl Parts {
     /// Maximum number of units that one share may map.
     pub fn share_limit(&self) -> u32 {
         // a remap takes one more record, for the sources
@@ -110,35 +112,9 @@ impl Ftl {
         self.tenants.units.logs.is_whole(&living.hint).then_some(living.version)
     }
 
-    /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
-    pub fn share(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let (most, owners) = (self.records_of(ranges), ranges.iter().map(|range| range.units as usize).sum());
-        self.step(most, owners, at_ns, |ftl| {
-            let mut records = Vec::new();
-            for (dst, src) in ranges.iter().flat_map(pairs) {
-                ftl.counters.units_shared += 1;
-                match ftl.comes_home(dst, src) {
-                    Some(version) => {
-                        ftl.counters.units_brought_home += 1;
-                        ftl.map_to(dst, version, src, &mut records);
-                    }
-                    None => ftl.map_as_step(dst, src, &mut records),
-                }
-            }
-            debug_assert!(records.len() <= most, "a share takes {} records, of {most}", records.len());
-            ftl.append_step(records, at_ns)
-        })
-    }
-
-    /// Records that a share may take: one for each unit, and one more for each log page that it replaces.
-    fn records_of(&self, ranges: &[ShareRange]) -> usize {
-        let units: usize = ranges.iter().map(|range| range.units as usize).sum();
-        units + units.min(self.tenants.units.logs.count())
-    }
-
     /// Maps `dst` to what `src` has, at a new version, and returns the records for that; no records if `dst` already
     /// has it.
-    fn map_as_step(&mut self, dst: Lpn, src: Lpn, records: &mut Vec<Record>) {
+    fn map_as_step(&mut self, room: &mut Room, dst: Lpn, src: Lpn, records: &mut Vec<Record>) {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         if self.map.lookup(dst) == Some(ppn) {
             // it keeps its version, unless a log page claims it: that page would win after a cut
@@ -148,57 +124,15 @@ impl Ftl {
             self.map.unmap(dst);
         }
         let version = self.next_seq();
-        self.map_to(dst, version, src, records);
+        self.map_to(room, dst, version, src, records);
         records.push(Record::Map { lpn: dst, version, step: version, ppn });
     }
 
     /// Maps `dst` to what `src` has. Adds the record that ends a claim, if this ends one.
-    fn map_to(&mut self, dst: Lpn, version: Seq, src: Lpn, records: &mut Vec<Record>) {
+    fn map_to(&mut self, room: &mut Room, dst: Lpn, version: Seq, src: Lpn, records: &mut Vec<Record>) {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         records.extend(self.superseded(dst, version));
-        self.map_shared(dst, version, ppn);
-    }
-
-    /// Moves the mappings of `src..` to `dst..`.
-    pub fn remap(&mut self, src: Lpn, dst: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let range = ShareRange { dst, src, units };
-        let most = 2 * self.records_of(&[range]) + 1;
-        self.step(most, units as usize, at_ns, |ftl| {
-            let mut records = Vec::new();
-            for (dst, src) in pairs(&range) {
-                ftl.map_as_step(dst, src, &mut records);
-            }
-            ftl.counters.units_remapped += u64::from(units);
-            let trim = ftl.unmap_range(src, units, &mut records);
-            records.push(trim);
-            debug_assert!(records.len() <= most, "a remap takes {} records, of {most}", records.len());
-            ftl.append_step(records, at_ns)
-        })
-    }
-
-    /// Unmaps units, in several steps if ending claims takes more records than fit on a journal page.
-    pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let mut range = (lpn.0..lpn.0 + units).map(Lpn);
-        let is_news = range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn));
-        if !is_news && (!self.may_come_back() || canary::out(Guard::IdleTrimDoesNotWait)) {
-            return Ok(());
-        }
-        let most = self.records_per_page() as u32 - 1;
-        let at_once = if self.tenants.units.logs.count() as u32 > most { most } else { units };
-        for first in (lpn.0..lpn.0 + units).step_by(at_once as usize) {
-            let (first, units) = (Lpn(first), at_once.min(lpn.0 + units - first));
-            let most = 1 + (units as usize).min(self.tenants.units.logs.count());
-            let trimmed = self.step(most, 0, at_ns, |ftl| {
-                let mut records = Vec::new();
-                let trim = ftl.unmap_range(first, units, &mut records);
-                records.push(trim);
-                debug_assert!(records.len() <= most, "a trim takes {} records, of {most}", records.len());
-                ftl.append_step(records, at_ns)
-            });
-            // the steps before this one are done
-            trimmed.map_err(|error| if first == lpn { error } else { error.unfinished() })?;
-        }
-        Ok(())
+        self.map_shared(room, dst, version, ppn);
     }
 
     /// Whether a trim that is durable when it returns may find units unmapped by a step that is not durable yet.
@@ -221,7 +155,8 @@ impl Ftl {
         Record::Trim { lpn: first, units, version, step: version }
     }
 
-    fn map_shared(&mut self, lpn: Lpn, version: Seq, ppn: Ppn) {
+    fn map_shared(&mut self, room: &mut Room, lpn: Lpn, version: Seq, ppn: Ppn) {
+        room.take_owners(1);
         self.map.map_shared(lpn, version, ppn);
         self.metadata.gave_owner(ppn);
     }
@@ -238,31 +173,21 @@ impl Ftl {
         Some(Record::ClaimEnded { home, version, step: self.next_seq() })
     }
 
-    // -- transactions ---------------------------------------------------------------------------------------------
-
-    /// Maps a transaction's pages. The records are in the journal buffer when this returns.
-    pub fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
-        let units = self.tenants.units.transactions.lpns(tx).count();
-        self.step(2 * units + 1, units, at_ns, |ftl| ftl.commit_pages(tx, at_ns))
-    }
-
-    fn commit_pages(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
+    fn commit_pages(&mut self, room: &mut Room, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
         let pages = self.tenants.units.transactions.take(tx).expect("the transaction is open");
         self.counters.transactions_committed += 1;
         let step = self.next_seq();
         let mut records = Vec::with_capacity(pages.len());
         for (&lpn, page) in &pages {
-            let version = self.map_committed(lpn, page, &mut records);
+            let version = self.map_committed(room, lpn, page, &mut records);
             records.push(Record::Map { lpn, version, step, ppn: page.ppn });
         }
-        let most = 2 * pages.len();
-        debug_assert!(records.len() <= most, "a commit takes {} records, of {most}", records.len());
-        self.append_step(records, at_ns)?;
+        self.append_step(room, records, at_ns)?;
         Ok(pages.into_keys().collect())
     }
 
     /// Maps a unit of a transaction. Returns its version.
-    fn map_committed(&mut self, lpn: Lpn, page: &TxPage, records: &mut Vec<Record>) -> Seq {
+    fn map_committed(&mut self, room: &mut Room, lpn: Lpn, page: &TxPage, records: &mut Vec<Record>) -> Seq {
         // the page may be older than one that claims this unit as its home, and the commit is newer than both
         let is_claimed = self.tenants.units.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
             && !canary::out(Guard::CommitBelowClaim);
@@ -274,7 +199,7 @@ impl Ftl {
             self.map.map_plain(lpn, page.ppn);
             self.metadata.gave_owner(page.ppn);
         } else {
-            self.map_shared(lpn, version, page.ppn);
+            self.map_shared(room, lpn, version, page.ppn);
         }
         version
     }
@@ -310,6 +235,76 @@ impl Ftl {
         for page in pages.values() {
             self.map.unclaim(page.ppn);
         }
+    }
+}
+
+impl Ftl {
+    /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
+    pub fn share(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let units = ranges.iter().map(|range| range.units as usize).sum();
+        self.step(&Need::share(units, self.claims_of(units)), at_ns, |parts, room| {
+            let mut records = Vec::new();
+            for (dst, src) in ranges.iter().flat_map(pairs) {
+                parts.counters.units_shared += 1;
+                match parts.comes_home(dst, src) {
+                    Some(version) => {
+                        parts.counters.units_brought_home += 1;
+                        parts.map_to(room, dst, version, src, &mut records);
+                    }
+                    None => parts.map_as_step(room, dst, src, &mut records),
+                }
+            }
+            parts.append_step(room, records, at_ns)
+        })
+    }
+
+    /// Moves the mappings of `src..` to `dst..`.
+    pub fn remap(&mut self, src: Lpn, dst: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let range = ShareRange { dst, src, units };
+        let need = Need::remap(units as usize, self.claims_of(units as usize));
+        self.step(&need, at_ns, |parts, room| {
+            let mut records = Vec::new();
+            for (dst, src) in pairs(&range) {
+                parts.map_as_step(room, dst, src, &mut records);
+            }
+            parts.counters.units_remapped += u64::from(units);
+            let trim = parts.unmap_range(src, units, &mut records);
+            records.push(trim);
+            parts.append_step(room, records, at_ns)
+        })
+    }
+
+    /// Unmaps units, in several steps if ending claims takes more records than fit on a journal page.
+    pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let mut range = (lpn.0..lpn.0 + units).map(Lpn);
+        let is_news = range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn));
+        if !is_news && (!self.may_come_back() || canary::out(Guard::IdleTrimDoesNotWait)) {
+            return Ok(());
+        }
+        let most = self.records_per_page() as u32 - 1;
+        let at_once = if self.tenants.units.logs.count() as u32 > most { most } else { units };
+        for first in (lpn.0..lpn.0 + units).step_by(at_once as usize) {
+            let (first, units) = (Lpn(first), at_once.min(lpn.0 + units - first));
+            let need = Need::trim(self.claims_of(units as usize));
+            let trimmed = self.step(&need, at_ns, |parts, room| {
+                let mut records = Vec::new();
+                let trim = parts.unmap_range(first, units, &mut records);
+                records.push(trim);
+                parts.append_step(room, records, at_ns)
+            });
+            // the steps before this one are done
+            trimmed.map_err(|error| if first == lpn { error } else { error.unfinished() })?;
+        }
+        Ok(())
+    }
+
+    // -- transactions ---------------------------------------------------------------------------------------------
+
+    /// Maps a transaction's pages. The records are in the journal buffer when this returns.
+    pub fn commit(&mut self, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
+        let pages = self.tenants.units.transactions.lpns(tx).count();
+        let need = Need::commit(pages, self.claims_of(pages));
+        self.step(&need, at_ns, |parts, room| parts.commit_pages(room, tx, at_ns))
     }
 }
 
@@ -488,8 +483,7 @@ mod tests {
     #[test]
     fn a_share_takes_a_record_for_each_unit_and_for_each_page_of_a_log_that_it_may_replace() {
         let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
-        let range = |first, units| ShareRange { dst: Lpn(first), src: Lpn(first + 50), units };
-        let records = |ftl: &Ftl| ftl.records_of(&[range(0, 3), range(10, 2)]);
+        let records = |ftl: &Ftl| Need::share(5, ftl.claims_of(5)).records;
         assert_eq!(records(&ftl), 5);
         let (generation, _) = ftl.begin_log(0).unwrap().expect("no log is open");
         for slot in 1..=7 {

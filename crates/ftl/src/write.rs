@@ -2,89 +2,90 @@
 
 use tantalum_nand::{Nand, NandError, Nanoseconds, PageId, Slot, Source};
 
+use crate::allocate::Allocator;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::map::TxPage;
 use crate::metadata::Record;
 use crate::page_image::PageImage;
+use crate::parts::Parts;
+use crate::reservation::{Need, Purpose, Room};
 use crate::space::Target;
 use crate::spare::{Kind, Spare};
 use crate::types::{Lpn, Seq, TxId};
 
-impl Ftl {
-    /// Programs a page into a stream. A block whose program fails is set aside and another one is tried.
+impl Parts {
+    /// Programs a page into a stream, which has an open block for it. None if the program failed: the block is set aside, and room
+    /// has to be made for the page again.
     pub(crate) fn program(
         &mut self,
+        room: &mut Room,
         target: Target,
         page: &PageImage,
         step: Seq,
         earliest_ns: Nanoseconds,
-    ) -> Result<(PageId, Nanoseconds), FtlError> {
+    ) -> Result<Option<(PageId, Nanoseconds)>, FtlError> {
         let units = self.geometry.units_per_page() as usize;
         let program = match target {
             Target::Host | Target::Logs(_) => Nand::program,
             Target::Collect | Target::LogCopies(_) => Nand::program_in_background,
         };
-        let programmed = self.program_with(target, step, page.marked, earliest_ns, |nand, place| {
-            program(nand, place, &page.sources[..units], &page.spares[..units], earliest_ns)
-        })?;
-        self.counters.flash_units.padding += (units - page.used) as u64;
+        let programmed =
+            self.program_with(room, target, (step, page.marked), earliest_ns, |nand, place| {
+                program(nand, place, &page.sources[..units], &page.spares[..units], earliest_ns)
+            })?;
+        if programmed.is_some() {
+            self.counters.flash_units.padding += (units - page.used) as u64;
+        }
         Ok(programmed)
     }
 
-    /// The common part of all programs into a stream; `program` programs the given page. A block that failed is not opened
-    /// again, so that this ends even if all programs fail.
+    /// The common part of all programs into a stream, at a step, with marks or without; `program` programs the given page. A block
+    /// that failed is not opened again, so that whoever tries again comes to an end even if all programs fail.
     #[inline]
     pub(crate) fn program_with(
         &mut self,
+        room: &mut Room,
         target: Target,
-        step: Seq,
-        marked: bool,
+        (step, marked): (Seq, bool),
         earliest_ns: Nanoseconds,
-        program: impl Fn(&mut Nand, PageId) -> Result<Nanoseconds, NandError>,
-    ) -> Result<(PageId, Nanoseconds), FtlError> {
-        loop {
-            let target = match target {
-                Target::Collect | Target::LogCopies(_) => self.ensure_copy_block(target, earliest_ns)?,
-                Target::Host | Target::Logs(_) => {
-                    self.ensure_host_block(target, earliest_ns)?;
-                    target
-                }
-            };
-            let stream = self.space.streams.of_mut(target);
-            let Some((plane, place)) = stream.next_page(&self.geometry, &self.nand, earliest_ns) else {
-                return Err(FtlError::CapacityExceeded);
-            };
-            let block = self.geometry.block_of(place);
-            match program(&mut self.nand, place) {
-                Ok(done_ns) => {
-                    self.space.blocks.programmed(block, step, marked);
-                    if self.nand.next_page(block) == self.geometry.pages_per_block {
-                        stream.close(plane);
-                        self.close_block(block);
-                    }
-                    self.metadata.checkpoint.pages_since += 1;
-                    return Ok((place, done_ns));
-                }
-                Err(NandError::ProgramFailed { .. }) => {
+        program: impl FnOnce(&mut Nand, PageId) -> Result<Nanoseconds, NandError>,
+    ) -> Result<Option<(PageId, Nanoseconds)>, FtlError> {
+        let stream = self.space.streams.of_mut(target);
+        let Some((plane, place)) = stream.next_page(&self.geometry, &self.nand, earliest_ns) else {
+            return Err(FtlError::CapacityExceeded);
+        };
+        let block = self.geometry.block_of(place);
+        match program(&mut self.nand, place) {
+            Ok(done_ns) => {
+                room.take_page();
+                self.space.blocks.programmed(block, step, marked);
+                if self.nand.next_page(block) == self.geometry.pages_per_block {
                     stream.close(plane);
                     self.close_block(block);
-                    self.program_failed(block);
                 }
-                Err(error) => return Err(error.into()),
+                self.metadata.checkpoint.pages_since += 1;
+                Ok(Some((place, done_ns)))
             }
+            Err(NandError::ProgramFailed { .. }) => {
+                stream.close(plane);
+                self.close_block(block);
+                self.program_failed(block);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// Programs up to a page of units and points L2P at them. The buffers still belong to the caller if this fails and
-    /// [`FtlError::changed_nothing`].
-    pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        self.map.warm(units.iter().map(|unit| unit.lpn));
-        let hinted = units.iter().any(|unit| unit.hint.is_some() || self.map.is_hinted(unit.lpn));
-        if hinted {
-            self.ensure_claim_room(units.len(), at_ns)?;
-        }
+    /// Programs a page of units, and points L2P at them.
+    fn write_units(
+        &mut self,
+        room: &mut Room,
+        units: &[HostUnit],
+        at_ns: Nanoseconds,
+    ) -> Result<Option<Nanoseconds>, FtlError> {
+        let hinted = self.concern_hints(units);
         let step = self.next_seq();
         let mut page = PageImage::new();
         for unit in units {
@@ -97,7 +98,9 @@ impl Ftl {
             page.marked |= unit.hint.is_some();
             page.push(Source::Staged(unit.slot), unit.spare(step));
         }
-        let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
+        let Some((place, done_ns)) = self.program(room, Target::Host, &page, step, at_ns)? else {
+            return Ok(None);
+        };
         if page.marked {
             self.metadata.step_programmed(done_ns);
         }
@@ -107,17 +110,48 @@ impl Ftl {
         }
         if hinted {
             let ended = self.note_hints(units);
-            self.append_step(ended, at_ns).map_err(FtlError::unfinished)?;
+            self.append_step(room, ended, at_ns).map_err(FtlError::unfinished)?;
         }
-        Ok(done_ns)
+        Ok(Some(done_ns))
     }
 
-    /// Ensures that the journal has room for the records that end the claims of this many log pages.
-    pub fn ensure_claim_room(&mut self, units: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        match units.min(self.tenants.units.logs.count()) {
-            0 => Ok(()),
-            claims => self.ensure_journal_room(claims, at_ns),
+    /// Whether units have hints, or replace pages that have.
+    fn concern_hints(&self, units: &[HostUnit]) -> bool {
+        units.iter().any(|unit| unit.hint.is_some() || self.map.is_hinted(unit.lpn))
+    }
+
+    /// Claims that this many log pages may end.
+    pub(crate) fn claims_of(&self, units: usize) -> usize {
+        units.min(self.tenants.units.logs.count())
+    }
+
+    /// Programs a page of units of open transactions.
+    fn write_transaction_units(
+        &mut self,
+        room: &mut Room,
+        units: &[(TxId, Lpn, Slot)],
+        at_ns: Nanoseconds,
+    ) -> Result<Option<Nanoseconds>, FtlError> {
+        let step = self.next_seq();
+        let mut page = PageImage::new();
+        for &(_, lpn, slot) in units {
+            page.push(Source::Staged(slot), Spare::with_owner(Kind::Transaction, step, lpn, step).encode());
         }
+        let Some((place, done_ns)) = self.program(room, Target::Host, &page, step, at_ns)? else {
+            return Ok(None);
+        };
+        self.counters.flash_units.host += units.len() as u64;
+        for (index, &(tx, lpn, _)) in units.iter().enumerate() {
+            let ppn = self.geometry.unit(place, index as u32);
+            let over = self.whereabouts(lpn);
+            self.map.claim(ppn, crate::map::Claim::Transaction(tx, lpn));
+            if let Some(old) =
+                self.tenants.units.transactions.put(tx, lpn, TxPage { ppn, version: step, over })
+            {
+                self.map.unclaim(old);
+            }
+        }
+        Ok(Some(done_ns))
     }
 
     /// Ends the hints that the units supersede, and begins those that they carry. Returns the records of the former.
@@ -140,12 +174,6 @@ impl Ftl {
             && self.tenants.units.logs.hint(lpn).is_some_and(|living| living.hint.home.is_some())
     }
 
-    /// A unit that waits in protected DRAM replaces a page that claims its home: the claim ends with it.
-    pub fn replaced_in_dram(&mut self, lpn: Lpn, version: Seq, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let ended = self.superseded(lpn, version);
-        self.append_step(ended.into_iter().collect(), at_ns).map_err(FtlError::unfinished)
-    }
-
     /// Whether the flash holds this version of a logical page at its mapped place, or on `page`.
     pub fn is_on_flash(&self, lpn: Lpn, version: Seq, page: Option<PageId>) -> bool {
         let names = |ppn| {
@@ -156,6 +184,42 @@ impl Ftl {
             (0..self.geometry.units_per_page()).filter_map(|unit| Some(self.geometry.unit(page?, unit)));
         self.map.lookup(lpn).into_iter().chain(on_page).any(names)
     }
+}
+
+impl Allocator {
+    /// Programs a page of a step that is under way, in room that was made for all of its pages: nothing is collected. A block whose
+    /// program fails is set aside and another one is tried.
+    pub(crate) fn program_reserved(
+        &mut self,
+        room: &mut Room,
+        target: Target,
+        page: &PageImage,
+        step: Seq,
+        at_ns: Nanoseconds,
+    ) -> Result<(PageId, Nanoseconds), FtlError> {
+        loop {
+            // program failures use up the room
+            self.open_host_block(target, true, at_ns)?;
+            if let Some(programmed) = self.program(room, target, page, step, at_ns)? {
+                return Ok(programmed);
+            }
+        }
+    }
+}
+
+impl Ftl {
+    /// Programs up to a page of units and points L2P at them. The buffers still belong to the caller if this fails and
+    /// [`FtlError::changed_nothing`].
+    pub fn write_page(&mut self, units: &[HostUnit], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        self.map.warm(units.iter().map(|unit| unit.lpn));
+        loop {
+            let claims = if self.concern_hints(units) { self.claims_of(units.len()) } else { 0 };
+            let mut room = self.reserve(&Need::units(claims), at_ns)?;
+            if let Some(done_ns) = self.write_units(&mut room, units, at_ns)? {
+                return Ok(done_ns);
+            }
+        }
+    }
 
     /// Programs up to a page of units of open transactions.
     pub fn write_transaction_page(
@@ -163,23 +227,28 @@ impl Ftl {
         units: &[(TxId, Lpn, Slot)],
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        let step = self.next_seq();
-        let mut page = PageImage::new();
-        for &(_, lpn, slot) in units {
-            page.push(Source::Staged(slot), Spare::with_owner(Kind::Transaction, step, lpn, step).encode());
-        }
-        let (place, done_ns) = self.program(Target::Host, &page, step, at_ns)?;
-        self.counters.flash_units.host += units.len() as u64;
-        for (index, &(tx, lpn, _)) in units.iter().enumerate() {
-            let ppn = self.geometry.unit(place, index as u32);
-            let over = self.whereabouts(lpn);
-            self.map.claim(ppn, crate::map::Claim::Transaction(tx, lpn));
-            if let Some(old) =
-                self.tenants.units.transactions.put(tx, lpn, TxPage { ppn, version: step, over })
-            {
-                self.map.unclaim(old);
+        loop {
+            let mut room = self.reserve(&Need::transactions(), at_ns)?;
+            if let Some(done_ns) = self.write_transaction_units(&mut room, units, at_ns)? {
+                return Ok(done_ns);
             }
         }
-        Ok(done_ns)
+    }
+
+    /// Room for the record that ends the claim of a page, for [`Ftl::replaced_in_dram`].
+    pub fn reserve_end_of_claim(&mut self, at_ns: Nanoseconds) -> Result<Room, FtlError> {
+        self.reserve(&Need::record(Purpose::ReplacedInDram), at_ns)
+    }
+
+    /// A unit that waits in protected DRAM replaces a page that claims its home: the claim ends with it.
+    pub fn replaced_in_dram(
+        &mut self,
+        mut room: Room,
+        lpn: Lpn,
+        version: Seq,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let ended = self.superseded(lpn, version);
+        self.append_step(&mut room, ended.into_iter().collect(), at_ns).map_err(FtlError::unfinished)
     }
 }

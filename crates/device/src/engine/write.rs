@@ -1,7 +1,7 @@
 //! Writes: into the cache and from there to flash a page at a time, or straight to flash.
 
 use tantalum_ftl::canary::{self, Guard};
-use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, OPEN_LOGS};
+use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, OPEN_LOGS, Room};
 use tantalum_nand::{Fills, Nanoseconds, Slot, UNIT_BYTES};
 
 use super::host_data::HostData;
@@ -132,10 +132,10 @@ impl Engine {
         let room_ns = self.cache.room_ns(1, at_ns).expect("not more than half of the cache waits");
         let protected = self.ftl.has_plp();
         let ftl = &mut self.ftl;
-        let ends_claim = protected && ftl.is_claiming_page(lpn);
-        if ends_claim {
-            ftl.ensure_claim_room(1, at_ns)?;
-        }
+        let end_of_claim = match protected && ftl.is_claiming_page(lpn) {
+            true => Some(ftl.reserve_end_of_claim(at_ns)?),
+            false => None,
+        };
         // only then does the drive have it, and power does not go before (hazard 12)
         if !canary::out(Guard::PowerBeforeRoom) {
             ftl.nand_mut().advance(room_ns);
@@ -146,7 +146,7 @@ impl Engine {
         // The stores of a page's copy take long to drain, and a load of bytes that were stored in other pieces waits for
         // them all. So the unit is completed before the copy, and stays where it is.
         self.take_in(&unit, data, is_filled)?;
-        self.replace_in_cache(&unit, ends_claim, at_ns)?;
+        self.replace_in_cache(&unit, end_of_claim, at_ns)?;
         self.ftl.counters_mut().host_units_written += 1;
         Ok(room_ns)
     }
@@ -156,7 +156,7 @@ impl Engine {
     fn replace_in_cache(
         &mut self,
         unit: &HostUnit,
-        ends_claim: bool,
+        end_of_claim: Option<Room>,
         at_ns: Nanoseconds,
     ) -> Result<(), Status> {
         let (lpn, ftl) = (unit.lpn, &mut self.ftl);
@@ -165,8 +165,10 @@ impl Engine {
             ftl.nand_mut().release(replaced.slot);
         }
         ftl.waits(unit, replaced.as_ref());
-        if ends_claim && !canary::out(Guard::ClaimOutlivesPage) {
-            ftl.replaced_in_dram(lpn, unit.version, at_ns)?;
+        if let Some(room) = end_of_claim
+            && !canary::out(Guard::ClaimOutlivesPage)
+        {
+            ftl.replaced_in_dram(room, lpn, unit.version, at_ns)?;
         }
         #[cfg(feature = "canaries")]
         if canary::out(Guard::OldCopyGivenUpEarly) {

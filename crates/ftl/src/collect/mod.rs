@@ -10,8 +10,10 @@ mod wear;
 
 use tantalum_nand::{BlockId, Nanoseconds, PlaneId};
 
+use crate::allocate::Allocator;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
+use crate::parts::Parts;
 use crate::space::BlockUse;
 use crate::space::Target;
 use crate::tenants::{Packer, TENANTS};
@@ -46,6 +48,108 @@ impl Collection {
     fn waiting_pages(&self) -> u32 {
         let packed: usize = self.packers.iter().flatten().map(|packer| packer.open_units()).sum();
         (packed + self.moving_to_logs.len() + 1) as u32
+    }
+}
+
+impl Parts {
+    /// What was on the way stays where it is. The buffers of pages that were not programmed are released.
+    fn give_up_moving(&mut self, collection: &mut Collection, error: &FtlError) {
+        for moving in std::iter::once(&mut collection.moving).chain(&mut collection.moving_to_logs) {
+            self.release_page(&moving.page, error);
+        }
+    }
+
+    /// Frees the victims that are empty, except the last one, whose units may still be scanned.
+    fn free_emptied(&mut self, collection: &mut Collection) {
+        let last = collection.victims.pop();
+        for index in (0..collection.victims.len()).rev() {
+            if self.map.valid(collection.victims[index]) == 0 {
+                let block = collection.victims.remove(index);
+                self.free_block(block);
+            }
+        }
+        collection.victims.extend(last);
+    }
+
+    fn free_block(&mut self, block: BlockId) {
+        debug_assert_eq!(self.map.valid(block), 0, "block {block} is freed with places in use");
+        self.counters.collections += 1;
+        self.space.release(block, &self.nand);
+    }
+
+    /// Releases the victims. One that is not empty keeps units that could not be moved: it stays closed if there was no
+    /// space for them, and must be retired if all of them are lost.
+    fn release_victims(&mut self, collection: &mut Collection) {
+        for block in collection.victims.drain(..) {
+            if self.map.valid(block) == 0 {
+                self.free_block(block);
+            } else if self.keeps_only_lost_units(block) {
+                self.space.blocks.set_use(block, BlockUse::Bad);
+                self.space.failing.push(block);
+                self.note_loss_in(block);
+            } else {
+                self.close_block(block);
+            }
+        }
+    }
+
+    fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
+        // members of an atomic batch lose their mark when moved, so the whole batch must be on flash first
+        let earliest_ns = at_ns.max(self.batches.done_ns());
+        self.metadata.between_steps(at_ns);
+        Collection {
+            moving: MovingPage::new(Target::Collect, earliest_ns),
+            moving_to_logs: Vec::new(),
+            packers: Default::default(),
+            victims: Vec::new(),
+        }
+    }
+}
+
+impl Allocator {
+    fn collect_into(
+        &mut self,
+        collection: &mut Collection,
+        victim: BlockId,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        // it cannot become a victim again while its last units wait for a full page, and nothing is moved into it
+        self.space.blocks.set_use(victim, BlockUse::Open);
+        self.map.valid_counts_mut().remove_candidate(victim);
+        self.finish_if_short(collection, at_ns).inspect_err(|_| self.close_block(victim))?;
+        collection.victims.push(victim);
+        let mut units = std::mem::take(&mut self.scratch.valid_units);
+        let moved = self
+            .find_valid_units(victim, &mut units)
+            .and_then(|()| self.move_units(&units, collection, at_ns));
+        self.scratch.valid_units = units;
+        if let Err(error) = &moved {
+            self.release_victims(collection);
+            self.give_up_moving(collection, error);
+        }
+        moved
+    }
+
+    /// Programs what waits if there is no room for both that and one more victim. A packed unit with a little of each
+    /// victim keeps all of them from becoming free, while their other units take up blocks.
+    fn finish_if_short(&mut self, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let pages = self.geometry.pages_per_block + collection.waiting_pages();
+        if collection.victims.is_empty() || self.missing_blocks(Target::Collect, pages) <= self.spare_blocks()
+        {
+            return Ok(());
+        }
+        let waiting = std::mem::replace(collection, self.new_collection(at_ns));
+        self.finish_collection(waiting, at_ns)
+    }
+
+    fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        let packers = collection.packers.iter_mut().flatten();
+        let last = packers.flat_map(|packer| packer.take_open()).collect();
+        let programmed = self
+            .move_packed(last, &mut collection, at_ns)
+            .and_then(|()| self.program_all_moving(&mut collection, at_ns));
+        self.release_victims(&mut collection);
+        programmed.inspect_err(|error| self.give_up_moving(&mut collection, error))
     }
 }
 
@@ -95,106 +199,6 @@ impl Ftl {
         let mut collection = self.new_collection(at_ns);
         self.collect_into(&mut collection, block, at_ns)?;
         self.finish_collection(collection, at_ns)
-    }
-
-    fn collect_into(
-        &mut self,
-        collection: &mut Collection,
-        victim: BlockId,
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        // it cannot become a victim again while its last units wait for a full page, and nothing is moved into it
-        self.space.blocks.set_use(victim, BlockUse::Open);
-        self.map.valid_counts_mut().remove_candidate(victim);
-        self.finish_if_short(collection, at_ns).inspect_err(|_| self.close_block(victim))?;
-        collection.victims.push(victim);
-        let mut units = std::mem::take(&mut self.scratch.valid_units);
-        let moved = self
-            .find_valid_units(victim, &mut units)
-            .and_then(|()| self.move_units(&units, collection, at_ns));
-        self.scratch.valid_units = units;
-        if let Err(error) = &moved {
-            self.release_victims(collection);
-            self.give_up_moving(collection, error);
-        }
-        moved
-    }
-
-    /// What was on the way stays where it is. The buffers of pages that were not programmed are released.
-    fn give_up_moving(&mut self, collection: &mut Collection, error: &FtlError) {
-        for moving in std::iter::once(&mut collection.moving).chain(&mut collection.moving_to_logs) {
-            self.release_page(&moving.page, error);
-        }
-    }
-
-    /// Programs what waits if there is no room for both that and one more victim. A packed unit with a little of each
-    /// victim keeps all of them from becoming free, while their other units take up blocks.
-    fn finish_if_short(&mut self, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let pages = self.geometry.pages_per_block + collection.waiting_pages();
-        if collection.victims.is_empty() || self.missing_blocks(Target::Collect, pages) <= self.spare_blocks()
-        {
-            return Ok(());
-        }
-        let waiting = std::mem::replace(collection, self.new_collection(at_ns));
-        self.finish_collection(waiting, at_ns)
-    }
-
-    fn finish_collection(&mut self, mut collection: Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let packers = collection.packers.iter_mut().flatten();
-        let last = packers.flat_map(|packer| packer.take_open()).collect();
-        let programmed = self
-            .move_packed(last, &mut collection, at_ns)
-            .and_then(|()| self.program_all_moving(&mut collection, at_ns));
-        self.release_victims(&mut collection);
-        programmed.inspect_err(|error| self.give_up_moving(&mut collection, error))
-    }
-
-    /// Frees the victims that are empty, except the last one, whose units may still be scanned.
-    fn free_emptied(&mut self, collection: &mut Collection) {
-        let last = collection.victims.pop();
-        for index in (0..collection.victims.len()).rev() {
-            if self.map.valid(collection.victims[index]) == 0 {
-                let block = collection.victims.remove(index);
-                self.free_block(block);
-            }
-        }
-        collection.victims.extend(last);
-    }
-
-    fn free_block(&mut self, block: BlockId) {
-        debug_assert_eq!(self.map.valid(block), 0, "block {block} is freed with places in use");
-        self.counters.collections += 1;
-        self.space.release(block, &self.nand);
-    }
-
-    /// Releases the victims. One that is not empty keeps units that could not be moved: it stays closed if there was no
-    /// space for them, and must be retired if all of them are lost.
-    fn release_victims(&mut self, collection: &mut Collection) {
-        for block in collection.victims.drain(..) {
-            if self.map.valid(block) == 0 {
-                self.free_block(block);
-            } else if self.keeps_only_lost_units(block) {
-                self.space.blocks.set_use(block, BlockUse::Bad);
-                self.space.failing.push(block);
-                self.note_loss_in(block);
-            } else {
-                self.close_block(block);
-            }
-        }
-    }
-
-    fn new_collection(&mut self, at_ns: Nanoseconds) -> Collection {
-        // members of a batch in flight have no owner and would be taken for garbage
-        debug_assert!(!self.batches.is_under_way(), "garbage is collected during a batch");
-        // members of an atomic batch lose their mark when moved, so the whole batch must be on flash first
-        let earliest_ns = at_ns.max(self.batches.done_ns());
-        self.metadata.between_steps(at_ns);
-        Collection {
-            moving: MovingPage::new(Target::Collect, earliest_ns),
-            moving_to_logs: Vec::new(),
-            packers: Default::default(),
-            victims: Vec::new(),
-        }
     }
 }
 
@@ -271,7 +275,7 @@ mod tests {
         while ftl.metadata.has_room(1) {
             let version = ftl.next_seq();
             let trim = Record::Trim { lpn: Lpn(100), units: 1, version, step: version };
-            ftl.append_journal(&[trim], 0).unwrap();
+            ftl.append_reserved(trim, 0).unwrap();
         }
         let old = ftl.map.lookup(Lpn(0)).unwrap();
         let (mut unfinished, block) = (0, ftl.geometry.block_of_unit(old));

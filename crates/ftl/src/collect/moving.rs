@@ -7,17 +7,19 @@ use tantalum_nand::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, Sourc
 
 use super::Collection;
 use super::moving_page::{Moving, MovingPage};
+use crate::allocate::Allocator;
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
-use crate::ftl::Ftl;
 use crate::map::{Claim, Owner, ValidUnit};
 use crate::metadata::Record;
+use crate::parts::Parts;
+use crate::reservation::{Purpose, Room};
 use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
 use crate::tenants::{PackedUnit, tenant};
 use crate::types::{Lpn, Seq, TenantId};
 
-impl Ftl {
+impl Parts {
     /// Lists the units of a victim that are in use and readable.
     pub(super) fn find_valid_units(
         &mut self,
@@ -43,34 +45,6 @@ impl Ftl {
         self.scratch.spare_ends = scratch;
         // all together, so that the misses overlap
         self.map.assert_at(units.iter().filter_map(|unit| Some((unit.plain?, unit.ppn))));
-        Ok(())
-    }
-
-    pub(super) fn move_units(
-        &mut self,
-        units: &[ValidUnit],
-        collection: &mut Collection,
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        let units_per_page = self.geometry.units_per_page();
-        let mut charged = None;
-        for unit in units {
-            let page = self.geometry.page_of(unit.ppn);
-            if charged != Some(page) {
-                let done_ns = self.nand.charge_read(page, UNIT_BYTES as u32 * units_per_page, at_ns);
-                collection.moving.earliest_ns = collection.moving.earliest_ns.max(done_ns);
-                charged = Some(page);
-            }
-            match unit.plain {
-                None if let Owner::Packed(tenant) = self.map.owner(unit.ppn) => {
-                    self.take_packed_along(tenant, unit.ppn, collection, at_ns)?
-                }
-                _ => self.take_along(unit, &mut collection.moving, at_ns)?,
-            }
-            if collection.moving.units.len() == units_per_page as usize {
-                self.program_moving(collection, Target::Collect, at_ns)?;
-            }
-        }
         Ok(())
     }
 
@@ -103,6 +77,202 @@ impl Ftl {
         moving.waits_for_steps |= self.metadata.is_under_way(ppn, at_ns);
         moving.page.marked |= matches!(copy.mark, Mark::Hint(..));
         moving.push(&self.nand, (ppn, how), (Source::Copy(ppn), copy.encode()))
+    }
+
+    /// The spare area of a copy of more than a plain unit.
+    fn copy_marked(
+        &mut self,
+        ppn: Ppn,
+        old: &UnitSpare,
+        step: Seq,
+        at_ns: Nanoseconds,
+    ) -> Result<(Spare, Moving), FtlError> {
+        let old = Spare::decode(old).ok_or(Damage::Spare { ppn })?;
+        let told = self.map.tell_versions(ppn, |lpn| old.version_of(lpn));
+        told.map_err(|lpn| Damage::Owner { ppn, lpn })?;
+        let mut copy = Spare::new(Kind::Data, step);
+        copy.metadata = old.metadata;
+        let owners = match self.map.owner(ppn) {
+            Owner::Plain(lpn) => vec![(lpn, old.version_of(lpn).ok_or(Damage::Owner { ppn, lpn })?)],
+            Owner::Claim(Claim::Owners(owners)) => owners.clone(),
+            Owner::Claim(&Claim::Transaction(tx, lpn)) => {
+                copy.kind = Kind::Transaction;
+                copy.push_owner(lpn, old.version_of(lpn).unwrap_or(old.step));
+                return Ok((copy, Moving::Transaction(tx, lpn)));
+            }
+            Owner::None | Owner::Packed(_) => unreachable!("unit {ppn} is a block namespace's"),
+        };
+        self.charge_spilled_owners(&owners, at_ns);
+        let log_lpn = self.living_log_page(&old, &owners);
+        if log_lpn.is_some() {
+            copy.mark = old.mark;
+        }
+        // the log page comes first: its version is the hint's
+        let mut ordered = owners;
+        ordered.sort_by_key(|owner| (Some(owner.0) != log_lpn, owner.0));
+        let mut spilled = 0;
+        for &(lpn, version) in &ordered {
+            debug_assert!(version < step, "a copy of step {step} names lpn {lpn} at version {version}");
+            spilled += u32::from(!copy.push_owner(lpn, version));
+        }
+        match ordered[..] {
+            [(lpn, _)] if self.map.owner(ppn) == Owner::Plain(lpn) => Ok((copy, Moving::Plain(lpn))),
+            _ => Ok((copy, Moving::Owners { spilled })),
+        }
+    }
+
+    /// The log page of a unit whose hint is living.
+    fn living_log_page(&self, old: &Spare, owners: &[(Lpn, Seq)]) -> Option<Lpn> {
+        let Mark::Hint(hint, log_lpn) = old.mark else { return None };
+        let living = self.tenants.units.logs.hint(log_lpn)?;
+        let is_owner = owners.iter().any(|owner| owner.0 == log_lpn);
+        (is_owner && living.hint.is_same_page(&hint)).then_some(log_lpn)
+    }
+
+    /// Beyond DRAM's share, the table of shared units is on flash and must be read.
+    fn charge_spilled_owners(&mut self, owners: &[(Lpn, Seq)], at_ns: Nanoseconds) {
+        if owners.len() > 1
+            && self.map.extra_owners() > self.config.shared_owners as usize
+            && let Some(&block) = self.metadata.checkpoint_blocks().first()
+        {
+            self.nand.charge_read(self.geometry.page(block, 0), UNIT_BYTES as u32, at_ns);
+        }
+    }
+
+    /// Gives a programmed page of copies to the owners of its units.
+    fn name_copies(
+        &mut self,
+        room: &mut Room,
+        moving: &mut MovingPage,
+        place: PageId,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        moving.page.is_programmed();
+        self.counters.flash_units.key_value_copyback += moving.packed.len() as u64;
+        self.counters.flash_units.copyback += (moving.units.len() - moving.packed.len()) as u64;
+        if moving.page.used == 0 {
+            let plain = moving.units.iter().map(|(from, how)| match how {
+                Moving::Plain(lpn) => (*lpn, *from),
+                _ => unreachable!("what is not plain is in the page image"),
+            });
+            self.map.relocate_plain(plain, self.geometry.unit(place, 0));
+            moving.units.clear();
+        }
+        for index in 0..moving.units.len() {
+            let to = self.geometry.unit(place, index as u32);
+            self.move_unit(room, moving, index, to, at_ns).map_err(FtlError::unfinished)?;
+        }
+        debug_assert!(moving.packed.is_empty(), "{} packed units have no place", moving.packed.len());
+        moving.units.clear();
+        moving.page.clear();
+        moving.waits_for_steps = false;
+        moving.earliest_ns = at_ns.max(self.batches.done_ns());
+        Ok(())
+    }
+
+    /// Gives the new place of one unit to its owners.
+    fn move_unit(
+        &mut self,
+        room: &mut Room,
+        moving: &mut MovingPage,
+        index: usize,
+        to: Ppn,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let (from, how) = moving.units[index];
+        match how {
+            Moving::Plain(lpn) => self.map.relocate_plain(std::iter::once((lpn, from)), to),
+            Moving::Packed => {
+                let packed = moving.packed.pop_front().expect("there is one for each such unit");
+                packed.moved(self, to);
+            }
+            Moving::Transaction(tx, lpn) => {
+                let claim = self.map.unclaim(from);
+                self.map.claim(to, claim);
+                self.tenants.units.transactions.moved(tx, lpn, to);
+            }
+            Moving::Owners { spilled } => {
+                self.map.relocate_owners(from, to, spilled == 0);
+                if spilled > 0 {
+                    self.record_spilled(room, to, &moving.page.spares[index], at_ns)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the owners of a moved unit that its spare area has no room for.
+    fn record_spilled(
+        &mut self,
+        room: &mut Room,
+        to: Ppn,
+        spare: &UnitSpare,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        if canary::out(Guard::ExtraOwnersForgotten) {
+            return Ok(());
+        }
+        let spare = Spare::decode(spare).expect("it was just encoded");
+        let Owner::Claim(Claim::Owners(owners)) = self.map.owner(to) else { return Ok(()) };
+        let rest: Vec<(Lpn, Seq)> =
+            owners.iter().filter(|owner| spare.version_of(owner.0).is_none()).copied().collect();
+        for (lpn, version) in rest {
+            let step = self.next_seq();
+            self.append_journal(room, &[Record::Map { lpn, version, step, ppn: to }], at_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Programs the page of units in transit into a stream that has an open block.
+    fn program_moving_page(
+        &mut self,
+        room: &mut Room,
+        target: Target,
+        moving: &mut MovingPage,
+    ) -> Result<Option<(PageId, Nanoseconds)>, FtlError> {
+        let (units, step, earliest_ns) =
+            (self.geometry.units_per_page() as usize, moving.step, moving.earliest_ns);
+        debug_assert!(moving.units.len() <= units, "{} units for a page of {units}", moving.units.len());
+        debug_assert_ne!(step, Seq(0), "a page of {} units has no step", moving.units.len());
+        if moving.page.used == 0 && moving.units.len() == units {
+            let mut from = [Ppn(0); MAX_UNITS_PER_PAGE];
+            from.iter_mut().zip(&moving.units).for_each(|(from, unit)| *from = unit.0);
+            return self.program_with(room, target, (step, false), earliest_ns, |nand, place| {
+                nand.program_moved(place, &from[..units], spare::head(step), earliest_ns)
+            });
+        }
+        moving.place_plain(&self.nand)?;
+        self.program(room, target, &moving.page, step, earliest_ns)
+    }
+}
+
+impl Allocator {
+    pub(super) fn move_units(
+        &mut self,
+        units: &[ValidUnit],
+        collection: &mut Collection,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let units_per_page = self.geometry.units_per_page();
+        let mut charged = None;
+        for unit in units {
+            let page = self.geometry.page_of(unit.ppn);
+            if charged != Some(page) {
+                let done_ns = self.nand.charge_read(page, UNIT_BYTES as u32 * units_per_page, at_ns);
+                collection.moving.earliest_ns = collection.moving.earliest_ns.max(done_ns);
+                charged = Some(page);
+            }
+            match unit.plain {
+                None if let Owner::Packed(tenant) = self.map.owner(unit.ppn) => {
+                    self.take_packed_along(tenant, unit.ppn, collection, at_ns)?
+                }
+                _ => self.take_along(unit, &mut collection.moving, at_ns)?,
+            }
+            if collection.moving.units.len() == units_per_page as usize {
+                self.program_moving(collection, Target::Collect, at_ns)?;
+            }
+        }
+        Ok(())
     }
 
     /// Packs the contents of one unit that are in use, and moves the units that this fills.
@@ -145,66 +315,6 @@ impl Ftl {
         Ok(())
     }
 
-    /// The spare area of a copy of more than a plain unit.
-    fn copy_marked(
-        &mut self,
-        ppn: Ppn,
-        old: &UnitSpare,
-        step: Seq,
-        at_ns: Nanoseconds,
-    ) -> Result<(Spare, Moving), FtlError> {
-        let old = Spare::decode(old).ok_or(Damage::Spare { ppn })?;
-        let told = self.map.tell_versions(ppn, |lpn| old.version_of(lpn));
-        told.map_err(|lpn| Damage::Owner { ppn, lpn })?;
-        let mut copy = Spare::new(Kind::Data, step);
-        copy.metadata = old.metadata;
-        let owners = match self.map.owner(ppn) {
-            Owner::Plain(lpn) => vec![(lpn, old.version_of(lpn).ok_or(Damage::Owner { ppn, lpn })?)],
-            Owner::Claim(Claim::Owners(owners)) => owners.clone(),
-            Owner::Claim(&Claim::Transaction(tx, lpn)) => {
-                copy.kind = Kind::Transaction;
-                copy.push_owner(lpn, old.version_of(lpn).unwrap_or(old.step));
-                return Ok((copy, Moving::Transaction(tx, lpn)));
-            }
-            Owner::None | Owner::Packed(_) => unreachable!("unit {ppn} is a block namespace's"),
-        };
-        self.charge_spilled_owners(&owners, at_ns);
-        let log_lpn = self.living_log_page(&old, &owners);
-        if log_lpn.is_some() {
-            copy.mark = old.mark;
-        }
-        // the log page comes first: its version is the hint's
-        let mut ordered = owners;
-        ordered.sort_by_key(|owner| (Some(owner.0) != log_lpn, owner.0));
-        let mut in_spare = true;
-        for &(lpn, version) in &ordered {
-            debug_assert!(version < step, "a copy of step {step} names lpn {lpn} at version {version}");
-            in_spare &= copy.push_owner(lpn, version);
-        }
-        match ordered[..] {
-            [(lpn, _)] if self.map.owner(ppn) == Owner::Plain(lpn) => Ok((copy, Moving::Plain(lpn))),
-            _ => Ok((copy, Moving::Owners { in_spare })),
-        }
-    }
-
-    /// The log page of a unit whose hint is living.
-    fn living_log_page(&self, old: &Spare, owners: &[(Lpn, Seq)]) -> Option<Lpn> {
-        let Mark::Hint(hint, log_lpn) = old.mark else { return None };
-        let living = self.tenants.units.logs.hint(log_lpn)?;
-        let is_owner = owners.iter().any(|owner| owner.0 == log_lpn);
-        (is_owner && living.hint.is_same_page(&hint)).then_some(log_lpn)
-    }
-
-    /// Beyond DRAM's share, the table of shared units is on flash and must be read.
-    fn charge_spilled_owners(&mut self, owners: &[(Lpn, Seq)], at_ns: Nanoseconds) {
-        if owners.len() > 1
-            && self.map.extra_owners() > self.config.shared_owners as usize
-            && let Some(&block) = self.metadata.checkpoint_blocks().first()
-        {
-            self.nand.charge_read(self.geometry.page(block, 0), UNIT_BYTES as u32, at_ns);
-        }
-    }
-
     /// Programs all units in transit.
     pub(super) fn program_all_moving(
         &mut self,
@@ -216,22 +326,6 @@ impl Ftl {
             self.program_moving(collection, collection.moving_to_logs[index].target, at_ns)?;
         }
         Ok(())
-    }
-
-    fn program_moving_page(&mut self, moving: &mut MovingPage) -> Result<(PageId, Nanoseconds), FtlError> {
-        let (units, step, earliest_ns) =
-            (self.geometry.units_per_page() as usize, moving.step, moving.earliest_ns);
-        debug_assert!(moving.units.len() <= units, "{} units for a page of {units}", moving.units.len());
-        debug_assert_ne!(step, Seq(0), "a page of {} units has no step", moving.units.len());
-        if moving.page.used == 0 && moving.units.len() == units {
-            let mut from = [Ppn(0); MAX_UNITS_PER_PAGE];
-            from.iter_mut().zip(&moving.units).for_each(|(from, unit)| *from = unit.0);
-            return self.program_with(moving.target, step, false, earliest_ns, |nand, place| {
-                nand.program_moved(place, &from[..units], spare::head(step), earliest_ns)
-            });
-        }
-        moving.place_plain(&self.nand)?;
-        self.program(moving.target, &moving.page, step, earliest_ns)
     }
 
     /// Programs the units in transit to a stream and moves their owners.
@@ -246,30 +340,30 @@ impl Ftl {
             return Ok(());
         }
         self.await_steps(moving, at_ns)?;
-        let programmed = self.program_moving_page(moving);
-        let (place, _) = programmed?;
-        moving.page.is_programmed();
-        self.counters.flash_units.key_value_copyback += moving.packed.len() as u64;
-        self.counters.flash_units.copyback += (moving.units.len() - moving.packed.len()) as u64;
-        if moving.page.used == 0 {
-            let plain = moving.units.iter().map(|(from, how)| match how {
-                Moving::Plain(lpn) => (*lpn, *from),
-                _ => unreachable!("what is not plain is in the page image"),
-            });
-            self.map.relocate_plain(plain, self.geometry.unit(place, 0));
-            moving.units.clear();
-        }
-        for index in 0..moving.units.len() {
-            let moved = self.move_unit(moving, index, self.geometry.unit(place, index as u32), at_ns);
-            moved.map_err(FtlError::unfinished)?;
-        }
-        debug_assert!(moving.packed.is_empty(), "{} packed units have no place", moving.packed.len());
-        moving.units.clear();
-        moving.page.clear();
-        moving.waits_for_steps = false;
-        moving.earliest_ns = at_ns.max(self.batches.done_ns());
+        let mut room = self.room_for_copies(moving, at_ns)?;
+        let place = loop {
+            // all copies go to the stream that has a block for them
+            let target = self.ensure_copy_block(moving.target, moving.earliest_ns)?;
+            if let Some((place, _)) = self.program_moving_page(&mut room, target, moving)? {
+                break place;
+            }
+        };
+        self.name_copies(&mut room, moving, place, at_ns)?;
         self.free_emptied(collection);
         Ok(())
+    }
+
+    /// Room for a page of copies, with the records of owners that its spare areas have no room for.
+    fn room_for_copies(&mut self, moving: &MovingPage, at_ns: Nanoseconds) -> Result<Room, FtlError> {
+        let spilled = |(_, how): &(Ppn, Moving)| match how {
+            Moving::Owners { spilled } => *spilled as usize,
+            Moving::Plain(_) | Moving::Transaction(..) | Moving::Packed => 0,
+        };
+        let records = moving.units.iter().map(spilled).sum();
+        if records > 0 {
+            self.open_journal_blocks(records, at_ns)?;
+        }
+        Ok(Room::new(Purpose::Copies, 1, records, 0))
     }
 
     /// The copies assert owners by themselves. If an owner comes from a step that is not durable yet, the copy would make
@@ -283,56 +377,6 @@ impl Ftl {
         }
         if !canary::out(Guard::CopyBeforeStepIsDone) {
             moving.earliest_ns = moving.earliest_ns.max(self.metadata.steps_done_ns());
-        }
-        Ok(())
-    }
-
-    /// Gives the new place of one unit to its owners.
-    fn move_unit(
-        &mut self,
-        moving: &mut MovingPage,
-        index: usize,
-        to: Ppn,
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        let (from, how) = moving.units[index];
-        match how {
-            Moving::Plain(lpn) => self.map.relocate_plain(std::iter::once((lpn, from)), to),
-            Moving::Packed => {
-                let packed = moving.packed.pop_front().expect("there is one for each such unit");
-                packed.moved(self, to);
-            }
-            Moving::Transaction(tx, lpn) => {
-                let claim = self.map.unclaim(from);
-                self.map.claim(to, claim);
-                self.tenants.units.transactions.moved(tx, lpn, to);
-            }
-            Moving::Owners { in_spare } => {
-                self.move_owners(from, to, in_spare, &moving.page.spares[index], at_ns)?
-            }
-        }
-        Ok(())
-    }
-
-    fn move_owners(
-        &mut self,
-        from: Ppn,
-        to: Ppn,
-        in_spare: bool,
-        spare: &UnitSpare,
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        self.map.relocate_owners(from, to, in_spare);
-        if in_spare || canary::out(Guard::ExtraOwnersForgotten) {
-            return Ok(());
-        }
-        let spare = Spare::decode(spare).expect("it was just encoded");
-        let Owner::Claim(Claim::Owners(owners)) = self.map.owner(to) else { return Ok(()) };
-        let rest: Vec<(Lpn, Seq)> =
-            owners.iter().filter(|owner| spare.version_of(owner.0).is_none()).copied().collect();
-        for (lpn, version) in rest {
-            let step = self.next_seq();
-            self.append_journal(&[Record::Map { lpn, version, step, ppn: to }], at_ns)?;
         }
         Ok(())
     }

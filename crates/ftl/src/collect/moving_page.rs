@@ -17,7 +17,10 @@ pub(super) enum Moving {
     /// One owner, whose version the new spare area records.
     Plain(Lpn),
     /// Several owners, or versions that the old spare area does not record.
-    Owners { in_spare: bool },
+    Owners {
+        /// How many of them its new spare area has no room for.
+        spilled: u32,
+    },
     /// A page of an open transaction.
     Transaction(TxId, Lpn),
     /// Packed by its tenant, in the order in which such units were put on the page.

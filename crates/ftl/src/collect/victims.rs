@@ -2,10 +2,10 @@
 
 use tantalum_nand::{BlockId, PlaneId};
 
-use crate::ftl::Ftl;
+use crate::parts::Parts;
 use crate::space::VictimPolicy;
 
-impl Ftl {
+impl Parts {
     /// The block of a plane with the fewest valid units, if collecting it frees at least half of it. If more must be
     /// moved, the log is better off on other planes.
     pub(super) fn choose_victim_on(&self, plane: PlaneId) -> Option<BlockId> {

@@ -89,10 +89,6 @@ pub(crate) struct MetadataLog {
     memberships: Memberships,
     /// When all pages issued so far are on flash.
     stored_ns: Nanoseconds,
-    /// Whether a step has changed the map and not all of its records are appended yet.
-    in_step: bool,
-    /// Whether the next block is being prepared.
-    preparing: bool,
     flash: FlashLog,
     /// Where the log is, if not on flash.
     nvm: Option<NvmLog>,
@@ -117,8 +113,6 @@ impl MetadataLog {
             steps: Steps::default(),
             memberships: Memberships::default(),
             stored_ns: 0,
-            in_step: false,
-            preparing: false,
             flash: FlashLog::default(),
             nvm: nvm.map(NvmLog::new),
             checkpoint: LastCheckpoint::default(),
@@ -263,24 +257,6 @@ impl MetadataLog {
 
     // -- steps --------------------------------------------------------------------------------------------------
 
-    /// A step begins: the map changes, and all records of the changes are appended before [`MetadataLog::end_step`].
-    pub fn begin_step(&mut self, now_ns: Nanoseconds) {
-        debug_assert!(!self.in_step, "a step within a step");
-        self.between_steps(now_ns);
-        self.in_step = true;
-    }
-
-    /// All records of the step are appended.
-    pub fn end_step(&mut self) {
-        debug_assert!(self.in_step, "no step has begun");
-        self.in_step = false;
-    }
-
-    /// Whether a step is partly recorded.
-    pub fn is_in_step(&self) -> bool {
-        self.in_step
-    }
-
     /// At this point no step has some records on flash and others in DRAM.
     pub fn between_steps(&mut self, now_ns: Nanoseconds) {
         self.steps.between(self.waiting.is_empty(), now_ns);
@@ -313,19 +289,14 @@ impl MetadataLog {
         self.nvm.is_none() && !self.flash.has_open()
     }
 
-    /// Whether the next journal block should be prepared.
+    /// Whether the next journal block should be opened.
     pub fn wants_next(&self, nand: &Nand) -> bool {
-        self.nvm.is_none() && self.flash.is_half_full(nand) && !self.flash.has_next() && !self.preparing
+        self.nvm.is_none() && self.flash.is_half_full(nand) && !self.flash.has_next()
     }
 
-    /// Whether the next journal block is ready.
+    /// Whether the next journal block is open.
     pub fn has_next(&self) -> bool {
         self.flash.has_next()
-    }
-
-    /// The next journal block is being prepared, or no longer is: erasing it may itself append records.
-    pub fn set_preparing(&mut self, preparing: bool) {
-        self.preparing = preparing;
     }
 
     /// Takes an erased journal block.
@@ -458,20 +429,18 @@ mod tests {
     fn a_place_is_under_way_until_the_records_of_its_step_are_on_flash() {
         let mut nand = Nand::in_memory(GEOMETRY, TIMING).unwrap();
         let mut log = MetadataLog::new(&GEOMETRY, false, None);
-        assert!(!log.is_in_step() && !log.is_under_way(Ppn(1), 0));
-        log.begin_step(0);
+        assert!(!log.is_under_way(Ppn(1), 0));
+        log.between_steps(0);
         log.gave_owner(Ppn(1));
-        assert!(log.is_in_step());
         record(&mut nand, &mut log, 0);
-        log.end_step();
-        assert!(!log.is_in_step() && log.is_under_way(Ppn(1), 1000) && !log.is_under_way(Ppn(2), 1000));
+        assert!(log.is_under_way(Ppn(1), 1000) && !log.is_under_way(Ppn(2), 1000));
         issue(&mut nand, &mut log, 100);
         assert_eq!(log.steps_done_ns(), 100);
         log.between_steps(0);
         assert!(log.is_under_way(Ppn(1), 99) && !log.is_under_way(Ppn(1), 100));
         log.step_programmed(200);
         assert_eq!(log.steps_done_ns(), 200, "a page of a log stands for records too");
-        log.begin_step(150);
+        log.between_steps(150);
         assert!(!log.is_under_way(Ppn(1), 120), "a step that begins forgets what is on flash");
     }
 

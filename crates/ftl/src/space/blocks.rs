@@ -26,6 +26,15 @@ pub enum BlockUse {
     Bad,
 }
 
+/// Whether a block may be taken that has marks which no checkpoint covers: what they prove is recorded when it is erased.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Marked {
+    /// It comes first, or in recovery last.
+    Ranked,
+    /// It may not: the journal has no page for that.
+    Never,
+}
+
 /// The uses of all blocks.
 #[derive(Clone, Debug)]
 pub struct Blocks {
@@ -106,6 +115,15 @@ impl Blocks {
         self.free.of(plane)
     }
 
+    /// Whether a plane has a free block that may be taken.
+    pub fn has_free(&self, plane: PlaneId, marked: Marked) -> bool {
+        let mut free = self.free.of(plane).iter();
+        match marked {
+            Marked::Ranked => free.len() > 0,
+            Marked::Never => free.any(|free| !self.marked[free.block.index()]),
+        }
+    }
+
     /// Whether a free block of a plane can be opened without waiting for garbage collection.
     pub fn has_ready(&self, plane: PlaneId, nand: &Nand) -> bool {
         self.free.of(plane).iter().any(|free| nand.is_before_others(free.ready_ns))
@@ -121,7 +139,13 @@ impl Blocks {
     /// Takes the least-worn free block of a plane (dynamic wear levelling), if possible one that need not wait for garbage
     /// collection; among equals, erased ones first. Marked ones are taken first, so that those that recovery may erase
     /// remain; in recovery they are taken last.
-    pub fn take(&mut self, plane: PlaneId, block_use: BlockUse, nand: &Nand) -> Option<BlockId> {
+    pub fn take(
+        &mut self,
+        plane: PlaneId,
+        block_use: BlockUse,
+        marked: Marked,
+        nand: &Nand,
+    ) -> Option<BlockId> {
         let rank = |FreeBlock { block, ready_ns }: FreeBlock| {
             let last = self.marked[block.index()] == self.recovering;
             let waits = !nand.is_before_others(ready_ns);
@@ -132,7 +156,8 @@ impl Blocks {
         let first = (no_marks, false, 0, false);
         let free = self.free.of(plane);
         let (mut index, mut best) = (free.len(), None);
-        for (other, free) in free.iter().enumerate().rev() {
+        let may_take = |free: &FreeBlock| marked == Marked::Ranked || !self.marked[free.block.index()];
+        for (other, free) in free.iter().enumerate().rev().filter(|(_, free)| may_take(free)) {
             let rank = rank(*free);
             if best.is_none_or(|best| rank < best) {
                 (index, best) = (other, Some(rank));
@@ -168,6 +193,7 @@ impl Blocks {
     }
 
     /// Returns a block that was erased and not programmed since.
+    #[cfg(test)]
     pub fn release_erased(&mut self, plane: PlaneId, block: BlockId, nand: &Nand) {
         self.add_free(plane, block, true, nand);
     }

@@ -7,7 +7,7 @@ mod part;
 mod stream;
 mod victim_policy;
 
-pub use blocks::BlockUse;
+pub use blocks::{BlockUse, Marked};
 pub use free::FreeBlock;
 pub use layout::{CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, OPEN_LOGS, map_bytes};
 pub use part::{Space, bad_blocks};

@@ -8,9 +8,9 @@ use tantalum_nand::{Array, BlockId, Geometry, Nanoseconds, PageState, Ppn, UNIT_
 
 use crate::error::FtlError;
 use crate::findings::Audit;
-use crate::ftl::Ftl;
 use crate::metadata::{CheckpointBytes, Record};
 use crate::page_image::PageImage;
+use crate::parts::Parts;
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::space::{FtlConfig, Target};
@@ -38,10 +38,10 @@ pub(crate) trait Tenant: Sync {
 
     /// Whether a unit lost on its way to flash was acknowledged as durable and exists nowhere else. What garbage
     /// collection was moving is still at its old place.
-    fn is_saved(&self, ftl: &Ftl, spare: &Spare) -> bool;
+    fn is_saved(&self, parts: &Parts, spare: &Spare) -> bool;
 
     /// What waits for a full page, as pages for the dump.
-    fn waiting(&self, _ftl: &mut Ftl, _step: Seq) -> Result<Vec<PageImage>, FtlError> {
+    fn waiting(&self, _parts: &mut Parts, _step: Seq) -> Result<Vec<PageImage>, FtlError> {
         Ok(Vec::new())
     }
 
@@ -50,26 +50,26 @@ pub(crate) trait Tenant: Sync {
     /// Appends its contents for a checkpoint. Returns when everything that had to be read for it has been read.
     fn keep(
         &self,
-        ftl: &mut Ftl,
+        parts: &mut Parts,
         bytes: &mut CheckpointBytes,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError>;
 
     /// The current number of these bytes.
-    fn kept_bytes(&self, ftl: &Ftl) -> u64;
+    fn kept_bytes(&self, parts: &Parts) -> u64;
 
     /// The part of these bytes that the layout does not plan for, with this many more entries.
-    fn unplanned_bytes(&self, _ftl: &Ftl, _more_entries: u64) -> u64 {
+    fn unplanned_bytes(&self, _parts: &Parts, _more_entries: u64) -> u64 {
         0
     }
 
     /// A checkpoint is about to be programmed: anything that is not in it takes later steps.
-    fn is_kept_soon(&self, _ftl: &mut Ftl) -> Result<(), FtlError> {
+    fn is_kept_soon(&self, _parts: &mut Parts) -> Result<(), FtlError> {
         Ok(())
     }
 
     /// The checkpoint stands.
-    fn is_kept(&self, _ftl: &mut Ftl) {}
+    fn is_kept(&self, _parts: &mut Parts) {}
 
     // -- fold ---------------------------------------------------------------------------------------------------
 
@@ -80,21 +80,16 @@ pub(crate) trait Tenant: Sync {
     // -- audit and reserve --------------------------------------------------------------------------------------
 
     /// Compares its state in DRAM with itself and with P2L.
-    fn audit(&self, ftl: &Ftl, audit: &mut Audit);
+    fn audit(&self, parts: &Parts, audit: &mut Audit);
 
     /// Units of the drive's capacity that it takes, also after a cut.
-    fn reserved_units(&self, ftl: &Ftl) -> u64;
-
-    /// The work due between commands.
-    fn maintain(&self, _ftl: &mut Ftl, _at_ns: Nanoseconds) -> Result<(), FtlError> {
-        Ok(())
-    }
+    fn reserved_units(&self, parts: &Parts) -> u64;
 
     /// Fewer blocks are left.
-    fn blocks_went_bad(&self, _ftl: &mut Ftl) {}
+    fn blocks_went_bad(&self, _parts: &mut Parts) {}
 
     /// The drive is back after a power cut.
-    fn recovered(&self, _ftl: &mut Ftl) {}
+    fn recovered(&self, _parts: &mut Parts) {}
 }
 
 /// Packs the contents in use of victims' units, across victims.
@@ -102,7 +97,7 @@ pub(crate) trait Packer {
     /// Takes over the contents in use of a unit. Returns the units that this fills.
     fn pack(
         &mut self,
-        ftl: &mut Ftl,
+        parts: &mut Parts,
         ppn: Ppn,
         at_ns: Nanoseconds,
     ) -> Result<Vec<Box<dyn PackedUnit>>, FtlError>;
@@ -129,7 +124,7 @@ pub(crate) trait PackedUnit {
     fn spare(&self, step: Seq) -> Spare;
 
     /// It now has a place, and its contents no longer occupy the old ones.
-    fn moved(&self, ftl: &mut Ftl, to: Ppn);
+    fn moved(&self, parts: &mut Parts, to: Ppn);
 }
 
 /// The part of a checkpoint still to be decoded.
@@ -176,7 +171,7 @@ pub(crate) trait TenantFound {
 
     /// Makes it the running drive's state, after the tenants before it in the list. `clean` if nothing followed the
     /// checkpoint.
-    fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError>;
+    fn restore(self: Box<Self>, parts: &mut Parts, clean: bool) -> Result<(), FtlError>;
 }
 
 /// The places of a drive that may hold data.

@@ -8,12 +8,12 @@ use super::record::RecordPlace;
 use super::record::{self, Header, TENANT, records, weight};
 use crate::error::FtlError;
 use crate::findings::{Audit, Finding};
-use crate::ftl::Ftl;
 use crate::key::NamespaceId;
 use crate::map::Owner;
+use crate::parts::Parts;
 use crate::spare::{Kind, Spare};
 
-impl Ftl {
+impl Parts {
     /// Compares the weight of the places with records with the indexes and tombstones, and checks the counts of keys.
     pub(crate) fn audit_records(&self, audit: &mut Audit) {
         let mut weights: BTreeMap<Ppn, u32> = BTreeMap::new();

@@ -10,7 +10,7 @@
 //!   log in addition to its budget; the cache gives up the same amount for each namespace with its own logs.
 //! - Versions of waiting records are greater than the step of the last checkpoint, and units hold nothing older.
 
-use tantalum_nand::{Nanoseconds, Source};
+use tantalum_nand::{Nanoseconds, PageId, Source};
 
 use super::KvRecord;
 use super::plan::{Piece, Plan};
@@ -22,10 +22,12 @@ use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::key::NamespaceId;
 use crate::page_image::PageImage;
+use crate::parts::Parts;
+use crate::reservation::Need;
 use crate::space::Target;
 use crate::types::Seq;
 
-impl Ftl {
+impl Parts {
     /// Whether a `put` of these records would wait.
     pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
         self.can_wait(&self.plan_of(records))
@@ -36,25 +38,29 @@ impl Ftl {
         self.has_plp() && plan.targets.len() == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
     }
 
-    /// Adds records to those that wait for the same stream. If its units already fill a page, they are programmed
-    /// first.
-    pub(super) fn put_waiting(
+    /// The units that wait for a stream.
+    fn waiting_for(&self, target: Target) -> impl DoubleEndedIterator<Item = &WaitingUnit> {
+        self.tenants.records.buffer.units.iter().filter(move |unit| unit.target == target)
+    }
+
+    /// Whether the records of a plan fit in the last unit that waits for their stream.
+    fn has_waiting_room(&self, plan: &Plan) -> bool {
+        let chunks = plan.pieces.iter().map(|piece| piece.chunks).sum();
+        self.waiting_for(plan.targets[0]).next_back().is_some_and(|unit| unit.image.has_room(chunks))
+    }
+
+    /// Adds records to those that wait, in a new unit if they do not fit in the last one.
+    fn add_waiting(
         &mut self,
         records: &[KvRecord<'_>],
         plan: &Plan,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         let target = plan.targets[0];
-        let chunks = plan.pieces.iter().map(|piece| piece.chunks).sum();
-        let of_target = || self.tenants.records.buffer.units.iter().filter(|unit| unit.target == target);
-        let has_room = of_target().next_back().is_some_and(|unit| unit.image.has_room(chunks));
-        if !has_room && of_target().count() == self.geometry.units_per_page() as usize {
-            self.program_waiting_for(target, at_ns)?;
-        }
         // The last step that may fail before anything waits. Only power, the image or the drive's own data can fail it, and
         // then the drive stops; so a unit begun before it would do no harm.
         let indexed = self.indexed(records, at_ns)?;
-        if !has_room {
+        if !self.has_waiting_room(plan) {
             self.tenants.records.buffer.begin(target, self.geometry.units_per_page());
         }
         let version = self.next_seq();
@@ -85,22 +91,6 @@ impl Ftl {
         records.iter().map(found).collect()
     }
 
-    /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is on flash.
-    /// Waiting records with these keys were acknowledged as durable, so they go to flash first.
-    pub(crate) fn settle_waiting(
-        &mut self,
-        records: &[KvRecord<'_>],
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        for record in records {
-            let buffer = &self.tenants.records.buffer;
-            if let Some(waiting) = buffer.get(record.namespace, &record.key) {
-                self.program_waiting_for(buffer.unit(waiting.unit).target, at_ns)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Stores a unit in the image's mirror, if there is one; the mirror already has its first `old_bytes`.
     fn protect_waiting(&mut self, unit: u64, old_bytes: usize) -> Result<(), FtlError> {
         let Some(protected) = self.metadata.protected() else { return Ok(()) };
@@ -110,23 +100,14 @@ impl Ftl {
         protected.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes, new)
     }
 
-    /// Programs all waiting records, and lets the indexes name them.
-    pub fn program_waiting(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let mut done_ns = at_ns;
-        while let Some(unit) = self.tenants.records.buffer.units.first() {
-            done_ns = done_ns.max(self.program_waiting_for(unit.target, at_ns)?);
-        }
-        Ok(done_ns)
-    }
-
-    /// Programs what waits for a stream.
-    fn program_waiting_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let at_ns = self.load_indexes(self.tenants.records.buffer.namespaces_for(target), at_ns)?;
-        self.ensure_space(&[(target, 1)], at_ns)?;
-        let step = self.next_seq();
-        let page = self.stage_waiting(target, step)?;
-        let programmed = self.program(target, &page, step, at_ns);
-        let (place, done_ns) = programmed.inspect_err(|error| self.release_page(&page, error))?;
+    /// The indexes name what waited for a stream and is now on a page.
+    fn name_waiting_page(
+        &mut self,
+        target: Target,
+        page: PageId,
+        done_ns: Nanoseconds,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
         let of_target = |unit: &mut WaitingUnit| unit.target == target;
         let units: Vec<WaitingUnit> = self.tenants.records.buffer.units.extract_if(.., of_target).collect();
         debug_assert!(
@@ -136,14 +117,13 @@ impl Ftl {
         );
         self.counters.flash_units.key_value += units.len() as u64;
         for (index, unit) in units.iter().enumerate() {
-            let named = self.name_waiting(unit, self.geometry.unit(place, index as u32), at_ns);
+            let named = self.name_waiting(unit, self.geometry.unit(page, index as u32), at_ns);
             named.map_err(FtlError::unfinished)?;
         }
         let buffer = &mut self.tenants.records.buffer;
         debug_assert!(!buffer.units.is_empty() || buffer.latest.is_empty(), "something waits in no unit");
         buffer.programmed.push((units.len() as u32, done_ns));
-        self.unprotect_waiting(units.iter().map(|unit| unit.number))?;
-        Ok(done_ns)
+        self.unprotect_waiting(units.iter().map(|unit| unit.number))
     }
 
     /// Units no longer wait.
@@ -243,5 +223,60 @@ impl Ftl {
             self.unprotect_waiting(std::iter::once(old_unit.number))?;
         }
         Ok(())
+    }
+}
+
+impl Ftl {
+    /// Adds records to those that wait for the same stream. If its units already fill a page, they are programmed
+    /// first.
+    pub(super) fn put_waiting(
+        &mut self,
+        records: &[KvRecord<'_>],
+        plan: &Plan,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let (target, full) = (plan.targets[0], self.geometry.units_per_page() as usize);
+        if !self.has_waiting_room(plan) && self.waiting_for(target).count() == full {
+            self.program_waiting_for(target, at_ns)?;
+        }
+        self.add_waiting(records, plan, at_ns)
+    }
+
+    /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is on flash.
+    /// Waiting records with these keys were acknowledged as durable, so they go to flash first.
+    pub(crate) fn settle_waiting(
+        &mut self,
+        records: &[KvRecord<'_>],
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        for record in records {
+            let buffer = &self.tenants.records.buffer;
+            if let Some(waiting) = buffer.get(record.namespace, &record.key) {
+                self.program_waiting_for(buffer.unit(waiting.unit).target, at_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Programs all waiting records, and lets the indexes name them.
+    pub fn program_waiting(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let mut done_ns = at_ns;
+        while let Some(unit) = self.tenants.records.buffer.units.first() {
+            done_ns = done_ns.max(self.program_waiting_for(unit.target, at_ns)?);
+        }
+        Ok(done_ns)
+    }
+
+    /// Programs what waits for a stream.
+    fn program_waiting_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let namespaces = self.tenants.records.buffer.namespaces_for(target);
+        let at_ns = self.load_indexes(namespaces, at_ns)?;
+        let mut room = self.reserve(&Need::waiting(&[(target, 1)]), at_ns)?;
+        let step = self.next_seq();
+        let page = self.stage_waiting(target, step)?;
+        let programmed = self.program_reserved(&mut room, target, &page, step, at_ns);
+        let (place, done_ns) = programmed.inspect_err(|error| self.release_page(&page, error))?;
+        self.name_waiting_page(target, place, done_ns, at_ns)?;
+        Ok(done_ns)
     }
 }

@@ -9,8 +9,8 @@ use super::record::RecordPlace;
 use super::record::{self, HEADER_BYTES, Header, TENANT, UnitImage, bytes_of, records, weight};
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
-use crate::ftl::Ftl;
 use crate::key::NamespaceId;
+use crate::parts::Parts;
 use crate::space::Target;
 use crate::spare::Spare;
 use crate::tenants::{PackedUnit, Packer};
@@ -53,8 +53,8 @@ impl PackedUnit for RecordsUnit {
         record::spare(step, self.image.ends, None, true)
     }
 
-    fn moved(&self, ftl: &mut Ftl, to: Ppn) {
-        ftl.move_records(&self.records, to);
+    fn moved(&self, parts: &mut Parts, to: Ppn) {
+        parts.move_records(&self.records, to);
     }
 }
 
@@ -92,11 +92,11 @@ impl Packing {
 impl Packer for Packing {
     fn pack(
         &mut self,
-        ftl: &mut Ftl,
+        parts: &mut Parts,
         ppn: Ppn,
         at_ns: Nanoseconds,
     ) -> Result<Vec<Box<dyn PackedUnit>>, FtlError> {
-        Ok(boxed(ftl.pack_records(ppn, self, at_ns)?))
+        Ok(boxed(parts.pack_records(ppn, self, at_ns)?))
     }
 
     fn open_units(&self) -> usize {
@@ -112,7 +112,7 @@ fn boxed(units: Vec<RecordsUnit>) -> Vec<Box<dyn PackedUnit>> {
     units.into_iter().map(|unit| Box::new(unit) as Box<dyn PackedUnit>).collect()
 }
 
-impl Ftl {
+impl Parts {
     /// Packs the records of a unit that are in use. Returns the units that are full.
     fn pack_records(
         &mut self,

@@ -11,12 +11,12 @@
 use tantalum_nand::PlaneId;
 
 use super::{KeyValueError, NamespaceAttributes};
-use crate::ftl::Ftl;
 use crate::key::NamespaceId;
+use crate::parts::Parts;
 use crate::space::Stream;
 use crate::space::Target;
 
-impl Ftl {
+impl Parts {
     /// The stream that takes the records of a namespace.
     pub(super) fn logs_of(&self, namespace: NamespaceId) -> Target {
         if self.space.streams.logs.contains_key(&namespace) { Target::Logs(namespace) } else { Target::Host }
@@ -101,9 +101,11 @@ mod tests {
 
     use super::*;
     use crate::error::FtlError;
+    use crate::ftl::Ftl;
     use crate::key::Key;
     use crate::space::BlockUse;
     use crate::space::FtlConfig;
+    use crate::space::Marked;
     use crate::tenants::records::KvRecord;
     use crate::test_support;
 
@@ -263,7 +265,7 @@ mod tests {
         let mut planes = (0..ftl.geometry.planes()).cycle().map(PlaneId);
         for _ in 0..spare.available {
             let plane = planes.next().unwrap();
-            let block = ftl.space.blocks.take(plane, BlockUse::Bad, &ftl.nand).unwrap();
+            let block = ftl.take_free(plane, BlockUse::Bad, Marked::Ranked).unwrap();
             ftl.retire(block).unwrap();
         }
         assert!(!ftl.is_read_only());
@@ -273,7 +275,7 @@ mod tests {
         }
         let open: Vec<BlockId> = ftl.space.streams.blocks().collect();
         assert!(open.len() >= 2 && ftl.audit_maps().findings().count() == 0, "{open:?}");
-        let block = ftl.space.blocks.take(planes.next().unwrap(), BlockUse::Bad, &ftl.nand).unwrap();
+        let block = ftl.take_free(planes.next().unwrap(), BlockUse::Bad, Marked::Ranked).unwrap();
         ftl.retire(block).unwrap();
         assert!(ftl.is_read_only());
     }

@@ -17,10 +17,10 @@ use super::residence::InCheckpoint;
 use super::state::{KeyValue, Namespace};
 use super::weights::Weights;
 use crate::error::{Damage, FtlError};
-use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
 use crate::map::Owner;
 use crate::metadata::Record;
+use crate::parts::Parts;
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::spare::{BatchMark, Mark, Spare};
@@ -368,17 +368,17 @@ impl TenantFound for RecordsFound {
         }
     }
 
-    fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError> {
-        if let Some((ppn, _)) = self.weights.iter().find(|(ppn, _)| ftl.map.owner(*ppn) != Owner::None) {
+    fn restore(self: Box<Self>, parts: &mut Parts, clean: bool) -> Result<(), FtlError> {
+        if let Some((ppn, _)) = self.weights.iter().find(|(ppn, _)| parts.map.owner(*ppn) != Owner::None) {
             return Err(Damage::TwoOwners { namespace: self.namespace_at(ppn), ppn }.into());
         }
-        self.weights.iter().for_each(|(ppn, weight)| ftl.map.add_packed(TENANT, ppn, weight));
-        ftl.tenants.records = self.records;
+        self.weights.iter().for_each(|(ppn, weight)| parts.map.add_packed(TENANT, ppn, weight));
+        parts.tenants.records = self.records;
         if clean {
-            ftl.tenants.records.are_in_checkpoint(&self.indexes);
+            parts.tenants.records.are_in_checkpoint(&self.indexes);
         }
-        ftl.plan_logs();
-        let (units, limit) = (ftl.waiting_log_units(), ftl.config.protected_units / 2);
+        parts.plan_logs();
+        let (units, limit) = (parts.waiting_log_units(), parts.config.protected_units / 2);
         if units > limit { Err(Damage::NamespaceLogs { units, limit }.into()) } else { Ok(()) }
     }
 }
@@ -388,6 +388,7 @@ mod tests {
     use tantalum_nand::{Geometry, Nand};
 
     use super::*;
+    use crate::ftl::Ftl;
     use crate::key::NamespaceAttributes;
     use crate::recovery::FormatError;
     use crate::space::FtlConfig;

@@ -10,22 +10,11 @@ use super::state::Namespace;
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceId};
+use crate::parts::Parts;
 
-impl Ftl {
+impl Parts {
     fn namespace(&self, namespace: NamespaceId) -> Result<&Namespace, KeyValueError> {
         self.tenants.records.namespaces.get(&namespace).ok_or(KeyValueError::NoSuchNamespace(namespace))
-    }
-
-    /// Whether a key exists, and when that is known.
-    pub fn exists(
-        &mut self,
-        namespace: NamespaceId,
-        key: &Key,
-        at_ns: Nanoseconds,
-    ) -> Result<(bool, Nanoseconds), KeyValueError> {
-        self.namespace(namespace)?;
-        let at_ns = self.use_indexes([namespace], at_ns)?;
-        Ok(self.is_there(namespace, key, at_ns)?)
     }
 
     /// Whether a key waits or is in the index, and when that is known.
@@ -40,40 +29,6 @@ impl Ftl {
         }
         let (found, done_ns) = self.find(namespace, key, at_ns)?;
         Ok((found.is_some(), done_ns))
-    }
-
-    /// Reads a value.
-    pub fn get(
-        &mut self,
-        namespace: NamespaceId,
-        key: &Key,
-        value: &mut Vec<u8>,
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, KeyValueError> {
-        value.clear();
-        self.namespace(namespace)?;
-        let no_such_key = KeyValueError::NoSuchKey { namespace, key: *key };
-        let buffer = &self.tenants.records.buffer;
-        if let Some(waiting) = buffer.get(namespace, key) {
-            if waiting.header.tombstone {
-                return Err(no_such_key);
-            }
-            value.extend_from_slice(buffer.value(waiting));
-            self.count_get(value);
-            return Ok(at_ns);
-        }
-        let at_ns = self.use_indexes([namespace], at_ns)?;
-        let (found, mut done_ns) = self.find(namespace, key, at_ns)?;
-        let head = found.ok_or(no_such_key)?;
-        for segment in 0..=head.continuations {
-            let entry = match segment {
-                0 => head,
-                segment => self.find_segment(namespace, key, segment, at_ns)?.0,
-            };
-            done_ns = done_ns.max(self.read_segment(namespace, key, segment, entry.place, value, at_ns)?);
-        }
-        self.count_get(value);
-        Ok(done_ns)
     }
 
     fn count_get(&mut self, value: &[u8]) {
@@ -105,38 +60,6 @@ impl Ftl {
                 Err(FtlError::from(Damage::Record { namespace, key: *key, ppn, chunk }).into())
             }
         }
-    }
-
-    /// At most `limit` keys in the order of their hashes, starting at `from`. The order is stable while keys come and
-    /// go.
-    pub fn list(
-        &mut self,
-        namespace: NamespaceId,
-        from: Option<&Key>,
-        keys: &mut Vec<Key>,
-        limit: usize,
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, KeyValueError> {
-        keys.clear();
-        self.namespace(namespace)?;
-        let at_ns = self.use_indexes([namespace], at_ns)?;
-        let waiting: Vec<(Key, bool)> = self
-            .tenants
-            .records
-            .buffer
-            .of(namespace)
-            .map(|waiting| (waiting.header.key, waiting.header.tombstone))
-            .collect();
-        // keys that wait to be deleted are not listed, so that many more are examined
-        let done_ns = self.list_index(namespace, from, keys, limit.saturating_add(waiting.len()), at_ns)?;
-        if !waiting.is_empty() {
-            keys.retain(|key| waiting.iter().all(|(waiting, _)| waiting != key));
-            let put = waiting.into_iter().filter(|(_, deleted)| !deleted).map(|(key, _)| key);
-            keys.extend(put.filter(|key| is_from(key, from)));
-            keys.sort_unstable_by_key(Key::listing_order);
-        }
-        keys.truncate(limit);
-        Ok(done_ns)
     }
 
     fn list_index(
@@ -271,6 +194,86 @@ impl Ftl {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Ftl {
+    /// Whether a key exists, and when that is known.
+    pub fn exists(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        at_ns: Nanoseconds,
+    ) -> Result<(bool, Nanoseconds), KeyValueError> {
+        self.namespace(namespace)?;
+        let at_ns = self.use_indexes([namespace], at_ns)?;
+        Ok(self.is_there(namespace, key, at_ns)?)
+    }
+
+    /// Reads a value.
+    pub fn get(
+        &mut self,
+        namespace: NamespaceId,
+        key: &Key,
+        value: &mut Vec<u8>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, KeyValueError> {
+        value.clear();
+        self.namespace(namespace)?;
+        let no_such_key = KeyValueError::NoSuchKey { namespace, key: *key };
+        let buffer = &self.tenants.records.buffer;
+        if let Some(waiting) = buffer.get(namespace, key) {
+            if waiting.header.tombstone {
+                return Err(no_such_key);
+            }
+            value.extend_from_slice(buffer.value(waiting));
+            self.count_get(value);
+            return Ok(at_ns);
+        }
+        let at_ns = self.use_indexes([namespace], at_ns)?;
+        let (found, mut done_ns) = self.find(namespace, key, at_ns)?;
+        let head = found.ok_or(no_such_key)?;
+        for segment in 0..=head.continuations {
+            let entry = match segment {
+                0 => head,
+                segment => self.find_segment(namespace, key, segment, at_ns)?.0,
+            };
+            done_ns = done_ns.max(self.read_segment(namespace, key, segment, entry.place, value, at_ns)?);
+        }
+        self.count_get(value);
+        Ok(done_ns)
+    }
+
+    /// At most `limit` keys in the order of their hashes, starting at `from`. The order is stable while keys come and
+    /// go.
+    pub fn list(
+        &mut self,
+        namespace: NamespaceId,
+        from: Option<&Key>,
+        keys: &mut Vec<Key>,
+        limit: usize,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, KeyValueError> {
+        keys.clear();
+        self.namespace(namespace)?;
+        let at_ns = self.use_indexes([namespace], at_ns)?;
+        let waiting: Vec<(Key, bool)> = self
+            .tenants
+            .records
+            .buffer
+            .of(namespace)
+            .map(|waiting| (waiting.header.key, waiting.header.tombstone))
+            .collect();
+        // keys that wait to be deleted are not listed, so that many more are examined
+        let done_ns = self.list_index(namespace, from, keys, limit.saturating_add(waiting.len()), at_ns)?;
+        if !waiting.is_empty() {
+            keys.retain(|key| waiting.iter().all(|(waiting, _)| waiting != key));
+            let put = waiting.into_iter().filter(|(_, deleted)| !deleted).map(|(key, _)| key);
+            keys.extend(put.filter(|key| is_from(key, from)));
+            keys.sort_unstable_by_key(Key::listing_order);
+        }
+        keys.truncate(limit);
+        Ok(done_ns)
     }
 }
 

@@ -5,14 +5,17 @@ use tantalum_nand::Nanoseconds;
 use super::record::weight;
 use super::state::Namespace;
 use super::{KeyValueError, NamespaceInfo};
+use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::key::{LOAD_FACTORS, NamespaceAttributes, NamespaceId, records_limit};
 use crate::metadata::Record;
+use crate::parts::Parts;
+use crate::reservation::{Need, Purpose};
 
 /// Maximum number of namespaces.
 pub const NAMESPACES: u32 = 1024;
 
-impl Ftl {
+impl Parts {
     /// The namespaces, in order of creation.
     pub fn namespaces(&self) -> impl Iterator<Item = NamespaceInfo> + '_ {
         self.tenants.records.namespaces.iter().map(|(id, namespace)| NamespaceInfo {
@@ -49,6 +52,33 @@ impl Ftl {
         Ok(())
     }
 
+    /// A namespace is deleted, with all its records.
+    fn forget_namespace(&mut self, namespace: NamespaceId) -> Result<(), FtlError> {
+        let Some(deleted) = self.tenants.records.namespaces.remove(&namespace) else { return Ok(()) };
+        for entry in deleted.index.get().from(0) {
+            self.map.remove_packed(entry.place.ppn, weight(entry.place.chunks));
+        }
+        self.forget_waiting(namespace)?;
+        self.drop_logs(namespace);
+        let map = &mut self.map;
+        self.tenants.records.tombstones.retain(|(of, _), place| {
+            if *of == namespace {
+                map.remove_packed(place.ppn, weight(place.chunks));
+            }
+            *of != namespace
+        });
+        Ok(())
+    }
+
+    /// A checkpoint covers the tombstones.
+    pub(super) fn release_tombstones(&mut self) {
+        for (_, place) in self.tenants.records.tombstones.drain() {
+            self.map.remove_packed(place.ppn, weight(place.chunks));
+        }
+    }
+}
+
+impl Ftl {
     /// Creates a namespace. Its record is in the journal's buffer when this returns.
     pub fn create_namespace(
         &mut self,
@@ -56,10 +86,10 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<NamespaceId, KeyValueError> {
         self.check_attributes(&attributes)?;
-        self.ensure_journal_room(1, at_ns)?;
+        let mut room = self.reserve(&Need::record(Purpose::Namespace), at_ns)?;
         let namespace = NamespaceId(self.tenants.records.last_namespace + 1);
         let step = self.next_seq();
-        self.append_journal(&[Record::NamespaceMade { namespace, attributes, step }], at_ns)?;
+        self.append_journal(&mut room, &[Record::NamespaceMade { namespace, attributes, step }], at_ns)?;
         self.tenants.records.last_namespace = namespace.0;
         self.tenants.records.namespaces.insert(namespace, Namespace::new(attributes));
         self.tenants.records.note_use(namespace);
@@ -80,29 +110,10 @@ impl Ftl {
             return Err(KeyValueError::NoSuchNamespace(namespace));
         }
         let at_ns = self.use_indexes([namespace], at_ns)?;
-        self.ensure_journal_room(1, at_ns)?;
+        let mut room = self.reserve(&Need::record(Purpose::Namespace), at_ns)?;
         let step = self.next_seq();
-        self.append_journal(&[Record::NamespaceDeleted { namespace, step }], at_ns)?;
-        let Some(deleted) = self.tenants.records.namespaces.remove(&namespace) else { return Ok(at_ns) };
-        for entry in deleted.index.get().from(0) {
-            self.map.remove_packed(entry.place.ppn, weight(entry.place.chunks));
-        }
-        self.forget_waiting(namespace)?;
-        self.drop_logs(namespace);
-        let map = &mut self.map;
-        self.tenants.records.tombstones.retain(|(of, _), place| {
-            if *of == namespace {
-                map.remove_packed(place.ppn, weight(place.chunks));
-            }
-            *of != namespace
-        });
+        self.append_journal(&mut room, &[Record::NamespaceDeleted { namespace, step }], at_ns)?;
+        self.forget_namespace(namespace)?;
         Ok(at_ns)
-    }
-
-    /// A checkpoint covers the tombstones.
-    pub(super) fn release_tombstones(&mut self) {
-        for (_, place) in self.tenants.records.tombstones.drain() {
-            self.map.remove_packed(place.ppn, weight(place.chunks));
-        }
     }
 }

@@ -7,6 +7,7 @@ use super::plan::{Piece, Plan, continuations, segment_of};
 use super::record::RecordPlace;
 use super::record::{Header, SEGMENT_BYTES, TENANT, UnitImage, chunks_of, spare, weight};
 use super::{KeyValueError, KvRecord, VALUE_BYTES};
+use crate::allocate::Allocator;
 use crate::batch_marks::Marks;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
@@ -14,6 +15,8 @@ use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceId};
 use crate::map::UNIT_WEIGHT;
 use crate::page_image::PageImage;
+use crate::parts::Parts;
+use crate::reservation::Room;
 use crate::types::{HashSet, Seq};
 
 /// The units of a `put` on flash.
@@ -30,7 +33,7 @@ pub(crate) struct ProgrammedUnits {
 /// When there is room in protected DRAM for this many more units; `None` if there never is.
 pub type RoomNs<'a> = &'a mut dyn FnMut(usize) -> Option<Nanoseconds>;
 
-impl Ftl {
+impl Parts {
     /// Checks a `put` before anything is changed.
     pub fn check_put(&self, records: &[KvRecord<'_>]) -> Result<(), KeyValueError> {
         let mut seen = HashSet::default();
@@ -49,37 +52,6 @@ impl Ftl {
         Ok(())
     }
 
-    /// Puts and deletes records, all or nothing. [`Ftl::check_put`] has passed. Returns when they are durable: on
-    /// flash, or in DRAM that a capacitor protects. `room_ns` returns when there is room there for this many more
-    /// units, if there ever is. `waiting` units are in the cache.
-    pub fn put(
-        &mut self,
-        records: &[KvRecord<'_>],
-        waiting: usize,
-        at_ns: Nanoseconds,
-        room_ns: RoomNs<'_>,
-    ) -> Result<Nanoseconds, FtlError> {
-        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
-        let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
-        if needed.is_empty() {
-            return Ok(found_ns.max(self.puts_durable_ns()));
-        }
-        let records = self.with_unsettled_deletes(needed, records);
-        let plan = self.plan_of(&records);
-        let (chunks, entries) = plan.room(&records);
-        let at_ns = self.admit_records(chunks, entries, waiting, at_ns)?;
-        let done_ns = if self.can_wait(&plan) {
-            let room_ns = self.wait_for_room(1, at_ns, room_ns).unwrap_or(at_ns);
-            self.put_waiting(&records, &plan, room_ns)?;
-            room_ns
-        } else {
-            self.settle_waiting(&records, at_ns)?;
-            self.put_on_flash(&records, &plan, at_ns, room_ns)?
-        };
-        records.iter().for_each(|record| self.count_put(record));
-        Ok(done_ns.max(found_ns))
-    }
-
     /// Whether records with values of these sizes currently fit in addition to everything that is stored, even if they
     /// are put in parts, and whatever they replace. `waiting` units are in the cache.
     pub fn has_room(&self, values: impl Iterator<Item = usize>, waiting: usize) -> bool {
@@ -96,17 +68,6 @@ impl Ftl {
     /// The units that records are packed into.
     pub(crate) fn plan_of(&self, records: &[KvRecord<'_>]) -> Plan {
         Plan::new(records, |namespace| self.logs_of(namespace))
-    }
-
-    /// The records that a batch needs, among those given, and when that is known. Their indexes are then in DRAM.
-    pub(crate) fn needed_records<'a>(
-        &mut self,
-        records: &[KvRecord<'a>],
-        at_ns: Nanoseconds,
-    ) -> Result<(Vec<KvRecord<'a>>, Nanoseconds), FtlError> {
-        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
-        let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
-        Ok((self.with_unsettled_deletes(needed, records), found_ns))
     }
 
     /// When everything put is durable: a key may be missing because of a put that is not durable yet.
@@ -135,33 +96,6 @@ impl Ftl {
         let room_ns = room_ns(units)?.max(at_ns);
         self.nand.advance(room_ns);
         Some(room_ns)
-    }
-
-    /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all
-    /// of them (KAML, section 3.2.4): from then on the dump saves those that are not on flash. Without one, or if there
-    /// are too many, it is done when they are on flash. In that case they go there at once, and need no protected room
-    /// on the way.
-    fn put_on_flash(
-        &mut self,
-        records: &[KvRecord<'_>],
-        plan: &Plan,
-        at_ns: Nanoseconds,
-        room_ns: RoomNs<'_>,
-    ) -> Result<Nanoseconds, FtlError> {
-        let batch = self.program_batch(&[], records, plan, at_ns)?;
-        let on_flash_ns = batch.done_ns;
-        let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
-        if room_ns.is_none() {
-            self.tenants.records.is_durable_at(on_flash_ns);
-        }
-        if room_ns.is_some() {
-            self.tenants.records.acknowledged.issued(self.nand.now_ns(), on_flash_ns, batch.id);
-            self.tenants.records.buffer.programmed.extend(&batch.records.pages);
-        }
-        let named = self.name_programmed(records, batch.records, at_ns);
-        let named_ns = named.map_err(FtlError::unfinished)?;
-        // index lookups are not waited for if the records are already safe
-        Ok(room_ns.unwrap_or(on_flash_ns.max(named_ns)))
     }
 
     /// The indexes name programmed records instead of what they had for their keys. Returns when that was known.
@@ -206,43 +140,6 @@ impl Ftl {
             needed.push(*record);
         }
         Ok((needed, done_ns))
-    }
-
-    /// Programs the units of a batch that records at this version are packed into. The records have no owner yet.
-    pub(crate) fn program_records(
-        &mut self,
-        records: &[KvRecord<'_>],
-        plan: &Plan,
-        (version, marks): (Seq, Marks),
-        at_ns: Nanoseconds,
-    ) -> Result<ProgrammedUnits, FtlError> {
-        let mut pieces = plan.by_unit();
-        let mut image = UnitImage::new();
-        let mut programmed = ProgrammedUnits::default();
-        for (target, units) in plan.pages(self.geometry.units_per_page() as usize) {
-            let step = self.next_seq();
-            let mut page = PageImage::new();
-            page.marked = marks.are_needed;
-            for (index, pieces) in units.clone().zip(&mut pieces) {
-                image.clear();
-                fill(&mut image, records, pieces, version, &mut programmed.pieces);
-                let slot = match self.nand.stage(&image.bytes) {
-                    Ok(slot) => slot,
-                    Err(error) => {
-                        self.give_up_page(&page);
-                        return Err(error.into());
-                    }
-                };
-                let spare = spare(step, image.ends, marks.of(index), false);
-                page.push(Source::Staged(slot), spare.encode());
-            }
-            let issued = self.program(target, &page, step, at_ns);
-            let (place, done_ns) = issued.inspect_err(|error| self.release_page(&page, error))?;
-            programmed.places.extend((0..units.len() as u32).map(|unit| self.geometry.unit(place, unit)));
-            programmed.pages.push((units.len() as u32, done_ns));
-        }
-        debug_assert_eq!(programmed.places.len(), plan.targets.len(), "units of records are without a place");
-        Ok(programmed)
     }
 
     /// Removes a key's entries and tombstone from the index. Returns the time at which they were found.
@@ -311,6 +208,118 @@ impl Ftl {
             .namespaces
             .get_mut(&namespace)
             .expect("the namespace was there when the command began")
+    }
+}
+
+impl Allocator {
+    /// Programs the units of a batch that records at this version are packed into. The records have no owner yet.
+    pub(crate) fn program_records(
+        &mut self,
+        room: &mut Room,
+        records: &[KvRecord<'_>],
+        plan: &Plan,
+        (version, marks): (Seq, Marks),
+        at_ns: Nanoseconds,
+    ) -> Result<ProgrammedUnits, FtlError> {
+        let mut pieces = plan.by_unit();
+        let mut image = UnitImage::new();
+        let mut programmed = ProgrammedUnits::default();
+        for (target, units) in plan.pages(self.geometry.units_per_page() as usize) {
+            let step = self.next_seq();
+            let mut page = PageImage::new();
+            page.marked = marks.are_needed;
+            for (index, pieces) in units.clone().zip(&mut pieces) {
+                image.clear();
+                fill(&mut image, records, pieces, version, &mut programmed.pieces);
+                let slot = match self.nand.stage(&image.bytes) {
+                    Ok(slot) => slot,
+                    Err(error) => {
+                        self.give_up_page(&page);
+                        return Err(error.into());
+                    }
+                };
+                let spare = spare(step, image.ends, marks.of(index), false);
+                page.push(Source::Staged(slot), spare.encode());
+            }
+            let issued = self.program_reserved(room, target, &page, step, at_ns);
+            let (place, done_ns) = issued.inspect_err(|error| self.release_page(&page, error))?;
+            programmed.places.extend((0..units.len() as u32).map(|unit| self.geometry.unit(place, unit)));
+            programmed.pages.push((units.len() as u32, done_ns));
+        }
+        debug_assert_eq!(programmed.places.len(), plan.targets.len(), "units of records are without a place");
+        Ok(programmed)
+    }
+}
+
+impl Ftl {
+    /// Puts and deletes records, all or nothing. [`Ftl::check_put`] has passed. Returns when they are durable: on
+    /// flash, or in DRAM that a capacitor protects. `room_ns` returns when there is room there for this many more
+    /// units, if there ever is. `waiting` units are in the cache.
+    pub fn put(
+        &mut self,
+        records: &[KvRecord<'_>],
+        waiting: usize,
+        at_ns: Nanoseconds,
+        room_ns: RoomNs<'_>,
+    ) -> Result<Nanoseconds, FtlError> {
+        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
+        let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
+        if needed.is_empty() {
+            return Ok(found_ns.max(self.puts_durable_ns()));
+        }
+        let records = self.with_unsettled_deletes(needed, records);
+        let plan = self.plan_of(&records);
+        let (chunks, entries) = plan.room(&records);
+        let at_ns = self.admit_records(chunks, entries, waiting, at_ns)?;
+        let done_ns = if self.can_wait(&plan) {
+            let room_ns = self.wait_for_room(1, at_ns, room_ns).unwrap_or(at_ns);
+            self.put_waiting(&records, &plan, room_ns)?;
+            room_ns
+        } else {
+            self.settle_waiting(&records, at_ns)?;
+            self.put_on_flash(&records, &plan, at_ns, room_ns)?
+        };
+        records.iter().for_each(|record| self.count_put(record));
+        Ok(done_ns.max(found_ns))
+    }
+
+    /// The records that a batch needs, among those given, and when that is known. Their indexes are then in DRAM.
+    pub(crate) fn needed_records<'a>(
+        &mut self,
+        records: &[KvRecord<'a>],
+        at_ns: Nanoseconds,
+    ) -> Result<(Vec<KvRecord<'a>>, Nanoseconds), FtlError> {
+        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
+        let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
+        Ok((self.with_unsettled_deletes(needed, records), found_ns))
+    }
+
+    /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all
+    /// of them (KAML, section 3.2.4): from then on the dump saves those that are not on flash. Without one, or if there
+    /// are too many, it is done when they are on flash. In that case they go there at once, and need no protected room
+    /// on the way.
+    fn put_on_flash(
+        &mut self,
+        records: &[KvRecord<'_>],
+        plan: &Plan,
+        at_ns: Nanoseconds,
+        room_ns: RoomNs<'_>,
+    ) -> Result<Nanoseconds, FtlError> {
+        let batch = self.program_batch(&[], records, plan, at_ns)?;
+        let on_flash_ns = batch.done_ns;
+        let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
+        if room_ns.is_none() {
+            self.tenants.records.is_durable_at(on_flash_ns);
+        }
+        if room_ns.is_some() {
+            let now_ns = self.nand.now_ns();
+            self.tenants.records.acknowledged.issued(now_ns, on_flash_ns, batch.id);
+            self.tenants.records.buffer.programmed.extend(&batch.records.pages);
+        }
+        let named = self.name_programmed(records, batch.records, at_ns);
+        let named_ns = named.map_err(FtlError::unfinished)?;
+        // index lookups are not waited for if the records are already safe
+        Ok(room_ns.unwrap_or(on_flash_ns.max(named_ns)))
     }
 }
 

@@ -22,32 +22,9 @@ use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::ftl::Ftl;
 use crate::key::NamespaceId;
+use crate::parts::Parts;
 
-impl Ftl {
-    /// Loads the indexes that a command uses, after making room for them. Returns when they are there. Call it at the
-    /// beginning of a command: a checkpoint may be taken.
-    pub(super) fn use_indexes(
-        &mut self,
-        namespaces: impl IntoIterator<Item = NamespaceId> + Clone,
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, FtlError> {
-        if self.config.index_dram_bytes.is_none() {
-            return Ok(at_ns);
-        }
-        let key_value = &mut self.tenants.records;
-        key_value.uses += 1;
-        let mut needed = 0;
-        for id in namespaces.clone() {
-            let Some(namespace) = key_value.namespaces.get_mut(&id) else { continue };
-            if namespace.index.is_swapped_out() && namespace.index.used < key_value.uses {
-                needed += namespace.index.swapped_bytes;
-            }
-            namespace.index.used = key_value.uses;
-        }
-        let room_ns = self.make_index_room(needed, at_ns)?;
-        self.load_indexes(namespaces, room_ns)
-    }
-
+impl Parts {
     /// Loads indexes in the middle of a command, even beyond the limit. Returns when they are there.
     pub(super) fn load_indexes(
         &mut self,
@@ -71,40 +48,12 @@ impl Ftl {
         Ok(done_ns)
     }
 
-    /// Swaps out indexes between commands, if they exceed the DRAM for them.
-    pub(super) fn fit_indexes(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.make_index_room(0, at_ns).map(drop)
-    }
-
     /// After recovery, which loads all indexes: swaps out what the last checkpoint has.
     pub(crate) fn fit_recovered_indexes(&mut self) {
         if let Some(limit) = self.config.index_dram_bytes {
             // none is in use
             self.tenants.records.uses += 1;
             self.swap_out_to(limit);
-        }
-    }
-
-    /// Swaps out indexes until this many more bytes fit. If too many have changed since the last checkpoint, a
-    /// checkpoint is taken. Returns when the room is there.
-    fn make_index_room(&mut self, bytes: u64, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let Some(limit) = self.config.index_dram_bytes else { return Ok(at_ns) };
-        let limit = limit.saturating_sub(bytes);
-        if self.swap_out_to(limit) || self.tenants.records.idle().is_empty() {
-            return Ok(at_ns);
-        }
-        if self.is_read_only() || self.is_stopped {
-            return Ok(at_ns);
-        }
-        self.counters.index_checkpoints += 1;
-        match self.take_checkpoint(at_ns, false) {
-            Ok(done_ns) => {
-                self.swap_out_to(limit);
-                Ok(done_ns)
-            }
-            // they stay where they are
-            Err(FtlError::CapacityExceeded) => Ok(at_ns),
-            Err(error) => Err(error),
         }
     }
 
@@ -215,6 +164,60 @@ impl Ftl {
         let entries: Vec<Entry> = bytes.entries().collect();
         (bytes.checksum() == place.checksum)
             .then(|| Box::new(entries.into_iter()) as Box<dyn Iterator<Item = Entry>>)
+    }
+}
+
+impl Ftl {
+    /// Loads the indexes that a command uses, after making room for them. Returns when they are there. Call it at the
+    /// beginning of a command: a checkpoint may be taken.
+    pub(super) fn use_indexes(
+        &mut self,
+        namespaces: impl IntoIterator<Item = NamespaceId> + Clone,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        if self.config.index_dram_bytes.is_none() {
+            return Ok(at_ns);
+        }
+        let key_value = &mut self.tenants.records;
+        key_value.uses += 1;
+        let mut needed = 0;
+        for id in namespaces.clone() {
+            let Some(namespace) = key_value.namespaces.get_mut(&id) else { continue };
+            if namespace.index.is_swapped_out() && namespace.index.used < key_value.uses {
+                needed += namespace.index.swapped_bytes;
+            }
+            namespace.index.used = key_value.uses;
+        }
+        let room_ns = self.make_index_room(needed, at_ns)?;
+        self.load_indexes(namespaces, room_ns)
+    }
+
+    /// Swaps out indexes between commands, if they exceed the DRAM for them.
+    pub(crate) fn fit_indexes(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        self.make_index_room(0, at_ns).map(drop)
+    }
+
+    /// Swaps out indexes until this many more bytes fit. If too many have changed since the last checkpoint, a
+    /// checkpoint is taken. Returns when the room is there.
+    fn make_index_room(&mut self, bytes: u64, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let Some(limit) = self.config.index_dram_bytes else { return Ok(at_ns) };
+        let limit = limit.saturating_sub(bytes);
+        if self.swap_out_to(limit) || self.tenants.records.idle().is_empty() {
+            return Ok(at_ns);
+        }
+        if self.is_read_only() || self.is_stopped {
+            return Ok(at_ns);
+        }
+        self.counters.index_checkpoints += 1;
+        match self.take_checkpoint(at_ns, false) {
+            Ok(done_ns) => {
+                self.swap_out_to(limit);
+                Ok(done_ns)
+            }
+            // they stay where they are
+            Err(FtlError::CapacityExceeded) => Ok(at_ns),
+            Err(error) => Err(error),
+        }
     }
 }
 

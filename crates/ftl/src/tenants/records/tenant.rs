@@ -9,9 +9,9 @@ use super::record;
 use super::residence::checkpoint_bytes;
 use crate::error::FtlError;
 use crate::findings::Audit;
-use crate::ftl::Ftl;
 use crate::metadata::CheckpointBytes;
 use crate::page_image::PageImage;
+use crate::parts::Parts;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::{Kept, Packer, Tenant, TenantFold};
 use crate::types::Seq;
@@ -33,56 +33,56 @@ impl Tenant for Records {
     }
 
     /// `put`s of several units are acknowledged before they are on flash, if protected DRAM has room for them.
-    fn is_saved(&self, ftl: &Ftl, spare: &Spare) -> bool {
+    fn is_saved(&self, parts: &Parts, spare: &Spare) -> bool {
         let acknowledged = match spare.mark {
-            Mark::Batch(batch) => ftl.tenants.records.acknowledged.iter().any(|id| *id == batch.id),
+            Mark::Batch(batch) => parts.tenants.records.acknowledged.iter().any(|id| *id == batch.id),
             Mark::Plain | Mark::Hint(..) => true,
         };
         acknowledged && !record::is_copied(spare)
     }
 
-    fn waiting(&self, ftl: &mut Ftl, step: Seq) -> Result<Vec<PageImage>, FtlError> {
-        ftl.waiting_targets().into_iter().map(|target| ftl.stage_waiting(target, step)).collect()
+    fn waiting(&self, parts: &mut Parts, step: Seq) -> Result<Vec<PageImage>, FtlError> {
+        parts.waiting_targets().into_iter().map(|target| parts.stage_waiting(target, step)).collect()
     }
 
     fn keep(
         &self,
-        ftl: &mut Ftl,
+        parts: &mut Parts,
         bytes: &mut CheckpointBytes,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        if ftl.config.index_dram_bytes.is_none() {
-            let records = &ftl.tenants.records;
+        if parts.config.index_dram_bytes.is_none() {
+            let records = &parts.tenants.records;
             let indexes = records
                 .namespaces
                 .iter()
                 .map(|(id, namespace)| (*id, &namespace.attributes, namespace.index.get()));
-            put_indexes(bytes, records.last_namespace, indexes, &mut ftl.nand)?;
+            put_indexes(bytes, records.last_namespace, indexes, &mut parts.nand)?;
             return Ok(at_ns);
         }
-        let (kept, done_ns) = ftl.records_kept(at_ns)?;
+        let (kept, done_ns) = parts.records_kept(at_ns)?;
         // their checksums cover all their bytes
-        ftl.tenants.records.kept_soon = kept.indexes(bytes.len() as u64);
-        kept.encode(bytes, &mut ftl.nand)?;
+        parts.tenants.records.kept_soon = kept.indexes(bytes.len() as u64);
+        kept.encode(bytes, &mut parts.nand)?;
         Ok(done_ns)
     }
 
-    fn kept_bytes(&self, ftl: &Ftl) -> u64 {
-        ftl.tenants.records.checkpoint_bytes()
+    fn kept_bytes(&self, parts: &Parts) -> u64 {
+        parts.tenants.records.checkpoint_bytes()
     }
 
-    fn unplanned_bytes(&self, ftl: &Ftl, more_entries: u64) -> u64 {
-        self.kept_bytes(ftl) + checkpoint_bytes(0, more_entries)
+    fn unplanned_bytes(&self, parts: &Parts, more_entries: u64) -> u64 {
+        self.kept_bytes(parts) + checkpoint_bytes(0, more_entries)
     }
 
-    fn is_kept_soon(&self, ftl: &mut Ftl) -> Result<(), FtlError> {
-        ftl.renew_waiting()
+    fn is_kept_soon(&self, parts: &mut Parts) -> Result<(), FtlError> {
+        parts.renew_waiting()
     }
 
-    fn is_kept(&self, ftl: &mut Ftl) {
-        ftl.release_tombstones();
-        let indexes = std::mem::take(&mut ftl.tenants.records.kept_soon);
-        ftl.tenants.records.are_in_checkpoint(&indexes);
+    fn is_kept(&self, parts: &mut Parts) {
+        parts.release_tombstones();
+        let indexes = std::mem::take(&mut parts.tenants.records.kept_soon);
+        parts.tenants.records.are_in_checkpoint(&indexes);
     }
 
     fn fold(&self, kept: &mut Kept<'_>, step: Seq) -> Option<Box<dyn TenantFold>> {
@@ -94,24 +94,20 @@ impl Tenant for Records {
         Some(Box::new(RecordsFold::new(step, records, indexes)))
     }
 
-    fn audit(&self, ftl: &Ftl, audit: &mut Audit) {
-        ftl.audit_records(audit);
+    fn audit(&self, parts: &Parts, audit: &mut Audit) {
+        parts.audit_records(audit);
     }
 
-    fn reserved_units(&self, ftl: &Ftl) -> u64 {
-        ftl.map.packed_units() + ftl.tenants.records.buffer.unit_count() as u64
+    fn reserved_units(&self, parts: &Parts) -> u64 {
+        parts.map.packed_units() + parts.tenants.records.buffer.unit_count() as u64
     }
 
-    fn maintain(&self, ftl: &mut Ftl, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        ftl.fit_indexes(at_ns)
+    fn blocks_went_bad(&self, parts: &mut Parts) {
+        parts.plan_logs();
     }
 
-    fn blocks_went_bad(&self, ftl: &mut Ftl) {
-        ftl.plan_logs();
-    }
-
-    fn recovered(&self, ftl: &mut Ftl) {
-        ftl.fit_recovered_indexes();
+    fn recovered(&self, parts: &mut Parts) {
+        parts.fit_recovered_indexes();
     }
 }
 
@@ -122,6 +118,7 @@ mod tests {
     use super::super::record::UnitImage;
     use super::super::{KvRecord, NamespaceId};
     use super::*;
+    use crate::ftl::Ftl;
     use crate::key::{Key, NamespaceAttributes};
     use crate::space::FtlConfig;
     use crate::spare::BatchMark;

@@ -15,9 +15,9 @@ use tantalum_nand::Ppn;
 use super::kept::UnitsKept;
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
-use crate::ftl::Ftl;
 use crate::map::{Attempt, Attempts, CHUNK_ENTRIES, Living, extend_whole_run, in_whole_run};
 use crate::metadata::Record;
+use crate::parts::Parts;
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
@@ -350,14 +350,14 @@ impl TenantFound for UnitsFound {
         }
     }
 
-    fn restore(self: Box<Self>, ftl: &mut Ftl, clean: bool) -> Result<(), FtlError> {
+    fn restore(self: Box<Self>, parts: &mut Parts, clean: bool) -> Result<(), FtlError> {
         let UnitsFound { places, versions, logs, chunks } = *self;
-        ftl.map.expect(chunks);
-        ftl.map.rebuild(places.into_iter(), &versions);
+        parts.map.expect(chunks);
+        parts.map.rebuild(places.into_iter(), &versions);
         // until recovery's own checkpoint stands, the erase rule needs to know what was found whole
         if !clean && !canary::out(Guard::RecoveryErases) {
             logs.into_iter()
-                .for_each(|(generation, attempts)| ftl.tenants.units.logs.found(generation, attempts));
+                .for_each(|(generation, attempts)| parts.tenants.units.logs.found(generation, attempts));
         }
         Ok(())
     }

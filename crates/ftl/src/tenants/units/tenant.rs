@@ -6,9 +6,9 @@ use super::fold::UnitsFold;
 use super::kept::{CHUNK_BYTES, HINT_BYTES, KeptChunks, OWNER_BYTES, UnitsKept, put_chunks};
 use crate::error::FtlError;
 use crate::findings::Audit;
-use crate::ftl::Ftl;
 use crate::map::{Claim, IN_SPARE, Living};
 use crate::metadata::CheckpointBytes;
+use crate::parts::Parts;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::{Kept, Tenant, TenantFold};
 use crate::types::{Lpn, Seq};
@@ -22,27 +22,27 @@ impl Tenant for Units {
     }
 
     /// An atomic batch is acknowledged when it is on flash, and a page of a transaction by its commit.
-    fn is_saved(&self, _ftl: &Ftl, spare: &Spare) -> bool {
+    fn is_saved(&self, _parts: &Parts, spare: &Spare) -> bool {
         spare.kind == Kind::Data && !matches!(spare.mark, Mark::Batch(_))
     }
 
     fn keep(
         &self,
-        ftl: &mut Ftl,
+        parts: &mut Parts,
         bytes: &mut CheckpointBytes,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        kept_lists(ftl).encode_lists(bytes);
+        kept_lists(parts).encode_lists(bytes);
         // straight from the map: an intermediate copy would be just as large
-        put_chunks(bytes, ftl.map.touched_chunks(), ftl.map.chunks(), &mut ftl.nand)?;
+        put_chunks(bytes, parts.map.touched_chunks(), parts.map.chunks(), &mut parts.nand)?;
         Ok(at_ns)
     }
 
-    fn kept_bytes(&self, ftl: &Ftl) -> u64 {
-        let owners = ftl.map.claims().len() + ftl.map.extra_owners();
-        let bytes = ftl.map.touched_chunks() * CHUNK_BYTES
+    fn kept_bytes(&self, parts: &Parts) -> u64 {
+        let owners = parts.map.claims().len() + parts.map.extra_owners();
+        let bytes = parts.map.touched_chunks() * CHUNK_BYTES
             + owners * OWNER_BYTES
-            + ftl.tenants.units.logs.count() * HINT_BYTES;
+            + parts.tenants.units.logs.count() * HINT_BYTES;
         bytes as u64
     }
 
@@ -50,37 +50,37 @@ impl Tenant for Units {
         Some(Box::new(UnitsFold::new(step, UnitsKept::decode(kept)?)))
     }
 
-    fn audit(&self, ftl: &Ftl, audit: &mut Audit) {
-        ftl.audit_owners(audit);
-        ftl.audit_hints(audit);
+    fn audit(&self, parts: &Parts, audit: &mut Audit) {
+        parts.audit_owners(audit);
+        parts.audit_hints(audit);
     }
 
-    fn reserved_units(&self, ftl: &Ftl) -> u64 {
+    fn reserved_units(&self, parts: &Parts) -> u64 {
         // a cut may bring each of them home
         let homes =
-            ftl.tenants.units.logs.claimed_homes().filter(|home| ftl.map.lookup(*home).is_none()).count();
-        u64::from(ftl.map.mapped_units()) + homes as u64
+            parts.tenants.units.logs.claimed_homes().filter(|home| parts.map.lookup(*home).is_none()).count();
+        u64::from(parts.map.mapped_units()) + homes as u64
     }
 }
 
 /// All but the chunks.
-fn kept_lists(ftl: &mut Ftl) -> UnitsKept {
+fn kept_lists(parts: &mut Parts) -> UnitsKept {
     let mut versions = Vec::new();
-    for (_, claim) in ftl.map.claims() {
+    for (_, claim) in parts.map.claims() {
         if let Claim::Owners(owners) = claim {
             versions.extend(owners.iter().filter(|(_, version)| *version != IN_SPARE));
         }
     }
     versions.sort_unstable();
-    ftl.tenants.units.logs.forget_needless(&mut ftl.map);
-    let living = ftl.tenants.units.logs.living().map(|(lpn, living)| (lpn, *living, ftl.map.lookup(lpn)));
-    let waiting = ftl.tenants.units.logs.waiting().map(|(lpn, waiting)| (lpn, *waiting, None));
+    parts.tenants.units.logs.forget_needless(&mut parts.map);
+    let living = parts.tenants.units.logs.living().map(|(lpn, living)| (lpn, *living, parts.map.lookup(lpn)));
+    let waiting = parts.tenants.units.logs.waiting().map(|(lpn, waiting)| (lpn, *waiting, None));
     let mut hints: Vec<(Lpn, Living, Option<Ppn>)> = living.chain(waiting).collect();
     hints.sort_unstable_by_key(|(lpn, living, _)| (*lpn, living.version));
     UnitsKept {
-        last_unmap: ftl.tenants.units.last_unmap,
+        last_unmap: parts.tenants.units.last_unmap,
         versions,
-        runs: ftl.tenants.units.logs.runs(),
+        runs: parts.tenants.units.logs.runs(),
         hints,
         chunks: KeptChunks::default(),
     }
@@ -91,6 +91,7 @@ mod tests {
     use tantalum_nand::{Nand, UNIT_BYTES};
 
     use super::*;
+    use crate::ftl::Ftl;
     use crate::host_unit::HostUnit;
     use crate::spare::BatchMark;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};

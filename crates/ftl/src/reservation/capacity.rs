@@ -9,12 +9,48 @@
 
 use tantalum_nand::Nanoseconds;
 
+use crate::allocate::Allocator;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::map::UNIT_WEIGHT;
 use crate::metadata::Record;
+use crate::parts::Parts;
 use crate::tenants::TENANTS;
 use crate::types::Lpn;
+
+impl Parts {
+    /// Chunks needed for those of these logical pages that have no data yet.
+    pub(crate) fn chunks_of_new(&self, lpns: impl Iterator<Item = Lpn>) -> u64 {
+        let new = lpns.filter(|lpn| self.map.lookup(*lpn).is_none()).count();
+        new as u64 * u64::from(UNIT_WEIGHT)
+    }
+
+    /// Free units, after reserving room for this many more index entries.
+    pub(crate) fn free_units(&self, entries: u64, waiting: usize) -> u64 {
+        if !self.checkpoint_has_place(0, entries) {
+            return 0;
+        }
+        let held: u64 = TENANTS.iter().map(|tenant| tenant.reserved_units(self)).sum();
+        let blocks = 2 * u64::from(self.unplanned_blocks(entries));
+        let held = held + waiting as u64 + blocks * u64::from(self.geometry.units_per_block());
+        u64::from(self.config.logical_units).saturating_sub(held)
+    }
+}
+
+impl Allocator {
+    /// Freed room is usable once no cut can bring back what was there. Returns that time.
+    fn settle_unmapped(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
+        let unmaps =
+            |record: &Record| matches!(record, Record::Trim { .. } | Record::NamespaceDeleted { .. });
+        if self.has_plp() {
+            return Ok(at_ns);
+        }
+        if self.metadata.waiting().any(unmaps) {
+            return self.flush_journal(at_ns);
+        }
+        Ok(at_ns.max(self.metadata.steps_done_ns()))
+    }
+}
 
 impl Ftl {
     /// Ensures that these logical pages can take data: unmapped ones take more of the capacity. `waiting` units are in
@@ -29,12 +65,6 @@ impl Ftl {
             return Ok(at_ns);
         }
         self.admit_records(self.chunks_of_new(lpns), 0, waiting, at_ns)
-    }
-
-    /// Chunks needed for those of these logical pages that have no data yet.
-    pub(crate) fn chunks_of_new(&self, lpns: impl Iterator<Item = Lpn>) -> u64 {
-        let new = lpns.filter(|lpn| self.map.lookup(*lpn).is_none()).count();
-        new as u64 * u64::from(UNIT_WEIGHT)
     }
 
     /// Ensures room for records of this weight and this many index entries. Returns when the room is guaranteed.
@@ -60,30 +90,6 @@ impl Ftl {
             }
             None => Err(FtlError::CapacityExceeded),
         }
-    }
-
-    /// Freed room is usable once no cut can bring back what was there. Returns that time.
-    fn settle_unmapped(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let unmaps =
-            |record: &Record| matches!(record, Record::Trim { .. } | Record::NamespaceDeleted { .. });
-        if self.has_plp() {
-            return Ok(at_ns);
-        }
-        if self.metadata.waiting().any(unmaps) {
-            return self.flush_journal(at_ns);
-        }
-        Ok(at_ns.max(self.metadata.steps_done_ns()))
-    }
-
-    /// Free units, after reserving room for this many more index entries.
-    pub(crate) fn free_units(&self, entries: u64, waiting: usize) -> u64 {
-        if !self.checkpoint_has_place(0, entries) {
-            return 0;
-        }
-        let held: u64 = TENANTS.iter().map(|tenant| tenant.reserved_units(self)).sum();
-        let blocks = 2 * u64::from(self.unplanned_blocks(entries));
-        let held = held + waiting as u64 + blocks * u64::from(self.geometry.units_per_block());
-        u64::from(self.config.logical_units).saturating_sub(held)
     }
 }
 

@@ -1,0 +1,241 @@
+//! What each command reserves before it changes anything.
+//!
+//! A command first obtains a [`Room`]: all collection, erasing and checkpointing that it may need happens there, and it may
+//! still be refused, as nothing has changed for it. The step that follows changes [`Parts`](crate::parts::Parts), which can do
+//! none of these. What a step leaves of its room goes back when the room is dropped.
+//!
+//! | for | pages | records | owners |
+//! |---|---|---|---|
+//! | a page of units | one, of the host's stream | claims that its units may end | |
+//! | a page of open transactions | one, of the host's stream | | |
+//! | an atomic batch | its own, by stream | claims that its units may end | |
+//! | a page of waiting records | one, of their stream | | |
+//! | share | | one for each unit, and the claims that they may end | one for each unit |
+//! | remap | | two for each unit, one for the sources, and the claims | one for each unit |
+//! | trim, a step of it | | one, and the claims that its units may end | |
+//! | commit | | one for each page, one for each claim that ends | one for each page |
+//! | a unit that replaces a claiming page in DRAM | | one | |
+//! | making, deleting a namespace; the first number after power-on | | one | |
+//! | a page that garbage collection moves | one, of its stream | owners that no spare area has room for | |
+//! | an erase | | what only the block's spare areas prove | |
+//!
+//! *Pages* come with their blocks, *records* are of the journal, and *owners* are those of shared units whose versions no spare
+//! area has: they take room in the next checkpoint. A checkpoint has blocks of its own, which are never given to anything else
+//! (`Parts::system_blocks`). Capacity is admitted when a command arrives, which may be long before its units leave the
+//! cache: [`capacity`]. The last two rows are the [`Allocator`](crate::allocate::Allocator)'s: it may erase, and collects
+//! nothing.
+//!
+//! A test of the torture compares what commands reserve with what they use.
+
+mod blocks;
+pub(crate) mod capacity;
+#[cfg(feature = "canaries")]
+mod uses;
+
+use tantalum_nand::Nanoseconds;
+
+use crate::error::FtlError;
+use crate::ftl::Ftl;
+use crate::parts::Parts;
+use crate::space::Target;
+
+#[cfg(feature = "canaries")]
+pub use uses::{RoomUse, take_room_uses};
+
+/// What room is for: a row of the table at the head of this file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// A page of units.
+    Units,
+    /// A page of open transactions.
+    Transactions,
+    /// An atomic batch.
+    Batch,
+    /// A page of waiting records.
+    WaitingRecords,
+    /// A share.
+    Share,
+    /// A remap.
+    Remap,
+    /// A step of a trim.
+    Trim,
+    /// A commit.
+    Commit,
+    /// A unit that replaces a claiming page in DRAM.
+    ReplacedInDram,
+    /// Making or deleting a namespace.
+    Namespace,
+    /// The first number after power-on.
+    PowerOn,
+    /// A page that garbage collection moves.
+    Copies,
+    /// An erase.
+    Memberships,
+}
+
+/// Pages that a command programs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pages<'a> {
+    /// None.
+    None,
+    /// One. The next one is reserved when it is programmed.
+    One(Target),
+    /// These of each stream, all of which fit or none is programmed.
+    All(&'a [(Target, u32)]),
+}
+
+impl Pages<'_> {
+    fn count(&self) -> u32 {
+        match self {
+            Pages::None => 0,
+            Pages::One(_) => 1,
+            Pages::All(pages) => pages.iter().map(|(_, pages)| pages).sum(),
+        }
+    }
+}
+
+/// What a command needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need<'a> {
+    pub purpose: Purpose,
+    pub pages: Pages<'a>,
+    pub records: usize,
+    pub owners: usize,
+}
+
+impl<'a> Need<'a> {
+    fn of(purpose: Purpose, pages: Pages<'a>, records: usize, owners: usize) -> Need<'a> {
+        Need { purpose, pages, records, owners }
+    }
+
+    /// A page of units that may end this many claims.
+    pub fn units(claims: usize) -> Need<'a> {
+        Need::of(Purpose::Units, Pages::One(Target::Host), claims, 0)
+    }
+
+    /// A page of open transactions.
+    pub fn transactions() -> Need<'a> {
+        Need::of(Purpose::Transactions, Pages::One(Target::Host), 0, 0)
+    }
+
+    /// A batch of these pages whose units may end this many claims.
+    pub fn batch(pages: &'a [(Target, u32)], claims: usize) -> Need<'a> {
+        Need::of(Purpose::Batch, Pages::All(pages), claims, 0)
+    }
+
+    /// A page of records that wait for a stream.
+    pub fn waiting(page: &'a [(Target, u32); 1]) -> Need<'a> {
+        Need::of(Purpose::WaitingRecords, Pages::All(page), 0, 0)
+    }
+
+    /// A share of these units that may end this many claims.
+    pub fn share(units: usize, claims: usize) -> Need<'a> {
+        Need::of(Purpose::Share, Pages::None, units + claims, units)
+    }
+
+    /// A remap of these units that may end this many claims, of their destinations and again of their sources.
+    pub fn remap(units: usize, claims: usize) -> Need<'a> {
+        Need::of(Purpose::Remap, Pages::None, units + 2 * claims + 1, units)
+    }
+
+    /// A step of a trim that may end this many claims.
+    pub fn trim(claims: usize) -> Need<'a> {
+        Need::of(Purpose::Trim, Pages::None, 1 + claims, 0)
+    }
+
+    /// A commit of these pages that may end this many claims.
+    pub fn commit(pages: usize, claims: usize) -> Need<'a> {
+        Need::of(Purpose::Commit, Pages::None, pages + claims, pages)
+    }
+
+    /// A single record.
+    pub fn record(purpose: Purpose) -> Need<'a> {
+        Need::of(purpose, Pages::None, 1, 0)
+    }
+}
+
+/// What a command may still use of what it reserved. Its steps take from it, and nothing else is theirs.
+#[derive(Debug)]
+pub struct Room {
+    purpose: Purpose,
+    pages: u32,
+    records: usize,
+    owners: usize,
+    #[cfg(feature = "canaries")]
+    reserved: [u64; 3],
+}
+
+impl Room {
+    /// Whoever calls this has made room.
+    pub(crate) fn new(purpose: Purpose, pages: u32, records: usize, owners: usize) -> Room {
+        Room {
+            purpose,
+            pages,
+            records,
+            owners,
+            #[cfg(feature = "canaries")]
+            reserved: [pages.into(), records as u64, owners as u64],
+        }
+    }
+
+    /// Records that may still be appended.
+    pub(crate) fn records(&self) -> usize {
+        self.records
+    }
+
+    /// A page was programmed.
+    pub(crate) fn take_page(&mut self) {
+        debug_assert!(self.pages > 0, "{:?}: a page more than was reserved", self.purpose);
+        self.pages = self.pages.saturating_sub(1);
+    }
+
+    /// Records are appended.
+    pub(crate) fn take_records(&mut self, records: usize) {
+        debug_assert!(
+            records <= self.records,
+            "{:?}: {records} records, {} left",
+            self.purpose,
+            self.records
+        );
+        self.records = self.records.saturating_sub(records);
+    }
+
+    /// Owners get versions that no spare area has.
+    pub(crate) fn take_owners(&mut self, owners: usize) {
+        debug_assert!(owners <= self.owners, "{:?}: {owners} owners, {} left", self.purpose, self.owners);
+        self.owners = self.owners.saturating_sub(owners);
+    }
+}
+
+impl Ftl {
+    /// Makes room. Nothing has changed for the command yet, and if this fails, nothing will.
+    pub(crate) fn reserve(&mut self, need: &Need<'_>, at_ns: Nanoseconds) -> Result<Room, FtlError> {
+        self.make_owner_room(need.owners, at_ns)?;
+        if need.records > 0 {
+            self.make_journal_room(need.records, at_ns)?;
+        }
+        match need.pages {
+            Pages::None => {}
+            Pages::One(target) => self.make_page_room(target, at_ns)?,
+            Pages::All(pages) => self.make_pages_room(pages, at_ns)?,
+        }
+        if need.records > 0 && need.pages.count() > 0 {
+            // collection may have used it
+            self.make_journal_room(need.records, at_ns)?;
+        }
+        Ok(Room::new(need.purpose, need.pages.count(), need.records, need.owners))
+    }
+
+    /// Reserves room for a step that changes the map, and takes it. A step that fails has changed something, and nothing may be
+    /// built on that.
+    pub(crate) fn step<T>(
+        &mut self,
+        need: &Need<'_>,
+        at_ns: Nanoseconds,
+        change: impl FnOnce(&mut Parts, &mut Room) -> Result<T, FtlError>,
+    ) -> Result<T, FtlError> {
+        let mut room = self.reserve(need, at_ns)?;
+        self.metadata.between_steps(at_ns);
+        change(self, &mut room).map_err(FtlError::unfinished)
+    }
+}
