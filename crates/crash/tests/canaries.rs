@@ -1,13 +1,15 @@
 //! The torture test can fail: if a guard of the FTL or of the controller is taken out, this is noticed within a number
 //! of seeds, and the violation's command line reproduces it.
 //!
-//! `cargo test --profile canary -p tantalum-crash --features canaries --test canaries -- --nocapture` prints the table.
+//! `cargo test --profile canary -p tantalum-crash --features canaries --test canaries -- --nocapture` prints the table, and what
+//! commands use of what they reserve.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tantalum::canary::{Guard, take_out};
 use tantalum::{CacheMode, FlashScheduling, Plp};
+use tantalum::{Purpose, RoomUse, take_room_uses};
 use tantalum_crash::Violation;
 use tantalum_crash::device::{Cuts, DriveChoice, Flash, Plan, Settings, torture};
 use tantalum_report::Monitor;
@@ -79,10 +81,6 @@ const BATCHES: &str = "batch=80,put=40,delete=20,namespace=0,log=5,transaction=0
 /// Pages of logs, and everything that writes their homes and their slots.
 const HINTS: &str =
     "hinted=80,flush=8,share=15,trim=10,transaction=30,atomic=20,batch=0,log=0,put=0,delete=0,namespace=0";
-
-/// Enough trims of single units to fill the journal's buffer.
-const BURSTS: &str =
-    "bulk=80,flush=1,log=0,share=0,remap=0,transaction=0,atomic=0,batch=0,put=0,delete=0,namespace=0";
 
 /// Deletes of keys, many of which are not there.
 const DELETES: &str =
@@ -306,6 +304,38 @@ fn is_noticed(canary: &Canary) -> bool {
     }
     take_out(None);
     found.is_some()
+}
+
+/// Seeds over which reservations are compared with what is used.
+const RESERVING_SEEDS: u64 = 6;
+
+/// Each row of the table at the head of `reservation/mod.rs`: a room that is too small panics where it is used, and one that is
+/// larger than anything needs is a mistake too.
+#[test]
+fn commands_use_what_they_reserve_and_no_more() {
+    let plan = |weights: &str| random(weights);
+    for (drives, weights) in
+        [(ANY, ""), (ANY, HINTS), (ANY, SHARES), (PROTECTED, HINTS), (FULL, REMAPS), (ANY, RECORDS)]
+    {
+        let settings = Settings { seeds: (0..RESERVING_SEEDS).into(), ..settings(0, drives, plan(weights)) };
+        let crash = torture(&settings, &Monitor::silent()).expect("the settings are right");
+        assert!(crash.outcome.violations.is_empty(), "{:?}", crash.outcome.violations);
+    }
+    let mut uses = take_room_uses();
+    uses.sort_by_key(|of| of.purpose as usize);
+    println!("room for         rooms  pages, records, owners: the most reserved, and used  used up");
+    for of in &uses {
+        let RoomUse { purpose, rooms, reserved, used, used_up } = of;
+        println!("{:14} {rooms:>7}  {reserved:?} {used:?}  {used_up}", format!("{purpose:?}"));
+    }
+    let seen: Vec<Purpose> = uses.iter().map(|of| of.purpose).collect();
+    assert_eq!(seen, Purpose::ALL, "each purpose occurs");
+    for of in uses {
+        assert!(of.used_up > 0, "{:?}: nothing ever used all that it reserved", of.purpose);
+        for (reserved, used) in of.reserved.into_iter().zip(of.used) {
+            assert!(reserved == 0 || used > 0, "{:?}: reserves what nothing uses: {of:?}", of.purpose);
+        }
+    }
 }
 
 /// Takes each guard out, on all processors. Fails if one is not noticed.

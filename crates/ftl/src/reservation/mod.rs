@@ -73,6 +73,26 @@ pub enum Purpose {
     Memberships,
 }
 
+#[cfg(feature = "canaries")]
+impl Purpose {
+    /// All of them.
+    pub const ALL: [Purpose; 13] = [
+        Purpose::Units,
+        Purpose::Transactions,
+        Purpose::Batch,
+        Purpose::WaitingRecords,
+        Purpose::Share,
+        Purpose::Remap,
+        Purpose::Trim,
+        Purpose::Commit,
+        Purpose::ReplacedInDram,
+        Purpose::Namespace,
+        Purpose::PowerOn,
+        Purpose::Copies,
+        Purpose::Memberships,
+    ];
+}
+
 /// Pages that a command programs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pages<'a> {
