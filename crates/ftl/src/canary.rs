@@ -7,7 +7,7 @@
 #[cfg(all(feature = "canaries", not(debug_assertions)))]
 compile_error!("`canaries` is for tests: build with debug assertions, as `--profile canary` does");
 
-/// A guard, named for what happens without it. The numbers are those of the hazards in ARCHITECTURE.md.
+/// A guard, named for what happens without it. The numbers are those of docs/internals/hazards.md.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Guard {
     /// 1: a unit's old copy is dropped when the new one enters the volatile cache.

@@ -14,7 +14,7 @@
 //! A word is stored atomically, and stores follow each other. So every change takes effect with one word:
 //!
 //! - **Appending**: the units' own words are linked to each other first, and then the last word of the list, or the file's,
-//!   names the first of them (hazard 24 of ARCHITECTURE.md). All of them are in the list, or none. Units that are already
+//!   names the first of them (hazard 24 of docs/internals/hazards.md). All of them are in the list, or none. Units that are already
 //!   in a list leave it first, since their data are already new.
 //! - **Clearing a list**: the file's word.
 //! - **Clearing all**: the first word. Then the files' words are cleared; after a cut, recovery finishes this (hazard

@@ -1,6 +1,6 @@
 //! Sending a framed log to the drive.
 //!
-//! Recovery relies on the order (hazards 7 and 9 in ARCHITECTURE.md):
+//! Recovery relies on the order (hazards 7 and 9 in docs/internals/hazards.md):
 //!
 //! 1. Shares of the old log are durable before a new header is sent: SQLite syncs the database before it restarts its
 //!    log, and [`crate::database::Database::sync`] issues and flushes them.

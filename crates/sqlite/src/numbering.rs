@@ -1,7 +1,7 @@
 //! How the frames of a hinted log are numbered for the drive: generations, attempts, slots.
 //!
 //! The drive brings home what it takes for whole transactions; SQLite recovers what has valid checksums. Both must be
-//! the same run (hazards 7 and 8 in ARCHITECTURE.md). So:
+//! the same run (hazards 7 and 8 in docs/internals/hazards.md). So:
 //!
 //! - Frames are sent in order, each once in an attempt. `end` is on a commit frame whose header is final.
 //! - A frame of the open transaction that changes after it was sent (overwritten in place, given a new header, or left

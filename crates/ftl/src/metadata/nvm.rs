@@ -5,7 +5,7 @@
 //! - **An entry** has the records that are durable together, under a checksum. A store whose words arrived in part leaves
 //!   an entry whose checksum is wrong: the log ends there.
 //! - **No entry before what it names.** A store of records begins when every program issued before it is done (hazard 24
-//!   of ARCHITECTURE.md). Stores follow each other, so an entry never exists without those before it.
+//!   of docs/internals/hazards.md). Stores follow each other, so an entry never exists without those before it.
 //! - **A checkpoint** is stored in the place that the last one does not occupy, once every program is done (hazard 25),
 //!   because its L2P may name pages that were in flight. The switch, one word, is stored when the checkpoint is complete.
 //!   Then the log starts over; an entry says which checkpoint it follows, so the remains of the old log do not count.

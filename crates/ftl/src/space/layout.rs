@@ -1,7 +1,7 @@
 //! How much flash each purpose gets, computed once from geometry and configuration.
 //!
 //! Everything that is not host data is counted here, so that a full drive can still collect garbage, journal,
-//! checkpoint, dump and recover (hazard 11 of ARCHITECTURE.md). Bad blocks count as absent: as their number grows, the
+//! checkpoint, dump and recover (hazard 11 of docs/internals/hazards.md). Bad blocks count as absent: as their number grows, the
 //! streams become narrower, down to the minimum that the drive needs to accept writes.
 
 use tantalum_nand::{Geometry, UNIT_BYTES};
