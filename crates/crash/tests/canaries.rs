@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tantalum::canary::{Guard, take_out};
 use tantalum::{CacheMode, FlashScheduling, Plp};
-use tantalum::{Purpose, RoomUse, take_room_uses};
+use tantalum::{Purpose, ReservationUse, take_reservation_uses};
 use tantalum_crash::Violation;
 use tantalum_crash::device::{Cuts, DriveChoice, Flash, Plan, Settings, torture};
 use tantalum_report::Monitor;
@@ -321,11 +321,11 @@ fn commands_use_what_they_reserve_and_no_more() {
         let crash = torture(&settings, &Monitor::silent()).expect("the settings are right");
         assert!(crash.outcome.violations.is_empty(), "{:?}", crash.outcome.violations);
     }
-    let mut uses = take_room_uses();
+    let mut uses = take_reservation_uses();
     uses.sort_by_key(|of| of.purpose as usize);
     println!("room for         rooms  pages, records, owners: the most reserved, and used  used up");
     for of in &uses {
-        let RoomUse { purpose, rooms, reserved, used, used_up } = of;
+        let ReservationUse { purpose, rooms, reserved, used, used_up } = of;
         println!("{:14} {rooms:>7}  {reserved:?} {used:?}  {used_up}", format!("{purpose:?}"));
     }
     let seen: Vec<Purpose> = uses.iter().map(|of| of.purpose).collect();

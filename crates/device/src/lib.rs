@@ -52,7 +52,7 @@ pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
 pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 #[cfg(feature = "canaries")]
-pub use tantalum_ftl::{Purpose, RoomUse, take_room_uses};
+pub use tantalum_ftl::{Purpose, ReservationUse, take_reservation_uses};
 pub use tantalum_nand::{
     Access, BlockId, FailingStep, Faults, Fetches, Fills, Geometry, HostCall, HostError, HostFailure,
     HostFault, HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError,

@@ -17,7 +17,7 @@ use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::page_image::PageImage;
 use crate::parts::Parts;
-use crate::reservation::{Need, Room};
+use crate::reservation::{Need, Reservation};
 use crate::space::Target;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::records::{KvRecord, Plan, ProgrammedUnits};
@@ -35,7 +35,7 @@ pub(crate) struct ProgrammedBatch {
     /// When all of it is on flash.
     pub done_ns: Nanoseconds,
     /// For the records of claims that its units end.
-    room: Room,
+    room: Reservation,
 }
 
 impl Parts {

@@ -25,7 +25,7 @@ use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::metadata::Record;
 use crate::parts::Parts;
-use crate::reservation::{Purpose, Room};
+use crate::reservation::{Purpose, Reservation};
 use crate::space::BlockUse;
 use crate::spare::{Mark, Spare};
 use crate::types::{Generation, Seq};
@@ -139,7 +139,7 @@ impl Allocator {
         if !is_for_journal {
             self.open_journal_blocks(records.len(), at_ns)?;
         }
-        let mut room = Room::new(Purpose::Memberships, 0, records.len(), 0);
+        let mut room = Reservation::new(Purpose::Memberships, 0, records.len(), 0);
         records.into_iter().try_for_each(|record| self.append_journal(&mut room, &[record], at_ns))
     }
 

@@ -11,7 +11,7 @@ use crate::error::FtlError;
 use crate::metadata::{Attempt, JournalPage, Record};
 use crate::page_image::PageImage;
 use crate::parts::Parts;
-use crate::reservation::Room;
+use crate::reservation::Reservation;
 use crate::space::{BlockUse, Marked};
 
 /// Journal pages reserved for failed programs.
@@ -26,7 +26,7 @@ impl Parts {
     /// Appends records that must be on flash together or not at all; at most [`Parts::records_per_page`].
     pub(crate) fn append_journal(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         records: &[Record],
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
@@ -79,7 +79,7 @@ impl Parts {
     /// is stored beside the one that makes the group whole.
     pub(crate) fn append_step(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         records: Vec<Record>,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
@@ -90,7 +90,7 @@ impl Parts {
     /// The same for records that a dump leaves out before `ready_ns`.
     pub(crate) fn append_step_ready(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         mut records: Vec<Record>,
         ready_ns: Nanoseconds,
         at_ns: Nanoseconds,

@@ -71,9 +71,9 @@ pub use metadata::{NvmPlan, protected_bytes};
 pub use parts::{PREFETCHED, Wear};
 pub use recovery::FormatError;
 pub use report::RecoveryReport;
-pub use reservation::Room;
+pub use reservation::Reservation;
 #[cfg(feature = "canaries")]
-pub use reservation::{Purpose, RoomUse, take_room_uses};
+pub use reservation::{Purpose, ReservationUse, take_reservation_uses};
 pub use retire::SpareBlocks;
 pub use share::ShareRefusal;
 pub use space::OPEN_LOGS;

@@ -1,7 +1,7 @@
 //! The parts of a drive and what a step may do to them: program pages into open blocks, append records, change the map.
 //!
 //! Nothing here erases a block, collects garbage or takes a checkpoint: whoever changes something has a
-//! [`Room`](crate::reservation::Room) for it, which [`Ftl`](crate::Ftl) has made before. Three types say who may do what:
+//! [`Reservation`](crate::reservation::Reservation) for it, which [`Ftl`](crate::Ftl) has made before. Three types say who may do what:
 //!
 //! | type | has | may in addition |
 //! |---|---|---|

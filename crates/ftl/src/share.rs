@@ -14,7 +14,7 @@ use crate::map::TxPage;
 use crate::map::{Claim, IN_SPARE, Owner};
 use crate::metadata::Record;
 use crate::parts::Parts;
-use crate::reservation::{Need, Room};
+use crate::reservation::{Need, Reservation};
 use crate::types::{Lpn, Seq, ShareRange, TxId};
 
 /// Why a share or remap is refused. Nothing was changed.
@@ -114,7 +114,7 @@ impl Parts {
 
     /// Maps `dst` to what `src` has, at a new version, and returns the records for that; no records if `dst` already
     /// has it.
-    fn map_as_step(&mut self, room: &mut Room, dst: Lpn, src: Lpn, records: &mut Vec<Record>) {
+    fn map_as_step(&mut self, room: &mut Reservation, dst: Lpn, src: Lpn, records: &mut Vec<Record>) {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         if self.map.lookup(dst) == Some(ppn) {
             // it keeps its version, unless a log page claims it: that page would win after a cut
@@ -129,7 +129,14 @@ impl Parts {
     }
 
     /// Maps `dst` to what `src` has. Adds the record that ends a claim, if this ends one.
-    fn map_to(&mut self, room: &mut Room, dst: Lpn, version: Seq, src: Lpn, records: &mut Vec<Record>) {
+    fn map_to(
+        &mut self,
+        room: &mut Reservation,
+        dst: Lpn,
+        version: Seq,
+        src: Lpn,
+        records: &mut Vec<Record>,
+    ) {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         records.extend(self.superseded(dst, version));
         self.map_shared(room, dst, version, ppn);
@@ -155,7 +162,7 @@ impl Parts {
         Record::Trim { lpn: first, units, version, step: version }
     }
 
-    fn map_shared(&mut self, room: &mut Room, lpn: Lpn, version: Seq, ppn: Ppn) {
+    fn map_shared(&mut self, room: &mut Reservation, lpn: Lpn, version: Seq, ppn: Ppn) {
         room.take_owners(1);
         self.map.map_shared(lpn, version, ppn);
         self.metadata.gave_owner(ppn);
@@ -173,7 +180,12 @@ impl Parts {
         Some(Record::ClaimEnded { home, version, step: self.next_seq() })
     }
 
-    fn commit_pages(&mut self, room: &mut Room, tx: TxId, at_ns: Nanoseconds) -> Result<Vec<Lpn>, FtlError> {
+    fn commit_pages(
+        &mut self,
+        room: &mut Reservation,
+        tx: TxId,
+        at_ns: Nanoseconds,
+    ) -> Result<Vec<Lpn>, FtlError> {
         let pages = self.tenants.units.transactions.take(tx).expect("the transaction is open");
         self.counters.transactions_committed += 1;
         let step = self.next_seq();
@@ -187,7 +199,13 @@ impl Parts {
     }
 
     /// Maps a unit of a transaction. Returns its version.
-    fn map_committed(&mut self, room: &mut Room, lpn: Lpn, page: &TxPage, records: &mut Vec<Record>) -> Seq {
+    fn map_committed(
+        &mut self,
+        room: &mut Reservation,
+        lpn: Lpn,
+        page: &TxPage,
+        records: &mut Vec<Record>,
+    ) -> Seq {
         // the page may be older than one that claims this unit as its home, and the commit is newer than both
         let is_claimed = self.tenants.units.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
             && !canary::out(Guard::CommitBelowClaim);

@@ -10,7 +10,7 @@ use crate::map::TxPage;
 use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::parts::Parts;
-use crate::reservation::{Need, Purpose, Room};
+use crate::reservation::{Need, Purpose, Reservation};
 use crate::space::Target;
 use crate::spare::{Kind, Spare};
 use crate::types::{Lpn, Seq, TxId};
@@ -20,7 +20,7 @@ impl Parts {
     /// has to be made for the page again.
     pub(crate) fn program(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         target: Target,
         page: &PageImage,
         step: Seq,
@@ -46,7 +46,7 @@ impl Parts {
     #[inline]
     pub(crate) fn program_with(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         target: Target,
         (step, marked): (Seq, bool),
         earliest_ns: Nanoseconds,
@@ -81,7 +81,7 @@ impl Parts {
     /// Programs a page of units, and points L2P at them.
     fn write_units(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         units: &[HostUnit],
         at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
@@ -128,7 +128,7 @@ impl Parts {
     /// Programs a page of units of open transactions.
     fn write_transaction_units(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         units: &[(TxId, Lpn, Slot)],
         at_ns: Nanoseconds,
     ) -> Result<Option<Nanoseconds>, FtlError> {
@@ -191,7 +191,7 @@ impl Allocator {
     /// program fails is set aside and another one is tried.
     pub(crate) fn program_reserved(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         target: Target,
         page: &PageImage,
         step: Seq,
@@ -235,15 +235,15 @@ impl Ftl {
         }
     }
 
-    /// Room for the record that ends the claim of a page, for [`Ftl::replaced_in_dram`].
-    pub fn reserve_end_of_claim(&mut self, at_ns: Nanoseconds) -> Result<Room, FtlError> {
+    /// A reservation for the record that ends the claim of a page, for [`Ftl::replaced_in_dram`].
+    pub fn reserve_end_of_claim(&mut self, at_ns: Nanoseconds) -> Result<Reservation, FtlError> {
         self.reserve(&Need::record(Purpose::ReplacedInDram), at_ns)
     }
 
     /// A unit that waits in protected DRAM replaces a page that claims its home: the claim ends with it.
     pub fn replaced_in_dram(
         &mut self,
-        mut room: Room,
+        mut room: Reservation,
         lpn: Lpn,
         version: Seq,
         at_ns: Nanoseconds,

@@ -1,7 +1,7 @@
 //! Writes: into the cache and from there to flash a page at a time, or straight to flash.
 
 use tantalum_ftl::canary::{self, Guard};
-use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, OPEN_LOGS, Room};
+use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, OPEN_LOGS, Reservation};
 use tantalum_nand::{Fills, Nanoseconds, Slot, UNIT_BYTES};
 
 use super::host_data::HostData;
@@ -156,7 +156,7 @@ impl Engine {
     fn replace_in_cache(
         &mut self,
         unit: &HostUnit,
-        end_of_claim: Option<Room>,
+        end_of_claim: Option<Reservation>,
         at_ns: Nanoseconds,
     ) -> Result<(), Status> {
         let (lpn, ftl) = (unit.lpn, &mut self.ftl);

@@ -13,7 +13,7 @@ use crate::error::{Damage, FtlError};
 use crate::map::{Claim, Owner, ValidUnit};
 use crate::metadata::Record;
 use crate::parts::Parts;
-use crate::reservation::{Purpose, Room};
+use crate::reservation::{Purpose, Reservation};
 use crate::space::Target;
 use crate::spare::{self, Kind, Mark, Spare};
 use crate::tenants::{PackedUnit, tenant};
@@ -142,7 +142,7 @@ impl Parts {
     /// Gives a programmed page of copies to the owners of its units.
     fn name_copies(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         moving: &mut MovingPage,
         place: PageId,
         at_ns: Nanoseconds,
@@ -173,7 +173,7 @@ impl Parts {
     /// Gives the new place of one unit to its owners.
     fn move_unit(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         moving: &mut MovingPage,
         index: usize,
         to: Ppn,
@@ -204,7 +204,7 @@ impl Parts {
     /// Records the owners of a moved unit that its spare area has no room for.
     fn record_spilled(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         to: Ppn,
         spare: &UnitSpare,
         at_ns: Nanoseconds,
@@ -226,7 +226,7 @@ impl Parts {
     /// Programs the page of units in transit into a stream that has an open block.
     fn program_moving_page(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         target: Target,
         moving: &mut MovingPage,
     ) -> Result<Option<(PageId, Nanoseconds)>, FtlError> {
@@ -353,8 +353,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// Room for a page of copies, with the records of owners that its spare areas have no room for.
-    fn room_for_copies(&mut self, moving: &MovingPage, at_ns: Nanoseconds) -> Result<Room, FtlError> {
+    /// A reservation for a page of copies, with the records of owners that its spare areas have no room for.
+    fn room_for_copies(&mut self, moving: &MovingPage, at_ns: Nanoseconds) -> Result<Reservation, FtlError> {
         let spilled = |(_, how): &(Ppn, Moving)| match how {
             Moving::Owners { spilled } => *spilled as usize,
             Moving::Plain(_) | Moving::Transaction(..) | Moving::Packed => 0,
@@ -363,7 +363,7 @@ impl Allocator {
         if records > 0 {
             self.open_journal_blocks(records, at_ns)?;
         }
-        Ok(Room::new(Purpose::Copies, 1, records, 0))
+        Ok(Reservation::new(Purpose::Copies, 1, records, 0))
     }
 
     /// The copies assert owners by themselves. If an owner comes from a step that is not durable yet, the copy would make

@@ -1,6 +1,6 @@
 //! What each command reserves before it changes anything.
 //!
-//! A command first obtains a [`Room`]: all collection, erasing and checkpointing that it may need happens there, and it may
+//! A command first obtains a [`Reservation`]: all collection, erasing and checkpointing that it may need happens there, and it may
 //! still be refused, as nothing has changed for it. The step that follows changes [`Parts`](crate::parts::Parts), which can do
 //! none of these. What a step leaves of its room goes back when the room is dropped.
 //!
@@ -40,7 +40,7 @@ use crate::parts::Parts;
 use crate::space::Target;
 
 #[cfg(feature = "canaries")]
-pub use uses::{RoomUse, take_room_uses};
+pub use uses::{ReservationUse, take_reservation_uses};
 
 /// What room is for: a row of the table at the head of this file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,7 +176,7 @@ impl<'a> Need<'a> {
 
 /// What a command may still use of what it reserved. Its steps take from it, and nothing else is theirs.
 #[derive(Debug)]
-pub struct Room {
+pub struct Reservation {
     purpose: Purpose,
     pages: u32,
     records: usize,
@@ -185,10 +185,10 @@ pub struct Room {
     reserved: [u64; 3],
 }
 
-impl Room {
+impl Reservation {
     /// Whoever calls this has made room.
-    pub(crate) fn new(purpose: Purpose, pages: u32, records: usize, owners: usize) -> Room {
-        Room {
+    pub(crate) fn new(purpose: Purpose, pages: u32, records: usize, owners: usize) -> Reservation {
+        Reservation {
             purpose,
             pages,
             records,
@@ -229,7 +229,7 @@ impl Room {
 
 impl Ftl {
     /// Makes room. Nothing has changed for the command yet, and if this fails, nothing will.
-    pub(crate) fn reserve(&mut self, need: &Need<'_>, at_ns: Nanoseconds) -> Result<Room, FtlError> {
+    pub(crate) fn reserve(&mut self, need: &Need<'_>, at_ns: Nanoseconds) -> Result<Reservation, FtlError> {
         self.make_owner_room(need.owners, at_ns)?;
         if need.records > 0 {
             self.make_journal_room(need.records, at_ns)?;
@@ -243,7 +243,7 @@ impl Ftl {
             // collection may have used it
             self.make_journal_room(need.records, at_ns)?;
         }
-        Ok(Room::new(need.purpose, need.pages.count(), need.records, need.owners))
+        Ok(Reservation::new(need.purpose, need.pages.count(), need.records, need.owners))
     }
 
     /// Reserves room for a step that changes the map, and takes it. A step that fails has changed something, and nothing may be
@@ -252,7 +252,7 @@ impl Ftl {
         &mut self,
         need: &Need<'_>,
         at_ns: Nanoseconds,
-        change: impl FnOnce(&mut Parts, &mut Room) -> Result<T, FtlError>,
+        change: impl FnOnce(&mut Parts, &mut Reservation) -> Result<T, FtlError>,
     ) -> Result<T, FtlError> {
         let mut room = self.reserve(need, at_ns)?;
         self.metadata.between_steps(at_ns);

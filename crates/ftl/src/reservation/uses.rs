@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use super::{Purpose, Room};
+use super::{Purpose, Reservation};
 
 /// What all steps of a purpose used of what they reserved: pages, records, owners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RoomUse {
+pub struct ReservationUse {
     /// What the room was for.
     pub purpose: Purpose,
     /// Rooms.
@@ -20,21 +20,21 @@ pub struct RoomUse {
 }
 
 thread_local! {
-    static USES: RefCell<Vec<RoomUse>> = const { RefCell::new(Vec::new()) };
+    static USES: RefCell<Vec<ReservationUse>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What was used on this thread since the last call.
-pub fn take_room_uses() -> Vec<RoomUse> {
+pub fn take_reservation_uses() -> Vec<ReservationUse> {
     USES.take()
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let left = [self.pages.into(), self.records as u64, self.owners as u64];
         let (reserved, purpose) = (self.reserved, self.purpose);
         USES.with_borrow_mut(|uses| {
             let index = uses.iter().position(|of| of.purpose == purpose).unwrap_or_else(|| {
-                uses.push(RoomUse { purpose, rooms: 0, reserved: [0; 3], used: [0; 3], used_up: 0 });
+                uses.push(ReservationUse { purpose, rooms: 0, reserved: [0; 3], used: [0; 3], used_up: 0 });
                 uses.len() - 1
             });
             let of = &mut uses[index];

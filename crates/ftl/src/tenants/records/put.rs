@@ -16,7 +16,7 @@ use crate::key::{Key, NamespaceId};
 use crate::map::UNIT_WEIGHT;
 use crate::page_image::PageImage;
 use crate::parts::Parts;
-use crate::reservation::Room;
+use crate::reservation::Reservation;
 use crate::types::{HashSet, Seq};
 
 /// The units of a `put` on flash.
@@ -215,7 +215,7 @@ impl Allocator {
     /// Programs the units of a batch that records at this version are packed into. The records have no owner yet.
     pub(crate) fn program_records(
         &mut self,
-        room: &mut Room,
+        room: &mut Reservation,
         records: &[KvRecord<'_>],
         plan: &Plan,
         (version, marks): (Seq, Marks),
