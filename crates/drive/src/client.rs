@@ -5,7 +5,7 @@ use tantalum::{Command, Completion, Device, Nanoseconds, Status};
 use crate::clock::Clock;
 use crate::drive::Drive;
 use crate::locked::Locked;
-use crate::way::{Issued, Way};
+use crate::route::{CommandRoute, Issued};
 
 /// One of a drive's clients, or the only one: the block device below a file system or a store. Its clock never goes back,
 /// and once a command has shown that the drive has ended ([`tantalum::Device::ended`]), it issues only reads, or nothing
@@ -68,7 +68,7 @@ pub struct Client {
     drive: Drive,
     clock: Clock,
     end: Option<Status>,
-    way: Option<Box<dyn Way>>,
+    way: Option<Box<dyn CommandRoute>>,
 }
 
 impl Drive {
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// The same client, whose commands from now on go another way, if that way takes them.
-    pub fn by_way_of(self, way: impl Way + 'static) -> Client {
+    pub fn with_route(self, way: impl CommandRoute + 'static) -> Client {
         Client { way: Some(Box::new(way)), ..self }
     }
 
@@ -155,7 +155,7 @@ impl Client {
         self.check_command(&command)?;
         match self.go(command) {
             Issued::Done(result) => result,
-            Issued::Back(command) => self.submit_with(|device, at_ns| device.issue(command, at_ns)),
+            Issued::Declined(command) => self.submit_with(|device, at_ns| device.issue(command, at_ns)),
         }
     }
 
@@ -165,7 +165,9 @@ impl Client {
         self.check_command(&command)?;
         match self.go(command) {
             Issued::Done(result) => result,
-            Issued::Back(command) => self.submit_with(|device, at_ns| device.issue_or_share(command, at_ns)),
+            Issued::Declined(command) => {
+                self.submit_with(|device, at_ns| device.issue_or_share(command, at_ns))
+            }
         }
     }
 
@@ -179,7 +181,7 @@ impl Client {
 
     /// A command takes its own way, if there is one for it.
     fn go<'a>(&mut self, command: Command<'a>) -> Issued<'a> {
-        let Some(way) = &mut self.way else { return Issued::Back(command) };
+        let Some(way) = &mut self.way else { return Issued::Declined(command) };
         let issued = way.issue(command, self.clock.now_ns());
         if let Issued::Done(Err(status)) = &issued {
             let ended = self.device().ended();

@@ -3,7 +3,7 @@
 //! - A [`Drive`] is a device under a mutex. It issues commands at their clients' times, in an order in which time never
 //!   goes back, and tells everybody when power fails.
 //! - A [`Client`] waits for each command. It has a clock, in virtual time or the machine's. Volumes are such clients.
-//!   Some of its commands may go another [`Way`], through a program in the drive.
+//!   Some of its commands may go another [`CommandRoute`], through a program in the drive.
 //! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.
 //! - Writes that repeat a recent one become shares, if [`Drive::set_remap_duplicates`] says so: below every client.
 //! - [`Answers`] are answers that are not due yet: those of a queue, or those that a client gives to others.
@@ -29,7 +29,7 @@ mod recent_writes;
 mod remapping;
 pub mod report;
 mod request;
-mod way;
+mod route;
 mod when;
 
 pub use access::Access;
@@ -43,5 +43,5 @@ pub use observer::{NewDrives, Observer, new_drives};
 pub use pacing::{Pacing, UnknownPacing};
 pub use queue::Queue;
 pub use request::{OwnedRecord, Reply, Request};
-pub use way::{Issued, Way};
+pub use route::{CommandRoute, Issued};
 pub use when::When;

@@ -113,7 +113,7 @@ impl Parts {
         facts.encode(&mut bytes);
         let mut read_ns = at_ns;
         for tenant in TENANTS {
-            match tenant.keep(self, &mut bytes, at_ns) {
+            match tenant.write_checkpoint(self, &mut bytes, at_ns) {
                 Ok(done_ns) => read_ns = read_ns.max(done_ns),
                 Err(error) => {
                     bytes.give_up(&mut self.nand);
@@ -142,7 +142,7 @@ impl Parts {
         for block in self.metadata.stands(step, blocks, pages, host_units) {
             self.release_block(block);
         }
-        TENANTS.iter().for_each(|tenant| tenant.is_kept(self));
+        TENANTS.iter().for_each(|tenant| tenant.after_checkpoint(self));
         self.tenants.budget = 0;
         self.space.blocks.clear_all_marks();
     }
@@ -150,7 +150,7 @@ impl Parts {
     /// Stores a checkpoint in memory.
     fn store_checkpoint(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let step = self.next_seq();
-        TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
+        TENANTS.iter().try_for_each(|tenant| tenant.before_checkpoint(self))?;
         let missing = self.finds_no_room();
         let nvm = self.metadata.nvm_mut().expect("the log is in memory");
         if missing || bytes.len() as u64 > nvm.checkpoint_limit() {
@@ -232,7 +232,7 @@ impl Ftl {
         let step = self.next_seq();
         let parts: &mut Parts = self;
         parts.metadata.announce_checkpoint(&mut parts.nand, step)?;
-        TENANTS.iter().try_for_each(|tenant| tenant.is_kept_soon(self))?;
+        TENANTS.iter().try_for_each(|tenant| tenant.before_checkpoint(self))?;
         let mut new = NewCheckpoint::new(std::mem::take(blocks), bytes, step, &self.geometry);
         let programmed = self.program_checkpoint_pages(&mut new, units, at_ns);
         *blocks = new.blocks;

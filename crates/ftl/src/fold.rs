@@ -12,7 +12,7 @@ use crate::metadata::Record;
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::spare::Spare;
-use crate::tenants::{Kept, TENANTS, TenantFold, TenantFound};
+use crate::tenants::{CheckpointReader, TENANTS, TenantFold, TenantFound};
 use crate::types::Seq;
 
 /// The folds of all tenants, in the order of their list.
@@ -24,7 +24,7 @@ pub(crate) struct Fold {
 
 impl Fold {
     /// A fold over the tenants' contents of the checkpoint at `step`; none if these are not valid.
-    pub fn new(kept: &mut Kept<'_>, step: Seq) -> Option<Fold> {
+    pub fn new(kept: &mut CheckpointReader<'_>, step: Seq) -> Option<Fold> {
         let mut tenants = Vec::with_capacity(TENANTS.len());
         for tenant in TENANTS {
             let before = kept.bytes.len();

@@ -130,19 +130,19 @@ impl Parts {
     /// A unit now waits in the cache, and an earlier one for the same logical page no longer does. Pages of hinted logs
     /// thereby begin and end their claims to homes.
     #[inline]
-    pub fn waits(&mut self, unit: &HostUnit, replaced: Option<&HostUnit>) {
+    pub fn unit_cached(&mut self, unit: &HostUnit, replaced: Option<&HostUnit>) {
         if replaced.is_some_and(|replaced| replaced.hint.is_some()) {
-            self.tenants.units.logs.no_longer_waits(&mut self.map, unit.lpn);
+            self.tenants.units.logs.unit_dropped(&mut self.map, unit.lpn);
         }
         if let Some(hint) = unit.hint {
-            self.tenants.units.logs.waits(&mut self.map, unit.lpn, hint, unit.version);
+            self.tenants.units.logs.unit_cached(&mut self.map, unit.lpn, hint, unit.version);
         }
     }
 
     /// A unit no longer waits in the cache: it is dropped because something newer replaced it.
-    pub fn no_longer_waits(&mut self, unit: &HostUnit) -> Result<(), FtlError> {
+    pub fn unit_dropped(&mut self, unit: &HostUnit) -> Result<(), FtlError> {
         if unit.hint.is_some() {
-            self.tenants.units.logs.no_longer_waits(&mut self.map, unit.lpn);
+            self.tenants.units.logs.unit_dropped(&mut self.map, unit.lpn);
         }
         self.nand.release(unit.slot);
         self.unprotect(unit.lpn)

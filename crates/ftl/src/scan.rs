@@ -11,7 +11,7 @@ use crate::reader::{FirstPage, Reader};
 use crate::report::RecoveryReport;
 use crate::space::{BlockUse, FtlConfig};
 use crate::spare::{Kind, Mark};
-use crate::tenants::{DataPlaces, Kept, TenantFound, tenant_of};
+use crate::tenants::{CheckpointReader, DataPlaces, TenantFound, tenant_of};
 use crate::types::{SEQ_LIMIT, Seq};
 
 /// What the flash says.
@@ -92,7 +92,8 @@ impl Scan {
             return Err(Damage::OtherCapacity { found: facts.logical_units, expected }.into());
         }
         let geometry = self.reader.nand.geometry();
-        let mut kept = Kept { bytes, first_byte, checkpoint: &found.bytes, config: &self.config, geometry };
+        let mut kept =
+            CheckpointReader { bytes, first_byte, checkpoint: &found.bytes, config: &self.config, geometry };
         let fold = Fold::new(&mut kept, step).filter(|_| facts.seq < SEQ_LIMIT).ok_or_else(damaged)?;
         Ok((facts, fold))
     }

@@ -97,7 +97,7 @@ impl Parts {
     }
 
     /// Whether a share of `src` with `dst` needs no record: the hint of a whole run is the record.
-    fn comes_home(&mut self, dst: Lpn, src: Lpn) -> Option<Seq> {
+    fn hint_proves_share(&mut self, dst: Lpn, src: Lpn) -> Option<Seq> {
         if !self.map.is_hinted(src) {
             return None;
         }
@@ -264,7 +264,7 @@ impl Ftl {
             let mut records = Vec::new();
             for (dst, src) in ranges.iter().flat_map(pairs) {
                 parts.counters.units_shared += 1;
-                match parts.comes_home(dst, src) {
+                match parts.hint_proves_share(dst, src) {
                     Some(version) => {
                         parts.counters.units_brought_home += 1;
                         parts.map_to(room, dst, version, src, &mut records);

@@ -91,7 +91,7 @@ pub(crate) fn replay(
 ) -> Result<Replayed, MeasureError> {
     let tap = Tap::default();
     let drive = Drive { profile: setting.profile.clone(), aged: setting.aged, image: None };
-    let (mut volume, _) = new_volume(&drive, |device| Client::from(device).by_way_of(tap.clone()), monitor)?;
+    let (mut volume, _) = new_volume(&drive, |device| Client::from(device).with_route(tap.clone()), monitor)?;
     volume.set_remap_duplicates(setting.duplicates);
     let bar = monitor.bar(name, tally.events);
     let mut replay = Replay::new(volume, tap, setting, tally);

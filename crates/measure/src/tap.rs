@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
-use tantalum_drive::{Issued, Way};
+use tantalum_drive::{CommandRoute, Issued};
 
 /// Units written since they were last taken: the first of each run, and their number.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ impl Tap {
     }
 }
 
-impl Way for Tap {
+impl CommandRoute for Tap {
     /// Observes, and lets every command go to the drive.
     fn issue<'a>(&mut self, command: Command<'a>, _at_ns: Nanoseconds) -> Issued<'a> {
         let mut written = self.0.lock();
@@ -37,6 +37,6 @@ impl Way for Tap {
             }
             _ => {}
         }
-        Issued::Back(command)
+        Issued::Declined(command)
     }
 }

@@ -10,13 +10,13 @@ use crate::timeline::Timeline;
 
 /// An operation whose end the caller was told.
 #[derive(Clone, Copy, Debug)]
-struct Told<W> {
+struct Booking<W> {
     start_ns: Nanoseconds,
     work: W,
     interrupted: u32,
 }
 
-impl<W: Work> Told<W> {
+impl<W: Work> Booking<W> {
     /// The cost of interrupting it for a read; `None` if that is impossible or gains no time.
     fn interruption_ns(
         &self,
@@ -44,7 +44,7 @@ struct Slot {
 /// Operations of one priority that may not be over, in order of time. The first and the last answer most questions.
 #[derive(Clone, Debug)]
 struct Queue<W> {
-    told: Timeline<Told<W>>,
+    booked: Timeline<Booking<W>>,
     /// Ends at 0 if the queue is empty.
     first: Interval,
     last_end_ns: Nanoseconds,
@@ -52,49 +52,49 @@ struct Queue<W> {
 
 impl<W> Default for Queue<W> {
     fn default() -> Queue<W> {
-        Queue { told: Timeline::default(), first: Interval::default(), last_end_ns: 0 }
+        Queue { booked: Timeline::default(), first: Interval::default(), last_end_ns: 0 }
     }
 }
 
 impl<W: Work> Queue<W> {
     #[inline]
-    fn push(&mut self, told: Told<W>, end_ns: Nanoseconds) {
-        let start_ns = told.start_ns;
-        if self.told.is_empty() {
+    fn push(&mut self, booking: Booking<W>, end_ns: Nanoseconds) {
+        let start_ns = booking.start_ns;
+        if self.booked.is_empty() {
             (self.first, self.last_end_ns) = (Interval { start_ns, end_ns }, end_ns);
         }
-        if start_ns < self.last_end_ns && !self.told.is_empty() {
-            return self.insert(told, end_ns);
+        if start_ns < self.last_end_ns && !self.booked.is_empty() {
+            return self.insert(booking, end_ns);
         }
         self.last_end_ns = end_ns;
-        self.told.push(told, end_ns);
+        self.booked.push(booking, end_ns);
     }
 
     /// Adds an operation that took a gap.
-    fn insert(&mut self, told: Told<W>, end_ns: Nanoseconds) {
+    fn insert(&mut self, booking: Booking<W>, end_ns: Nanoseconds) {
         // by their ends: of two that begin together, the first takes no time
-        let index = self.told.index_after(told.start_ns);
+        let index = self.booked.index_after(booking.start_ns);
         debug_assert!(
-            self.told.get(index).is_none_or(|(next, _)| end_ns <= next.start_ns),
-            "{told:?}, until {end_ns} ns, overlaps one of its priority, told before: {:?}",
-            self.told.get(index)
+            self.booked.get(index).is_none_or(|(next, _)| end_ns <= next.start_ns),
+            "{booking:?}, until {end_ns} ns, overlaps one of its priority, booking before: {:?}",
+            self.booked.get(index)
         );
-        self.told.insert(index, told, end_ns);
+        self.booked.insert(index, booking, end_ns);
         self.first = self.first_told();
     }
 
     /// Forgets operations that are over.
     #[inline]
     fn forget(&mut self, now_ns: Nanoseconds) {
-        while self.first.end_ns <= now_ns && !self.told.is_empty() {
-            self.told.forget_first();
+        while self.first.end_ns <= now_ns && !self.booked.is_empty() {
+            self.booked.forget_first();
             self.first = self.first_told();
         }
         debug_assert!(
             self.first_told() == self.first
-                && self.told.ends_ns().last().is_none_or(|end_ns| *end_ns == self.last_end_ns),
+                && self.booked.ends_ns().last().is_none_or(|end_ns| *end_ns == self.last_end_ns),
             "the first of {:?} is not {:?}, or the last does not end at {} ns",
-            self.told,
+            self.booked,
             self.first,
             self.last_end_ns
         );
@@ -102,8 +102,8 @@ impl<W: Work> Queue<W> {
 
     #[inline]
     fn first_told(&self) -> Interval {
-        let first = self.told.get(0);
-        first.map_or(Interval::default(), |(told, end_ns)| Interval { start_ns: told.start_ns, end_ns })
+        let first = self.booked.get(0);
+        first.map_or(Interval::default(), |(booking, end_ns)| Interval { start_ns: booking.start_ns, end_ns })
     }
 
     fn clear(&mut self) {
@@ -119,8 +119,8 @@ impl<W: Work> Queue<W> {
         if self.last_end_ns <= at_ns {
             return None;
         }
-        let index = self.told.index_after(at_ns);
-        (self.told.entries().get(index)?.start_ns < at_ns).then_some(index)
+        let index = self.booked.index_after(at_ns);
+        (self.booked.entries().get(index)?.start_ns < at_ns).then_some(index)
     }
 }
 
@@ -253,9 +253,9 @@ impl<W: Work> Line<W> {
         let Some((queue, index)) = self.index_under_way(priority, ready_ns) else {
             return Slot { start_ns: ready_ns, interrupts: None };
         };
-        let (told, end_ns) = self.queues[queue].told.get(index).expect("it is under way");
+        let (booking, end_ns) = self.queues[queue].booked.get(index).expect("it is under way");
         let cost_ns =
-            work.and_then(|work| told.interruption_ns(end_ns, scheduling, priority, work, ready_ns));
+            work.and_then(|work| booking.interruption_ns(end_ns, scheduling, priority, work, ready_ns));
         match cost_ns {
             Some(cost_ns) => Slot { start_ns: ready_ns + cost_ns, interrupts: Some((queue, index, cost_ns)) },
             None => Slot { start_ns: end_ns, interrupts: None },
@@ -265,8 +265,9 @@ impl<W: Work> Line<W> {
     /// When everything that an operation needs on a plane is done. It searches everything booked, so ask only if
     /// something on the operation's block is not done.
     pub fn needed_ns(&self, work: W) -> Nanoseconds {
-        let told = self.queues.iter().flat_map(|queue| queue.told.entries().iter().zip(queue.told.ends_ns()));
-        let needed = told.filter(|(told, _)| work.needs(told.work));
+        let booking =
+            self.queues.iter().flat_map(|queue| queue.booked.entries().iter().zip(queue.booked.ends_ns()));
+        let needed = booking.filter(|(booking, _)| work.needs(booking.work));
         needed.map(|(_, end_ns)| *end_ns).max().unwrap_or(0)
     }
 
@@ -287,11 +288,11 @@ impl<W: Work> Line<W> {
         interrupts: Option<(usize, usize, Nanoseconds)>,
     ) {
         if let Some((queue, index, _)) = interrupts {
-            self.queues[queue].told.entry_mut(index).interrupted += 1;
+            self.queues[queue].booked.entry_mut(index).interrupted += 1;
         }
         if let Some(queue) = priority.yielding() {
-            let told = Told { start_ns: interval.start_ns, work, interrupted: 0 };
-            self.queues[queue].push(told, interval.end_ns);
+            let booking = Booking { start_ns: interval.start_ns, work, interrupted: 0 };
+            self.queues[queue].push(booking, interval.end_ns);
         }
     }
 
@@ -304,7 +305,7 @@ impl<W: Work> Line<W> {
         );
         // the queue of the next priority has this one's number
         let mut queues = self.queues.iter().enumerate().skip(priority as usize);
-        queues.find_map(|(queue, told)| Some((queue, told.index_under_way(at_ns)?)))
+        queues.find_map(|(queue, booking)| Some((queue, booking.index_under_way(at_ns)?)))
     }
 
     /// Takes the plane from later bookings that are not more urgent. Less urgent ones start later by the time that the
@@ -394,7 +395,7 @@ mod tests {
     fn a_hosts_program_goes_ahead_of_copies_that_have_not_begun() {
         let mut plane = Plane::new(Scheduling::ReadFirst);
         assert_eq!(
-            [plane.copy(1, 0), plane.copy(2, 0), plane.copy(3, 0)].map(|told| told.1),
+            [plane.copy(1, 0), plane.copy(2, 0), plane.copy(3, 0)].map(|told| booking.1),
             [1000, 2000, 3000]
         );
         assert_eq!(plane.program(11, 100), (1000, 2000));

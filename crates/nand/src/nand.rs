@@ -294,8 +294,8 @@ impl Nand {
 
     /// Whether waiting until a time costs nothing extra: the time has passed, or, with first come, first served, everything
     /// waits for all programs anyway.
-    pub fn is_before_others(&self, then_ns: Nanoseconds) -> bool {
-        self.time.is_before_others(then_ns)
+    pub fn wait_is_free(&self, then_ns: Nanoseconds) -> bool {
+        self.time.wait_is_free(then_ns)
     }
 
     /// Lets no program of a block begin before a time. With first come, first served this is unnecessary, since nothing

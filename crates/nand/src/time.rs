@@ -189,7 +189,7 @@ impl Resources {
         }
     }
 
-    pub fn is_before_others(&self, then_ns: Nanoseconds) -> bool {
+    pub fn wait_is_free(&self, then_ns: Nanoseconds) -> bool {
         self.scheduling == Scheduling::Fifo || then_ns <= self.now_ns
     }
 

@@ -240,7 +240,7 @@ impl Connection<'_> {
     /// Runs until either side ends the connection. How it broke does not matter.
     fn run(mut self) {
         let is_kept = self.go_on().is_ok();
-        let outbox = self.session.last_words();
+        let outbox = self.session.final_output();
         // the host's queues end now, not when it closes its socket
         drop(self.session);
         if is_kept && let Some(outbox) = outbox {
@@ -259,7 +259,7 @@ impl Connection<'_> {
             self.session.take_mail();
             self.session.answer_in_time();
             if self.session.is_overdue() {
-                self.session.lose_patience();
+                self.session.close_idle();
             }
             self.send()?;
             if self.session.is_ending() {
@@ -328,8 +328,9 @@ impl Connection<'_> {
             due => {
                 let due = due.map(|due| if due < AWAKE { due } else { due - AWAKE });
                 // the timeout is rounded up, so that it has passed when this returns
-                let patience = self.session.patience().map(|patience| patience + Duration::from_millis(1));
-                let least = due.into_iter().chain(patience).min();
+                let idle_timeout =
+                    self.session.idle_timeout().map(|idle_timeout| idle_timeout + Duration::from_millis(1));
+                let least = due.into_iter().chain(idle_timeout).min();
                 ppoll(&mut waits, least.map(TimeSpec::from), None)
             }
         };

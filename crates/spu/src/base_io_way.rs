@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tantalum::{Command, Completion, Nanoseconds, Status, UNIT_BYTES};
-use tantalum_drive::{Issued, Way};
+use tantalum_drive::{CommandRoute, Issued};
 
 use crate::answer;
 use crate::block_client::{BlockClient, IoError};
@@ -35,7 +35,7 @@ use crate::system::Ssd;
 /// let way = BaseIoWay::new(Arc::clone(&ssd), BlockClient::new(endpoint, base_io));
 ///
 /// // Any client of the drive, and whatever is built on one.
-/// let mut client = drive.client().by_way_of(way);
+/// let mut client = drive.client().with_route(way);
 /// client.submit(Command::Write { lpn: Lpn(3), data: &[7; UNIT_BYTES], fua: true })?;
 /// assert!(ssd.lock().unwrap().requests_handled() >= 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -59,10 +59,10 @@ impl fmt::Debug for BaseIoWay {
     }
 }
 
-impl Way for BaseIoWay {
+impl CommandRoute for BaseIoWay {
     fn issue<'a>(&mut self, mut command: Command<'a>, at_ns: Nanoseconds) -> Issued<'a> {
         if !matches!(command, Command::Read { .. } | Command::Write { .. } | Command::Flush) {
-            return Issued::Back(command);
+            return Issued::Declined(command);
         }
         let mut ssd = self.ssd.lock().unwrap_or_else(PoisonError::into_inner);
         ssd.wait_until(at_ns);
@@ -70,7 +70,7 @@ impl Way for BaseIoWay {
             Ok(()) => Issued::Done(Ok(Completion { done_ns: ssd.now_ns(), ..Completion::default() })),
             Err(IoError::Sending(SpuError::PowerLost)) => Issued::Done(Err(Status::PowerLost)),
             // repeated without the program, the command gets the drive's own error: reads change nothing, and writes are idempotent
-            Err(IoError::Refused { status: answer::DRIVE, .. }) => Issued::Back(command),
+            Err(IoError::Refused { status: answer::DRIVE, .. }) => Issued::Declined(command),
             Err(error) => Issued::Done(Err(Status::InvalidField(format!("Base-IO: {error}")))),
         }
     }

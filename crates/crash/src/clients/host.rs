@@ -246,7 +246,7 @@ impl Host {
             _ => {
                 let programs = self.programs.as_ref().expect("they are installed");
                 let way = BaseIoWay::new(programs.ssd(), programs.base_io());
-                let mut client = self.drive().client().by_way_of(way);
+                let mut client = self.drive().client().with_route(way);
                 client.begin_at(now_ns);
                 perform(&mut client, request)
             }

@@ -164,7 +164,7 @@ impl Engine {
         if let Some(replaced) = &replaced {
             ftl.nand_mut().release(replaced.slot);
         }
-        ftl.waits(unit, replaced.as_ref());
+        ftl.unit_cached(unit, replaced.as_ref());
         if let Some(room) = end_of_claim
             && !canary::out(Guard::ClaimOutlivesPage)
         {
@@ -284,7 +284,7 @@ impl Engine {
     /// Drops the waiting unit of a logical page, because something newer replaced it.
     pub(super) fn forget_cached(&mut self, lpn: Lpn) -> Result<(), Status> {
         if let Some(unit) = self.cache.remove(lpn) {
-            self.ftl.no_longer_waits(&unit)?;
+            self.ftl.unit_dropped(&unit)?;
         }
         Ok(())
     }

@@ -222,14 +222,14 @@ impl Logs {
     }
 
     /// A log page waits in the cache: it claims its home from now on.
-    pub fn waits(&mut self, map: &mut Map, log_lpn: Lpn, hint: Hint, version: Seq) {
-        self.no_longer_waits(map, log_lpn);
+    pub fn unit_cached(&mut self, map: &mut Map, log_lpn: Lpn, hint: Hint, version: Seq) {
+        self.unit_dropped(map, log_lpn);
         self.waiting.insert(log_lpn.0, Living { hint, version });
         self.begin_claim(map, log_lpn, &hint, version);
     }
 
     /// A page that waited for a unit is dropped before it was on flash.
-    pub fn no_longer_waits(&mut self, map: &mut Map, log_lpn: Lpn) {
+    pub fn unit_dropped(&mut self, map: &mut Map, log_lpn: Lpn) {
         if let Some(Living { hint: Hint { home: Some(home), .. }, version }) = self.waiting.remove(&log_lpn.0)
         {
             self.remove_claimant(map, home, Claimant { log_lpn, version });
@@ -488,12 +488,12 @@ mod tests {
     #[test]
     fn nothing_is_left_of_a_page_that_no_longer_waits() {
         let (mut logs, mut map) = opened();
-        logs.waits(&mut map, Lpn(50), page(1, true, Some(10)), Seq(7));
+        logs.unit_cached(&mut map, Lpn(50), page(1, true, Some(10)), Seq(7));
         logs.programmed(&mut map, Lpn(60), page(2, true, Some(11)), Seq(8));
         assert_eq!((logs.count(), logs.newest_claim(Lpn(10))), (2, Some(Seq(7))));
         assert!(logs.claims(Lpn(10), Lpn(50), Seq(7)) && !logs.claims(Lpn(10), Lpn(50), Seq(8)));
         assert!(map.is_hinted(Lpn(10)));
-        logs.no_longer_waits(&mut map, Lpn(50));
+        logs.unit_dropped(&mut map, Lpn(50));
         assert_eq!((logs.count(), logs.newest_claim(Lpn(10))), (1, None));
         assert!(!logs.is_claimed(Lpn(10)) && !map.is_hinted(Lpn(10)));
     }

@@ -126,14 +126,14 @@ impl Blocks {
 
     /// Whether a free block of a plane can be opened without waiting for garbage collection.
     pub fn has_ready(&self, plane: PlaneId, nand: &Nand) -> bool {
-        self.free.of(plane).iter().any(|free| nand.is_before_others(free.ready_ns))
+        self.free.of(plane).iter().any(|free| nand.wait_is_free(free.ready_ns))
     }
 
     /// The time from which this many free blocks can be opened without waiting for garbage collection; 0 if they
     /// already can.
     pub fn ready_ns(&self, count: u32, nand: &Nand) -> Nanoseconds {
         let ready_ns = self.free.ready_ns(count);
-        if nand.is_before_others(ready_ns) { 0 } else { ready_ns }
+        if nand.wait_is_free(ready_ns) { 0 } else { ready_ns }
     }
 
     /// Takes the least-worn free block of a plane (dynamic wear levelling), if possible one that need not wait for garbage
@@ -148,7 +148,7 @@ impl Blocks {
     ) -> Option<BlockId> {
         let rank = |FreeBlock { block, ready_ns }: FreeBlock| {
             let last = self.marked[block.index()] == self.recovering;
-            let waits = !nand.is_before_others(ready_ns);
+            let waits = !nand.wait_is_free(ready_ns);
             (last, waits, nand.erase_count(block), !self.erased[block.index()])
         };
         // no block ranks before a fresh one that was never erased, and a drive that was never full has many

@@ -9,7 +9,9 @@ pub(crate) mod units;
 
 use tantalum_nand::UNIT_BYTES;
 
-pub(crate) use self::tenant::{DataPlaces, Kept, PackedUnit, Packer, Tenant, TenantFold, TenantFound};
+pub(crate) use self::tenant::{
+    CheckpointReader, DataPlaces, PackedUnit, Packer, Tenant, TenantFold, TenantFound,
+};
 use crate::spare::{Kind, Spare};
 use crate::types::TenantId;
 

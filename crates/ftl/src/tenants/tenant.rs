@@ -48,7 +48,7 @@ pub(crate) trait Tenant: Sync {
     // -- keep in a checkpoint -----------------------------------------------------------------------------------
 
     /// Appends its contents for a checkpoint. Returns when everything that had to be read for it has been read.
-    fn keep(
+    fn write_checkpoint(
         &self,
         parts: &mut Parts,
         bytes: &mut CheckpointBytes,
@@ -64,18 +64,18 @@ pub(crate) trait Tenant: Sync {
     }
 
     /// A checkpoint is about to be programmed: anything that is not in it takes later steps.
-    fn is_kept_soon(&self, _parts: &mut Parts) -> Result<(), FtlError> {
+    fn before_checkpoint(&self, _parts: &mut Parts) -> Result<(), FtlError> {
         Ok(())
     }
 
     /// The checkpoint stands.
-    fn is_kept(&self, _parts: &mut Parts) {}
+    fn after_checkpoint(&self, _parts: &mut Parts) {}
 
     // -- fold ---------------------------------------------------------------------------------------------------
 
     /// A fold over its contents of the checkpoint at `step`, which are at the front of `kept`. None if they are not
     /// valid.
-    fn fold(&self, kept: &mut Kept<'_>, step: Seq) -> Option<Box<dyn TenantFold>>;
+    fn fold(&self, kept: &mut CheckpointReader<'_>, step: Seq) -> Option<Box<dyn TenantFold>>;
 
     // -- audit and reserve --------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ pub(crate) trait PackedUnit {
 }
 
 /// The part of a checkpoint still to be decoded.
-pub(crate) struct Kept<'a> {
+pub(crate) struct CheckpointReader<'a> {
     /// The bytes, starting with the tenant's first.
     pub bytes: &'a [u8],
     /// The position of that byte in the checkpoint.

@@ -13,7 +13,7 @@ use tantalum::Status;
 use tantalum_drive::{Access, Delivery, Ticket};
 
 use super::Session;
-use super::in_drive::{Given, Held, What};
+use super::in_drive::{CommandKind, DelayedCompletion, QueuedCommand};
 use crate::failure::Failure;
 use crate::io::{IoCommand, Worked};
 
@@ -25,11 +25,11 @@ impl Session {
     /// Takes a command, with the data that came from the host, or for Read a buffer of the same size.
     pub(super) fn give(&mut self, id: u16, io: IoCommand, data: Vec<u8>) {
         io.count(&self.subsystem);
-        let what = match io.access(&self.subsystem) {
-            Some((units, direction)) => What::Access(units, direction),
-            None => What::Other(io),
+        let kind = match io.access(&self.subsystem) {
+            Some((units, direction)) => CommandKind::Access(units, direction),
+            None => CommandKind::Other(io),
         };
-        let given = Given { id, what, data };
+        let given = QueuedCommand { id, kind, data };
         self.in_drive.bytes += given.bytes();
         self.in_drive.given.push_back(given);
         if self.in_drive.bytes >= TOGETHER_BYTES {
@@ -61,8 +61,8 @@ impl Session {
         self.in_drive.is_issuing = false;
     }
 
-    fn issue_alone(&mut self, given: Given) {
-        let Given { id, what: What::Other(io), data } = given else { return };
+    fn issue_alone(&mut self, given: QueuedCommand) {
+        let QueuedCommand { id, kind: CommandKind::Other(io), data } = given else { return };
         let answers = self.subsystem.queue.answers();
         let ticket = answers.ticket();
         let worked = match self.subsystem.is_without_drive {
@@ -72,10 +72,10 @@ impl Session {
         self.hold_back(id, ticket, worked);
     }
 
-    fn issue_together(&mut self, together: &mut Vec<Given>) {
+    fn issue_together(&mut self, together: &mut Vec<QueuedCommand>) {
         let answers = self.subsystem.queue.answers();
         let (ticket, when) = (answers.ticket(), answers.when(0));
-        let mut accesses: Vec<Access<'_>> = together.iter_mut().filter_map(Given::access).collect();
+        let mut accesses: Vec<Access<'_>> = together.iter_mut().filter_map(QueuedCommand::access).collect();
         if !self.subsystem.is_without_drive {
             self.subsystem.queue.drive().access(&mut accesses, when);
         }
@@ -96,7 +96,7 @@ impl Session {
         };
         let number = self.in_drive.next_number;
         self.in_drive.next_number += 1;
-        let held = Held { due_ns, number, id, ticket, ended };
+        let held = DelayedCompletion { due_ns, number, id, ticket, ended };
         if answers.wait(due_ns).is_zero() {
             self.answer(held);
         } else {
@@ -104,8 +104,8 @@ impl Session {
         }
     }
 
-    fn answer(&mut self, held: Held) {
-        let Held { due_ns, id, ticket, ended, .. } = held;
+    fn answer(&mut self, held: DelayedCompletion) {
+        let DelayedCompletion { due_ns, id, ticket, ended, .. } = held;
         let ended = match self.subsystem.queue.answers().delivery(ticket, due_ns) {
             Delivery::InTime => ended,
             Delivery::PowerLost => ended.and(Err(Status::PowerLost.into())),

@@ -13,15 +13,15 @@ use crate::mailbox::Answer;
 
 /// A command that was not issued yet.
 #[derive(Debug)]
-pub struct Given {
+pub struct QueuedCommand {
     pub id: u16,
-    pub what: What,
+    pub kind: CommandKind,
     /// The data from the host, or for Read a buffer of the same size.
     pub data: Vec<u8>,
 }
 
 #[derive(Debug)]
-pub enum What {
+pub enum CommandKind {
     /// A read, or a write of whole units.
     Access(Units, Direction),
     Other(IoCommand),
@@ -29,7 +29,7 @@ pub enum What {
 
 /// An answer that is not due yet.
 #[derive(Debug)]
-pub struct Held {
+pub struct DelayedCompletion {
     pub due_ns: Nanoseconds,
     /// Answers due at the same time go out in order.
     pub number: u64,
@@ -38,22 +38,22 @@ pub struct Held {
     pub ended: Result<Answer, Failure>,
 }
 
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
+impl PartialEq for DelayedCompletion {
+    fn eq(&self, other: &DelayedCompletion) -> bool {
         (self.due_ns, self.number) == (other.due_ns, other.number)
     }
 }
 
-impl Eq for Held {}
+impl Eq for DelayedCompletion {}
 
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
+impl PartialOrd for DelayedCompletion {
+    fn partial_cmp(&self, other: &DelayedCompletion) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Held {
-    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
+impl Ord for DelayedCompletion {
+    fn cmp(&self, other: &DelayedCompletion) -> std::cmp::Ordering {
         (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
     }
 }
@@ -61,21 +61,21 @@ impl Ord for Held {
 /// A connection's commands in the drive.
 #[derive(Debug, Default)]
 pub struct InDrive {
-    pub given: VecDeque<Given>,
+    pub given: VecDeque<QueuedCommand>,
     /// Bytes of the reads and writes among them.
     pub bytes: usize,
     /// Whether commands are being issued: their answers may bring further ones.
     pub is_issuing: bool,
     /// An issued list, kept for reuse.
-    pub spare: Vec<Given>,
-    pub held: BinaryHeap<Reverse<Held>>,
+    pub spare: Vec<QueuedCommand>,
+    pub held: BinaryHeap<Reverse<DelayedCompletion>>,
     pub next_number: u64,
 }
 
 impl InDrive {
     /// The next command, if it is a read or write.
-    pub fn take_access(&mut self) -> Option<Given> {
-        if !matches!(self.given.front()?.what, What::Access(..)) {
+    pub fn take_access(&mut self) -> Option<QueuedCommand> {
+        if !matches!(self.given.front()?.kind, CommandKind::Access(..)) {
             return None;
         }
         let given = self.given.pop_front()?;
@@ -84,18 +84,18 @@ impl InDrive {
     }
 }
 
-impl Given {
+impl QueuedCommand {
     /// Bytes of a read or a write.
     pub fn bytes(&self) -> usize {
-        match &self.what {
-            What::Access(units, _) => units.bytes(),
-            What::Other(_) => 0,
+        match &self.kind {
+            CommandKind::Access(units, _) => units.bytes(),
+            CommandKind::Other(_) => 0,
         }
     }
 
     /// Its part of what the drive issues together.
     pub fn access(&mut self) -> Option<Access<'_>> {
-        let What::Access(units, direction) = self.what else { return None };
+        let CommandKind::Access(units, direction) = self.kind else { return None };
         Some(match direction {
             Direction::ToHost => {
                 self.data.resize(units.bytes(), 0);
@@ -108,8 +108,8 @@ impl Given {
     /// The answer to a read or a write that succeeded.
     pub fn answer(self) -> Answer {
         let mut data = self.data;
-        match self.what {
-            What::Access(units, Direction::ToHost) => {
+        match self.kind {
+            CommandKind::Access(units, Direction::ToHost) => {
                 data.truncate(data.len() - units.after);
                 data.drain(..units.before);
                 Answer::data(data)

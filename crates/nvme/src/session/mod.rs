@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// What the host must receive before the connection is closed.
-    pub fn last_words(&mut self) -> Option<Outbox> {
+    pub fn final_output(&mut self) -> Option<Outbox> {
         (self.phase == Phase::Goodbye).then(|| std::mem::take(&mut self.outbox))
     }
 
@@ -217,7 +217,7 @@ impl Session {
     }
 
     /// How long it may continue without hearing from the host; `None` if unlimited.
-    pub fn patience(&self) -> Option<Duration> {
+    pub fn idle_timeout(&self) -> Option<Duration> {
         match &self.queue {
             None => Some(CONNECT_TIME.saturating_sub(self.began.elapsed())),
             Some(queue) if !queue.is_authenticated() => {
@@ -230,11 +230,11 @@ impl Session {
 
     /// Whether that time has passed.
     pub fn is_overdue(&self) -> bool {
-        self.patience().is_some_and(|patience| patience.is_zero())
+        self.idle_timeout().is_some_and(|idle_timeout| idle_timeout.is_zero())
     }
 
     /// The host was silent for too long.
-    pub fn lose_patience(&mut self) {
+    pub fn close_idle(&mut self) {
         self.phase = Phase::Ending;
     }
 }

@@ -37,7 +37,7 @@ impl Host {
     fn client(&self) -> Client {
         let base_io = self.ssd.lock().unwrap().install(KERNEL, self.module, OPEN).unwrap();
         let way = BaseIoWay::new(Arc::clone(&self.ssd), BlockClient::new(self.endpoint, base_io));
-        self.drive.client().by_way_of(way)
+        self.drive.client().with_route(way)
     }
 
     /// Power comes back, perhaps with another cut in the recovery.

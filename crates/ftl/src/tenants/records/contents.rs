@@ -15,7 +15,7 @@ use super::residence::{ENTRY_BYTES, InCheckpoint, NAMESPACE_BYTES};
 use crate::error::FtlError;
 use crate::key::{NamespaceAttributes, NamespaceId};
 use crate::metadata::{CheckpointBytes, take_word};
-use crate::tenants::Kept;
+use crate::tenants::CheckpointReader;
 
 /// A namespace as of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -189,7 +189,7 @@ impl RecordsKept {
     }
 
     /// Reads it off the front of the bytes; none if no drive can have written it.
-    pub fn decode(kept: &mut Kept<'_>) -> Option<RecordsKept> {
+    pub fn decode(kept: &mut CheckpointReader<'_>) -> Option<RecordsKept> {
         let end = kept.first_byte as usize + kept.bytes.len();
         let bytes = &mut kept.bytes;
         let last_namespace = take_word(bytes)?.try_into().ok()?;
@@ -251,7 +251,7 @@ mod tests {
     fn decode(bytes: &[u8]) -> Option<RecordsKept> {
         // what is decoded need not begin where the checkpoint does
         let checkpoint = Arc::new([&[9; 3], bytes].concat().into());
-        RecordsKept::decode(&mut Kept {
+        RecordsKept::decode(&mut CheckpointReader {
             bytes,
             first_byte: 3,
             checkpoint: &checkpoint,

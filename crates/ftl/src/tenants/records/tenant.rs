@@ -13,7 +13,7 @@ use crate::metadata::CheckpointBytes;
 use crate::page_image::PageImage;
 use crate::parts::Parts;
 use crate::spare::{Kind, Mark, Spare};
-use crate::tenants::{Kept, Packer, Tenant, TenantFold};
+use crate::tenants::{CheckpointReader, Packer, Tenant, TenantFold};
 use crate::types::Seq;
 
 /// See the head of this file.
@@ -45,7 +45,7 @@ impl Tenant for Records {
         parts.waiting_targets().into_iter().map(|target| parts.stage_waiting(target, step)).collect()
     }
 
-    fn keep(
+    fn write_checkpoint(
         &self,
         parts: &mut Parts,
         bytes: &mut CheckpointBytes,
@@ -75,17 +75,17 @@ impl Tenant for Records {
         self.kept_bytes(parts) + checkpoint_bytes(0, more_entries)
     }
 
-    fn is_kept_soon(&self, parts: &mut Parts) -> Result<(), FtlError> {
+    fn before_checkpoint(&self, parts: &mut Parts) -> Result<(), FtlError> {
         parts.renew_waiting()
     }
 
-    fn is_kept(&self, parts: &mut Parts) {
+    fn after_checkpoint(&self, parts: &mut Parts) {
         parts.release_tombstones();
         let indexes = std::mem::take(&mut parts.tenants.records.kept_soon);
         parts.tenants.records.are_in_checkpoint(&indexes);
     }
 
-    fn fold(&self, kept: &mut Kept<'_>, step: Seq) -> Option<Box<dyn TenantFold>> {
+    fn fold(&self, kept: &mut CheckpointReader<'_>, step: Seq) -> Option<Box<dyn TenantFold>> {
         let records = RecordsKept::decode(kept)?;
         let indexes = match kept.config.index_dram_bytes {
             Some(_) => records.indexes(kept.first_byte),

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::error::FtlError;
 use crate::map::{CHUNK_ENTRIES, Living};
 use crate::metadata::{CheckpointBytes, narrow, put_list, take, take_list, take_word, wide};
-use crate::tenants::Kept;
+use crate::tenants::CheckpointReader;
 use crate::types::{Generation, Hint, Lpn, SEQ_LIMIT, Seq};
 
 /// See the head of this file.
@@ -178,7 +178,7 @@ impl UnitsKept {
     }
 
     /// Reads it off the front of the bytes; none if no drive can have written it.
-    pub fn decode(kept: &mut Kept<'_>) -> Option<UnitsKept> {
+    pub fn decode(kept: &mut CheckpointReader<'_>) -> Option<UnitsKept> {
         let end = kept.first_byte as usize + kept.bytes.len();
         let bytes = &mut kept.bytes;
         let units = UnitsKept {
@@ -338,7 +338,7 @@ mod tests {
         bytes.extend([7; 5]);
         // what is decoded need not begin where the checkpoint does
         let checkpoint = Arc::new([&[9; 3], &bytes[..]].concat().into());
-        let kept = |bytes| Kept {
+        let kept = |bytes| CheckpointReader {
             bytes,
             first_byte: 3,
             checkpoint: &checkpoint,

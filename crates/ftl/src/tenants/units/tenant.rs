@@ -10,7 +10,7 @@ use crate::map::{Claim, IN_SPARE, Living};
 use crate::metadata::CheckpointBytes;
 use crate::parts::Parts;
 use crate::spare::{Kind, Mark, Spare};
-use crate::tenants::{Kept, Tenant, TenantFold};
+use crate::tenants::{CheckpointReader, Tenant, TenantFold};
 use crate::types::{Lpn, Seq};
 
 /// See the head of this file.
@@ -26,7 +26,7 @@ impl Tenant for Units {
         spare.kind == Kind::Data && !matches!(spare.mark, Mark::Batch(_))
     }
 
-    fn keep(
+    fn write_checkpoint(
         &self,
         parts: &mut Parts,
         bytes: &mut CheckpointBytes,
@@ -46,7 +46,7 @@ impl Tenant for Units {
         bytes as u64
     }
 
-    fn fold(&self, kept: &mut Kept<'_>, step: Seq) -> Option<Box<dyn TenantFold>> {
+    fn fold(&self, kept: &mut CheckpointReader<'_>, step: Seq) -> Option<Box<dyn TenantFold>> {
         Some(Box::new(UnitsFold::new(step, UnitsKept::decode(kept)?)))
     }
 
@@ -152,7 +152,7 @@ mod tests {
         let slot = ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap();
         let unit = HostUnit { slot, lpn: Lpn(100), version, metadata: [0; 24], hint: Some(hint) };
         ftl.accept_hint(&hint);
-        ftl.waits(&unit, None);
+        ftl.unit_cached(&unit, None);
         let hints = kept_lists(&mut ftl).hints;
         assert_eq!(hints, [(Lpn(100), Living { hint, version }, None)]);
     }
