@@ -47,7 +47,8 @@ impl From<Error> for Refusal {
             | Error::Catalog
             | Error::Damaged { .. }
             | Error::DamagedIndex { .. }
-            | Error::Redo
+            | Error::Redo { .. }
+            | Error::RedoFormat { .. }
             | Error::Backup { .. }
             | Error::Drive(_)
             | Error::Device(_)

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use tantalum_ftl::{KvRecord, Lpn, NamespaceInfo};
+use tantalum_ftl::{Key, KvRecord, Lpn, NamespaceId, NamespaceInfo, Room};
 use tantalum_nand::UNIT_BYTES;
 
 use crate::check::audit;
@@ -44,10 +44,21 @@ impl Device {
         self.ftl().is_some_and(|ftl| ftl.put_waits(records))
     }
 
-    /// Whether records with values of these sizes fit in addition to everything that is stored, even if they are put in
-    /// parts. It is not a command: it takes no time and counts nowhere.
-    pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
-        self.engine().is_some_and(|engine| engine.has_room(value_bytes))
+    /// Whether records fit in addition to everything that is stored, even if they are put in parts. It is not a command: it
+    /// takes no time and counts nowhere.
+    pub fn has_room(&self, room: Room) -> bool {
+        self.engine().is_some_and(|engine| engine.has_room(room))
+    }
+
+    /// How many chunks (64 of a unit) are free for records, with this many more entries of the index, once groups of records are
+    /// deleted, one after the other: before the first group, and after each. Less than none if more is stored than there is
+    /// room for. No record may be in it twice. It is not a command: it takes no time and counts nowhere. None without power.
+    pub fn free_without<'a>(
+        &self,
+        entries: u64,
+        groups: impl Iterator<Item = &'a [(NamespaceId, Key)]>,
+    ) -> Vec<i64> {
+        self.engine().map_or_else(Vec::new, |engine| engine.free_without(entries, groups))
     }
 
     /// Buffers that hold nothing: neither a unit on flash nor one that waits. Each would be lost to the drive until power

@@ -78,5 +78,5 @@ pub use retire::SpareBlocks;
 pub use share::ShareRefusal;
 pub use space::OPEN_LOGS;
 pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, VictimPolicy, map_bytes};
-pub use tenants::records::{KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, VALUE_BYTES};
+pub use tenants::records::{KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, Room, VALUE_BYTES};
 pub use types::{FileEntry, FileId, Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};

@@ -17,9 +17,9 @@ pub enum Guard {
     RangeOverPoints,
     /// A scan uses what it found before it had the lock.
     NotReadAgain,
-    /// The marker of a large transaction is written before its groups.
+    /// The marker of a large transaction is written before its log.
     MarkerBeforeGroups,
-    /// A large transaction is put group by group, without a marker.
+    /// A large transaction is put step by step, without a log.
     LargeInParts,
     /// Others read between the parts of a large transaction.
     PartsSeen,
@@ -37,6 +37,16 @@ pub enum Guard {
     VersionsForgotten,
     /// A snapshot is read although what it saw is no longer kept.
     LostSnapshotRead,
+    /// What a step of a large transaction is logged in is not deleted with it, but when all are in place.
+    StepsRepeated,
+    /// A step is computed from the nodes that the drive has, not from those that the steps before have left.
+    PlannedOnOldNodes,
+    /// A large transaction counts although its steps may not have room.
+    RoomNotAsked,
+    /// Puts take the room that is reserved for deletes.
+    ReserveTaken,
+    /// Keys that are deleted by their positions are not compared with those that were meant.
+    OtherKeysDeleted,
 }
 
 #[cfg(feature = "canaries")]

@@ -12,24 +12,22 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tantalum::{Device, NamespaceId, Nanoseconds, Status};
+use tantalum::{Device, NamespaceId, Nanoseconds, Room, Status};
 
 use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
 use crate::keys::borrowed;
 use crate::large::sizes;
-use crate::large_values::LargeValues;
+use crate::large_values::{Change, LargeValues};
+use crate::limits::Limits;
+use crate::plan::{Plan, Planner};
 use crate::record::{Bytes, Name, OrderedChanges, Value};
-use crate::redo::{PutLimits, Redo};
+use crate::redo::Redo;
 use crate::tree::{Changed, Numbers, change, is_node, number_of, page, rebuild};
 
-/// Room that only deletes may use: in an ordered namespace they write nodes, and a full store must still be able to
-/// delete.
-pub(crate) const RESERVE_BYTES: usize = 512 << 10;
-
 /// What a transaction changes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Work {
     pub records: Records,
     pub ordered: Vec<(NamespaceId, OrderedChanges)>,
@@ -37,6 +35,25 @@ pub(crate) struct Work {
     pub has_large: bool,
     /// When its client commits, if it runs in the drive's time.
     pub at_ns: Option<Nanoseconds>,
+}
+
+impl Work {
+    /// How many keys it changes.
+    fn len(&self) -> usize {
+        self.records.len() + self.ordered.iter().map(|(_, changes)| changes.len()).sum::<usize>()
+    }
+
+    /// The values that it puts.
+    fn values(&self) -> impl Iterator<Item = &Value> {
+        let ordered = self.ordered.iter().flat_map(|(_, changes)| changes.values());
+        self.records.iter().map(|(_, value)| value).chain(ordered).flatten()
+    }
+
+    /// The same, to be changed.
+    fn values_mut(&mut self) -> impl Iterator<Item = &mut Option<Value>> {
+        let ordered = self.ordered.iter_mut().flat_map(|(_, changes)| changes.values_mut());
+        self.records.iter_mut().map(|(_, value)| value).chain(ordered)
+    }
 }
 
 /// Work of one transaction, and the result of its commit.
@@ -57,12 +74,11 @@ impl Pending {
 
     /// Whether it does more than delete.
     fn grows(&self) -> bool {
-        let mut ordered = self.work.ordered.iter().flat_map(|(_, changes)| changes.values());
-        ordered.any(Option::is_some) || self.work.records.iter().any(|(_, value)| value.is_some())
+        self.work.values().next().is_some()
     }
 
     /// Whether its records are known, and fit in one `put`.
-    fn is_plain(&self, limits: PutLimits) -> bool {
+    fn is_plain(&self, limits: &Limits) -> bool {
         self.work.ordered.is_empty()
             && !self.work.has_large
             && self.work.records.len() <= limits.records
@@ -83,11 +99,11 @@ pub(crate) struct Commits {
     queue: Mutex<Vec<Arc<Pending>>>,
     /// Held by the thread that does the work, and by anything else that changes the drive.
     leader: Mutex<Leader>,
-    limits: PutLimits,
+    limits: Limits,
 }
 
 impl Commits {
-    pub fn new(limits: PutLimits, redo: Redo, values: LargeValues) -> Commits {
+    pub fn new(limits: Limits, redo: Redo, values: LargeValues) -> Commits {
         let leader = Leader { numbers: FxHashMap::default(), redo, values };
         Commits { queue: Mutex::default(), leader: Mutex::new(leader), limits }
     }
@@ -102,7 +118,7 @@ impl Commits {
                 return ended;
             }
             let together = self.take();
-            leader.lead(drive, self.limits, &together);
+            leader.lead(drive, &self.limits, &together);
         }
     }
 
@@ -131,7 +147,7 @@ impl Commits {
     /// Builds the index of an ordered namespace anew, from what can be read of it, and deletes values that nothing names.
     pub fn rebuild_index(&self, drive: &Drive, namespace: NamespaceId) -> Result<(), Failure> {
         let mut leader = self.leader.lock();
-        let done = leader.rebuild_index(drive, self.limits, namespace).and_then(|()| drive.sync());
+        let done = leader.rebuild_index(drive, &self.limits, namespace).and_then(|()| drive.sync());
         if let Some(cause) = done.as_ref().err().and_then(Failure::stops) {
             drive.doubt_unsynced(cause);
         }
@@ -174,7 +190,7 @@ fn alone<T>(
 
 impl Leader {
     /// Does the work of all, and delivers each result.
-    fn lead(&mut self, drive: &Drive, limits: PutLimits, together: &[Arc<Pending>]) {
+    fn lead(&mut self, drive: &Drive, limits: &Limits, together: &[Arc<Pending>]) {
         self.values.tidy(drive);
         let mut results = self.put_all(drive, limits, together);
         if let Err(failure) = drive.sync() {
@@ -190,23 +206,15 @@ impl Leader {
         }
     }
 
-    /// Whether these records leave the room that deletes may need.
-    fn leaves_reserve<'a>(
-        &self,
-        drive: &Drive,
-        records: impl Iterator<Item = &'a (Name, Option<Value>)>,
-    ) -> bool {
-        let sizes = records.filter_map(|(_, value)| value.as_ref()).flat_map(|value| sizes(value.len()));
-        drive.has_room(sizes.chain([RESERVE_BYTES]))
-    }
-
-    /// The same, after programming what waits for a full page: until then the records that it replaces take room.
-    fn leaves_reserve_at_last(&self, drive: &Drive, records: &Records) -> Result<bool, Failure> {
-        if self.leaves_reserve(drive, records.iter()) {
+    /// Whether records that take this leave the room that deletes may need; after programming what waits for a full page, if
+    /// they must be: until then the records that it replaces take room.
+    fn leaves_reserve(&self, drive: &Drive, limits: &Limits, room: Room) -> Result<bool, Failure> {
+        let room = if out(Guard::ReserveTaken) { room } else { room + limits.reserve };
+        if drive.has_room(room) {
             return Ok(true);
         }
         self.redo.settle(drive)?;
-        Ok(self.leaves_reserve(drive, records.iter()))
+        Ok(drive.has_room_at_last(room))
     }
 
     /// Small transactions are put separately where that takes no page of the drive, because they then fill units better
@@ -215,11 +223,11 @@ impl Leader {
     fn put_all<'a>(
         &mut self,
         drive: &Drive,
-        limits: PutLimits,
+        limits: &Limits,
         together: &'a [Arc<Pending>],
     ) -> Vec<(&'a Pending, Ended)> {
-        let all = together.iter().flat_map(|pending| &pending.work.records);
-        if !self.leaves_reserve(drive, all) {
+        let all = together.iter().flat_map(|pending| pending.work.values());
+        if !drive.has_room(room_of_values(all) + limits.reserve) {
             let alone =
                 together.iter().map(|pending| (&**pending, self.put_computed(drive, limits, pending)));
             return alone.collect();
@@ -242,7 +250,7 @@ impl Leader {
     fn rebuild_index(
         &mut self,
         drive: &Drive,
-        limits: PutLimits,
+        limits: &Limits,
         namespace: NamespaceId,
     ) -> Result<(), Failure> {
         let entries = entries_of(drive, namespace)?;
@@ -258,26 +266,27 @@ impl Leader {
         let Changed { mut records, numbers } = rebuild(drive, namespace, entries, Numbers::after(last))?;
         let new: HashSet<Name> = records.iter().map(|(name, _)| *name).collect();
         records.extend(old.into_iter().filter(|(name, _)| !new.contains(name)));
-        self.put_records(drive, limits, records, None)?;
+        self.put_index(drive, limits, records)?;
         self.numbers.insert(namespace, numbers);
         Ok(())
     }
 
-    /// Puts records, all or nothing; of large values their parts first.
-    fn put_records(
-        &mut self,
-        drive: &Drive,
-        limits: PutLimits,
-        mut records: Records,
-        at_ns: Option<Nanoseconds>,
-    ) -> Ended {
-        let change = self.values.put_parts(drive, &mut records)?;
-        let done = match limits.hold(&records) {
-            true if out(Guard::NodesApart) => put_nodes_apart(drive, &records),
-            true => drive.put(&records, at_ns),
-            false if out(Guard::LargeInParts) => put_in_parts(drive, limits, &records),
-            false => self.redo.put(drive, limits, &records),
-        };
+    /// Puts records of an index, all or nothing.
+    fn put_index(&mut self, drive: &Drive, limits: &Limits, records: Records) -> Ended {
+        match limits.hold(&records) {
+            true => drive.put(&records, None),
+            false => {
+                let mut plan = Plan::default();
+                plan.add(limits, records);
+                self.redo.put(drive, plan, Room::default())
+            }
+        }
+    }
+
+    /// Computes the records of a transaction and puts them; of large values their parts first.
+    fn put_computed(&mut self, drive: &Drive, limits: &Limits, pending: &Pending) -> Ended {
+        let mut change = Change::default();
+        let done = self.put_with_parts(drive, limits, pending, &mut change);
         match &done {
             Ok(_) => self.values.committed(drive, change),
             Err(failure) if failure.stops().is_none() => self.values.give_up(drive, change),
@@ -287,26 +296,84 @@ impl Leader {
         done
     }
 
-    /// Computes the records of a transaction and puts them.
-    fn put_computed(&mut self, drive: &Drive, limits: PutLimits, pending: &Pending) -> Ended {
-        let mut records = pending.work.records.clone();
-        let mut left = Vec::with_capacity(pending.work.ordered.len());
-        for (namespace, changes) in &pending.work.ordered {
-            let numbers = match self.numbers.get(namespace) {
-                Some(numbers) => *numbers,
-                None => Numbers::read(drive, *namespace)?,
-            };
-            let changed = change(drive, *namespace, changes, numbers)?;
+    fn put_with_parts(
+        &mut self,
+        drive: &Drive,
+        limits: &Limits,
+        pending: &Pending,
+        change: &mut Change,
+    ) -> Ended {
+        let work = &pending.work;
+        if pending.grows() && !self.leaves_reserve(drive, limits, room_of_values(work.values()))? {
+            return Err(Failure::Drive(Status::CapacityExceeded));
+        }
+        if !work.has_large {
+            return self.put_work(drive, limits, work, change);
+        }
+        let mut work = work.clone();
+        work.values_mut().try_for_each(|value| self.values.put_parts(drive, value, change))?;
+        self.put_work(drive, limits, &work, change)
+    }
+
+    /// Puts everything in one step, or in several that are logged first.
+    fn put_work(&mut self, drive: &Drive, limits: &Limits, work: &Work, change: &mut Change) -> Ended {
+        let grows = work.values().next().is_some();
+        let refused = || Err(Failure::Drive(Status::CapacityExceeded));
+        if work.len() <= limits.records {
+            let (mut records, numbers) = self.computed(drive, work)?;
+            records.extend(self.values.describe(drive, records.iter(), change)?);
+            if limits.hold(&records) {
+                let room = room_of_values(records.iter().filter_map(|(_, value)| value.as_ref()));
+                if grows && !self.leaves_reserve(drive, limits, room)? {
+                    return refused();
+                }
+                let done_ns = match out(Guard::NodesApart) {
+                    true => put_nodes_apart(drive, &records),
+                    false => drive.put(&records, work.at_ns),
+                }?;
+                self.numbers.extend(numbers);
+                return Ok(done_ns);
+            }
+        }
+        let numbers_of = |namespace| self.numbers_of(drive, namespace);
+        let mut plan = Planner::new(drive, limits).plan(&work.records, &work.ordered, numbers_of)?;
+        plan.add(limits, self.values.describe(drive, plan.records(), change)?);
+        let after = if grows && !out(Guard::ReserveTaken) { limits.reserve } else { Room::default() };
+        let numbers = plan.numbers.clone();
+        let done_ns = match out(Guard::LargeInParts) {
+            true => put_in_parts(drive, &plan),
+            false => self.redo.put(drive, plan, after),
+        }?;
+        self.numbers.extend(numbers);
+        Ok(done_ns)
+    }
+
+    /// The numbers of an ordered namespace.
+    fn numbers_of(&self, drive: &Drive, namespace: NamespaceId) -> Result<Numbers, Failure> {
+        self.numbers.get(&namespace).map_or_else(|| Numbers::read(drive, namespace), |numbers| Ok(*numbers))
+    }
+
+    /// The records of a transaction, and the numbers of ordered namespaces after it.
+    fn computed(
+        &self,
+        drive: &Drive,
+        work: &Work,
+    ) -> Result<(Records, Vec<(NamespaceId, Numbers)>), Failure> {
+        let mut records = work.records.clone();
+        let mut left = Vec::with_capacity(work.ordered.len());
+        for (namespace, changes) in &work.ordered {
+            let changes: Vec<_> = changes.iter().collect();
+            let changed = change(drive, *namespace, &changes, self.numbers_of(drive, *namespace)?)?;
             records.extend(changed.records);
             left.push((*namespace, changed.numbers));
         }
-        if pending.grows() && !self.leaves_reserve_at_last(drive, &records)? {
-            return Err(Failure::Drive(Status::CapacityExceeded));
-        }
-        let done_ns = self.put_records(drive, limits, records, pending.work.at_ns)?;
-        self.numbers.extend(left);
-        Ok(done_ns)
+        Ok((records, left))
     }
+}
+
+/// What values take.
+fn room_of_values<'a>(values: impl Iterator<Item = &'a Value>) -> Room {
+    values.flat_map(|value| sizes(value.len())).map(Room::of).sum()
 }
 
 /// The keys that can be found in a tree, with the numbers of their values.
@@ -350,8 +417,8 @@ fn put_nodes_apart(drive: &Drive, records: &Records) -> Ended {
 }
 
 /// What [`Guard::LargeInParts`] protects against.
-fn put_in_parts(drive: &Drive, limits: PutLimits, records: &Records) -> Ended {
-    let parts: Vec<Records> = records.chunks(limits.records / 2).map(<[_]>::to_vec).collect();
+fn put_in_parts(drive: &Drive, plan: &Plan) -> Ended {
+    let parts: Vec<Records> = plan.steps.iter().map(|step| step.records.clone()).collect();
     drive.put_parts(&parts, None).map_err(|(_, failure)| failure)
 }
 
@@ -361,8 +428,6 @@ mod tests {
 
     use super::*;
     use crate::options::{Options, Sync};
-
-    const LIMITS: PutLimits = PutLimits { records: 100, bytes: 1 << 20 };
 
     /// A new drive in an image, with a namespace.
     fn drive(folder: &std::path::Path) -> (Drive, NamespaceId) {
@@ -384,7 +449,11 @@ mod tests {
     fn what_was_committed_needs_no_sync_any_more() {
         let folder = tempfile::tempdir().unwrap();
         let (drive, namespace) = drive(folder.path());
-        let commits = Commits::new(LIMITS, Redo::new(namespace), LargeValues::none(namespace));
+        let commits = Commits::new(
+            Limits::of(&drive.device().lock()),
+            Redo::new(namespace),
+            LargeValues::none(namespace),
+        );
         let name = (namespace, Key::new(b"a").unwrap());
         assert!(commits.commit(&drive, work(name, 100)).is_ok());
         assert!(drive.device().lock().sync_begin().unwrap().is_none(), "the disk has it");
@@ -395,7 +464,11 @@ mod tests {
     fn nothing_is_at_rest_while_others_put_or_sync() {
         let folder = tempfile::tempdir().unwrap();
         let (drive, namespace) = drive(folder.path());
-        let commits = Commits::new(LIMITS, Redo::new(namespace), LargeValues::none(namespace));
+        let commits = Commits::new(
+            Limits::of(&drive.device().lock()),
+            Redo::new(namespace),
+            LargeValues::none(namespace),
+        );
         let (begun, done) = (std::sync::Barrier::new(2), std::sync::atomic::AtomicBool::new(false));
         let is_done = || done.load(std::sync::atomic::Ordering::SeqCst);
         std::thread::scope(|scope| {

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Status};
+use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Room, Status};
 use tantalum_drive::Drive as SharedDrive;
 
 use crate::cache::Cache;
@@ -19,6 +19,9 @@ use crate::failure::{Cause, Failure};
 use crate::large::{Large, Stored, part_key, sizes};
 use crate::record::{Name, Value};
 use crate::versions::{AsOf, Versions};
+
+/// Bytes of the drive that a record takes at least.
+const LEAST_RECORD_BYTES: u64 = 64;
 
 /// Records and their new values; `None` for those to be deleted.
 pub(crate) type Records = Vec<(Name, Option<Value>)>;
@@ -40,6 +43,12 @@ pub(crate) struct Drive {
 /// Reads records. What is read together is consistent.
 pub(crate) trait Source {
     fn record(&self, name: Name) -> Result<Option<Value>, Failure>;
+}
+
+/// Lists keys, too.
+pub(crate) trait Listing: Source {
+    /// At most `limit` keys in the order in which the drive lists them, from one on.
+    fn list(&self, namespace: NamespaceId, from: Option<&Key>, limit: usize) -> Result<Vec<Key>, Failure>;
 }
 
 impl Drive {
@@ -123,8 +132,8 @@ impl Drive {
         }
     }
 
-    /// The drive's contents of a record.
-    fn get(
+    /// The drive's contents of a record, past the cache.
+    pub fn get(
         &self,
         (namespace, key): Name,
         now_ns: &mut Option<Nanoseconds>,
@@ -177,7 +186,10 @@ impl Drive {
         at_ns: Option<Nanoseconds>,
     ) -> Result<Nanoseconds, (usize, Failure)> {
         let mut versions = self.versions.write();
-        let wanted = parts.iter().flatten().map(|(name, _)| *name).filter(|name| versions.wants(*name));
+        // a node may be in several parts
+        let mut seen = HashSet::new();
+        let names = parts.iter().flatten().map(|(name, _)| *name);
+        let wanted = names.filter(|name| versions.wants(*name) && seen.insert(*name));
         let old: Result<Records, Failure> =
             wanted.map(|name| Ok((name, self.read(name, &mut None)?))).collect();
         versions.replaced(old.map_err(|failure| (0, failure))?);
@@ -228,33 +240,27 @@ impl Drive {
         Ok(device.submit(Command::KvPut { records: &kv_records(records) }, at_ns)?.done_ns)
     }
 
-    /// Whether the drive has room for values of these sizes in addition to everything that it stores.
-    pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
-        self.device().lock().has_room(value_bytes)
+    /// Whether the drive has room for this in addition to everything that it stores.
+    pub fn has_room(&self, room: Room) -> bool {
+        self.device().lock().has_room(room)
+    }
+
+    /// The same, once the drive does not need any more what it remembers of deleted records.
+    pub fn has_room_at_last(&self, room: Room) -> bool {
+        let free = self.device().lock().free_without(room.entries, std::iter::empty());
+        free.first().is_some_and(|free| (room.chunks + room.entries.div_ceil(2)) as i64 <= *free)
     }
 
     /// How many values of this many bytes the drive has room for, beside a reserve.
-    pub fn room_for(&self, value_bytes: usize, reserve_bytes: usize) -> u64 {
-        // what is counted value by value; the rest of a large drive has room in proportion
-        const COUNTED_BYTES: u64 = 16 << 20;
-        const COUNTED_VALUES: u64 = 16;
+    pub fn room_for(&self, value_bytes: usize, reserve: Room) -> u64 {
         let device = self.device().lock();
-        let has_room = |filler: u64, count: u64| {
-            let values = std::iter::repeat_n(value_bytes, count as usize).flat_map(sizes);
-            device.has_room(values.chain([filler as usize, reserve_bytes]))
-        };
-        let most = |limit: u64, fits: &dyn Fn(u64) -> bool| {
-            let (mut least, mut most) = (0, limit);
-            while least < most {
-                let middle = (least + most).div_ceil(2);
-                if fits(middle) { least = middle } else { most = middle - 1 }
-            }
-            least
-        };
-        let free = most(device.profile().capacity_bytes, &|bytes| has_room(bytes, 0));
-        let counted = free.min(COUNTED_BYTES.max((value_bytes as u64).saturating_mul(COUNTED_VALUES)));
-        let count = most(counted / 64, &|count| has_room(free - counted, count));
-        (u128::from(count) * u128::from(free) / u128::from(counted.max(1))) as u64
+        let value: Room = sizes(value_bytes).map(Room::of).sum();
+        let (mut least, mut most) = (0, device.profile().capacity_bytes / LEAST_RECORD_BYTES);
+        while least < most {
+            let middle = (least + most).div_ceil(2);
+            if device.has_room(value * middle + reserve) { least = middle } else { most = middle - 1 }
+        }
+        least
     }
 
     /// Makes the work durable on the host's disk, if the image is synced. Others may read meanwhile.
@@ -291,6 +297,21 @@ impl Drive {
 impl Source for Drive {
     fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
         self.read(name, &mut None)
+    }
+}
+
+/// The records as they are on the drive, past the cache. The writer is alone.
+pub(crate) struct Flash<'a>(pub &'a Drive);
+
+impl Source for Flash<'_> {
+    fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
+        self.0.get(name, &mut None)
+    }
+}
+
+impl Listing for Flash<'_> {
+    fn list(&self, namespace: NamespaceId, from: Option<&Key>, limit: usize) -> Result<Vec<Key>, Failure> {
+        self.0.list(namespace, from, limit)
     }
 }
 

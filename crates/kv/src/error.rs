@@ -194,9 +194,26 @@ pub enum Error {
         /// Neither is this one, or any after it.
         to: Option<Box<[u8]>>,
     },
-    /// What an interrupted commit left is damaged.
-    #[error("a commit that was interrupted is damaged; run `tantalum check` for details")]
-    Redo,
+    /// A commit that was interrupted cannot be finished.
+    #[error(
+        "a commit was interrupted, and opening the store cannot finish it: {reason}; run `tantalum check` for details, and \
+         restore the store from a backup"
+    )]
+    Redo {
+        /// Why.
+        reason: String,
+    },
+    /// A commit that was interrupted was written by another version, which is to finish it.
+    #[error(
+        "a commit was interrupted that another version of the store wrote, in format {found} and not {expected}; open the \
+         store with that version, once"
+    )]
+    RedoFormat {
+        /// The format of its log.
+        found: u8,
+        /// The format that this version writes and reads.
+        expected: u8,
+    },
     /// The drive refused a command.
     #[error(transparent)]
     Drive(#[from] Status),

@@ -47,6 +47,11 @@ pub(crate) enum Failure {
         namespace: NamespaceId,
         gap: Gap,
     },
+    /// What a commit that was interrupted refers to is not there.
+    Interrupted {
+        namespace: NamespaceId,
+        what: &'static str,
+    },
     /// More was overwritten than the store keeps for snapshots.
     SnapshotLost {
         budget_bytes: usize,
@@ -59,7 +64,10 @@ impl Failure {
         match self {
             Failure::Drive(status) => status.leaves_doubt().then(|| status.into()),
             Failure::Stops(cause) => Some(cause.clone()),
-            Failure::Node { .. } | Failure::Lost { .. } | Failure::SnapshotLost { .. } => None,
+            Failure::Node { .. }
+            | Failure::Lost { .. }
+            | Failure::Interrupted { .. }
+            | Failure::SnapshotLost { .. } => None,
         }
     }
 }
@@ -80,6 +88,10 @@ impl Failure {
     /// A record that must be there, but is not.
     pub fn missing((namespace, key): Name) -> Failure {
         Failure::Drive(Status::RecordUnreadable { namespace, key })
+    }
+
+    pub fn interrupted(namespace: NamespaceId, what: &'static str) -> Failure {
+        Failure::Interrupted { namespace, what }
     }
 
     /// Whether records are lost, and others can be read.
@@ -106,6 +118,9 @@ impl Failure {
                 from: from[..].into(),
                 to: to.map(|to| to[..].into()),
             },
+            Failure::Interrupted { namespace: NamespaceId(number), what } => {
+                Error::Redo { reason: format!("in namespace {number}, {what}") }
+            }
             Failure::SnapshotLost { budget_bytes } => {
                 Error::SnapshotLost { budget_bytes: budget_bytes as u64 }
             }

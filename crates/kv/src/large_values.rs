@@ -38,7 +38,8 @@ pub(crate) struct LargeValues {
 /// What a commit changes among large values.
 #[derive(Default)]
 pub(crate) struct Change {
-    new: Vec<Large>,
+    /// With their heads. They have the names of these once it is known which records the commit puts.
+    new: Vec<(Value, Large)>,
     old: Vec<Large>,
     /// The numbers as the drive then has them.
     numbers: Option<Numbers>,
@@ -94,49 +95,61 @@ impl LargeValues {
         !self.live.is_empty() && records.iter().any(|(name, _)| self.live.contains_key(name))
     }
 
-    /// Puts the parts of the large values among these records, which get the heads, the descriptions, and what is to be deleted of
-    /// values that they replace.
-    pub fn put_parts(&mut self, drive: &Drive, records: &mut Records) -> Result<Change, Failure> {
-        let (mut change, mut added) = (Change::default(), Records::new());
-        for (name, value) in records.iter_mut() {
-            if let Err(failure) = self.put_parts_of(drive, *name, value, &mut change, &mut added) {
-                self.give_up(drive, change);
-                return Err(failure);
+    /// Puts the parts of a value, if it is large; then it is replaced by its head.
+    pub fn put_parts(
+        &mut self,
+        drive: &Drive,
+        value: &mut Option<Value>,
+        change: &mut Change,
+    ) -> Result<(), Failure> {
+        let Some(bytes) = value.as_ref().filter(|bytes| bytes.len() > PART_BYTES) else { return Ok(()) };
+        let number = self.take_number(drive)?;
+        let name = (self.first, description_key(number));
+        let large = Large { name, number, bytes: bytes.len() as u64 };
+        change.new.push((large.head(), large));
+        for (part, bytes) in (0..).zip(bytes.chunks(PART_BYTES)) {
+            drive.put_unseen(&vec![((self.first, part_key(number, part)), Some(bytes.into()))])?;
+        }
+        *value = change.new.last().map(|(head, _)| head.clone());
+        Ok(())
+    }
+
+    /// What is to be put with records: descriptions of the values whose heads are among them, and deletes of those of the values
+    /// that they replace.
+    pub fn describe<'a>(
+        &mut self,
+        drive: &Drive,
+        records: impl Iterator<Item = &'a (Name, Option<Value>)>,
+        change: &mut Change,
+    ) -> Result<Records, Failure> {
+        let mut added = Records::new();
+        if self.live.is_empty() && change.new.is_empty() {
+            return Ok(added);
+        }
+        let heads = change.new.iter().enumerate().map(|(at, (head, _))| (head.as_ptr(), at));
+        let heads: FxHashMap<*const u8, usize> = heads.collect();
+        change.old.clear();
+        for (name, value) in records {
+            if let Some(old) = self.live.get(name) {
+                added.push(((self.first, description_key(old.number)), None));
+                change.old.push(*old);
+            }
+            // a value of the same bytes is no head
+            let new = value.as_ref().and_then(|value| heads.get(&value.as_ptr()));
+            if let Some((_, large)) = new.map(|at| &mut change.new[*at]) {
+                large.name = *name;
+                let description = ((self.first, description_key(large.number)), Some(large.description()));
+                match out(Guard::DescriptionApart) {
+                    true => drive.put_unseen(&vec![description])?,
+                    false => added.push(description),
+                }
             }
         }
         if let Some((numbers, before)) = self.numbers {
             numbers.store(before, self.first, &mut added);
             change.numbers = Some(numbers);
         }
-        records.extend(added);
-        Ok(change)
-    }
-
-    fn put_parts_of(
-        &mut self,
-        drive: &Drive,
-        name: Name,
-        value: &mut Option<Value>,
-        change: &mut Change,
-        added: &mut Records,
-    ) -> Result<(), Failure> {
-        if let Some(old) = self.live.get(&name) {
-            added.push(((self.first, description_key(old.number)), None));
-            change.old.push(*old);
-        }
-        let Some(bytes) = value.as_ref().filter(|bytes| bytes.len() > PART_BYTES) else { return Ok(()) };
-        let large = Large { name, number: self.take_number(drive)?, bytes: bytes.len() as u64 };
-        change.new.push(large);
-        for (part, bytes) in (0..).zip(bytes.chunks(PART_BYTES)) {
-            drive.put_unseen(&vec![((self.first, part_key(large.number, part)), Some(bytes.into()))])?;
-        }
-        let description = ((self.first, description_key(large.number)), Some(large.description()));
-        match out(Guard::DescriptionApart) {
-            true => drive.put_unseen(&vec![description])?,
-            false => added.push(description),
-        }
-        *value = Some(large.head());
-        Ok(())
+        Ok(added)
     }
 
     fn take_number(&mut self, drive: &Drive) -> Result<u64, Failure> {
@@ -165,13 +178,13 @@ impl LargeValues {
                 self.gone.push((puts, keys_of(&old)));
             }
         }
-        self.live.extend(change.new.into_iter().map(|large| (large.name, large)));
+        self.live.extend(change.new.into_iter().map(|(_, large)| (large.name, large)));
         self.tidy(drive);
     }
 
     /// The commit was refused: its parts are deleted, now or when the store is opened.
     pub fn give_up(&mut self, drive: &Drive, change: Change) {
-        self.gone.extend(change.new.iter().map(|large| (0, keys_of(large))));
+        self.gone.extend(change.new.iter().map(|(_, large)| (0, keys_of(large))));
         self.tidy(drive);
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
-use tantalum::{Device, NamespaceId, Nanoseconds, Process, Status};
+use tantalum::{Device, NamespaceId, Nanoseconds, Process, Room, Status};
 
 use crate::age::Age;
 use crate::catalog::{Catalog, Names};
@@ -16,10 +16,11 @@ use crate::error::Error;
 use crate::failure::{Cause, Failure};
 use crate::large::Stored;
 use crate::large_values::LargeValues;
+use crate::limits::Limits;
 use crate::locks::Locks;
 use crate::options::Options;
 use crate::record::{Name, Order, Value};
-use crate::redo::{PutLimits, Redo};
+use crate::redo::Redo;
 use crate::tree::is_node;
 use crate::versions::AsOf;
 
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub options: Options,
     /// Bytes of the drive.
     pub capacity_bytes: u64,
+    /// Room of it that only deletes may use.
+    pub reserve: Room,
     pub locks: Locks,
     commits: Commits,
     pub catalog: Mutex<Catalog>,
@@ -45,14 +48,14 @@ pub(crate) struct Shared {
 impl Shared {
     /// Takes over a drive whose catalog has been read.
     pub fn over(device: Device, catalog: Catalog, values: LargeValues, options: Options) -> Shared {
-        let limits = device.limits().key_value;
-        let put_limits = PutLimits { records: limits.put_records as usize, bytes: limits.put_bytes as usize };
+        let limits = Limits::of(&device);
         Shared {
             capacity_bytes: device.profile().capacity_bytes,
+            reserve: limits.reserve,
             drive: Drive::new(device, catalog.first, options.cache_bytes, options.snapshot_bytes),
             options,
             locks: Locks::default(),
-            commits: Commits::new(put_limits, Redo::new(catalog.first), values),
+            commits: Commits::new(limits, Redo::new(catalog.first), values),
             live: RwLock::new(live(&catalog.names)).into(),
             catalog: Mutex::new(catalog),
             next_age: CachePadded::default(),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tantalum::{Access, Device, HostError, Key, Nanoseconds, Status};
 
 use crate::catalog::{Catalog, check_name};
-use crate::commit::RESERVE_BYTES;
 use crate::error::Error;
 use crate::keys::hashed_key;
 use crate::large_values::LargeValues;
@@ -265,7 +264,7 @@ impl Store {
         Ok(if self.shared.stopped().is_some() {
             0
         } else {
-            self.shared.drive.room_for(value_bytes, RESERVE_BYTES)
+            self.shared.drive.room_for(value_bytes, self.shared.reserve)
         })
     }
 

@@ -4,7 +4,9 @@
 //! capacitor in DRAM that is dumped. Records that fit in a unit wait there for a full page; a larger `put` is there
 //! until it has been programmed.
 
-use tantalum_ftl::{Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, VALUE_BYTES};
+use tantalum_ftl::{
+    Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, Room, VALUE_BYTES,
+};
 use tantalum_nand::Nanoseconds;
 
 use super::{Engine, Port};
@@ -106,13 +108,29 @@ impl Engine {
             }
             put => put,
         };
+        let put = match put {
+            Err(Status::CapacityExceeded) if self.ftl.tombstones_have_room_of(records, self.cache.len()) => {
+                self.ftl.take_checkpoint(at_ns, false)?;
+                self.try_put(records, at_ns)
+            }
+            put => put,
+        };
         self.count_programmed_records()?;
         put
     }
 
-    /// Whether records with values of these sizes fit in addition to everything that is stored.
-    pub fn has_room(&self, value_bytes: impl Iterator<Item = usize>) -> bool {
-        self.ftl.has_room(value_bytes, self.cache.len())
+    /// Whether records fit in addition to everything that is stored.
+    pub fn has_room(&self, room: Room) -> bool {
+        self.ftl.has_room(room, self.cache.len())
+    }
+
+    /// How many chunks are free once groups of records are deleted.
+    pub fn free_without<'a>(
+        &self,
+        entries: u64,
+        groups: impl Iterator<Item = &'a [(NamespaceId, Key)]>,
+    ) -> Vec<i64> {
+        self.ftl.free_without(entries, self.cache.len(), groups)
     }
 
     fn try_put(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {

@@ -13,7 +13,7 @@
 use tantalum_nand::{Array, BlockId, Geometry, MAX_UNITS_PER_PAGE, NarrowArray, Ppn};
 
 use super::owner::{Claim, IN_SPARE, Owner};
-use super::packed::{MOST_PACKED, Packed, PackedEntry};
+use super::packed::{MOST_PACKED, Packed, PackedEntry, Removal};
 use super::touched::{CHUNK_ENTRIES, Touched};
 use super::valid::ValidCounts;
 use crate::types::{HashMap, Lpn, Seq, TenantId};
@@ -79,6 +79,11 @@ impl Map {
     /// Units that the packed contents in use need.
     pub fn packed_units(&self) -> u64 {
         self.packed.units()
+    }
+
+    /// What would be given back if packed contents were removed.
+    pub(crate) fn removal(&self) -> Removal<'_> {
+        Removal::new(&self.packed, self.units_per_block)
     }
 
     /// Bytes of host memory that the map may touch.

@@ -1,5 +1,7 @@
 //! The contents in use of each block, for tenants that pack.
 
+use tantalum_nand::Ppn;
+
 use super::valid::ValidCounts;
 use crate::types::TenantId;
 
@@ -67,7 +69,7 @@ impl BlockPacked {
 
 /// The same for all blocks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     /// Empty until something is packed.
     blocks: Vec<BlockPacked>,
     units: u64,
@@ -94,6 +96,38 @@ impl Packed {
     }
 }
 
+/// What would be given back if contents were removed.
+pub(crate) struct Removal<'a> {
+    packed: &'a Packed,
+    /// The weight that is removed from each block.
+    removed: Vec<u32>,
+    units: u64,
+    units_per_block: u32,
+}
+
+impl<'a> Removal<'a> {
+    pub fn new(packed: &'a Packed, units_per_block: u32) -> Removal<'a> {
+        Removal { packed, removed: vec![0; packed.blocks.len()], units: 0, units_per_block }
+    }
+
+    /// Contents of this weight at a place are removed as well.
+    pub fn remove(&mut self, ppn: Ppn, weight: u32) {
+        let block = (ppn.0 / self.units_per_block) as usize;
+        let valid = |removed| {
+            let all = self.packed.blocks[block];
+            BlockPacked { weight: all.weight.saturating_sub(removed), ..all }.valid()
+        };
+        let before = valid(self.removed[block]);
+        self.removed[block] += weight;
+        self.units += u64::from(before - valid(self.removed[block]));
+    }
+
+    /// Units that are given back at least.
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +142,26 @@ mod tests {
             assert!(entry.encode() <= MOST_PACKED);
         }
         assert_eq!(PackedEntry::decode(0), None, "a claim");
+    }
+
+    /// Units with three records of weight 22 count as one unit each, until so many are gone that they need fewer.
+    #[test]
+    fn what_a_removal_gives_back_is_known_before() {
+        let mut valid = ValidCounts::new(2, 256);
+        let mut packed = Packed::default();
+        (0..256).for_each(|_| packed.recount(0, &mut valid, |block| block.add(66)));
+        (0..10).for_each(|_| packed.recount(1, &mut valid, |block| block.add(64)));
+        let before = packed.clone();
+        let mut removal = Removal::new(&before, 256);
+        for removed in 1..=600 {
+            removal.remove(Ppn(removed % 256), 22);
+            packed.recount(0, &mut valid, |block| block.weight -= 22);
+            assert_eq!(before.units() - packed.units(), removal.units());
+            assert!(removed > 23 || removal.units() == 0);
+        }
+        assert_eq!(removal.units(), 198);
+        removal.remove(Ppn(300), 64);
+        assert_eq!(removal.units(), 199);
     }
 
     #[test]

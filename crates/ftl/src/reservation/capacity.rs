@@ -30,10 +30,14 @@ impl Parts {
         if !self.checkpoint_has_place(0, entries) {
             return 0;
         }
+        u64::from(self.config.logical_units).saturating_sub(self.held_units(entries, waiting))
+    }
+
+    /// Units that are not free.
+    pub(crate) fn held_units(&self, entries: u64, waiting: usize) -> u64 {
         let held: u64 = TENANTS.iter().map(|tenant| tenant.reserved_units(self)).sum();
         let blocks = 2 * u64::from(self.unplanned_blocks(entries));
-        let held = held + waiting as u64 + blocks * u64::from(self.geometry.units_per_block());
-        u64::from(self.config.logical_units).saturating_sub(held)
+        held + waiting as u64 + blocks * u64::from(self.geometry.units_per_block())
     }
 }
 
@@ -100,6 +104,7 @@ mod tests {
     use super::*;
     use crate::host_unit::HostUnit;
     use crate::key::NamespaceAttributes;
+    use crate::tenants::records::Room;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
     fn write(ftl: &mut Ftl, lpn: Lpn) {
@@ -150,7 +155,8 @@ mod tests {
         }
         assert!(blocks[0] < blocks[1] && blocks[1] < blocks[2], "{blocks:?}");
         // 105 units are free; each of these takes one, and its entry half a chunk
-        assert!(ftl.has_room([4000; 104].into_iter(), 3) && !ftl.has_room([4000; 105].into_iter(), 3));
-        assert!(!ftl.has_room([4000; 104].into_iter(), 4), "one more waits");
+        let room = |count| Room::of(4000) * count;
+        assert!(ftl.has_room(room(104), 3) && !ftl.has_room(room(105), 3));
+        assert!(!ftl.has_room(room(104), 4), "one more waits");
     }
 }

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use tantalum::NamespaceId;
+use tantalum::{NamespaceId, Room};
 
 use super::find::node_at;
 use super::node::{Entry, FULL_BYTES, Node, bytes_of, cut, encode, separator};
 use super::{Kind, Numbers, ROOT, name, value_name};
 use crate::drive::{Records, Source};
 use crate::failure::Failure;
-use crate::record::{Bytes, OrderedChanges, Value};
+use crate::record::{Bytes, Value};
 
 /// The records to put for the changes, and the numbers that remain afterwards.
 pub(crate) struct Changed {
@@ -24,13 +24,12 @@ pub(crate) struct Changed {
 pub(crate) fn change(
     source: &impl Source,
     namespace: NamespaceId,
-    changes: &OrderedChanges,
+    changes: &[Change<'_>],
     numbers: Numbers,
 ) -> Result<Changed, Failure> {
     let nodes = BTreeMap::new();
     let mut work = Work { source, namespace, numbers, nodes, records: Records::with_capacity(changes.len()) };
-    let changes: Vec<Change<'_>> = changes.iter().collect();
-    work.root(&changes)?;
+    work.root(changes)?;
     Ok(work.changed(numbers))
 }
 
@@ -48,7 +47,8 @@ pub(crate) fn rebuild(
     Ok(work.changed(numbers))
 }
 
-type Change<'a> = (&'a Bytes, &'a Option<Value>);
+/// A key's new value, none if it is to be deleted. Several are in the order of their keys.
+pub(crate) type Change<'a> = (&'a Bytes, &'a Option<Value>);
 
 /// A child as its parent will have it.
 struct Child {
@@ -69,6 +69,11 @@ struct Work<'a, S> {
 
 fn no_key() -> Bytes {
     Bytes::from(&[][..])
+}
+
+/// What a node takes of the drive.
+fn chunks_of(entries: &[Entry]) -> u64 {
+    Room::of(bytes_of(entries)).chunks
 }
 
 impl<S: Source> Work<'_, S> {
@@ -247,8 +252,11 @@ impl<S: Source> Work<'_, S> {
             match merged.pop() {
                 Some(left) if is_small(&left) || is_small(&child) => {
                     let mut entries = self.entries_of(&left, level)?;
-                    entries.extend(self.entries_of(&child, level)?);
-                    if bytes_of(&entries) > FULL_BYTES * 3 / 4 {
+                    let right = self.entries_of(&child, level)?;
+                    let apart = chunks_of(&entries) + chunks_of(&right);
+                    entries.extend(right);
+                    // a full store must be able to delete
+                    if bytes_of(&entries) > FULL_BYTES * 3 / 4 || chunks_of(&entries) > apart {
                         merged.extend([left, child]);
                         continue;
                     }

@@ -35,6 +35,18 @@ impl Numbers {
         Numbers { next: last + 1, end: last + 1 }
     }
 
+    /// As a commit's log has them.
+    pub fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.next) | u128::from(self.end) << 64).to_le_bytes()
+    }
+
+    /// From the beginning of these bytes; and the rest.
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Numbers, &[u8])> {
+        let (next, rest) = bytes.split_first_chunk()?;
+        let (end, rest) = rest.split_first_chunk()?;
+        Some((Numbers { next: u64::from_le_bytes(*next), end: u64::from_le_bytes(*end) }, rest))
+    }
+
     /// The next number.
     pub fn take(&mut self) -> u64 {
         let number = self.next;

@@ -8,6 +8,7 @@ mod damage;
 mod documentation;
 mod every_command_fails;
 mod full_host;
+mod full_store;
 mod history;
 mod killed_process;
 mod large_transactions;

@@ -35,6 +35,7 @@ mod weights;
 pub use namespace::NAMESPACES;
 pub(crate) use plan::Plan;
 pub(crate) use put::ProgrammedUnits;
+pub use put::Room;
 pub use record::VALUE_BYTES;
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};

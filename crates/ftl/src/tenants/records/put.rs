@@ -1,5 +1,8 @@
 //! `put`: records are packed into units and programmed, and only then do the indexes name them.
 
+use std::iter::Sum;
+use std::ops::{Add, Mul};
+
 use tantalum_nand::{Nanoseconds, Ppn, Source};
 
 use super::index::Entry;
@@ -33,6 +36,47 @@ pub(crate) struct ProgrammedUnits {
 /// When there is room in protected DRAM for this many more units; `None` if there never is.
 pub type RoomNs<'a> = &'a mut dyn FnMut(usize) -> Option<Nanoseconds>;
 
+/// What records take of a drive's capacity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Room {
+    /// Chunks, of which a unit has 64, as the records are packed when they are moved.
+    pub chunks: u64,
+    /// Entries of the index. Two take as much as a chunk.
+    pub entries: u64,
+}
+
+impl Room {
+    /// What a record with a value of this many bytes takes. A deletion takes as much as an empty value until the next
+    /// checkpoint.
+    pub fn of(value_bytes: usize) -> Room {
+        let whole = (value_bytes / SEGMENT_BYTES) as u64;
+        let rest = u64::from(weight(chunks_of(value_bytes % SEGMENT_BYTES)));
+        Room { chunks: whole * u64::from(UNIT_WEIGHT) + rest, entries: whole + 1 }
+    }
+}
+
+impl Add for Room {
+    type Output = Room;
+
+    fn add(self, other: Room) -> Room {
+        Room { chunks: self.chunks + other.chunks, entries: self.entries + other.entries }
+    }
+}
+
+impl Mul<u64> for Room {
+    type Output = Room;
+
+    fn mul(self, times: u64) -> Room {
+        Room { chunks: self.chunks * times, entries: self.entries * times }
+    }
+}
+
+impl Sum for Room {
+    fn sum<I: Iterator<Item = Room>>(rooms: I) -> Room {
+        rooms.fold(Room::default(), Add::add)
+    }
+}
+
 impl Parts {
     /// Checks a `put` before anything is changed.
     pub fn check_put(&self, records: &[KvRecord<'_>]) -> Result<(), KeyValueError> {
@@ -52,17 +96,51 @@ impl Parts {
         Ok(())
     }
 
-    /// Whether records with values of these sizes currently fit in addition to everything that is stored, even if they
-    /// are put in parts, and whatever they replace. `waiting` units are in the cache.
-    pub fn has_room(&self, values: impl Iterator<Item = usize>, waiting: usize) -> bool {
-        let (mut chunks, mut entries) = (0, 0);
-        for bytes in values {
-            let whole = (bytes / SEGMENT_BYTES) as u64;
-            let rest = weight(chunks_of(bytes % SEGMENT_BYTES));
-            chunks += whole * u64::from(UNIT_WEIGHT) + u64::from(rest);
-            entries += whole + 1;
-        }
+    /// Whether records currently fit in addition to everything that is stored, even if they are put in parts, and
+    /// whatever they replace. `waiting` units are in the cache.
+    pub fn has_room(&self, Room { chunks, entries }: Room, waiting: usize) -> bool {
         chunks + entries.div_ceil(2) <= self.free_units(entries, waiting) * u64::from(UNIT_WEIGHT)
+    }
+
+    /// How many chunks are free, with this many more entries, once a checkpoint has released the tombstones, and groups of records
+    /// are deleted as well, one after the other: before the first group, and after each. Less than none if more is stored than
+    /// there is room for. No record may be in it twice. Those that wait, or whose index is only on flash, do not count.
+    pub fn free_without<'a>(
+        &self,
+        entries: u64,
+        waiting: usize,
+        groups: impl Iterator<Item = &'a [(NamespaceId, Key)]>,
+    ) -> Vec<i64> {
+        let mut removal = self.map.removal();
+        let mut remove = |place: RecordPlace| removal.remove(place.ppn, weight(place.chunks));
+        self.tenants.records.tombstones.values().for_each(|place| remove(*place));
+        let now = i64::from(self.config.logical_units) - self.held_units(entries, waiting) as i64;
+        let mut free = vec![(now + removal.units() as i64) * i64::from(UNIT_WEIGHT)];
+        for group in groups {
+            let places = group.iter().flat_map(|(namespace, key)| self.places_of(*namespace, key));
+            places.for_each(|place| removal.remove(place.ppn, weight(place.chunks)));
+            free.push((now + removal.units() as i64) * i64::from(UNIT_WEIGHT));
+        }
+        free
+    }
+
+    /// Where a record is according to its index, which is in DRAM.
+    fn places_of(&self, namespace: NamespaceId, key: &Key) -> impl Iterator<Item = RecordPlace> {
+        let namespace = self.tenants.records.namespaces.get(&namespace);
+        let index = namespace.filter(|namespace| !namespace.index.is_swapped_out());
+        let entry = move |segment| index?.index.get().with_hash(key.segment_hash(segment)).next();
+        let head = entry(0);
+        let segments = head.map_or(0, |head| u32::from(head.continuations) + 1);
+        (0..segments as u16).filter_map(entry).map(|entry| entry.place)
+    }
+
+    /// Whether these records, for which there is no room, would have it if a checkpoint released the tombstones.
+    pub fn tombstones_have_room_of(&self, records: &[KvRecord<'_>], waiting: usize) -> bool {
+        let (chunks, entries) = self.plan_of(records).room(records);
+        let free = self.free_without(entries, waiting, std::iter::empty())[0];
+        !self.tenants.records.tombstones.is_empty()
+            && !self.has_room(Room { chunks, entries }, waiting)
+            && (chunks + entries.div_ceil(2)) as i64 <= free
     }
 
     /// The units that records are packed into.

@@ -1,0 +1,72 @@
+//! What one `put` of the drive takes, and the room of the drive that must be left.
+
+use tantalum::{Device, Room};
+
+use crate::drive::Records;
+
+/// Chunks of the nodes that a step of a large commit changes, unless one key changes more: 64 nodes of the usual size.
+const STEP_NODES: u64 = 64 * 32;
+
+/// Records of a step besides those that it changes: the records that it is logged in are deleted with it.
+const STEP_SPARE_RECORDS: usize = 8;
+
+/// For each chunk of the log of a transaction that deletes all of a drive, or each second key: this many bytes of the drive. A
+/// record takes 96 bytes at least, a step deletes a thousand, and its log takes 5 chunks, or 8 for each second key of two thousand.
+const BYTES_PER_CHUNK_OF_LOG: u64 = 16 << 10;
+
+/// The same for each record of the log.
+const BYTES_PER_RECORD_OF_LOG: u64 = 64 << 10;
+
+/// For each chunk by which records may give back less than they took, while few of a block are gone: a unit of each MiB.
+const BYTES_PER_CHUNK_OF_SLACK: u64 = 16 << 10;
+
+/// What a `put` takes, and what must be left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Records in a `put`.
+    pub records: usize,
+    /// Bytes of their values.
+    pub bytes: usize,
+    /// Room that only deletes may use: a full store must be able to delete, any number of records at once, and in an ordered
+    /// namespace that writes nodes.
+    pub reserve: Room,
+}
+
+impl Limits {
+    /// Those of a drive.
+    pub fn of(device: &Device) -> Limits {
+        let put = device.limits().key_value;
+        let capacity_bytes = device.profile().capacity_bytes;
+        let slack = Room { chunks: capacity_bytes / BYTES_PER_CHUNK_OF_SLACK, entries: 0 };
+        let log = Room {
+            chunks: capacity_bytes / BYTES_PER_CHUNK_OF_LOG,
+            entries: capacity_bytes / BYTES_PER_RECORD_OF_LOG,
+        };
+        let step = Room::of(0) * put.put_records.into() + Room { chunks: STEP_NODES, entries: 0 };
+        Limits {
+            records: put.put_records as usize,
+            bytes: put.put_bytes as usize,
+            reserve: log + slack + step,
+        }
+    }
+
+    /// Whether all of these fit in one `put`.
+    pub fn hold(&self, records: &Records) -> bool {
+        records.len() <= self.records && bytes_of(records) <= self.bytes
+    }
+
+    /// The most records that a step may change.
+    pub fn step_records(&self) -> usize {
+        self.records - STEP_SPARE_RECORDS
+    }
+
+    /// Whether these are a step, with nodes of these chunks.
+    pub fn hold_step(&self, records: &Records, node_chunks: u64) -> bool {
+        records.len() <= self.step_records() && bytes_of(records) <= self.bytes && node_chunks <= STEP_NODES
+    }
+}
+
+/// Bytes of the values of records.
+fn bytes_of(records: &Records) -> usize {
+    records.iter().map(|(_, value)| value.as_ref().map_or(0, |value| value.len())).sum()
+}

@@ -1,0 +1,271 @@
+//! Steps are put as they were planned, whenever the process ends, or nothing is.
+
+use std::sync::Arc;
+
+use tantalum::{Key, NamespaceAttributes, Profile};
+
+use super::*;
+use crate::limits::Limits;
+use crate::plan::Planner;
+use crate::record::OrderedChanges;
+use crate::room::room_of;
+use crate::step::Form;
+use crate::tree::Numbers;
+
+/// A drive of a profile with namespaces; the first is the store's own.
+fn device<const N: usize>(profile: &str, capacity_bytes: u64) -> (Device, [NamespaceId; N]) {
+    let mut profile = Profile::load(profile).unwrap();
+    profile.capacity_bytes = capacity_bytes;
+    profile.over_provisioning_percent = 240.0;
+    let mut device = Device::in_memory(&profile).unwrap();
+    let attributes = NamespaceAttributes::default();
+    let namespaces = [(); N].map(|()| {
+        let at_ns = device.time_ns();
+        device.submit(Command::CreateNamespace { attributes }, at_ns).unwrap().namespace.unwrap()
+    });
+    (device, namespaces)
+}
+
+fn drive(device: &Device, first: NamespaceId) -> Drive {
+    Drive::new(device.try_clone().unwrap(), first, 1 << 20, 0)
+}
+
+fn value(bytes: usize) -> Option<Value> {
+    Some(vec![1; bytes].into())
+}
+
+/// A commit that failed could not delete all that it had written, and the next one logs a shorter step over it.
+#[test]
+fn a_piece_of_an_older_commit_is_no_part_of_a_step() {
+    let (mut device, [namespace]) = device("tlc-nvme", 64 << 20);
+    let (redo, name) = (Redo::new(namespace), (namespace, key(b"a")));
+    let step = logged(&Step::of_records(vec![(name, value(1))]));
+    let marker = [&[FORMAT][..], &1_u32.to_le_bytes()].concat();
+    for (key, bytes) in [(piece_key(0, 0), &step[..]), (piece_key(0, 1), b"stale"), (key(MARKER), &marker)] {
+        put(&mut device, &vec![((namespace, key), Some(bytes.into()))]).unwrap();
+    }
+    redo.recover(&mut device).unwrap();
+    assert_eq!(get(&mut device, namespace, key(b"a")).unwrap(), Some(vec![1]));
+    assert_eq!(device.namespaces()[0].records, 1, "the stale piece and the marker are gone");
+}
+
+#[test]
+fn a_commit_of_another_format_is_refused_by_its_number() {
+    let (mut device, [namespace]) = device("tlc-nvme", 64 << 20);
+    put(&mut device, &vec![((namespace, key(MARKER)), Some([2, 1, 0, 0, 0][..].into()))]).unwrap();
+    let error = Redo::new(namespace).recover(&mut device).unwrap_err();
+    assert!(error.to_string().contains("in format 2 and not 3"), "{error}");
+}
+
+/// The marker, and the deletions that go with each step, take a little room as well. Once a commit counts, it must get
+/// in place: the store would stop, and could not be opened again. A tiny step comes before a large one here, so that
+/// putting it in place gives back next to nothing. No test had the room run out within a few chunks.
+#[test]
+fn a_commit_gets_in_place_or_is_refused_before_it_counts_however_little_room_there_is() {
+    for profile in ["tlc-nvme", "tlc-nvme-plp"] {
+        let (mut refused, mut done) = (0, 0);
+        for units in 2..16 {
+            let (mut device, [first, namespace]) = device(profile, 8 << 20);
+            for number in 0_u32.. {
+                if !device.has_room(Room::of(4000) * (units + 1)) {
+                    break;
+                }
+                let name = (namespace, key(&number.to_be_bytes()));
+                put(&mut device, &vec![(name, value(4000))]).unwrap();
+            }
+            let limits = Limits { records: 9, bytes: 1 << 20, ..Limits::of(&device) };
+            for bytes in (12_000..16_096).step_by(64) {
+                let drive = drive(&device, first);
+                let records =
+                    vec![((namespace, key(b"a")), value(1)), ((namespace, key(b"b")), value(bytes))];
+                let mut plan = Plan::default();
+                plan.add(&limits, records);
+                assert_eq!(plan.steps.len(), 2);
+                let put = Redo::new(first).put(&drive, plan, Room::default());
+                let stopped = put.as_ref().is_err_and(|failure| failure.stops().is_some());
+                assert!(!stopped, "{profile}, {units} units, {bytes} bytes: {:?}", put.err());
+                refused += u32::from(put.is_err());
+                done += u32::from(put.is_ok());
+            }
+        }
+        assert!(refused > 0 && done > 0, "{profile}: {refused} refused, {done} done");
+    }
+}
+
+/// A transaction that deletes and puts in both kinds of namespaces, on a drive with what it changes, and small steps.
+struct Case {
+    device: Device,
+    first: NamespaceId,
+    limits: Limits,
+    records: Records,
+    ordered: Vec<(NamespaceId, OrderedChanges)>,
+}
+
+fn ordered_key(number: u32) -> Arc<[u8]> {
+    format!("a key that is longer than those of a drive {:04}", number.wrapping_mul(7919) % 10_000)
+        .into_bytes()
+        .into()
+}
+
+/// Hashed keys of both kinds: those that the drive knows by their hashes, and longer ones.
+fn hashed_key(number: u32) -> Key {
+    let long = [&number.to_be_bytes()[..], b"12345678"].concat();
+    key(if number.is_multiple_of(2) { &long } else { &long[..5] })
+}
+
+impl Case {
+    fn new(deletes: impl Fn(u32) -> bool) -> Case {
+        let (device, [first, hashed, ordered]) = device("tlc-nvme-plp", 16 << 20);
+        let limits = Limits { records: 60, ..Limits::of(&device) };
+        let mut case = Case { device, first, limits, records: Records::new(), ordered: Vec::new() };
+        case.records = (0..700).map(|number| ((hashed, hashed_key(number)), value(20))).collect();
+        let keys = (0..700).map(ordered_key);
+        case.ordered = vec![(ordered, keys.map(|key| (key, value(number_of(0)))).collect())];
+        let drive = drive(&case.device, first);
+        let plan = case.plan(&drive);
+        Redo::new(first).put(&drive, plan, Room::default()).unwrap();
+        case.device = drive.device().lock().try_clone().unwrap();
+        let new = |number: u32| if deletes(number) { None } else { value(number_of(number)) };
+        // some of them are not there
+        let changed = (0..1000).filter(|number| number % 10 == 3 || deletes(*number));
+        case.records = changed.clone().map(|number| ((hashed, hashed_key(number)), new(number))).collect();
+        case.ordered = vec![(ordered, changed.map(|number| (ordered_key(number), new(number))).collect())];
+        case
+    }
+
+    fn plan(&self, drive: &Drive) -> Plan {
+        let numbers_of = |namespace| Numbers::read(drive, namespace);
+        Planner::new(drive, &self.limits).plan(&self.records, &self.ordered, numbers_of).unwrap()
+    }
+}
+
+/// Bytes of a value.
+fn number_of(number: u32) -> usize {
+    number as usize % 100 + 10
+}
+
+/// All records of a drive.
+fn contents(device: &mut Device) -> Vec<(Name, Vec<u8>)> {
+    let mut all = Vec::new();
+    for info in device.namespaces() {
+        let mut keys = Vec::new();
+        let list =
+            Command::KvList { namespace: info.namespace, from: None, keys: &mut keys, limit: usize::MAX };
+        submit(device, list).unwrap();
+        all.extend(keys.into_iter().map(|key| {
+            ((info.namespace, key), get(device, info.namespace, key).unwrap().expect("it is listed"))
+        }));
+    }
+    all
+}
+
+fn cases() -> [Case; 4] {
+    [
+        Case::new(|number| number.is_multiple_of(2)),
+        Case::new(|number| number < 400),
+        Case::new(|_| true),
+        Case::new(|number| number.wrapping_mul(2_654_435_761) >> 31 == 0),
+    ]
+}
+
+/// Otherwise a store that is opened could take more room than was asked for, or something else than was read before.
+#[test]
+fn recovery_computes_the_records_that_were_planned() {
+    for (number, case) in cases().into_iter().enumerate() {
+        for by_position in [false, true] {
+            let drive = drive(&case.device, case.first);
+            let mut plan = case.plan(&drive);
+            plan.shorten(&Flash(&drive), |_, _| by_position).unwrap();
+            let is_position = |step: &&Step| matches!(step.form, Form::Positions { .. });
+            assert_eq!(plan.steps.iter().filter(is_position).count() > 9, by_position, "case {number}");
+            let mut device = case.device.try_clone().unwrap();
+            let mut cursor = Cursor::default();
+            for (at, step) in plan.steps.iter().enumerate() {
+                assert!(
+                    case.limits.hold(&step.records) && step.records.len() <= 52,
+                    "{}",
+                    step.records.len()
+                );
+                // the first step that recovery finds may be any
+                for cursor in [&mut cursor, &mut Cursor::default()] {
+                    let mut again = Step::decode(&step.encode()).unwrap();
+                    assert_eq!(again.form, step.form);
+                    again.complete(&OnDevice(RefCell::new(&mut device)), cursor).unwrap();
+                    // by their positions, keys that are not there are not found
+                    let mut is_there = |(name, value): &&(Name, Option<Value>)| {
+                        value.is_some() || get(&mut device, name.0, name.1).unwrap().is_some()
+                    };
+                    let planned: Records = step.records.iter().filter(&mut is_there).cloned().collect();
+                    let again: Records = again.records.iter().filter(&mut is_there).cloned().collect();
+                    assert!(again == planned, "case {number}, step {at}, {by_position}");
+                }
+                put(&mut device, &step.records).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_commit_of_which_any_number_of_steps_is_in_place_is_finished() {
+    for (number, case) in cases().into_iter().enumerate() {
+        let redo = Redo::new(case.first);
+        let whole = drive(&case.device, case.first);
+        let plan = case.plan(&whole);
+        redo.put(&whole, plan, Room::default()).unwrap();
+        let expected = contents(&mut whole.device().lock());
+        let drive = drive(&case.device, case.first);
+        let mut plan = case.plan(&drive);
+        let log = redo.log_of(&drive, &mut plan, Room::default()).unwrap();
+        redo.write(&drive, &log, &plan, Room::default()).unwrap();
+        let marker = [&[FORMAT][..], &(log.len() as u32).to_le_bytes()].concat();
+        drive.put(&vec![((case.first, key(MARKER)), Some(marker.into()))], None).unwrap();
+        for part in &redo.parts(plan, &log) {
+            let mut device = drive.device().lock().try_clone().unwrap();
+            redo.recover(&mut device).unwrap();
+            assert!(contents(&mut device) == expected, "case {number}");
+            drive.put(part, None).unwrap();
+        }
+        assert!(contents(&mut drive.device().lock()) == expected, "case {number}");
+    }
+}
+
+/// Whatever makes keys be at other positions, they are not deleted.
+#[test]
+fn keys_that_were_not_meant_are_not_deleted() {
+    for (gone, at) in [(true, 0), (true, 300), (false, 300)] {
+        let case = Case::new(|number| number.is_multiple_of(2));
+        let redo = Redo::new(case.first);
+        let drive = drive(&case.device, case.first);
+        let mut plan = case.plan(&drive);
+        let log = redo.log_of(&drive, &mut plan, Room::default()).unwrap();
+        redo.write(&drive, &log, &plan, Room::default()).unwrap();
+        let marker = [&[FORMAT][..], &(log.len() as u32).to_le_bytes()].concat();
+        let mut device = drive.device().lock().try_clone().unwrap();
+        put(&mut device, &vec![((case.first, key(MARKER)), Some(marker.into()))]).unwrap();
+        let other = (case.records[0].0.0, hashed_key(if gone { at } else { 5000 + at }));
+        put(&mut device, &vec![(other, if gone { None } else { value(1) })]).unwrap();
+        let error = redo.recover(&mut device).unwrap_err();
+        assert!(matches!(error, Error::Redo { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_step_that_is_cut_off_is_refused_or_ends_with_a_record() {
+    let case = Case::new(|number| number.is_multiple_of(3));
+    let drive = drive(&case.device, case.first);
+    let mut plan = case.plan(&drive);
+    plan.shorten(&Flash(&drive), |_, _| true).unwrap();
+    let (mut cut, mut whole) = (0, 0);
+    for step in &plan.steps {
+        let bytes = step.encode();
+        for length in 0..bytes.len() {
+            match Step::decode(&bytes[..length]) {
+                None => cut += 1,
+                // of records, or of keys, some are there
+                Some(_) => whole += 1,
+            }
+        }
+        assert!(room_of(&step.records).chunks >= step.records.len() as u64);
+    }
+    assert!(cut > 20 * whole && whole > 0, "{cut} and {whole}");
+}

@@ -1,0 +1,122 @@
+//! Whether the drive has room for the steps of a large commit, one after the other.
+//!
+//! What a step deletes or replaces gives back room, but how much depends on where it lies: the drive counts in whole units what
+//! each of its blocks holds. So the drive is asked what it would give back, step by step. Deletes of records alone are never
+//! refused, whatever room there is.
+
+use tantalum::{Device, Room};
+
+use crate::drive::Records;
+use crate::record::Name;
+
+/// Chunks of a unit of the drive.
+const UNIT_CHUNKS: u64 = 64;
+
+/// Units for what is not counted: the marker, and the deletes of what a step is logged in.
+const SPARE_UNITS: u64 = 4;
+
+/// What a step takes.
+#[derive(Default)]
+pub(crate) struct Taken {
+    /// What must be free for it; nothing, if it deletes alone.
+    need: Room,
+    /// Chunks that it puts and that stay, until a later step replaces them.
+    new: u64,
+    /// Chunks among these of steps before it that it replaces.
+    replaced: u64,
+    /// More entries of the index than before, at most.
+    entries: u64,
+    /// Records that it deletes or replaces, and no step before it.
+    pub gone: Vec<Name>,
+}
+
+impl Taken {
+    /// What these records take. `planned` gives the chunks of one that a step before has changed, if it counts.
+    pub fn of(records: &Records, planned: impl Fn(&Name) -> Option<u64>) -> Taken {
+        let all = room_of(records);
+        let puts = records.iter().filter_map(|(name, value)| Some((name, Room::of(value.as_ref()?.len()))));
+        let new: Room = puts.clone().map(|(_, room)| room).sum();
+        let is_new = |(name, _): &(&Name, Room)| planned(name).is_none();
+        Taken {
+            need: if new == Room::default() { new } else { all },
+            new: new.chunks,
+            replaced: records.iter().filter_map(|(name, _)| planned(name)).sum(),
+            entries: puts.filter(is_new).map(|(_, room)| room.entries).sum(),
+            gone: records.iter().map(|(name, _)| *name).filter(|name| planned(name).is_none()).collect(),
+        }
+    }
+}
+
+/// What records take while what they replace is still there.
+pub(crate) fn room_of(records: &Records) -> Room {
+    records.iter().map(|(_, value)| Room::of(value.as_ref().map_or(0, |value| value.len()))).sum()
+}
+
+/// Whether there is room for steps, one after the other, beside this, and for `after` when they are in place.
+pub(crate) fn fits<'a>(
+    device: &Device,
+    steps: impl Iterator<Item = &'a Taken> + Clone,
+    beside: Room,
+    after: Room,
+) -> bool {
+    let entries: u64 = steps.clone().map(|step| step.entries).sum();
+    let most = steps.clone().map(|step| step.need.entries).max().unwrap_or(0).max(after.entries);
+    let groups = steps.clone().map(|step| &step.gone[..]);
+    let free = device.free_without(entries + beside.entries + most, groups);
+    let mut written = Written::new(device);
+    let takes = |written: &Written, more| (written.chunks() + more + SPARE_UNITS * UNIT_CHUNKS) as i64;
+    for (step, free) in steps.zip(&free) {
+        let is_put = step.need != Room::default();
+        if is_put && takes(&written, chunks(beside) + chunks(step.need)) > *free {
+            return false;
+        }
+        written.add(step);
+    }
+    free.last().is_some_and(|free| after == Room::default() || takes(&written, chunks(after)) <= *free)
+}
+
+fn chunks(room: Room) -> u64 {
+    room.chunks + room.entries.div_ceil(2)
+}
+
+/// What steps have written.
+struct Written {
+    new: u64,
+    replaced: u64,
+    entries: u64,
+    pages: u64,
+    units_per_page: u64,
+    pages_per_block: u64,
+    planes: u64,
+}
+
+impl Written {
+    fn new(device: &Device) -> Written {
+        let geometry = device.profile().geometry().expect("the drive has one");
+        Written {
+            new: 0,
+            replaced: 0,
+            entries: 0,
+            pages: 0,
+            units_per_page: geometry.units_per_page().into(),
+            pages_per_block: geometry.pages_per_block.into(),
+            planes: geometry.planes().into(),
+        }
+    }
+
+    fn add(&mut self, step: &Taken) {
+        self.new += step.new;
+        self.replaced += step.replaced;
+        self.entries += step.entries;
+        if step.new > 0 {
+            self.pages += (step.need.chunks.div_ceil(UNIT_CHUNKS) + 1).div_ceil(self.units_per_page);
+        }
+    }
+
+    /// What it takes: each block that was written to counts in whole units.
+    fn chunks(&self) -> u64 {
+        let blocks = self.pages.min(self.planes + self.pages.div_ceil(self.pages_per_block));
+        let in_blocks = (self.new + blocks * UNIT_CHUNKS).saturating_sub(self.replaced);
+        in_blocks + self.entries.div_ceil(2)
+    }
+}

@@ -1,0 +1,178 @@
+//! A full store can delete any of its records in one transaction, and then be filled again.
+//!
+//! `CAPACITY_MIB=64` fills a larger one than 16 MiB; `VALUE_BYTES=100` one with values of this size alone.
+
+use std::time::Instant;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tantalum::Status;
+use tantalum_kv::{Error, Namespace, Options, Order, Store, Sync, Transaction};
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap())
+}
+
+fn options(capacity_bytes: u64) -> Options {
+    Options::default().capacity_bytes(capacity_bytes).sync(Sync::None)
+}
+
+/// Which of a store's records a transaction deletes.
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    FirstHalf,
+    EverySecond,
+    RandomHalf,
+    FewAnywhere,
+    All,
+}
+
+impl Which {
+    const ALL: [Which; 5] =
+        [Which::FirstHalf, Which::EverySecond, Which::RandomHalf, Which::FewAnywhere, Which::All];
+
+    fn has(self, number: u32, records: u32) -> bool {
+        match self {
+            Which::FirstHalf => number < records / 2,
+            Which::EverySecond => number % 2 == 1,
+            Which::RandomHalf => number.wrapping_mul(2_654_435_761) >> 31 == 0,
+            Which::FewAnywhere => number.wrapping_mul(2_654_435_761) >> 26 == 0,
+            Which::All => true,
+        }
+    }
+}
+
+struct Case {
+    order: Order,
+    value_bytes: usize,
+    /// Keys in the order of their numbers, or anywhere.
+    is_scattered: bool,
+}
+
+impl Case {
+    fn key(&self, number: u32) -> Vec<u8> {
+        let number = if self.is_scattered { number.wrapping_mul(2_654_435_769) } else { number };
+        match self.order {
+            Order::Hashed => number.to_be_bytes().to_vec(),
+            Order::Ordered => format!("key {number:010}").into_bytes(),
+        }
+    }
+
+    fn value(&self, number: u32) -> Vec<u8> {
+        (number.wrapping_mul(0x9e37_79b9)).to_le_bytes().repeat(self.value_bytes.div_ceil(4))
+            [..self.value_bytes]
+            .to_vec()
+    }
+
+    fn namespace(&self, store: &Store) -> Namespace {
+        match self.order {
+            Order::Hashed => store.namespace("all").unwrap(),
+            Order::Ordered => store.ordered("all").unwrap(),
+        }
+    }
+
+    /// Puts records from a number on, until none fits any more. Returns the next number.
+    fn fill(&self, store: &Store, mut next: u32) -> u32 {
+        let namespace = self.namespace(store);
+        let mut at_once = 500.min((1 << 19) / self.value_bytes as u32).max(1);
+        loop {
+            let put = store.transact(|tx: &mut Transaction| {
+                (next..next + at_once)
+                    .try_for_each(|number| tx.put(namespace, self.key(number), self.value(number)))
+            });
+            match put {
+                Ok(()) => next += at_once,
+                Err(Error::Drive(Status::CapacityExceeded)) if at_once > 1 => at_once /= 4,
+                Err(Error::Drive(Status::CapacityExceeded)) => return next,
+                Err(error) => panic!("{error}"),
+            }
+            at_once = at_once.max(1);
+        }
+    }
+
+    /// Compares the store with what it should have.
+    fn check(&self, store: &Store, records: u32, is_there: impl Fn(u32) -> bool) {
+        let namespace = self.namespace(store);
+        let mut tx = store.begin().unwrap();
+        let expected = (0..records).filter(|number| is_there(*number)).count();
+        let found = match self.order {
+            Order::Hashed => store.list(namespace, None, usize::MAX).unwrap().len(),
+            Order::Ordered => {
+                store.snapshot().unwrap().all(namespace).unwrap().keys().map(Result::unwrap).count()
+            }
+        };
+        assert_eq!(found, expected);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        for _ in 0..10_000.min(records) {
+            let number = random.random_range(0..records);
+            let value = tx.read(namespace, self.key(number)).unwrap();
+            let expected = is_there(number).then(|| self.value(number));
+            assert_eq!(value.as_deref(), expected.as_deref(), "record {number}");
+        }
+        let own = store.with_drive(|drive| drive.namespaces()[0].records).unwrap();
+        assert_eq!(own, 1, "what the commit was logged in is gone");
+    }
+
+    fn run(
+        &self,
+        which: Which,
+        capacity_bytes: u64,
+        full: &std::path::Path,
+        records: u32,
+        image: &std::path::Path,
+    ) {
+        let begun = Instant::now();
+        std::fs::copy(full, image).unwrap();
+        let store = options(capacity_bytes).open(image).unwrap();
+        let namespace = self.namespace(&store);
+        let mut tx = store.begin().unwrap();
+        let mut deleted = 0;
+        for number in (0..records).filter(|number| which.has(*number, records)) {
+            assert!(tx.delete(namespace, self.key(number)).unwrap());
+            deleted += 1;
+        }
+        let committing = Instant::now();
+        tx.commit().unwrap_or_else(|error| panic!("{which:?} of {} bytes: {error}", self.value_bytes));
+        let committed = committing.elapsed();
+        let is_left = |number| !which.has(number, records);
+        self.check(&store, records, is_left);
+        store.close().unwrap();
+        let store = options(capacity_bytes).open(image).unwrap();
+        self.check(&store, records, is_left);
+        store.with_drive(|drive| drive.audit()).unwrap();
+        let again = self.fill(&store, records);
+        self.check(&store, again, |number| number >= records || is_left(number));
+        println!(
+            "{:?} of {} bytes, {which:?}: {deleted} of {records} deleted in {committed:.1?}, then {} put; {:.1?}",
+            self.order,
+            self.value_bytes,
+            again - records,
+            begun.elapsed()
+        );
+        // three records of 1000 bytes fill a unit but weigh more, so that few of them give nothing back
+        let least = if matches!(which, Which::FewAnywhere) { 0 } else { deleted * 8 / 10 };
+        assert!(again - records >= least, "{} put where {deleted} were deleted", again - records);
+    }
+}
+
+#[test]
+fn a_full_store_deletes_any_of_its_records_in_one_transaction() {
+    let capacity_bytes = setting("CAPACITY_MIB").map_or(16 << 20, |mib| mib << 20);
+    let folder = tempfile::tempdir().unwrap();
+    let [full, image] = ["full", "image"].map(|name| folder.path().join(name));
+    for order in [Order::Hashed, Order::Ordered] {
+        for (value_bytes, is_scattered) in [(8, false), (100, true), (1000, false), (100_000, true)] {
+            if setting("VALUE_BYTES").is_some_and(|bytes| bytes != value_bytes as u64) {
+                continue;
+            }
+            let case = Case { order, value_bytes, is_scattered };
+            let store = options(capacity_bytes).open(&full).unwrap();
+            let records = case.fill(&store, 0);
+            store.close().unwrap();
+            for which in Which::ALL {
+                case.run(which, capacity_bytes, &full, records, &image);
+            }
+            std::fs::remove_file(&full).unwrap();
+        }
+    }
+}
