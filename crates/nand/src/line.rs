@@ -395,7 +395,7 @@ mod tests {
     fn a_hosts_program_goes_ahead_of_copies_that_have_not_begun() {
         let mut plane = Plane::new(Scheduling::ReadFirst);
         assert_eq!(
-            [plane.copy(1, 0), plane.copy(2, 0), plane.copy(3, 0)].map(|told| booking.1),
+            [plane.copy(1, 0), plane.copy(2, 0), plane.copy(3, 0)].map(|booking| booking.1),
             [1000, 2000, 3000]
         );
         assert_eq!(plane.program(11, 100), (1000, 2000));
