@@ -45,6 +45,10 @@ fn each_missing_guard_is_caught() {
         Guard::NumbersTwice,
         Guard::VersionsForgotten,
         Guard::LostSnapshotRead,
+        Guard::StepsRepeated,
+        Guard::PlannedOnOldNodes,
+        Guard::RoomNotAsked,
+        Guard::ReserveTaken,
     ] {
         catch(guard);
     }

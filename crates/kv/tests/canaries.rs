@@ -6,6 +6,9 @@
 #[path = "concurrent/mod.rs"]
 mod concurrent;
 
+#[path = "changed_positions/mod.rs"]
+mod changed_positions;
+
 use concurrent::plan::Plan;
 use concurrent::shrink::failure;
 use tantalum_kv::canary::{Guard, take_out};
@@ -36,7 +39,14 @@ fn each_missing_guard_is_noticed() {
             None => unnoticed.push(guard),
         }
     }
+    take_out(Some(Guard::OtherKeysDeleted));
+    let kept = changed_positions::refuses_other_keys();
+    take_out(None);
+    if kept {
+        unnoticed.push(Guard::OtherKeysDeleted);
+    }
     let _ = std::panic::take_hook();
+    assert!(changed_positions::refuses_other_keys());
     assert_eq!(unnoticed, [], "taken out, and {MOST_SEEDS} seeds did not notice");
     assert_eq!(failure(&Plan::draw(0)), None, "all are back");
 }

@@ -1,6 +1,7 @@
 //! What a transaction changes, drawn at random.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rand::{Rng, RngExt};
 use tantalum_kv::{Error, Transaction};
@@ -41,7 +42,8 @@ impl Changes {
             Change { is_ordered, key, value }
         };
         let mut changes = Changes((0..count).map(change).collect());
-        if random.random_range(0..12) == 0 {
+        // each is as much work as some dozen others
+        if random.random_range(0..40) == 0 {
             changes.0.push(large(random));
         }
         changes
@@ -61,6 +63,27 @@ impl Changes {
         let mut changes = Changes(all.collect());
         changes.0.extend(Changes::some(random).0);
         changes
+    }
+
+    /// Deletes of all records, of some of each kind, or of those from a key on.
+    pub fn deletes(random: &mut Random, contents: &Contents) -> Changes {
+        let kind = random.random_range(0..4);
+        let all = [(true, &contents.ordered), (false, &contents.hashed)];
+        let change = |is_ordered, key: &Arc<[u8]>| Change { is_ordered, key: key.to_vec(), value: None };
+        let mut changes = Vec::new();
+        for (is_ordered, map) in all {
+            let from = random.random_range(0..map.len() + 1);
+            for (at, key) in map.keys().enumerate() {
+                let is_meant = match kind {
+                    0 => true,
+                    1 => at % 2 == 0,
+                    2 => random.random_range(0..2) == 0,
+                    _ => at >= from,
+                };
+                changes.extend(is_meant.then(|| change(is_ordered, key)));
+            }
+        }
+        Changes(changes)
     }
 
     /// Makes the changes. Returns the contents after them.

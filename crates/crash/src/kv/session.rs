@@ -1,7 +1,7 @@
 //! The host while power is on: transactions, ranges, snapshots, and a drive that is occasionally full.
 
 use rand::{Rng, RngExt, SeedableRng};
-use tantalum::{Status, UNIT_BYTES};
+use tantalum::{Key, Status, UNIT_BYTES};
 use tantalum_kv::{Error, Snapshot, Store};
 
 use super::contents::{Contents, Namespaces, Random};
@@ -15,6 +15,9 @@ const OTHER: u32 = 2000;
 
 /// Other records that one step overwrites, or adds.
 const OTHER_AT_ONCE: usize = 12;
+
+/// Other records that are added at once to fill the drive.
+const OTHER_TO_FILL: u32 = 40;
 
 /// The maximum number of open snapshots.
 const SNAPSHOTS: usize = 3;
@@ -94,7 +97,8 @@ impl<'a> Session<'a> {
             0..10 if self.snapshots.len() < SNAPSHOTS => self.open_snapshot(),
             10..20 if !self.snapshots.is_empty() => self.look(),
             20..32 => self.overwrite_other(),
-            32..36 => self.add_other(),
+            32..35 => self.add_other(),
+            35 => self.fill(),
             36..46 => self.read_ranges(),
             46..54 => self.commit(true),
             _ => self.commit(false),
@@ -187,6 +191,16 @@ impl<'a> Session<'a> {
         Ok(None)
     }
 
+    /// Adds records until the drive is full.
+    fn fill(&mut self) -> Result<Option<Broken>, Error> {
+        loop {
+            let first = OTHER + self.added;
+            self.added += OTHER_TO_FILL;
+            let numbers: Vec<u32> = (first..OTHER + self.added).collect();
+            write_other(&self.store, self.namespaces, &mut self.random, &numbers)?;
+        }
+    }
+
     /// The drive is full: the refused change has no effect, and the store continues to work. Deletes what was added.
     fn give_room(&mut self) -> Result<(), Stop> {
         self.expected.under_way = None;
@@ -212,6 +226,20 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// However many records it deletes at once.
+    fn delete_many(&mut self, others: &[&Key]) -> Result<(), Error> {
+        let changes = Changes::deletes(&mut self.random, &self.expected.contents);
+        let mut tx = self.store.begin()?;
+        let next = changes.make(&mut tx, self.namespaces, &self.expected.contents)?;
+        for key in others {
+            tx.delete(self.namespaces.other, key)?;
+        }
+        self.expected.under_way = Some(next);
+        tx.commit()?;
+        self.expected.contents = self.expected.under_way.take().expect("it was put there");
+        Ok(())
+    }
+
     fn check_and_delete(&mut self) -> Result<Option<String>, Error> {
         self.checked += 1;
         let difference = match Contents::read(&self.store.snapshot()?, self.namespaces)? {
@@ -228,7 +256,14 @@ impl<'a> Session<'a> {
             number.is_ok_and(|number| number >= OTHER)
         });
         let added: Vec<_> = added.collect();
-        for keys in added.chunks(500) {
+        // with everything else, or by themselves
+        let mut rest = &added[..];
+        if self.random.random_range(0..2) == 0 {
+            let (now, later) = rest.split_at(self.random.random_range(0..rest.len() + 1));
+            self.delete_many(now)?;
+            rest = later;
+        }
+        for keys in rest.chunks(500) {
             let mut tx = self.store.begin()?;
             for key in keys {
                 tx.delete(self.namespaces.other, key)?;

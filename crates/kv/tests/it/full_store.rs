@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::Status;
+use tantalum::{Access, Device, Mapping, PowerLoss, Profile, Status, TestHost};
 use tantalum_kv::{Error, Namespace, Options, Order, Store, Sync, Transaction};
 
 fn setting(name: &str) -> Option<u64> {
@@ -175,4 +175,147 @@ fn a_full_store_deletes_any_of_its_records_in_one_transaction() {
             std::fs::remove_file(&full).unwrap();
         }
     }
+}
+
+/// A store in which both kinds of namespaces are full of records, and how many these are.
+fn full_of_both(store: &Store) -> u32 {
+    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let mut records = 0;
+    loop {
+        let put = store.transact(|tx: &mut Transaction| {
+            (records..records + 200).try_for_each(|number| {
+                tx.put(hashed, both_key(number), [7; 150])?;
+                tx.put(ordered, both_key(number), [7; 150])
+            })
+        });
+        match put {
+            Ok(()) => records += 200,
+            Err(Error::Drive(Status::CapacityExceeded)) => return records,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn both_key(number: u32) -> [u8; 4] {
+    number.wrapping_mul(2_654_435_769).to_be_bytes()
+}
+
+/// Deletes about half of all records.
+fn delete_half(store: &Store, records: u32) -> Result<(), Error> {
+    let (hashed, ordered) = (store.namespace("hashed")?, store.ordered("ordered")?);
+    let mut tx = store.begin()?;
+    for number in (0..records).filter(|number| Which::RandomHalf.has(*number, records)) {
+        tx.delete(hashed, both_key(number))?;
+        tx.delete(ordered, both_key(number))?;
+    }
+    tx.commit()
+}
+
+/// Whether half of all records are deleted; all or none are.
+fn is_half_deleted(store: &Store, records: u32) -> bool {
+    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let sorted = |keys: &mut dyn Iterator<Item = Vec<u8>>| {
+        let mut keys: Vec<Vec<u8>> = keys.collect();
+        keys.sort_unstable();
+        keys
+    };
+    let in_hashed =
+        sorted(&mut store.list(hashed, None, usize::MAX).unwrap().iter().map(|key| key.as_bytes().to_vec()));
+    let is_deleted = in_hashed.len() < records as usize;
+    let is_there = |number: &u32| !is_deleted || !Which::RandomHalf.has(*number, records);
+    let expected = sorted(&mut (0..records).filter(is_there).map(|number| both_key(number).to_vec()));
+    assert!(in_hashed == expected, "{} hashed keys of {}", in_hashed.len(), expected.len());
+    let snapshot = store.snapshot().unwrap();
+    let in_order = snapshot.all(ordered).unwrap().map(|entry| {
+        let (key, value) = entry.unwrap();
+        assert_eq!(value[..], [7; 150]);
+        key.to_vec()
+    });
+    assert!(in_order.eq(expected));
+    let own = store.with_drive(|drive| drive.namespaces()[0].records).unwrap();
+    assert_eq!(own, 1, "what the commit was logged in is gone");
+    is_deleted
+}
+
+/// A process ends at any store to the image while a full store deletes half of itself, and again while it is opened.
+#[test]
+fn a_process_that_ends_while_a_full_store_deletes_leaves_all_or_nothing() {
+    const MANY: u64 = 1 << 40;
+    let folder = tempfile::tempdir().unwrap();
+    let [full, image] = ["full", "image"].map(|name| folder.path().join(name));
+    let store = options(16 << 20).open(&full).unwrap();
+    let records = full_of_both(&store);
+    store.close().unwrap();
+    let lives = |ends_after: Option<u64>| {
+        std::fs::copy(&full, &image).unwrap();
+        let host = TestHost::new(Mapping::Allowed, 0);
+        host.life.end_after(Some(MANY));
+        let device = Device::open_on(&image, Access::Write, &host).unwrap();
+        let store = Store::over(device, options(16 << 20)).unwrap();
+        let begun = MANY - host.life.stores_left().unwrap();
+        host.life.end_after(ends_after.or(Some(MANY)));
+        let deleted = delete_half(&store, records);
+        let stores = MANY - host.life.stores_left().unwrap_or(0);
+        drop(store);
+        (host, deleted.is_ok(), begun, stores)
+    };
+    let (_, deleted, _, stores) = lives(None);
+    assert!(deleted && records > 10_000, "{records} records");
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+    let (mut seen, mut ended_twice) = ([0; 2], 0);
+    for _ in 0..30 {
+        // often early: the log is short
+        let within = stores >> random.random_range(0..8);
+        let (host, ..) = lives(Some(random.random_range(0..within)));
+        host.life.end_after(Some(random.random_range(0..stores / 2)));
+        let again = Device::open_on(&image, Access::Write, &host)
+            .map(|device| Store::over(device, options(16 << 20)).map(drop));
+        ended_twice += u32::from(!matches!(again, Ok(Ok(()))));
+        let store = options(16 << 20).open(&image).unwrap();
+        seen[usize::from(is_half_deleted(&store, records))] += 1;
+        store.with_drive(|drive| drive.audit()).unwrap();
+    }
+    println!("{records} records, {stores} stores: {seen:?}, {ended_twice} twice");
+    assert!(seen[0] > 2 && seen[1] > 2 && ended_twice > 2, "{seen:?}, {ended_twice}");
+}
+
+/// The same with power that fails at any flash operation, on drives with a capacitor and without.
+#[test]
+fn power_that_goes_while_a_full_store_deletes_leaves_all_or_nothing() {
+    let mut seen = [0; 2];
+    for name in ["tlc-nvme", "tlc-nvme-plp"] {
+        let mut profile = Profile::load(name).unwrap();
+        profile.capacity_bytes = 16 << 20;
+        profile.over_provisioning_percent = 120.0;
+        let store = Store::over(Device::in_memory(&profile).unwrap(), Options::default()).unwrap();
+        let records = full_of_both(&store);
+        let full = store.into_drive().unwrap();
+        for seed in 0..20 {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let store = Store::over(full.try_clone().unwrap(), Options::default()).unwrap();
+            let within = 1500 >> random.random_range(0..8);
+            store.with_drive(|drive| drive.cut_after(Some(random.random_range(1..within)))).unwrap();
+            let acknowledged = delete_half(&store, records).is_ok();
+            let mut device = store.into_drive().unwrap();
+            let now_ns = device.time_ns();
+            device.cut_power(now_ns);
+            device.power_on(&mut PowerLoss::seeded(random.random())).unwrap();
+            // and again while the commit is brought in place
+            device.cut_after(Some(random.random_range(1..1500)));
+            let device = match Store::over_or_back(device, Options::default()) {
+                Ok(store) => store.into_drive().unwrap(),
+                Err((_, device)) => *device,
+            };
+            let mut device = device;
+            let now_ns = device.time_ns();
+            device.cut_power(now_ns);
+            device.power_on(&mut PowerLoss::seeded(random.random())).unwrap();
+            let store = Store::over(device, Options::default()).unwrap();
+            let is_deleted = is_half_deleted(&store, records);
+            assert!(is_deleted || !acknowledged, "{name}, seed {seed}: a commit was lost");
+            seen[usize::from(is_deleted)] += 1;
+        }
+    }
+    println!("{seen:?}");
+    assert!(seen[0] > 3 && seen[1] > 3, "{seen:?}");
 }

@@ -33,6 +33,9 @@ pub(crate) struct ProgrammedUnits {
     pub pages: Vec<(u32, Nanoseconds)>,
 }
 
+/// Entries that one `put` adds at most: as many as it has records, or segments of values.
+const PUT_ENTRIES: u64 = 2048;
+
 /// When there is room in protected DRAM for this many more units; `None` if there never is.
 pub type RoomNs<'a> = &'a mut dyn FnMut(usize) -> Option<Nanoseconds>;
 
@@ -99,7 +102,9 @@ impl Parts {
     /// Whether records currently fit in addition to everything that is stored, even if they are put in parts, and
     /// whatever they replace. `waiting` units are in the cache.
     pub fn has_room(&self, Room { chunks, entries }: Room, waiting: usize) -> bool {
-        chunks + entries.div_ceil(2) <= self.free_units(entries, waiting) * u64::from(UNIT_WEIGHT)
+        // a command's entries are counted twice until they are there: one by one, and in whole blocks of two checkpoints
+        let at_once = entries.min(PUT_ENTRIES);
+        chunks + at_once.div_ceil(2) <= self.free_units(entries, waiting) * u64::from(UNIT_WEIGHT)
     }
 
     /// How many chunks are free, with this many more entries, once a checkpoint has released the tombstones, and groups of records
