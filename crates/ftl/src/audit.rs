@@ -1,6 +1,6 @@
 //! The audit: whether the FTL's state agrees with itself and with the flash.
 //!
-//! [`Ftl::audit_maps`] checks only DRAM, and tests call it after each power cut; [`Ftl::audit_units`] also reads the
+//! `Ftl::audit_maps` checks only DRAM, and tests call it after each power cut; `Ftl::audit_units` also reads the
 //! flash. Neither changes anything. Between commands there are no findings, whatever the drive has been through, unless
 //! a page was lost: the invariants are those at the heads of `map`, `blocks`, `valid` and `logs`.
 

@@ -18,7 +18,7 @@ impl Parts {
         self.lists()?.check(file, offset, units)
     }
 
-    /// Appends units to a file's list; [`Ftl::check_file_list`] has passed, and their data are durable at `written_ns`.
+    /// Appends units to a file's list; `Ftl::check_file_list` has passed, and their data are durable at `written_ns`.
     pub fn append_to_file_list(
         &mut self,
         file: FileId,

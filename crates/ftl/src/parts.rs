@@ -56,7 +56,7 @@ pub struct Parts {
     pub(crate) file_lists: Option<FileLists>,
     /// Whether recovery would find the drive shut down, and so reuse numbers issued since.
     pub(crate) shut_down: bool,
-    /// See [`Ftl::stop`].
+    /// See `Ftl::stop`.
     pub(crate) is_stopped: bool,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch,
@@ -194,7 +194,7 @@ impl Parts {
         self.protect(unit, data)
     }
 
-    /// As [`Ftl::keep`], for a unit whose buffer already holds `data`.
+    /// As `Ftl::keep`, for a unit whose buffer already holds `data`.
     #[inline]
     pub fn protect(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
         match self.metadata.protected() {
@@ -221,7 +221,7 @@ impl Parts {
         self.read_place(ppn, data, at_ns)?.ok_or(FtlError::Unreadable { lpn, ppn })
     }
 
-    /// As [`Ftl::read`], but the unit's bytes, if it has any, are left for the host to fetch.
+    /// As `Ftl::read`, but the unit's bytes, if it has any, are left for the host to fetch.
     pub fn read_later(
         &mut self,
         lpn: Lpn,

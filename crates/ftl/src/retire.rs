@@ -102,7 +102,7 @@ impl Parts {
     }
 
     /// Whether a unit is lost, and nothing but what its spare area said places it. The next checkpoint does: whoever gives
-    /// commands takes it before a host learns of the loss ([`Ftl::has_loss_to_record`]), as a command may be in the middle of a
+    /// commands takes it before a host learns of the loss (`Ftl::has_loss_to_record`), as a command may be in the middle of a
     /// step when it meets one. It records the page's other units too, which nobody has read yet.
     pub fn has_unrecorded_loss(&self) -> bool {
         self.metadata.checkpoint.wanted

@@ -257,7 +257,7 @@ impl Parts {
 }
 
 impl Ftl {
-    /// Maps every dst to what its src maps to. [`Ftl::check_share`] has passed, and no src waits in a cache.
+    /// Maps every dst to what its src maps to. `Ftl::check_share` has passed, and no src waits in a cache.
     pub fn share(&mut self, ranges: &[ShareRange], at_ns: Nanoseconds) -> Result<(), FtlError> {
         let units = ranges.iter().map(|range| range.units as usize).sum();
         self.step(&Need::share(units, self.claims_of(units)), at_ns, |parts, room| {

@@ -335,7 +335,7 @@ impl Allocator {
 }
 
 impl Ftl {
-    /// Puts and deletes records, all or nothing. [`Ftl::check_put`] has passed. Returns when they are durable: on
+    /// Puts and deletes records, all or nothing. `Ftl::check_put` has passed. Returns when they are durable: on
     /// flash, or in DRAM that a capacitor protects. `room_ns` returns when there is room there for this many more
     /// units, if there ever is. `waiting` units are in the cache.
     pub fn put(
