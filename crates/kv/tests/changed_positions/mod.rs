@@ -8,7 +8,7 @@ const RECORDS: u32 = 3000;
 
 /// A drive with a store whose commit is interrupted once it counts.
 fn interrupted() -> Device {
-    for operations in 10.. {
+    for operations in 1.. {
         let mut profile = Profile::load("tlc-nvme").unwrap();
         profile.capacity_bytes = 64 << 20;
         let store = Store::over(Device::in_memory(&profile).unwrap(), Options::default()).unwrap();
