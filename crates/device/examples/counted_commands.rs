@@ -1,5 +1,6 @@
-//! The same commands again and again, for counting instructions or files: `valgrind --tool=callgrind --dump-line=yes
-//! target/release/examples/counted_commands`. With any argument it ends after one write and one share.
+//! The same commands again and again, for counting instructions or files: `cargo build --profile profiling -p tantalum --example
+//! counted_commands`, then `valgrind --tool=callgrind --dump-line=yes target/profiling/examples/counted_commands`. With any argument it
+//! ends after one write and one share.
 
 use tantalum::{Command, Device, Lpn, Profile, ShareRange};
 
