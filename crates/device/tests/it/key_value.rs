@@ -541,3 +541,30 @@ fn what_was_deleted_gives_room_to_the_next_put() {
     }
     host.device.audit();
 }
+
+/// A drive refused puts until its next checkpoint although all of its records were deleted: what remembers that they are took
+/// as much room.
+#[test]
+fn what_small_deleted_records_leave_gives_room_to_the_next_put() {
+    for plp in [Plp::None, Plp::Capacitor] {
+        let mut host = Host::new(&small(plp));
+        let namespace = host.create();
+        let mut put = |first: u64, value: Option<&[u8]>| {
+            let records: Vec<KvRecord> =
+                (first..first + 200).map(|number| KvRecord { namespace, key: key(number), value }).collect();
+            host.submit(Command::KvPut { records: &records }).map(drop)
+        };
+        let mut count = 0;
+        while put(count, Some(b"value")).is_ok() {
+            count += 200;
+        }
+        assert!(count > 10_000, "{count}");
+        for first in (0..count).step_by(200) {
+            put(first, None).unwrap();
+        }
+        for first in (0..count).step_by(200) {
+            assert_eq!(put(first, Some(b"again")), Ok(()), "{first} of {count}");
+        }
+        host.device.audit();
+    }
+}

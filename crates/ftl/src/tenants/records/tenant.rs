@@ -116,7 +116,7 @@ mod tests {
     use tantalum_nand::{BlockId, Nand, Outcome, PlaneId};
 
     use super::super::record::UnitImage;
-    use super::super::{KvRecord, NamespaceId};
+    use super::super::{KvRecord, NamespaceId, Room};
     use super::*;
     use crate::ftl::Ftl;
     use crate::key::{Key, NamespaceAttributes};
@@ -214,6 +214,37 @@ mod tests {
         assert_eq!((ftl.tenants.records.tombstones.len(), ftl.map.packed_units()), (1, 1));
         ftl.take_checkpoint(0, false).unwrap();
         assert_eq!((ftl.tenants.records.tombstones.len(), ftl.map.packed_units()), (0, 0));
+    }
+
+    /// Records of three chunks fill a unit and weigh more, so that the first of them give back nothing.
+    #[test]
+    fn what_deletes_give_back_is_known_before() {
+        for bytes in [10, 100, 4000, 9000] {
+            let (mut ftl, namespace) = ftl();
+            let mut count = 0;
+            while ftl.has_room(Room::of(bytes) * 8, 0) {
+                (0..8).for_each(|number| put(&mut ftl, namespace, count + number, Some(&vec![1; bytes])));
+                ftl.program_waiting(0).unwrap();
+                count += 8;
+            }
+            // what they leave behind counts until there is a checkpoint
+            (0..3).for_each(|number| put(&mut ftl, namespace, number, None));
+            ftl.program_waiting(0).unwrap();
+            let key = |number: u32| (namespace, Key::new(&number.to_le_bytes()).unwrap());
+            let groups: Vec<Vec<_>> =
+                (0..5).map(|group| (3..count).skip(group).step_by(5).map(key).collect()).collect();
+            let free = ftl.free_without(0, 0, groups.iter().map(|group| &group[..]));
+            for (group, free) in [vec![]].iter().chain(&groups).zip(free) {
+                for (namespace, key) in group {
+                    let delete = KvRecord { namespace: *namespace, key: *key, value: None };
+                    ftl.put(&[delete], 0, 0, &mut |_| None).unwrap();
+                }
+                ftl.program_waiting(0).unwrap();
+                ftl.take_checkpoint(0, false).unwrap();
+                assert_eq!(ftl.free_units(0, 0) as i64 * 64, free, "{bytes} bytes");
+            }
+            assert_eq!(ftl.free_units(0, 0), 128);
+        }
     }
 
     /// Each namespace has one block in reserve besides the open ones. Fewer blocks are left than were planned with.
