@@ -107,7 +107,7 @@ impl Parts {
         chunks + at_once.div_ceil(2) <= self.free_units(entries, waiting) * u64::from(UNIT_WEIGHT)
     }
 
-    /// How many chunks are free, with this many more entries, once a checkpoint has released the tombstones, and groups of records
+    /// How many chunks are free at least, with this many more entries, once a checkpoint has released the tombstones, and groups of records
     /// are deleted as well, one after the other: before the first group, and after each. Less than none if more is stored than
     /// there is room for. No record may be in it twice. Those that wait, or whose index is only on flash, do not count.
     pub fn free_without<'a>(
