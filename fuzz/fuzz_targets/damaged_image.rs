@@ -5,7 +5,7 @@
 
 #![no_main]
 
-#[path = "../../crates/device/tests/it/damage/mod.rs"]
+#[path = "../../crates/ssd/device/tests/it/damage/mod.rs"]
 mod damage;
 
 use std::sync::LazyLock;

@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "each target uses a part of it")]
-#[path = "../../crates/nvme/tests/fuzzed/mod.rs"]
+#[path = "../../crates/fronts/nvme/tests/fuzzed/mod.rs"]
 mod fuzzed;
 
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "the tests use the rest")]
-#[path = "../../crates/spu/tests/it/hostile/mod.rs"]
+#[path = "../../crates/hosts/spu/tests/it/hostile/mod.rs"]
 mod hostile;
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
 /*
  * The workloads of pebble-fig8 and of OLTP in pebble-fig9 and -fig10, as threads on the files of a mounted file system, so that
- * any file system can be measured with them. The same sizes, numbers of files and syncs as crates/papers and
- * crates/workloads have.
+ * any file system can be measured with them. The same sizes, numbers of files and syncs as crates/lab/papers and
+ * crates/tools/workloads have.
  *
  *   writers synced FOLDER fsync|fdatasync overwrites|appends BYTES WRITES FILE_MIB
  *       makes four files; with WRITES, four threads then write and sync, each in its own file

@@ -1,8 +1,8 @@
 //! `tantalum crash clients`.
 
 use clap::{Args, ValueEnum};
-use tantalum_crash::clients::{Settings, SetupChoice, Weights, of_clients_crash, torture};
-use tantalum_crash::device::{Cuts, Flash, Medium};
+use tantalum_torture::clients::{Settings, SetupChoice, Weights, of_clients_crash, torture};
+use tantalum_torture::device::{Cuts, Flash, Medium};
 
 use crate::crash_drive::{CutCount, DriveOptions, PlanOptions};
 use crate::failure::Failure;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use tantalum_couch::Way;
-use tantalum_crash::couch::{Settings, run as torture, way_name};
+use tantalum_torture::couch::{Settings, run as torture, way_name};
 
 use crate::crash_program::ProgramOptions;
 use crate::failure::Failure;

@@ -1,7 +1,9 @@
 //! `tantalum crash device`.
 
 use clap::{Args, ValueEnum};
-use tantalum_crash::device::{Cuts, DriveChoice, Flash, Medium, Settings, Weights, of_device_crash, torture};
+use tantalum_torture::device::{
+    Cuts, DriveChoice, Flash, Medium, Settings, Weights, of_device_crash, torture,
+};
 
 use crate::crash_drive::{CutCount, DriveOptions, PlanOptions};
 use crate::failure::Failure;

@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use tantalum::{CacheMode, FlashScheduling, Plp};
-use tantalum_crash::device::{CutPoint, Cuts, Flash, Medium, Skip};
-use tantalum_crash::{Kinds, Plan, Weights};
 use tantalum_report::InvalidSetting;
+use tantalum_torture::device::{CutPoint, Cuts, Flash, Medium, Skip};
+use tantalum_torture::{Kinds, Plan, Weights};
 
 use crate::failure::Failure;
 

@@ -1,7 +1,7 @@
 //! `tantalum crash kv`.
 
 use clap::Args;
-use tantalum_crash::kv::{Settings, run as torture};
+use tantalum_torture::kv::{Settings, run as torture};
 
 use crate::crash_program::ProgramOptions;
 use crate::failure::Failure;

@@ -1,8 +1,8 @@
 //! What `tantalum crash sqlite`, `crash couch` and `crash kv` have in common.
 
 use clap::Args;
-use tantalum_crash::{CrashError, CrashOutcome, Cuts, Seeds, summary};
 use tantalum_report::Monitor;
+use tantalum_torture::{CrashError, CrashOutcome, Cuts, Seeds, summary};
 
 use crate::failure::Failure;
 use crate::offered::OfferOptions;

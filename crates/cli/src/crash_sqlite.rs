@@ -1,8 +1,8 @@
 //! `tantalum crash sqlite`.
 
 use clap::Args;
-use tantalum_crash::sqlite::{Settings, run as torture};
 use tantalum_sqlite::{Mode, Synchronous};
+use tantalum_torture::sqlite::{Settings, run as torture};
 
 use crate::crash_program::ProgramOptions;
 use crate::failure::Failure;

@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tantalum::{DeviceError, HostError, InvalidField, ProfileError, Status};
-use tantalum_crash::{CrashError, CrashOutcome};
 use tantalum_crash_run::RunError;
 use tantalum_drive::control::ControlError;
 use tantalum_ftl::LayoutError;
@@ -20,6 +19,7 @@ use tantalum_replay::ReplayError;
 use tantalum_report::{Interrupted, InvalidSetting, ReportError};
 use tantalum_spu::{InstallError, SpuError};
 use tantalum_sweep::SweepError;
+use tantalum_torture::{CrashError, CrashOutcome};
 use tantalum_volume::VolumeError;
 use tantalum_watch::WatchError;
 use tantalum_workloads::WorkloadError;

@@ -1,10 +1,10 @@
 //! Errors that may be an interruption: Ctrl-C ends each part of the program in the same way.
 
-use tantalum_crash::CrashError;
 use tantalum_crash_run::RunError;
 use tantalum_papers::ExperimentError;
 use tantalum_replay::ReplayError;
 use tantalum_sweep::SweepError;
+use tantalum_torture::CrashError;
 use tantalum_workloads::WorkloadError;
 
 use crate::failure::Failure;

@@ -23,13 +23,13 @@ pub struct SeedOptions {
 
 impl SeedOptions {
     /// The seeds that were chosen; without a choice, the first `default`.
-    pub fn chosen(&self, default: u64) -> tantalum_crash::Seeds {
+    pub fn chosen(&self, default: u64) -> tantalum_torture::Seeds {
         let range = match (self.seed, &self.seeds) {
             (Some(seed), _) => seed..seed.saturating_add(1),
             (None, Some(seeds)) => seeds.0.clone(),
             (None, None) => 0..default,
         };
-        tantalum_crash::Seeds { range, minutes: self.minutes }
+        tantalum_torture::Seeds { range, minutes: self.minutes }
     }
 }
 

@@ -41,7 +41,7 @@ fn written(mounted: &Mounted<'_>) -> Result<u64, Failure> {
 
 /// The example in C, built in this folder.
 pub fn commit_pages(context: &Context, folder: &Path) -> Result<PathBuf, Failure> {
-    let crate_folder = context.root.join("crates/fuse");
+    let crate_folder = context.root.join("crates/fronts/fuse");
     let program = folder.join("commit_pages");
     Shell::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-I"])

@@ -1,4 +1,4 @@
-//! An example of `crates/fuse` that mounts something, and that is stopped however the step ends.
+//! An example of `crates/fronts/fuse` that mounts something, and that is stopped however the step ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};

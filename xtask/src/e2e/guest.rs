@@ -14,7 +14,7 @@ use super::shell::Shell;
 const PROGRAMS: &str = "nvme fio mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs mkfs.f2fs fsck.f2fs mkfs.nilfs2 sync fstrim";
 /// C programs in the guest: a client of the drive's own commands, and synced writers.
 const CLIENTS: [(&str, &str); 2] =
-    [("batch", "crates/nvme/clients/examples/batch.c"), ("writers", "xtask/guest/writers.c")];
+    [("batch", "crates/fronts/nvme/clients/examples/batch.c"), ("writers", "xtask/guest/writers.c")];
 const MODULES: &str =
     "nvme-tcp virtio_net virtio_pci ext4 xfs btrfs f2fs nilfs2 crc32c_generic crc32_generic";
 
@@ -44,12 +44,12 @@ impl Guest {
     /// Builds the root, and fetches the kernel unless it is still there from the last time: that of a suite of Debian's archive,
     /// or the one that apt knows.
     pub fn build(context: &Context, suite: Option<&str>) -> Result<Guest, Failure> {
-        let base = context.root.join("crates/papers/guest");
+        let base = context.root.join("crates/lab/papers/guest");
         let folder = context.target.join("guest");
         fs::create_dir_all(&folder)?;
         let mut programs = PROGRAMS.to_owned();
         for (name, source) in CLIENTS {
-            let (client, headers) = (folder.join(name), context.root.join("crates/nvme/clients"));
+            let (client, headers) = (folder.join(name), context.root.join("crates/fronts/nvme/clients"));
             programs = format!("{programs} {}", client.display());
             let source = [context.root.join(source), "-o".into(), client, "-I".into(), headers];
             let options = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-static", "-pthread"];

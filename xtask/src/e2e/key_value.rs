@@ -22,7 +22,7 @@ pub fn c(context: &Context, folder: &Path) -> Outcome {
 
 /// Compiles an example with the header and the library.
 fn compiled(context: &Context, folder: &Path, name: &str) -> Result<Shell, Failure> {
-    let crate_folder = context.root.join("crates/c");
+    let crate_folder = context.root.join("crates/fronts/c");
     let (libraries, program) = (context.target.join("release"), folder.join(name));
     Shell::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-I"])

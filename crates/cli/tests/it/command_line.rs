@@ -56,7 +56,8 @@ fn unknown_mode_and_pattern_list_the_known_ones() {
 fn malformed_profile_names_file_line_and_field() {
     let dir = TempDir::new().unwrap();
     let good =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../device/profiles/tlc-nvme.toml")).unwrap();
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../ssd/device/profiles/tlc-nvme.toml"))
+            .unwrap();
     let bad = good.replace("dies_per_channel = 2", "dies_per_channel = \"two\"");
     let line = 1 + bad.lines().position(|line| line.contains("\"two\"")).unwrap();
     fs::write(dir.path().join("my.toml"), bad).unwrap();
