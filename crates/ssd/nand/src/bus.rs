@@ -6,7 +6,7 @@
 //! - Once the caller was told when a transfer ends, that does not change.
 
 use crate::gaps::{Gap, Gaps};
-use crate::geometry::Nanoseconds;
+use tantalum_image::Nanoseconds;
 
 /// A path, and what has been booked on it.
 #[derive(Clone, Default, Debug)]
@@ -67,7 +67,7 @@ impl Bus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::SplitMix64;
+    use tantalum_image::SplitMix64;
 
     #[test]
     fn data_that_are_ready_do_not_wait_for_data_that_are_not() {

@@ -1,11 +1,11 @@
 //! The controller's DRAM: buffers of a unit each, which a program takes over without a copy, and the part of it that
 //! survives the end of the process.
 
-use crate::error::NandError;
 use crate::faults::FailingStep;
-use crate::geometry::UNIT_BYTES;
 use crate::nand::Nand;
-use crate::slots::Slot;
+use tantalum_image::NandError;
+use tantalum_image::Slot;
+use tantalum_image::UNIT_BYTES;
 
 impl Nand {
     // -- DRAM buffers -----------------------------------------------------------------------------------------

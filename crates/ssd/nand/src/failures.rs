@@ -1,11 +1,11 @@
 //! What will fail (`faults`), and what has failed for good: retired blocks and uncorrectable pages (M6).
 
-use crate::error::NandError;
 use crate::faults::{FailingStep, FaultGenerator, Faults, StepFault};
-use crate::geometry::{BlockId, PageId};
 use crate::nand::Nand;
-use crate::random::SplitMix64;
-use crate::state::{Block, PageState};
+use tantalum_image::NandError;
+use tantalum_image::SplitMix64;
+use tantalum_image::{Block, PageState};
+use tantalum_image::{BlockId, PageId};
 
 impl Nand {
     /// From now on operations fail according to `faults`.

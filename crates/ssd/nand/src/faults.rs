@@ -5,7 +5,7 @@
 //!
 //! A test may let one step fail instead ([`StepFault`]), so that it takes each path that a command has.
 
-use crate::random::SplitMix64;
+use tantalum_image::SplitMix64;
 
 /// Failure rates. By default nothing fails.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -127,11 +127,11 @@ impl FaultGenerator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::NandError;
-    use crate::geometry::{BlockId, PageId, Ppn};
     use crate::operations::Source;
-    use crate::state::PageState;
     use crate::test_support::{data, nand, program, read_tag, spare};
+    use tantalum_image::NandError;
+    use tantalum_image::PageState;
+    use tantalum_image::{BlockId, PageId, Ppn};
 
     #[test]
     fn a_failed_program_uses_its_page_up_and_leaves_the_buffers() {

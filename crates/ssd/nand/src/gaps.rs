@@ -1,7 +1,7 @@
 //! Gaps: time in which nothing is booked, before the end of the last booking.
 
-use crate::geometry::Nanoseconds;
 use crate::timeline::Timeline;
+use tantalum_image::Nanoseconds;
 
 /// How many gaps are remembered besides the last one. Beyond that the earliest is lost, and someone waits longer than
 /// necessary.
@@ -203,7 +203,7 @@ impl Gaps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::SplitMix64;
+    use tantalum_image::SplitMix64;
 
     fn gaps(of: &[(u64, u64)]) -> Gaps {
         let mut gaps = Gaps::default();

@@ -5,12 +5,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
-use crate::image::SavedRecords;
 use crate::nvm::Replaced;
 use crate::schedule::Interval;
-use crate::slots::Slot;
-use crate::state::Block;
+use tantalum_image::Block;
+use tantalum_image::SavedRecords;
+use tantalum_image::Slot;
+use tantalum_image::{BlockId, Geometry, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UnitSpare};
 
 /// Kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,38 +1,28 @@
-//! The medium: flash that is programmed by pages and erased by blocks, its spare areas, wear, faults, time,
-//! power, and the image that holds it all.
+//! The medium: flash that is programmed by pages and erased by blocks, its spare areas, wear, faults, time and power.
+//! Its bytes are in an image (`tantalum-image`).
 //!
 //! [`Nand`] is the only entry point. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) but no logical addresses. Its
-//! promises, M1 to M7, are at the head of the module `nand`; the image's layout is at the head of `image::layout`.
+//! promises, M1 to M7, are at the head of the module `nand`.
 
-mod array;
 mod bus;
-mod checksum;
 mod counters;
 mod dram;
-mod error;
 mod failures;
 mod faults;
 mod gaps;
-mod geometry;
-mod image;
+#[cfg(test)]
+mod image_tests;
 mod issued;
 mod line;
-mod lock_holder;
 mod nand;
-mod narrow_array;
 mod nvm;
 mod operations;
 mod power;
-mod prefetch;
-mod process;
-mod random;
 #[cfg(test)]
 mod random_cuts;
 mod read;
 mod resolve;
 mod schedule;
-mod slots;
-mod state;
 mod stores;
 #[cfg(test)]
 mod test_support;
@@ -40,27 +30,20 @@ mod time;
 mod timeline;
 mod transfers;
 
-pub use array::Array;
 pub use bus::Bus;
-pub use checksum::{checksum_joined, checksum_of, checksum_with};
 pub use counters::Counters;
-pub use error::{HostError, MediumError, NandError};
 pub use faults::{FailingStep, Faults, StepFault};
-pub use geometry::*;
-pub use image::{
-    Access, Examination, HostCall, HostFailure, HostFault, HostFaults, HostSync, ImageFinding, Life,
-    MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, Mapping, TestHost,
-};
 pub use issued::{InFlight, LostProgram, Operation, Outcome};
-pub use lock_holder::LockHolder;
 pub use nand::Nand;
-pub use narrow_array::NarrowArray;
-pub use nvm::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, NvmShape, WORD_BYTES};
 pub use operations::Source;
-pub use process::Process;
-pub use random::{SplitMix64, mix};
 pub use schedule::Scheduling;
-pub use slots::Slot;
-pub use state::PageState;
-pub use time::{Busy, Timing};
+pub use tantalum_image::{
+    Access, Array, BlockId, ChannelId, DieId, Examination, Geometry, GeometryError, HostCall, HostError,
+    HostFailure, HostFault, HostFaults, HostSync, ImageFinding, Life, LockHolder, MAX_DESCRIPTION_BYTES,
+    MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_PROTECTED_BYTES, MAX_UNITS, MAX_UNITS_PER_PAGE, Mapping,
+    MediumError, NandError, Nanoseconds, NarrowArray, NvmShape, PageId, PageState, PlaneId, Ppn, Process,
+    SPARE_END_BYTES, Slot, SpareEnds, SpareHead, SplitMix64, TestHost, Timing, UNIT_BYTES, UNIT_SPARE_BYTES,
+    UnitSpare, WORD_BYTES, checksum_joined, checksum_of, checksum_with, mix, spare_ends,
+};
+pub use time::Busy;
 pub use transfers::{Fetches, Fills};

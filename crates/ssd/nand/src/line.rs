@@ -4,9 +4,9 @@
 //! An operation that waits for something it needs leaves a gap, which operations that are ready take.
 
 use crate::gaps::{Gap, Gaps};
-use crate::geometry::Nanoseconds;
 use crate::schedule::{Interval, PRIORITIES, Priority, Scheduling, When, Work};
 use crate::timeline::Timeline;
+use tantalum_image::Nanoseconds;
 
 /// An operation whose end the caller was told.
 #[derive(Clone, Copy, Debug)]
@@ -333,9 +333,9 @@ impl<W: Work> Line<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::{BlockId, PageId};
-    use crate::random::SplitMix64;
     use crate::schedule::Subject;
+    use tantalum_image::SplitMix64;
+    use tantalum_image::{BlockId, PageId};
 
     const SUSPEND: Scheduling = Scheduling::Suspend { cost_ns: 20, times: 2 };
     const BLOCK: BlockId = BlockId(1);

@@ -14,7 +14,7 @@
 //!   as a whole. Stores to one bank follow each other; the controller's memory is one bank, and each processor's is
 //!   another. Of the stores in flight when power is lost, each word is there or not.
 //!
-//! M1 is kept by `operations`, M2 to M4 by `power` and `resolve`, M2 also by `image`, M5 by [`Nand::lose_dram`], the slots
+//! M1 is kept by `operations`, M2 to M4 by `power` and `resolve`, M2 also by the image, M5 by [`Nand::lose_dram`], the slots
 //! of [`crate::LostProgram`] and the protected DRAM, M6 by `faults`, M7 by `nvm`. ARCHITECTURE.md has the list in the same words.
 //!
 //! Each operation changes the state when it is issued, and returns the time at which it would be done. What a power cut
@@ -28,21 +28,22 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::array::Array;
 use crate::counters::Counters;
-use crate::error::{MediumError, NandError};
 use crate::faults::FaultGenerator;
-use crate::geometry::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn};
-use crate::image::{
+use crate::issued::{Change, Power};
+use crate::nvm::Nvm;
+use crate::schedule::Scheduling;
+use crate::time::{Busy, Place, Resources};
+use tantalum_image::Array;
+use tantalum_image::Slots;
+use tantalum_image::{
     Access, Contents, Damage, Examination, FileImage, HostSync, Image, MAX_DESCRIPTION_BYTES,
     MAX_PROTECTED_BYTES, MemoryImage, TestHost,
 };
-use crate::issued::{Change, Power};
-use crate::nvm::{Nvm, NvmShape};
-use crate::schedule::Scheduling;
-use crate::slots::Slots;
-use crate::state::{Block, MOVED, PageState};
-use crate::time::{Busy, Place, Resources, Timing};
+use tantalum_image::{Block, MOVED, PageState};
+use tantalum_image::{BlockId, Geometry, Nanoseconds, PageId, PlaneId, Ppn};
+use tantalum_image::{MediumError, NandError};
+use tantalum_image::{NvmShape, Timing};
 
 /// The medium of one drive.
 pub struct Nand {

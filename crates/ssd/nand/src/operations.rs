@@ -3,17 +3,17 @@
 //! State changes when an operation is issued. M1 is checked here: a page that is not the next one of its block, or
 //! a block that is bad, is a bug in the FTL and panics.
 
-use crate::error::NandError;
-use crate::geometry::{
-    BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, SpareHead, UNIT_BYTES, UnitSpare,
-};
-use crate::image::{Image, PageRecord, SavedRecords};
 use crate::issued::{Change, ErasedBlock, Issued, Origin};
 use crate::nand::Nand;
 use crate::read::as_uncorrectable;
 use crate::schedule::{Interval, Priority};
-use crate::slots::Slot;
-use crate::state::{Block, MOVED, PageState};
+use tantalum_image::NandError;
+use tantalum_image::Slot;
+use tantalum_image::{Block, MOVED, PageState};
+use tantalum_image::{
+    BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, SpareHead, UNIT_BYTES, UnitSpare,
+};
+use tantalum_image::{Image, PageRecord, SavedRecords};
 
 /// Where the bytes of a programmed unit come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,13 +3,13 @@
 //! Power can fail at an armed operation, just after it started, or at a given time. Then `resolve` settles the operations in
 //! flight.
 
-use crate::error::NandError;
-use crate::geometry::Nanoseconds;
 use crate::issued::{Change, Cut, InFlight, Issued, Progress};
 use crate::nand::Nand;
 use crate::schedule::Interval;
-use crate::slots::Slot;
-use crate::state::MOVED;
+use tantalum_image::MOVED;
+use tantalum_image::NandError;
+use tantalum_image::Nanoseconds;
+use tantalum_image::Slot;
 
 impl Nand {
     /// Arms a cut: the Nth program, erase or store from now (1 is the next) finds no power. That call and all later ones
@@ -118,10 +118,10 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES};
     use crate::issued::{Operation, Outcome};
     use crate::operations::Source;
     use crate::test_support::{data, nand, program};
+    use tantalum_image::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES};
 
     #[test]
     fn power_goes_at_the_armed_operation_and_stays_away() {

@@ -3,16 +3,16 @@
 //! The model keeps the medium as it was when everything was last settled, and a list of the operations issued since.
 //! After a cut it replays the list without those that were undone.
 
-use crate::error::NandError;
 use crate::faults::Faults;
-use crate::geometry::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
 use crate::issued::{InFlight, Operation, Outcome};
 use crate::nand::Nand;
 use crate::operations::Source;
-use crate::random::SplitMix64;
 use crate::schedule::Scheduling;
-use crate::state::{MOVED, PageState};
 use crate::test_support::{GEOMETRY, TIMING, data, nand, read_tag, spare};
+use tantalum_image::NandError;
+use tantalum_image::SplitMix64;
+use tantalum_image::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
+use tantalum_image::{MOVED, PageState};
 
 const UNITS: usize = 2;
 

@@ -1,14 +1,12 @@
 //! Reading: units, spare areas, and what costs no time because firmware reads the page anyway.
 
-use crate::error::NandError;
 use crate::faults::FailingStep;
-use crate::geometry::{
-    BlockId, Nanoseconds, PageId, Ppn, SpareEnds, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
-};
 use crate::nand::Nand;
 use crate::schedule::Priority;
-use crate::slots::Slot;
-use crate::state::{MOVED, PageState};
+use tantalum_image::NandError;
+use tantalum_image::Slot;
+use tantalum_image::{BlockId, Nanoseconds, PageId, Ppn, SpareEnds, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
+use tantalum_image::{MOVED, PageState};
 
 /// To the drive, bytes with a wrong checksum in the image are uncorrectable.
 pub(crate) fn as_uncorrectable(error: NandError, ppn: Ppn) -> NandError {
@@ -287,10 +285,10 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::spare_ends;
     use crate::operations::Source;
     use crate::schedule::Scheduling;
     use crate::test_support::{data, nand, program, spare};
+    use tantalum_image::spare_ends;
 
     /// Copies a unit to a page in the background, and returns when that is done.
     fn copy(nand: &mut Nand, from: u32, page: u32, earliest_ns: Nanoseconds) -> Nanoseconds {

@@ -4,14 +4,14 @@
 //! block follow each other in time, so at most one of them was in flight and all later ones were queued. On one plane several
 //! may have been in flight, on different blocks, if some have gone ahead of others (`schedule`).
 
-use crate::error::NandError;
-use crate::geometry::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
-use crate::image::PageRecord;
 use crate::issued::{Change, ErasedBlock, InFlight, Issued, LostProgram, Origin, Outcome, Progress};
 use crate::nand::Nand;
 use crate::nvm::undo_store;
-use crate::slots::Slot;
-use crate::state::{Block, MOVED, PageState};
+use tantalum_image::NandError;
+use tantalum_image::PageRecord;
+use tantalum_image::Slot;
+use tantalum_image::{Block, MOVED, PageState};
+use tantalum_image::{BlockId, MAX_UNITS_PER_PAGE, Nanoseconds, PageId, Ppn, UNIT_SPARE_BYTES, UnitSpare};
 
 impl Nand {
     /// Settles the operations in flight when power failed, in the order of issue and as `outcome` says, and turns power
@@ -203,10 +203,10 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::NandError;
-    use crate::geometry::PlaneId;
     use crate::operations::Source;
     use crate::test_support::{data, nand, program, read_tag, spare};
+    use tantalum_image::NandError;
+    use tantalum_image::PlaneId;
 
     /// Arms a cut at the next operation, a program of page 0 with units 7 and 8.
     fn cut_at_program() -> Nand {

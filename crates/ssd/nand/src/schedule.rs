@@ -6,7 +6,7 @@
 
 use std::fmt::Debug;
 
-use crate::geometry::{BlockId, Nanoseconds, PageId};
+use tantalum_image::{BlockId, Nanoseconds, PageId};
 
 /// How the operations of a plane follow each other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

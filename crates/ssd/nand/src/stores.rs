@@ -1,11 +1,12 @@
 //! Stores to memory beside the flash, and loads from it (M7; `nvm`).
 
-use crate::error::{MediumError, NandError};
-use crate::geometry::Nanoseconds;
 use crate::issued::{Change, Issued};
 use crate::nand::Nand;
-use crate::nvm::{Nvm, NvmShape, Replaced, assert_words};
+use crate::nvm::{Nvm, Replaced, assert_words};
 use crate::schedule::Interval;
+use tantalum_image::Nanoseconds;
+use tantalum_image::NvmShape;
+use tantalum_image::{MediumError, NandError};
 
 impl Nand {
     /// Adds such a memory to this medium, which must be in memory and still without contents.
@@ -137,7 +138,7 @@ mod tests {
             let in_flight: Vec<_> = nand.in_flight().collect();
             assert_eq!(in_flight.len(), 1, "the first is done, and the third waits");
             assert_eq!(in_flight[0].operation, Operation::Store);
-            let mut random = crate::random::SplitMix64(seed);
+            let mut random = tantalum_image::SplitMix64(seed);
             nand.resolve(&mut |_| Outcome::Torn, &mut || random.next_u64()).unwrap();
             assert_eq!(word(&nand, 128), 0, "what was queued did not happen");
             combinations.insert((word(&nand, 0), word(&nand, 64)));

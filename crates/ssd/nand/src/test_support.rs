@@ -1,9 +1,9 @@
 //! Shared by the tests: a tiny drive, seeded randomness, recognisable data.
 
-use crate::geometry::{Geometry, PageId, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 use crate::nand::Nand;
 use crate::operations::Source;
-use crate::time::Timing;
+use tantalum_image::Timing;
+use tantalum_image::{Geometry, PageId, Ppn, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
 
 /// Two channels of one die of two planes of three blocks of four pages of two units.
 pub const GEOMETRY: Geometry = Geometry {

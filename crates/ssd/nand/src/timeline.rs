@@ -1,6 +1,6 @@
 //! Entries in order of time, the first of which are forgotten as time passes.
 
-use crate::geometry::Nanoseconds;
+use tantalum_image::Nanoseconds;
 
 /// At least this much room stays in front.
 const MIN_ROOM: usize = 16;

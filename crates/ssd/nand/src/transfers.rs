@@ -12,13 +12,13 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::checksum::checksum_of;
-use crate::error::NandError;
-use crate::geometry::{Nanoseconds, Ppn, UNIT_BYTES};
-use crate::image::{MappedFile, SlotsInFile};
 use crate::nand::Nand;
-use crate::prefetch::prefetch_lines;
-use crate::slots::{Lease, Slot};
+use tantalum_image::NandError;
+use tantalum_image::checksum_of;
+use tantalum_image::prefetch_lines;
+use tantalum_image::{Lease, Slot};
+use tantalum_image::{MappedFile, SlotsInFile};
+use tantalum_image::{Nanoseconds, Ppn, UNIT_BYTES};
 
 /// Units that a host fetches from the image file into its own buffer. See [`Nand::fetches`].
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 
 use super::*;
-use crate::error::MediumError;
-use crate::geometry::{BlockId, PageId};
-use crate::image::Access;
 use crate::issued::Outcome;
 use crate::operations::Source;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
+use tantalum_image::Access;
+use tantalum_image::MediumError;
+use tantalum_image::{BlockId, PageId};
 
 fn folder() -> TempDir {
     tempfile::tempdir().unwrap()

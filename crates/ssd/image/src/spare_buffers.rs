@@ -23,7 +23,7 @@ type Middle = [u8; SECOND_END - SPARE_END_BYTES];
 
 /// A buffer: the number of its first unit among those of all buffers, and whether it has middles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BufferId {
+pub struct BufferId {
     start: u32,
     has_middles: bool,
 }

@@ -1,55 +1,75 @@
 //! Where the medium's bytes are: in memory or in a sparse file. There is a trait for each capability of an image.
 //!
-//! The image stores what it is given and enforces no rules; [`crate::Nand`] does. A page's record says what the page
+//! The image stores what it is given and enforces no rules; `Nand` does. A page's record says what the page
 //! holds and is valid only if it carries the erase count of its block, so one small write erases a block.
 
+mod array;
+mod checksum;
 mod chunks;
+mod error;
 mod examination;
 mod file;
-#[cfg(test)]
-mod file_tests;
+mod geometry;
 mod host_faults;
 mod host_file;
 #[cfg(test)]
 mod host_tests;
-#[cfg(target_os = "linux")]
-mod layout;
+#[doc(hidden)]
+pub mod layout;
 mod life;
 mod load;
+mod lock_holder;
 mod locked_file;
 mod mapped_file;
 mod memory;
+mod narrow_array;
 mod nvm_lines;
-#[cfg(test)]
-mod nvm_tests;
+mod nvm_shape;
 mod open;
 mod ordered;
 mod overlay;
 mod past_cache;
+mod prefetch;
+mod process;
+mod random;
 mod ranges;
 mod redo_file;
 mod redo_log;
+mod slots;
 mod spare_buffers;
+mod state;
 mod store;
-mod tally;
+#[doc(hidden)]
+pub mod tally;
+#[cfg(test)]
+mod test_support;
+mod timing;
 
+pub use array::Array;
+pub use checksum::{checksum_joined, checksum_of, checksum_with};
+pub use error::{HostError, MediumError, NandError};
 pub use examination::{Examination, ImageFinding};
-pub(crate) use file::FileImage;
+pub use file::FileImage;
+pub use geometry::*;
 pub use host_faults::{HostCall, HostFailure, HostFault, HostFaults, Mapping, TestHost};
 pub use life::Life;
-pub(crate) use load::{Contents, Damage};
-pub(crate) use mapped_file::MappedFile;
-pub(crate) use memory::MemoryImage;
+pub use load::{Contents, Damage};
+pub use lock_holder::LockHolder;
+pub use mapped_file::MappedFile;
+pub use memory::MemoryImage;
+pub use narrow_array::NarrowArray;
+pub use nvm_shape::{MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, NvmShape, WORD_BYTES};
+pub use prefetch::prefetch_lines;
+pub use process::Process;
+pub use random::{SplitMix64, mix};
 pub use redo_file::HostSync;
+pub use redo_log::{REDO_LOG_BYTES, RedoPlace};
+pub use slots::{Lease, Slot, Slots};
+pub use spare_buffers::BufferId;
+pub use state::{Block, MOVED, PageState};
+pub use timing::Timing;
 
 use std::sync::Arc;
-
-use crate::error::NandError;
-use crate::geometry::{
-    BlockId, MAX_UNITS_PER_PAGE, PageId, Ppn, SpareEnds, SpareHead, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
-};
-use crate::slots::Slot;
-use crate::state::{Block, PageState};
 
 /// The longest description of an image.
 pub const MAX_DESCRIPTION_BYTES: usize = 64 << 10;
@@ -62,7 +82,7 @@ pub const MAX_PROTECTED_BYTES: u64 = 16 << 30;
 pub enum Access {
     /// Changes go to the file.
     Write,
-    /// Changes go to the file through a redo log: what was synced ([`crate::Nand::sync_begin`]) survives the
+    /// Changes go to the file through a redo log: what was synced (`Nand::sync_begin`) survives the
     /// loss of the machine.
     Ordered,
     /// The file is only read; changes stay in memory and vanish with the medium.
@@ -71,11 +91,12 @@ pub enum Access {
 
 /// The contents of a page.
 #[derive(Clone, Copy)]
-pub(crate) struct PageRecord<'a> {
+pub struct PageRecord<'a> {
     /// Erases of the block before this program.
     pub erase_count: u32,
     /// Number of the program among all operations: if two places name a slot, the later one owns it.
     pub operation: u64,
+    /// What it reads as.
     pub state: PageState,
     /// Slots of the units; 0 for none.
     pub slots: &'a [u32],
@@ -85,7 +106,7 @@ pub(crate) struct PageRecord<'a> {
 
 /// A block's page records in the image's own form, kept while the block's erase may be undone.
 #[derive(Clone, Default)]
-pub(crate) enum SavedRecords {
+pub enum SavedRecords {
     /// Nothing was there.
     #[default]
     None,
@@ -97,7 +118,7 @@ pub(crate) enum SavedRecords {
 
 /// The storage of the medium's bytes: slots, records of pages and blocks, protected DRAM, and memory beside the flash;
 /// and its further capabilities.
-pub(crate) trait Image: SlotStore + RecordStore + ProtectedDram + NvmCells + Send + Sync {
+pub trait Image: SlotStore + RecordStore + ProtectedDram + NvmCells + Send + Sync {
     /// Whether it outlives the process.
     fn outlives_process(&self) -> bool;
 
@@ -121,7 +142,7 @@ pub(crate) trait Image: SlotStore + RecordStore + ProtectedDram + NvmCells + Sen
 }
 
 /// Buffers of 4096 bytes.
-pub(crate) trait SlotStore {
+pub trait SlotStore {
     /// Stores 4096 bytes.
     fn write_slot(&mut self, slot: Slot, data: &[u8]) -> Result<(), NandError>;
 
@@ -142,7 +163,7 @@ pub(crate) trait SlotStore {
 }
 
 /// Slots in a file. They may be read, and reserved ones filled, while others use the image.
-pub(crate) trait SlotsInFile {
+pub trait SlotsInFile {
     /// The file.
     fn file(&self) -> Arc<MappedFile>;
 
@@ -157,7 +178,7 @@ pub(crate) trait SlotsInFile {
 }
 
 /// Records of pages and blocks.
-pub(crate) trait RecordStore {
+pub trait RecordStore {
     /// Stores the record of an erased page. The data of its slots are already there.
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError>;
 
@@ -212,7 +233,7 @@ pub(crate) trait RecordStore {
 }
 
 /// DRAM that outlives the process, if the image does.
-pub(crate) trait ProtectedDram {
+pub trait ProtectedDram {
     /// Its size in bytes.
     fn protected_bytes(&self) -> u64;
 
@@ -224,7 +245,7 @@ pub(crate) trait ProtectedDram {
 }
 
 /// Memory beside the flash that keeps its contents. Ranges were checked, and are whole words.
-pub(crate) trait NvmCells {
+pub trait NvmCells {
     /// Writes words.
     fn write_nvm(&mut self, at: u64, data: &[u8]) -> Result<(), NandError>;
 
@@ -233,7 +254,7 @@ pub(crate) trait NvmCells {
 }
 
 /// An image whose synced contents survive the loss of the machine.
-pub(crate) trait Synced {
+pub trait Synced {
     /// Gathers the changes; once the returned sync has run, they are durable. `None` if there is nothing to sync.
     fn sync_begin(&mut self) -> Result<Option<HostSync>, NandError>;
 

@@ -10,7 +10,7 @@ const LINE: usize = 64;
 /// Asks for all lines of these bytes, wherever they are, and does not wait for them. Does nothing on other processors than
 /// those of x86-64.
 #[inline]
-pub(crate) fn prefetch_lines(start: *const u8, bytes: usize) {
+pub fn prefetch_lines(start: *const u8, bytes: usize) {
     (0..bytes).step_by(LINE).for_each(|at| prefetch_line(start.wrapping_add(at)));
 }
 

@@ -7,7 +7,7 @@
 //! Invariants:
 //! - A group counts only if it is whole, names the group before it by number and checksum, and, if it is the last, all
 //!   the data written with it are there. So one sync makes the data and the group durable together.
-//! - Data that a group names are not overwritten before two later groups are durable ([`crate::Nand::sync_end`]):
+//! - Data that a group names are not overwritten before two later groups are durable (`Nand::sync_end`):
 //!   before the first is, they may be needed; before the second is, they prove that the group is whole. Records in
 //!   place change only to what the redo log says.
 //! - The redo log is reused from its start when everything in it is in place and synced, and an empty group in its

@@ -24,14 +24,14 @@ use super::{
 use crate::checksum::checksum_of;
 use crate::error::{HostError, NandError};
 use crate::geometry::{BlockId, Geometry, PageId, UNIT_BYTES};
-use crate::nvm::NvmShape;
+use crate::nvm_shape::NvmShape;
 use crate::slots::Slot;
 
 /// Bytes of records read at once.
 const READ_BYTES: usize = 1 << 20;
 
 /// An image in a file.
-pub(crate) struct FileImage {
+pub struct FileImage {
     pub(super) path: PathBuf,
     store: Store,
     geometry: Geometry,
@@ -86,6 +86,7 @@ impl FileImage {
 
     // -- reading and writing ----------------------------------------------------------------------------------
 
+    /// The geometry of its header.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }

@@ -19,8 +19,8 @@ use super::tally::Tally;
 use super::{Access, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES};
 use crate::error::{MediumError, NandError};
 use crate::geometry::Geometry;
-use crate::nvm::NvmShape;
-use crate::time::Timing;
+use crate::nvm_shape::NvmShape;
+use crate::timing::Timing;
 
 impl FileImage {
     /// A new image; the arguments have been checked. If that fails, there is none. A test has a `host`.

@@ -3,12 +3,12 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::layout::{Layout, NVM_HEADER_AT};
-use super::{Access, ImageFinding};
-use crate::error::{MediumError, NandError};
 use crate::nand::Nand;
-use crate::nvm::NvmShape;
 use crate::test_support::{GEOMETRY, TIMING};
+use tantalum_image::NvmShape;
+use tantalum_image::layout::{Layout, NVM_HEADER_AT};
+use tantalum_image::{Access, ImageFinding};
+use tantalum_image::{MediumError, NandError};
 
 const SHAPE: NvmShape = NvmShape { bytes: 10_000, latency_ns: 100, bytes_per_second: 1_000_000_000 };
 
@@ -67,7 +67,7 @@ fn a_damaged_line_is_told_and_holds_zeros_only_after_a_repair() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("drive");
     create(&path).nvm_store(&[(0, &[7; 2000])], 0).unwrap();
-    let layout = Layout::new(&GEOMETRY, 0, SHAPE.bytes, super::redo_log::REDO_LOG_BYTES);
+    let layout = Layout::new(&GEOMETRY, 0, SHAPE.bytes, tantalum_image::REDO_LOG_BYTES);
     flip(&path, layout.nvm_at + 512 + 100);
     let nand = Nand::open(&path).unwrap();
     assert_eq!(load(&nand, 0, 504).unwrap(), [7; 504]);

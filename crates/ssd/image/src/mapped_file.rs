@@ -26,18 +26,18 @@ use self::unmapped::Map;
 use super::host_file::HostFile;
 
 /// Bytes, and where in the file they go.
-pub(crate) type Piece<'a> = (&'a [u8], u64);
+pub type Piece<'a> = (&'a [u8], u64);
 
 /// A file, mapped up to its length when it is opened.
 #[derive(Debug)]
-pub(crate) struct MappedFile {
+pub struct MappedFile {
     file: Arc<HostFile>,
     map: Option<Map>,
 }
 
 impl MappedFile {
     /// Takes a file that may be written.
-    pub fn new(file: Arc<HostFile>) -> MappedFile {
+    pub(crate) fn new(file: Arc<HostFile>) -> MappedFile {
         let map = Map::new(&file);
         MappedFile { file, map }
     }

@@ -27,7 +27,7 @@ const READ_BYTES: usize = 1024;
 const NVM_PIECE: usize = 4096;
 
 /// An image in memory.
-pub(crate) struct MemoryImage {
+pub struct MemoryImage {
     geometry: Geometry,
     chunks: Chunks,
     /// Position of the spare areas of a block that has been programmed since its erase.
@@ -38,6 +38,7 @@ pub(crate) struct MemoryImage {
 }
 
 impl MemoryImage {
+    /// An erased one.
     pub fn new(geometry: Geometry) -> MemoryImage {
         MemoryImage {
             geometry,

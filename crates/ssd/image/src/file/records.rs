@@ -11,15 +11,15 @@ use crate::geometry::{
     BlockId, MAX_UNITS_PER_PAGE, PageId, Ppn, SPARE_END_BYTES, SpareEnds, UNIT_SPARE_BYTES, UnitSpare,
     spare_ends,
 };
-use crate::image::layout::{BlockEntry, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
-use crate::image::tally::{self, BlockSum, Tally};
-use crate::image::{PageRecord, RecordStore, SavedRecords};
+use crate::layout::{BlockEntry, MAX_PAGE_RECORD_BYTES, PageHead, StoredPage};
 use crate::slots::Slot;
 use crate::state::Block;
+use crate::tally::{self, BlockSum, Tally};
+use crate::{PageRecord, RecordStore, SavedRecords};
 
 impl FileImage {
     /// The tally that counts, or `None` if it is damaged.
-    pub(in crate::image) fn read_tally(&self) -> Result<Option<Tally>, NandError> {
+    pub(crate) fn read_tally(&self) -> Result<Option<Tally>, NandError> {
         let mut stored = [Tally::new_zeroed(); tally::PLACES.len()];
         for (tally, at) in stored.iter_mut().zip(tally::PLACES) {
             self.read(tally.as_mut_bytes(), at, "read the tally")?;
@@ -93,10 +93,7 @@ impl FileImage {
 
     /// Replaces damaged records, and writes a new tally. The tally that counts is written last: if the process is
     /// killed in between there is no tally, so damaged records cannot pass for erased ones.
-    pub(in crate::image) fn replace_damaged(
-        &mut self,
-        records: &[(PageId, PageRecord)],
-    ) -> Result<(), NandError> {
+    pub(crate) fn replace_damaged(&mut self, records: &[(PageId, PageRecord)]) -> Result<(), NandError> {
         for place in [1, 0].map(|next| self.tally_number.wrapping_add(next) as usize % tally::PLACES.len()) {
             self.write(&[0; size_of::<Tally>()], tally::PLACES[place], "write the tally")?;
         }

@@ -5,13 +5,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::super::locked_file::LockedFile;
-use super::super::redo_log::{GroupHead, Replayed, UNUSED, replay, settle};
-use super::super::store::Store;
-use super::super::tally::TALLY_AT;
 use super::*;
 use crate::checksum::checksum_of;
+use crate::locked_file::LockedFile;
 use crate::random::SplitMix64;
+use crate::redo_log::{GroupHead, Replayed, UNUSED, replay, settle};
+use crate::store::Store;
+use crate::tally::TALLY_AT;
 
 const PLACE: RedoPlace = RedoPlace { log_at: 1 << 18, slots_at: (1 << 18) + REDO_LOG_BYTES };
 

@@ -7,18 +7,18 @@ use std::time::Instant;
 use tempfile::TempDir;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::layout::Layout;
-use super::tally::{self, Tally};
-use super::{Access, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, Mapping, TestHost};
-use crate::error::{HostError, MediumError, NandError};
 use crate::faults::Faults;
-use crate::geometry::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES, UnitSpare, spare_ends};
 use crate::issued::{InFlight, Operation, Outcome};
 use crate::nand::Nand;
 use crate::operations::Source;
-use crate::slots::Slot;
-use crate::state::PageState;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
+use tantalum_image::PageState;
+use tantalum_image::Slot;
+use tantalum_image::layout::Layout;
+use tantalum_image::tally::{self, Tally};
+use tantalum_image::{Access, ImageFinding, MAX_DESCRIPTION_BYTES, MAX_PROTECTED_BYTES, Mapping, TestHost};
+use tantalum_image::{BlockId, Geometry, PageId, Ppn, UNIT_BYTES, UnitSpare, spare_ends};
+use tantalum_image::{HostError, MediumError, NandError};
 
 const PROTECTED: u64 = 10_000;
 
@@ -264,7 +264,7 @@ fn a_truncated_image_is_refused_at_any_length_and_never_panics() {
     let mut nand = folder.create();
     program(&mut nand, 0, [1, 2], 0);
     drop(nand);
-    let whole = Layout::new(&GEOMETRY, PROTECTED, 0, super::redo_log::REDO_LOG_BYTES).bytes;
+    let whole = Layout::new(&GEOMETRY, PROTECTED, 0, tantalum_image::REDO_LOG_BYTES).bytes;
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let lengths =
         [whole - 1, whole / 2].into_iter().chain((120..75_000).rev().step_by(37)).chain((0..120).rev());
@@ -329,7 +329,7 @@ fn other_files_versions_and_damaged_headers_are_told_apart() {
 
 #[test]
 fn a_header_with_a_right_checksum_and_an_absurd_shape_allocates_nothing() {
-    use super::layout::Header;
+    use tantalum_image::layout::Header;
     use zerocopy::IntoBytes;
     let folder = Folder::new();
     let path = folder.path();
@@ -364,7 +364,7 @@ fn three_pages(folder: &Folder) {
 }
 
 fn layout() -> Layout {
-    Layout::new(&GEOMETRY, PROTECTED, 0, super::redo_log::REDO_LOG_BYTES)
+    Layout::new(&GEOMETRY, PROTECTED, 0, tantalum_image::REDO_LOG_BYTES)
 }
 
 fn stored_record(path: &Path, page: u32) -> Vec<u8> {

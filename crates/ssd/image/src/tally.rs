@@ -18,18 +18,18 @@ use crate::geometry::{BlockId, Geometry, PageId};
 use crate::random::mix;
 
 /// Position of the first place.
-pub(super) const TALLY_AT: u64 = 2048;
+pub const TALLY_AT: u64 = 2048;
 
 /// Distance between the places.
 const PLACE_BYTES: u64 = 64;
 
 /// The places.
-pub(super) const PLACES: [u64; 2] = [TALLY_AT, TALLY_AT + PLACE_BYTES];
+pub const PLACES: [u64; 2] = [TALLY_AT, TALLY_AT + PLACE_BYTES];
 
 /// The tally as it is stored.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug, PartialEq)]
 #[repr(C)]
-pub(super) struct Tally {
+pub struct Tally {
     checksum: U32,
     number: U32,
     before: U64,
@@ -79,18 +79,18 @@ impl Tally {
 }
 
 /// What a block's entry adds to the sum.
-pub(super) fn of_block(block: BlockId, checksum: u32) -> u64 {
+pub fn of_block(block: BlockId, checksum: u32) -> u64 {
     mix(u64::from(block.0) << 32 | u64::from(checksum))
 }
 
 /// What a page's record adds to the sum.
-pub(super) fn of_page(page: PageId, checksum: u32) -> u64 {
+pub fn of_page(page: PageId, checksum: u32) -> u64 {
     mix(!(u64::from(page.0) << 32 | u64::from(checksum)))
 }
 
 /// What one block adds to the sum.
 #[derive(Clone, Copy, Default)]
-pub(super) struct BlockSum {
+pub struct BlockSum {
     /// The block's erase count: a page's record counts only if it has the same.
     pub erase_count: u32,
     /// Its entry; 0 for a fresh block.
@@ -100,7 +100,7 @@ pub(super) struct BlockSum {
 }
 
 /// What every block adds, and the sum.
-pub(super) struct Sums {
+pub struct Sums {
     blocks: Vec<BlockSum>,
     total: u64,
 }

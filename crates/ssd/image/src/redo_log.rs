@@ -16,7 +16,7 @@ use crate::checksum::{checksum_of, checksum_with};
 use crate::geometry::UNIT_BYTES;
 
 /// Bytes of the redo log of an image.
-pub(super) const REDO_LOG_BYTES: u64 = 4 << 20;
+pub const REDO_LOG_BYTES: u64 = 4 << 20;
 
 /// Beyond this, the redo log is reused from its start. Two groups of the greatest size fit after it: one whose sync is under way,
 /// and one with the changes during it.
@@ -58,8 +58,10 @@ pub(super) struct EntryHead {
 
 /// The places of the redo log and the slots.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RedoPlace {
+pub struct RedoPlace {
+    /// Where the log begins in the file, bytes.
     pub log_at: u64,
+    /// Where the slots begin, bytes.
     pub slots_at: u64,
 }
 

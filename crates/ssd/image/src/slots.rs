@@ -11,15 +11,15 @@ use crate::error::NandError;
 
 /// A 4 KiB buffer of the controller's DRAM, or of a programmed unit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Slot(pub(crate) u32);
+pub struct Slot(pub u32);
 
 /// Slot numbers stay below this; the bit marks places whose bytes have moved on.
-pub(crate) const SLOT_LIMIT: u32 = 1 << 31;
+pub const SLOT_LIMIT: u32 = 1 << 31;
 
 impl Slot {
     /// The slot's position; numbers start at 1.
     #[inline]
-    pub(crate) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.0 as usize - 1
     }
 }
@@ -27,7 +27,7 @@ impl Slot {
 /// Which slots are in use. The lowest free slot is taken next. Units written one after another are then mostly adjacent
 /// in the image, even after earlier contents were erased, and the image stays as small as possible.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Slots {
+pub struct Slots {
     used: Vec<u64>,
     in_use: u32,
     /// Slots in use, and slots that were released but are not free yet.
@@ -53,7 +53,7 @@ impl Default for Limit {
 
 /// While it lives, no released slot is reused: its old contents can still be read.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease(#[expect(dead_code, reason = "it is there to be counted")] Arc<()>);
+pub struct Lease(#[expect(dead_code, reason = "it is there to be counted")] Arc<()>);
 
 /// Slots released while leases may have been alive, those of this entry or of earlier ones.
 #[derive(Clone, Default, Debug)]
@@ -93,16 +93,20 @@ impl Slots {
     }
 
     /// Slots in use.
+    #[inline]
     pub fn in_use(&self) -> u32 {
         self.in_use
     }
 
+    /// Whether a slot has an owner.
     #[inline]
     pub fn is_used(&self, slot: Slot) -> bool {
         let word = self.used.get(slot.0 as usize / 64);
         word.is_some_and(|word| word & (1 << (slot.0 % 64)) != 0)
     }
 
+    /// # Panics
+    /// If a slot has no owner.
     #[inline]
     pub fn assert_used(&self, slot: Slot) {
         assert!(self.is_used(slot), "slot {} is used after it was freed", slot.0);
@@ -118,6 +122,8 @@ impl Slots {
         self.limit.0 == 0
     }
 
+    /// Takes the lowest free slot.
+    #[inline]
     pub fn take(&mut self) -> Result<Slot, NandError> {
         let slot = Slot(self.taken.lowest_free() as u32 + 1);
         if slot.0 >= self.limit.0 {
@@ -145,6 +151,8 @@ impl Slots {
         self.taken.set(slot.index());
     }
 
+    /// A slot has no owner any more.
+    #[inline]
     pub fn release(&mut self, slot: Slot) {
         self.assert_used(slot);
         self.used[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));

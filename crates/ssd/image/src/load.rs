@@ -24,7 +24,7 @@ use crate::state::{Block, MOVED, PageState};
 
 /// What to do about damaged records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Damage {
+pub enum Damage {
     /// Refuse to open the image.
     Refuse,
     /// Record them, and treat their pages as uncorrectable.
@@ -32,11 +32,16 @@ pub(crate) enum Damage {
 }
 
 /// The state of a medium.
-pub(crate) struct Contents {
+pub struct Contents {
+    /// By block.
     pub blocks: Vec<Block>,
+    /// [`PageState`] of each page.
     pub page_states: Vec<u8>,
+    /// The slot of each unit, with [`MOVED`]; 0 for none.
     pub slot_of: Array,
+    /// Those in use.
     pub slots: Slots,
+    /// Operations so far.
     pub operations: u64,
 }
 

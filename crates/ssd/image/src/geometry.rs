@@ -244,19 +244,19 @@ impl Geometry {
     }
 
     /// The units of a page, as indexes into a table of units.
-    pub(crate) fn units_of(&self, page: PageId) -> std::ops::Range<usize> {
+    pub fn units_of(&self, page: PageId) -> std::ops::Range<usize> {
         let units = self.units_per_page() as usize;
         page.index() * units..(page.index() + 1) * units
     }
 
     /// The pages of a block, as indexes into a table of pages.
-    pub(crate) fn pages_of(&self, block: BlockId) -> std::ops::Range<usize> {
+    pub fn pages_of(&self, block: BlockId) -> std::ops::Range<usize> {
         let pages = self.pages_per_block as usize;
         block.index() * pages..(block.index() + 1) * pages
     }
 
     /// The units of a block, as indexes into a table of units.
-    pub(crate) fn units_of_block(&self, block: BlockId) -> std::ops::Range<usize> {
+    pub fn units_of_block(&self, block: BlockId) -> std::ops::Range<usize> {
         let units = self.units_per_block() as usize;
         block.index() * units..(block.index() + 1) * units
     }

@@ -15,7 +15,8 @@ pub enum PageState {
 }
 
 impl PageState {
-    pub(crate) fn from_byte(byte: u8) -> PageState {
+    /// The state that an image stores as this byte.
+    pub fn from_byte(byte: u8) -> PageState {
         match byte {
             0 => PageState::Erased,
             1 => PageState::Programmed,
@@ -25,11 +26,12 @@ impl PageState {
 }
 
 /// Marks an entry of `slot_of` whose slot belongs to a copy.
-pub(crate) const MOVED: u32 = SLOT_LIMIT;
+pub const MOVED: u32 = SLOT_LIMIT;
 
 /// What is known about a block.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Block {
+pub struct Block {
+    /// Erases so far.
     pub erase_count: u32,
     /// The next page to program; beyond the last page if the block is full.
     pub next_page: u32,

@@ -27,34 +27,34 @@ use super::redo_log::{REDO_LOG_BYTES, RedoPlace};
 use super::{MAX_DESCRIPTION_BYTES, PageRecord};
 use crate::checksum::{checksum_of, checksum_with};
 use crate::geometry::{BlockId, Geometry, MAX_UNITS_PER_PAGE, PageId, UNIT_BYTES, UNIT_SPARE_BYTES};
-use crate::nvm::NvmShape;
+use crate::nvm_shape::NvmShape;
 use crate::slots::Slot;
 use crate::state::{Block, PageState};
-use crate::time::Timing;
+use crate::timing::Timing;
 
 /// The magic number of an image.
-pub(super) const MAGIC: [u8; 8] = *b"TANTALUM";
+pub const MAGIC: [u8; 8] = *b"TANTALUM";
 
 /// The version of an image, with everything but non-volatile memory.
-pub(super) const VERSION: u32 = 3;
+pub const VERSION: u32 = 3;
 
 /// The version of an image with non-volatile memory: the newest that this module reads and writes. Images without one
 /// keep the older number, which older programs read.
-pub(super) const VERSION_WITH_NVM: u32 = 4;
+pub const VERSION_WITH_NVM: u32 = 4;
 
 /// Position of the description of the non-volatile memory.
-pub(super) const NVM_HEADER_AT: u64 = 1024;
+pub const NVM_HEADER_AT: u64 = 1024;
 
 /// Where the description starts.
-pub(super) const DESCRIPTION_AT: u64 = 4096;
+pub const DESCRIPTION_AT: u64 = 4096;
 
 /// Bytes of the longest page record.
-pub(super) const MAX_PAGE_RECORD_BYTES: usize = size_of::<PageHead>() + MAX_UNITS_PER_PAGE * UNIT_SPARE_BYTES;
+pub const MAX_PAGE_RECORD_BYTES: usize = size_of::<PageHead>() + MAX_UNITS_PER_PAGE * UNIT_SPARE_BYTES;
 
 /// The image's first bytes.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug, PartialEq)]
 #[repr(C)]
-pub(super) struct Header {
+pub struct Header {
     pub magic: [u8; 8],
     pub version: U32,
     pub checksum: U32,
@@ -133,7 +133,7 @@ impl Header {
 /// The non-volatile memory of an image that has one.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug, PartialEq)]
 #[repr(C)]
-pub(super) struct NvmHeader {
+pub struct NvmHeader {
     pub checksum: U32,
     reserved: U32,
     bytes: U64,
@@ -177,7 +177,7 @@ const USED: u32 = 8;
 /// A block's record. All zeros: never erased, never programmed.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
 #[repr(C)]
-pub(super) struct BlockEntry {
+pub struct BlockEntry {
     pub checksum: U32,
     erase_count: U32,
     flags: U32,
@@ -226,7 +226,7 @@ impl BlockEntry {
 /// The first bytes of a page's record. The checksum covers the rest of the record.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
 #[repr(C)]
-pub(super) struct PageHead {
+pub struct PageHead {
     checksum: U32,
     pub erase_count: U32,
     pub operation: U64,
@@ -238,7 +238,7 @@ pub(super) struct PageHead {
 }
 
 /// The state of a stored page record.
-pub(super) enum StoredPage {
+pub enum StoredPage {
     /// Never written, or cleared.
     Absent,
     /// Its checksum is wrong.
@@ -311,7 +311,7 @@ impl PageHead {
 
 /// The places of the parts of an image.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub struct Layout {
     pub blocks_at: u64,
     pages_at: u64,
     pub page_record_bytes: usize,

@@ -1,0 +1,4 @@
+//! Media in images: in files, with memory beside the flash.
+
+mod files;
+mod nvm;
