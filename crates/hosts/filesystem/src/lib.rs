@@ -26,6 +26,7 @@ mod file;
 mod file_system;
 mod metadata;
 mod names;
+mod page_cache;
 mod ranges;
 
 pub use attributes::Attributes;
@@ -37,6 +38,7 @@ pub use metadata::{
     SetMode, Statistics, Timestamp,
 };
 pub use names::Names;
+pub use page_cache::{FrameId, PageCache, PageKey};
 pub use ranges::Ranges;
 
 /// POSIX's error numbers.

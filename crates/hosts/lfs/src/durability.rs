@@ -131,7 +131,8 @@ impl LogFs {
             return Ok(());
         }
         let is_folder = self.file(id)?.inode.is_folder();
-        let page = self.pages.find((id, unit)).expect("a dirty page is in memory");
+        let frame = self.pages.find((id, unit)).expect("a dirty page is in memory");
+        let page = self.pages.data(frame);
         if is_folder {
             self.index.append(&mut self.log, Purpose::Folder, id, unit, page)?;
         } else {
@@ -139,7 +140,7 @@ impl LogFs {
             lists.append(&mut *self.index, &mut self.log, (id, unit), page, is_listed)?;
             self.content_units += 1;
         }
-        self.pages.mark_clean((id, unit));
+        self.pages.mark_clean(frame);
         Ok(())
     }
 
@@ -150,8 +151,8 @@ impl LogFs {
             return Ok(());
         }
         while self.pages.dirty_pages() > limit - limit / 4 {
-            let after = FileId(self.written_back.0.saturating_add(1));
-            let next = self.pages.next_dirty_file(after).or_else(|| self.pages.next_dirty_file(FileId(0)));
+            let next = self.pages.next_dirty_file(Some(self.written_back));
+            let next = next.or_else(|| self.pages.next_dirty_file(None));
             let Some(file) = next else { break };
             self.write_back_file(file, BATCH_PAGES, false)?;
             self.written_back = file;
@@ -179,8 +180,8 @@ impl LogFs {
 
     /// Sends the dirty pages that a checkpoint must have to the log: those of everything but files.
     fn write_back_folders(&mut self, may_clean: bool) -> Result<()> {
-        let mut from = FileId(0);
-        while let Some(id) = self.pages.next_dirty_file(from) {
+        let mut after = None;
+        while let Some(id) = self.pages.next_dirty_file(after) {
             if self.file(id)?.inode.metadata.kind != FileKind::File {
                 match may_clean {
                     true => self.write_back_file(id, usize::MAX, false)?,
@@ -191,7 +192,7 @@ impl LogFs {
                     }
                 }
             }
-            from = FileId(id.0.saturating_add(1));
+            after = Some(id);
         }
         self.since.block_changes = 0;
         Ok(())
@@ -210,7 +211,7 @@ impl LogFs {
     /// Makes everything durable.
     pub(crate) fn sync_all(&mut self, is_last: bool) -> Result<()> {
         self.check_not_stopped()?;
-        while let Some(file) = self.pages.next_dirty_file(FileId(0)) {
+        while let Some(file) = self.pages.next_dirty_file(None) {
             self.write_back_file(file, usize::MAX, false)?;
             self.limit_changes()?;
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use tantalum::Status;
 use tantalum_drive::Client;
-use tantalum_filesystem::{Errno, FileId, FileKind, LogStatistics, Metadata, Timestamp};
+use tantalum_filesystem::{Errno, FileId, FileKind, LogStatistics, Metadata, PageCache, Timestamp};
 
 use crate::cleaner::job::Job;
 use crate::counters::{CleanerCounters, SyncCounters, WrittenCounters};
@@ -14,7 +14,6 @@ use crate::error::{LfsError, Result, refuse};
 use crate::index::Index;
 use crate::inode::Inode;
 use crate::names::Folder;
-use crate::pages::Pages;
 use crate::segments::Log;
 use crate::since::SinceCheckpoint;
 use crate::superblock::{Kind, Superblock};
@@ -41,7 +40,7 @@ pub struct LogFs {
     pub(crate) superblock: Superblock,
     pub(crate) log: Log,
     pub(crate) index: Box<dyn Index>,
-    pub(crate) pages: Pages,
+    pub(crate) pages: PageCache,
     pub(crate) files: FxHashMap<FileId, File>,
     pub(crate) folders: FxHashMap<FileId, Folder>,
     /// Files that have no name and are open.

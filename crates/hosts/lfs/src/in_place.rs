@@ -41,9 +41,9 @@ impl LogFs {
             next = units.last().and_then(|last| last.checked_add(1));
             for unit in units {
                 let Slot::At(lpn) = self.index.slot(&mut self.log, id, unit)? else { continue };
-                let page = self.pages.find((id, unit)).expect("a dirty page is in memory");
-                self.log.overwrite(id, lpn, page)?;
-                self.pages.mark_clean((id, unit));
+                let frame = self.pages.find((id, unit)).expect("a dirty page is in memory");
+                self.log.overwrite(id, lpn, self.pages.data(frame))?;
+                self.pages.mark_clean(frame);
                 self.count_overwritten(1);
             }
         }

@@ -43,7 +43,6 @@ mod mount;
 mod names;
 mod nat;
 mod node_cache;
-mod pages;
 mod segments;
 mod since;
 mod snapshots;

@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 use tantalum::{Device, Lpn};
 use tantalum_drive::Client;
-use tantalum_filesystem::{FileId, FileKind, NewFile};
+use tantalum_filesystem::{FileId, FileKind, NewFile, PageCache};
 
 use crate::error::{LfsError, Result};
 use crate::fs::{LogFs, host_units};
 use crate::index::Opened;
 use crate::inode::Inode;
 use crate::nat::Nat;
-use crate::pages::Pages;
 use crate::since::SinceCheckpoint;
 use crate::superblock::{Cleaning, Indexing, Kind, PLACES, Superblock};
 use crate::tree::Tree;
@@ -105,7 +104,7 @@ impl LogFs {
             superblock,
             log: opened.log,
             index: opened.index,
-            pages: Pages::new(cache_bytes),
+            pages: PageCache::new(cache_bytes),
             files: FxHashMap::default(),
             folders: FxHashMap::default(),
             orphans: BTreeSet::new(),

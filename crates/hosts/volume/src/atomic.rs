@@ -6,9 +6,9 @@ use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
 use crate::allocate::check_end;
-use crate::cache::PageKey;
 use crate::error::VolumeError;
 use crate::volume::Volume;
+use tantalum_filesystem::PageKey;
 
 impl Volume {
     /// Units that one [`Volume::write_atomic`] can take: a batch less the inode's unit.

@@ -7,9 +7,9 @@ use tantalum::{Command, Fetches, Fills, Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
 use crate::atomic::check_units;
-use crate::cache::PageKey;
 use crate::error::VolumeError;
 use crate::volume::Volume;
+use tantalum_filesystem::PageKey;
 
 impl Volume {
     /// Writes whole units and waits for the drive. Durable with [`Volume::sync`]. Cached copies of the units are

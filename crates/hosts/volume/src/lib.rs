@@ -29,7 +29,6 @@
 
 mod allocate;
 mod atomic;
-mod cache;
 mod checksum;
 mod commit;
 mod continuation;

@@ -13,7 +13,6 @@ use tantalum_drive::Client;
 use tantalum_filesystem::{FileId, FileKind};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::cache::PageCache;
 use crate::checksum;
 use crate::continuation::{CONTINUATION_MAGIC, ContinuationUnit, PROPERTY_MAGIC};
 use crate::drive::Drive;
@@ -26,6 +25,7 @@ use crate::reuse::BeforeReuse;
 use crate::space::FreeSpace;
 use crate::superblock::{LEAST_ATOMIC_UNITS, SUPERBLOCK, Superblock};
 use crate::volume::Volume;
+use tantalum_filesystem::PageCache;
 
 /// Units of the inode table read in one command.
 const READ_UNITS: u32 = 256;

@@ -4,11 +4,11 @@ use tantalum::{Command, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
 use crate::allocate::check_end;
-use crate::cache::PageKey;
 use crate::error::VolumeError;
 use crate::extents::Extent;
 use crate::inode::{MOST_EXTENTS, units_of};
 use crate::volume::Volume;
+use tantalum_filesystem::PageKey;
 
 const UNIT: u64 = UNIT_BYTES as u64;
 

@@ -6,10 +6,10 @@ use tantalum::UNIT_BYTES;
 use tantalum_filesystem::FileId;
 
 use crate::allocate::check_end;
-use crate::cache::{FrameId, PageKey};
 use crate::error::VolumeError;
 use crate::inode::units_of;
 use crate::volume::Volume;
+use tantalum_filesystem::{FrameId, PageKey};
 
 /// The most units read in one command.
 const READ_UNITS: u32 = 64;

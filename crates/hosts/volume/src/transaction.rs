@@ -10,12 +10,12 @@ use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
 use crate::atomic::check_units;
-use crate::cache::{FrameId, PageKey};
 use crate::commit::InodeChange;
 use crate::error::VolumeError;
 use crate::open_transaction::OpenTransaction;
 use crate::read_write::pieces;
 use crate::volume::Volume;
+use tantalum_filesystem::{FrameId, PageKey};
 
 impl Volume {
     /// Opens a transaction.

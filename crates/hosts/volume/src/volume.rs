@@ -7,7 +7,6 @@ use tantalum::{Command, Completion, Lpn, Nanoseconds, Status, TxId};
 use tantalum_drive::Locked;
 use tantalum_filesystem::{FileId, FileKind};
 
-use crate::cache::PageCache;
 use crate::drive::Drive;
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
@@ -18,6 +17,7 @@ use crate::open_transaction::OpenTransaction;
 use crate::reuse::BeforeReuse;
 use crate::space::FreeSpace;
 use crate::superblock::Superblock;
+use tantalum_filesystem::PageCache;
 
 /// A mounted volume.
 ///

@@ -7,9 +7,9 @@ use tantalum::canary::{self, Guard};
 use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
-use crate::cache::FrameId;
 use crate::error::VolumeError;
 use crate::volume::Volume;
+use tantalum_filesystem::FrameId;
 
 /// The maximum number of units written in one command.
 const WRITE_UNITS: usize = 256;
@@ -29,10 +29,11 @@ impl Volume {
         self.write_back(file, 0, usize::MAX)
     }
 
-    /// Limits the number of dirty pages. Called before a page becomes dirty: if it fails, nothing has changed, and there
-    /// are never so many dirty pages that the cache has no frame for another page.
+    /// Limits the number of dirty pages. Called before a page becomes dirty: if it fails, nothing has changed, and
+    /// at most one page more than the limit is dirty.
     pub(crate) fn limit_dirty_pages(&mut self) -> Result<(), VolumeError> {
-        let limit = self.cache.dirty_limit();
+        let (limit, dirty) = (self.cache.dirty_limit(), self.cache.dirty_pages());
+        assert!(dirty <= limit + 1, "{dirty} pages are dirty, the limit is {limit}");
         if self.cache.dirty_pages() <= limit {
             return Ok(());
         }

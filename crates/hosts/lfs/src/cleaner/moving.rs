@@ -73,7 +73,7 @@ impl LogFs {
                 Owner::Content { file, unit } => {
                     let mut page = zeros();
                     match self.pages.find((file, unit)) {
-                        Some(cached) => *page = *cached,
+                        Some(frame) => *page = *self.pages.data(frame),
                         None => {
                             read_ns = read_ns.max(self.log.read_queued(resident.lpn, &mut page[..], None)?)
                         }

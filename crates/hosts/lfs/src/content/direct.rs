@@ -69,7 +69,7 @@ impl LogFs {
                 self.content_units += u64::from(units);
             }
             rest = &rest[units as usize * UNIT_BYTES..];
-            self.pages.remove(file, u64::from(unit)..u64::from(unit) + u64::from(units));
+            self.pages.remove_units(file, u64::from(unit)..u64::from(unit) + u64::from(units));
         }
         Ok(())
     }
@@ -128,8 +128,8 @@ impl LogFs {
         fetches: Option<&mut Fetches>,
     ) -> Result<(usize, Nanoseconds)> {
         let now_ns = self.log.client.now_ns();
-        if let Some(page) = self.pages.find((file, unit)) {
-            data[..UNIT_BYTES].copy_from_slice(page);
+        if let Some(frame) = self.pages.find((file, unit)) {
+            data[..UNIT_BYTES].copy_from_slice(self.pages.data(frame));
             return Ok((UNIT_BYTES, now_ns));
         }
         let most = (data.len() / UNIT_BYTES) as u32;

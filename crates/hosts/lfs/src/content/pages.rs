@@ -17,9 +17,9 @@ impl LogFs {
             let Slot::At(lpn) = self.index.slot(&mut self.log, file, unit)? else { return Ok(None) };
             let mut page = zeros();
             self.log.read(lpn, &mut page[..])?;
-            self.pages.insert(key, page);
+            self.insert_page(key, &page);
         }
-        Ok(self.pages.find(key))
+        Ok(self.pages.find(key).map(|frame| self.pages.data(frame)))
     }
 
     /// The page of a unit, mutable; there is space for it. Its contents are undefined if it will be overwritten
@@ -38,10 +38,17 @@ impl LogFs {
             }
             self.reserve_unit(file, unit, slot)?;
             if let Some(page) = page {
-                self.pages.insert(key, page);
+                self.insert_page(key, &page);
             }
         }
-        Ok(self.pages.change(key).expect("the page is in memory"))
+        let frame = self.pages.find(key).expect("the page is in memory");
+        self.pages.mark_dirty(frame);
+        Ok(self.pages.data_mut(frame))
+    }
+
+    fn insert_page(&mut self, key: (FileId, u32), page: &Page) {
+        let frame = self.pages.insert(key);
+        *self.pages.data_mut(frame) = *page;
     }
 
     /// Makes sure that there is space for contents of a unit.
@@ -68,7 +75,7 @@ impl LogFs {
     /// Turns a range of units into holes.
     pub(crate) fn give_up_units(&mut self, file: FileId, units: Range<u64>) -> Result<()> {
         let given_up = self.index.clear(&mut self.log, file, units.clone())?;
-        self.pages.remove(file, units);
+        self.pages.remove_units(file, units);
         if given_up > 0 {
             self.change_space(file)?.units -= given_up;
             self.since.lists.cannot_tell(file);

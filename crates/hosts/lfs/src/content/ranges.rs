@@ -43,7 +43,7 @@ impl LogFs {
             for unit in first..last {
                 self.index.reserve(&mut self.log, file, unit as u32)?;
                 // only now: a dirty page is all there is of what was written last (hazard 32)
-                self.pages.remove(file, unit..unit + 1);
+                self.pages.remove((file, unit as u32));
             }
         }
         if !keep_size && end > self.file(file)?.inode.metadata.size {

@@ -7,7 +7,6 @@ use tantalum_filesystem::FileId;
 use crate::bytes::Page;
 use crate::error::Result;
 use crate::index::{Index, Purpose};
-use crate::pages::PageKey;
 use crate::segments::{Log, Run};
 
 /// Files and their lists since the last checkpoint.
@@ -25,7 +24,7 @@ impl ListedFiles {
         &mut self,
         index: &mut dyn Index,
         log: &mut Log,
-        (file, unit): PageKey,
+        (file, unit): (FileId, u32),
         page: &Page,
         is_listed: bool,
     ) -> Result<()> {

@@ -1,16 +1,20 @@
-//! The host's page cache: copies of file units in memory, written back by `write_back`.
+//! The host's page cache: copies of units of files in memory. A file system writes dirty ones back.
 //!
 //! Invariants:
 //! - A dirty page is in `dirty_by_place` and `dirty_by_age`; no other page is.
-//! - A dirty page is never evicted. The volume limits dirty pages to [`PageCache::dirty_limit`], half of the frames,
-//!   plus one, so that there is always a frame.
+//! - A dirty page is never evicted. A file system writes pages back beyond [`PageCache::dirty_limit`], half of the pages; if
+//!   all are dirty because the drive takes none of them, the cache grows.
+//! - `ends` has each file with pages, and the unit after the last one that was here since the file last had none.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::ops::Range;
 
 use hashbrown::HashTable;
+use rustc_hash::FxHashMap;
 use tantalum::{TxId, UNIT_BYTES};
-use tantalum_filesystem::FileId;
+
+use crate::file::FileId;
 
 /// Pages of one allocation.
 const CHUNK_PAGES: usize = 256;
@@ -20,8 +24,10 @@ const LEAST_PAGES: usize = 64;
 
 /// What a page is a copy of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PageKey {
+pub struct PageKey {
+    /// The file.
     pub file: FileId,
+    /// Its unit.
     pub unit: u32,
     /// The transaction whose version this is; none for the version that everyone sees.
     pub tx: Option<TxId>,
@@ -42,9 +48,15 @@ impl PageKey {
     }
 }
 
-/// A place for one page.
+impl From<(FileId, u32)> for PageKey {
+    fn from((file, unit): (FileId, u32)) -> PageKey {
+        PageKey::new(file, unit)
+    }
+}
+
+/// Where a page is. It stays valid until the page is evicted or removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct FrameId(u32);
+pub struct FrameId(u32);
 
 #[derive(Clone, Debug)]
 struct Frame {
@@ -58,17 +70,20 @@ struct Frame {
 
 /// Pages in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct PageCache {
-    /// The pages' bytes, `CHUNK_PAGES` to a chunk; chunks are allocated when first needed.
+pub struct PageCache {
+    /// The pages' bytes, `CHUNK_PAGES` to a chunk; chunks are allocated when first
+    /// needed, and cost what was touched of them.
     chunks: Vec<Box<[u8]>>,
     frames: Vec<Frame>,
     free: Vec<FrameId>,
+    /// Pages beyond which clean ones are evicted.
     most_frames: usize,
     index: HashTable<FrameId>,
     hand: usize,
     dirty_by_place: BTreeMap<(FileId, u32), FrameId>,
     dirty_by_age: BTreeMap<u64, FrameId>,
     next_age: u64,
+    ends: FxHashMap<FileId, u64>,
 }
 
 impl PageCache {
@@ -85,6 +100,7 @@ impl PageCache {
             dirty_by_place: BTreeMap::new(),
             dirty_by_age: BTreeMap::new(),
             next_age: 0,
+            ends: FxHashMap::default(),
         }
     }
 
@@ -108,18 +124,18 @@ impl PageCache {
     }
 
     /// Whether there is a page for `key`.
-    pub fn contains(&self, key: PageKey) -> bool {
-        self.position(&key).is_some()
+    pub fn contains(&self, key: impl Into<PageKey>) -> bool {
+        self.position(&key.into()).is_some()
     }
 
     /// Whether there is a page for `key` that differs from what the drive holds.
-    pub fn is_dirty(&self, key: PageKey) -> bool {
-        self.position(&key).is_some_and(|frame| self.frames[frame.0 as usize].dirty_since.is_some())
+    pub fn is_dirty(&self, key: impl Into<PageKey>) -> bool {
+        self.position(&key.into()).is_some_and(|frame| self.frames[frame.0 as usize].dirty_since.is_some())
     }
 
     /// The page of `key`, if there is one.
-    pub fn find(&mut self, key: PageKey) -> Option<FrameId> {
-        let frame = self.position(&key)?;
+    pub fn find(&mut self, key: impl Into<PageKey>) -> Option<FrameId> {
+        let frame = self.position(&key.into())?;
         self.frames[frame.0 as usize].referenced = true;
         Some(frame)
     }
@@ -130,9 +146,12 @@ impl PageCache {
     }
 
     /// A new, clean page with arbitrary contents. There must be none for `key`.
-    pub fn insert(&mut self, key: PageKey) -> FrameId {
+    pub fn insert(&mut self, key: impl Into<PageKey>) -> FrameId {
+        let key = key.into();
         debug_assert!(!self.contains(key), "{key:?} has a page already");
-        let frame = self.free.pop().unwrap_or_else(|| self.grow().unwrap_or_else(|| self.evict()));
+        let frame = self.free.pop().unwrap_or_else(|| self.new_frame());
+        let end = self.ends.entry(key.file).or_default();
+        *end = (*end).max(u64::from(key.unit) + 1);
         self.frames[frame.0 as usize] = Frame { key: Some(key), dirty_since: None, referenced: true };
         self.put_in_index(frame, key);
         frame
@@ -150,21 +169,25 @@ impl PageCache {
         entry.expect("a page with a key is in the index").remove();
     }
 
-    fn grow(&mut self) -> Option<FrameId> {
-        let frame = self.frames.len();
-        if frame == self.most_frames {
-            return None;
+    fn new_frame(&mut self) -> FrameId {
+        if self.frames.len() < self.most_frames {
+            return self.grow();
         }
-        if frame.is_multiple_of(CHUNK_PAGES) {
-            let pages = CHUNK_PAGES.min(self.most_frames - frame);
-            self.chunks.push(vec![0; pages * UNIT_BYTES].into_boxed_slice());
-        }
-        self.frames.push(Frame { key: None, dirty_since: None, referenced: false });
-        Some(FrameId(frame as u32))
+        self.evict().unwrap_or_else(|| self.grow())
     }
 
-    /// Takes the frame of a clean page: the first under the clock's hand that was not used since its last turn.
-    fn evict(&mut self) -> FrameId {
+    fn grow(&mut self) -> FrameId {
+        let frame = self.frames.len();
+        if frame.is_multiple_of(CHUNK_PAGES) {
+            self.chunks.push(vec![0; CHUNK_PAGES * UNIT_BYTES].into_boxed_slice());
+        }
+        self.frames.push(Frame { key: None, dirty_since: None, referenced: false });
+        FrameId(frame as u32)
+    }
+
+    /// Takes the frame of a clean page: the first under the clock's hand that was not used since its last turn. None if all
+    /// pages are dirty.
+    fn evict(&mut self) -> Option<FrameId> {
         for _ in 0..2 * self.frames.len() {
             let frame = FrameId(self.hand as u32);
             self.hand = (self.hand + 1) % self.frames.len();
@@ -174,9 +197,9 @@ impl PageCache {
             }
             let key = entry.key.take().expect("no frame is free when one is evicted");
             self.take_from_index(frame, key);
-            return frame;
+            return Some(frame);
         }
-        panic!("all {} pages are dirty, the limit is {}", self.frames.len(), self.dirty_limit());
+        None
     }
 
     /// The bytes of a page.
@@ -226,7 +249,8 @@ impl PageCache {
     }
 
     /// Drops a page, clean or dirty.
-    pub fn remove(&mut self, key: PageKey) {
+    pub fn remove(&mut self, key: impl Into<PageKey>) {
+        let key = key.into();
         if let Some(frame) = self.position(&key) {
             self.mark_clean(frame);
             self.take_from_index(frame, key);
@@ -236,14 +260,21 @@ impl PageCache {
     }
 
     /// Drops all pages of `file` in `units`, except those of transactions.
-    pub fn remove_units(&mut self, file: FileId, units: std::ops::Range<u32>) {
-        if units.len() <= self.frames.len() {
+    pub fn remove_units(&mut self, file: FileId, units: Range<impl Into<u64>>) {
+        let units = units.start.into()..units.end.into();
+        let end = self.ends.get(&file).copied().unwrap_or_default();
+        if units.end >= end && units.start == 0 {
+            self.ends.remove(&file);
+        }
+        let units = units.start..units.end.min(end);
+        if units.end.saturating_sub(units.start) <= self.frames.len() as u64 {
             for unit in units {
-                self.remove(PageKey::new(file, unit));
+                self.remove(PageKey::new(file, unit as u32));
             }
             return;
         }
-        let is_meant = |key: &PageKey| key.file == file && key.tx.is_none() && units.contains(&key.unit);
+        let is_meant =
+            |key: &PageKey| key.file == file && key.tx.is_none() && units.contains(&u64::from(key.unit));
         let keys: Vec<PageKey> = self.frames.iter().filter_map(|f| f.key.filter(is_meant)).collect();
         for key in keys {
             self.remove(key);
@@ -251,7 +282,7 @@ impl PageCache {
     }
 
     /// Drops the clean pages of `file` in `units`, except those of transactions.
-    pub fn remove_clean_units(&mut self, file: FileId, units: std::ops::Range<u32>) {
+    pub fn remove_clean_units(&mut self, file: FileId, units: Range<u32>) {
         for unit in units {
             let key = PageKey::new(file, unit);
             if !self.is_dirty(key) {
@@ -278,6 +309,16 @@ impl PageCache {
         self.dirty_by_place.range(range).map(|(&(_, unit), &frame)| (unit, frame))
     }
 
+    /// The first `most` dirty units of `file` from `unit` on, in order.
+    pub fn dirty_units(&self, file: FileId, unit: u32, most: usize) -> Vec<u32> {
+        self.dirty_from(file, unit).take(most).map(|(unit, _)| unit).collect()
+    }
+
+    /// The last dirty unit of `file`.
+    pub fn last_dirty_unit(&self, file: FileId) -> Option<u32> {
+        self.dirty_by_place.range((file, 0)..=(file, u32::MAX)).next_back().map(|((_, unit), _)| *unit)
+    }
+
     /// The page that has been dirty the longest.
     pub fn oldest_dirty(&self) -> Option<(FileId, u32)> {
         let (_, frame) = self.dirty_by_age.first_key_value()?;
@@ -288,5 +329,86 @@ impl PageCache {
     pub fn next_dirty_file(&self, after: Option<FileId>) -> Option<FileId> {
         let from = after.map_or(Unbounded, |file| Excluded((file, u32::MAX)));
         self.dirty_by_place.range((from, Unbounded)).next().map(|((file, _), _)| *file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId(5);
+    const OTHER: FileId = FileId(6);
+
+    fn pages(cache: &PageCache) -> usize {
+        cache.frames.iter().filter(|frame| frame.key.is_some()).count()
+    }
+
+    #[test]
+    fn clean_pages_make_room_and_dirty_ones_stay() {
+        let mut cache = PageCache::new(0);
+        for unit in 0..1000 {
+            let frame = cache.insert((FILE, unit));
+            if unit < 10 {
+                cache.data_mut(frame)[0] = unit as u8;
+                cache.mark_dirty(frame);
+            }
+        }
+        assert_eq!(pages(&cache), LEAST_PAGES);
+        assert_eq!(cache.dirty_units(FILE, 0, 99), Vec::from_iter(0..10));
+        assert_eq!((cache.dirty_units(FILE, 7, 2), cache.last_dirty_unit(FILE)), (vec![7, 8], Some(9)));
+        let frame = cache.find((FILE, 7)).unwrap();
+        assert_eq!(cache.data(frame)[0], 7);
+        cache.mark_clean(frame);
+        assert_eq!(cache.dirty_pages(), 9);
+        cache.remove_units(FILE, 0..1_u64 << 40);
+        assert_eq!((cache.dirty_pages(), pages(&cache), cache.next_dirty_file(None)), (0, 0, None));
+    }
+
+    /// A drive that takes nothing must not make its file system panic, or lose a page.
+    #[test]
+    fn the_cache_grows_when_all_pages_are_dirty() {
+        let mut cache = PageCache::new(0);
+        for unit in 0..1000 {
+            let frame = cache.insert((FILE, unit));
+            *cache.data_mut(frame) = [unit as u8; UNIT_BYTES];
+            cache.mark_dirty(frame);
+        }
+        for unit in 0..1000 {
+            let frame = cache.find((FILE, unit)).unwrap();
+            assert_eq!(*cache.data(frame), [unit as u8; UNIT_BYTES]);
+        }
+        assert_eq!(cache.oldest_dirty(), Some((FILE, 0)));
+    }
+
+    #[test]
+    fn pages_of_a_file_are_dropped_wherever_they_are() {
+        let mut cache = PageCache::new(1 << 20);
+        for unit in [0, 1, 2, 70, u32::MAX] {
+            cache.insert((FILE, unit));
+            cache.insert((OTHER, unit));
+        }
+        cache.remove_units(FILE, 1..3_u64);
+        assert_eq!(pages(&cache), 8);
+        cache.remove_units(FILE, 3..1_u64 << 32);
+        assert!(cache.contains((FILE, 0)) && pages(&cache) == 6);
+        cache.remove_units(FILE, 0..1_u64 << 32);
+        assert!(pages(&cache) == 5 && cache.ends.len() == 1);
+        cache.insert((FILE, 9));
+        cache.remove_units(FILE, 0..9_u64);
+        assert!(cache.contains((FILE, 9)));
+        cache.remove_units(FILE, 9..10_u64);
+        assert!(!cache.contains((FILE, 9)));
+    }
+
+    /// The version of a transaction is seen by nobody else, until it is the one that everyone sees.
+    #[test]
+    fn a_transactions_page_is_published() {
+        let mut cache = PageCache::new(0);
+        let own = PageKey { file: FILE, unit: 3, tx: Some(TxId(1)) };
+        let (old, new) = (cache.insert((FILE, 3)), cache.insert(own));
+        (cache.data_mut(old)[0], cache.data_mut(new)[0]) = (1, 2);
+        cache.publish(own);
+        let frame = cache.find((FILE, 3)).unwrap();
+        assert_eq!((cache.data(frame)[0], cache.contains(own), pages(&cache)), (2, false, 1));
     }
 }
