@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use tantalum_drive::control::{Control, ControlError};
+use tantalum_control::{Control, ControlError};
 use tantalum_fuse::image_mounted_on;
 
 use crate::failure::Failure;

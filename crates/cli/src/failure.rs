@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tantalum::{DeviceError, HostError, InvalidField, ProfileError, Status};
+use tantalum_control::ControlError;
 use tantalum_crash_run::RunError;
-use tantalum_drive::control::ControlError;
 use tantalum_ftl::LayoutError;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_lfs::LfsError;

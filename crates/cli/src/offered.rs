@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use tantalum::RecoveryReport;
-use tantalum_drive::control::{self, Control, End, Socket, Subject, socket_path};
+use tantalum_control::{self as control, Control, End, Look, Socket, Subject, socket_path};
 use tantalum_drive::{NewDrives, new_drives};
 use tantalum_papers::servers::newest_image;
 
@@ -64,8 +64,8 @@ impl Offered {
 
     fn look_here(&self) -> Result<serde_json::Value, String> {
         let newest = self.drives.newest();
-        let (number, observer) = newest.ok_or("the experiment has no drive at the moment")?;
-        let look = observer.look(self.named(&format!("drive {number}")), None);
+        let (number, drive) = newest.ok_or("the experiment has no drive at the moment")?;
+        let look = Look::at(&drive, self.named(&format!("drive {number}")), None);
         let look = look.ok_or("the experiment has just given up its drive")?;
         Ok(serde_json::to_value(look).expect("a look is plain data"))
     }
@@ -134,7 +134,6 @@ impl Subject for Offered {
 mod tests {
     use tantalum::{Device, Profile};
     use tantalum_drive::Drive;
-    use tantalum_drive::look::Look;
 
     use super::*;
 

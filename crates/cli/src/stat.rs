@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 use tantalum::{Access, Device};
-use tantalum_drive::control::{Control, ControlError};
-use tantalum_drive::report::Latency;
+use tantalum_control::Latency;
+use tantalum_control::{Control, ControlError};
 use tantalum_filesystem::LogStatistics;
 use tantalum_fuse::image_mounted_on;
 use tantalum_fuse::report::Report as Mounted;

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::de::DeserializeOwned;
 use tantalum::{Smart, UNIT_BYTES};
-use tantalum_drive::report::DriveReport;
+use tantalum_control::DriveReport;
 use tantalum_ftl::Counters;
 use tantalum_fuse::report::Report as Mounted;
 use tantalum_nvme::serve::Report as Served;

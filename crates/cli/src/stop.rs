@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tantalum_drive::control::{Control, Ended};
+use tantalum_control::{Control, Ended};
 
 use crate::failure::Failure;
 use crate::log::log_path;

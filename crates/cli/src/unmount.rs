@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use tantalum_drive::control::{Control, Ended};
+use tantalum_control::{Control, Ended};
 use tantalum_fuse::{MountPointError, image_mounted_on, unmount};
 
 use crate::failure::Failure;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 
 use clap::Args;
-use tantalum_drive::control::ControlError;
+use tantalum_control::ControlError;
 use tantalum_fuse::image_mounted_on;
 use tantalum_watch::{Options, WatchError, Watching};
 

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tantalum_drive::control::Control;
-use tantalum_drive::look::Look;
+use tantalum_control::Control;
+use tantalum_control::Look;
 
 /// A timeout for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tantalum::{Access, Device, PowerLoss, RecoveryReport};
-use tantalum_drive::control::{End, Subject};
-use tantalum_drive::{Drive, Observer};
+use tantalum_control::{End, Look, Subject};
+use tantalum_drive::{Drive, WeakDrive};
 use tantalum_record::{Spool, Tape};
 
 use crate::front::Front;
@@ -26,7 +26,7 @@ pub(crate) struct Mount {
     pub folder: PathBuf,
     pub options: Options,
     pub tape: Tape,
-    pub observer: Observer,
+    pub drive: WeakDrive,
     /// The drive as recovery leaves it, in memory only: after a cut whose recovery was tried. It keeps the image locked.
     pub tried: Mutex<Option<Drive>>,
     /// The seed of the last cut.
@@ -46,9 +46,9 @@ impl Subject for Mount {
 
     fn look(&self) -> Result<serde_json::Value, String> {
         let tried = self.tried.lock();
-        let recovered = tried.as_ref().map(Drive::observer);
-        let observer = recovered.as_ref().unwrap_or(&self.observer);
-        let mut look = observer.look(self.image.clone(), Some(self.options.pacing)).ok_or(TOO_LATE)?;
+        let recovered = tried.as_ref().map(Drive::downgrade);
+        let drive = recovered.as_ref().unwrap_or(&self.drive);
+        let mut look = Look::at(drive, self.image.clone(), Some(self.options.pacing)).ok_or(TOO_LATE)?;
         look.has_power &= tried.is_none();
         let is_tried = tried.is_some();
         drop(tried);

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use tantalum::{DeviceError, Status};
-use tantalum_drive::control::socket_path;
+use tantalum_control::socket_path;
 use tantalum_filesystem::UnmountFailure;
 
 use crate::mount_point::MountPointError;

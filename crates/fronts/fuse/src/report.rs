@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tantalum_drive::report::DriveReport;
+use tantalum_control::DriveReport;
 use tantalum_filesystem::{FileSystem, Statistics};
 
 /// The whole report.

@@ -12,8 +12,8 @@ use fuser::{Config, MountOption, Notifier, Session, SessionACL};
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use tantalum::{PowerLoss, Status};
+use tantalum_control::{self as control, End, Ended, Socket};
 use tantalum_drive::Answers;
-use tantalum_drive::control::{self, End, Ended, Socket};
 use tantalum_filesystem::FileSystem;
 use tantalum_record::{Recorder, Tape};
 
@@ -158,8 +158,8 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     let system = |error| MountError::System { folder: folder.clone(), error };
     let image = options.image.canonicalize().map_err(system)?;
     let observed =
-        front.look(|host| (host.file_system.client().drive().observer(), is_only_read(&*host.file_system)));
-    let (observer, only_read) = observed.expect("the file system was not taken out yet");
+        front.look(|host| (host.file_system.client().drive().downgrade(), is_only_read(&*host.file_system)));
+    let (drive, only_read) = observed.expect("the file system was not taken out yet");
     let session = Session::new(Requests(Arc::clone(front)), &folder, &config(&image, options, only_read));
     let session = session.map_err(system)?;
     let (changed, changes) = mpsc::channel();
@@ -174,7 +174,7 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
         folder: folder.clone(),
         options: options.clone(),
         tape,
-        observer,
+        drive,
         tried: Mutex::new(None),
         seed: AtomicU64::new(0),
         end: End::default(),

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
-use tantalum_drive::look::Look;
+use tantalum_control::{Count, FileWrites, Look};
 use tantalum_filesystem::FileId;
 
 use crate::convert::inode_number;
@@ -35,27 +35,6 @@ pub struct Looked {
     pub all_files: Count,
     /// How many files were written to.
     pub files_written: usize,
-}
-
-/// What was written to a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct FileWrites {
-    /// Its inode number.
-    pub inode: u64,
-    /// How much.
-    #[serde(flatten)]
-    pub count: Count,
-}
-
-/// Writes.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Count {
-    /// Requests.
-    pub writes: u64,
-    /// Bytes of these.
-    pub bytes: u64,
-    /// Syncs of the file.
-    pub syncs: u64,
 }
 
 /// The counts, and the number of watchers.
@@ -98,14 +77,6 @@ impl Watched {
         }
         told.sort_unstable_by_key(|file| (Reverse(file.count.bytes), file.inode));
         (told, self.all, self.of.len())
-    }
-}
-
-impl Count {
-    fn add(&mut self, more: Count) {
-        self.writes += more.writes;
-        self.bytes += more.bytes;
-        self.syncs += more.syncs;
     }
 }
 

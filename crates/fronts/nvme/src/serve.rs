@@ -15,8 +15,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tantalum::{Device, PowerLoss, RecoveryReport, Status, mix};
-use tantalum_drive::control::{self, End, Ended, Socket, Subject};
-use tantalum_drive::report::DriveReport;
+use tantalum_control::DriveReport;
+use tantalum_control::{self as control, End, Ended, Look, Socket, Subject};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
 
 use crate::addresses::{Advertised, reachable};
@@ -379,9 +379,9 @@ impl Subject for Place {
     }
 
     fn look(&self) -> Result<serde_json::Value, String> {
-        let observer = self.server.subsystem().queue.drive().observer();
+        let drive = self.server.subsystem().queue.drive().downgrade();
         let look =
-            observer.look(self.image.clone(), Some(self.pacing)).ok_or("the drive is being shut down")?;
+            Look::at(&drive, self.image.clone(), Some(self.pacing)).ok_or("the drive is being shut down")?;
         Ok(serde_json::to_value(look).expect("a look is plain data"))
     }
 
@@ -428,7 +428,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use tantalum::Profile;
-    use tantalum_drive::control::{Control, socket_path};
+    use tantalum_control::{Control, socket_path};
 
     use super::*;
 

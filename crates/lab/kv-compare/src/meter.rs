@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tantalum_drive::control::Control;
+use tantalum_control::Control;
 use tantalum_fuse::image_mounted_on;
 use tantalum_fuse::report::Report;
 

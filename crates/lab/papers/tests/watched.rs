@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tantalum_drive::look::Look;
+use tantalum_control::Look;
 use tantalum_drive::{NewDrives, new_drives};
 use tantalum_papers::experiments::{self, Settings};
 use tantalum_report::Monitor;
@@ -23,7 +23,7 @@ fn is_seen(drives: NewDrives, name: &str, scale: f64, seed: u64, is_measured: Is
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
-            let look = || drives.newest().and_then(|(_, drive)| drive.look(name.into(), None));
+            let look = || drives.newest().and_then(|(_, drive)| Look::at(&drive, name.into(), None));
             while !ended.load(Ordering::Relaxed) {
                 if look().is_some_and(|look| is_measured(&look)) {
                     return true;

@@ -7,7 +7,7 @@ use tantalum::{Command, Completion, Device, Status};
 
 use crate::duplicates::Duplicates;
 use crate::locked::{Locked, Shared, WeakDrive};
-use crate::observer::{self, Observer};
+use crate::made;
 use crate::when::When;
 
 /// A device and its clients' common time. A clone is the same drive.
@@ -26,7 +26,7 @@ impl Drive {
 
     fn with(device: Device, duplicates: Option<Box<Duplicates>>) -> Drive {
         let drive = Drive { shared: Arc::new(Shared::new(device, duplicates)), clones: Arc::default() };
-        observer::note_new(drive.downgrade());
+        made::note_new(drive.downgrade());
         drive
     }
 
@@ -65,12 +65,8 @@ impl Drive {
         self.lock().state.tell_of_power_loss(Box::new(tell));
     }
 
-    /// An observer of the drive, which does not keep it alive.
-    pub fn observer(&self) -> Observer {
-        Observer::of(self.downgrade())
-    }
-
-    pub(crate) fn downgrade(&self) -> WeakDrive {
+    /// A reference for looking at the drive, which does not keep it alive.
+    pub fn downgrade(&self) -> WeakDrive {
         WeakDrive::of(&self.shared)
     }
 

@@ -7,8 +7,7 @@
 //! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.
 //! - Writes that repeat a recent one become shares, if [`Drive::set_remap_duplicates`] says so: below every client.
 //! - [`Answers`] are answers that are not due yet: those of a queue, or those that a client gives to others.
-//! - [`control`] answers requests about a drive that is in use, and [`report`] is the drive's part of its statistics.
-//! - An [`Observer`] looks at a drive without keeping it alive; [`look`] is what it sees.
+//! - A [`WeakDrive`] is for looking at a drive without keeping it alive; `tantalum-control` does that.
 //!
 //! This crate knows no kind of client: a volume, a server or a program in the drive can all be built on it.
 
@@ -16,18 +15,15 @@ mod access;
 mod answers;
 mod client;
 mod clock;
-pub mod control;
 mod drive;
 mod duplicates;
 mod issue;
 mod locked;
-pub mod look;
-mod observer;
+mod made;
 mod pacing;
 mod queue;
 mod recent_writes;
 mod remapping;
-pub mod report;
 mod request;
 mod route;
 mod when;
@@ -38,8 +34,8 @@ pub use client::Client;
 pub use clock::Clock;
 pub use drive::Drive;
 pub use duplicates::DuplicateCounts;
-pub use locked::Locked;
-pub use observer::{NewDrives, Observer, new_drives};
+pub use locked::{Locked, WeakDrive};
+pub use made::{NewDrives, new_drives};
 pub use pacing::{Pacing, UnknownPacing};
 pub use queue::Queue;
 pub use request::{OwnedRecord, Reply, Request};

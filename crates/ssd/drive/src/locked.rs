@@ -46,7 +46,7 @@ impl State {
 
 /// A reference to a drive that does not keep it alive.
 #[derive(Clone)]
-pub(crate) struct WeakDrive(Weak<Shared>);
+pub struct WeakDrive(Weak<Shared>);
 
 /// The locked device. Releasing it announces a power loss.
 pub struct Locked<'a> {
@@ -121,7 +121,7 @@ impl Shared {
 }
 
 impl WeakDrive {
-    pub fn of(shared: &Arc<Shared>) -> WeakDrive {
+    pub(crate) fn of(shared: &Arc<Shared>) -> WeakDrive {
         WeakDrive(Arc::downgrade(shared))
     }
 

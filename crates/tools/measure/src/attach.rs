@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tantalum_drive::control::{Control, ControlError, EndWatch};
+use tantalum_control::{Control, ControlError, EndWatch};
 use tantalum_fuse::report::{Marked, Report};
 use tantalum_fuse::{MountPointError, image_mounted_on};
 

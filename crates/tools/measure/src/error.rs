@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use tantalum::{DeviceError, ProfileError};
-use tantalum_drive::control::ControlError;
+use tantalum_control::ControlError;
 use tantalum_filesystem::Errno;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_record::SpoolError;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tantalum::{Counters, Effective, FlashUnits, UNIT_BYTES};
-use tantalum_drive::report::DriveReport;
+use tantalum_control::DriveReport;
 use tantalum_report::LatencyUs;
 use tantalum_workloads::Life;
 use tantalum_workloads::ageing::Ageing;

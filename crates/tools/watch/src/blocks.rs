@@ -1,9 +1,9 @@
 //! The blocks as sent to the page: all of them once, then those that changed.
 
 use serde::Serialize;
-use tantalum_drive::look::BLOCK_CHARACTERS;
+use tantalum_control::BLOCK_CHARACTERS;
 
-/// Blocks for the page, as [`tantalum_drive::look::Look::blocks`] has them.
+/// Blocks for the page, as [`tantalum_control::Look::blocks`] has them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Blocks {

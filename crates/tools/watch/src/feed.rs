@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use tantalum_control::Count;
+use tantalum_control::Shape;
 use tantalum_drive::Pacing;
-use tantalum_drive::look::Shape;
-use tantalum_fuse::watched::Count;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
 use crate::blocks::{Blocks, Wear};

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tantalum_drive::control::ControlError;
+use tantalum_control::ControlError;
 
 use feed::Feed;
 use guard::Guard;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tantalum::{Counters, FlashUnits, UNIT_BYTES};
-use tantalum_drive::look::Look;
+use tantalum_control::Look;
 
 /// A point of every line; lines without a value there have none.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -192,7 +192,7 @@ mod tests {
 
         let profile = Profile { capacity_bytes: 512 << 20, ..Profile::load("kaml-board").unwrap() };
         let drive = Drive::new(Device::in_memory(&profile).unwrap());
-        let look = || drive.observer().look("run".into(), None).unwrap();
+        let look = || Look::at(&drive.downgrade(), "run".into(), None).unwrap();
         let attributes = NamespaceAttributes::default();
         let made = drive.issue(Command::CreateNamespace { attributes }, When::AfterAll).unwrap();
         let (namespace, key) = (made.namespace.unwrap(), Key::new(b"key").unwrap());

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 use tantalum::UNIT_BYTES;
-use tantalum_drive::control::{Control, ControlError};
-use tantalum_drive::look::Look;
-use tantalum_fuse::watched::{Count, FileWrites};
+use tantalum_control::Look;
+use tantalum_control::{Control, ControlError};
+use tantalum_control::{Count, FileWrites};
 
 use crate::blocks::{count, wear};
 use crate::feed::{About, Feed, File, Files, Now, State};

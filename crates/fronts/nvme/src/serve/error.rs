@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tantalum::{DeviceError, Status};
-use tantalum_drive::control::socket_path;
+use tantalum_control::socket_path;
 
 use crate::qualified_name::not_qualified;
 

@@ -15,8 +15,8 @@ use crate::common::{names, serving, small};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device, Plp, Profile, check};
+use tantalum_control::Control;
 use tantalum_drive::Pacing;
-use tantalum_drive::control::Control;
 use tantalum_nvme::client::{Client, Options as Way};
 use tantalum_nvme::serve::Served;
 

@@ -7,8 +7,8 @@ use std::thread;
 
 use crate::common::{UNIT, names, pattern, serving, small};
 use tantalum::{Access, Device, HostFailure, HostFault, Mapping, Plp, Profile, TestHost, UNIT_BYTES};
+use tantalum_control::{Control, Ended};
 use tantalum_drive::Pacing;
-use tantalum_drive::control::{Control, Ended};
 use tantalum_nvme::client::{Client, Options as Way, block_command};
 use tantalum_nvme::serve::{Ending, ServeError, Served};
 use tantalum_nvme::wire::opcode::nvm;

@@ -10,8 +10,8 @@ use crate::common::{NQN, UNIT, names, pattern, serve, serving, small, subsystem_
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::Device;
+use tantalum_control::Control;
 use tantalum_drive::Pacing;
-use tantalum_drive::control::Control;
 use tantalum_nvme::client::{Client, Options, block_command, command};
 use tantalum_nvme::io::vendor::Range;
 use tantalum_nvme::serve::{Notice, Served};

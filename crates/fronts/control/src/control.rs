@@ -3,9 +3,6 @@
 //! The socket is beside the image, and only the user who started that process may use it. Requests are answered even if
 //! the drive has no power.
 
-mod ending;
-mod socket;
-
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,10 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tantalum::RecoveryReport;
 
-use socket::{connect, listen};
-
-pub use ending::{End, Ended};
-pub use socket::{Socket, socket_path};
+use crate::ending::{End, Ended};
+use crate::socket::{Socket, connect, listen, socket_path};
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -27,7 +22,7 @@ pub use socket::{Socket, socket_path};
 pub enum Request {
     /// The counters of the drive and of what is on it.
     Stat,
-    /// The drive at a glance, as [`crate::look::Look`], and what is on it. A connection that asks for this is watching:
+    /// The drive at a glance, as [`crate::Look`], and what is on it. A connection that asks for this is watching:
     /// statistics that cost a little time are kept until it is closed.
     Look,
     /// The drive loses power.

@@ -1,20 +1,11 @@
-//! Looking at a drive without being its client: an observer does not keep the drive alive, and delays its clients only
-//! briefly.
-//!
-//! An experiment creates its own drives. To look at them, call [`new_drives`] before it begins.
+//! The drives made in this process. An experiment creates its own: to look at them, call [`new_drives`] before it begins.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
 use crate::locked::WeakDrive;
-use crate::look::Look;
-use crate::pacing::Pacing;
-
-/// Looks at a drive, for as long as somebody else has it.
-pub struct Observer(WeakDrive);
 
 /// The drives made in this process since somebody asked for them.
 #[derive(Clone, Copy)]
@@ -28,10 +19,10 @@ struct Made {
     drives: Vec<(u64, WeakDrive)>,
 }
 
-/// Without observers, each new drive costs only a look at this.
+/// Without anybody who asks, each new drive costs only a look at this.
 static MADE: OnceLock<Mutex<Made>> = OnceLock::new();
 
-/// From now on the drives made in this process can be observed.
+/// From now on the drives made in this process are listed.
 pub fn new_drives() -> NewDrives {
     NewDrives(MADE.get_or_init(Mutex::default))
 }
@@ -49,27 +40,10 @@ pub(crate) fn note_new(drive: WeakDrive) {
 
 impl NewDrives {
     /// The newest drive that still exists, and its number, counted from 1.
-    pub fn newest(self) -> Option<(u64, Observer)> {
+    pub fn newest(self) -> Option<(u64, WeakDrive)> {
         let made = self.0.lock();
         let newest = made.drives.iter().rev().find(|(_, drive)| drive.is_there());
-        newest.map(|(number, drive)| (*number, Observer(drive.clone())))
-    }
-}
-
-impl Observer {
-    /// The drive at a glance; the caller supplies `image` and how it is used. `None` if nobody has it any more.
-    pub fn look(&self, image: PathBuf, time: Option<Pacing>) -> Option<Look> {
-        Look::at(&self.0, image, time)
-    }
-
-    pub(crate) fn of(drive: WeakDrive) -> Observer {
-        Observer(drive)
-    }
-}
-
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").finish_non_exhaustive()
+        newest.map(|(number, drive)| (*number, drive.clone()))
     }
 }
 
@@ -93,22 +67,22 @@ mod tests {
 
     /// A mount could not be closed cleanly while somebody watched it.
     #[test]
-    fn an_observer_does_not_keep_the_drive() {
+    fn a_weak_reference_does_not_keep_the_drive() {
         let drive = drive();
-        let observer = drive.observer();
-        assert!(observer.look(PathBuf::new(), None).is_some());
+        let weak = drive.downgrade();
+        assert!(weak.with(|device| device.has_power()).unwrap());
         assert!(drive.into_device().is_ok());
-        assert!(observer.look(PathBuf::new(), None).is_none());
+        assert!(weak.with(|device| device.has_power()).is_none());
     }
 
     #[test]
     fn the_newest_drive_is_the_last_one_that_is_still_there() {
         let made = new_drives();
         let (first, second) = (drive(), drive());
-        let (number, observer) = made.newest().unwrap();
+        let (number, newest) = made.newest().unwrap();
         // other tests make drives too
         let (later, _copy) = (made.newest().unwrap().0, second.try_clone().unwrap());
         assert!(later >= number && made.newest().unwrap().0 > later);
-        drop((first, second, observer));
+        drop((first, second, newest));
     }
 }

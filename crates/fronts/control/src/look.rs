@@ -9,8 +9,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tantalum::{BlockId, BlockState, BlockUse, Counters, Kind, RecoveryReport, Usage};
 
-use crate::locked::{Locked, WeakDrive};
-use crate::pacing::Pacing;
+use tantalum_drive::{Locked, Pacing, WeakDrive};
 
 /// Blocks examined before others may have the drive again.
 pub const PIECE: usize = 4096;
@@ -101,7 +100,8 @@ struct Glance<'a> {
 }
 
 impl Look {
-    pub(crate) fn at(drive: &WeakDrive, image: PathBuf, time: Option<Pacing>) -> Option<Look> {
+    /// The drive now; the caller supplies `image` and how it is used. `None` if nobody has the drive any more.
+    pub fn at(drive: &WeakDrive, image: PathBuf, time: Option<Pacing>) -> Option<Look> {
         let mut glance = Glance { drive, longest_hold_ns: 0 };
         let mut look = glance.hold(|device| without_blocks(device, image, time))?;
         let units_per_block = look.shape.units_per_block;
@@ -219,14 +219,14 @@ mod tests {
     use tantalum::{Command, Device, Lpn, Profile, UNIT_BYTES};
 
     use super::*;
-    use crate::drive::Drive;
+    use tantalum_drive::Drive;
 
     fn profile(capacity_bytes: u64) -> Profile {
         Profile { capacity_bytes, ..Profile::load("openssd-barefoot").unwrap() }
     }
 
     fn look(drive: &Drive) -> Look {
-        drive.observer().look(PathBuf::from("drive.tant"), Some(Pacing::None)).unwrap()
+        Look::at(&drive.downgrade(), PathBuf::from("drive.tant"), Some(Pacing::None)).unwrap()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tantalum::{Device, Kind, Smart, Usage};
 
-use crate::pacing::Pacing;
+use tantalum_drive::Pacing;
 
 /// The drive's part of a report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
