@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use tantalum::{Access, Command, Device, NamespaceAttributes, Status};
@@ -9,6 +10,7 @@ use tantalum_fuse::Pacing;
 use tantalum_nvme::addresses::Advertised;
 use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::serve::{Ending, Notice, Options, Served};
+use tantalum_nvme_programs::DrivePrograms;
 
 use crate::background;
 use crate::drive::{ImageOptions, only_read};
@@ -105,6 +107,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         name: options.nqn.clone(),
         remap_duplicates: options.remap_duplicates,
         hosts: hosts(options)?,
+        programs: Some(Arc::new(DrivePrograms::default())),
     };
     // Refuse whatever can be refused before a drive is created or recovered.
     serve_options.check()?;

@@ -23,6 +23,7 @@ use crate::addresses::{Advertised, reachable};
 use crate::authentication::Hosts;
 use crate::identity::{identity_of, name_of, text_of_uuid, uuid_of_namespace};
 use crate::namespaces::BLOCK_NAMESPACE;
+use crate::programs::Programs;
 use crate::qualified_name::is_qualified_name;
 use crate::server::Server;
 use crate::subsystem::{Settings, Subsystem};
@@ -50,6 +51,8 @@ pub struct Options {
     pub remap_duplicates: bool,
     /// Who may connect.
     pub hosts: Hosts,
+    /// Who executes commands about programs in the drive; without, they are refused.
+    pub programs: Option<Arc<dyn Programs>>,
 }
 
 /// An event that the user who serves the image should know about.
@@ -227,7 +230,9 @@ impl Served {
         drop(self.socket);
         let drive = self.place.server.subsystem().queue.drive();
         let is_idle = self.place.server.end();
-        self.place.server.subsystem().programs.stop();
+        if let Some(programs) = &self.place.server.subsystem().programs {
+            programs.stop();
+        }
         // a program may have ended before the stop, and be reported after it
         for event in self.events.try_iter() {
             if let Event::ProgramEnded(text) = event {
@@ -274,11 +279,15 @@ impl Served {
         let seed = place.loss_seed();
         place.power_losses.fetch_add(1, Ordering::Relaxed);
         let subsystem = place.server.subsystem();
-        subsystem.programs.stop();
+        if let Some(programs) = &subsystem.programs {
+            programs.stop();
+        }
         let report = subsystem.queue.drive().lock().power_on(&mut PowerLoss::seeded(seed));
         let report = report.map_err(ServeError::Recovery)?;
         subsystem.set_write_through(false);
-        subsystem.programs.power_on();
+        if let Some(programs) = &subsystem.programs {
+            programs.power_on();
+        }
         place.server.open();
         Ok(report)
     }
@@ -302,18 +311,19 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
         advertised: options.advertise,
     };
     let queue = Queue::new(drive.clone(), answers.clone());
-    let server = Server::start(
-        Arc::new(Subsystem::new(settings, queue).for_hosts(options.hosts.clone())),
-        options.listen,
-    );
+    let mut subsystem = Subsystem::new(settings, queue).for_hosts(options.hosts.clone());
+    subsystem.programs = options.programs.clone();
+    let server = Server::start(Arc::new(subsystem), options.listen);
     let server = server.map_err(|error| ServeError::Listen { address: options.listen, error })?;
     let (sender, events) = mpsc::channel();
     let losses = sender.clone();
     drive.on_power_loss(move || losses.send(Event::PowerLost).is_ok());
     let ends = sender.clone();
     // nothing listens on a server that has ended
-    let told = move |event: &tantalum_spu::Event| drop(ends.send(Event::ProgramEnded(event.to_string())));
-    server.subsystem().programs.on_end(told);
+    let told = move |text: String| drop(ends.send(Event::ProgramEnded(text)));
+    if let Some(programs) = &server.subsystem().programs {
+        programs.on_end(Box::new(told));
+    }
     let place = Arc::new(Place {
         image: image.clone(),
         server,
@@ -442,6 +452,7 @@ mod tests {
             name: None,
             remap_duplicates: false,
             hosts,
+            programs: None,
         }
     }
 

@@ -50,8 +50,8 @@ pub struct Subsystem {
     pub queue: Queue,
     /// Its namespaces, which neither come nor go while it is served.
     pub namespaces: Namespaces,
-    /// Programs in the drive, and their users.
-    pub programs: Programs,
+    /// Who executes commands about programs in the drive; without, there are none.
+    pub programs: Option<Arc<dyn Programs>>,
     /// Commands that failed.
     pub errors: ErrorLog,
     /// Whether I/O commands are answered without reaching a drive, to measure everything but the drive.
@@ -96,7 +96,7 @@ impl Subsystem {
             hosts: Hosts::default(),
             queue,
             namespaces,
-            programs: Programs::default(),
+            programs: None,
             errors: ErrorLog::default(),
             is_without_drive: false,
             counts: Counts::default(),
@@ -111,6 +111,11 @@ impl Subsystem {
     /// The same, for these hosts only.
     pub fn for_hosts(self, hosts: Hosts) -> Subsystem {
         Subsystem { hosts, ..self }
+    }
+
+    /// A subsystem that also takes commands about programs in the drive.
+    pub fn with_programs(self, programs: Arc<dyn Programs>) -> Subsystem {
+        Subsystem { programs: Some(programs), ..self }
     }
 
     /// The same, but its I/O commands reach no drive. They are answered at once, reads with arbitrary bytes.
@@ -168,7 +173,9 @@ impl Subsystem {
     pub fn disconnect(&self, controller: &Controller) {
         self.controllers.lock().by_id.remove(&controller.id);
         controller.end();
-        self.programs.end(controller);
+        if let Some(programs) = &self.programs {
+            programs.end(controller);
+        }
     }
 
     /// Checks the drive's health, and reports new warnings to hosts. Does nothing while the drive has no power.

@@ -26,7 +26,7 @@ const PAGES: [u8; 7] =
     [id::SUPPORTED, id::ERRORS, id::SMART, id::FIRMWARE, id::CHANGED_NAMESPACES, id::EFFECTS, id::FEATURES];
 
 /// I/O commands on blocks, and whether they change some.
-const NVM_COMMANDS: [(u8, bool); 28] = [
+const NVM_COMMANDS: [(u8, bool); 19] = [
     (nvm::FLUSH, false),
     (nvm::WRITE, true),
     (nvm::READ, false),
@@ -46,6 +46,10 @@ const NVM_COMMANDS: [(u8, bool); 28] = [
     (vendor::BEGIN_LOG, false),
     (vendor::WRITE_HINTED, true),
     (vendor::WRITE_BATCH, true),
+];
+
+/// Commands about programs in the drive, and whether they change anything.
+const PROGRAM_COMMANDS: [(u8, bool); 9] = [
     (program::OPEN, false),
     (program::CLOSE, false),
     (program::INSTALL, false),
@@ -113,7 +117,7 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
         id::SMART => Ok(smart(subsystem)),
         id::FIRMWARE => Ok(firmware()),
         id::CHANGED_NAMESPACES => Ok(changed_namespaces(context)),
-        id::EFFECTS => commands(context, command).map(effects),
+        id::EFFECTS => commands(context, command).map(|commands| effects(&commands)),
         id::FEATURES => Ok(feature_effects(subsystem)),
         _ => Err(Failure::INVALID_LOG_PAGE),
     }
@@ -177,13 +181,15 @@ fn firmware() -> Vec<u8> {
 }
 
 /// The I/O commands of the command set that is asked for. A host that selected only that of blocks names none.
-fn commands(context: &Context<'_>, command: &Submission) -> Result<&'static [(u8, bool)], Failure> {
+fn commands(context: &Context<'_>, command: &Submission) -> Result<Vec<(u8, bool)>, Failure> {
+    let programs: &[(u8, bool)] = if context.subsystem.programs.is_some() { &PROGRAM_COMMANDS } else { &[] };
+    let nvm = || [&NVM_COMMANDS, programs].concat();
     if !context.controller.selects_command_sets() {
-        return Ok(&NVM_COMMANDS);
+        return Ok(nvm());
     }
     match (command.dword(14) >> 24) as u8 {
-        command_set::NVM => Ok(&NVM_COMMANDS),
-        command_set::KEY_VALUE => Ok(&KEY_VALUE_COMMANDS),
+        command_set::NVM => Ok(nvm()),
+        command_set::KEY_VALUE => Ok(KEY_VALUE_COMMANDS.to_vec()),
         _ => Err(Failure::COMMAND_SET),
     }
 }

@@ -7,7 +7,6 @@ pub(crate) mod copy;
 pub(crate) mod deallocate;
 pub mod key_value;
 mod partial;
-pub mod program;
 mod read;
 mod transfer;
 pub mod vendor;

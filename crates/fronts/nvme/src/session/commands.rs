@@ -8,10 +8,10 @@ use super::pending::{Pending, Work};
 use super::{CAPSULE_BYTES, Phase, Session};
 use crate::admin::{self, Context};
 use crate::failure::Failure;
-use crate::io::program::{Addressed, Caller, is_program};
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
 use crate::limits::EVENT_REQUESTS;
 use crate::mailbox::Answer;
+use crate::programs::{Caller, is_program};
 use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
 use crate::wire::opcode::{FABRICS, admin as opcode};
 use crate::wire::pdu::Fatal;
@@ -96,7 +96,7 @@ impl Session {
         let most = match work {
             // a host that has not connected yet may hold little memory
             Work::Fabrics(_) => CAPSULE_BYTES as u32,
-            Work::Admin | Work::Io(_) | Work::Program(_) => TRANSFER_BYTES.max(needed),
+            Work::Admin | Work::Io(_) | Work::Program => TRANSFER_BYTES.max(needed),
         };
         if bytes < needed || bytes > most {
             return Err(Failure::SGL_LENGTH);
@@ -127,8 +127,8 @@ impl Session {
             return Ok((Work::Admin, admin::transfer(command, queue.controller.kind)?));
         }
         if is_program(command) {
-            let program = Addressed::decode(command)?;
-            return Ok((Work::Program(program), program.transfer()));
+            let programs = self.subsystem.programs.as_ref().ok_or(Failure::INVALID_OPCODE)?;
+            return Ok((Work::Program, programs.check(command)?));
         }
         let namespaces = &self.subsystem.namespaces;
         let io = IoCommand::decode(command, namespaces)?;
@@ -189,11 +189,11 @@ impl Session {
         data.truncate(pending.needed);
         match work {
             Work::Io(io) => self.give(id, io, data),
-            Work::Program(program) => {
-                let Some(queue) = &self.queue else { return };
+            Work::Program => {
+                let (Some(queue), Some(programs)) = (&self.queue, &self.subsystem.programs) else { return };
                 let (subsystem, mailbox) = (&self.subsystem, &self.mailbox);
                 let caller = Caller { subsystem, controller: &queue.controller, mailbox, id };
-                program.start(&caller, data);
+                programs.start(&command, &caller, data);
             }
             Work::Fabrics(fabrics) => {
                 let ended = self.fabrics(fabrics, &data);

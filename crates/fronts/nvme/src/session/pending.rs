@@ -1,7 +1,6 @@
 //! A command in progress.
 
 use super::fabrics_command::FabricsCommand;
-use crate::io::program::Addressed;
 use crate::io::{IoCommand, Transfer};
 use crate::wire::command::Submission;
 
@@ -15,7 +14,7 @@ pub enum Work {
     /// About blocks.
     Io(IoCommand),
     /// About programs in the drive.
-    Program(Addressed),
+    Program,
 }
 
 /// A command in progress.

@@ -23,6 +23,7 @@ use tantalum_nvme::server::Server;
 use tantalum_nvme::subsystem::{Settings, Subsystem};
 use tantalum_nvme::wire::command::Submission;
 use tantalum_nvme::wire::opcode::nvm;
+use tantalum_nvme_programs::DrivePrograms;
 
 pub const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
 pub const UNIT: usize = 4096;
@@ -39,7 +40,7 @@ pub fn settings(block_bytes: u32) -> Settings {
 pub fn subsystem_with(settings: Settings, device: Device, pacing: Pacing) -> Arc<Subsystem> {
     let from_ns = device.time_ns();
     let queue = Queue::new(Drive::new(device), Answers::new(pacing, from_ns).unwrap());
-    Arc::new(Subsystem::new(settings, queue))
+    Arc::new(Subsystem::new(settings, queue).with_programs(Arc::new(DrivePrograms::default())))
 }
 
 pub fn subsystem_on(device: Device, block_bytes: u32, pacing: Pacing) -> Arc<Subsystem> {
@@ -78,6 +79,7 @@ pub fn serving(image: &Path, pacing: Pacing) -> Serving {
         name: Some(NQN.to_owned()),
         remap_duplicates: false,
         hosts: Hosts::default(),
+        programs: Some(Arc::new(DrivePrograms::default())),
     }
 }
 

@@ -16,6 +16,7 @@ use tantalum_nvme::wire::command::{Completion, IN_CAPSULE, Pointer, Submission, 
 use tantalum_nvme::wire::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, property};
 use tantalum_nvme::wire::opcode::{FABRICS, fabrics};
 use tantalum_nvme::wire::pdu::{CommandCapsule, Common, Data, Initialize, flag, kind};
+use tantalum_nvme_programs::DrivePrograms;
 use zerocopy::{FromBytes, IntoBytes};
 
 const NAME: &str = "nqn.2014-08.org.nvmexpress:f";
@@ -30,7 +31,7 @@ pub fn subsystem(capacity_bytes: u64) -> Subsystem {
     let queue = Queue::new(drive, Answers::new(Pacing::None, 0).unwrap());
     let (name, serial) = (NAME.to_owned(), "F".to_owned());
     let settings = Settings { name, serial, identity: 1, block_bytes: 512, advertised: None };
-    Subsystem::new(settings, queue)
+    Subsystem::new(settings, queue).with_programs(Arc::new(DrivePrograms::default()))
 }
 
 static SHARED: LazyLock<Arc<Subsystem>> = LazyLock::new(|| Arc::new(subsystem(16 << 20)));

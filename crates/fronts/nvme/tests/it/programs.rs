@@ -11,11 +11,11 @@ use tantalum_drive::Pacing;
 use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::client::{Client, Completed, Names, Options, command};
 use tantalum_nvme::failure::Failure;
-use tantalum_nvme::programs::ENDPOINTS;
 use tantalum_nvme::serve::{Notice, Served};
 use tantalum_nvme::server::Server;
 use tantalum_nvme::wire::opcode::program as opcode;
-use tantalum_nvme::wire::program::{Granted, Installation, Opened, Told};
+use tantalum_nvme_programs::ENDPOINTS;
+use tantalum_nvme_programs::wire::{Granted, Installation, Opened, Told};
 use tantalum_spu::{answer, shipped};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -496,9 +496,9 @@ fn power_loss_ends_programs_and_the_next_life_starts_with_none() {
         assert_eq!(send_to(&mut host, kernel, 0, (base, 2), &[]).code, Failure::POWER_LOSS.code());
         assert!(server.close());
         let subsystem = server.subsystem();
-        subsystem.programs.stop();
+        subsystem.programs.as_ref().unwrap().stop();
         subsystem.queue.drive().lock().power_on(&mut PowerLoss::seeded(1)).unwrap();
-        subsystem.programs.power_on();
+        subsystem.programs.as_ref().unwrap().power_on();
         server.open();
         let mut host = attach(&server, Options::default());
         let kernel = open_as(&mut host, true, NEW).unwrap();

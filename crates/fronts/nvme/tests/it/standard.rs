@@ -1,14 +1,17 @@
 //! What the standard says about the bytes of answers, and about refusals, where hosts do not notice if it is otherwise.
 
+use std::sync::Arc;
+
 use crate::common::records::server as server_with_records;
 use crate::common::{attach, cut_and_attach, names, pattern, serve, small, subsystem, subsystem_on};
 use tantalum::{Device, Profile};
 use tantalum_drive::Pacing;
 use tantalum_nvme::client::{Client, Completed, Options, block_command, command};
 use tantalum_nvme::controller::ENABLED;
+use tantalum_nvme::failure::Failure;
 use tantalum_nvme::server::Server;
 use tantalum_nvme::wire::fabrics::{ANY_CONTROLLER, property};
-use tantalum_nvme::wire::opcode::{admin, nvm};
+use tantalum_nvme::wire::opcode::{admin, nvm, program};
 
 /// Identify, with a command set.
 fn identify(client: &mut Client, structure: u8, set: u8, namespace: u32) -> Completed {
@@ -154,6 +157,21 @@ fn command_sets_are_those_of_the_namespaces() {
     assert_eq!(client.connect(0, 31, ANY_CONTROLLER, &names(), 0).unwrap().code, 0);
     client.set_property(property::CONFIGURATION, u64::from(ENABLED) | 6 << 4).unwrap();
     assert_eq!(client.property(property::STATUS, false).unwrap().result, 2);
+}
+
+/// Programs are executed by somebody else: where nobody does, their commands are unknown ones.
+#[test]
+fn a_subsystem_without_programs_does_not_know_their_commands() {
+    let (mut own, with) = (Arc::into_inner(subsystem(4096)).unwrap(), serve(subsystem(4096)));
+    own.programs = None;
+    let without = serve(own.into());
+    for (server, code, effects) in [(&without, Failure::INVALID_OPCODE.code(), 0), (&with, 0, 1)] {
+        let mut host = attach(server, Options::default());
+        let opened = host.io.read_command(command(program::OPEN, 1, [0; 6]), 64).unwrap();
+        assert_eq!(opened.code, code);
+        let log = log(&mut host.admin, 0x05, 0, 4096).data;
+        assert_eq!(dword(&log, 1024 + usize::from(program::OPEN) * 4), effects);
+    }
 }
 
 #[test]

@@ -6,6 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tantalum_nvme::failure::Failure;
+use tantalum_nvme::io::{TRANSFER_BYTES, Transfer};
+use tantalum_nvme::mailbox::Answer;
+use tantalum_nvme::programs::Caller;
+use tantalum_nvme::subsystem::Subsystem;
+use tantalum_nvme::wire::command::Submission;
+use tantalum_nvme::wire::opcode::program as opcode;
 use tantalum_spu::shared::{ReceiveError, SharedSsd};
 use tantalum_spu::{
     BODY_BYTES, COUNTERS, EndpointId, Event, InstallError, InstallOptions, ProcessId, ProgramId, Rights,
@@ -13,16 +20,8 @@ use tantalum_spu::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::transfer::{TRANSFER_BYTES, Transfer};
-use crate::controller::Controller;
-use crate::failure::Failure;
-use crate::mailbox::{Answer, Mailbox, Message};
-use crate::namespaces::BLOCK_NAMESPACE;
-use crate::programs::{Owner, failure_of};
-use crate::subsystem::Subsystem;
-use crate::wire::command::Submission;
-use crate::wire::opcode::program as opcode;
-use crate::wire::program::{Granted, Installation, Opened, Told};
+use crate::endpoints::{DrivePrograms, Owner, failure_of};
+use crate::wire::{Granted, Installation, Opened, Told};
 
 /// The longest wait for an event, in milliseconds: well below the timeout of hosts' commands.
 pub const MOST_WAIT_MS: u32 = 10_000;
@@ -75,26 +74,6 @@ pub struct Addressed {
     pub command: ProgramCommand,
     /// The endpoint's key.
     pub key: u64,
-}
-
-/// The sender of a command, and the destination of its answer.
-pub struct Caller<'a> {
-    /// The subsystem.
-    pub subsystem: &'a Arc<Subsystem>,
-    /// The controller that received it.
-    pub controller: &'a Arc<Controller>,
-    /// Where its answer goes.
-    pub mailbox: &'a Arc<Mailbox>,
-    /// Its identifier.
-    pub id: u16,
-}
-
-/// Whether a command is one of these.
-pub fn is_program(command: &Submission) -> bool {
-    use opcode::*;
-    let code = command.opcode;
-    command.namespace.get() == BLOCK_NAMESPACE
-        && matches!(code, OPEN | CLOSE | INSTALL | UNINSTALL | GRANT | ALLOW_CALLS | SEND | RECEIVE | OUTPUT)
 }
 
 impl Addressed {
@@ -153,18 +132,10 @@ impl Addressed {
         }
     }
 
-    /// Executes it, with the data that came from the host.
-    pub fn start(self, caller: &Caller<'_>, data: Vec<u8>) {
-        if let Err(failure) = self.give(caller, data) {
-            caller.mailbox.post(Message::Done { id: caller.id, ended: Err(failure) });
-        }
-    }
-
-    /// Passes it to the processors. Returns immediate refusals.
-    fn give(self, caller: &Caller<'_>, data: Vec<u8>) -> Result<(), Failure> {
-        let programs = &caller.subsystem.programs;
+    /// Passes it to the processors, with the data that came from the host. Returns immediate refusals.
+    pub fn start(self, programs: &DrivePrograms, caller: &Caller<'_>, data: Vec<u8>) -> Result<(), Failure> {
         if let ProgramCommand::Open(owner) = self.command {
-            let opened = caller.open(owner)?;
+            let opened = open(programs, caller, owner)?;
             caller.answer(Ok(Answer::data(opened_data(programs.ssd()?, opened))));
             return Ok(());
         }
@@ -184,26 +155,26 @@ impl Addressed {
                     done(told(received, room as usize));
                 });
             }
-            ProgramCommand::Install(_) => self.install(caller, ssd, endpoint, data)?,
-            _ => done(self.perform(caller, ssd, endpoint, &data)),
+            ProgramCommand::Install(_) => self.install(programs, caller, endpoint, data)?,
+            _ => done(self.perform(programs, caller, endpoint, &data)),
         }
         Ok(())
     }
 
     fn install(
         self,
+        programs: &DrivePrograms,
         caller: &Caller<'_>,
-        ssd: &SharedSsd,
         endpoint: EndpointId,
         mut data: Vec<u8>,
     ) -> Result<(), Failure> {
         let module = data.split_off(INSTALLATION as usize);
         let options = options_of(&data)?;
-        let (subsystem, key, done) = (Arc::clone(caller.subsystem), self.key, caller.later());
-        ssd.install(endpoint, module, options, move |installed| {
+        let (refusals, key, done) = (Arc::clone(programs.refusals()), self.key, caller.later());
+        programs.ssd()?.install(endpoint, module, options, move |installed| {
             let installed = installed.map(|program| Answer::result(program.0.into()));
             done(installed.map_err(|error| {
-                subsystem.programs.note_refusal(key, error.to_string());
+                refusals.note(key, error.to_string());
                 match error {
                     InstallError::PowerLost => Failure::POWER_LOSS,
                     _ => Failure::NOT_INSTALLED,
@@ -216,15 +187,16 @@ impl Addressed {
     /// Executes commands that complete at once.
     fn perform(
         self,
+        programs: &DrivePrograms,
         caller: &Caller<'_>,
-        ssd: &SharedSsd,
         endpoint: EndpointId,
         data: &[u8],
     ) -> Result<Answer, Failure> {
+        let ssd = programs.ssd()?;
         let process = endpoint.process();
         let owns = |program| allowed(may(process, owner(ssd, program)?.0));
         match self.command {
-            ProgramCommand::Close => caller.subsystem.programs.close(caller.controller, self.key)?,
+            ProgramCommand::Close => programs.close(caller.controller, self.key)?,
             ProgramCommand::Uninstall(program) => {
                 owns(program)?;
                 ssd.with(|ssd| ssd.uninstall(program)).map_err(failure_of)?;
@@ -237,11 +209,11 @@ impl Addressed {
                 let granted = Granted::ref_from_bytes(data).map_err(|_| Failure::INVALID_FIELD)?;
                 grant(caller.subsystem, ssd, granted).inspect_err(|_| {
                     let refusal = format!("{granted:?} cannot be granted");
-                    caller.subsystem.programs.note_refusal(self.key, refusal);
+                    programs.refusals().note(self.key, refusal);
                 })?;
             }
             ProgramCommand::Output(ProgramId(0), _, bytes) => {
-                let mut text = caller.subsystem.programs.refusal(self.key).into_bytes();
+                let mut text = programs.refusals().of(self.key).into_bytes();
                 text.truncate(bytes as usize);
                 return Ok(Answer { result: text.len() as u64, data: text, ..Answer::default() });
             }
@@ -255,28 +227,16 @@ impl Addressed {
     }
 }
 
-impl Caller<'_> {
-    fn answer(&self, ended: Result<Answer, Failure>) {
-        self.mailbox.post(Message::Done { id: self.id, ended });
+fn open(programs: &DrivePrograms, caller: &Caller<'_>, owner: Owner) -> Result<(u64, EndpointId), Failure> {
+    let (subsystem, controller) = (caller.subsystem, caller.controller);
+    if owner == Owner::Kernel && !subsystem.hosts.is_kernel(&controller.host.name) {
+        return Err(Failure::NOT_ALLOWED);
     }
-
-    fn open(&self, owner: Owner) -> Result<(u64, EndpointId), Failure> {
-        let (subsystem, controller) = (self.subsystem, self.controller);
-        if owner == Owner::Kernel && !subsystem.hosts.is_kernel(&controller.host.name) {
-            return Err(Failure::NOT_ALLOWED);
-        }
-        let has_ended = || match subsystem.controller(controller.id) {
-            Some(there) => !Arc::ptr_eq(&there, controller),
-            None => true,
-        };
-        subsystem.programs.open(&subsystem.queue, controller, owner, has_ended)
-    }
-
-    /// A function that answers later.
-    fn later(&self) -> impl FnOnce(Result<Answer, Failure>) + Send + 'static {
-        let (id, mailbox) = (self.id, Arc::clone(self.mailbox));
-        move |ended| mailbox.post(Message::Done { id, ended })
-    }
+    let has_ended = || match subsystem.controller(controller.id) {
+        Some(there) => !Arc::ptr_eq(&there, controller),
+        None => true,
+    };
+    programs.open(&subsystem.queue, controller, owner, has_ended)
 }
 
 fn allowed(is_allowed: bool) -> Result<(), Failure> {
