@@ -1,6 +1,8 @@
 //! Metadata and extended attributes.
 
-use tantalum_filesystem::{Errno, FileId, FileKind, Metadata, MetadataChange, NAME_BYTES, SetMode};
+use tantalum_filesystem::{
+    Attributes, Errno, FileId, FileKind, Metadata, MetadataChange, NAME_BYTES, Outcome, SetMode,
+};
 
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
@@ -80,5 +82,37 @@ impl LogFs {
         };
         self.change_inode(file)?.attributes.remove(position);
         Ok(())
+    }
+}
+
+impl Attributes for LogFs {
+    fn metadata(&mut self, file: FileId) -> Outcome<Metadata> {
+        Ok(self.metadata_of(file)?)
+    }
+
+    fn change_metadata(&mut self, file: FileId, change: &MetadataChange) -> Outcome<()> {
+        Ok(self.change(|fs| fs.change_metadata_of(file, change))?)
+    }
+
+    fn extended_attribute(&mut self, file: FileId, name: &[u8]) -> Outcome<Vec<u8>> {
+        Ok(self.attribute(file, name)?)
+    }
+
+    fn extended_attributes(&mut self, file: FileId) -> Outcome<Vec<Vec<u8>>> {
+        Ok(self.attribute_names(file)?)
+    }
+
+    fn set_extended_attribute(
+        &mut self,
+        file: FileId,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Outcome<()> {
+        Ok(self.change(|fs| fs.set_attribute(file, name, value, mode))?)
+    }
+
+    fn remove_extended_attribute(&mut self, file: FileId, name: &[u8]) -> Outcome<()> {
+        Ok(self.change(|fs| fs.remove_attribute(file, name))?)
     }
 }

@@ -6,7 +6,10 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use tantalum::Status;
 use tantalum_drive::Client;
-use tantalum_filesystem::{Errno, FileId, FileKind, LogStatistics, Metadata, PageCache, Timestamp};
+use tantalum_filesystem::{
+    Errno, FileId, FileKind, FileSystem, LogStatistics, Metadata, Outcome, PageCache, Statistics, Timestamp,
+    UnmountFailure,
+};
 
 use crate::cleaner::job::Job;
 use crate::counters::{CleanerCounters, SyncCounters, WrittenCounters};
@@ -211,5 +214,45 @@ impl LogFs {
         self.file(id)?.inode.metadata.changed = now;
         self.since.times.insert(id);
         Ok(())
+    }
+}
+
+impl FileSystem for LogFs {
+    fn client(&self) -> &Client {
+        &self.log.client
+    }
+
+    fn client_mut(&mut self) -> &mut Client {
+        &mut self.log.client
+    }
+
+    fn statistics(&self) -> Statistics {
+        let segments = &self.log.segments;
+        let free_units = segments.available();
+        Statistics {
+            units: segments.capacity(),
+            free_units,
+            files: self.index.file_count(),
+            free_files: self.index.free_files().min(free_units),
+            log: Some(self.log_statistics()),
+            ..Statistics::default()
+        }
+    }
+
+    /// Also cleans a little, if that pays: a mount calls this when it has nothing else to do.
+    fn write_back(&mut self) -> Outcome<()> {
+        if self.is_dirty() {
+            self.change(|fs| fs.sync_all(false))?;
+        }
+        self.change(LogFs::clean_slice)?;
+        Ok(())
+    }
+
+    fn unmount(self: Box<Self>) -> std::result::Result<Client, UnmountFailure> {
+        LogFs::unmount(*self).map_err(|failed| failed.1.into())
+    }
+
+    fn into_client_without_sync(self: Box<Self>) -> Client {
+        LogFs::into_client_without_sync(*self)
     }
 }

@@ -32,7 +32,6 @@ mod content;
 mod counters;
 mod durability;
 mod error;
-mod file_system;
 mod fs;
 mod in_place;
 mod index;

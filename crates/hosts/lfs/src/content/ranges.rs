@@ -1,6 +1,6 @@
 //! Space and holes.
 
-use tantalum_filesystem::FileId;
+use tantalum_filesystem::{FileId, Outcome, Ranges};
 
 use super::read_write::check_end;
 use super::{UNIT, units_of};
@@ -118,5 +118,27 @@ impl LogFs {
     fn has_data(&mut self, file: FileId, unit: u32) -> Result<bool> {
         let is_there = matches!(self.index.slot(&mut self.log, file, unit)?, Slot::At(_));
         Ok(is_there || self.pages.is_dirty((file, unit)))
+    }
+}
+
+impl Ranges for LogFs {
+    fn allocate(&mut self, file: FileId, offset: u64, bytes: u64, keep_size: bool) -> Outcome<()> {
+        Ok(self.change(|fs| fs.allocate_range(file, offset, bytes, keep_size))?)
+    }
+
+    fn punch_hole(&mut self, file: FileId, offset: u64, bytes: u64) -> Outcome<()> {
+        Ok(self.change(|fs| fs.punch(file, offset, bytes))?)
+    }
+
+    fn zero_range(&mut self, file: FileId, offset: u64, bytes: u64, keep_size: bool) -> Outcome<()> {
+        Ok(self.change(|fs| fs.zero(file, offset, bytes, keep_size))?)
+    }
+
+    fn seek_data(&mut self, file: FileId, from: u64) -> Outcome<Option<u64>> {
+        Ok(self.find_data(file, from)?)
+    }
+
+    fn seek_hole(&mut self, file: FileId, from: u64) -> Outcome<Option<u64>> {
+        Ok(self.find_hole(file, from)?)
     }
 }
