@@ -67,6 +67,8 @@ class CrashOutcome:
     findings: list[CrashFinding]
     #: A table of these numbers, and the findings.
     text: str
+    #: Why findings could not be saved, if that failed.
+    not_saved: str | None = None
 
     @property
     def survived(self) -> bool:

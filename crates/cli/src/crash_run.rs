@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tantalum::{Profile, Size};
-use tantalum_crash_run::{Check, Losses, Sector, Settings, Task, check, record, summary, write_report};
+use tantalum_crash_run::{
+    Check, Losses, RunError, Sector, Settings, Task, check, record, summary, write_report,
+};
 use tantalum_report::check_place;
 
 use crate::failure::Failure;
@@ -124,9 +126,16 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
         setup: options.setup.clone(),
         capacity_bytes: options.capacity.0,
     };
-    let monitor = interrupt::monitor();
-    let recording = record(&task, &monitor)?;
-    let outcome = check(&recording, &settings, &monitor)?;
+    let monitor = interrupt::patient_monitor();
+    let interrupted = |error: &RunError| {
+        if matches!(error, RunError::Interrupted(_)) {
+            eprintln!(
+                "note: interrupted before the program had ended, or its check passed once: no power cut was tried"
+            );
+        }
+    };
+    let recording = record(&task, &monitor).inspect_err(interrupted)?;
+    let outcome = check(&recording, &settings, &monitor).inspect_err(interrupted)?;
     if let Some(path) = &options.report {
         let words: Vec<_> = options.program.iter().map(|word| word.to_string_lossy()).collect();
         write_report(&outcome, &words.join(" "), path)?;

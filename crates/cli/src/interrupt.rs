@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one asks the experiment to stop and clean up; the second one does not wait.
+//! Ctrl-C: the first one asks the experiment to stop and clean up; a later one does not wait.
 
 use std::process;
 use std::sync::Arc;
@@ -9,12 +9,24 @@ use tantalum_report::Monitor;
 /// The exit code of a command that was interrupted: 128 and the number of SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// A monitor that Ctrl-C cancels.
+/// A monitor that Ctrl-C cancels. The second one ends the process.
 pub fn monitor() -> Monitor {
+    monitor_that_waits(1)
+}
+
+/// A monitor that Ctrl-C cancels, for work that has programs and a mount to end: only the fourth one does not wait for that.
+pub fn patient_monitor() -> Monitor {
+    monitor_that_waits(3)
+}
+
+fn monitor_that_waits(presses: u32) -> Monitor {
     let cancelled = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancelled);
+    let mut pressed = 0;
     let on_interrupt = move || {
-        if flag.swap(true, Ordering::Relaxed) {
+        pressed += 1;
+        flag.store(true, Ordering::Relaxed);
+        if pressed > presses {
             process::exit(INTERRUPTED);
         }
     };

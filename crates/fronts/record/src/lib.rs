@@ -11,6 +11,7 @@
 //! Reads are not recorded.
 
 mod event;
+mod leftovers;
 pub mod operation;
 mod performer;
 mod program;
@@ -19,6 +20,7 @@ mod spool;
 mod tape;
 
 pub use event::{Event, Place, Stamped, WriteKind};
+pub use leftovers::end_in;
 pub use performer::Performer;
 pub use program::{found_from_here, program_in};
 pub use recorder::Recorder;

@@ -12,7 +12,7 @@ use tantalum_report::Monitor;
 use crate::check::{Checker, Verdict};
 use crate::error::RunError;
 use crate::finding::Finding;
-use crate::findings::Findings;
+use crate::findings::{Explained, Findings};
 use crate::operation::{Operation, Recording};
 use crate::outcomes::{self, Job, Tried};
 use crate::posix::Posix;
@@ -43,6 +43,9 @@ pub struct Outcome {
     /// The explained failures by cause: first what a sync mends, then what a reader must tolerate, and of these first what more
     /// outcomes show.
     pub findings: Vec<Finding>,
+    /// Why findings could not be saved, if that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_saved: Option<String>,
 }
 
 /// Checks what a program may find after power cuts.
@@ -53,12 +56,15 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
         check: settings.check.clone(),
         most: Duration::from_secs(settings.check_seconds),
         place: place.path().to_owned(),
+        monitor: monitor.quiet(),
     };
     check_without_cut(recording, &checker)?;
     let ends = settings.time().and_then(|time| Instant::now().checked_add(time));
     let (tried, failures) = check_outcomes(recording, settings, &checker, monitor)?;
+    // what an interrupted run has found is explained all the same
+    let checker = Checker { monitor: Monitor::silent(), ..checker };
     let findings = Findings::new(recording, settings, &checker, ends);
-    let (findings, unexplained) = findings.explain_all(&failures, monitor)?;
+    let Explained { findings, unexplained, not_saved } = findings.explain_all(&failures, monitor)?;
     let program = &recording.operations[recording.begins..];
     Ok(Outcome {
         operations: program.len(),
@@ -71,6 +77,7 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
         unexplained,
         ended_early: tried.cuts < tried.planned,
         findings,
+        not_saved,
     })
 }
 
@@ -138,6 +145,8 @@ impl Checks<'_> {
             match self.checker.run(&job.tree, self.recording.said_by(job.operations), worker) {
                 Ok(verdict) if verdict.failed.is_none() => {}
                 Ok(verdict) => self.failures.lock().push((job, verdict)),
+                // no verdict, and nothing that has failed
+                Err(RunError::Interrupted(_)) => {}
                 Err(error) => *self.stopped.lock() = Some(error),
             }
         }

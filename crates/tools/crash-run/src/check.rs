@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use tantalum_report::Monitor;
 
 use crate::commands::{command_of, hint, not_started};
 use crate::error::RunError;
@@ -70,6 +71,8 @@ pub(crate) struct Checker {
     pub most: Duration,
     /// Where its folders are created.
     pub place: PathBuf,
+    /// Ends a running check.
+    pub monitor: Monitor,
 }
 
 /// The result of a check.
@@ -116,7 +119,7 @@ impl Checker {
         command.current_dir(folder).env("TANTALUM_DIR", folder).env("TANTALUM_ACKS", acks);
         command.stdin(Stdio::null()).stdout(log).stderr(error_log).process_group(0);
         let mut child = command.spawn().map_err(not_started(name))?;
-        let ended = wait(&mut child, self.most).map_err(not_started(name))?;
+        let ended = wait(&mut child, self.most, &self.monitor).map_err(not_started(name))?;
         // processes it left running must not touch the next check's files
         let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
         let failed = match ended {
@@ -127,6 +130,7 @@ impl Checker {
             }),
             None => {
                 let _ = child.wait();
+                self.monitor.check()?;
                 Some(format!("no end within {} s", self.most.as_secs()))
             }
         };
@@ -168,10 +172,15 @@ fn call(function: &CheckFunction, folder: &Path, said: &[String]) -> Verdict {
     }
 }
 
-fn wait(child: &mut Child, most: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
+/// Waits until a check ends; `None` if it takes too long or is interrupted.
+fn wait(
+    child: &mut Child,
+    most: Duration,
+    monitor: &Monitor,
+) -> std::io::Result<Option<std::process::ExitStatus>> {
     let begun = Instant::now();
     let mut pause = Duration::from_micros(200);
-    while begun.elapsed() < most {
+    while begun.elapsed() < most && monitor.check().is_ok() {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }

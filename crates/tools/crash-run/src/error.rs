@@ -39,9 +39,11 @@ pub enum RunError {
     },
     /// The program failed although power stayed on.
     #[error(
-        "{program} ended with {status} although power stayed on; power cuts are tried on a run that works{hint}"
+        "{role}{program} ended with {status} although power stayed on; power cuts are tried on a run that works{hint}"
     )]
     Failed {
+        /// What it is, if not the program: `the setup, `.
+        role: &'static str,
         /// The program.
         program: String,
         /// How it ended.
@@ -125,6 +127,16 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// The same failure, of the setup.
+    pub(crate) fn in_setup(self) -> RunError {
+        match self {
+            RunError::Failed { program, status, hint, .. } => {
+                RunError::Failed { role: "the setup, ", program, status, hint }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn files(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RunError {
         let path = path.into();
         move |error| RunError::Files { path, error }

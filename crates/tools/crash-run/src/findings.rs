@@ -28,7 +28,7 @@ pub(crate) struct Findings<'a> {
     recording: &'a Recording,
     settings: &'a Settings,
     checker: &'a Checker,
-    explained: Vec<Explained>,
+    explained: Vec<Known>,
     causes: Vec<Cause>,
     /// What operations do, to files of which role; those asked for so far.
     kinds: HashMap<usize, Rc<str>>,
@@ -37,7 +37,7 @@ pub(crate) struct Findings<'a> {
 }
 
 /// A failure that was explained.
-struct Explained {
+struct Known {
     /// How many operations were done before the cut.
     operations: usize,
     /// Operations that had to be lost in whole or in part.
@@ -59,6 +59,16 @@ struct Cause {
     outcomes: u64,
 }
 
+/// What became of the failures.
+pub(crate) struct Explained {
+    /// The findings, the most serious first.
+    pub findings: Vec<Finding>,
+    /// How many failures have no explanation.
+    pub unexplained: u64,
+    /// Why findings could not be saved.
+    pub not_saved: Option<String>,
+}
+
 impl<'a> Findings<'a> {
     pub fn new(
         recording: &'a Recording,
@@ -72,12 +82,12 @@ impl<'a> Findings<'a> {
 
     /// Explains failures in this order, until [`MOST_EXPLAINED`] are, and first those that lost other kinds of operations than
     /// all before. A run that was interrupted, or whose time is up, explains as many as it has time for, and at least the
-    /// first. Returns the findings, the most serious first, and how many failures have no explanation.
+    /// first.
     pub fn explain_all(
         mut self,
         failures: &[(Job, Verdict)],
         monitor: &Monitor,
-    ) -> Result<(Vec<Finding>, u64), RunError> {
+    ) -> Result<Explained, RunError> {
         let bar = monitor.bar("findings", failures.len() as u64);
         let mut until: Option<Instant> = None;
         let mut kinds: Vec<BTreeSet<Rc<str>>> = Vec::new();
@@ -107,7 +117,8 @@ impl<'a> Findings<'a> {
             }
         }
         let unexplained = self.count(failures);
-        Ok((self.by_seriousness()?, unexplained))
+        let (findings, not_saved) = self.by_seriousness();
+        Ok(Explained { findings, unexplained, not_saved })
     }
 
     /// What these operations do, to files of which role.
@@ -133,7 +144,7 @@ impl<'a> Findings<'a> {
         if same.is_none() {
             self.causes.push(self.cause(job, verdict, explanation));
         }
-        self.explained.push(Explained { operations: job.operations, lost: lost.clone(), cause });
+        self.explained.push(Known { operations: job.operations, lost: lost.clone(), cause });
         Ok(lost)
     }
 
@@ -172,24 +183,28 @@ impl<'a> Findings<'a> {
 
     /// First what the program does wrong, then what its reader must tolerate; of these first what more outcomes show.
     /// Saves them, if the user wants that.
-    fn by_seriousness(mut self) -> Result<Vec<Finding>, RunError> {
+    /// What was found is not lost because it cannot be saved: the reason is returned.
+    fn by_seriousness(mut self) -> (Vec<Finding>, Option<String>) {
         let is_tolerable = |finding: &Finding| finding.saved_by.is_empty() && finding.without_loss.is_none();
         self.causes.sort_by_key(|cause| (is_tolerable(&cause.finding), Reverse(cause.outcomes)));
-        let mut found = Vec::new();
+        let (mut found, mut not_saved) = (Vec::new(), None);
         for (index, cause) in self.causes.into_iter().enumerate() {
             let saved = self.settings.save.as_ref().map(|save| save.join(format!("finding-{}", index + 1)));
-            let finding = Finding { also: cause.outcomes - 1, saved, ..cause.finding };
+            let mut finding = Finding { also: cause.outcomes - 1, saved, ..cause.finding };
             if let Some(folder) = &finding.saved {
                 let said = self.recording.said_by(cause.operations);
-                saved::save(folder, &finding, self.checker, &cause.tree, said)?;
+                if let Err(error) = saved::save(folder, &finding, self.checker, &cause.tree, said) {
+                    not_saved = not_saved.or_else(|| Some(error.to_string()));
+                    finding.saved = None;
+                }
             }
             found.push(finding);
         }
-        Ok(found)
+        (found, not_saved)
     }
 }
 
-impl Explained {
+impl Known {
     /// Whether `job` fails for the same reason: it lost at least the same. The empty set is part of every set, so a failure
     /// that needs no loss explains only those at the same place, or all if the drive decides what is lost.
     fn explains(&self, job: &Job) -> bool {

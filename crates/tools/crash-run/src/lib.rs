@@ -21,7 +21,6 @@ mod error;
 mod explain;
 mod finding;
 mod findings;
-mod leftovers;
 pub mod operation;
 mod outcomes;
 mod page;

@@ -5,22 +5,24 @@ use std::fs::{self, File};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
 use nix::sys::statvfs::statvfs;
+use nix::unistd::Pid;
 use tantalum::{Device, Profile};
 use tantalum_filesystem::{FileId, FileSystem, MetadataChange};
 use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
-use tantalum_record::program_in;
+use tantalum_record::{end_in, program_in};
 use tantalum_report::Monitor;
 use tantalum_volume::Volume;
 
 use crate::acks::{Shared, listening};
 use crate::commands::{hint, not_started};
 use crate::error::RunError;
-use crate::leftovers;
 use crate::operation::{Operation, Recording};
 use crate::recorder::Kept;
 
@@ -29,6 +31,15 @@ pub(crate) const CACHE_BYTES: u64 = 64 << 20;
 
 /// Threads of the mount.
 const THREADS: usize = 4;
+
+/// How often a running program is polled, at most.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A program that Ctrl-C has not ended after this time is asked with SIGTERM.
+const UNTIL_ASKED: Duration = Duration::from_secs(2);
+
+/// One that has not ended after this time is killed, with everything that it has started.
+const UNTIL_KILLED: Duration = Duration::from_secs(4);
 
 /// The program to run.
 #[derive(Clone, Debug)]
@@ -44,8 +55,8 @@ pub struct Task {
 /// Runs the program once, and records what it does to its folder.
 pub fn record(task: &Task, monitor: &Monitor) -> Result<Recording, RunError> {
     record_with(task.capacity_bytes, |place, folder, recording| {
-        let ran = run(task, folder, &place.join("said"), recording);
-        // Ctrl-C ends the program as well
+        let ran = run(task, folder, &place.join("said"), recording, monitor);
+        // a program that Ctrl-C has ended says nothing about power cuts
         monitor.check()?;
         ran
     })
@@ -110,30 +121,71 @@ pub(crate) fn mount(
     Ok(Mounted::mount(file_system, &options)?)
 }
 
-fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<(), RunError> {
+fn run(
+    task: &Task,
+    folder: &Path,
+    said: &Path,
+    recording: &Shared,
+    monitor: &Monitor,
+) -> Result<(), RunError> {
     if let Some(setup) = &task.setup {
         let mut command = Command::new("sh");
         command.arg("-c").arg(setup);
         // standard output is for the result
         command.current_dir(folder).env("TANTALUM_DIR", folder).stdout(io::stderr());
-        let status = command.status().map_err(not_started(setup))?;
-        succeeded(status, setup, setup.split_whitespace(), folder)?;
+        let child = command.spawn().map_err(not_started(setup))?;
+        let status = wait(child, folder, monitor).map_err(not_started(setup))?;
+        // what it left running goes on: the program may need it
+        succeeded(status, setup, setup.split_whitespace(), folder).map_err(RunError::in_setup)?;
     }
     recording.lock().begin();
     listening(recording, said, |output| {
-        let ran = start(task, folder, said, output);
-        leftovers::end(folder);
+        let ran = start(task, folder, said, output, monitor);
+        end_in(folder);
         ran
     })
 }
 
-fn start(task: &Task, folder: &Path, said: &Path, output: &io::PipeWriter) -> Result<(), RunError> {
+fn start(
+    task: &Task,
+    folder: &Path,
+    said: &Path,
+    output: &io::PipeWriter,
+    monitor: &Monitor,
+) -> Result<(), RunError> {
     let name = task.program[0].to_string_lossy().into_owned();
     let mut command = program_in(&task.program, folder);
     command.env("TANTALUM_ACK", said);
     let output = output.try_clone().map_err(RunError::files("a pipe"))?;
-    let status = command.stdout(output).status().map_err(not_started(&name))?;
+    let child = command.stdout(output).spawn().map_err(not_started(&name))?;
+    // the pipe ends with the program, not with this
+    drop(command);
+    let status = wait(child, folder, monitor).map_err(not_started(&name))?;
     succeeded(status, &name, task.program.iter().filter_map(|word| word.to_str()), folder)
+}
+
+/// Waits until a program ends. Ctrl-C reaches it as well if it shares the terminal; otherwise, and if it does not obey, it is asked
+/// to end after a while, and then killed with everything that was started for its folder.
+fn wait(mut child: Child, folder: &Path, monitor: &Monitor) -> io::Result<ExitStatus> {
+    let mut interrupted: Option<Instant> = None;
+    let mut is_asked = false;
+    let mut pause = Duration::from_micros(200);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if monitor.check().is_err() {
+            let since = interrupted.get_or_insert_with(Instant::now).elapsed();
+            if since > UNTIL_KILLED {
+                let _ = child.kill();
+                end_in(folder);
+            } else if since > UNTIL_ASKED && !std::mem::replace(&mut is_asked, true) {
+                let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+            }
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(LOOK);
+    }
 }
 
 fn succeeded<'a>(
@@ -149,5 +201,35 @@ fn succeeded<'a>(
         statvfs(folder).is_ok_and(|held| held.blocks_available() == 0 || held.files_available() == 0);
     let hint =
         if is_full { "; its drive is full, and --capacity gives it more".to_owned() } else { hint(words) };
-    Err(RunError::Failed { program: program.to_owned(), status, hint })
+    Err(RunError::Failed { role: "", program: program.to_owned(), status, hint })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// It was waited for without end, and a second Ctrl-C left it there, with its mount.
+    #[test]
+    fn an_interrupted_program_that_does_not_obey_is_killed_with_what_it_has_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "trap '' INT TERM; sleep 1000 & echo $! > child; while :; do sleep 1; done";
+        let words = ["sh", "-c", script].map(OsString::from);
+        let child = program_in(&words, folder.path()).spawn().unwrap();
+        while fs::read_to_string(folder.path().join("child")).map_or(0, |text| text.len()) == 0 {
+            thread::sleep(LOOK);
+        }
+        let begun = Instant::now();
+        let monitor = Monitor::new(Arc::new(AtomicBool::new(true))).quiet();
+        let status = wait(child, folder.path(), &monitor).unwrap();
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
+        assert!(begun.elapsed() >= UNTIL_KILLED);
+        let started = fs::read_to_string(folder.path().join("child")).unwrap();
+        let state = || fs::read_to_string(format!("/proc/{}/stat", started.trim())).unwrap_or_default();
+        // whoever adopts it may not have asked yet
+        assert!(state().is_empty() || state().contains(") Z "), "{}", state());
+    }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tantalum_fuse::Mounted;
+use tantalum_report::Monitor;
 use tempfile::TempDir;
 
 use crate::check::{Check, Checker};
@@ -42,6 +43,7 @@ pub fn check_again(saved: &SavedFinding, check: Option<&str>) -> Result<Again, R
         check: Check::Command(check.to_owned()),
         most: Duration::from_secs(saved.check_seconds),
         place: place.path().to_owned(),
+        monitor: Monitor::silent(),
     };
     let verdict = checker.run_in(check, &folder, &saved.acks())?;
     Ok(Again { failed: verdict.failed, said: verdict.said })

@@ -1,8 +1,10 @@
 //! How a recording is checked: what may be lost, which check runs, and how much is tried.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::{AccessFlags, access};
 use tantalum::Profile;
 
 use crate::check::Check;
@@ -52,6 +54,38 @@ impl Settings {
             Ok(mut entries) => entries.next().is_none(),
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
         };
-        if is_free { Ok(()) } else { Err(RunError::PlaceInUse { path: save.clone() }) }
+        if !is_free {
+            return Err(RunError::PlaceInUse { path: save.clone() });
+        }
+        can_be_made(save).map_err(RunError::files(save))
+    }
+}
+
+/// Fails if a folder can be neither written nor made.
+fn can_be_made(folder: &Path) -> io::Result<()> {
+    let absolute = std::path::absolute(folder)?;
+    let there = absolute.ancestors().find(|folder| folder.symlink_metadata().is_ok());
+    let Some(there) = there else { return Ok(()) };
+    if !there.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    Ok(access(there, AccessFlags::W_OK | AccessFlags::X_OK)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All findings were lost after a run whose folder could not be made.
+    #[test]
+    fn a_folder_that_cannot_be_made_is_refused_before_the_run() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("file"), "").unwrap();
+        assert!(can_be_made(&place.path().join("a/b")).is_ok());
+        assert_eq!(
+            can_be_made(&place.path().join("file/a")).unwrap_err().kind(),
+            io::ErrorKind::NotADirectory
+        );
+        assert!(!place.path().join("a").exists(), "nothing is made");
     }
 }

@@ -50,6 +50,9 @@ pub fn of(outcome: &Outcome) -> String {
     if outcome.unexplained > 0 {
         let _ = writeln!(text, "\n{} failures were not explained.", grouped(outcome.unexplained));
     }
+    if let Some(why) = &outcome.not_saved {
+        let _ = writeln!(text, "\nNot all findings could be saved: {why}");
+    }
     if outcome.ended_early {
         text.push_str("\nIt ended before all cuts had been tried.\n");
     }

@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tantalum_drive::Client;
 use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
-use tantalum_record::program_in;
+use tantalum_record::{end_in, program_in};
 
 use crate::attach::Attached;
 use crate::drive::{Drive, new_volume};
@@ -116,6 +116,10 @@ fn measure(
         Ok((attached.finish(recording)?, status))
     });
     stop.set_measures(false);
+    if stop.presses() > 0 {
+        // what the program had started goes with it
+        end_in(folder);
+    }
     ran
 }
 

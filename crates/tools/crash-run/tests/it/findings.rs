@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::common::{create, old, outcome, recording, rename, settings, write};
 use tantalum_crash_run::operation::{Attribute, Operation, ROOT};
-use tantalum_crash_run::{CrashTest, Losses, Said, SavedFinding, Settings, WithoutLoss, check, check_again};
+use tantalum_crash_run::{
+    CrashTest, Losses, RunError, Said, SavedFinding, Settings, WithoutLoss, check, check_again,
+};
 use tantalum_report::Monitor;
 
 /// The old file, or the new one; the new one once the program has said so.
@@ -341,4 +343,34 @@ fn a_run_keeps_to_its_time() {
     // explaining takes at most ten seconds more, and one check that has begun
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     drop(found);
+}
+
+/// They were gone, after a run that may have taken an hour.
+#[test]
+fn findings_that_cannot_be_saved_are_reported_all_the_same() {
+    let program = [create("config.tmp", 2), write(2, 0, "new-contents"), rename("config.tmp", "config")];
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, "").unwrap();
+    let settings = Settings { save: Some(file.join("findings")), ..settings(REPLACED) };
+    let outcome = check(&recording(&old(), &program), &settings, &Monitor::silent()).unwrap();
+    assert!(!outcome.findings.is_empty() && outcome.findings.iter().all(|finding| finding.saved.is_none()));
+    assert!(outcome.not_saved.unwrap().contains("finding-1"));
+}
+
+/// Ctrl-C had no effect before the check had ended by itself.
+#[test]
+fn a_running_check_is_interrupted() {
+    let cancelled = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let monitor = Monitor::new(std::sync::Arc::clone(&cancelled)).quiet();
+    let begun = Instant::now();
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        check(&recording(&old(), &[write(1, 0, "new-contents")]), &settings("sleep 1000"), &monitor)
+    });
+    assert!(matches!(ended, Err(RunError::Interrupted(_))), "{ended:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30));
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Kills the processes that were started for this folder and still run. They are recognised by their environment, so a process
+/// Kills the processes that [`crate::program_in`] or others started for this folder (`$TANTALUM_DIR`) and that still run. They are recognised by their environment, so a process
 /// that clears it is missed.
-pub(crate) fn end(folder: &Path) {
+pub fn end_in(folder: &Path) {
     let mark = format!("TANTALUM_DIR={}", folder.display());
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.filter_map(Result::ok) {
