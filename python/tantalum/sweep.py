@@ -40,9 +40,9 @@ class SweepOutcome:
     kept: int
     #: Why runs failed, by their description.
     failed: list[tuple[dict[str, Any], str]]
-    #: The tables.
+    #: The tables. `parquet` is `None` if the command was built without the feature `parquet`.
     csv: Path
-    parquet: Path
+    parquet: Path | None
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,14 @@ def sweep(
     if code != 0 and not failed:
         raise SweepError(said)
     folder = Path(output)
+    parquet = folder / "table.parquet"
     return SweepOutcome(
         runs=len(listed),
         done=done,
         kept=len(listed) - len(left),
         failed=failed,
         csv=folder / "table.csv",
-        parquet=folder / "table.parquet",
+        parquet=parquet if parquet.exists() else None,
     )
 
 

@@ -384,6 +384,9 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
+/// The program is tested with all optional parts that do not take a quarter of an hour to build.
+const FEATURES: &str = "tantalum-cli/full";
+
 /// Packages, and the program under test.
 fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     let needed: Vec<packages::Package> = steps.iter().flat_map(|step| step.packages).copied().collect();
@@ -392,7 +395,18 @@ fn prepare(steps: &[&Step]) -> Result<Context, Failure> {
     // Builds the whole workspace, as its tests do: a part of it would give libraries other features, and so build them
     // again.
     Shell::new("cargo")
-        .args(["build", "--release", "--workspace", "--lib", "--bin", "tantalum", "--example", "passthrough"])
+        .args([
+            "build",
+            "--release",
+            "--workspace",
+            "--features",
+            FEATURES,
+            "--lib",
+            "--bin",
+            "tantalum",
+            "--example",
+            "passthrough",
+        ])
         .args(["--example", "memory", "--example", "updates", "--example", "tap", "--example", "witness"])
         .folder(&root)
         .with_output()

@@ -1,5 +1,6 @@
 //! Chores of the project, as `cargo xtask COMMAND`.
 
+mod crates;
 mod e2e;
 mod failing_folder;
 
@@ -23,6 +24,8 @@ enum Command {
     /// Installs Debian packages that are missing if it runs as root, and otherwise says which to install. Root runs as `nobody`
     /// what does not need root. What this machine cannot do is left out, and said at the end.
     E2e(e2e::Options),
+    /// Counts the crates that a build of the command compiles, and fails if they are too many
+    Crates,
     /// Runs one step of e2e in a folder
     #[command(hide = true)]
     E2eStep { name: String, folder: PathBuf },
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::E2e(options) => e2e::run(&options),
         Command::E2eStep { name, folder } => e2e::run_alone(&name, &folder),
+        Command::Crates => crates::run(),
         Command::FailingFolder(options) => match failing_folder::run(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

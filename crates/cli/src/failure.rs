@@ -16,7 +16,7 @@ use tantalum_nvme::bench::BenchError;
 use tantalum_nvme::serve::ServeError;
 use tantalum_papers::ExperimentError;
 use tantalum_replay::ReplayError;
-use tantalum_report::{Interrupted, InvalidSetting, ReportError};
+use tantalum_report::{Interrupted, InvalidSetting, MissingFeature, ReportError};
 use tantalum_spu::{InstallError, SpuError};
 use tantalum_sweep::SweepError;
 use tantalum_torture::{CrashError, CrashOutcome};
@@ -86,6 +86,9 @@ pub enum Failure {
     /// An option has a value that cannot be used.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
+    /// This build is without an optional part.
+    #[error(transparent)]
+    Feature(#[from] MissingFeature),
     /// An experiment or a comparison failed.
     #[error(transparent)]
     Experiment(ExperimentError),

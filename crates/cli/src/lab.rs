@@ -4,7 +4,8 @@ use std::env;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use tantalum_papers::experiments::{self, Settings};
+use tantalum_papers::Feature;
+use tantalum_papers::experiments::{self, Experiment, Settings};
 use tantalum_report::table::{Align, Table};
 use tantalum_report::{Outcomes, check_place, of_experiment, write_experiments};
 
@@ -23,7 +24,8 @@ pub enum LabAction {
     /// Run a grid of drives, loads and seeds on all processors, into one table
     ///
     /// In GRID.toml, [run] holds the settings of all runs, and each combination of [axes] and seeds is a run. Completed runs
-    /// are kept in the output folder, so the same command resumes after an interruption.
+    /// are kept in the output folder, so the same command resumes after an interruption. The table is CSV, and Apache Parquet in
+    /// builds with the feature parquet.
     Sweep(SweepOptions),
 }
 
@@ -78,16 +80,30 @@ fn list() -> Result<(), Failure> {
     for experiment in experiments::ALL {
         table.push(vec![
             experiment.name.to_owned(),
-            experiment.needs.to_owned(),
+            needs(experiment),
             experiment.scale.to_string(),
             experiment.about.to_owned(),
         ]);
     }
-    output::print(&table.render())
+    output::print(&table.render())?;
+    for missing in Feature::ALL.iter().filter_map(|feature| feature.require().err()) {
+        output::print(&format!("\n{missing}\n"))?;
+    }
+    Ok(())
+}
+
+/// What is needed besides this program, and of this program what this build is without.
+fn needs(experiment: &Experiment) -> String {
+    let missing = experiment.require().err().map(|missing| format!("--features {}", missing.feature));
+    let needs = Some(experiment.needs.to_owned()).filter(|needs| !needs.is_empty());
+    needs.into_iter().chain(missing).collect::<Vec<_>>().join(", ")
 }
 
 fn run_all(options: &RunOptions) -> Result<(), Failure> {
     let chosen = options.names.iter().map(|name| experiments::find(name)).collect::<Result<Vec<_>, _>>()?;
+    for experiment in &chosen {
+        experiment.require()?;
+    }
     if let Some(path) = &options.report {
         check_place(path)?;
     }

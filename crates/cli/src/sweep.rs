@@ -7,7 +7,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tantalum_report::Interrupted;
 use tantalum_report::table::grouped;
-use tantalum_sweep::{Folder, Grid, Run, SweepError, Swept, kept_text, sweep};
+use tantalum_sweep::{Folder, Grid, Run, SweepError, Swept, kept_text, require_parquet, sweep};
 
 use crate::failure::Failure;
 use crate::{interrupt, output};
@@ -58,6 +58,9 @@ pub fn run(options: &SweepOptions) -> Result<(), Failure> {
     }
     if let Some(line) = grid.rounding()? {
         output::complain(&format!("note: {line}"));
+    }
+    if let Err(missing) = require_parquet() {
+        output::complain(&format!("note: the table is CSV only: {missing}"));
     }
     let folder = options.output.clone().unwrap_or_else(|| path.with_extension("sweep"));
     let folder = Folder::open(&folder)?;

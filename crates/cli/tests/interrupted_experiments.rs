@@ -2,7 +2,7 @@
 //! mount, no process, no file.
 //!
 //! Needs mariadb-server, postgresql and /dev/fuse, and is ignored otherwise:
-//! `cargo test --release -p tantalum-cli --test interrupted_experiments -- --ignored`.
+//! `cargo test --release -p tantalum-cli --features servers --test interrupted_experiments -- --ignored`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

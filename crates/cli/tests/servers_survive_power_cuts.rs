@@ -9,7 +9,7 @@
 //! contents.
 //!
 //! Needs mariadb-server, postgresql and /dev/fuse, and is ignored otherwise:
-//! `cargo test --release -p tantalum-cli --test servers_survive_power_cuts -- --ignored`.
+//! `cargo test --release -p tantalum-cli --features servers --test servers_survive_power_cuts -- --ignored`.
 //! `TANTALUM_CUTS` is the number of cuts, `TANTALUM_SEED` the seed of all randomness; `lfs_nat` at the end runs the
 //! tests on one file system.
 
@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::prelude::Queryable;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Profile};
 use tantalum_filesystem::{Attributes, FileId, MetadataChange};
 use tantalum_lfs::{Cleaning, Indexing, Kind as LogKind, LogFs};
+use tantalum_papers::servers::mysql::{self, prelude::Queryable};
 use tantalum_papers::servers::{
-    MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions,
+    MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions, postgres,
 };
 use tantalum_volume::Volume;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::FEATURES;
 use super::context::{Context, Done, Outcome};
 use super::failure::Failure;
 use super::shell::Shell;
@@ -37,7 +38,8 @@ pub fn build_experiments(context: &Context) -> Result<(), Failure> {
 /// not built with other features.
 fn build_tests(context: &Context, programs: &[&str]) -> Result<(), Failure> {
     let printed = Shell::new("cargo")
-        .args(["test", "--release", "--quiet", "--workspace", "--no-run", "--message-format", "json"])
+        .args(["test", "--release", "--quiet", "--workspace", "--features", FEATURES, "--no-run"])
+        .args(["--message-format", "json"])
         .args(programs.iter().flat_map(|program| ["--test", program]))
         .variable("CARGO_TARGET_DIR", &context.target)
         .folder(&context.root)

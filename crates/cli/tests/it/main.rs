@@ -7,6 +7,7 @@ mod crash;
 mod damaged_images;
 mod killed_process;
 mod measure;
+mod optional_parts;
 mod program;
 mod serve;
 mod sweep;

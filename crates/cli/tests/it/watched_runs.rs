@@ -99,6 +99,7 @@ fn an_experiment_on_the_device_alone_is_seen() {
 }
 
 /// The drive is in the process that mounts it.
+#[cfg(feature = "servers")]
 #[test]
 #[ignore = "needs postgresql and /dev/fuse: run by cargo xtask e2e"]
 fn the_drive_that_an_experiment_mounts_for_a_server_is_seen() {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
-use tantalum_report::{Interrupted, InvalidSetting, ReportError};
+use tantalum_report::{Interrupted, InvalidSetting, MissingFeature, ReportError};
 use tantalum_sqlite::{DriveError, Mode};
 use tantalum_volume::{UnmountError, VolumeError};
 use tantalum_workloads::{OutOfMemory, TooSmall, WorkloadError, WrongData};
@@ -20,6 +20,9 @@ pub enum ExperimentError {
     /// A setting that cannot be used.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
+    /// This build is without what the experiment needs.
+    #[error(transparent)]
+    Feature(#[from] MissingFeature),
     /// A workload failed.
     #[error(transparent)]
     Workload(WorkloadError),

@@ -8,9 +8,11 @@
 pub mod compare;
 mod error;
 pub mod experiments;
+mod feature;
 pub mod recovery_cost;
 #[cfg(feature = "rocksdb")]
 pub mod rocks;
 pub mod servers;
 
 pub use error::ExperimentError;
+pub use feature::Feature;

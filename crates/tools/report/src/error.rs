@@ -27,6 +27,16 @@ impl InvalidSetting {
     }
 }
 
+/// This build of the command lacks an optional part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("this build has no {what}: build with `cargo install --path crates/cli --features {feature}`")]
+pub struct MissingFeature {
+    /// What is missing, in words that follow "no".
+    pub what: &'static str,
+    /// The feature of `tantalum-cli` that adds it.
+    pub feature: &'static str,
+}
+
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {

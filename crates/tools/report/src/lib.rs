@@ -15,7 +15,7 @@ pub mod plots;
 pub mod table;
 mod text;
 
-pub use error::{Interrupted, InvalidSetting, ReportError};
+pub use error::{Interrupted, InvalidSetting, MissingFeature, ReportError};
 pub use experiment::{Claim, Outcome, Outcomes, Quantity, Span, Time};
 pub use figures::{Figures, Row};
 pub use file::{check_place, save};

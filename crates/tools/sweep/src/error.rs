@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tantalum::ProfileError;
 use tantalum_replay::ReplayError;
-use tantalum_report::{Interrupted, InvalidSetting, ReportError};
+use tantalum_report::{Interrupted, InvalidSetting, MissingFeature, ReportError};
 
 /// Why a sweep, or one of its runs, was not done.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,16 @@ pub enum SweepError {
     /// A table cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// There is a Parquet table, and this build cannot write it again.
+    #[error("{} would be out of date: {missing}, or remove the file", path.display())]
+    OldParquet {
+        /// The file.
+        path: PathBuf,
+        /// What this build lacks.
+        missing: MissingFeature,
+    },
     /// A Parquet table cannot be written.
+    #[cfg(feature = "parquet")]
     #[error("{}: {error}", path.display())]
     Parquet {
         /// The file.

@@ -16,6 +16,10 @@ mod reading;
 mod run;
 mod sweep;
 mod table;
+#[cfg(feature = "parquet")]
+mod table_parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "no_parquet.rs"]
 mod table_parquet;
 
 pub use error::SweepError;
@@ -24,3 +28,4 @@ pub use grid::Grid;
 pub use reading::Reading;
 pub use run::{Load, Row, Run, Value};
 pub use sweep::{Swept, collect, sweep};
+pub use table_parquet::require_parquet;

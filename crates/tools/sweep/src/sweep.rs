@@ -46,6 +46,7 @@ pub fn sweep(
         Some(threads) => threads,
         None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
+    table_parquet::check(&folder.table("parquet"))?;
     let bar = monitor.bar("sweep", grid.runs.len() as u64);
     let mut left = Vec::new();
     for run in &grid.runs {
@@ -117,9 +118,9 @@ pub fn collect(grid: &Grid, folder: &Folder, failed: &[(&Run, String)]) -> Resul
         lines.push(Line { run, failed: Some(why), figures: drives.of(run)?.figures.clone() });
     }
     let table = Table::of(lines);
-    let tables = vec![folder.table("csv"), folder.table("parquet")];
+    let mut tables = vec![folder.table("csv")];
     save(&table.csv(), &tables[0])?;
-    table_parquet::write(&table, &tables[1])?;
+    tables.extend(table_parquet::write(&table, folder.table("parquet"))?);
     Ok(Swept {
         runs: grid.runs.len(),
         done,

@@ -1,7 +1,7 @@
 //! The same table as Apache Parquet, with types: whole numbers, numbers, text.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
@@ -10,19 +10,31 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
+use tantalum_report::MissingFeature;
 
 use crate::error::SweepError;
 use crate::run::Value;
 use crate::table::{Column, Kind, Table};
 
-/// Writes the table to a file, which appears atomically.
-pub(crate) fn write(table: &Table, path: &Path) -> Result<(), SweepError> {
+/// An error in a build that writes no Parquet; this one does.
+pub fn require_parquet() -> Result<(), MissingFeature> {
+    Ok(())
+}
+
+/// Refuses a folder whose table would be out of date: none, as it is written again.
+pub(crate) fn check(_: &Path) -> Result<(), SweepError> {
+    Ok(())
+}
+
+/// Writes the table to a file, which appears atomically. Returns the file.
+pub(crate) fn write(table: &Table, path: PathBuf) -> Result<Option<PathBuf>, SweepError> {
     let beside = path.with_extension("parquet.new");
     let file = File::create(&beside).map_err(SweepError::file(&beside))?;
     written(table, file.try_clone().map_err(SweepError::file(&beside))?)
-        .map_err(|error| SweepError::Parquet { path: path.to_owned(), error })?;
+        .map_err(|error| SweepError::Parquet { path: path.clone(), error })?;
     file.sync_all().map_err(SweepError::file(&beside))?;
-    std::fs::rename(&beside, path).map_err(SweepError::file(path))
+    std::fs::rename(&beside, &path).map_err(SweepError::file(&path))?;
+    Ok(Some(path))
 }
 
 fn written(table: &Table, file: File) -> Result<(), ParquetError> {
@@ -111,7 +123,7 @@ mod tests {
             line(0, row(Some("as in the trace"), Some(Value::Number(0.25)))),
             line(1, row(None, Some(Value::Integer(3)))),
         ];
-        write(&Table::of(done), &path).unwrap();
+        write(&Table::of(done), path.clone()).unwrap();
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         let rows: Vec<Vec<(String, Field)>> = reader
             .get_row_iter(None)

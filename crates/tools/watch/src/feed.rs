@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use tantalum_control::Count;
-use tantalum_control::Shape;
+use tantalum_control::{Count, Shape};
 use tantalum_drive::Pacing;
-use tokio::sync::broadcast::{self, Receiver, Sender};
 
 use crate::blocks::{Blocks, Wear};
 use crate::point::{Amplification, Point};
@@ -126,13 +125,14 @@ enum Message<'a> {
 #[derive(Debug)]
 pub struct Feed {
     pub control: bool,
-    sender: Sender<Arc<str>>,
     hurried: AtomicBool,
     shown: Mutex<Shown>,
 }
 
 #[derive(Debug, Default)]
 struct Shown {
+    /// The open pages, and those that have been closed since the last message.
+    pages: Vec<SyncSender<Arc<str>>>,
     drive: Option<(About, Now)>,
     blocks: String,
     points: VecDeque<Point>,
@@ -142,17 +142,12 @@ struct Shown {
 impl Feed {
     /// Nothing yet.
     pub fn new(control: bool) -> Feed {
-        Feed {
-            control,
-            sender: broadcast::channel(WAITING).0,
-            hurried: AtomicBool::new(false),
-            shown: Mutex::default(),
-        }
+        Feed { control, hurried: AtomicBool::new(false), shown: Mutex::default() }
     }
 
-    /// The number of open pages.
+    /// The number of open pages. A closed page counts until the next message.
     pub fn pages(&self) -> usize {
-        self.sender.receiver_count()
+        self.shown.lock().pages.len()
     }
 
     /// The drive should be looked at now.
@@ -165,10 +160,13 @@ impl Feed {
         self.hurried.swap(false, Ordering::Relaxed)
     }
 
-    /// For a newly opened page: everything so far, and the messages from then on.
+    /// For a newly opened page: everything so far, and the messages from then on. They end when the page is too slow for
+    /// them: then it must be opened again.
     pub fn open(&self) -> (Arc<str>, Receiver<Arc<str>>) {
-        let shown = self.shown.lock();
-        (self.all(&shown), self.sender.subscribe())
+        let mut shown = self.shown.lock();
+        let (page, messages) = sync_channel(WAITING);
+        shown.pages.push(page);
+        (self.all(&shown), messages)
     }
 
     fn all(&self, shown: &Shown) -> Arc<str> {
@@ -193,7 +191,8 @@ impl Feed {
         }
         shown.drive = Some((about, now));
         blocks.clone_into(&mut shown.blocks);
-        self.send(self.all(&shown));
+        let all = self.all(&shown);
+        shown.send(&all);
     }
 
     /// The result of a look.
@@ -202,7 +201,7 @@ impl Feed {
         // without power there may be no blocks to see: the last ones seen stay
         let seen = if blocks.is_empty() { shown.blocks.clone() } else { blocks.to_owned() };
         let changed = crate::blocks::changes(&shown.blocks, &seen);
-        self.send(text(&Message::Look { now: &now, point: &point, blocks: &changed }));
+        shown.send(&text(&Message::Look { now: &now, point: &point, blocks: &changed }));
         shown.blocks = seen;
         push(&mut shown.points, point, HISTORY);
         if let Some((_, before)) = &mut shown.drive {
@@ -216,20 +215,23 @@ impl Feed {
         if let Some((_, now)) = &mut shown.drive {
             now.state = State::Ended;
         }
-        self.send(self.all(&shown));
+        let all = self.all(&shown);
+        shown.send(&all);
     }
 
     /// Something happened.
     pub fn tell(&self, at_ms: u64, text_: impl Into<String>) {
         let event = Event { at_ms, text: text_.into() };
         let mut shown = self.shown.lock();
-        self.send(text(&Message::Event(&event)));
+        shown.send(&text(&Message::Event(&event)));
         push(&mut shown.events, event, EVENTS);
     }
+}
 
-    /// If no page is open, no message is sent.
-    fn send(&self, message: Arc<str>) {
-        let _ = self.sender.send(message);
+impl Shown {
+    /// To all pages, except those that have been closed or have too many messages waiting: they get no more.
+    fn send(&mut self, message: &Arc<str>) {
+        self.pages.retain(|page| page.try_send(Arc::clone(message)).is_ok());
     }
 }
 
@@ -288,7 +290,7 @@ mod tests {
         let feed = Feed::new(true);
         feed.begin(about("a"), now(State::On), "f0000f0000");
         feed.look(now(State::On), nothing(1), "f0000o1000");
-        let (all, mut told) = feed.open();
+        let (all, told) = feed.open();
         let all = read(&all);
         assert_eq!((&all["kind"], &all["blocks"]), (&"all".into(), &"f0000o1000".into()));
         assert_eq!((all["points"].as_array().unwrap().len(), &all["control"]), (1, &true.into()));
@@ -300,6 +302,28 @@ mod tests {
         assert_eq!(read(&told.try_recv().unwrap())["text"], "power went");
         feed.end();
         assert_eq!(read(&told.try_recv().unwrap())["now"]["state"], "ended");
+    }
+
+    #[test]
+    fn a_page_that_is_too_slow_gets_the_messages_that_wait_and_then_must_be_opened_again() {
+        let feed = Feed::new(false);
+        let (_, slow) = feed.open();
+        let (_, quick) = feed.open();
+        for number in 0..=WAITING as u64 {
+            feed.tell(number, "it goes on");
+            quick.try_recv().unwrap();
+        }
+        assert_eq!(slow.iter().count(), WAITING);
+        assert_eq!(feed.pages(), 1);
+    }
+
+    #[test]
+    fn a_closed_page_counts_no_more_after_the_next_message() {
+        let feed = Feed::new(false);
+        drop(feed.open());
+        assert_eq!(feed.pages(), 1);
+        feed.tell(1, "power went");
+        assert_eq!(feed.pages(), 0);
     }
 
     #[test]

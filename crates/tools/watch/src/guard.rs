@@ -8,7 +8,7 @@
 
 use std::net::SocketAddr;
 
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 
 use crate::token::Token;
 
@@ -95,7 +95,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
+    use http::HeaderValue;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! A web page that shows a drive at work: `tantalum watch`.
 //!
 //! A thread (`sampler`) asks the process that uses the image for a look several times a second; the page shows the
-//! difference of two looks (`point`, `words`, `blocks`). A small server (`server`) sends that to browsers. Invariants:
+//! difference of two looks (`point`, `words`, `blocks`). A small server (`server`, `http`) sends that to browsers. Invariants:
 //!
 //! - **Only this machine, and only those who know the address.** The server listens only on loopback addresses; every path
 //!   begins with a random `token`; requests under another host's name are refused (`guard`).
@@ -12,6 +12,7 @@
 mod blocks;
 mod feed;
 mod guard;
+mod http;
 mod names;
 mod point;
 mod sampler;

@@ -1,32 +1,35 @@
-//! Sends the page, its files and events to browsers; forwards requests to cut power.
+//! Sends the page, its files and events to browsers; forwards requests to cut power. Each connection has a thread.
 
-use std::convert::Infallible;
-use std::io;
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY};
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use futures_util::stream::{self, Stream};
+use http::StatusCode;
 use serde::Serialize;
 use tantalum_control::{Control, ControlError};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 
 use crate::feed::Feed;
 use crate::guard::{Guard, Wanted};
+use crate::http::{Head, close, read};
 use crate::sampler::now_ms;
 use crate::words;
 
 /// Maximum number of open pages.
 const MOST_PAGES: usize = 32;
+
+/// Maximum number of connections. A browser has up to six while it loads a page.
+const MOST_CONNECTIONS: usize = MOST_PAGES + 32;
+
+/// How long a browser may take to send its request.
+const ASKED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long to wait if the system has no more connections.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long to wait for a drive that recovers by itself.
 const RECOVERY: Duration = Duration::from_secs(30);
@@ -51,101 +54,128 @@ enum Cut {
     Failed(String),
 }
 
-/// Serves from now on, in a thread.
-pub fn start(listener: std::net::TcpListener, site: Site) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listener = {
-        let _inside = runtime.enter();
-        tokio::net::TcpListener::from_std(listener)?
-    };
-    let router = Router::new().fallback(answer).with_state(Arc::new(site));
-    let serve = move || {
-        // it continues until the process ends
-        let _ = runtime.block_on(async { axum::serve(listener, router).await });
-    };
-    thread::Builder::new().name("page".to_owned()).spawn(serve).map(drop)
+/// An answer with all of its contents.
+struct Answer {
+    status: StatusCode,
+    /// The type of the contents, if there are any.
+    kind: Option<&'static str>,
+    text: Cow<'static, str>,
 }
 
-async fn answer(State(site): State<Arc<Site>>, request: Request) -> Response {
-    let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-    let mut response = match site.guard.admit(method, path, headers) {
-        Ok(Wanted::File(name)) => file(name),
-        Ok(Wanted::Events) => events(&site),
-        Ok(Wanted::Cut) => cut(&site).await,
-        Err(status) => status.into_response(),
-    };
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
+impl Answer {
+    fn ok(kind: &'static str, text: impl Into<Cow<'static, str>>) -> Answer {
+        Answer { status: StatusCode::OK, kind: Some(kind), text: text.into() }
     }
-    response
+
+    /// Nothing but a status.
+    fn empty(status: StatusCode) -> Answer {
+        Answer { status, kind: None, text: "".into() }
+    }
+
+    fn write(&self, connection: &mut TcpStream) -> io::Result<()> {
+        let length = Some(self.text.len());
+        Head { status: self.status, kind: self.kind, length, headers: &HEADERS }.write(connection)?;
+        connection.write_all(self.text.as_bytes())
+    }
+}
+
+/// Serves from now on, in a thread.
+pub fn start(listener: TcpListener, site: Site) -> io::Result<()> {
+    let site = Arc::new(site);
+    // it continues until the process ends
+    let accept = move || {
+        for connection in listener.incoming() {
+            match connection {
+                // each connection has a reference to the site
+                Ok(connection) if Arc::strong_count(&site) <= MOST_CONNECTIONS => serve(connection, &site),
+                Ok(_) => {}
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    };
+    thread::Builder::new().name("page".to_owned()).spawn(accept).map(drop)
+}
+
+/// Answers a connection in a thread. If that fails, because the browser has gone or there is no thread, nobody is left to tell.
+fn serve(mut connection: TcpStream, site: &Arc<Site>) {
+    let site = Arc::clone(site);
+    let answer = move || answer(&mut connection, &site).and_then(|()| close(connection));
+    let _ = thread::Builder::new().name("page".to_owned()).spawn(answer);
+}
+
+fn answer(connection: &mut TcpStream, site: &Site) -> io::Result<()> {
+    let wanted = read(connection, ASKED_WITHIN)?
+        .and_then(|request| site.guard.admit(&request.method, request.uri.path(), &request.headers));
+    let answer = match wanted {
+        Ok(Wanted::File(name)) => file(name),
+        Ok(Wanted::Events) if site.feed.pages() < MOST_PAGES => return events(connection, &site.feed),
+        Ok(Wanted::Events) => Answer::empty(StatusCode::SERVICE_UNAVAILABLE),
+        Ok(Wanted::Cut) => cut(site),
+        Err(status) => Answer::empty(status),
+    };
+    answer.write(connection)
 }
 
 /// The page loads nothing from elsewhere, cannot be framed, and does not leak its address.
-const HEADERS: [(HeaderName, &str); 6] = [
+const HEADERS: [(&str, &str); 6] = [
     (
-        CONTENT_SECURITY_POLICY,
+        "content-security-policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
-    (CACHE_CONTROL, "no-store"),
-    (REFERRER_POLICY, "no-referrer"),
-    (HeaderName::from_static("x-content-type-options"), "nosniff"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ("cache-control", "no-store"),
+    ("referrer-policy", "no-referrer"),
+    ("x-content-type-options", "nosniff"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
 ];
 
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
 /// A file of the page. The guard knows the names.
-fn file(name: &str) -> Response {
-    let (kind, text) = match name {
-        "page.css" => ("text/css", include_str!("page/page.css")),
-        "uplot.min.css" => ("text/css", include_str!("page/uplot.min.css")),
-        "page.js" => ("text/javascript", include_str!("page/page.js")),
-        "plots.js" => ("text/javascript", include_str!("page/plots.js")),
-        "map.js" => ("text/javascript", include_str!("page/map.js")),
-        "uplot.min.js" => ("text/javascript", include_str!("page/uplot.min.js")),
-        _ => ("text/html", include_str!("page/index.html")),
-    };
-    let kind = format!("{kind}; charset=utf-8");
-    ([(CONTENT_TYPE, kind)], Body::from(text)).into_response()
-}
-
-fn events(site: &Arc<Site>) -> Response {
-    if site.feed.pages() >= MOST_PAGES {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
-    }
-    let messages = messages(Arc::clone(&site.feed));
-    Sse::new(messages).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
-}
-
-/// Everything so far, and then events. A page that is too slow for them gets everything again.
-fn messages(feed: Arc<Feed>) -> impl Stream<Item = Result<Event, Infallible>> {
-    stream::unfold((feed, None), |(feed, open)| async move {
-        let (message, told) = next(&feed, open).await?;
-        Some((Ok(Event::default().data(&*message)), (feed, Some(told))))
-    })
-}
-
-/// The next message for an open page, or the first one.
-async fn next(feed: &Feed, open: Option<Receiver<Arc<str>>>) -> Option<(Arc<str>, Receiver<Arc<str>>)> {
-    let Some(mut told) = open else { return Some(feed.open()) };
-    match told.recv().await {
-        Ok(message) => Some((message, told)),
-        Err(RecvError::Lagged(_)) => Some(feed.open()),
-        Err(RecvError::Closed) => None,
+fn file(name: &str) -> Answer {
+    match name {
+        "page.css" => Answer::ok(CSS, include_str!("page/page.css")),
+        "uplot.min.css" => Answer::ok(CSS, include_str!("page/uplot.min.css")),
+        "page.js" => Answer::ok(SCRIPT, include_str!("page/page.js")),
+        "plots.js" => Answer::ok(SCRIPT, include_str!("page/plots.js")),
+        "map.js" => Answer::ok(SCRIPT, include_str!("page/map.js")),
+        "uplot.min.js" => Answer::ok(SCRIPT, include_str!("page/uplot.min.js")),
+        _ => Answer::ok(HTML, include_str!("page/index.html")),
     }
 }
 
-async fn cut(site: &Arc<Site>) -> Response {
-    let there = Arc::clone(site);
-    let done = tokio::task::spawn_blocking(move || cut_and_recover(&there.image, &there.feed)).await;
-    let cut = match done {
-        Ok(Ok(said)) => Cut::Recovered(said),
-        Ok(Err(error)) => Cut::Failed(error.to_string()),
-        Err(_) => Cut::Failed("the request is incomplete".to_owned()),
+/// Everything so far, and then events, until the page is closed. A page that is too slow for them gets everything again.
+fn events(connection: &mut TcpStream, feed: &Feed) -> io::Result<()> {
+    let head =
+        Head { status: StatusCode::OK, kind: Some("text/event-stream"), length: None, headers: &HEADERS };
+    head.write(connection)?;
+    let mut send = |field: &str, text: &str| {
+        // messages are JSON, without line breaks
+        connection.write_all(format!("{field}:{text}\n\n").as_bytes())
     };
-    let text = serde_json::to_string(&cut).expect("an answer is plain data");
-    ([(CONTENT_TYPE, "application/json")], text).into_response()
+    let (all, mut told) = feed.open();
+    send("data", &all)?;
+    loop {
+        match told.recv_timeout(ALIVE) {
+            Ok(message) => send("data", &message)?,
+            Err(RecvTimeoutError::Timeout) => send("", "")?,
+            Err(RecvTimeoutError::Disconnected) => {
+                let (all, again) = feed.open();
+                told = again;
+                send("data", &all)?;
+            }
+        }
+    }
+}
+
+fn cut(site: &Site) -> Answer {
+    let cut = match cut_and_recover(&site.image, &site.feed) {
+        Ok(said) => Cut::Recovered(said),
+        Err(error) => Cut::Failed(error.to_string()),
+    };
+    Answer::ok("application/json", serde_json::to_string(&cut).expect("an answer is plain data"))
 }
 
 /// What recovery finds, in words.
@@ -165,6 +195,134 @@ fn cut_and_recover(image: &Path, feed: &Feed) -> Result<Vec<String>, ControlErro
                 thread::sleep(Duration::from_millis(50));
             }
             Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read};
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::token::Token;
+
+    /// For a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    struct Served {
+        address: SocketAddr,
+        token: Token,
+        feed: Arc<Feed>,
+    }
+
+    impl Served {
+        fn new() -> Served {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let (address, token) = (listener.local_addr().unwrap(), Token::random().unwrap());
+            let feed = Arc::new(Feed::new(false));
+            let guard = Guard::new(token.clone(), address, false);
+            start(listener, Site { guard, feed: Arc::clone(&feed), image: PathBuf::new() }).unwrap();
+            Served { address, token, feed }
+        }
+
+        fn connect(&self) -> TcpStream {
+            let connection = TcpStream::connect(self.address).unwrap();
+            connection.set_read_timeout(Some(PATIENCE)).unwrap();
+            connection
+        }
+
+        /// Sends a request, with whatever follows its first header.
+        fn ask(&self, method: &str, name: &str, rest: &str) -> TcpStream {
+            let mut connection = self.connect();
+            let path = format!("/{}/{name}", self.token.text());
+            let request = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n{rest}", self.address);
+            // the server may have closed the connection already
+            let _ = connection.write_all(request.as_bytes());
+            connection
+        }
+
+        /// The whole answer; nothing if there is none.
+        fn answer(&self, method: &str, name: &str, rest: &str) -> String {
+            let mut answer = String::new();
+            let _ = self.ask(method, name, rest).read_to_string(&mut answer);
+            answer
+        }
+    }
+
+    #[test]
+    fn the_page_s_files_come_with_their_types_and_restrictions() {
+        let served = Served::new();
+        let answer = served.answer("GET", "page.js", "\r\n");
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        let lines: Vec<&str> = head.lines().collect();
+        assert_eq!(lines[0], "HTTP/1.1 200 OK");
+        let length = format!("content-length: {}", text.len());
+        for line in [
+            "connection: close",
+            "content-type: text/javascript; charset=utf-8",
+            "cache-control: no-store",
+            &length,
+        ] {
+            assert!(lines.contains(&line), "{line} is not in {head}");
+        }
+        assert!(head.contains("default-src 'none'"), "{head}");
+        assert_eq!(text, include_str!("page/page.js"));
+        let other = served.answer("GET", "other", "\r\n");
+        assert!(other.starts_with("HTTP/1.1 404 Not Found\r\n") && other.contains("no-store"), "{other}");
+    }
+
+    /// The system resets a connection that is closed before all of it was read.
+    #[test]
+    fn an_answer_arrives_although_the_request_has_a_body() {
+        let served = Served::new();
+        let rest = format!("content-length: 100000\r\n\r\n{}", "x".repeat(100_000));
+        let answer = served.answer("POST", "cut", &rest);
+        assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn an_open_page_gets_everything_and_then_events_until_it_is_closed() {
+        let served = Served::new();
+        let connection = served.ask("GET", "events", "\r\n");
+        let mut lines = BufReader::new(connection.try_clone().unwrap()).lines().map(Result::unwrap);
+        let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        assert!(head.iter().any(|line| line == "content-type: text/event-stream"), "{head:?}");
+        // there is no drive yet
+        assert_eq!(lines.next().unwrap(), "data:{}");
+        served.feed.tell(1, "power went");
+        assert_eq!(lines.next().unwrap(), "");
+        assert!(lines.next().unwrap().contains("power went"));
+        drop(lines);
+        connection.shutdown(std::net::Shutdown::Both).unwrap();
+        drop(connection);
+        let begun = Instant::now();
+        while served.feed.pages() > 0 {
+            assert!(begun.elapsed() < PATIENCE, "the page is closed, and still counts");
+            served.feed.tell(1, "power went");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn there_are_not_more_pages_than_allowed() {
+        let served = Served::new();
+        let pages: Vec<_> = (0..MOST_PAGES).map(|_| served.feed.open()).collect();
+        let answer = served.answer("GET", "events", "\r\n");
+        assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+        drop(pages);
+    }
+
+    #[test]
+    fn there_are_not_more_connections_than_allowed() {
+        let served = Served::new();
+        let idle: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| served.connect()).collect();
+        assert_eq!(served.answer("GET", "page.js", "\r\n"), "");
+        drop(idle);
+        let begun = Instant::now();
+        while served.answer("GET", "page.js", "\r\n").is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "the connections are closed, and still count");
+            thread::sleep(Duration::from_millis(10));
         }
     }
 }

@@ -36,9 +36,11 @@ pub enum WorkloadError {
     #[error(transparent)]
     WrongData(#[from] WrongData),
     /// MariaDB refused something.
+    #[cfg(feature = "servers")]
     #[error("MariaDB: {0}")]
     MariaDb(#[from] mysql::Error),
     /// PostgreSQL refused something.
+    #[cfg(feature = "servers")]
     #[error("PostgreSQL: {0}")]
     Postgresql(#[from] postgres::Error),
 }

@@ -2,30 +2,36 @@
 //!
 //! A workload draws from its own seed, so it does the same on every machine and every system. A workload in virtual time
 //! ([`closed_loop`], [`mod@bench`], [`ageing`]) reports figures that do not depend on the machine; [`clients`] run in real
-//! time.
+//! time. Loads on database servers are in builds with the feature `servers`.
 
 pub mod ageing;
 pub mod bench;
 pub mod binds;
 pub mod clients;
 pub mod closed_loop;
+#[cfg(feature = "servers")]
 mod database;
 pub mod distributions;
 pub mod enough;
 mod error;
 pub mod filebench;
 pub mod fsync_writes;
+#[cfg(feature = "servers")]
 mod inserts;
 pub mod kaml;
 mod life;
+#[cfg(feature = "servers")]
 pub mod linkbench;
+#[cfg(feature = "servers")]
 mod mariadb_retry;
 pub mod memory;
 pub mod open_loop;
 mod processors;
 pub mod queue;
 pub mod steady;
+#[cfg(feature = "servers")]
 pub mod tpcb;
+#[cfg(feature = "servers")]
 pub mod tpcc;
 pub mod ycsb;
 

@@ -6,11 +6,41 @@ use super::experiment::{Experiment, Run, Settings, processors};
 #[cfg(feature = "rocksdb")]
 use super::kaml_rocks;
 use super::{
-    calibrate_openssd, couch, durassd_device, durassd_server, kaml_conflicts, kaml_device, kaml_scale,
-    kaml_store, pebble, pebble_fs, pgbench, share, share_ext4, suspension, swwal, tpcc, willow_programs,
-    willow_rpc, willow_store, ycsb,
+    calibrate_openssd, couch, durassd_device, kaml_conflicts, kaml_device, kaml_scale, kaml_store, pebble,
+    pebble_fs, share_ext4, suspension, swwal, willow_programs, willow_rpc, willow_store,
 };
+#[cfg(feature = "servers")]
+use super::{durassd_server, pgbench, share, tpcc, ycsb};
 use crate::error::ExperimentError;
+use crate::feature::Feature;
+
+/// What runs an experiment with a database server: in a build without their clients, an error.
+#[cfg(feature = "servers")]
+macro_rules! on_servers {
+    ($run:path) => {
+        $run
+    };
+}
+#[cfg(not(feature = "servers"))]
+macro_rules! on_servers {
+    ($run:path) => {
+        |_| Err(Feature::Servers.missing().into())
+    };
+}
+
+/// The same for RocksDB.
+#[cfg(feature = "rocksdb")]
+macro_rules! on_rocksdb {
+    ($run:path) => {
+        $run
+    };
+}
+#[cfg(not(feature = "rocksdb"))]
+macro_rules! on_rocksdb {
+    ($run:path) => {
+        |_| Err(Feature::RocksDb.missing().into())
+    };
+}
 
 /// All experiments, in display order.
 pub const ALL: &[Experiment] = &[
@@ -18,6 +48,7 @@ pub const ALL: &[Experiment] = &[
         name: "calibrate-durassd",
         about: "DuraSSD's drive alone, cell by cell (DuraSSD, tables 1 and 2)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: durassd_device::calibrate,
@@ -26,6 +57,7 @@ pub const ALL: &[Experiment] = &[
         name: "calibrate-openssd",
         about: "SHARE's board under the requests of LinkBench (SHARE, table 1)",
         needs: "",
+        feature: None,
         scale: 0.25,
         processors: None,
         run: calibrate_openssd::run,
@@ -34,6 +66,7 @@ pub const ALL: &[Experiment] = &[
         name: "calibrate-kaml",
         about: "KAML's board alone, claim by claim (KAML, figures 5 to 8)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: kaml_device::calibrate,
@@ -42,6 +75,7 @@ pub const ALL: &[Experiment] = &[
         name: "suspend-wuhe",
         about: "read and write latency by scheduling and load (Wu and He, FAST 2012)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: suspension::run,
@@ -50,6 +84,7 @@ pub const ALL: &[Experiment] = &[
         name: "swwal-fig7",
         about: "flash writes of SQLite with a log, X-FTL and SW-WAL (SW-WAL, figure 7)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: swwal::figure_7,
@@ -58,6 +93,7 @@ pub const ALL: &[Experiment] = &[
         name: "swwal-fig8",
         about: "throughput of SQLite with a log, X-FTL and SW-WAL (SW-WAL, figure 8)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: swwal::figure_8,
@@ -66,38 +102,43 @@ pub const ALL: &[Experiment] = &[
         name: "share-fig5a",
         about: "LinkBench by page size: doublewrite, remapped, off (SHARE, figure 5a)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.1,
         processors: Some(2),
-        run: share::figure_5a,
+        run: on_servers!(share::figure_5a),
     },
     Experiment {
         name: "share-fig5b",
         about: "LinkBench by buffer size: doublewrite, remapped, off (SHARE, figure 5b)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.1,
         processors: Some(2),
-        run: share::figure_5b,
+        run: on_servers!(share::figure_5b),
     },
     Experiment {
         name: "share-fig6",
         about: "what the drive does under LinkBench (SHARE, figure 6)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.1,
         processors: Some(2),
-        run: share::figure_6,
+        run: on_servers!(share::figure_6),
     },
     Experiment {
         name: "share-table1",
         about: "latencies of LinkBench, doublewrite and remapped (SHARE, table 1)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.1,
         processors: Some(2),
-        run: share::table_1,
+        run: on_servers!(share::table_1),
     },
     Experiment {
         name: "share-fig7",
         about: "YCSB F on a document store by batch: original, share (SHARE, figure 7)",
         needs: "",
+        feature: None,
         scale: 0.25,
         processors: None,
         run: couch::figure_7,
@@ -106,6 +147,7 @@ pub const ALL: &[Experiment] = &[
         name: "share-fig8",
         about: "YCSB A on a document store by batch: original, share (SHARE, figure 8)",
         needs: "",
+        feature: None,
         scale: 0.25,
         processors: None,
         run: couch::figure_8,
@@ -114,6 +156,7 @@ pub const ALL: &[Experiment] = &[
         name: "share-table2",
         about: "compaction of a document store: original, share (SHARE, table 2)",
         needs: "",
+        feature: None,
         scale: 0.1,
         processors: None,
         run: couch::table_2,
@@ -122,14 +165,16 @@ pub const ALL: &[Experiment] = &[
         name: "share-pgbench",
         about: "TPC-B on PostgreSQL, full-page writes on and off (SHARE, section 5.3.1)",
         needs: "PostgreSQL",
+        feature: Some(Feature::Servers),
         scale: 0.1,
         processors: Some(2),
-        run: pgbench::run,
+        run: on_servers!(pgbench::run),
     },
     Experiment {
         name: "share-ext4",
         about: "ext4 with data=journal on a drive that remaps duplicates (no paper's figure)",
         needs: "QEMU",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: share_ext4::run,
@@ -138,6 +183,7 @@ pub const ALL: &[Experiment] = &[
         name: "durassd-table1",
         about: "random writes by the number of writes for each sync (DuraSSD, table 1)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: durassd_device::table_1,
@@ -146,6 +192,7 @@ pub const ALL: &[Experiment] = &[
         name: "durassd-table2",
         about: "random reads and writes by page size (DuraSSD, table 2)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: durassd_device::table_2,
@@ -154,38 +201,43 @@ pub const ALL: &[Experiment] = &[
         name: "durassd-fig5",
         about: "LinkBench by barrier, doublewrite and page size (DuraSSD, figure 5)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.001,
         processors: Some(32),
-        run: durassd_server::figure_5,
+        run: on_servers!(durassd_server::figure_5),
     },
     Experiment {
         name: "durassd-fig6",
         about: "LinkBench by buffer and page size (DuraSSD, figure 6)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.001,
         processors: Some(32),
-        run: durassd_server::figure_6,
+        run: on_servers!(durassd_server::figure_6),
     },
     Experiment {
         name: "durassd-table3",
         about: "latencies of LinkBench, default and best set-up (DuraSSD, table 3)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.001,
         processors: Some(32),
-        run: durassd_server::table_3,
+        run: on_servers!(durassd_server::table_3),
     },
     Experiment {
         name: "durassd-table4",
         about: "TPC-C by barrier and page size (DuraSSD, table 4)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.008,
         processors: Some(32),
-        run: tpcc::table_4,
+        run: on_servers!(tpcc::table_4),
     },
     Experiment {
         name: "kaml-fig5",
         about: "bandwidth of Fetch, Update, Insert by value size, records against blocks (KAML, figure 5)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: kaml_device::figure_5,
@@ -194,6 +246,7 @@ pub const ALL: &[Experiment] = &[
         name: "kaml-fig6",
         about: "latency of Fetch, Update, Insert by value size, records against blocks (KAML, figure 6)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: kaml_device::figure_6,
@@ -202,6 +255,7 @@ pub const ALL: &[Experiment] = &[
         name: "kaml-fig7",
         about: "records in each Put (KAML, figure 7)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: kaml_device::figure_7,
@@ -210,6 +264,7 @@ pub const ALL: &[Experiment] = &[
         name: "kaml-fig8",
         about: "Update by the number of logs (KAML, figure 8)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: kaml_device::figure_8,
@@ -218,6 +273,7 @@ pub const ALL: &[Experiment] = &[
         name: "kaml-fig9",
         about: "TPC-B and TPC-C over records and over a log (KAML, figure 9)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: kaml_store::figure_9,
@@ -226,32 +282,34 @@ pub const ALL: &[Experiment] = &[
         name: "kaml-fig10",
         about: "YCSB over records and over a log (KAML, figure 10)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: kaml_store::figure_10,
     },
-    #[cfg(feature = "rocksdb")]
     Experiment {
         name: "kaml-fig9-rocksdb",
         about: "TPC-B and TPC-C over records and over RocksDB (KAML, figure 9)",
         needs: "",
+        feature: Some(Feature::RocksDb),
         scale: 0.1,
         processors: Some(8),
-        run: kaml_rocks::figure_9,
+        run: on_rocksdb!(kaml_rocks::figure_9),
     },
-    #[cfg(feature = "rocksdb")]
     Experiment {
         name: "kaml-fig10-rocksdb",
         about: "YCSB over records and over RocksDB (KAML, figure 10)",
         needs: "",
+        feature: Some(Feature::RocksDb),
         scale: 0.1,
         processors: Some(8),
-        run: kaml_rocks::figure_10,
+        run: on_rocksdb!(kaml_rocks::figure_10),
     },
     Experiment {
         name: "kaml-conflicts",
         about: "concurrent updates that find their lock taken, by records per lock (KAML, equation 3.12)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: kaml_conflicts::run,
@@ -260,6 +318,7 @@ pub const ALL: &[Experiment] = &[
         name: "kaml-scale",
         about: "DRAM, load and recovery of 100 million small records, at three sizes (no paper's figure)",
         needs: "",
+        feature: None,
         scale: 0.01,
         processors: None,
         run: kaml_scale::run,
@@ -268,6 +327,7 @@ pub const ALL: &[Experiment] = &[
         name: "pebble-fig5",
         about: "fs_write against write (PebbleSSD, figure 4.5 of the thesis)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: pebble::figure_5,
@@ -276,6 +336,7 @@ pub const ALL: &[Experiment] = &[
         name: "pebble-fig6",
         about: "MOVE by remap against read and write (PebbleSSD, figure 4.6 of the thesis)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: pebble::figure_6,
@@ -284,6 +345,7 @@ pub const ALL: &[Experiment] = &[
         name: "pebble-fig7",
         about: "cleaning by remap against copying, under Filebench (PebbleSSD, figure 4.7 of the thesis)",
         needs: "",
+        feature: None,
         scale: 0.25,
         processors: None,
         run: pebble_fs::figure_7,
@@ -292,6 +354,7 @@ pub const ALL: &[Experiment] = &[
         name: "pebble-fig8",
         about: "fs_write under four synced writers (PebbleSSD, figure 4.8 of the thesis)",
         needs: "",
+        feature: None,
         scale: 0.25,
         processors: None,
         run: pebble_fs::figure_8,
@@ -300,6 +363,7 @@ pub const ALL: &[Experiment] = &[
         name: "pebble-fig9",
         about: "fs_write under Filebench's OLTP: throughput (PebbleSSD, figure 4.9 of the thesis)",
         needs: "",
+        feature: None,
         scale: 0.25,
         processors: None,
         run: pebble_fs::figure_9,
@@ -308,6 +372,7 @@ pub const ALL: &[Experiment] = &[
         name: "pebble-fig10",
         about: "fs_write under Filebench's OLTP: file write amplification (PebbleSSD, figure 4.10 of the thesis)",
         needs: "",
+        feature: None,
         scale: 0.25,
         processors: None,
         run: pebble_fs::figure_10,
@@ -316,14 +381,16 @@ pub const ALL: &[Experiment] = &[
         name: "pebble-fig9-mariadb",
         about: "fs_write under TPC-C and LinkBench: throughput, amplification (PebbleSSD, figures 4.9 and 4.10 of the thesis)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.05,
         processors: Some(4),
-        run: pebble_fs::servers,
+        run: on_servers!(pebble_fs::servers),
     },
     Experiment {
         name: "willow-fig4",
         about: "TPC-B with ARIES over Base-IO and Direct-IO, and with MARS over Atomic-Writes (Willow, figure 5.4 of the thesis)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: willow_store::figure_4,
@@ -332,6 +399,7 @@ pub const ALL: &[Experiment] = &[
         name: "willow-rpc",
         about: "requests to programs: round trip, rate, bandwidth, permission check (Willow, section 5.2 of the thesis)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: willow_rpc::run,
@@ -340,6 +408,7 @@ pub const ALL: &[Experiment] = &[
         name: "willow-programs",
         about: "programs against the host doing the same: tree walk, filter, append (no paper's figure)",
         needs: "",
+        feature: None,
         scale: 1.0,
         processors: None,
         run: willow_programs::run,
@@ -348,9 +417,10 @@ pub const ALL: &[Experiment] = &[
         name: "ycsb",
         about: "YCSB A to F on MariaDB, doublewrite and remapped (no paper's figure)",
         needs: "MariaDB",
+        feature: Some(Feature::Servers),
         scale: 0.1,
         processors: None,
-        run: ycsb::run,
+        run: on_servers!(ycsb::run),
     },
 ];
 
@@ -381,7 +451,7 @@ pub fn run(
     outcome.experiment = experiment.name;
     outcome.scale = scale;
     outcome.seed = settings.seed;
-    if outcome.time == Time::Real && slower > 1 {
+    if outcome.time == Time::Real && run.slower > 1 {
         let theirs =
             experiment.processors.map_or_else(String::new, |number| format!(", the paper's {number}"));
         outcome.setup.push(format!(

@@ -13,8 +13,8 @@ use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
 use tantalum_workloads::clients::Measured;
 
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
+use super::mounted_mariadb::LogPlace;
 use super::printed::{self, PrintedClaim};
-use super::rig::LogPlace;
 use super::server_binds::ServerBinds;
 use super::share::{LatencyTable, column_of, latencies};
 use super::{Run, smaller};

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use tantalum::{Effective, Profile};
 use tantalum_report::table::bytes;
-use tantalum_report::{Monitor, Outcome};
+use tantalum_report::{MissingFeature, Monitor, Outcome};
 
 use crate::error::ExperimentError;
+use crate::feature::Feature;
 
 /// How experiments are run.
 #[derive(Clone, Debug)]
@@ -30,11 +31,20 @@ pub struct Experiment {
     pub about: &'static str,
     /// What it needs besides this program.
     pub needs: &'static str,
+    /// What it needs of this build, if that is optional.
+    pub feature: Option<Feature>,
     /// The default scale; 1 is the full set-up.
     pub scale: f64,
     /// Processors of the paper's machine, where this machine's count too.
     pub(super) processors: Option<u32>,
     pub(super) run: fn(&Run<'_>) -> Result<Outcome, ExperimentError>,
+}
+
+impl Experiment {
+    /// An error if this build is without what it needs.
+    pub fn require(&self) -> Result<(), MissingFeature> {
+        self.feature.map_or(Ok(()), Feature::require)
+    }
 }
 
 /// The parameters of one experiment.

@@ -15,7 +15,8 @@ use tantalum_workloads::linkbench::{self, DATABASE, Graph, LinkBenchClient};
 
 use super::Run;
 use super::innodb::{Innodb, InnodbCase};
-use super::rig::{Drives, LogPlace, MountedMariaDb, Start, aged_image};
+use super::mounted_mariadb::{Drives, LogPlace, MountedMariaDb, Start};
+use super::rig::aged_image;
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
 

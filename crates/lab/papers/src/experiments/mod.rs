@@ -11,8 +11,10 @@ mod catalogue;
 mod couch;
 mod couch_client;
 mod durassd_device;
+#[cfg(feature = "servers")]
 mod durassd_server;
 mod experiment;
+#[cfg(feature = "servers")]
 mod innodb;
 #[cfg(feature = "rocksdb")]
 mod kaml_clients;
@@ -22,22 +24,31 @@ mod kaml_device;
 mod kaml_rocks;
 mod kaml_scale;
 mod kaml_store;
+#[cfg(feature = "servers")]
 mod linkbench_rig;
+#[cfg(feature = "servers")]
+mod mounted_mariadb;
 mod pebble;
 mod pebble_fs;
+#[cfg(feature = "servers")]
 mod pgbench;
 mod printed;
+#[cfg(any(feature = "rocksdb", feature = "servers"))]
 mod rig;
+#[cfg(feature = "servers")]
 mod server_binds;
+#[cfg(feature = "servers")]
 mod share;
 mod share_ext4;
 mod suspension;
 mod swwal;
+#[cfg(feature = "servers")]
 mod tpcc;
 mod willow_meter;
 mod willow_programs;
 mod willow_rpc;
 mod willow_store;
+#[cfg(feature = "servers")]
 mod ycsb;
 
 pub use catalogue::{ALL, find, run};

@@ -10,12 +10,14 @@
 mod cleaning;
 mod cost;
 mod cuts;
+#[cfg(feature = "servers")]
 mod mariadb;
 mod oltp;
 mod printed;
 mod synced;
 
 pub(super) use cleaning::figure_7;
+#[cfg(feature = "servers")]
 pub(super) use mariadb::servers;
 pub(super) use oltp::{figure_9, figure_10};
 pub(super) use synced::figure_8;

@@ -15,7 +15,8 @@ use tantalum_workloads::tpcb;
 
 use super::binds::{self, Phase};
 use super::printed::{self, PrintedClaim};
-use super::rig::{aged_image, drive_with_room};
+use super::rig::aged_image;
+use super::share::drive_with_room;
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
 use crate::servers::{Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions, copy_tree};

@@ -38,7 +38,7 @@ mod tests {
     use tantalum_workloads::clients::Measured;
 
     use super::super::innodb::Innodb;
-    use super::super::rig::Drives;
+    use super::super::mounted_mariadb::Drives;
     use super::*;
 
     #[test]

@@ -11,8 +11,8 @@ use tantalum_report::{Figures, LatencyMs, Outcome, Row, Span, Time};
 use tantalum_workloads::linkbench;
 
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
+use super::mounted_mariadb::LogPlace;
 use super::printed::{self, PrintedClaim};
-use super::rig::LogPlace;
 use super::server_binds::ServerBinds;
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
@@ -259,6 +259,15 @@ fn figures(
         columns: cases.iter().map(|(name, ..)| name.clone()).collect(),
         rows: MODES.iter().zip(results).map(row).collect(),
     }
+}
+
+/// SHARE's drive, scaled, but only as long as `room_bytes` is at most two thirds of it.
+pub(super) fn drive_with_room(run: &Run<'_>, room_bytes: u64) -> Result<Profile, ExperimentError> {
+    let mut profile = Profile::load("openssd-barefoot")?;
+    let capacity_bytes = run.scaled(CAPACITY_BYTES, 0).max(room_bytes * 3 / 2);
+    profile.capacity_bytes = capacity_bytes.next_multiple_of(1 << 20);
+    profile.validate()?;
+    Ok(profile)
 }
 
 fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {

@@ -17,8 +17,9 @@ use tantalum_workloads::tpcc::{DATABASE, KINDS, Tables, TpccClient, is_consisten
 use super::Run;
 use super::durassd_server::{drive_with_barriers, profile};
 use super::linkbench_rig::{CaseResult, observed};
+use super::mounted_mariadb::{LogPlace, MountedMariaDb, Start};
 use super::printed::{self, PrintedClaim};
-use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
+use super::rig::aged_image;
 use super::server_binds::ServerBinds;
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};

@@ -15,8 +15,10 @@ use tantalum_workloads::ycsb::{DATABASE, MariaDbClient, Operation, Workload, loa
 
 use super::Run;
 use super::linkbench_rig::{CaseResult, observed};
-use super::rig::{LogPlace, MountedMariaDb, Start, aged_image, drive_with_room};
+use super::mounted_mariadb::{LogPlace, MountedMariaDb, Start};
+use super::rig::aged_image;
 use super::server_binds::ServerBinds;
+use super::share::drive_with_room;
 use crate::error::ExperimentError;
 use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
 

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::ServerError;
+use super::program::end;
 
 /// How long a server may take to answer, recovery included.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
@@ -19,9 +20,6 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
 
 const INTERVAL: Duration = Duration::from_millis(50);
-
-/// Characters of a log that an error shows.
-const LOG_END: usize = 600;
 
 /// How long a server that was told to end at once may take.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -115,29 +113,8 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs a program to its end; the error contains its output.
-pub(super) fn run(name: &str, command: &mut Command) -> Result<Vec<u8>, ServerError> {
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|error| ServerError::Run { program: name.to_owned(), error })?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    let said = [output.stdout, output.stderr].concat();
-    Err(ServerError::Failed {
-        program: name.to_owned(),
-        status: output.status.to_string(),
-        message: last(&String::from_utf8_lossy(&said)),
-    })
-}
-
 fn end_of(log: &Path) -> String {
-    last(&String::from_utf8_lossy(&fs::read(log).unwrap_or_default()))
-}
-
-fn last(text: &str) -> String {
-    let text = text.trim();
-    let skipped = text.chars().count().saturating_sub(LOG_END);
-    text.chars().skip(skipped).collect()
+    end(&String::from_utf8_lossy(&fs::read(log).unwrap_or_default()))
 }
 
 #[cfg(test)]

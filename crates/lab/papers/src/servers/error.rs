@@ -65,9 +65,11 @@ pub enum ServerError {
         field: &'static str,
     },
     /// MariaDB refused something.
+    #[cfg(feature = "servers")]
     #[error("MariaDB: {0}")]
     MariaDb(#[from] mysql::Error),
     /// PostgreSQL refused something.
+    #[cfg(feature = "servers")]
     #[error("PostgreSQL: {0}")]
     Postgresql(#[from] postgres::Error),
 }

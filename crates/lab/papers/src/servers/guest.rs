@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::ServerError;
-use super::daemon::run;
+use super::program::run;
 
 /// What creating a guest takes: a program, and the Debian package that has it.
 const PROGRAMS: [(&str, &str); 8] = [

@@ -9,7 +9,8 @@ use mysql::{Conn, OptsBuilder};
 use nix::sys::signal::Signal;
 
 use super::ServerError;
-use super::daemon::{Daemon, run};
+use super::daemon::Daemon;
+use super::program::run;
 use super::user::ServerUser;
 
 const PROGRAM: &str = "mariadbd";

@@ -6,24 +6,38 @@
 //! - A server never runs as root: started by root it runs as `nobody` or `postgres`.
 //! - A value of this module owns what it stands for. Dropping it stops a server, unmounts a mount or removes a folder,
 //!   even if the owner fails or panics. If this process is killed, the system kills the servers.
+//!
+//! Database servers are in builds with the feature `servers`, which adds their clients.
 
+#[cfg(feature = "servers")]
 mod daemon;
 mod error;
 mod guest;
 mod in_use;
+#[cfg(feature = "servers")]
 mod mariadb;
 mod mount;
 mod place;
+#[cfg(feature = "servers")]
 mod postgresql;
+mod program;
 mod served;
+#[cfg(feature = "servers")]
 mod user;
 
 pub use error::ServerError;
 pub use guest::{Guest, Said};
 pub use in_use::newest_image;
+#[cfg(feature = "servers")]
 pub(crate) use mariadb::LEAST_BUFFER_BYTES;
+#[cfg(feature = "servers")]
 pub use mariadb::{MariaDb, MariaDbOptions};
 pub use mount::{Mount, MountOptions};
 pub use place::{Place, PlainFolder, copy_tree};
+#[cfg(feature = "servers")]
 pub use postgresql::{Postgresql, PostgresqlOptions};
 pub use served::Served;
+
+/// The clients' libraries: connections are values of theirs.
+#[cfg(feature = "servers")]
+pub use {mysql, postgres};

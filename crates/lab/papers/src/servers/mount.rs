@@ -9,8 +9,8 @@ use serde::Deserialize;
 use tantalum::{Counters, Usage};
 use tantalum_filesystem::LogStatistics;
 
-use super::daemon::run;
 use super::in_use::InUse;
+use super::program::run;
 use super::{Place, ServerError};
 
 /// How an image is mounted.

@@ -7,7 +7,8 @@ use nix::sys::signal::Signal;
 use postgres::{Client, Config, NoTls};
 
 use super::ServerError;
-use super::daemon::{Daemon, run};
+use super::daemon::Daemon;
+use super::program::run;
 use super::user::ServerUser;
 
 const PROGRAM: &str = "postgres";

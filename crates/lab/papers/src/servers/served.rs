@@ -7,8 +7,8 @@ use serde::Deserialize;
 use tantalum::Counters;
 
 use super::ServerError;
-use super::daemon::run;
 use super::in_use::InUse;
+use super::program::run;
 
 /// A served drive. Dropped, it is stopped.
 #[derive(Debug)]

@@ -1,13 +1,15 @@
 //! YCSB's core workloads A to F (Cooper et al., SoCC 2010): which operations are done how often, and on which records.
 //!
 //! Keys follow Zipf's distribution with the exponent 0.99, spread over the records, or prefer the latest (D). This is
-//! the only place that defines this: [`MariaDbClient`] executes the operations over MariaDB's protocol, `kaml` turns
+//! the only place that defines this: `MariaDbClient` executes the operations over MariaDB's protocol, `kaml` turns
 //! them into accesses to records, and the comparison of embedded stores does them on each store.
 
+#[cfg(feature = "servers")]
 mod mariadb;
 
 use rand::Rng;
 
+#[cfg(feature = "servers")]
 pub use mariadb::{DATABASE, MariaDbClient, load};
 
 use crate::distributions::{Mix, Shuffle, Zipf};

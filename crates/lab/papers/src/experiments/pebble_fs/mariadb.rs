@@ -17,7 +17,8 @@ use tantalum_workloads::clients::{Client, Measured, drive};
 use tantalum_workloads::linkbench::{self, Graph, LinkBenchClient};
 use tantalum_workloads::tpcc::{self, Tables, TpccClient};
 
-use super::super::rig::{LogPlace, MountedMariaDb, Start, slowed};
+use super::super::mounted_mariadb::{LogPlace, MountedMariaDb, Start};
+use super::super::rig::slowed;
 use super::super::{Run, drive_of};
 use super::{CACHE_BYTES, KINDS, PRINTED, claims, indexings};
 use crate::error::ExperimentError;

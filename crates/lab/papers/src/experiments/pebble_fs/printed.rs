@@ -12,6 +12,7 @@ pub struct Printed {
     pub figure_8: Synced,
     pub figure_9: Kinds,
     pub figure_10: Kinds,
+    #[cfg_attr(not(feature = "servers"), expect(dead_code, reason = "the experiment is not in this build"))]
     pub servers: Kinds,
 }
 
