@@ -39,7 +39,7 @@ pub enum IndexKind {
     /// Contents, and the changed part of the file's index; lfs-nat overwrites in place, as F2FS does
     #[default]
     Conventional,
-    /// The same, without overwriting in place
+    /// Contents, and the changed part of the file's index; nothing is overwritten in place
     Append,
     /// Contents only; the drive lists them in non-volatile memory
     Nvm,

@@ -108,12 +108,12 @@ impl Subsystem {
         }
     }
 
-    /// The same, for these hosts only.
+    /// Lets only these hosts connect.
     pub fn for_hosts(self, hosts: Hosts) -> Subsystem {
         Subsystem { hosts, ..self }
     }
 
-    /// The same, but its I/O commands reach no drive. They are answered at once, reads with arbitrary bytes.
+    /// Answers I/O commands at once without the drive, reads with arbitrary bytes: the limit that benchmarks compare with.
     pub fn without_drive(self) -> Subsystem {
         Subsystem { is_without_drive: true, ..self }
     }

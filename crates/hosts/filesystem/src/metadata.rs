@@ -129,8 +129,8 @@ impl MetadataChange {
         MetadataChange { accessed: now, modified: now, changed: now, ..MetadataChange::default() }
     }
 
-    /// The same, owned by the caller. The root folder of a new file system needs it: an ordinary user's mount is only for
-    /// that user, who could not create anything in a folder of somebody else.
+    /// The current date, and the calling process's owner and group. The root folder of a new file system needs them: an
+    /// ordinary user's mount is only for that user, who could not create anything in a folder of somebody else.
     pub fn made_by_caller() -> MetadataChange {
         let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
         MetadataChange { owner, group, ..MetadataChange::made_now() }

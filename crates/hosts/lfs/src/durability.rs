@@ -226,7 +226,7 @@ impl LogFs {
         self.write_checkpoint(false)
     }
 
-    /// The same, without cleaning first.
+    /// Writes a checkpoint without cleaning first, which makes all names and everything written back durable in one step.
     pub(crate) fn write_checkpoint(&mut self, is_last: bool) -> Result<()> {
         self.check_not_stopped()?;
         self.write_back_folders(false)?;

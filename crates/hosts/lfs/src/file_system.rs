@@ -33,7 +33,7 @@ impl FileSystem for LogFs {
         }
     }
 
-    /// Also cleans a little, if that pays: a mount calls this when it has nothing else to do.
+    /// Writes back what is dirty, and cleans a little if that pays: a mount calls this when it has nothing else to do.
     fn write_back(&mut self) -> Outcome<()> {
         if self.is_dirty() {
             self.change(|fs| fs.sync_all(false))?;

@@ -28,7 +28,10 @@ impl LogFs {
         LogFs::format_indexed(drive, kind, cleaning, Indexing::Conventional, cache_bytes)
     }
 
-    /// The same, with a choice of what a sync writes. [`Indexing::Nvm`] is refused by a drive without lists of files.
+    /// Creates an empty file system as [`LogFs::format`] does, whose syncs write what `indexing` says.
+    ///
+    /// # Errors
+    /// Also if `indexing` is [`Indexing::Nvm`] and the drive has no lists of files.
     pub fn format_indexed(
         drive: impl Into<Client>,
         kind: Kind,

@@ -42,7 +42,8 @@ pub enum Indexing {
     /// have a place in place, so that nothing in the index changes.
     #[default]
     Conventional,
-    /// The same, but everything is appended, as F2FS did before Linux 3.18, and does with `mode=lfs`.
+    /// It writes the file's part of the index, and all contents are appended, as F2FS did before Linux 3.18, and does with
+    /// `mode=lfs`.
     Appended,
     /// It writes only contents: the drive lists in non-volatile memory where they belong (Jin's thesis, section 4.3.2).
     Nvm,

@@ -109,7 +109,7 @@ pub struct Worker<'a> {
     pub engine: &'a dyn Engine,
     /// The number of existing records.
     pub records: &'a AtomicU64,
-    /// The same, including those that threads are inserting.
+    /// The number of existing records and of those that threads are inserting.
     pub begun: &'a AtomicU64,
     /// Its YCSB workload; transfers if `None`.
     pub draws: Option<&'a Draws>,

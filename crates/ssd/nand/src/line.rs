@@ -236,7 +236,7 @@ impl<W: Work> Line<W> {
         self.slot_from(scheduling, priority, work, self.free_ns[priority as usize], ready_ns)
     }
 
-    /// The same, if nothing as urgent is booked from `from_ns` on.
+    /// When an operation can first have the plane, if nothing as urgent is booked from `from_ns` on.
     #[inline]
     fn slot_from(
         &self,

@@ -17,7 +17,7 @@ pub enum Scheduling {
     /// By priority: a read goes ahead of programs and erases that have not begun, and a host's program goes ahead of
     /// those of garbage collection.
     ReadFirst,
-    /// The same, and a read interrupts a program or erase that has begun, at most `times` times. Each interruption
+    /// By priority, and a read interrupts a program or erase that has begun, at most `times` times. Each interruption
     /// prolongs it by `cost_ns`, which the read waits for.
     Suspend {
         /// The cost of one interruption.

@@ -81,7 +81,7 @@ pub(crate) struct Resources {
     planes: Vec<Plane>,
     channels: Vec<Channel>,
     programs_done_ns: Nanoseconds,
-    /// The same for those that hosts wait for.
+    /// When the programs that hosts wait for are done.
     host_programs_done_ns: Nanoseconds,
     /// The host's time.
     now_ns: Nanoseconds,

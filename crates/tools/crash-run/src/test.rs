@@ -171,7 +171,10 @@ impl CrashTest {
         }
     }
 
-    /// The same, but panics with the findings if the check fails for any outcome.
+    /// Runs the test as [`CrashTest::run`] does.
+    ///
+    /// # Panics
+    /// With the findings if the check fails for any outcome, and if the test cannot run.
     pub fn survives(
         &self,
         program: impl FnOnce(&Path, &Said),

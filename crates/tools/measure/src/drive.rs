@@ -43,7 +43,7 @@ pub(crate) fn new_volume(
     Ok((volume, ageing))
 }
 
-/// The same drive with a capacitor that saves its cache. `None` if it already has one.
+/// The profile with a capacitor that saves its cache. `None` if it already has one.
 pub(crate) fn with_capacitor(profile: &Profile) -> Option<Profile> {
     if profile.power.plp == Plp::Capacitor {
         return None;

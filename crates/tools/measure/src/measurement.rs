@@ -47,7 +47,7 @@ pub struct Measurement {
     pub amplification: Amplification,
     /// The drive's lifetime at this rate.
     pub life: Life,
-    /// The same recording on other drives.
+    /// The recording replayed on other drives.
     pub replays: Vec<ReplayFigures>,
     /// Bytes asked for over time.
     pub over_time: Vec<(f64, u64)>,

@@ -63,7 +63,7 @@ pub(crate) struct Placement {
 enum Way {
     /// Where each volume begins, and its size in bytes.
     Linear { volumes: Vec<Piece> },
-    /// The same, modulo the capacity.
+    /// Where each volume begins; addresses are taken modulo the capacity.
     Wrapped { bases: Vec<u64> },
     /// Touched chunks by rank, spread over this many chunks of the drive.
     Chunks { touched: Touched, chunks: u64, places: u64 },

@@ -125,7 +125,7 @@ impl Span {
         Span { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// The same as changes in percent.
+    /// The changes from `over` to `of` in percent, place by place.
     pub fn changes(of: &[f64], over: &[f64]) -> Span {
         let Span { low, high } = Span::factors(of, over);
         Span { low: (low - 1.0) * 100.0, high: (high - 1.0) * 100.0 }

@@ -66,7 +66,7 @@ pub fn fill_leaving(
     Ok(units * UNIT_BYTES as u64)
 }
 
-/// The same as [`age`] with this many units left free.
+/// Ages the volume as [`age`] does, and leaves `free` units of the drive free.
 pub fn age_leaving(
     volume: &mut Volume,
     free: u64,

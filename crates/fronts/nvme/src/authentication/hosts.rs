@@ -120,7 +120,7 @@ impl Hosts {
         Hosts { named: Some(named), kernels: Vec::new() }
     }
 
-    /// The same, and hosts with these names may open endpoints of the kernel.
+    /// Lets the hosts with these names open endpoints of the kernel. Fails if one of them is not a qualified name.
     pub fn with_kernels(self, names: &[String]) -> Result<Hosts, HostsError> {
         match names.iter().find(|name| !is_qualified_name(name)) {
             Some(name) => Err(HostsError::Name(name.clone())),

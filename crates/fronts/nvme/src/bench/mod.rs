@@ -47,7 +47,7 @@ pub struct Row {
     pub case: Case,
     /// The drive.
     pub served: Measured,
-    /// The same server without one.
+    /// The server without a drive ([`Subsystem::without_drive`]).
     pub limit: Measured,
     /// Commands per second as a fraction of the limit: the median of the rounds' ratios.
     pub of_limit: f64,

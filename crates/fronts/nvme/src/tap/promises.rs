@@ -306,7 +306,7 @@ mod tests {
         promises.end(sent, Outcome::Done);
     }
 
-    /// The same, on flash.
+    /// A Write with FUA that the drive has done.
     fn forced(promises: &mut Promises, spot: Spot, sum: Sum) {
         let sent = sent(promises, &[(spot, Content::Is(sum))], false, true);
         promises.end(sent, Outcome::Done);

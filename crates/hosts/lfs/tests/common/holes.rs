@@ -37,7 +37,7 @@ pub fn filled(
     (drive, fs, files, units)
 }
 
-/// The same numbers in the same order each time, below `end`.
+/// A fixed, endless sequence of scattered numbers below `end`.
 pub fn numbers(end: u64) -> impl Iterator<Item = u64> {
     (1u64..)
         .map(move |index| (index * index).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33)

@@ -33,7 +33,7 @@ pub(super) fn of_figures(figures: &Figures) -> Vec<f64> {
         .collect()
 }
 
-/// The same for claims: how far the measured values lie outside the claimed ones.
+/// The factors, 1 or more each, by which measured values lie outside the claimed spans.
 pub(super) fn of_claims(claims: &[Claim]) -> Vec<f64> {
     claims.iter().map(of_claim).collect()
 }

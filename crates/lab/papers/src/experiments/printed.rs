@@ -18,7 +18,7 @@ pub(super) struct PrintedClaim {
     paper: Span,
 }
 
-/// The same, as written in a file.
+/// A [`PrintedClaim`] as its file has it, before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {

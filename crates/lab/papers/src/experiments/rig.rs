@@ -32,7 +32,7 @@ pub(super) fn drive_with_room(run: &Run<'_>, room_bytes: u64) -> Result<Profile,
     Ok(profile)
 }
 
-/// The same drive, slower by this factor in everything.
+/// The profile with every latency multiplied, and every bandwidth divided, by `times`.
 pub(super) fn slowed(profile: &Profile, times: u32) -> Profile {
     let (mut profile, times) = (profile.clone(), u64::from(times));
     let FlashProfile { read_ns, program_ns, erase_ns, channel_bytes_per_second, .. } = &mut profile.flash;

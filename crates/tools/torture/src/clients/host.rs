@@ -302,7 +302,7 @@ impl Host {
         Ok(self.try_ask(command)?)
     }
 
-    /// The same, with the drive's reason if it refuses.
+    /// Issues a command whose effect is looked at once; fails with the drive's status.
     pub fn try_ask(&self, command: Command<'_>) -> Result<Completion, Status> {
         if self.is_killed() {
             return Err(Status::PowerLost);

@@ -12,7 +12,7 @@ use crate::error::CrashError;
 pub(crate) trait Program: Copy {
     /// What it works on: a volume, or a drive.
     type Ground: Ground;
-    /// The same in the program's hands.
+    /// The volume or drive in the program's hands.
     type Place: Place;
     /// What the program has open, with its contents.
     type Opened;

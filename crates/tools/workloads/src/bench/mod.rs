@@ -225,7 +225,7 @@ pub fn filled(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Re
     Ok(host.flushed()?)
 }
 
-/// The same as [`aged`] on a new drive.
+/// Overwrites the first `units` of a new drive at random until it has collected garbage.
 pub fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, WorkloadError> {
     let mut host = Host::new(device, seed);
     host.units = units;

@@ -113,7 +113,7 @@ impl Arena {
         self.run_with(module, requests)
     }
 
-    /// The same with given requests.
+    /// Runs a module with these requests.
     pub fn run_with(&mut self, module: &[u8], requests: Vec<Request>) -> (bool, usize) {
         let Ok(program) = self.ssd.install(self.mallory, module, InstallOptions::default()) else {
             return (false, 0);
