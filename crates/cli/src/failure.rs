@@ -43,13 +43,13 @@ pub enum Failure {
     Store {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The store's error.
         error: Box<tantalum_kv::Error>,
     },
     /// Promises were broken. The results have been printed.
     #[error("{violations} promises were broken; see the results above")]
     Violations {
-        /// How many.
+        /// The number of violations.
         violations: usize,
     },
     /// A program in the drive faulted. The results have been printed.
@@ -60,7 +60,7 @@ pub enum Failure {
     Module {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// A program cannot be installed.
@@ -68,7 +68,7 @@ pub enum Failure {
     Install {
         /// The module as it was given.
         module: String,
-        /// Why.
+        /// The reason for which the drive refuses it.
         error: InstallError,
     },
     /// A program got something that the drive refuses.
@@ -123,7 +123,7 @@ pub enum Failure {
     Offer {
         /// The socket.
         socket: PathBuf,
-        /// Why.
+        /// The reason, with what to do.
         why: String,
     },
     /// A trace was not replayed.
@@ -138,7 +138,7 @@ pub enum Failure {
     /// A replay ended early. What was done until then has been printed.
     #[error("{why}")]
     ReplayEnded {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// A sweep was not done.
@@ -147,9 +147,9 @@ pub enum Failure {
     /// Runs of a sweep failed. The others are in the table.
     #[error("{failed} of {runs} runs failed; the column \"failed\" of the table says why")]
     RunsFailed {
-        /// How many.
+        /// The number of failed runs.
         failed: usize,
-        /// Of how many.
+        /// The number of runs of the sweep.
         runs: usize,
     },
     /// A torture failed.
@@ -191,7 +191,7 @@ pub enum Failure {
     Image {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The drive's error.
         error: DeviceError,
     },
     /// A drive that is too small for what it needs in addition to its capacity.
@@ -199,7 +199,7 @@ pub enum Failure {
     TooLittleFlash {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// What does not fit.
         error: LayoutError,
         /// A sufficient capacity, in bytes.
         enough: Option<u64>,
@@ -209,7 +209,7 @@ pub enum Failure {
     Shutdown {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The drive's status.
         status: Status,
     },
     /// A drive without a volume.
@@ -227,7 +227,7 @@ pub enum Failure {
     HoldsRecords {
         /// The image.
         path: PathBuf,
-        /// How many.
+        /// The number of namespaces.
         namespaces: usize,
     },
     /// Statistics were requested of an image that is not in use and has no volume.
@@ -241,7 +241,7 @@ pub enum Failure {
     Volume {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The volume's error.
         error: VolumeError,
     },
     /// A log-structured file system could not be created or opened.
@@ -249,7 +249,7 @@ pub enum Failure {
     LogStructured {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The file system's error.
         error: LfsError,
     },
     /// The drive holds a file system other than the requested one.
@@ -305,7 +305,7 @@ pub enum Failure {
     Namespace {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The drive's status.
         status: Status,
     },
     /// Statistics were requested of a folder without a mount.
@@ -333,7 +333,7 @@ pub enum Failure {
     NotStopped {
         /// The image.
         image: PathBuf,
-        /// Why.
+        /// The answer of the process that serves it.
         message: String,
         /// The log with details, if there is one.
         log: Option<PathBuf>,
@@ -344,7 +344,7 @@ pub enum Failure {
     NotClosed {
         /// The image.
         image: PathBuf,
-        /// Why.
+        /// The answer of the process that mounted it.
         message: String,
         /// The log with more details, if there is one.
         log: Option<PathBuf>,

@@ -44,9 +44,9 @@ pub struct Peer {
 
 /// A controller.
 pub struct Controller {
-    /// Its number.
+    /// The controller's identifier (`CNTLID`).
     pub id: u16,
-    /// Its kind.
+    /// Whether it is an I/O or a discovery controller.
     pub kind: Kind,
     /// The host that connected.
     pub host: Peer,

@@ -23,7 +23,7 @@ pub struct Entry {
 /// The attributes with which a file is created, or to which it is changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Made {
-    /// Its kind.
+    /// File, folder, symbolic link, pipe, socket or device.
     pub kind: FileKind,
     /// Permission bits.
     pub permissions: u16,
@@ -61,22 +61,22 @@ pub enum Operation {
     Rename(Entry, Entry, RenameMode),
     /// Zeros at an offset; the file grows unless it keeps its size.
     Zero {
-        /// Which.
+        /// The file.
         file: FileNumber,
-        /// From here.
+        /// The offset in bytes.
         offset: u64,
-        /// The length.
+        /// The length in bytes.
         bytes: u64,
         /// Whether it does not grow.
         keep_size: bool,
     },
     /// Allocates a range; the file grows unless it keeps its size.
     Allocate {
-        /// Which.
+        /// The file.
         file: FileNumber,
-        /// From here.
+        /// The offset in bytes.
         offset: u64,
-        /// The length.
+        /// The length in bytes.
         bytes: u64,
         /// Whether it does not grow.
         keep_size: bool,

@@ -31,7 +31,7 @@ pub enum SpoolError {
     /// An event is damaged.
     #[error("event {number} of the recording is damaged")]
     Damaged {
-        /// Which, from 0.
+        /// The event's number, from 0.
         number: u64,
     },
 }

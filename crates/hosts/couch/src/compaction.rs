@@ -62,7 +62,7 @@ pub struct Compaction<S: Storage> {
     inner: Arc<Inner<S>>,
     /// Until the index is built.
     snapshot: Option<Arc<Snapshot<S>>>,
-    /// The new file.
+    /// The file that compaction writes.
     version: Version<S::File>,
     /// In the order of their places.
     documents: Vec<Moved>,

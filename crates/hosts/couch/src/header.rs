@@ -80,7 +80,7 @@ pub(crate) struct Header {
 /// Why a unit is not a valid header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoHeader {
-    /// It is something else.
+    /// The unit holds something else.
     Other,
     /// It has another layout version.
     Version(u32),

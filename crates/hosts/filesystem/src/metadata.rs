@@ -39,7 +39,7 @@ pub struct Timestamp {
 /// The metadata of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// Its kind.
+    /// File, folder, symbolic link, pipe, socket or device.
     pub kind: FileKind,
     /// Permission bits, within 0o7777.
     pub permissions: u16,
@@ -88,7 +88,7 @@ impl Metadata {
 /// The properties of a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewFile {
-    /// Its kind.
+    /// File, folder, symbolic link, pipe, socket or device.
     pub kind: FileKind,
     /// Permission bits, within 0o7777.
     pub permissions: u16,
@@ -168,7 +168,7 @@ pub struct FolderEntry<'a> {
     pub name: &'a [u8],
     /// What it names.
     pub file: FileId,
-    /// Its kind.
+    /// File, folder, symbolic link, pipe, socket or device.
     pub kind: FileKind,
 }
 

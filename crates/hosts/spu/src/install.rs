@@ -79,7 +79,7 @@ pub enum InstallError {
         start: u64,
         /// The byte after its last.
         end: u64,
-        /// Why.
+        /// Why the program cannot have it.
         reason: &'static str,
     },
     /// A copy could not be created.

@@ -20,7 +20,7 @@ pub const KEY_BYTES: u64 = 8;
 /// Bytes of an account of a transfer.
 const ACCOUNT_BYTES: usize = 100;
 
-/// What is done.
+/// What a thread does with the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {

@@ -8,7 +8,7 @@ use crate::profile::{Plp, Profile};
 /// Bytes of the memory by use. The rest is free, or spare room of the log and the checkpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NvmUse {
-    /// All of it.
+    /// The size of the memory.
     pub bytes: u64,
     /// The map from logical to physical addresses, once.
     pub map: u64,

@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(NarrowArray::zeroed(0, 7).bytes(), 4);
     }
 
-    /// In huge pages.
+    /// The array is large enough for huge pages.
     #[test]
     fn many_numbers_are_kept() {
         let length = 3 << 20;

@@ -51,7 +51,7 @@ pub(crate) struct Place {
 
 #[derive(Clone, Default, Debug)]
 struct Channel {
-    /// By priority.
+    /// Bookings by priority.
     line: Line<Transfer>,
     /// First come, first served.
     bus: Bus,

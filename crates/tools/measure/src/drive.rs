@@ -17,7 +17,7 @@ pub(crate) const CACHE_BYTES: u64 = 256 << 20;
 /// A drive to create.
 #[derive(Clone, Debug)]
 pub struct Drive {
-    /// What it is.
+    /// The drive's profile.
     pub profile: Profile,
     /// The seed for ageing it; `None` for a fresh drive.
     pub aged: Option<u64>,

@@ -47,7 +47,7 @@ pub(crate) struct Aged {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub name: &'a str,
-    /// Of a program.
+    /// The exit code, if a program was measured.
     pub exit_code: Option<i32>,
     pub aged: Option<Aged>,
 }

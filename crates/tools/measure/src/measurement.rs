@@ -35,7 +35,7 @@ pub struct Measurement {
     pub files: Vec<PathWrites>,
     /// By folder, with everything below it.
     pub folders: Vec<FolderWrites>,
-    /// By kind.
+    /// Writes by kind of file.
     pub kinds: Vec<KindWrites>,
     /// How often units of files were written.
     pub rewritten: Rewritten,
@@ -127,7 +127,7 @@ pub struct FolderWrites {
 /// A kind of files.
 #[derive(Clone, Debug, Serialize)]
 pub struct KindWrites {
-    /// Which.
+    /// What the files hold.
     pub kind: Kind,
     /// Bytes asked for.
     pub bytes: u64,
@@ -151,7 +151,7 @@ pub struct Rewritten {
 /// Flush commands.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Flushes {
-    /// How many.
+    /// The number of commands.
     pub count: u64,
     /// The duration of one, in microseconds of drive time.
     pub mean_us: f64,
@@ -177,7 +177,7 @@ pub struct ReplayFigures {
     pub drive_bytes: u64,
     /// Bytes to flash.
     pub flash_bytes: u64,
-    /// By cause, in units.
+    /// Units programmed, by cause.
     pub flash_units: FlashUnits,
     /// Flush commands.
     pub flushes: u64,

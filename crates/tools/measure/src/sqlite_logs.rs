@@ -156,7 +156,7 @@ pub(crate) struct Home {
 /// What is done instead of an event.
 #[derive(Debug)]
 pub(crate) enum Instead {
-    /// It stays.
+    /// The event is replayed as it is.
     Same,
     /// It is left out, with so many bytes written.
     Nothing(u64),

@@ -120,11 +120,11 @@ pub struct ReplayAbout {
 /// Requests of a kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct Requests {
-    /// Which.
+    /// What the requests do.
     pub kind: Kind,
     /// The number completed.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of the completed requests.
     pub bytes: u64,
     /// From issue to completion, in microseconds of drive time.
     pub latency_us: LatencyUs,
@@ -150,9 +150,9 @@ pub struct Unaligned {
 /// Erases of blocks.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Wear {
-    /// Mean erases of a block before.
+    /// Mean erases of a block before the replay.
     pub mean_before: f64,
-    /// After.
+    /// Mean erases of a block after the replay.
     pub mean_after: f64,
     /// Erases of the least worn block after.
     pub least_after: u32,

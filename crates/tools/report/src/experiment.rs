@@ -19,7 +19,7 @@ pub enum Time {
 pub struct Outcomes {
     /// `"lab run"`.
     pub command: &'static str,
-    /// In the requested order.
+    /// The experiments' results, in the requested order.
     pub experiments: Vec<Outcome>,
 }
 
@@ -32,7 +32,7 @@ pub struct Outcome {
     pub title: &'static str,
     /// The source of the paper's figures.
     pub source: &'static str,
-    /// Which clock.
+    /// The clock of its figures.
     pub time: Time,
     /// The share of the full set-up.
     pub scale: f64,
@@ -77,9 +77,9 @@ pub enum Quantity {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Span {
-    /// The least.
+    /// The least figure.
     pub low: f64,
-    /// The most.
+    /// The greatest figure.
     pub high: f64,
 }
 

@@ -65,7 +65,7 @@ pub enum Load {
     Pattern {
         /// Its name.
         pattern: String,
-        /// How many requests.
+        /// The number of requests.
         requests: u64,
         /// Bytes of each.
         request_bytes: u64,

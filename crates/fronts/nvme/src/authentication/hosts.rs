@@ -35,7 +35,7 @@ pub struct Hosts {
 /// Whether a host may connect.
 #[derive(Clone, Debug)]
 pub enum Admission {
-    /// It may not.
+    /// The host may not connect.
     Refused,
     /// It may, by its name alone.
     Free,
@@ -51,7 +51,7 @@ pub enum HostsError {
     Read {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// Users other than its owner may open the file.

@@ -60,9 +60,9 @@ pub enum IoCommand {
 /// The direction of the data of a read or write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// To the host.
+    /// Data go to the host.
     ToHost,
-    /// From the host.
+    /// Data come from the host.
     FromHost(Force),
 }
 

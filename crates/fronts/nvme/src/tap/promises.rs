@@ -19,7 +19,7 @@ pub type Moment = u64;
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is done.
+    /// The command was carried out.
     Done,
     /// It was refused. If it is all or nothing, it has changed nothing.
     Refused,

@@ -51,7 +51,7 @@ pub struct Run {
     cut_at: Option<u64>,
     pub second_cuts: u32,
     pub refusals: u32,
-    /// Of all mounts.
+    /// The syncs of all mounts.
     pub syncs: SyncCounters,
     /// Units that went into holes, of all mounts.
     pub filled_units: u64,

@@ -40,7 +40,7 @@ const QUEUE_DEPTH: u32 = 32;
 static PRINTED: LazyLock<Printed> =
     LazyLock::new(|| printed::parse("durassd_device.toml", include_str!("durassd_device.toml")));
 
-/// Of both tables.
+/// What `durassd_device.toml` says of tables 1 and 2.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Printed {

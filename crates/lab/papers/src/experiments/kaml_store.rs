@@ -59,7 +59,7 @@ pub(super) const YCSB_CACHED_PERCENT: u64 = 40;
 pub(super) static PRINTED: LazyLock<Printed> =
     LazyLock::new(|| printed::parse("kaml_store.toml", include_str!("kaml_store.toml")));
 
-/// Of both figures.
+/// What `kaml_store.toml` says of figures 9 and 10.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Printed {

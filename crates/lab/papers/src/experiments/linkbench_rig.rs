@@ -126,7 +126,7 @@ pub(super) struct Rig<'a> {
 }
 
 impl<'a> Rig<'a> {
-    /// For this many cases.
+    /// A rig that runs this many cases.
     pub(super) fn new(run: &'a Run<'a>, size: Size, cases: usize) -> Result<Rig<'a>, ExperimentError> {
         MariaDb::require()?;
         Ok(Rig {

@@ -53,7 +53,7 @@ const LINES: [Line; 3] = [
 static PRINTED: LazyLock<Printed> =
     LazyLock::new(|| printed::parse("pgbench.toml", include_str!("pgbench.toml")));
 
-/// Of full-page writes.
+/// What `pgbench.toml` says of full-page writes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Printed {

@@ -72,7 +72,7 @@ pub(super) fn aged_image(
 /// Where InnoDB's log is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LogPlace {
-    /// With the data.
+    /// On the drive of the data.
     Drive,
     /// On a second drive like the first.
     SecondDrive,

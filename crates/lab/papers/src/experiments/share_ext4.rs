@@ -12,7 +12,7 @@ use super::Run;
 use crate::error::ExperimentError;
 use crate::servers::{Guest, Place, PlainFolder, Said, Served, ServerError};
 
-/// At scale 1.
+/// Files and overwrites at scale 1.
 const FILES: u64 = 200;
 const FILE_BYTES: u64 = 64 << 10;
 const OVERWRITES: u64 = 400;

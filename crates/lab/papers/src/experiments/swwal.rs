@@ -41,7 +41,7 @@ const WORKLOADS: [(&str, Pattern, u32); 6] = [
 static PRINTED: LazyLock<Printed> =
     LazyLock::new(|| printed::parse("swwal.toml", include_str!("swwal.toml")));
 
-/// Of both figures.
+/// What `swwal.toml` says of figures 7 and 8.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Printed {

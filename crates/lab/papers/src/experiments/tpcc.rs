@@ -47,7 +47,7 @@ const PAGES: [(&str, u32); 3] = [("16 KiB", 16_384), ("8 KiB", 8192), ("4 KiB", 
 /// What the paper prints.
 static PRINTED: LazyLock<Printed> = LazyLock::new(|| printed::parse("tpcc.toml", include_str!("tpcc.toml")));
 
-/// Of the table.
+/// What `tpcc.toml` says of table 4.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Printed {

@@ -97,7 +97,7 @@ impl Namespaces {
         self.former.insert(made.namespace, slot);
     }
 
-    /// That was refused.
+    /// The deletion of a place's namespace was refused.
     pub fn keep(&mut self, slot: usize, made: Made) {
         self.slots[slot] = Slot::There(made);
         self.former.remove(&made.namespace);

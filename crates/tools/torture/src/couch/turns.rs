@@ -18,7 +18,7 @@ use crate::program::{Broken, Life, Place, Stop, live_steps};
 
 /// What a thread tells the one that draws.
 enum Event {
-    /// It could go on.
+    /// The thread waits for its turn.
     Waits,
     /// It has ended, for this reason if it gave one.
     Ended(usize, Option<Stop>),

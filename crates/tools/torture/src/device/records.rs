@@ -56,7 +56,7 @@ impl Records {
         self.steps.retain(|(step, _)| step.members.iter().all(|(_, other)| *other != order));
     }
 
-    /// It is done.
+    /// The drive acknowledged it at this time.
     pub fn acknowledge(&mut self, order: Order, done_ns: u64) {
         self.things.values_mut().for_each(|thing| thing.acknowledge(order, done_ns, done_ns));
         let of_it = |step: &Step<Thing>| step.members.iter().all(|(_, other)| *other == order);

@@ -33,7 +33,7 @@ const CLIENTS: u64 = 16;
 const OPERATIONS_EACH: [u64; 2] = [10_000, 20_000];
 const LEAST_OPERATIONS_EACH: u64 = 50;
 
-/// Of the measured operations.
+/// Operations of the warm-up, as a share of the measured ones.
 const WARM_UP: f64 = 0.25;
 
 const PAGE_BYTES: u32 = 16_384;

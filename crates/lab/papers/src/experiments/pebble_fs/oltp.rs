@@ -14,7 +14,7 @@ use crate::error::ExperimentError;
 /// Operations at scale 1.
 const OPERATIONS: u64 = 200_000;
 
-/// One run.
+/// One run: its throughput and cost, and what survived cuts.
 struct Measured {
     name: String,
     per_second: f64,

@@ -44,7 +44,7 @@ const TITLES: [(&str, &str); 5] = [
 enum Place {
     /// It overwrites its file at random.
     Random,
-    /// It appends to it.
+    /// The job appends to its file.
     End,
 }
 
