@@ -30,7 +30,7 @@ impl VolumePlace for Held {
 }
 
 impl Program for Documents {
-    type Ground = Volume;
+    type TestBed = Volume;
     type Place = Held;
     type Opened = (Store<Held>, Contents);
     type Expected = Expected;

@@ -27,7 +27,7 @@ fn open(held: &Held) -> Result<Result<Opened, String>, Error> {
 }
 
 impl Program for KeyValue {
-    type Ground = Device;
+    type TestBed = Device;
     type Place = Held;
     type Opened = Opened;
     type Expected = Expected;

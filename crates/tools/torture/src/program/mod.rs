@@ -8,12 +8,12 @@
 mod broken;
 mod cuts;
 pub(crate) mod drive;
-mod ground;
 mod host_faults;
 mod life;
 mod place;
 mod recovery;
 mod run;
+mod test_bed;
 mod torture;
 mod under_test;
 

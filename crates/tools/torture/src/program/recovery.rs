@@ -4,8 +4,8 @@
 use tantalum::{Device, PowerLoss};
 
 use super::broken::Broken;
-use super::ground::Ground;
 use super::place::Place;
+use super::test_bed::TestBed;
 use super::under_test::Program;
 use crate::CrashOutcome;
 
@@ -69,7 +69,7 @@ impl<P: Program> Recovery<'_, P> {
             device.cut_after(Some(1 + self.loss.random() % P::SECOND_CUT_OPERATIONS));
         }
         self.recover_drive(&mut device, first)?;
-        Ok(self.program.take(P::Ground::over(device, P::CACHE_BYTES)?, self.seed))
+        Ok(self.program.take(P::TestBed::from_device(device, P::CACHE_BYTES)?, self.seed))
     }
 
     fn recover_drive(&mut self, device: &mut Device, counted: bool) -> Result<(), Broken> {

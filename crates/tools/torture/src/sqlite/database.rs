@@ -29,7 +29,7 @@ impl VolumePlace for Drive {
 }
 
 impl Program for Database {
-    type Ground = Volume;
+    type TestBed = Volume;
     type Place = Drive;
     type Opened = (Connection, Contents);
     type Expected = History;
