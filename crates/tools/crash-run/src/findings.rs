@@ -180,8 +180,8 @@ impl<'a> Findings<'a> {
             let saved = self.settings.save.as_ref().map(|save| save.join(format!("finding-{}", index + 1)));
             let finding = Finding { also: cause.outcomes - 1, saved, ..cause.finding };
             if let Some(folder) = &finding.saved {
-                let said = self.recording.said_by(cause.operations);
-                saved::save(folder, &finding, self.checker, &cause.tree, said)?;
+                let acks = self.recording.acks_by(cause.operations);
+                saved::save(folder, &finding, self.checker, &cause.tree, acks)?;
             }
             found.push(finding);
         }

@@ -48,4 +48,4 @@ pub use saved::SavedFinding;
 pub use sector::Sector;
 pub use settings::{Losses, Settings};
 pub use tantalum::Profile;
-pub use test::{CrashTest, Said};
+pub use test::{Acks, CrashTest};

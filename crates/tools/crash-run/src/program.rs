@@ -44,7 +44,7 @@ pub struct Task {
 /// Runs the program once, and records what it does to its folder.
 pub fn record(task: &Task, monitor: &Monitor) -> Result<Recording, RunError> {
     record_with(task.capacity_bytes, |place, folder, recording| {
-        let ran = run(task, folder, &place.join("said"), recording);
+        let ran = run(task, folder, &place.join("acks"), recording);
         // Ctrl-C ends the program as well
         monitor.check()?;
         ran
@@ -110,7 +110,7 @@ pub(crate) fn mount(
     Ok(Mounted::mount(file_system, &options)?)
 }
 
-fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<(), RunError> {
+fn run(task: &Task, folder: &Path, acks: &Path, recording: &Shared) -> Result<(), RunError> {
     if let Some(setup) = &task.setup {
         let mut command = Command::new("sh");
         command.arg("-c").arg(setup);
@@ -120,17 +120,17 @@ fn run(task: &Task, folder: &Path, said: &Path, recording: &Shared) -> Result<()
         succeeded(status, setup, setup.split_whitespace(), folder)?;
     }
     recording.lock().begin();
-    listening(recording, said, |output| {
-        let ran = start(task, folder, said, output);
+    listening(recording, acks, |output| {
+        let ran = start(task, folder, acks, output);
         leftovers::end(folder);
         ran
     })
 }
 
-fn start(task: &Task, folder: &Path, said: &Path, output: &io::PipeWriter) -> Result<(), RunError> {
+fn start(task: &Task, folder: &Path, acks: &Path, output: &io::PipeWriter) -> Result<(), RunError> {
     let name = task.program[0].to_string_lossy().into_owned();
     let mut command = program_in(&task.program, folder);
-    command.env("TANTALUM_ACK", said);
+    command.env("TANTALUM_ACK", acks);
     let output = output.try_clone().map_err(RunError::files("a pipe"))?;
     let status = command.stdout(output).status().map_err(not_started(&name))?;
     succeeded(status, &name, task.program.iter().filter_map(|word| word.to_str()), folder)

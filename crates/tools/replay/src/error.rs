@@ -71,7 +71,7 @@ pub enum ReplayError {
     WrongData {
         /// The line.
         line: u64,
-        /// The data read, and those expected.
+        /// The unit, and what it holds instead of its own data.
         wrong: WrongData,
     },
     /// The drive could not be created or brought into its initial condition.

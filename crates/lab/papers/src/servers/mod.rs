@@ -19,7 +19,7 @@ mod served;
 mod user;
 
 pub use error::ServerError;
-pub use guest::{Guest, Said};
+pub use guest::{Guest, GuestMessage};
 pub use in_use::newest_image;
 pub(crate) use mariadb::LEAST_BUFFER_BYTES;
 pub use mariadb::{MariaDb, MariaDbOptions};

@@ -28,11 +28,11 @@ impl Seen {
 fn seen_with(sector: Sector, setup: &[Operation], program: &[Operation]) -> Seen {
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let into = Arc::clone(&seen);
-    let look = move |folder: &Path, said: &[String]| {
+    let look = move |folder: &Path, acks: &[String]| {
         let mut lines = Vec::new();
         describe(folder, "", &mut lines);
         let mut seen = into.lock().unwrap();
-        if !said.is_empty() {
+        if !acks.is_empty() {
             seen.at_end.insert(lines.join(" "));
         }
         seen.any.insert(lines.join(" "));
@@ -219,8 +219,8 @@ fn fdatasync_leaves_permissions_and_fsync_does_not() {
 fn fsync_of_a_folder_makes_its_permissions_durable() {
     let modes: Arc<Mutex<BTreeSet<u32>>> = Arc::default();
     let into = Arc::clone(&modes);
-    let look = move |path: &Path, said: &[String]| {
-        if !said.is_empty() {
+    let look = move |path: &Path, acks: &[String]| {
+        if !acks.is_empty() {
             into.lock().unwrap().insert(fs::metadata(path.join("d")).unwrap().mode() & 0o777);
         }
         Ok(())

@@ -27,8 +27,8 @@ pub fn rename(from: &str, to: &str) -> Operation {
 /// `setup` is durable; the program says `done` at the end.
 pub fn recording(setup: &[Operation], program: &[Operation]) -> Recording {
     let operations: Vec<Operation> = setup.iter().chain(program).cloned().collect();
-    let said = vec![(operations.len(), "done".to_owned())];
-    Recording { operations, begins: setup.len(), said }
+    let acks = vec![(operations.len(), "done".to_owned())];
+    Recording { operations, begins: setup.len(), acks }
 }
 
 pub fn settings(check: &str) -> Settings {
