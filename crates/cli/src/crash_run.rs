@@ -9,7 +9,7 @@ use tantalum_crash_run::{Check, Losses, Sector, Settings, Task, check, record, s
 use tantalum_report::check_place;
 
 use crate::failure::Failure;
-use crate::offered::OfferOptions;
+use crate::offer::OfferOptions;
 use crate::seeds::parse_minutes;
 use crate::{interrupt, output};
 

@@ -195,14 +195,14 @@ pub enum Failure {
         error: DeviceError,
     },
     /// A drive that is too small for what it needs in addition to its capacity.
-    #[error("image {}: {error}{}", path.display(), capacity_for(*enough))]
+    #[error("image {}: {error}{}", path.display(), capacity_for(*sufficient_bytes))]
     TooLittleFlash {
         /// The image.
         path: PathBuf,
         /// What does not fit.
         error: LayoutError,
         /// A sufficient capacity, in bytes.
-        enough: Option<u64>,
+        sufficient_bytes: Option<u64>,
     },
     /// The drive refused to shut down.
     #[error("image {}: the drive could not be shut down: {status}", path.display())]
@@ -374,8 +374,8 @@ fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
     if error.starts_with(&path) { format!("image {error}") } else { format!("image {path}: {error}") }
 }
 
-fn capacity_for(enough: Option<u64>) -> String {
-    enough.map_or_else(String::new, |bytes| format!("; use --capacity {}M or more", bytes >> 20))
+fn capacity_for(sufficient_bytes: Option<u64>) -> String {
+    sufficient_bytes.map_or_else(String::new, |bytes| format!("; use --capacity {}M or more", bytes >> 20))
 }
 
 fn named(log: Option<&PathBuf>) -> String {

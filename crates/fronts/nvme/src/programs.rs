@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tantalum_drive::Queue;
-use tantalum_spu::shared::SharedSsd;
+use tantalum_spu::shared_ssd::SharedSsd;
 use tantalum_spu::{EndpointId, Event, ProcessId, SpuError};
 
 use crate::controller::Controller;

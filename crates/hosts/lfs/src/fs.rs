@@ -8,6 +8,7 @@ use tantalum::Status;
 use tantalum_drive::Client;
 use tantalum_filesystem::{Errno, FileId, FileKind, LogStatistics, Metadata, PageCache, Timestamp};
 
+use crate::checkpoint_delta::CheckpointDelta;
 use crate::cleaner::job::Job;
 use crate::counters::{CleanerCounters, SyncCounters, WrittenCounters};
 use crate::error::{LfsError, Result, refuse};
@@ -15,7 +16,6 @@ use crate::index::Index;
 use crate::inode::Inode;
 use crate::names::Folder;
 use crate::segments::Log;
-use crate::since::SinceCheckpoint;
 use crate::superblock::{Kind, Superblock};
 
 /// A file in memory.
@@ -45,7 +45,7 @@ pub struct LogFs {
     pub(crate) folders: FxHashMap<FileId, Folder>,
     /// Files that have no name and are open.
     pub(crate) orphans: BTreeSet<FileId>,
-    pub(crate) since: SinceCheckpoint,
+    pub(crate) since: CheckpointDelta,
     /// What the cleaner is doing in the background.
     pub(crate) job: Option<Job>,
     pub(crate) cleaned: CleanerCounters,

@@ -27,6 +27,7 @@
 mod attributes;
 mod bytes;
 mod check;
+mod checkpoint_delta;
 mod cleaner;
 mod content;
 mod counters;
@@ -44,7 +45,6 @@ mod names;
 mod nat;
 mod node_cache;
 mod segments;
-mod since;
 mod snapshots;
 mod superblock;
 mod tree;

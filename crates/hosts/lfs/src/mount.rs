@@ -7,12 +7,12 @@ use tantalum::{Device, Lpn};
 use tantalum_drive::Client;
 use tantalum_filesystem::{FileId, FileKind, NewFile, PageCache};
 
+use crate::checkpoint_delta::CheckpointDelta;
 use crate::error::{LfsError, Result};
 use crate::fs::{LogFs, host_units};
 use crate::index::Opened;
 use crate::inode::Inode;
 use crate::nat::Nat;
-use crate::since::SinceCheckpoint;
 use crate::superblock::{Cleaning, Indexing, Kind, PLACES, Superblock};
 use crate::tree::Tree;
 
@@ -111,7 +111,7 @@ impl LogFs {
             files: FxHashMap::default(),
             folders: FxHashMap::default(),
             orphans: BTreeSet::new(),
-            since: SinceCheckpoint::default(),
+            since: CheckpointDelta::default(),
             job: None,
             cleaned: Default::default(),
             most_files: 0,

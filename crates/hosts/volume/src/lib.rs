@@ -28,11 +28,11 @@
 //! Without a sync, a file may show any mix of old and new units after a crash, as on other file systems.
 
 mod allocate;
-mod atomic;
+mod atomic_writes;
 mod checksum;
 mod commit;
 mod continuation;
-mod direct;
+mod direct_io;
 mod drive;
 mod errno;
 mod error;

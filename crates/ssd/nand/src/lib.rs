@@ -12,7 +12,7 @@ mod faults;
 mod gaps;
 #[cfg(test)]
 mod image_tests;
-mod issued;
+mod in_flight;
 mod line;
 mod nand;
 mod nvm;
@@ -33,7 +33,7 @@ mod transfers;
 pub use bus::Bus;
 pub use counters::Counters;
 pub use faults::{FailingStep, Faults, StepFault};
-pub use issued::{InFlight, LostProgram, Operation, Outcome};
+pub use in_flight::{InFlight, LostProgram, Operation, Outcome};
 pub use nand::Nand;
 pub use operations::Source;
 pub use schedule::Scheduling;

@@ -30,7 +30,7 @@ use std::path::Path;
 
 use crate::counters::Counters;
 use crate::faults::FaultGenerator;
-use crate::issued::{Change, Power};
+use crate::in_flight::{Change, Power};
 use crate::nvm::Nvm;
 use crate::schedule::Scheduling;
 use crate::time::{Busy, Place, Resources};

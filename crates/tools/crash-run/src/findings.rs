@@ -13,7 +13,7 @@ use crate::explain::{Explanation, describe, explain, kind_of};
 use crate::finding::Finding;
 use crate::operation::Recording;
 use crate::outcomes::Job;
-use crate::saved;
+use crate::saved_finding;
 use crate::settings::{Losses, Settings};
 use crate::tree::Tree;
 
@@ -181,7 +181,7 @@ impl<'a> Findings<'a> {
             let finding = Finding { also: cause.outcomes - 1, saved, ..cause.finding };
             if let Some(folder) = &finding.saved {
                 let acks = self.recording.acks_by(cause.operations);
-                saved::save(folder, &finding, self.checker, &cause.tree, acks)?;
+                saved_finding::save(folder, &finding, self.checker, &cause.tree, acks)?;
             }
             found.push(finding);
         }

@@ -17,7 +17,7 @@ mod settings;
 mod survey;
 mod tally;
 pub mod text;
-mod touched;
+mod touched_chunks;
 mod trace;
 mod warnings;
 

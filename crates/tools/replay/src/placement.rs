@@ -10,7 +10,7 @@ use std::str::FromStr;
 use tantalum_report::table::{bytes, grouped};
 
 use crate::survey::Survey;
-use crate::touched::{CHUNK_BYTES, Touched};
+use crate::touched_chunks::{CHUNK_BYTES, Touched};
 use crate::trace::{Operation, Request};
 
 /// What to do with addresses beyond the drive.
@@ -206,7 +206,7 @@ fn push(pieces: &mut Vec<Piece>, offset: u64, bytes: u64) {
 mod tests {
     use super::*;
     use crate::survey::Volume;
-    use crate::touched::Touches;
+    use crate::touched_chunks::Touches;
     use crate::trace::Format;
 
     const MIB: u64 = CHUNK_BYTES;

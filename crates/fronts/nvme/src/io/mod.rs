@@ -6,9 +6,9 @@
 pub(crate) mod copy;
 pub(crate) mod deallocate;
 pub mod key_value;
-mod partial;
 pub mod program;
 mod read;
+mod read_modify_write;
 mod transfer;
 pub mod vendor;
 mod work;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tantalum_spu::shared::{ReceiveError, SharedSsd};
+use tantalum_spu::shared_ssd::{ReceiveError, SharedSsd};
 use tantalum_spu::{
     BODY_BYTES, COUNTERS, EndpointId, Event, InstallError, InstallOptions, ProcessId, ProgramId, Rights,
     STRIPE_BYTES, SpuId,

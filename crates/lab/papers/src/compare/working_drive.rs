@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use tantalum_sqlite::{Drive, Mode, Registration};
 use tantalum_volume::Volume;
 
-use super::confined::{Refusal, confine};
+use super::confinement::{Refusal, confine};
 use crate::error::ExperimentError;
 
 /// The database's file on the volume.

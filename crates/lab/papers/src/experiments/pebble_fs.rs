@@ -13,12 +13,12 @@ mod cuts;
 mod mariadb;
 mod oltp;
 mod printed;
-mod synced;
+mod synced_writes;
 
 pub(super) use cleaning::figure_7;
 pub(super) use mariadb::servers;
 pub(super) use oltp::{figure_9, figure_10};
-pub(super) use synced::figure_8;
+pub(super) use synced_writes::figure_8;
 
 use std::sync::LazyLock;
 

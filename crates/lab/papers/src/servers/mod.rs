@@ -10,20 +10,20 @@
 mod daemon;
 mod error;
 mod guest;
-mod in_use;
+mod images_in_use;
 mod mariadb;
 mod mount;
 mod place;
 mod postgresql;
-mod served;
+mod served_drive;
 mod user;
 
 pub use error::ServerError;
 pub use guest::{Guest, GuestMessage};
-pub use in_use::newest_image;
+pub use images_in_use::newest_image;
 pub(crate) use mariadb::LEAST_BUFFER_BYTES;
 pub use mariadb::{MariaDb, MariaDbOptions};
 pub use mount::{Mount, MountOptions};
 pub use place::{Place, PlainFolder, copy_tree};
 pub use postgresql::{Postgresql, PostgresqlOptions};
-pub use served::Served;
+pub use served_drive::Served;

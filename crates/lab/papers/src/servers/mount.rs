@@ -10,7 +10,7 @@ use tantalum::{Counters, Usage};
 use tantalum_filesystem::LogStatistics;
 
 use super::daemon::run;
-use super::in_use::InUse;
+use super::images_in_use::InUse;
 use super::{Place, ServerError};
 
 /// How an image is mounted.

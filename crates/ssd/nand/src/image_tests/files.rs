@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::faults::Faults;
-use crate::issued::{InFlight, Operation, Outcome};
+use crate::in_flight::{InFlight, Operation, Outcome};
 use crate::nand::Nand;
 use crate::operations::Source;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};

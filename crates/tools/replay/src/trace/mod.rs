@@ -13,7 +13,7 @@ mod blkparse_format;
 mod blktrace;
 mod cloudphysics;
 mod columns;
-mod compressed;
+mod compression;
 mod encoding;
 mod entries;
 mod error;

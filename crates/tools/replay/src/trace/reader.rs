@@ -195,7 +195,7 @@ mod tests {
     use tempfile::NamedTempFile;
 
     use super::*;
-    use crate::trace::compressed::tests::{gzip, zstd};
+    use crate::trace::compression::tests::{gzip, zstd};
     use crate::trace::{Columns, Operation};
 
     fn source(text: &str) -> (NamedTempFile, Source) {

@@ -9,7 +9,7 @@ use crate::error::ReportError;
 use crate::experiment::{Claim, Outcome, Time};
 use crate::figures::Figures;
 use crate::file::save;
-use crate::plots::{colours, grouped};
+use crate::plots::{colours, grouped_bars};
 use crate::text::{figure_text, span_text};
 
 /// Writes the report of experiments.
@@ -66,13 +66,13 @@ fn tables_and_plots(all: &[Figures]) -> Result<(String, String), ReportError> {
     let mut plots = String::new();
     for figures in all {
         let names = figures.rows.iter().map(|row| escaped(&row.name));
-        let colours = (0..).map(|number| colours::css(grouped::colour(number)));
+        let colours = (0..).map(|number| colours::css(grouped_bars::colour(number)));
         write!(
             plots,
             "<figure>\n<h2>{}</h2>\n{}{}</figure>\n",
             escaped(&figures.title),
             switches(names.zip(colours)),
-            grouped::draw(figures)?
+            grouped_bars::draw(figures)?
         )
         .expect("writing to a String cannot fail");
     }

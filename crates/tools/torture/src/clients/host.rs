@@ -25,7 +25,7 @@ use crate::device::Medium;
 use crate::device::draw::Generator;
 use crate::device::history::Stamp;
 use crate::device::host::{metadata_of, stamp_of};
-use crate::device::killed::ImageFile;
+use crate::device::image_file::ImageFile;
 use crate::device::stop::Stop;
 
 /// An answer, as its client gets it.

@@ -15,7 +15,7 @@ use tantalum::{
 
 use super::drive::{Drive, Medium};
 use super::history::{LOST, Stamp};
-use super::killed::ImageFile;
+use super::image_file::ImageFile;
 use super::stop::Stop;
 use super::trace;
 

@@ -9,9 +9,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device, HostFailure, HostFault, Mapping, TestHost};
 use tempfile::TempDir;
 
-use super::broken::{Broken, Found, RunEnd};
 use super::life::Life;
 use super::run::{Run, mix};
+use super::run_end::{Broken, Found, RunEnd};
 use super::test_bed::TestBed;
 use super::under_test::Program;
 use crate::CrashOutcome;

@@ -2,8 +2,8 @@
 
 use tantalum::TestHost;
 
-use super::broken::{Broken, Stop};
 use super::place::Place;
+use super::run_end::{Broken, Stop};
 
 /// Steps after which a life without a cut is abandoned, because nothing reaches flash any more.
 const MOST_STEPS: u64 = 100_000;

@@ -5,7 +5,6 @@
 //! cuts ([`recovery`]), seeds and the smallest command line that shows a finding ([`torture`]), and the drive ([`drive`]). A
 //! [`Program`] defines what a program does, and what may be there after a cut.
 
-mod broken;
 mod cuts;
 pub(crate) mod drive;
 mod host_faults;
@@ -13,13 +12,14 @@ mod life;
 mod place;
 mod recovery;
 mod run;
+mod run_end;
 mod test_bed;
 mod torture;
 mod under_test;
 
-pub(crate) use broken::{Broken, RunEnd, Stop};
 pub use cuts::Cuts;
 pub(crate) use life::{Life, live_steps};
 pub(crate) use place::{Place, VolumePlace, goes_on};
+pub(crate) use run_end::{Broken, RunEnd, Stop};
 pub(crate) use torture::{Plan, torture};
 pub(crate) use under_test::Program;

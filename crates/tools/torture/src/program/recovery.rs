@@ -3,8 +3,8 @@
 
 use tantalum::{Device, PowerLoss};
 
-use super::broken::Broken;
 use super::place::Place;
+use super::run_end::Broken;
 use super::test_bed::TestBed;
 use super::under_test::Program;
 use crate::CrashOutcome;

@@ -7,10 +7,10 @@ use std::time::Instant;
 use tantalum::PowerLoss;
 use tantalum_report::Monitor;
 
-use super::broken::{Broken, Found, RunEnd};
 use super::life::{CutPoint, Life};
 use super::place::Place;
 use super::recovery::Recovery;
+use super::run_end::{Broken, Found, RunEnd};
 use super::under_test::Program;
 use crate::CrashOutcome;
 

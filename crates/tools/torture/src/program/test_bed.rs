@@ -3,7 +3,7 @@
 use tantalum::Device;
 use tantalum_volume::Volume;
 
-use super::broken::Broken;
+use super::run_end::Broken;
 
 /// A drive, or a volume on one, that nobody else uses.
 pub(crate) trait TestBed: Sized {

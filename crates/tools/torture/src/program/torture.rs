@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tantalum_report::{Bar, Interrupted, InvalidSetting, Monitor};
 
-use super::broken::{Broken, Found, RunEnd};
 use super::cuts::Cuts;
 use super::run::Run;
+use super::run_end::{Broken, Found, RunEnd};
 use super::test_bed::TestBed;
 use super::under_test::Program;
 use crate::error::CrashError;

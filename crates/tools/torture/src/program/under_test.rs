@@ -2,9 +2,9 @@
 
 use tantalum::{Device, Profile};
 
-use super::broken::{Broken, RunEnd};
 use super::life::Life;
 use super::place::Place;
+use super::run_end::{Broken, RunEnd};
 use super::test_bed::TestBed;
 use crate::error::CrashError;
 

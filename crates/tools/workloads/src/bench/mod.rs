@@ -20,7 +20,7 @@ use self::memcpy::{Copies, SOURCE_UNITS};
 use crate::error::{WorkloadError, WrongData};
 use crate::memory;
 use crate::queue::CommandQueue;
-use crate::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
+use crate::steady_state::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
 
 mod condition;
 mod memcpy;

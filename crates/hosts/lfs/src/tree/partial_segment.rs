@@ -16,7 +16,7 @@ use crate::segments::{Log, Run};
 
 /// The partial segment at the end of the log.
 #[derive(Debug, Default)]
-pub(super) struct Partial {
+pub(super) struct PartialSegment {
     start: Option<Lpn>,
     entries: Vec<Entry>,
     checksum: u32,
@@ -29,10 +29,10 @@ pub(super) struct Partial {
     segments_begun: u32,
 }
 
-impl Partial {
+impl PartialSegment {
     /// Continues after a summary that is `segments` segments after the one that an anchor names.
-    pub fn after(previous: u32, segments_begun: u32) -> Partial {
-        Partial { previous, segments_begun, ..Partial::default() }
+    pub fn after(previous: u32, segments_begun: u32) -> PartialSegment {
+        PartialSegment { previous, segments_begun, ..PartialSegment::default() }
     }
 
     /// Continues with existing units that have no summary.
@@ -152,12 +152,12 @@ impl Partial {
         let (page, checksum) = summary.encode();
         log.fill(HEAD, place.lpn, &page)?;
         log.written.summaries += 1;
-        *self = Partial {
+        *self = PartialSegment {
             previous: checksum,
             segments_begun: self.segments_begun,
             entries: summary.entries,
             is_end_volatile: true,
-            ..Partial::default()
+            ..PartialSegment::default()
         };
         self.entries.clear();
         Ok(place.lpn)

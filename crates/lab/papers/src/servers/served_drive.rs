@@ -8,7 +8,7 @@ use tantalum::Counters;
 
 use super::ServerError;
 use super::daemon::run;
-use super::in_use::InUse;
+use super::images_in_use::InUse;
 
 /// A served drive. Dropped, it is stopped.
 #[derive(Debug)]
