@@ -14,10 +14,11 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
-use tantalum::{Device, PowerLoss, RecoveryReport, Status, mix};
+use tantalum::{Device, PowerLoss, RecoveryReport, Status};
 use tantalum_control::DriveReport;
 use tantalum_control::{self as control, End, Ended, Look, Socket, Subject};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
+use tantalum_image::mix;
 
 use crate::addresses::{Advertised, reachable};
 use crate::authentication::Hosts;

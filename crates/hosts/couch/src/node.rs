@@ -42,7 +42,7 @@ impl Node {
         if header.magic != MAGIC {
             return Err("a node should be here");
         }
-        if header.crc.get() != tantalum::checksum_of(&unit[8..]) {
+        if header.crc.get() != tantalum_image::checksum_of(&unit[8..]) {
             return Err("a node does not have its checksum");
         }
         let node = Node { unit, level: header.level, entries: header.entries.get().into() };
@@ -83,7 +83,7 @@ impl Node {
         let mut node = Node { unit, level, entries: entries.len() };
         node.set_end(at);
         node.unit[..4].copy_from_slice(&MAGIC);
-        let crc = tantalum::checksum_of(&node.unit[8..]);
+        let crc = tantalum_image::checksum_of(&node.unit[8..]);
         node.unit[4..8].copy_from_slice(&crc.to_le_bytes());
         node
     }
@@ -247,7 +247,7 @@ mod tests {
             let mut unit = Box::new(*Node::encode(0, &entries(20)).bytes());
             let place = 8 + (seed as usize * 37) % 80;
             unit[place] = (seed >> 3) as u8;
-            let crc = tantalum::checksum_of(&unit[8..]);
+            let crc = tantalum_image::checksum_of(&unit[8..]);
             unit[4..8].copy_from_slice(&crc.to_le_bytes());
             if let Ok(node) = Node::decode(unit) {
                 for index in 0..node.len() {

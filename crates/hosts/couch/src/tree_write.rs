@@ -47,7 +47,7 @@ impl Appended {
 
     /// The checksum of everything from this place on.
     pub fn checksum_from(&self, from: u64) -> u32 {
-        tantalum::checksum_of(&self.buffer[(from - self.start) as usize..])
+        tantalum_image::checksum_of(&self.buffer[(from - self.start) as usize..])
     }
 
     /// Appends a node; only whole units may precede it.

@@ -168,7 +168,7 @@ impl PermissionTable {
 
 #[cfg(test)]
 mod tests {
-    use tantalum::SplitMix64;
+    use tantalum_image::SplitMix64;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Records of ARIES's log. A record is valid only where it was written: it holds its own position, under a checksum.
 
-use tantalum::checksum_of;
+use tantalum_image::checksum_of;
 
 use crate::tables::Place;
 

@@ -7,7 +7,8 @@
 //! A transfer changes few processors' stripes: tellers are in the page of their branch, and each client has a history on each
 //! processor; a transfer appends to the one on its branch's processor. So only its account may be elsewhere.
 
-use tantalum::{STRIPE_BYTES, SplitMix64, UNIT_BYTES};
+use tantalum::{STRIPE_BYTES, UNIT_BYTES};
+use tantalum_image::SplitMix64;
 
 use crate::locks::RecordId;
 

@@ -1,6 +1,6 @@
 //! The source of requests: a trace, or a synthetic pattern.
 
-use tantalum::SplitMix64;
+use tantalum_image::SplitMix64;
 use tantalum_report::InvalidSetting;
 use tantalum_workloads::bench::Pattern;
 

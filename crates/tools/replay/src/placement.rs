@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn every_address_has_a_place_on_the_drive() {
-        let mut random = tantalum::SplitMix64(5);
+        let mut random = tantalum_image::SplitMix64(5);
         for capacity_bytes in [MIB, 3 * MIB, 100 * MIB, MIB + 4096] {
             let requests: Vec<(u32, u64, u64)> = (0..300)
                 .map(|_| (random.below(3) as u32, random.below(1 << 44), 1 + random.below(9 * MIB)))

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tantalum::{Profile, SplitMix64};
+use tantalum::Profile;
+use tantalum_image::SplitMix64;
 use tantalum_replay::{
     Columns, Kind, Load, OperationNames, Outcome, Pace, ReplayError, Scale, Settings, Source, replay, text,
     write_report,

@@ -238,7 +238,7 @@ fn eui64(subsystem: &Subsystem, namespace: u32) -> [u8; 8] {
 
 fn guid(subsystem: &Subsystem, namespace: u32) -> [u8; 16] {
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&tantalum::mix(subsystem.settings.identity).to_be_bytes());
+    id[..8].copy_from_slice(&tantalum_image::mix(subsystem.settings.identity).to_be_bytes());
     id[8..].copy_from_slice(&eui64(subsystem, namespace));
     id
 }

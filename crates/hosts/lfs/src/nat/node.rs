@@ -7,8 +7,9 @@
 //! Every node ends with a footer of 32 bytes, little-endian: checksum of everything else, number, file, first unit
 //! (4 each), level, flags (1 each), 2 zeros, version of the last checkpoint (8), place of the next node (4).
 
-use tantalum::{Lpn, UNIT_BYTES, checksum_of};
+use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
+use tantalum_image::checksum_of;
 
 use crate::bytes::{Page, get32, get64, put32, put64, zeros};
 use crate::error::Damage;

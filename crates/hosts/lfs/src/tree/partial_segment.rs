@@ -4,9 +4,10 @@
 //! - A partial segment is within one segment, and the last unit of a segment is a summary.
 //! - What the checksum of a summary does not cover (a unit that the drive moved) is durable before the summary is sent.
 
+use tantalum::Lpn;
 use tantalum::canary::{Guard, out};
-use tantalum::{Lpn, checksum_with};
 use tantalum_filesystem::FileId;
+use tantalum_image::checksum_with;
 
 use super::HEAD;
 use super::summary::{Entry, MOST_ENTRIES, Summary, What};

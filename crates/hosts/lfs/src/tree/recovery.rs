@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use tantalum::canary::{Guard, out};
-use tantalum::{Lpn, UNIT_BYTES, checksum_with};
+use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_drive::Client;
 use tantalum_filesystem::FileId;
+use tantalum_image::checksum_with;
 
 use super::files::FILES;
 use super::layout::{ANCHORS, Layout};

@@ -10,7 +10,8 @@ use crate::common;
 use std::ops::Range;
 
 use common::{KERNEL, OPEN, ask, fail_each_step, nothing_fails, profile, seeds, ssd_of};
-use tantalum::{FailingStep, Outcome as Fate, PowerLoss, SplitMix64, StepFault};
+use tantalum::{FailingStep, Outcome as Fate, PowerLoss, StepFault};
+use tantalum_image::SplitMix64;
 use tantalum_spu::atomic_writes::{
     AtomicWrites, AtomicWritesError, Outcome, SLOTS, Transaction, last_region,
 };

@@ -83,7 +83,7 @@ impl Program for Documents {
                 live_steps(life, storage, || session.step().map(|()| common.lock().commits))
             }
             threads => {
-                let seeds = (1..=threads).map(|thread| life.seed.wrapping_add(tantalum::mix(thread)));
+                let seeds = (1..=threads).map(|thread| life.seed.wrapping_add(tantalum_image::mix(thread)));
                 let threads = seeds.map(session).map(|session| move || session.run());
                 live_in_turns(life, storage, threads.collect(), || common.lock().commits)
             }

@@ -131,5 +131,5 @@ pub(super) fn mix(seed: u64, number: u64, part: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let joined = seed.wrapping_mul(FACTOR) ^ number.wrapping_add(part << 56);
     // `mix` adds the factor, which these seeds were chosen without
-    tantalum::mix(joined.wrapping_sub(FACTOR))
+    tantalum_image::mix(joined.wrapping_sub(FACTOR))
 }

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use arbitrary::Unstructured;
-use tantalum::{Device, Profile, SplitMix64};
+use tantalum::{Device, Profile};
 use tantalum_drive::Drive;
+use tantalum_image::SplitMix64;
 use tantalum_spu::{
     BlockClient, EndpointId, Event, InstallOptions, ProcessId, ProgramId, Rights, SpuId, Ssd, shipped,
 };
