@@ -8,7 +8,7 @@
 use tantalum_filesystem::{FileId, FileKind, FolderEntry, NewFile, RenameMode, Timestamp};
 
 use crate::error::VolumeError;
-use crate::file::{File, RemovedSlot};
+use crate::file::{File, RemovedInodeSlot};
 use crate::folder::{Entry, Folder};
 use crate::inode::Inode;
 use crate::link::{Link, NamePlace};
@@ -293,7 +293,7 @@ impl Volume {
         self.unnamed_links.remove(&slot);
         self.files.get_mut(&link.file).expect("a link's file exists").links.remove(&slot);
         if link.stored.is_some() {
-            self.removed.push(RemovedSlot::of_link(slot, true));
+            self.removed.push(RemovedInodeSlot::of_link(slot, true));
         } else {
             self.free_slots.insert(slot);
         }
