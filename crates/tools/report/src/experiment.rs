@@ -43,7 +43,7 @@ pub struct Outcome {
     /// The tables.
     pub figures: Vec<Figures>,
     /// The paper's claim in words.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<PaperClaim>,
 }
 
 impl Outcome {
@@ -134,7 +134,7 @@ impl Span {
 
 /// A claim of the paper, and our figure for it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Claim {
+pub struct PaperClaim {
     /// What is compared.
     pub what: String,
     /// Its form.
@@ -145,15 +145,15 @@ pub struct Claim {
     pub ours: Span,
 }
 
-impl Claim {
+impl PaperClaim {
     /// A factor.
-    pub fn factor(what: impl Into<String>, paper: Span, ours: Span) -> Claim {
-        Claim { what: what.into(), quantity: Quantity::Factor, paper, ours }
+    pub fn factor(what: impl Into<String>, paper: Span, ours: Span) -> PaperClaim {
+        PaperClaim { what: what.into(), quantity: Quantity::Factor, paper, ours }
     }
 
     /// A change in percent.
-    pub fn percent(what: impl Into<String>, paper: Span, ours: Span) -> Claim {
-        Claim { what: what.into(), quantity: Quantity::Percent, paper, ours }
+    pub fn percent(what: impl Into<String>, paper: Span, ours: Span) -> PaperClaim {
+        PaperClaim { what: what.into(), quantity: Quantity::Percent, paper, ours }
     }
 }
 

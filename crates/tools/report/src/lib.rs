@@ -16,7 +16,7 @@ pub mod table;
 mod text;
 
 pub use error::{Interrupted, InvalidSetting, ReportError};
-pub use experiment::{Claim, Outcome, Outcomes, Quantity, Span, Time};
+pub use experiment::{Outcome, Outcomes, PaperClaim, Quantity, Span, Time};
 pub use figures::{Figures, Row};
 pub use file::{check_place, save};
 pub use html::experiments::{write_experiments, write_figures};

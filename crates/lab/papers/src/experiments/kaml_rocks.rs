@@ -13,7 +13,7 @@ use tantalum::{Device, Profile};
 use tantalum_drive::Clock;
 use tantalum_kv::{Store, Sync};
 use tantalum_report::table::grouped;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::clients::{Measured, drive};
 use tantalum_workloads::kaml::Load;
@@ -241,7 +241,7 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let ratios = &outcome.figures[1].rows[1].ours;
     let claims = OLTP.iter().zip(printed.factors()).zip(ratios).map(|((&(load, _), paper), &ours)| {
         let what = format!("{}: records over RocksDB, {}", load.name(), clients_of(CLIENTS as u64));
-        Claim::factor(what, paper, Span::one(ours))
+        PaperClaim::factor(what, paper, Span::one(ours))
     });
     outcome.claims = claims.collect();
     Ok(outcome)
@@ -256,8 +256,8 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
     let what = format!("records over RocksDB, {}", clients_of(CLIENTS as u64));
     outcome.claims = vec![
-        Claim::factor(what, printed.over_log, Span::factors(ratios, &[1.0; YCSB.len()])),
-        Claim::factor("the same, on average", printed.average, Span::one(mean)),
+        PaperClaim::factor(what, printed.over_log, Span::factors(ratios, &[1.0; YCSB.len()])),
+        PaperClaim::factor("the same, on average", printed.average, Span::one(mean)),
     ];
     Ok(outcome)
 }

@@ -25,7 +25,7 @@ use std::sync::LazyLock;
 use tantalum::{Device, Profile};
 use tantalum_drive::Drive;
 use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
-use tantalum_report::{Claim, Figures, Span};
+use tantalum_report::{Figures, PaperClaim, Span};
 
 use super::printed::PrintedClaim;
 use super::{Run, drive_of};
@@ -81,7 +81,7 @@ fn format(
 }
 
 /// `fs_write` over each baseline, in a table with a row for each kind and way of syncing.
-fn claims(printed: &printed::Kinds, table: &Figures) -> Vec<Claim> {
+fn claims(printed: &printed::Kinds, table: &Figures) -> Vec<PaperClaim> {
     let compared = |((kind, baseline), printed): ((&str, &str), &PrintedClaim)| {
         let row = |name: &str| table.row(&format!("{kind}, {name}"));
         printed.beside(Span::factors(row(FS_WRITE), row(baseline)))

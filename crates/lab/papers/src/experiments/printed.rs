@@ -7,7 +7,7 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tantalum_report::{Claim, Quantity, Span};
+use tantalum_report::{PaperClaim, Quantity, Span};
 
 /// A sentence of a paper and its figure: `{ what = "...", factor = 2.0 }` or `{ what = "...", percent = [-45, -16] }`.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -42,8 +42,8 @@ impl TryFrom<Fields> for PrintedClaim {
 
 impl PrintedClaim {
     /// The sentence with what was measured here.
-    pub(super) fn beside(&self, ours: Span) -> Claim {
-        Claim { what: self.what.clone(), quantity: self.quantity, paper: self.paper, ours }
+    pub(super) fn beside(&self, ours: Span) -> PaperClaim {
+        PaperClaim { what: self.what.clone(), quantity: self.quantity, paper: self.paper, ours }
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-use tantalum_report::{Bar, Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Bar, Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, Measured, drive};
 use tantalum_workloads::tpcc::{DATABASE, KINDS, Tables, TpccClient, is_consistent, load};
@@ -103,7 +103,7 @@ fn by_page(title: &str, unit: &'static str, rows: Vec<Row>) -> Figures {
     Figures { title: title.to_owned(), unit, columns, rows }
 }
 
-fn claims(on: &[f64], off: &[f64]) -> Vec<Claim> {
+fn claims(on: &[f64], off: &[f64]) -> Vec<PaperClaim> {
     let printed = &PRINTED.table_4;
     vec![
         printed.barrier.beside(Span::factors(off, on)),

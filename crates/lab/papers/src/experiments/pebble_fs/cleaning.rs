@@ -3,7 +3,7 @@
 use tantalum::UNIT_BYTES;
 use tantalum_filesystem::FileSystem;
 use tantalum_lfs::{Cleaning, Indexing, Kind};
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::filebench::{Filebench, Personality};
 
@@ -69,7 +69,7 @@ pub fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     Ok(outcome)
 }
 
-fn claims(tables: &[Figures; TITLES.len()]) -> Vec<Claim> {
+fn claims(tables: &[Figures; TITLES.len()]) -> Vec<PaperClaim> {
     let changes = |table: usize, kind: &str| {
         let [remap, copy] = ["remap", "copy"].map(|name| tables[table].row(&format!("{kind}, {name}")));
         Span::changes(remap, copy)

@@ -6,7 +6,7 @@ use tantalum::{Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::{Content, FileId, FileKind, FileSystem, Names, NewFile};
 use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
 use tantalum_report::table::bytes;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::closed_loop::{Turn, serve};
 
@@ -193,7 +193,7 @@ fn measure(
     Ok((rows, survived))
 }
 
-fn claims(tables: &[Figures; TITLES.len()]) -> Vec<Claim> {
+fn claims(tables: &[Figures; TITLES.len()]) -> Vec<PaperClaim> {
     let compared = |table: usize, (kind, baseline): (&str, &str), span: fn(&[f64], &[f64]) -> Span| {
         let row = |place: &str, name: &str| tables[table].row(&format!("{kind}, {place}, {name}"));
         let [first, second] = PLACES.map(|(_, place)| span(row(place, FS_WRITE), row(place, baseline)));
