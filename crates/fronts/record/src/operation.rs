@@ -13,7 +13,7 @@ pub const ROOT: FileNumber = 0;
 
 /// A name in a folder.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Entry {
+pub struct FolderName {
     /// The folder.
     pub folder: FileNumber,
     /// The name there.
@@ -50,15 +50,15 @@ pub enum Attribute {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Operation {
     /// A new file of any kind.
-    Create(Entry, FileNumber, Made),
+    Create(FolderName, FileNumber, Made),
     /// A further name.
-    Link(Entry, FileNumber),
+    Link(FolderName, FileNumber),
     /// Removes a name.
-    Unlink(Entry),
+    Unlink(FolderName),
     /// Removes a folder.
-    RemoveFolder(Entry),
+    RemoveFolder(FolderName),
     /// Renames, in one step.
-    Rename(Entry, Entry, RenameMode),
+    Rename(FolderName, FolderName, RenameMode),
     /// Zeros at an offset; the file grows unless it keeps its size.
     Zero {
         /// The file.

@@ -82,12 +82,12 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Entry;
+    use crate::node::KeyValue;
 
     #[test]
     fn what_is_looked_at_stays_longer() {
         let cache = NodeCache::new(8 * UNIT_BYTES);
-        let node = Arc::new(Node::encode(0, &[Entry::new(b"k", b"v")]));
+        let node = Arc::new(Node::encode(0, &[KeyValue::new(b"k", b"v")]));
         for offset in 0..20 {
             cache.put((1, offset), Arc::clone(&node));
             assert!(cache.get((1, 0)).is_some(), "after {offset}");

@@ -1,7 +1,7 @@
 //! What a program did to its files, in memory.
 
 pub(crate) use tantalum_record::operation::is_first_part;
-pub use tantalum_record::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT};
+pub use tantalum_record::operation::{Attribute, FileNumber, FolderName, Made, Operation, ROOT};
 
 /// Everything that was recorded.
 #[derive(Clone, Debug, Default)]

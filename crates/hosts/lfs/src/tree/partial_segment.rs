@@ -10,7 +10,7 @@ use tantalum_filesystem::FileId;
 use tantalum_image::checksum_with;
 
 use super::HEAD;
-use super::summary::{Entry, MOST_ENTRIES, Summary, What};
+use super::summary::{MOST_ENTRIES, Summary, SummaryEntry, What};
 use crate::bytes::Page;
 use crate::error::Result;
 use crate::segments::{Log, Run};
@@ -19,7 +19,7 @@ use crate::segments::{Log, Run};
 #[derive(Debug, Default)]
 pub(super) struct PartialSegment {
     start: Option<Lpn>,
-    entries: Vec<Entry>,
+    entries: Vec<SummaryEntry>,
     checksum: u32,
     /// The checksum of the summary before.
     previous: u32,
@@ -37,7 +37,7 @@ impl PartialSegment {
     }
 
     /// Continues with existing units that have no summary.
-    pub fn resume(&mut self, start: Lpn, entries: Vec<Entry>) {
+    pub fn resume(&mut self, start: Lpn, entries: Vec<SummaryEntry>) {
         (self.start, self.entries) = (Some(start), entries);
     }
 
@@ -74,7 +74,7 @@ impl PartialSegment {
         let place = log.allocate(HEAD)?;
         self.segments_begun += u32::from(log.heads()[HEAD].used == 1);
         self.start.get_or_insert(place.lpn);
-        self.entries.push(Entry { what, is_unchecked });
+        self.entries.push(SummaryEntry { what, is_unchecked });
         Ok(place.lpn)
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{create, entry, recording, rename, settings, write};
-use tantalum_crash_run::operation::{Attribute, Entry, Made, Operation, ROOT};
+use tantalum_crash_run::operation::{Attribute, FolderName, Made, Operation, ROOT};
 use tantalum_crash_run::{Check, Losses, Sector, Settings, check};
 use tantalum_filesystem::{FileKind, RenameMode};
 use tantalum_report::Monitor;
@@ -77,13 +77,13 @@ fn runs(bytes: &[u8]) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-fn folder(name: Entry, file: u64) -> Operation {
+fn folder(name: FolderName, file: u64) -> Operation {
     let made = Made { kind: FileKind::Folder, permissions: 0o755, owner: 0, group: 0, target: Vec::new() };
     Operation::Create(name, file, made)
 }
 
-fn inside(folder: u64, name: &str) -> Entry {
-    Entry { folder, name: name.as_bytes().to_vec() }
+fn inside(folder: u64, name: &str) -> FolderName {
+    FolderName { folder, name: name.as_bytes().to_vec() }
 }
 
 /// A file `a` of `A`.
