@@ -121,13 +121,13 @@ enum Event {
 
 /// An image that is served.
 pub struct Served {
-    place: Arc<Place>,
+    place: Arc<ControlContext>,
     events: Receiver<Event>,
     socket: Socket,
 }
 
 /// What the answers at the control socket depend on.
-struct Place {
+struct ControlContext {
     image: PathBuf,
     server: Server,
     answers: Answers,
@@ -285,7 +285,7 @@ impl Served {
     }
 }
 
-impl Place {
+impl ControlContext {
     /// The seed of the outcome of the next power loss.
     fn loss_seed(&self) -> u64 {
         mix(self.seed.load(Ordering::Relaxed) ^ self.power_losses.load(Ordering::Relaxed))
@@ -315,7 +315,7 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     // nothing listens on a server that has ended
     let told = move |event: &tantalum_spu::Event| drop(ends.send(Event::ProgramEnded(event.to_string())));
     server.subsystem().programs.on_end(told);
-    let place = Arc::new(Place {
+    let place = Arc::new(ControlContext {
         image: image.clone(),
         server,
         answers,
@@ -351,7 +351,7 @@ fn shut_down(drive: &Drive, seed: u64) -> Result<Ending, ServeError> {
     }
 }
 
-impl Subject for Place {
+impl Subject for ControlContext {
     fn image(&self) -> &Path {
         &self.image
     }

@@ -6,7 +6,7 @@ use tantalum::Nanoseconds;
 use crate::operation::{FileNumber, Operation};
 
 /// An offset in a file.
-pub type Place = (FileNumber, u64);
+pub type FileOffset = (FileNumber, u64);
 
 /// How a write reached the file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub enum Event<'a> {
         copied: u64,
     },
     /// Ranges read as others from now on: from, to, bytes of each.
-    Committed(Vec<(Place, Place, u64)>),
+    Committed(Vec<(FileOffset, FileOffset, u64)>),
     /// Two ranges swapped contents.
     Exchanged {
         /// The file and offset of one range.

@@ -44,7 +44,7 @@ impl Busy {
 
 /// What an operation occupies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Route {
     pub plane: PlaneId,
     pub channel: ChannelId,
 }
@@ -260,7 +260,7 @@ impl Resources {
     #[inline]
     pub fn program(
         &mut self,
-        place: Place,
+        place: Route,
         (page, block): (PageId, BlockId),
         bytes: u32,
         priority: Priority,
@@ -294,7 +294,7 @@ impl Resources {
     #[inline]
     pub fn read(
         &mut self,
-        place: Place,
+        place: Route,
         (page, block): (PageId, BlockId),
         bytes: u32,
         priority: Priority,
@@ -355,8 +355,8 @@ mod tests {
     }
 
     /// Planes 0 and 2 are on channel 0, plane 1 on channel 1.
-    fn place(plane: u32) -> Place {
-        Place { plane: PlaneId(plane), channel: ChannelId(plane % 2) }
+    fn place(plane: u32) -> Route {
+        Route { plane: PlaneId(plane), channel: ChannelId(plane % 2) }
     }
 
     fn program(resources: &mut Resources, plane: u32, bytes: u32, at_ns: Nanoseconds) -> Interval {

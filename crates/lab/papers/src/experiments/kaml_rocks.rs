@@ -27,7 +27,7 @@ use super::rig::{aged_image, copy_image, slowed};
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
 use crate::rocks::{Rocks, RocksOptions};
-use crate::servers::{Mount, MountOptions, Place, PlainFolder};
+use crate::servers::{Mount, MountOptions, PlainFolder, ServerFolder};
 
 /// The maximum size of a memtable: RocksDB's default.
 const MOST_TABLE_BYTES: u64 = 64 << 20;

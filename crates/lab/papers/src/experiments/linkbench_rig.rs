@@ -17,7 +17,7 @@ use super::Run;
 use super::innodb::{Innodb, InnodbCase};
 use super::rig::{Drives, LogPlace, MountedMariaDb, Start, aged_image};
 use crate::error::ExperimentError;
-use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, PlainFolder, ServerFolder};
 
 /// Bytes that the database takes for each node: LinkBench says that a million nodes take a gigabyte.
 const BYTES_PER_NODE: u64 = 1000;

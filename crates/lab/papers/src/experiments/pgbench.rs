@@ -18,7 +18,9 @@ use super::printed::{self, PrintedClaim};
 use super::rig::{aged_image, drive_with_room};
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
-use crate::servers::{Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions, copy_tree};
+use crate::servers::{
+    Mount, MountOptions, PlainFolder, Postgresql, PostgresqlOptions, ServerFolder, copy_tree,
+};
 
 /// The set-up at scale 1: SHARE names only pgbench; here on its drive, with a database as large as for LinkBench.
 const BRANCHES: u64 = 100;

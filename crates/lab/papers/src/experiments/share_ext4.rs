@@ -10,7 +10,7 @@ use tantalum_report::{Figures, Outcome, Row, Time};
 
 use super::Run;
 use crate::error::ExperimentError;
-use crate::servers::{Guest, GuestMessage, Place, PlainFolder, Served, ServerError};
+use crate::servers::{Guest, GuestMessage, PlainFolder, Served, ServerError, ServerFolder};
 
 /// Files and overwrites at scale 1.
 const FILES: u64 = 200;

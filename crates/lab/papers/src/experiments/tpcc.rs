@@ -21,7 +21,7 @@ use super::printed::{self, PrintedClaim};
 use super::rig::{LogPlace, MountedMariaDb, Start, aged_image};
 use super::server_binds::ServerBinds;
 use crate::error::ExperimentError;
-use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, PlainFolder, ServerFolder};
 
 /// The paper's set-up: 1,000 warehouses, a buffer of 2 GB. Clients and transactions are chosen; it names none.
 const WAREHOUSES: u64 = 1000;

@@ -18,7 +18,7 @@ use super::linkbench_rig::{CaseResult, observed};
 use super::rig::{LogPlace, MountedMariaDb, Start, aged_image, drive_with_room};
 use super::server_binds::ServerBinds;
 use crate::error::ExperimentError;
-use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, PlainFolder, ServerFolder};
 
 /// At scale 1: SHARE's drive and a gigabyte of records.
 const RECORDS: u64 = 800_000;

@@ -13,9 +13,9 @@ mod guest;
 mod images_in_use;
 mod mariadb;
 mod mount;
-mod place;
 mod postgresql;
 mod served_drive;
+mod server_folder;
 mod user;
 
 pub use error::ServerError;
@@ -24,6 +24,6 @@ pub use images_in_use::newest_image;
 pub(crate) use mariadb::LEAST_BUFFER_BYTES;
 pub use mariadb::{MariaDb, MariaDbOptions};
 pub use mount::{Mount, MountOptions};
-pub use place::{Place, PlainFolder, copy_tree};
 pub use postgresql::{Postgresql, PostgresqlOptions};
 pub use served_drive::Served;
+pub use server_folder::{PlainFolder, ServerFolder, copy_tree};

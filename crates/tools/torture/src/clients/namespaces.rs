@@ -7,7 +7,7 @@ use tantalum::{Command, Key, NamespaceId, Status};
 use super::run::Run;
 use crate::device::history::Stamp;
 use crate::device::record_host::{FILLING_KEYS, KEYS, OWN, SHARED, key_of, value_of};
-use crate::device::records::{Orders, Place, Thing};
+use crate::device::records::{Orders, RecordId, Thing};
 use crate::device::stop::Stop;
 
 /// What is kept of a namespace.
@@ -241,7 +241,7 @@ impl Run {
     }
 
     /// A record is what was put last.
-    pub fn check_record(&mut self, place: Place, promise: &'static str) -> Result<(), Stop> {
+    pub fn check_record(&mut self, place: RecordId, promise: &'static str) -> Result<(), Stop> {
         let (found, stamp) = (self.get(place)?, self.records.now(Thing::Record(place)));
         self.tally.promises_checked += 1;
         match found == value_of(place, stamp) {
@@ -250,7 +250,7 @@ impl Run {
         }
     }
 
-    fn get(&self, (namespace, number): Place) -> Result<Option<Vec<u8>>, Stop> {
+    fn get(&self, (namespace, number): RecordId) -> Result<Option<Vec<u8>>, Stop> {
         let mut value = Vec::new();
         match self.host.try_ask(Command::KvGet { namespace, key: key_of(number), value: &mut value }) {
             Ok(_) => Ok(Some(value)),
@@ -260,7 +260,7 @@ impl Run {
     }
 }
 
-fn differs(place: Place, found: &Option<Vec<u8>>, allowed: &[Stamp]) -> String {
+fn differs(place: RecordId, found: &Option<Vec<u8>>, allowed: &[Stamp]) -> String {
     let found = match found {
         None => "nothing".to_owned(),
         Some(value) => {

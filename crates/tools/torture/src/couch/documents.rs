@@ -13,7 +13,7 @@ use super::settings::way_name;
 use super::turns::{InTurns, live_in_turns};
 use crate::error::CrashError;
 use crate::program::drive::{profile, volume};
-use crate::program::{Broken, Life, Program, RunEnd, VolumePlace, live_steps};
+use crate::program::{Broken, Life, Program, RunEnd, VolumeInUse, live_steps};
 
 /// The store, with one way of updating.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ pub(super) struct Documents {
     pub threads: u64,
 }
 
-impl VolumePlace for Held {
+impl VolumeInUse for Held {
     fn volume(&self) -> impl Deref<Target = Volume> {
         self.0.volume()
     }
@@ -31,7 +31,7 @@ impl VolumePlace for Held {
 
 impl Program for Documents {
     type TestBed = Volume;
-    type Place = Held;
+    type DriveInUse = Held;
     type Opened = (Store<Held>, Contents);
     type Expected = Expected;
 

@@ -28,7 +28,7 @@ fn open(held: &Held) -> Result<Result<Opened, String>, Error> {
 
 impl Program for KeyValue {
     type TestBed = Device;
-    type Place = Held;
+    type DriveInUse = Held;
     type Opened = Opened;
     type Expected = Expected;
 

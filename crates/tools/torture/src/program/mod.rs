@@ -7,9 +7,9 @@
 
 mod cuts;
 pub(crate) mod drive;
+mod drive_in_use;
 mod host_faults;
 mod life;
-mod place;
 mod recovery;
 mod run;
 mod run_end;
@@ -18,8 +18,8 @@ mod torture;
 mod under_test;
 
 pub use cuts::Cuts;
+pub(crate) use drive_in_use::{DriveInUse, VolumeInUse, goes_on};
 pub(crate) use life::{Life, live_steps};
-pub(crate) use place::{Place, VolumePlace, goes_on};
 pub(crate) use run_end::{Broken, RunEnd, Stop};
 pub(crate) use torture::{Plan, torture};
 pub(crate) use under_test::Program;

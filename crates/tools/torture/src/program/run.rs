@@ -7,8 +7,8 @@ use std::time::Instant;
 use tantalum::PowerLoss;
 use tantalum_report::Monitor;
 
+use super::drive_in_use::DriveInUse;
 use super::life::{CutPoint, Life};
-use super::place::Place;
 use super::recovery::Recovery;
 use super::run_end::{Broken, Found, RunEnd};
 use super::under_test::Program;
@@ -94,7 +94,7 @@ impl<P: Program> Run<'_, P> {
         Life { seed: mix(self.seed, 0, 2), cut, most: Some(self.length), host: None }
     }
 
-    fn open_first(&self, test_bed: P::TestBed) -> Result<(P::Place, P::Opened), RunEnd> {
+    fn open_first(&self, test_bed: P::TestBed) -> Result<(P::DriveInUse, P::Opened), RunEnd> {
         let place = self.program.take(test_bed, mix(self.seed, 0, 4));
         let opened = self.program.open_first(&place)?;
         Ok((place, opened))
@@ -102,7 +102,7 @@ impl<P: Program> Run<'_, P> {
 
     fn live(
         &self,
-        place: &P::Place,
+        place: &P::DriveInUse,
         opened: P::Opened,
         life: &Life,
         outcome: &mut CrashOutcome,
@@ -114,12 +114,12 @@ impl<P: Program> Run<'_, P> {
 
     fn recover(
         &self,
-        place: P::Place,
+        place: P::DriveInUse,
         cut: u64,
         expected: &P::Expected,
         loss: &mut PowerLoss,
         outcome: &mut CrashOutcome,
-    ) -> Result<(P::Place, P::Opened), Broken> {
+    ) -> Result<(P::DriveInUse, P::Opened), Broken> {
         outcome.cuts += 1;
         let seed = mix(self.seed, cut, 5);
         Recovery { program: self.program, seed, loss, outcome }.recover(place, expected)

@@ -2,8 +2,8 @@
 
 use tantalum::{Device, Profile};
 
+use super::drive_in_use::DriveInUse;
 use super::life::Life;
-use super::place::Place;
 use super::run_end::{Broken, RunEnd};
 use super::test_bed::TestBed;
 use crate::error::CrashError;
@@ -13,7 +13,7 @@ pub(crate) trait Program: Copy {
     /// What it works on: a volume, or a drive.
     type TestBed: TestBed;
     /// The volume or drive in the program's hands.
-    type Place: Place;
+    type DriveInUse: DriveInUse;
     /// What the program has open, with its contents.
     type Opened;
     /// The states allowed after a cut.
@@ -43,22 +43,22 @@ pub(crate) trait Program: Copy {
     }
 
     /// Takes it. Everything random follows from the seed.
-    fn take(&self, test_bed: Self::TestBed, seed: u64) -> Self::Place;
+    fn take(&self, test_bed: Self::TestBed, seed: u64) -> Self::DriveInUse;
 
     /// Gives it back after a cut.
-    fn give_back(place: Self::Place) -> Result<Self::TestBed, Broken>;
+    fn give_back(place: Self::DriveInUse) -> Result<Self::TestBed, Broken>;
 
     /// Opens the program's files for the first life.
-    fn open_first(&self, place: &Self::Place) -> Result<Self::Opened, RunEnd>;
+    fn open_first(&self, place: &Self::DriveInUse) -> Result<Self::Opened, RunEnd>;
 
     /// Opens and reads the program's files after a cut.
-    fn open_again(&self, place: &Self::Place) -> Result<Self::Opened, Broken>;
+    fn open_again(&self, place: &Self::DriveInUse) -> Result<Self::Opened, Broken>;
 
     /// Works until power is lost or the life is over, and closes everything. Returns the states that may be there, and the
     /// number of promises checked.
     fn live(
         &self,
-        place: &Self::Place,
+        place: &Self::DriveInUse,
         opened: Self::Opened,
         life: &Life,
     ) -> (Result<Self::Expected, Broken>, u64);

@@ -21,7 +21,7 @@ use super::super::rig::{LogPlace, MountedMariaDb, Start, slowed};
 use super::super::{Run, drive_of};
 use super::{CACHE_BYTES, KINDS, PRINTED, claims, indexings};
 use crate::error::ExperimentError;
-use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, PlainFolder, ServerFolder};
 
 /// The thesis's TPCC-10: ten warehouses, about 800 MB. LinkBench gets the same here; the thesis has 10 GB.
 const DATABASE_BYTES: u64 = 800_000_000;

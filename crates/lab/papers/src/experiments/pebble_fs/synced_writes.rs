@@ -29,7 +29,7 @@ const UNITS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Virtual time between two write-backs, as a mount has them.
 const WRITE_BACK_NS: Nanoseconds = 5_000_000_000;
 
-const PLACES: [(Place, &str); 2] = [(Place::Random, "overwrites"), (Place::End, "appends")];
+const PLACES: [(WriteOrder, &str); 2] = [(WriteOrder::Random, "overwrites"), (WriteOrder::End, "appends")];
 
 const TITLES: [(&str, &str); 5] = [
     ("throughput of four synced writers", "MB/s"),
@@ -41,7 +41,7 @@ const TITLES: [(&str, &str); 5] = [
 
 /// The pattern of a synced writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum WriteOrder {
     /// It overwrites its file at random.
     Random,
     /// The job appends to its file.
@@ -85,7 +85,7 @@ impl Writers {
     /// A write is sent to the drive, and synced in the next turn, so that other writers' requests come in between.
     fn turn(
         &mut self,
-        (place, data, bytes): (Place, &[u8], u64),
+        (place, data, bytes): (WriteOrder, &[u8], u64),
         client: usize,
         at_ns: Nanoseconds,
     ) -> Result<Turn, WorkloadError> {
@@ -101,10 +101,10 @@ impl Writers {
         }
         let length = data.len() as u64;
         let offset = match place {
-            Place::Random => self.random.random_range(0..bytes / length) * length,
-            Place::End => self.ends[client],
+            WriteOrder::Random => self.random.random_range(0..bytes / length) * length,
+            WriteOrder::End => self.ends[client],
         };
-        if place == Place::End {
+        if place == WriteOrder::End {
             self.ends[client] += length;
         }
         self.fs.write(file, offset, data)?;
@@ -123,7 +123,7 @@ fn write_synced(
     run: &Run<'_>,
     kind: Kind,
     indexing: Indexing,
-    place: Place,
+    place: WriteOrder,
     units: u32,
 ) -> Result<(f64, Cost, Survived), ExperimentError> {
     let mut writers = Writers::new(run, kind, indexing)?;
@@ -179,7 +179,7 @@ pub fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 fn measure(
     run: &Run<'_>,
     kind: Kind,
-    place: Place,
+    place: WriteOrder,
     indexing: Indexing,
 ) -> Result<([Vec<f64>; TITLES.len()], Survived), ExperimentError> {
     let mut rows = [const { Vec::new() }; TITLES.len()];
