@@ -12,7 +12,7 @@ use tantalum_drive::Queue;
 use crate::addresses::Advertised;
 use crate::authentication::Hosts;
 use crate::blocks::BlockSpace;
-use crate::controller::{Controller, Kind, Peer};
+use crate::controller::{Controller, ControllerKind, Peer};
 use crate::errors::ErrorLog;
 use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
@@ -141,7 +141,7 @@ impl Subsystem {
     /// A controller for a host. `None` if there are too many.
     pub fn connect(
         &self,
-        kind: Kind,
+        kind: ControllerKind,
         host: Peer,
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,

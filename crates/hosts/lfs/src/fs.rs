@@ -16,7 +16,7 @@ use crate::index::Index;
 use crate::inode::Inode;
 use crate::names::Folder;
 use crate::segments::Log;
-use crate::superblock::{Kind, Superblock};
+use crate::superblock::{LfsKind, Superblock};
 
 /// A file in memory.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl fmt::Debug for LogFs {
 
 impl LogFs {
     /// How files are indexed.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> LfsKind {
         self.superblock.kind
     }
 

@@ -9,7 +9,7 @@
 
 use crate::bus::Bus;
 use crate::line::Line;
-use crate::schedule::{Interval, Kind, Priority, Scheduling, Subject, Transfer, When};
+use crate::schedule::{Interval, OperationKind, Priority, Scheduling, Subject, Transfer, When};
 use tantalum_image::Timing;
 use tantalum_image::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
 
@@ -33,10 +33,10 @@ impl Busy {
     #[inline]
     fn add(&mut self, subject: Subject, priority: Priority, duration_ns: Nanoseconds) {
         let sum_ns = match (subject.kind(), priority) {
-            (Kind::Erase, _) => &mut self.erases_ns,
+            (OperationKind::Erase, _) => &mut self.erases_ns,
             (_, Priority::Background) => &mut self.background_ns,
-            (Kind::Read, _) => &mut self.reads_ns,
-            (Kind::Program, _) => &mut self.programs_ns,
+            (OperationKind::Read, _) => &mut self.reads_ns,
+            (OperationKind::Program, _) => &mut self.programs_ns,
         };
         *sum_ns += duration_ns;
     }
@@ -200,9 +200,9 @@ impl Resources {
     #[inline]
     fn needed_ns(&self, plane: PlaneId, subject: Subject) -> Nanoseconds {
         match subject.kind() {
-            Kind::Program | Kind::Erase => self.block_done_ns(subject.block()),
-            Kind::Read if self.block_done_ns(subject.block()) <= self.now_ns => 0,
-            Kind::Read => self.planes[plane.index()].line.needed_ns(subject),
+            OperationKind::Program | OperationKind::Erase => self.block_done_ns(subject.block()),
+            OperationKind::Read if self.block_done_ns(subject.block()) <= self.now_ns => 0,
+            OperationKind::Read => self.planes[plane.index()].line.needed_ns(subject),
         }
     }
 

@@ -17,7 +17,6 @@ use tantalum_volume::Volume;
 use crate::drive::{Drive, new_volume};
 use crate::error::MeasureError;
 use crate::images::Images;
-use crate::kind::Kind;
 use crate::owners::{Owners, Written};
 use crate::passing::Passing;
 use crate::postgres_wal::PostgresLogs;
@@ -26,6 +25,7 @@ use crate::shorter_logs::{Shortened, ShorterLogs};
 use crate::sqlite_logs::{Home, Instead, SqliteLogs, WithoutLogs};
 use crate::tally::Tally;
 use crate::tap::Tap;
+use crate::write_purpose::WritePurpose;
 
 /// Events between two checks for cancellation.
 const EVENTS_PER_STEP: u64 = 256;
@@ -343,7 +343,7 @@ impl<'a> Replay<'a> {
     }
 
     fn write(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> Outcome<()> {
-        if self.tally.kind(file) == Some(Kind::Log) && self.logs.gather(file, offset, data, kind) {
+        if self.tally.kind(file) == Some(WritePurpose::Log) && self.logs.gather(file, offset, data, kind) {
             return Ok(());
         }
         let Some(passing) = self.passing else { return self.write_there(file, offset, data, kind) };

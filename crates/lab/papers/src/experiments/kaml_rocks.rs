@@ -37,7 +37,7 @@ const TURNS: [u64; 2] = [1, CLIENTS as u64];
 
 /// Which store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum StoreKind {
     RocksDb,
     Records,
 }
@@ -73,10 +73,10 @@ impl<'a> Rig<'a> {
     }
 
     /// Runs a case on a copy of its drive.
-    fn measure(&self, kind: Kind, case: Case) -> Result<Measured, ExperimentError> {
+    fn measure(&self, kind: StoreKind, case: Case) -> Result<Measured, ExperimentError> {
         let measured = match kind {
-            Kind::RocksDb => self.rocks(case),
-            Kind::Records => self.records(case),
+            StoreKind::RocksDb => self.rocks(case),
+            StoreKind::Records => self.records(case),
         };
         Ok(measured?.divided_by(self.run.slower))
     }
@@ -167,7 +167,7 @@ fn measure_all(
     cached_percent: u64,
 ) -> Result<(Vec<Row>, Vec<Row>), ExperimentError> {
     let rig = Rig::new(run, &profile(run)?)?;
-    let kinds = [(Kind::RocksDb, "RocksDB"), (Kind::Records, "records")];
+    let kinds = [(StoreKind::RocksDb, "RocksDB"), (StoreKind::Records, "records")];
     let bar = run.monitor.bar("cases", (loads.len() * kinds.len() * TURNS.len()) as u64);
     let row = |name: &str, count| Row {
         name: format!("{name}, {}", clients_of(count)),

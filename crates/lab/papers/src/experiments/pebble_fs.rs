@@ -24,7 +24,7 @@ use std::sync::LazyLock;
 
 use tantalum::{Device, Profile};
 use tantalum_drive::Drive;
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 use tantalum_report::{Figures, PaperClaim, Span};
 
 use super::printed::PrintedClaim;
@@ -42,16 +42,16 @@ static PRINTED: LazyLock<printed::Printed> =
     LazyLock::new(|| super::printed::parse("pebble_fs.toml", include_str!("pebble_fs.toml")));
 
 /// The file systems, by the names that a mount gives them.
-const KINDS: [(Kind, &str); 2] = [(Kind::Nat, "lfs-nat"), (Kind::Tree, "lfs-tree")];
+const KINDS: [(LfsKind, &str); 2] = [(LfsKind::Nat, "lfs-nat"), (LfsKind::Tree, "lfs-tree")];
 
 /// The ways of syncing of a kind. `lfs-nat` has two without `fs_write`: conventionally it writes in place, as F2FS does since Linux
 /// 3.18; appending it is what the thesis compares with, of Linux 3.16.
-fn indexings(kind: Kind) -> &'static [(Indexing, &'static str)] {
+fn indexings(kind: LfsKind) -> &'static [(Indexing, &'static str)] {
     const ALL: [(Indexing, &str); 3] =
         [(Indexing::Appended, APPENDING), (Indexing::Conventional, CONVENTIONAL), (Indexing::Nvm, FS_WRITE)];
     match kind {
-        Kind::Nat => &ALL,
-        Kind::Tree => &ALL[1..],
+        LfsKind::Nat => &ALL,
+        LfsKind::Tree => &ALL[1..],
     }
 }
 
@@ -72,7 +72,7 @@ fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
 
 fn format(
     run: &Run<'_>,
-    kind: Kind,
+    kind: LfsKind,
     cleaning: Cleaning,
     indexing: Indexing,
 ) -> Result<LogFs, ExperimentError> {

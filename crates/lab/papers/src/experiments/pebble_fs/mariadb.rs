@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tantalum::{Access, Counters, Device, Profile};
 use tantalum_filesystem::LogStatistics;
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 use tantalum_report::table::bytes;
 use tantalum_report::{Figures, Outcome, Row, Time};
 use tantalum_workloads::WorkloadError;
@@ -197,7 +197,7 @@ fn load_database(run: &Run<'_>, folder: &PlainFolder, load: Load) -> Result<(), 
 }
 
 /// A new file system on a drive as slow as the experiment requires.
-fn make(run: &Run<'_>, image: &Path, kind: Kind, indexing: Indexing) -> Result<(), ExperimentError> {
+fn make(run: &Run<'_>, image: &Path, kind: LfsKind, indexing: Indexing) -> Result<(), ExperimentError> {
     let device = Device::create(image, &slowed(&profile(run)?, run.slower))?;
     let fs = LogFs::format_indexed(device, kind, Cleaning::Copy, indexing, CACHE_BYTES)?;
     let client = fs.unmount().map_err(|failed| failed.1)?;

@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::{Content, FileId, FileKind, FileSystem, Names, NewFile};
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 use tantalum_report::table::bytes;
 use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
@@ -60,7 +60,7 @@ struct Writers {
 }
 
 impl Writers {
-    fn new(run: &Run<'_>, kind: Kind, indexing: Indexing) -> Result<Writers, ExperimentError> {
+    fn new(run: &Run<'_>, kind: LfsKind, indexing: Indexing) -> Result<Writers, ExperimentError> {
         let mut fs = format(run, kind, Cleaning::Copy, indexing)?;
         let bytes = file_bytes(run);
         let new = NewFile { kind: FileKind::File, permissions: 0o644, ..NewFile::default() };
@@ -121,7 +121,7 @@ fn file_bytes(run: &Run<'_>) -> u64 {
 /// Throughput in MB/s, what the syncs cost, and what power cuts left.
 fn write_synced(
     run: &Run<'_>,
-    kind: Kind,
+    kind: LfsKind,
     indexing: Indexing,
     place: WriteOrder,
     units: u32,
@@ -178,7 +178,7 @@ pub fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 /// A row of each table, and what power cuts left.
 fn measure(
     run: &Run<'_>,
-    kind: Kind,
+    kind: LfsKind,
     place: WriteOrder,
     indexing: Indexing,
 ) -> Result<([Vec<f64>; TITLES.len()], Survived), ExperimentError> {
