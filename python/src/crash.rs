@@ -10,7 +10,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tantalum_crash_run::operation::Recording;
-use tantalum_crash_run::{CheckFunction, CrashTest, Outcome, Profile, RunError, Said, Sector, summary};
+use tantalum_crash_run::{Acks, CheckFunction, CrashTest, Outcome, Profile, RunError, Sector, summary};
 use tantalum_report::Monitor;
 
 use crate::errors::TantalumError;
@@ -22,18 +22,18 @@ fn raised(error: RunError) -> PyErr {
     TantalumError::new_err(error.to_string())
 }
 
-/// Passed to a program, which calls it to promise something.
+/// Passed to a program, which calls it to acknowledge something.
 #[pyclass(frozen)]
-struct Say(Said);
+struct Ack(Acks);
 
 #[pymethods]
-impl Say {
+impl Ack {
     fn __call__(&self, what: &str) {
-        self.0.say(what);
+        self.0.ack(what);
     }
 }
 
-/// Runs `program(folder, say)` once, and `check(folder, said)` on each outcome. Returns the outcome as JSON, and as text.
+/// Runs `program(folder, ack)` once, and `check(folder, acks)` on each outcome. Returns the outcome as JSON, and as text.
 #[pyfunction]
 #[pyo3(signature = (program, check, *, drive, sector, cuts, minutes, seed, capacity_bytes, save))]
 #[expect(clippy::too_many_arguments, reason = "they are the options of the command")]
@@ -78,8 +78,8 @@ pub fn _crash_run(
 fn record(py: Python<'_>, test: &CrashTest, program: &Py<PyAny>) -> PyResult<Recording> {
     let mut ended = Ok(());
     let recording = py.detach(|| {
-        test.record(|folder, said| {
-            ended = Python::attach(|py| program.call1(py, (folder, Say(said.clone()))).map(drop));
+        test.record(|folder, acks| {
+            ended = Python::attach(|py| program.call1(py, (folder, Ack(acks.clone()))).map(drop));
         })
     });
     ended?;
@@ -88,8 +88,8 @@ fn record(py: Python<'_>, test: &CrashTest, program: &Py<PyAny>) -> PyResult<Rec
 
 /// Checks run in threads; this one looks for Ctrl-C meanwhile.
 fn check_all(py: Python<'_>, test: &CrashTest, recording: &Recording, check: Py<PyAny>) -> PyResult<Outcome> {
-    let function: Arc<CheckFunction> = Arc::new(move |folder: &Path, said: &[String]| {
-        Python::attach(|py| match check.call1(py, (folder, said)) {
+    let function: Arc<CheckFunction> = Arc::new(move |folder: &Path, acks: &[String]| {
+        Python::attach(|py| match check.call1(py, (folder, acks)) {
             Ok(_) => Ok(()),
             Err(error) => Err(text_of(py, &error)),
         })

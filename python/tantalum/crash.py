@@ -14,8 +14,8 @@ from typing import Any
 
 from . import tantalum as _compiled
 
-Say = Callable[[str], None]
-Program = Callable[[Path, Say], object]
+Ack = Callable[[str], None]
+Program = Callable[[Path, Ack], object]
 Check = Callable[[Path, "list[str]"], object]
 
 
@@ -93,8 +93,8 @@ def crash_run(
 ) -> CrashOutcome:
     """Does what `program` stores survive power loss?
 
-    `program(folder, say)` runs once, in a new folder on a mounted drive. `say("text")` promises something. Then
-    `check(folder, said)` is called for each outcome, with a copy of the files, and what had been said before the power cut; it
+    `program(folder, ack)` runs once, in a new folder on a mounted drive. `ack("text")` acknowledges something. Then
+    `check(folder, acks)` is called for each outcome, with a copy of the files, and what had been acknowledged before the power cut; it
     raises if something is not as it should be. Calls of `check` may overlap, in threads.
 
     By default the worst happens that POSIX allows; `drive` is the name of a profile, or its file, whose losses are tried instead.

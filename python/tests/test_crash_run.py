@@ -33,19 +33,19 @@ def replace(folder, text, sync):
 
 
 def program(sync):
-    def run(folder, say):
+    def run(folder, ack):
         for number in ("1", "2"):
             replace(folder, number * 5000, sync)
-            say(number)
+            ack(number)
 
     return run
 
 
-def check(folder, said):
+def check(folder, acks):
     assert isinstance(folder, Path)
-    if said:
+    if acks:
         text = (folder / "file").read_text()
-        assert len(text) == 5000 and text[0] >= said[-1], f"{len(text)} bytes after {said}"
+        assert len(text) == 5000 and text[0] >= acks[-1], f"{len(text)} bytes after {acks}"
 
 
 @unittest.skipUnless(can_mount(), "needs /dev/fuse")
@@ -74,9 +74,9 @@ class CrashRunTest(unittest.TestCase):
 
     def test_what_the_program_raises_is_raised(self):
         with self.assertRaises(ZeroDivisionError):
-            tantalum.crash_run(lambda folder, say: 1 / 0, check)
+            tantalum.crash_run(lambda folder, ack: 1 / 0, check)
         with self.assertRaises(tantalum.TantalumError) as raised:
-            tantalum.crash_run(lambda folder, say: None, check)
+            tantalum.crash_run(lambda folder, ack: None, check)
         self.assertIn("changed nothing", str(raised.exception))
 
     def test_options_that_cannot_be_are_refused(self):
@@ -85,7 +85,7 @@ class CrashRunTest(unittest.TestCase):
                 tantalum.crash_run(program(sync=True), check, **options)
 
     def test_a_check_that_fails_with_power_on_is_an_error(self):
-        def wrong(folder, said):
+        def wrong(folder, acks):
             raise RuntimeError("never content")
 
         with self.assertRaises(tantalum.TantalumError) as raised:

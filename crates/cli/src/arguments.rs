@@ -23,7 +23,7 @@ use crate::lab::LabAction;
 use crate::life::LoadOptions;
 use crate::measure::MeasureOptions;
 use crate::mount::MountOptions;
-use crate::offered::OfferOptions;
+use crate::offer::OfferOptions;
 use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::replay::ReplayOptions;

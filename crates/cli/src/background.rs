@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use crate::failure::Failure;
 use crate::output;
 
-/// The background process.
+/// A process that was started in the background.
 pub struct Started {
     process: Child,
     /// The rest of the line that it printed when it was ready.

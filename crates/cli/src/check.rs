@@ -11,7 +11,7 @@ use tantalum_report::table::{Align, Table, grouped};
 use crate::arguments::CheckOptions;
 use crate::failure::Failure;
 use crate::recovery_info::{RecoveryInfo, last_shutdown};
-use crate::{check_files, check_store, interrupt, output, watched};
+use crate::{check_files, check_progress, check_store, interrupt, output};
 
 /// Findings of one part that are listed in the text output; `--json` has them all.
 const LISTED: usize = 20;
@@ -54,14 +54,14 @@ fn outcome(options: &CheckOptions) -> Result<Outcome, Failure> {
         error => Failure::Image { path: path.clone(), error },
     };
     let check = || {
-        let (mut check, device) = watched::check(path, &monitor).map_err(failed)?;
+        let (mut check, device) = check_progress::check(path, &monitor).map_err(failed)?;
         add_contents(&mut check, device);
         Ok::<_, Failure>(check)
     };
     if !options.repair {
         return Ok(Outcome::of(path, check()?));
     }
-    let (mut repair, device) = watched::repair(path, &monitor).map_err(failed)?;
+    let (mut repair, device) = check_progress::repair(path, &monitor).map_err(failed)?;
     let lost = add_contents(&mut repair.after, device);
     let beyond = repair.before.is_beyond_repair();
     if !beyond && !lost.is_empty() {

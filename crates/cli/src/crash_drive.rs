@@ -143,7 +143,7 @@ const MOST_REPLAYED: u64 = 1_000_000;
 pub enum CutCount {
     /// Every one.
     All,
-    /// This many at random.
+    /// This many cuts at random.
     Random(u64),
 }
 

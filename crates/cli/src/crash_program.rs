@@ -5,7 +5,7 @@ use tantalum_report::Monitor;
 use tantalum_torture::{CrashError, CrashOutcome, Cuts, Seeds, summary};
 
 use crate::failure::Failure;
-use crate::offered::OfferOptions;
+use crate::offer::OfferOptions;
 use crate::seeds::SeedOptions;
 use crate::{interrupt, output};
 

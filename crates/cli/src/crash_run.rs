@@ -11,7 +11,7 @@ use tantalum_crash_run::{
 use tantalum_report::check_place;
 
 use crate::failure::Failure;
-use crate::offered::OfferOptions;
+use crate::offer::OfferOptions;
 use crate::seeds::parse_minutes;
 use crate::{interrupt, output};
 

@@ -131,7 +131,11 @@ pub fn note_rounding(profile: &Profile) {
 pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
     let device = Device::create(path, profile).map_err(|error| match error {
         DeviceError::Ftl(FormatError::Layout(error @ LayoutError::TooLittleFlash { .. })) => {
-            Failure::TooLittleFlash { path: path.to_path_buf(), error, enough: enough(profile) }
+            Failure::TooLittleFlash {
+                path: path.to_path_buf(),
+                error,
+                sufficient_bytes: smallest_capacity(profile),
+            }
         }
         error => Failure::Image { path: path.to_path_buf(), error },
     })?;
@@ -142,7 +146,7 @@ pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
 
 /// The smallest capacity in MiB, above the profile's, for which its flash can be laid out. `None` if there is none up
 /// to [`MOST_TRIED`].
-fn enough(profile: &Profile) -> Option<u64> {
+fn smallest_capacity(profile: &Profile) -> Option<u64> {
     let would_do = |mib: u64| {
         let profile = Profile { capacity_bytes: mib * MIB, ..profile.clone() };
         Device::in_memory(&profile).is_ok()

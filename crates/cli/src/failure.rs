@@ -43,13 +43,13 @@ pub enum Failure {
     Store {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The store's error.
         error: Box<tantalum_kv::Error>,
     },
     /// Promises were broken. The results have been printed.
     #[error("{violations} promises were broken; see the results above")]
     Violations {
-        /// How many.
+        /// The number of violations.
         violations: usize,
     },
     /// A program in the drive faulted. The results have been printed.
@@ -60,7 +60,7 @@ pub enum Failure {
     Module {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// A program cannot be installed.
@@ -68,7 +68,7 @@ pub enum Failure {
     Install {
         /// The module as it was given.
         module: String,
-        /// Why.
+        /// The reason for which the drive refuses it.
         error: InstallError,
     },
     /// A program got something that the drive refuses.
@@ -126,7 +126,7 @@ pub enum Failure {
     Offer {
         /// The socket.
         socket: PathBuf,
-        /// Why.
+        /// The reason, with what to do.
         why: String,
     },
     /// A trace was not replayed.
@@ -141,7 +141,7 @@ pub enum Failure {
     /// A replay ended early. What was done until then has been printed.
     #[error("{why}")]
     ReplayEnded {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// A sweep was not done.
@@ -150,9 +150,9 @@ pub enum Failure {
     /// Runs of a sweep failed. The others are in the table.
     #[error("{failed} of {runs} runs failed; the column \"failed\" of the table says why")]
     RunsFailed {
-        /// How many.
+        /// The number of failed runs.
         failed: usize,
-        /// Of how many.
+        /// The number of runs of the sweep.
         runs: usize,
     },
     /// A torture failed.
@@ -194,25 +194,25 @@ pub enum Failure {
     Image {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The drive's error.
         error: DeviceError,
     },
     /// A drive that is too small for what it needs in addition to its capacity.
-    #[error("image {}: {error}{}", path.display(), capacity_for(*enough))]
+    #[error("image {}: {error}{}", path.display(), capacity_for(*sufficient_bytes))]
     TooLittleFlash {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// What does not fit.
         error: LayoutError,
         /// A sufficient capacity, in bytes.
-        enough: Option<u64>,
+        sufficient_bytes: Option<u64>,
     },
     /// The drive refused to shut down.
     #[error("image {}: the drive could not be shut down: {status}", path.display())]
     Shutdown {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The drive's status.
         status: Status,
     },
     /// A drive without a volume.
@@ -230,7 +230,7 @@ pub enum Failure {
     HoldsRecords {
         /// The image.
         path: PathBuf,
-        /// How many.
+        /// The number of namespaces.
         namespaces: usize,
     },
     /// Statistics were requested of an image that is not in use and has no volume.
@@ -244,7 +244,7 @@ pub enum Failure {
     Volume {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The volume's error.
         error: VolumeError,
     },
     /// A log-structured file system could not be created or opened.
@@ -252,7 +252,7 @@ pub enum Failure {
     LogStructured {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The file system's error.
         error: LfsError,
     },
     /// The drive holds a file system other than the requested one.
@@ -308,7 +308,7 @@ pub enum Failure {
     Namespace {
         /// The image.
         path: PathBuf,
-        /// Why.
+        /// The drive's status.
         status: Status,
     },
     /// Statistics were requested of a folder without a mount.
@@ -336,7 +336,7 @@ pub enum Failure {
     NotStopped {
         /// The image.
         image: PathBuf,
-        /// Why.
+        /// The answer of the process that serves it.
         message: String,
         /// The log with details, if there is one.
         log: Option<PathBuf>,
@@ -347,7 +347,7 @@ pub enum Failure {
     NotClosed {
         /// The image.
         image: PathBuf,
-        /// Why.
+        /// The answer of the process that mounted it.
         message: String,
         /// The log with more details, if there is one.
         log: Option<PathBuf>,
@@ -377,8 +377,8 @@ fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
     if error.starts_with(&path) { format!("image {error}") } else { format!("image {path}: {error}") }
 }
 
-fn capacity_for(enough: Option<u64>) -> String {
-    enough.map_or_else(String::new, |bytes| format!("; use --capacity {}M or more", bytes >> 20))
+fn capacity_for(sufficient_bytes: Option<u64>) -> String {
+    sufficient_bytes.map_or_else(String::new, |bytes| format!("; use --capacity {}M or more", bytes >> 20))
 }
 
 fn named(log: Option<&PathBuf>) -> String {

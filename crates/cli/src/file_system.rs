@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use tantalum::Device;
 use tantalum_filesystem::{Attributes, FileSystem};
-use tantalum_lfs::{Cleaning, Indexing, Kind, LfsError, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsError, LfsKind, LogFs};
 use tantalum_volume::{FileId, MetadataChange, Volume};
 
 use crate::failure::Failure;
@@ -39,7 +39,7 @@ pub enum IndexKind {
     /// Contents, and the changed part of the file's index; lfs-nat overwrites in place, as F2FS does
     #[default]
     Conventional,
-    /// The same, without overwriting in place
+    /// Contents, and the changed part of the file's index; nothing is overwritten in place
     Append,
     /// Contents only; the drive lists them in non-volatile memory
     Nvm,
@@ -107,8 +107,8 @@ impl FileSystemOptions {
                 volume.set_remap_duplicates(how.remap_duplicates);
                 Ok(Box::new(volume))
             }
-            FileSystemKind::LfsNat => self.make_log_structured(path, device, Kind::Nat, how, &mine),
-            FileSystemKind::LfsTree => self.make_log_structured(path, device, Kind::Tree, how, &mine),
+            FileSystemKind::LfsNat => self.make_log_structured(path, device, LfsKind::Nat, how, &mine),
+            FileSystemKind::LfsTree => self.make_log_structured(path, device, LfsKind::Tree, how, &mine),
         }
     }
 
@@ -116,7 +116,7 @@ impl FileSystemOptions {
         &self,
         path: &Path,
         device: Device,
-        kind: Kind,
+        kind: LfsKind,
         how: Use,
         mine: &MetadataChange,
     ) -> Result<Box<dyn FileSystem>, Failure> {
@@ -156,8 +156,8 @@ pub fn recognise(path: &Path, device: &mut Device) -> Result<Option<FileSystemKi
     let path = path.to_path_buf();
     let log_structured = LogFs::kind_on(device);
     match log_structured.map_err(|error| Failure::LogStructured { path: path.clone(), error })? {
-        Some(Kind::Nat) => return Ok(Some(FileSystemKind::LfsNat)),
-        Some(Kind::Tree) => return Ok(Some(FileSystemKind::LfsTree)),
+        Some(LfsKind::Nat) => return Ok(Some(FileSystemKind::LfsNat)),
+        Some(LfsKind::Tree) => return Ok(Some(FileSystemKind::LfsTree)),
         None => {}
     }
     let is_volume = Volume::is_formatted(device).map_err(|error| Failure::Volume { path, error })?;

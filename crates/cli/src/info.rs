@@ -120,7 +120,7 @@ impl Info {
         text
     }
 
-    /// What it is.
+    /// Image, profile, capacity, geometry and processors.
     fn drive(&self) -> Vec<Line> {
         let Info { profile, effective, .. } = self;
         let capacity = format!(
@@ -140,7 +140,7 @@ impl Info {
         lines
     }
 
-    /// How it is.
+    /// Shutdowns, wear and what else changes as the drive is used.
     fn state(&self) -> Vec<Line> {
         let smart = &self.smart;
         let unsafe_shutdowns = grouped(smart.counters.unsafe_shutdowns);

@@ -13,8 +13,7 @@ pub struct NvmInfo {
     list_bytes: u64,
     /// In use: by the map alone, with `remap`, with `fs_write`, with both.
     percent: [f64; 4],
-    /// The same at the capacity for which the thesis computes it, and as in the thesis, which does not give the last
-    /// one.
+    /// The percentages at 512 GiB, the capacity of the thesis's computation.
     percent_at_512_gib: [f64; 4],
     percent_in_thesis: [f64; 3],
     files_with_lists: usize,

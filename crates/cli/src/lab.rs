@@ -10,7 +10,7 @@ use tantalum_report::table::{Align, Table};
 use tantalum_report::{Outcomes, check_place, of_experiment, write_experiments};
 
 use crate::failure::Failure;
-use crate::offered::OfferOptions;
+use crate::offer::OfferOptions;
 use crate::sweep::{self, SweepOptions};
 use crate::{interrupt, output};
 

@@ -10,7 +10,7 @@ use tantalum_report::table::bytes;
 
 use crate::drive::{ProfileOptions, capacity_help};
 use crate::failure::Failure;
-use crate::offered::OfferOptions;
+use crate::offer::OfferOptions;
 use crate::{interrupt, output};
 
 /// `tantalum recovery-cost`.

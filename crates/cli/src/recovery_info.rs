@@ -52,7 +52,7 @@ impl RecoveryInfo {
         }
     }
 
-    /// The same, if the time on this machine is known.
+    /// Adds the time that recovery took on this machine.
     pub fn taking(self, wall_seconds: f64) -> RecoveryInfo {
         RecoveryInfo { wall_seconds: Some(wall_seconds), ..self }
     }

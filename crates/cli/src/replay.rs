@@ -13,7 +13,7 @@ use tantalum_workloads::bench::Condition;
 
 use crate::drive::{ProfileOptions, capacity_help, note_rounding};
 use crate::failure::Failure;
-use crate::offered::OfferOptions;
+use crate::offer::OfferOptions;
 use crate::{interrupt, output};
 
 /// The drive's capacity, unless an option sets another.

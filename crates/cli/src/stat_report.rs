@@ -22,7 +22,7 @@ use crate::output;
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 pub enum Report {
-    /// As NVMe namespaces.
+    /// The drive is served as NVMe namespaces.
     Served(Box<Served>),
     /// As a volume, mounted or only inspected.
     Mounted(Box<Mounted>),

@@ -43,7 +43,7 @@ struct Listed<'a> {
     run: &'a Run,
 }
 
-/// The same, read.
+/// The part of a [`Listed`] that is read back.
 #[derive(Deserialize)]
 struct Given {
     run: Run,

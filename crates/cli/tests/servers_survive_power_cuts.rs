@@ -23,10 +23,11 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Profile};
 use tantalum_filesystem::{Attributes, FileId, MetadataChange};
-use tantalum_lfs::{Cleaning, Indexing, Kind as LogKind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind as LogKind, LogFs};
 use tantalum_papers::servers::mysql::{self, prelude::Queryable};
 use tantalum_papers::servers::{
-    MariaDb, MariaDbOptions, Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions, postgres,
+    MariaDb, MariaDbOptions, Mount, MountOptions, PlainFolder, Postgresql, PostgresqlOptions, ServerFolder,
+    postgres,
 };
 use tantalum_volume::Volume;
 

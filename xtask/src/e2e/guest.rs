@@ -32,7 +32,7 @@ pub struct Guest {
 
 /// The results of the scripts' checks.
 #[derive(Default)]
-pub struct Said {
+pub struct CheckResults {
     /// How many passed.
     pub passed: usize,
     /// Those that did not, with what was printed after them.
@@ -78,12 +78,12 @@ impl Guest {
         scripts: &str,
         parameters: &str,
         mut on_line: impl FnMut(&str) -> Result<(), Failure>,
-    ) -> Result<Said, Failure> {
+    ) -> Result<CheckResults, Failure> {
         let mut running = Running(self.boot(folder, scripts, parameters)?);
         let serial = running.0.stdout.take().expect("a pipe was asked for");
         let mut answers = running.0.stdin.take().expect("a pipe was asked for");
         let kept = self.folder.join("guest.log");
-        let (mut said, mut log) = (Said::default(), fs::File::create(&kept)?);
+        let (mut said, mut log) = (CheckResults::default(), fs::File::create(&kept)?);
         for line in BufReader::new(serial).split(b'\n') {
             let line = String::from_utf8_lossy(&line?).trim_end().to_owned();
             writeln!(log, "{line}")?;
@@ -129,7 +129,7 @@ impl Drop for Running {
     }
 }
 
-impl Said {
+impl CheckResults {
     fn hear(&mut self, line: &str) {
         if line.starts_with("PASS ") {
             self.passed += 1;

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use tantalum::{Command as DriveCommand, Device, Lpn, NamespaceAttributes, Profile, UNIT_BYTES};
 use tantalum_filesystem::{Content, FileId, Names, NewFile};
-use tantalum_lfs::{Cleaning, Kind, LogFs};
+use tantalum_lfs::{Cleaning, LfsKind, LogFs};
 use tempfile::TempDir;
 
 fn tantalum(dir: &Path, arguments: &[&str]) -> Output {
@@ -316,7 +316,7 @@ fn a_check_tells_what_is_wrong_and_changes_nothing() {
 
 #[test]
 fn a_check_looks_at_a_log_structured_file_system_too() {
-    for kind in [Kind::Nat, Kind::Tree] {
+    for kind in [LfsKind::Nat, LfsKind::Tree] {
         let dir = TempDir::new().unwrap();
         let image = dir.path().join("d.tant");
         let mut profile = Profile::load("tlc-nvme").unwrap();

@@ -10,7 +10,8 @@ use std::process::{Child, Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
 use tantalum::check::check;
-use tantalum::{Command, Device, Lpn, Plp, Profile, UNIT_BYTES, mix};
+use tantalum::{Command, Device, Lpn, Plp, Profile, UNIT_BYTES};
+use tantalum_image::mix;
 
 const IMAGE: &str = "TANTALUM_KILLED_IMAGE";
 const FIRST_ROUND: &str = "TANTALUM_KILLED_ROUND";

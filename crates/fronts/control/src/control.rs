@@ -84,7 +84,7 @@ pub enum ControlError {
     NotInUse {
         /// The image.
         image: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The connection broke off.
@@ -92,7 +92,7 @@ pub enum ControlError {
     Broken {
         /// The image.
         image: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// It refused the request.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct FileWrites {
     /// Its inode number.
     pub inode: u64,
-    /// How much.
+    /// Writes and their bytes.
     #[serde(flatten)]
     pub count: Count,
 }

@@ -15,7 +15,7 @@ use crate::front::Front;
 use crate::host::Host;
 use crate::options::Options;
 use crate::report::{Marked, Report};
-use crate::watched::Looked;
+use crate::watched_files::Looked;
 
 const TOO_LATE: &str = "the volume is being unmounted";
 

@@ -29,7 +29,7 @@ pub enum MountError {
     System {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// Atomic writes were requested, and the file system does not have them.
@@ -40,7 +40,7 @@ pub enum MountError {
     Socket {
         /// The image.
         image: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The volume could not be closed.

@@ -15,9 +15,9 @@ use fuser::Request;
 use tantalum_filesystem::FileSystem;
 
 use crate::handles::Handles;
-use crate::known::Known;
+use crate::known_files::KnownFiles;
 use crate::refusal::Refusal;
-use crate::watched::Watched;
+use crate::watched_files::Watched;
 
 /// The result of a request.
 pub(crate) type Outcome<T> = Result<T, Refusal>;
@@ -25,7 +25,7 @@ pub(crate) type Outcome<T> = Result<T, Refusal>;
 /// A mounted file system as its requests see it.
 pub(crate) struct Host {
     pub file_system: Box<dyn FileSystem>,
-    pub known: Known,
+    pub known: KnownFiles,
     pub handles: Handles,
     /// Whether each write of whole units is all or nothing.
     pub atomic_writes: bool,
@@ -62,7 +62,7 @@ impl Host {
     pub fn new(file_system: Box<dyn FileSystem>) -> Host {
         Host {
             file_system,
-            known: Known::default(),
+            known: KnownFiles::default(),
             handles: Handles::default(),
             atomic_writes: false,
             sync_writes: false,

@@ -23,7 +23,7 @@ mod front;
 mod handles;
 mod host;
 mod ioctl;
-mod known;
+mod known_files;
 mod mount_point;
 mod options;
 mod refusal;
@@ -31,7 +31,7 @@ pub mod report;
 mod requests;
 mod session;
 mod users;
-pub mod watched;
+pub mod watched_files;
 
 pub use error::MountError;
 pub use mount_point::{MountPointError, image_mounted_on, mount_point_of, unmount};

@@ -66,7 +66,7 @@ pub enum MountPointError {
     Refused {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The message of the system or of its helper.
         why: String,
     },
 }

@@ -30,7 +30,7 @@ use crate::requests::Requests;
 pub enum Ending {
     /// Everything is durable and the drive is shut down.
     Closed,
-    /// The same for all that the kernel had passed on: programs had files open when the mount was ended.
+    /// Programs had files open when the mount was ended. What the kernel had passed on is durable, and the drive is shut down.
     CutOff,
     /// The drive had lost power: the next mount recovers.
     PowerLost,

@@ -13,7 +13,7 @@ use tantalum_nvme::programs::Caller;
 use tantalum_nvme::subsystem::Subsystem;
 use tantalum_nvme::wire::command::Submission;
 use tantalum_nvme::wire::opcode::program as opcode;
-use tantalum_spu::shared::{ReceiveError, SharedSsd};
+use tantalum_spu::shared_ssd::{ReceiveError, SharedSsd};
 use tantalum_spu::{
     BODY_BYTES, COUNTERS, EndpointId, Event, InstallError, InstallOptions, ProcessId, ProgramId, Rights,
     STRIPE_BYTES, SpuId,

@@ -18,7 +18,7 @@ use tantalum_nvme::failure::Failure;
 use tantalum_nvme::io::Transfer;
 use tantalum_nvme::programs::{Caller, Programs};
 use tantalum_nvme::wire::command::Submission;
-use tantalum_spu::shared::SharedSsd;
+use tantalum_spu::shared_ssd::SharedSsd;
 use tantalum_spu::{EndpointId, ProcessId, SpuError};
 
 use crate::commands::Addressed;

@@ -16,7 +16,7 @@ pub struct BlockSpace {
 /// A range of existing blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocks {
-    /// The first.
+    /// The first block.
     pub first: u64,
     /// Their number, at least one.
     pub count: u32,
@@ -27,7 +27,7 @@ pub struct Blocks {
 pub struct Units {
     /// The first unit.
     pub first: Lpn,
-    /// How many.
+    /// The number of units.
     pub count: u32,
     /// Bytes of the first unit before the blocks.
     pub before: usize,

@@ -26,7 +26,7 @@ const READY_TIMEOUT: u64 = 30;
 
 /// The kind of controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ControllerKind {
     /// It has namespaces.
     Io,
     /// It reports where subsystems are.
@@ -44,10 +44,10 @@ pub struct Peer {
 
 /// A controller.
 pub struct Controller {
-    /// Its number.
+    /// The controller's identifier (`CNTLID`).
     pub id: u16,
-    /// Its kind.
-    pub kind: Kind,
+    /// Whether it is an I/O or a discovery controller.
+    pub kind: ControllerKind,
     /// The host that connected.
     pub host: Peer,
     /// Whether the host may select other command sets than that of blocks.
@@ -129,7 +129,7 @@ impl Controller {
     /// namespaces of a command set other than that of blocks.
     pub fn new(
         id: u16,
-        kind: Kind,
+        kind: ControllerKind,
         host: Peer,
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,
@@ -139,7 +139,7 @@ impl Controller {
         let connections = FxHashMap::from_iter([(0, admin)]);
         let events = Events::new(warnings);
         let state = Mutex::new(State { keep_alive_ms, events, connections, ..State::default() });
-        let has_command_sets = has_command_sets && kind == Kind::Io;
+        let has_command_sets = has_command_sets && kind == ControllerKind::Io;
         Controller {
             id,
             kind,
@@ -175,7 +175,7 @@ impl Controller {
     /// Adds the connection of an I/O queue.
     pub fn add_queue(&self, queue: u16, mailbox: Arc<Mailbox>) -> Result<(), QueueRefusal> {
         let mut state = self.state.lock();
-        if self.kind == Kind::Discovery || queue > state.io_queues.unwrap_or(IO_QUEUES) {
+        if self.kind == ControllerKind::Discovery || queue > state.io_queues.unwrap_or(IO_QUEUES) {
             return Err(QueueRefusal::Number);
         }
         if state.has_ended || state.status & READY == 0 || state.connections.contains_key(&queue) {
@@ -201,7 +201,7 @@ impl Controller {
     /// The drive now has these critical warnings: the host is notified if it asked for such events.
     pub fn warn(&self, warnings: u8) {
         let mut state = self.state.lock();
-        if self.kind == Kind::Io
+        if self.kind == ControllerKind::Io
             && state.events.warn(warnings)
             && let Some(admin) = state.connections.get(&0)
         {
@@ -264,7 +264,8 @@ impl Controller {
             ALL_COMMAND_SETS => self.has_command_sets,
             _ => false,
         };
-        let has_sizes = configuration & ENTRY_BYTES == STANDARD_ENTRY_BYTES || self.kind == Kind::Discovery;
+        let has_sizes =
+            configuration & ENTRY_BYTES == STANDARD_ENTRY_BYTES || self.kind == ControllerKind::Discovery;
         is_set && has_sizes && configuration & PAGES_AND_ARBITRATION == 0
     }
 
@@ -308,14 +309,14 @@ fn capabilities(has_command_sets: bool) -> u64 {
 mod tests {
     use super::*;
 
-    fn controller_of(kind: Kind, has_command_sets: bool) -> (Controller, Arc<Mailbox>) {
+    fn controller_of(kind: ControllerKind, has_command_sets: bool) -> (Controller, Arc<Mailbox>) {
         let admin = Arc::new(Mailbox::new(|| ()));
         let host = Peer { id: [1; 16], name: "host".to_owned() };
         (Controller::new(1, kind, host, 0, Arc::clone(&admin), 0, has_command_sets), admin)
     }
 
     fn controller() -> (Controller, Arc<Mailbox>) {
-        controller_of(Kind::Io, true)
+        controller_of(ControllerKind::Io, true)
     }
 
     #[test]
@@ -346,8 +347,8 @@ mod tests {
 
     #[test]
     fn what_is_not_supported_leaves_a_controller_that_is_not_ready() {
-        let (blocks, records) = (controller_of(Kind::Io, false).0, controller().0);
-        let discovery = controller_of(Kind::Discovery, true).0;
+        let (blocks, records) = (controller_of(ControllerKind::Io, false).0, controller().0);
+        let discovery = controller_of(ControllerKind::Discovery, true).0;
         // bit 0 of the status: ready; bit 1: fatal
         for (configuration, of_blocks, of_records, of_discovery) in [
             (0x46_0001, 1, 1, 1),
@@ -379,9 +380,9 @@ mod tests {
             let (controller, _admin) = controller_of(kind, has_command_sets);
             controller.property(property::CAPABILITIES, true).unwrap() >> 37 & 0xff
         };
-        assert_eq!(offered(Kind::Io, true), 1 | 1 << 6);
-        assert_eq!(offered(Kind::Io, false), 1);
-        assert_eq!(offered(Kind::Discovery, true), 1);
+        assert_eq!(offered(ControllerKind::Io, true), 1 | 1 << 6);
+        assert_eq!(offered(ControllerKind::Io, false), 1);
+        assert_eq!(offered(ControllerKind::Discovery, true), 1);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct ErrorLog(Mutex<Entries>);
 
 #[derive(Default)]
 struct Entries {
-    /// The latest first.
+    /// At most [`ERROR_ENTRIES`], the latest first.
     latest: VecDeque<ErrorEntry>,
     count: u64,
 }
@@ -45,7 +45,7 @@ impl ErrorLog {
         entries.latest.push_front(entry);
     }
 
-    /// Their number.
+    /// The number of errors since the controller was created.
     pub fn count(&self) -> u64 {
         self.0.lock().count
     }

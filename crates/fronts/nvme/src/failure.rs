@@ -128,7 +128,7 @@ impl Failure {
         Failure { result: u64::from(is_in_data) << 16 | u64::from(offset), ..Failure::CONNECT_PARAMETER }
     }
 
-    /// The same, with what else the completion reports.
+    /// The failure with dwords 0 and 1 of its completion (`result`).
     pub fn with_result(self, result: u64) -> Failure {
         Failure { result, ..self }
     }

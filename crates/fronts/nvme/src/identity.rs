@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tantalum::mix;
+use tantalum_image::mix;
 
 use crate::qualified_name::OF_UUID;
 

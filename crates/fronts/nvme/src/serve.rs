@@ -14,10 +14,11 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
-use tantalum::{Device, PowerLoss, RecoveryReport, Status, mix};
+use tantalum::{Device, PowerLoss, RecoveryReport, Status};
 use tantalum_control::DriveReport;
 use tantalum_control::{self as control, End, Ended, Look, Socket, Subject};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
+use tantalum_image::mix;
 
 use crate::addresses::{Advertised, reachable};
 use crate::authentication::Hosts;
@@ -123,13 +124,13 @@ enum Event {
 
 /// An image that is served.
 pub struct Served {
-    place: Arc<Place>,
+    place: Arc<ControlContext>,
     events: Receiver<Event>,
     socket: Socket,
 }
 
 /// What the answers at the control socket depend on.
-struct Place {
+struct ControlContext {
     image: PathBuf,
     server: Server,
     answers: Answers,
@@ -293,7 +294,7 @@ impl Served {
     }
 }
 
-impl Place {
+impl ControlContext {
     /// The seed of the outcome of the next power loss.
     fn loss_seed(&self) -> u64 {
         mix(self.seed.load(Ordering::Relaxed) ^ self.power_losses.load(Ordering::Relaxed))
@@ -324,7 +325,7 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     if let Some(programs) = &server.subsystem().programs {
         programs.on_end(Box::new(told));
     }
-    let place = Arc::new(Place {
+    let place = Arc::new(ControlContext {
         image: image.clone(),
         server,
         answers,
@@ -360,7 +361,7 @@ fn shut_down(drive: &Drive, seed: u64) -> Result<Ending, ServeError> {
     }
 }
 
-impl Subject for Place {
+impl Subject for ControlContext {
     fn image(&self) -> &Path {
         &self.image
     }

@@ -12,7 +12,7 @@ use tantalum_drive::Queue;
 use crate::addresses::Advertised;
 use crate::authentication::Hosts;
 use crate::blocks::BlockSpace;
-use crate::controller::{Controller, Kind, Peer};
+use crate::controller::{Controller, ControllerKind, Peer};
 use crate::errors::ErrorLog;
 use crate::events::critical_warning;
 use crate::mailbox::Mailbox;
@@ -108,7 +108,7 @@ impl Subsystem {
         }
     }
 
-    /// The same, for these hosts only.
+    /// Lets only these hosts connect.
     pub fn for_hosts(self, hosts: Hosts) -> Subsystem {
         Subsystem { hosts, ..self }
     }
@@ -118,7 +118,7 @@ impl Subsystem {
         Subsystem { programs: Some(programs), ..self }
     }
 
-    /// The same, but its I/O commands reach no drive. They are answered at once, reads with arbitrary bytes.
+    /// Answers I/O commands at once without the drive, reads with arbitrary bytes: the limit that benchmarks compare with.
     pub fn without_drive(self) -> Subsystem {
         Subsystem { is_without_drive: true, ..self }
     }
@@ -146,7 +146,7 @@ impl Subsystem {
     /// A controller for a host. `None` if there are too many.
     pub fn connect(
         &self,
-        kind: Kind,
+        kind: ControllerKind,
         host: Peer,
         keep_alive_ms: u32,
         admin: Arc<Mailbox>,

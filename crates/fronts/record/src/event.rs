@@ -6,7 +6,7 @@ use tantalum::Nanoseconds;
 use crate::operation::{FileNumber, Operation};
 
 /// An offset in a file.
-pub type Place = (FileNumber, u64);
+pub type FileOffset = (FileNumber, u64);
 
 /// How a write reached the file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,23 +26,23 @@ pub enum Event<'a> {
     Done(Operation),
     /// Bytes were written at an offset.
     Wrote {
-        /// Which file.
+        /// The file.
         file: FileNumber,
-        /// From here.
+        /// The offset in bytes.
         offset: u64,
-        /// These.
+        /// The bytes written.
         #[serde(borrow, with = "bytes")]
         data: &'a [u8],
-        /// How.
+        /// How the write reached the file system.
         kind: WriteKind,
     },
     /// A range became a hole.
     Punched {
-        /// Of which file.
+        /// The file.
         file: FileNumber,
-        /// From here.
+        /// The offset in bytes.
         offset: u64,
-        /// The length.
+        /// The length in bytes.
         bytes: u64,
     },
     /// Only a file's times changed.
@@ -67,21 +67,21 @@ pub enum Event<'a> {
         copied: u64,
     },
     /// Ranges read as others from now on: from, to, bytes of each.
-    Committed(Vec<(Place, Place, u64)>),
+    Committed(Vec<(FileOffset, FileOffset, u64)>),
     /// Two ranges swapped contents.
     Exchanged {
-        /// One.
+        /// The file and offset of one range.
         a: (FileNumber, u64),
-        /// The other.
+        /// The file and offset of the other range.
         b: (FileNumber, u64),
         /// Bytes of each.
         bytes: u64,
     },
     /// A file that existed when the recording started held this many bytes. Its contents are not recorded.
     Held {
-        /// Which.
+        /// The file.
         file: FileNumber,
-        /// How many.
+        /// The file's size in bytes.
         bytes: u64,
     },
     /// A mark, set from outside; everything before it is durable.
@@ -95,7 +95,7 @@ pub struct Stamped<'a> {
     pub at_ns: Nanoseconds,
     /// How long it took, in the drive's time.
     pub took_ns: Nanoseconds,
-    /// What it was.
+    /// The event.
     #[serde(borrow)]
     pub event: Event<'a>,
 }

@@ -19,7 +19,7 @@ mod recorder;
 mod spool;
 mod tape;
 
-pub use event::{Event, Place, Stamped, WriteKind};
+pub use event::{Event, FileOffset, Stamped, WriteKind};
 pub use leftovers::end_in;
 pub use performer::Performer;
 pub use program::{found_from_here, program_in};

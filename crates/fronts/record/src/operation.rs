@@ -13,7 +13,7 @@ pub const ROOT: FileNumber = 0;
 
 /// A name in a folder.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Entry {
+pub struct FolderName {
     /// The folder.
     pub folder: FileNumber,
     /// The name there.
@@ -23,7 +23,7 @@ pub struct Entry {
 /// The attributes with which a file is created, or to which it is changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Made {
-    /// Its kind.
+    /// File, folder, symbolic link, pipe, socket or device.
     pub kind: FileKind,
     /// Permission bits.
     pub permissions: u16,
@@ -50,33 +50,33 @@ pub enum Attribute {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Operation {
     /// A new file of any kind.
-    Create(Entry, FileNumber, Made),
+    Create(FolderName, FileNumber, Made),
     /// A further name.
-    Link(Entry, FileNumber),
+    Link(FolderName, FileNumber),
     /// Removes a name.
-    Unlink(Entry),
+    Unlink(FolderName),
     /// Removes a folder.
-    RemoveFolder(Entry),
+    RemoveFolder(FolderName),
     /// Renames, in one step.
-    Rename(Entry, Entry, RenameMode),
+    Rename(FolderName, FolderName, RenameMode),
     /// Zeros at an offset; the file grows unless it keeps its size.
     Zero {
-        /// Which.
+        /// The file.
         file: FileNumber,
-        /// From here.
+        /// The offset in bytes.
         offset: u64,
-        /// The length.
+        /// The length in bytes.
         bytes: u64,
         /// Whether it does not grow.
         keep_size: bool,
     },
     /// Allocates a range; the file grows unless it keeps its size.
     Allocate {
-        /// Which.
+        /// The file.
         file: FileNumber,
-        /// From here.
+        /// The offset in bytes.
         offset: u64,
-        /// The length.
+        /// The length in bytes.
         bytes: u64,
         /// Whether it does not grow.
         keep_size: bool,

@@ -6,7 +6,7 @@ use tantalum_filesystem::{
     Errno, FileId, FileKind, FileSystem, MetadataChange, NewFile, Outcome, SetMode, Timestamp,
 };
 
-use crate::operation::{Attribute, Entry, FileNumber, Made, Operation, ROOT};
+use crate::operation::{Attribute, FileNumber, FolderName, Made, Operation, ROOT};
 
 /// Executes operations on a file system that was initially empty.
 pub struct Performer<F> {
@@ -58,7 +58,7 @@ impl<F: FileSystem> Performer<F> {
 
     /// Executes an operation. Its file must have been created here, or the error is `ESTALE`.
     pub fn perform(&mut self, operation: &Operation) -> Outcome<()> {
-        let file_of = |entry: &Entry| self.file(entry.folder);
+        let file_of = |entry: &FolderName| self.file(entry.folder);
         match operation {
             Operation::Create(entry, file, made) => {
                 let folder = file_of(entry)?;

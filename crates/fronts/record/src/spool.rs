@@ -31,7 +31,7 @@ pub enum SpoolError {
     /// An event is damaged.
     #[error("event {number} of the recording is damaged")]
     Damaged {
-        /// Which, from 0.
+        /// The event's number, from 0.
         number: u64,
     },
 }
@@ -144,10 +144,10 @@ mod tests {
 
     use super::*;
     use crate::event::{Event, WriteKind};
-    use crate::operation::{Attribute, Entry, Made, Operation};
+    use crate::operation::{Attribute, FolderName, Made, Operation};
 
-    fn entry(name: &[u8]) -> Entry {
-        Entry { folder: 3, name: name.to_vec() }
+    fn entry(name: &[u8]) -> FolderName {
+        FolderName { folder: 3, name: name.to_vec() }
     }
 
     fn made() -> Made {

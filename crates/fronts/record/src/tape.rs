@@ -11,7 +11,7 @@ use tantalum::Nanoseconds;
 use tantalum_filesystem::{FileId, FileKind, FileSystem, Metadata, Outcome};
 
 use crate::event::{Event, Stamped};
-use crate::operation::{Entry, FileNumber, Made, Operation, ROOT};
+use crate::operation::{FileNumber, FolderName, Made, Operation, ROOT};
 
 /// Takes a recorder's events.
 pub trait Sink: Send {
@@ -73,8 +73,8 @@ impl Numbers {
         number
     }
 
-    pub fn entry(&mut self, folder: FileId, name: &[u8]) -> Entry {
-        Entry { folder: self.number(folder), name: name.to_vec() }
+    pub fn entry(&mut self, folder: FileId, name: &[u8]) -> FolderName {
+        FolderName { folder: self.number(folder), name: name.to_vec() }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::storage::UNIT_BYTES;
 
 /// A node's place: the file, and the offset in it.
-pub(crate) type Place = (u64, u64);
+pub(crate) type NodeAddress = (u64, u64);
 
 struct Cached {
     node: Arc<Node>,
@@ -20,8 +20,8 @@ struct Cached {
 
 #[derive(Default)]
 struct Nodes {
-    nodes: FxHashMap<Place, Cached>,
-    ring: VecDeque<Place>,
+    nodes: FxHashMap<NodeAddress, Cached>,
+    ring: VecDeque<NodeAddress>,
 }
 
 /// Nodes of all files of a store.
@@ -36,14 +36,14 @@ impl NodeCache {
         NodeCache { most: (bytes / UNIT_BYTES).max(8), nodes: Mutex::default() }
     }
 
-    pub fn get(&self, place: Place) -> Option<Arc<Node>> {
+    pub fn get(&self, place: NodeAddress) -> Option<Arc<Node>> {
         let mut nodes = self.nodes.lock();
         let cached = nodes.nodes.get_mut(&place)?;
         cached.looked_at = true;
         Some(Arc::clone(&cached.node))
     }
 
-    pub fn put(&self, place: Place, node: Arc<Node>) {
+    pub fn put(&self, place: NodeAddress, node: Arc<Node>) {
         let mut nodes = self.nodes.lock();
         if nodes.nodes.insert(place, Cached { node, looked_at: false }).is_none() {
             nodes.ring.push_back(place);
@@ -82,12 +82,12 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Entry;
+    use crate::node::KeyValue;
 
     #[test]
     fn what_is_looked_at_stays_longer() {
         let cache = NodeCache::new(8 * UNIT_BYTES);
-        let node = Arc::new(Node::encode(0, &[Entry::new(b"k", b"v")]));
+        let node = Arc::new(Node::encode(0, &[KeyValue::new(b"k", b"v")]));
         for offset in 0..20 {
             cache.put((1, offset), Arc::clone(&node));
             assert!(cache.get((1, 0)).is_some(), "after {offset}");

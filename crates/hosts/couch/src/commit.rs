@@ -266,7 +266,7 @@ impl<S: Storage> Inner<S> {
 /// What a commit wrote.
 pub(crate) struct Written {
     pub header: Header,
-    /// Of the documents.
+    /// Where the documents are in the file, in bytes.
     pub places: Vec<u64>,
 }
 

@@ -24,7 +24,7 @@ use crate::document::{Change, Document, pad, whole_units};
 use crate::error::Error;
 use crate::header::Header;
 use crate::inner::{Inner, Version, Writer, compact_name};
-use crate::node::Entry;
+use crate::node::KeyValue;
 use crate::recovery;
 use crate::snapshot::Snapshot;
 use crate::storage::{Storage, StorageFile, UNIT_BYTES};
@@ -62,7 +62,7 @@ pub struct Compaction<S: Storage> {
     inner: Arc<Inner<S>>,
     /// Until the index is built.
     snapshot: Option<Arc<Snapshot<S>>>,
-    /// The new file.
+    /// The file that compaction writes.
     version: Version<S::File>,
     /// In the order of their places.
     documents: Vec<Moved>,
@@ -223,7 +223,7 @@ impl<S: Storage> Compaction<S> {
                 continue;
             };
             let pointer = self.documents[place].pointer();
-            by_key.push(Entry { key, value: pointer.encode() }, &mut self.appended);
+            by_key.push(KeyValue { key, value: pointer.encode() }, &mut self.appended);
             header.documents += u64::from(!pointer.deleted);
             header.live_bytes += pointer.room_bytes(header.shares);
             header.live_nodes += self.flush_nodes(RUN_BYTES)?;
@@ -234,7 +234,7 @@ impl<S: Storage> Compaction<S> {
         let mut by_seq = Builder::new();
         for index in 0..self.documents.len() {
             let place = self.documents[index].pointer();
-            let entry = Entry { key: seq_key(place.seq), value: place.encode_place() };
+            let entry = KeyValue { key: seq_key(place.seq), value: place.encode_place() };
             by_seq.push(entry, &mut self.appended);
             header.live_nodes += self.flush_nodes(RUN_BYTES)?;
         }

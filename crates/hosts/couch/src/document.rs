@@ -119,7 +119,7 @@ fn split_header(bytes: &[u8]) -> Option<(RecordHeader, &[u8])> {
 }
 
 fn checksum(header: &RecordHeader, content: &[u8]) -> u32 {
-    tantalum::checksum_with(tantalum::checksum_of(&header.as_bytes()[8..]), content)
+    tantalum_image::checksum_with(tantalum_image::checksum_of(&header.as_bytes()[8..]), content)
 }
 
 /// Bytes of the record that begins here, if one does; its checksum is not checked.

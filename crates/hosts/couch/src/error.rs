@@ -42,7 +42,7 @@ pub enum Error {
     Damaged {
         /// The file.
         name: String,
-        /// Where.
+        /// Where it is in the file, in bytes.
         offset: u64,
         /// What is wrong.
         what: &'static str,
@@ -52,7 +52,7 @@ pub enum Error {
     ReadOnly {
         /// The file.
         name: String,
-        /// Why.
+        /// Why the store could only be opened to be read.
         why: String,
     },
     /// A commit failed, and it is unknown whether it took effect.

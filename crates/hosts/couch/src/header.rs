@@ -80,7 +80,7 @@ pub(crate) struct Header {
 /// Why a unit is not a valid header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoHeader {
-    /// It is something else.
+    /// The unit holds something else.
     Other,
     /// It has another layout version.
     Version(u32),
@@ -108,7 +108,7 @@ impl Header {
             seq_before: U64::new(self.seq_before),
             zeros: FromZeros::new_zeroed(),
         };
-        encoded.crc = U32::new(tantalum::checksum_of(&encoded.as_bytes()[12..]));
+        encoded.crc = U32::new(tantalum_image::checksum_of(&encoded.as_bytes()[12..]));
         let mut unit = Box::new([0; UNIT_BYTES]);
         unit.copy_from_slice(encoded.as_bytes());
         unit
@@ -117,7 +117,7 @@ impl Header {
     /// Reads the header that should lie at `offset`.
     pub fn decode(unit: &[u8], offset: u64) -> Result<Header, NoHeader> {
         let encoded = Encoded::ref_from_bytes(unit).map_err(|_| NoHeader::Other)?;
-        let crc = tantalum::checksum_of(&encoded.as_bytes()[12..]);
+        let crc = tantalum_image::checksum_of(&encoded.as_bytes()[12..]);
         if encoded.magic != MAGIC || encoded.crc.get() != crc || encoded.offset.get() != offset {
             return Err(NoHeader::Other);
         }

@@ -42,7 +42,7 @@ impl Node {
         if header.magic != MAGIC {
             return Err("a node should be here");
         }
-        if header.crc.get() != tantalum::checksum_of(&unit[8..]) {
+        if header.crc.get() != tantalum_image::checksum_of(&unit[8..]) {
             return Err("a node does not have its checksum");
         }
         let node = Node { unit, level: header.level, entries: header.entries.get().into() };
@@ -66,7 +66,7 @@ impl Node {
     }
 
     /// Makes a node of entries that fit.
-    pub fn encode(level: u8, entries: &[Entry]) -> Node {
+    pub fn encode(level: u8, entries: &[KeyValue]) -> Node {
         let mut unit = Box::new([0; UNIT_BYTES]);
         let mut at = HEADER_BYTES + 2 * entries.len();
         for (index, entry) in entries.iter().enumerate() {
@@ -83,7 +83,7 @@ impl Node {
         let mut node = Node { unit, level, entries: entries.len() };
         node.set_end(at);
         node.unit[..4].copy_from_slice(&MAGIC);
-        let crc = tantalum::checksum_of(&node.unit[8..]);
+        let crc = tantalum_image::checksum_of(&node.unit[8..]);
         node.unit[4..8].copy_from_slice(&crc.to_le_bytes());
         node
     }
@@ -167,26 +167,26 @@ impl Node {
     }
 
     /// All entries, to build other nodes from.
-    pub fn entries(&self) -> impl Iterator<Item = Entry> {
-        (0..self.entries).map(|index| Entry::new(self.key(index), self.value(index)))
+    pub fn entries(&self) -> impl Iterator<Item = KeyValue> {
+        (0..self.entries).map(|index| KeyValue::new(self.key(index), self.value(index)))
     }
 }
 
 /// A key and its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct KeyValue {
     pub key: Box<[u8]>,
     pub value: Box<[u8]>,
 }
 
-impl Entry {
-    pub fn new(key: &[u8], value: &[u8]) -> Entry {
-        Entry { key: key.into(), value: value.into() }
+impl KeyValue {
+    pub fn new(key: &[u8], value: &[u8]) -> KeyValue {
+        KeyValue { key: key.into(), value: value.into() }
     }
 
     /// An inner node's.
-    pub fn child(first_key: &[u8], offset: u64) -> Entry {
-        Entry::new(first_key, &offset.to_le_bytes())
+    pub fn child(first_key: &[u8], offset: u64) -> KeyValue {
+        KeyValue::new(first_key, &offset.to_le_bytes())
     }
 
     /// Bytes that it takes in a node.
@@ -202,15 +202,15 @@ pub(crate) const CAPACITY_BYTES: usize = UNIT_BYTES - HEADER_BYTES - 2;
 mod tests {
     use super::*;
 
-    fn entries(count: usize) -> Vec<Entry> {
-        (0..count).map(|i| Entry::new(format!("key{i:03}").as_bytes(), &vec![i as u8; i % 9])).collect()
+    fn entries(count: usize) -> Vec<KeyValue> {
+        (0..count).map(|i| KeyValue::new(format!("key{i:03}").as_bytes(), &vec![i as u8; i % 9])).collect()
     }
 
     #[test]
     fn nodes_are_read_as_they_were_written() {
         assert_eq!(HEADER_BYTES, 12);
         let entries = entries(200);
-        assert!(entries.iter().map(Entry::bytes).sum::<usize>() <= CAPACITY_BYTES);
+        assert!(entries.iter().map(KeyValue::bytes).sum::<usize>() <= CAPACITY_BYTES);
         let node = Node::decode(Box::new(*Node::encode(0, &entries).bytes())).unwrap();
         assert_eq!(node.entries().collect::<Vec<_>>(), entries);
         for (index, entry) in entries.iter().enumerate() {
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_full_node_holds_what_its_capacity_says() {
         let value = vec![7; CAPACITY_BYTES - ENTRY_BYTES - 1];
-        let entry = Entry::new(b"k", &value);
+        let entry = KeyValue::new(b"k", &value);
         assert_eq!(entry.bytes(), CAPACITY_BYTES);
         let node = Node::decode(Box::new(*Node::encode(1, std::slice::from_ref(&entry)).bytes())).unwrap();
         assert_eq!(node.value(0), value);
@@ -247,7 +247,7 @@ mod tests {
             let mut unit = Box::new(*Node::encode(0, &entries(20)).bytes());
             let place = 8 + (seed as usize * 37) % 80;
             unit[place] = (seed >> 3) as u8;
-            let crc = tantalum::checksum_of(&unit[8..]);
+            let crc = tantalum_image::checksum_of(&unit[8..]);
             unit[4..8].copy_from_slice(&crc.to_le_bytes());
             if let Ok(node) = Node::decode(unit) {
                 for index in 0..node.len() {

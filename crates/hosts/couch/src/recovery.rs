@@ -165,7 +165,7 @@ fn is_covered<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<boo
     while offset < header.offset {
         let part = &mut buffer[..(header.offset - offset).min(READ_BYTES) as usize];
         file.file.read(offset, part)?;
-        crc = tantalum::checksum_with(crc, part);
+        crc = tantalum_image::checksum_with(crc, part);
         offset += part.len() as u64;
     }
     Ok(crc == header.covers_crc)

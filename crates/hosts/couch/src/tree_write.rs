@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::node::{CAPACITY_BYTES, Entry, Node};
+use crate::node::{CAPACITY_BYTES, KeyValue, Node};
 use crate::storage::{StorageFile, UNIT_BYTES};
 use crate::tree::Tree;
 
@@ -47,7 +47,7 @@ impl Appended {
 
     /// The checksum of everything from this place on.
     pub fn checksum_from(&self, from: u64) -> u32 {
-        tantalum::checksum_of(&self.buffer[(from - self.start) as usize..])
+        tantalum_image::checksum_of(&self.buffer[(from - self.start) as usize..])
     }
 
     /// Appends a node; only whole units may precede it.
@@ -60,10 +60,10 @@ impl Appended {
     }
 
     /// Appends nodes of entries, and returns the entries of their parent.
-    fn push_all(&mut self, level: u8, entries: &[Entry], split: Split) -> Vec<Entry> {
+    fn push_all(&mut self, level: u8, entries: &[KeyValue], split: Split) -> Vec<KeyValue> {
         let mut parents = Vec::new();
         let mut rest = entries;
-        let mut left: usize = entries.iter().map(Entry::bytes).sum();
+        let mut left: usize = entries.iter().map(KeyValue::bytes).sum();
         while !rest.is_empty() {
             let goal = match split {
                 Split::Full => CAPACITY_BYTES,
@@ -72,14 +72,14 @@ impl Appended {
             let (count, bytes) = prefix(rest, goal);
             let (part, others) = rest.split_at(count);
             let offset = self.push(Node::encode(level, part));
-            parents.push(Entry::child(&part[0].key, offset));
+            parents.push(KeyValue::child(&part[0].key, offset));
             (rest, left) = (others, left - bytes);
         }
         parents
     }
 
     /// Adds a root above entries of this level.
-    fn root(&mut self, mut level: u8, mut entries: Vec<Entry>, split: Split) -> Option<u64> {
+    fn root(&mut self, mut level: u8, mut entries: Vec<KeyValue>, split: Split) -> Option<u64> {
         while entries.len() > 1 {
             level += 1;
             entries = self.push_all(level, &entries, split);
@@ -89,7 +89,7 @@ impl Appended {
 }
 
 /// How many entries reach `goal` bytes, or just exceed it if they fit, and their bytes.
-fn prefix(entries: &[Entry], goal: usize) -> (usize, usize) {
+fn prefix(entries: &[KeyValue], goal: usize) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for entry in entries {
         let with = bytes + entry.bytes();
@@ -143,7 +143,7 @@ impl<F: StorageFile> Tree<'_, F> {
         changes: &[KeyChange],
         split: Split,
         appended: &mut Appended,
-    ) -> Result<Vec<Entry>, Error> {
+    ) -> Result<Vec<KeyValue>, Error> {
         let node = self.node(offset, level)?;
         appended.replaced_nodes += 1;
         if node.level() == 0 {
@@ -159,7 +159,7 @@ impl<F: StorageFile> Tree<'_, F> {
             rest = others;
             let (child, child_level) = self.child(&node, offset, index)?;
             if own.is_empty() {
-                entries.push(Entry::child(node.key(index), child));
+                entries.push(KeyValue::child(node.key(index), child));
             } else {
                 entries.extend(self.change_node(child, child_level, own, split, appended)?);
             }
@@ -169,11 +169,11 @@ impl<F: StorageFile> Tree<'_, F> {
 }
 
 /// A leaf's entries with the changes applied, in order.
-fn merge(entries: impl Iterator<Item = Entry>, changes: &[KeyChange]) -> Vec<Entry> {
+fn merge(entries: impl Iterator<Item = KeyValue>, changes: &[KeyChange]) -> Vec<KeyValue> {
     let mut merged = Vec::new();
     let mut changes = changes.iter().peekable();
-    let put = |merged: &mut Vec<Entry>, (key, value): &KeyChange| {
-        merged.extend(value.as_ref().map(|value| Entry { key: key.clone(), value: value.clone() }));
+    let put = |merged: &mut Vec<KeyValue>, (key, value): &KeyChange| {
+        merged.extend(value.as_ref().map(|value| KeyValue { key: key.clone(), value: value.clone() }));
     };
     for entry in entries {
         while let Some(change) = changes.next_if(|change| change.0 < entry.key) {
@@ -191,7 +191,7 @@ fn merge(entries: impl Iterator<Item = Entry>, changes: &[KeyChange]) -> Vec<Ent
 /// Builds a whole tree from entries in order.
 pub(crate) struct Builder {
     /// Entries whose node is not full yet, by level.
-    levels: Vec<(Vec<Entry>, usize)>,
+    levels: Vec<(Vec<KeyValue>, usize)>,
 }
 
 impl Builder {
@@ -200,11 +200,11 @@ impl Builder {
     }
 
     /// Adds the next entry; full nodes are appended.
-    pub fn push(&mut self, entry: Entry, appended: &mut Appended) {
+    pub fn push(&mut self, entry: KeyValue, appended: &mut Appended) {
         self.push_at(0, entry, appended);
     }
 
-    fn push_at(&mut self, level: usize, entry: Entry, appended: &mut Appended) {
+    fn push_at(&mut self, level: usize, entry: KeyValue, appended: &mut Appended) {
         if self.levels.len() == level {
             self.levels.push((Vec::new(), 0));
         }
@@ -212,7 +212,7 @@ impl Builder {
         if self.levels[level].1 + bytes > CAPACITY_BYTES {
             let (full, _) = std::mem::take(&mut self.levels[level]);
             let offset = appended.push(Node::encode(level as u8, &full));
-            self.push_at(level + 1, Entry::child(&full[0].key, offset), appended);
+            self.push_at(level + 1, KeyValue::child(&full[0].key, offset), appended);
         }
         let (entries, used) = &mut self.levels[level];
         entries.push(entry);
@@ -232,7 +232,7 @@ impl Builder {
             if is_top {
                 return Some(offset);
             }
-            self.push_at(level + 1, Entry::child(&entries[0].key, offset), appended);
+            self.push_at(level + 1, KeyValue::child(&entries[0].key, offset), appended);
             level += 1;
         }
     }

@@ -15,7 +15,7 @@ pub trait FileSystem: Names + Attributes + Content + Ranges + Send {
     /// The file system's client of the drive. Writing to the drive without the file system may damage it.
     fn client(&self) -> &Client;
 
-    /// The same, to set its clock.
+    /// The file system's client of the drive, to set its clock.
     fn client_mut(&mut self) -> &mut Client;
 
     /// The contents of the file system, and its free space.

@@ -39,7 +39,7 @@ pub struct Timestamp {
 /// The metadata of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// Its kind.
+    /// File, folder, symbolic link, pipe, socket or device.
     pub kind: FileKind,
     /// Permission bits, within 0o7777.
     pub permissions: u16,
@@ -88,7 +88,7 @@ impl Metadata {
 /// The properties of a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewFile {
-    /// Its kind.
+    /// File, folder, symbolic link, pipe, socket or device.
     pub kind: FileKind,
     /// Permission bits, within 0o7777.
     pub permissions: u16,
@@ -129,8 +129,8 @@ impl MetadataChange {
         MetadataChange { accessed: now, modified: now, changed: now, ..MetadataChange::default() }
     }
 
-    /// The same, owned by the caller. The root folder of a new file system needs it: an ordinary user's mount is only for
-    /// that user, who could not create anything in a folder of somebody else.
+    /// The current date, and the calling process's owner and group. The root folder of a new file system needs them: an
+    /// ordinary user's mount is only for that user, who could not create anything in a folder of somebody else.
     pub fn made_by_caller() -> MetadataChange {
         let (owner, group) = (Some(geteuid().as_raw()), Some(getegid().as_raw()));
         MetadataChange { owner, group, ..MetadataChange::made_now() }
@@ -168,7 +168,7 @@ pub struct FolderEntry<'a> {
     pub name: &'a [u8],
     /// What it names.
     pub file: FileId,
-    /// Its kind.
+    /// File, folder, symbolic link, pipe, socket or device.
     pub kind: FileKind,
 }
 

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use tantalum::{checksum_of, checksum_with};
+use tantalum_image::{checksum_of, checksum_with};
 
 use crate::copy::{Copied, Sink, copy};
 use crate::error::Error;

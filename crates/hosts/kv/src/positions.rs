@@ -6,7 +6,8 @@
 
 use std::ops::Bound;
 
-use tantalum::{Key, NamespaceId, checksum_of, checksum_with};
+use tantalum::{Key, NamespaceId};
+use tantalum_image::{checksum_of, checksum_with};
 
 use crate::canary::{Guard, out};
 use crate::drive::Listing;

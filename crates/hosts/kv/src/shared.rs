@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
-use tantalum::{Device, NamespaceId, Nanoseconds, Process, Room, Status};
+use tantalum::{Device, NamespaceId, Nanoseconds, Room, Status};
+use tantalum_image::Process;
 
 use crate::age::Age;
 use crate::catalog::{Catalog, Names};

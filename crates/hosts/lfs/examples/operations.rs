@@ -11,7 +11,7 @@ use tantalum_drive::Drive;
 use tantalum_filesystem::{
     Attributes, FileId, FileKind, FileSystem, MetadataChange, NewFile, Outcome, RenameMode, Timestamp,
 };
-use tantalum_lfs::{Cleaning, Kind, LogFs};
+use tantalum_lfs::{Cleaning, LfsKind, LogFs};
 use tantalum_volume::Volume;
 
 const CACHE_BYTES: u64 = 64 << 20;
@@ -193,7 +193,7 @@ fn main() {
         Box::new(made.expect("the drive is large enough"))
     };
     let volume = Volume::format(drive().client(), CACHE_BYTES).expect("the drive is large enough");
-    let made: [Box<dyn FileSystem>; 3] = [Box::new(volume), log(Kind::Nat), log(Kind::Tree)];
+    let made: [Box<dyn FileSystem>; 3] = [Box::new(volume), log(LfsKind::Nat), log(LfsKind::Tree)];
     let mut systems = made.map(|fs| prepare(fs).expect("an empty file system has space"));
     let mut best = [[f64::MAX; OPERATIONS.len()]; 3];
     for _ in 0..ROUNDS {

@@ -1,6 +1,7 @@
 //! Little-endian numbers in units, and checksums of units.
 
-use tantalum::{UNIT_BYTES, checksum_of};
+use tantalum::UNIT_BYTES;
+use tantalum_image::checksum_of;
 
 use crate::error::Damage;
 

@@ -3,10 +3,10 @@
 use tantalum::canary::{Guard, out};
 use tantalum_filesystem::{FileId, FileKind};
 
+use crate::checkpoint_delta::CheckpointDelta;
 use crate::error::Result;
 use crate::fs::LogFs;
 use crate::index::{Purpose, Synced};
-use crate::since::SinceCheckpoint;
 use crate::superblock::Indexing;
 
 /// Dirty pages written back at once when there are too many.
@@ -226,7 +226,7 @@ impl LogFs {
         self.write_checkpoint(false)
     }
 
-    /// The same, without cleaning first.
+    /// Writes a checkpoint without cleaning first, which makes all names and everything written back durable in one step.
     pub(crate) fn write_checkpoint(&mut self, is_last: bool) -> Result<()> {
         self.check_not_stopped()?;
         self.write_back_folders(false)?;
@@ -243,7 +243,7 @@ impl LogFs {
         self.index.checkpoint(&mut self.log, &orphans, is_last)?;
         self.clear_lists()?;
         self.synced.checkpoints += 1;
-        self.since = SinceCheckpoint::default();
+        self.since = CheckpointDelta::default();
         for segment in self.log.segments.checkpointed() {
             let units = self.log.segments.units();
             self.log.trim(self.log.segments.first_lpn(segment), units)?;

@@ -56,7 +56,7 @@ pub enum LfsError {
     /// There is no such snapshot.
     #[error("there is no snapshot {number}")]
     NoSnapshot {
-        /// Its number.
+        /// The number given.
         number: u32,
     },
     /// This kind of index keeps no snapshots.
@@ -65,7 +65,7 @@ pub enum LfsError {
     /// The maximum number of snapshots exists.
     #[error("there are already {most} snapshots, the maximum; delete one first")]
     TooManySnapshots {
-        /// The most.
+        /// The maximum number of snapshots.
         most: usize,
     },
     /// What the drive holds is not what was written.
@@ -84,9 +84,9 @@ pub enum Damage {
     /// The checksum does not match.
     #[error("its checksum is {found:#010x}, but its contents have {computed:#010x}")]
     Checksum {
-        /// As stored.
+        /// The checksum as stored.
         found: u32,
-        /// Of the contents.
+        /// The checksum of the contents.
         computed: u32,
     },
     /// It is not what belongs in its place.
@@ -98,7 +98,7 @@ pub enum Damage {
     /// It is not the node that belongs in this place.
     #[error("it holds node {found}, but node {expected} was expected")]
     OtherNode {
-        /// As stored.
+        /// The number of the node found.
         found: u32,
         /// As the node address table says.
         expected: u32,
@@ -106,7 +106,7 @@ pub enum Damage {
     /// A reference to a unit or file that does not exist.
     #[error("something points to unit or file {number}, which the table does not have")]
     NoUnit {
-        /// Its number.
+        /// The number of the unit or file.
         number: u32,
     },
     /// The table of segments does not count it.
@@ -117,7 +117,7 @@ pub enum Damage {
     Beyond {
         /// Which number.
         what: &'static str,
-        /// As stored.
+        /// The number as stored.
         value: u64,
         /// The largest.
         most: u64,

@@ -11,6 +11,7 @@ use tantalum_filesystem::{
     UnmountFailure,
 };
 
+use crate::checkpoint_delta::CheckpointDelta;
 use crate::cleaner::job::Job;
 use crate::counters::{CleanerCounters, SyncCounters, WrittenCounters};
 use crate::error::{LfsError, Result, refuse};
@@ -18,8 +19,7 @@ use crate::index::Index;
 use crate::inode::Inode;
 use crate::names::Folder;
 use crate::segments::Log;
-use crate::since::SinceCheckpoint;
-use crate::superblock::{Kind, Superblock};
+use crate::superblock::{LfsKind, Superblock};
 
 /// A file in memory.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct LogFs {
     pub(crate) folders: FxHashMap<FileId, Folder>,
     /// Files that have no name and are open.
     pub(crate) orphans: BTreeSet<FileId>,
-    pub(crate) since: SinceCheckpoint,
+    pub(crate) since: CheckpointDelta,
     /// What the cleaner is doing in the background.
     pub(crate) job: Option<Job>,
     pub(crate) cleaned: CleanerCounters,
@@ -85,7 +85,7 @@ impl fmt::Debug for LogFs {
 
 impl LogFs {
     /// How files are indexed.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> LfsKind {
         self.superblock.kind
     }
 

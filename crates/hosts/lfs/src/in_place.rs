@@ -16,7 +16,7 @@ use tantalum_filesystem::{FileId, FileKind};
 
 use crate::error::Result;
 use crate::fs::LogFs;
-use crate::index::Slot;
+use crate::index::BlockPointer;
 use crate::segments::BUFFER_UNITS;
 
 /// Dirty pages of a file up to which `fsync` writes in place: F2FS's `min_fsync_blocks`. More pages are appended in
@@ -40,7 +40,7 @@ impl LogFs {
             let units = self.pages.dirty_units(id, from, BATCH_PAGES);
             next = units.last().and_then(|last| last.checked_add(1));
             for unit in units {
-                let Slot::At(lpn) = self.index.slot(&mut self.log, id, unit)? else { continue };
+                let BlockPointer::At(lpn) = self.index.pointer(&mut self.log, id, unit)? else { continue };
                 let frame = self.pages.find((id, unit)).expect("a dirty page is in memory");
                 self.log.overwrite(id, lpn, self.pages.data(frame))?;
                 self.pages.mark_clean(frame);
@@ -63,8 +63,8 @@ impl LogFs {
             return Ok(0);
         }
         let most = (data.len() / UNIT_BYTES).min(BUFFER_UNITS) as u32;
-        let (slot, units) = self.index.run(&mut self.log, id, first, most)?;
-        let Slot::At(lpn) = slot else { return Ok(0) };
+        let (pointer, units) = self.index.run(&mut self.log, id, first, most)?;
+        let BlockPointer::At(lpn) = pointer else { return Ok(0) };
         self.log.overwrite_run(id, lpn, &data[..units as usize * UNIT_BYTES], fills)?;
         self.count_overwritten(u64::from(units));
         Ok(units)

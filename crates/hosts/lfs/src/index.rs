@@ -1,7 +1,7 @@
 //! What the file system requires of an index: where the units of files are, and which files exist.
 //!
 //! An index keeps its changes in memory until [`Index::sync_file`] or [`Index::checkpoint`]. It accounts for space:
-//! setting a slot releases its old contents and adds the new ones ([`crate::segments::Segments`]).
+//! setting a pointer releases its old contents and adds the new ones ([`crate::segments::Segments`]).
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(crate) const MOST_ORPHANS: usize = 4096;
 
 /// Where a unit of a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Slot {
+pub(crate) enum BlockPointer {
     /// Nowhere: it reads as zeros.
     Hole,
     /// No place yet, but there is space for it; it reads as zeros.
@@ -28,19 +28,19 @@ pub(crate) enum Slot {
     At(Lpn),
 }
 
-impl Slot {
+impl BlockPointer {
     /// The place of contents.
     pub fn place(self) -> Option<Lpn> {
         match self {
-            Slot::At(lpn) => Some(lpn),
-            Slot::Hole | Slot::Reserved => None,
+            BlockPointer::At(lpn) => Some(lpn),
+            BlockPointer::Hole | BlockPointer::Reserved => None,
         }
     }
 
     /// The place `units` units further on, if it is adjacent to this one.
-    pub fn behind(self, units: u32) -> Slot {
+    pub fn behind(self, units: u32) -> BlockPointer {
         match self {
-            Slot::At(lpn) => Slot::At(Lpn(lpn.0.wrapping_add(units))),
+            BlockPointer::At(lpn) => BlockPointer::At(Lpn(lpn.0.wrapping_add(units))),
             other => other,
         }
     }
@@ -125,11 +125,11 @@ pub(crate) trait Index: Send {
     fn remove_file(&mut self, log: &mut Log, file: FileId) -> Result<()>;
 
     /// Where a unit of a file is.
-    fn slot(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Slot>;
+    fn pointer(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<BlockPointer>;
 
     /// Where a unit of a file is, and how many units from it on are adjacent there, or are nowhere in the same way. At
     /// least one, at most `most`; there may be more.
-    fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(Slot, u32)>;
+    fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(BlockPointer, u32)>;
 
     /// Whether a unit of a file is not a hole, and for how many units from it on that is the same. At least one, at
     /// most `most`; there may be more.

@@ -1,6 +1,6 @@
 //! Log-structured file systems on a Tantalum drive.
 //!
-//! A [`LogFs`] writes to the ends of logs, in segments that a cleaner empties. [`Kind`] says how it finds units
+//! A [`LogFs`] writes to the ends of logs, in segments that a cleaner empties. [`LfsKind`] says how it finds units
 //! again: `Nat` is F2FS's way: nodes addressed by number, and contents that a sync may write in place. `Tree` is NILFS2's:
 //! trees under a super root, which keep snapshots. Segments, log heads, cleaner, folders and the page cache are the same for
 //! every kind; an index implements one trait. [`Indexing`] says whether a sync writes the index, or leaves it to lists in the
@@ -27,6 +27,7 @@
 mod attributes;
 mod bytes;
 mod check;
+mod checkpoint_delta;
 mod cleaner;
 mod content;
 mod counters;
@@ -43,7 +44,6 @@ mod names;
 mod nat;
 mod node_cache;
 mod segments;
-mod since;
 mod snapshots;
 mod superblock;
 mod tree;
@@ -53,4 +53,4 @@ pub use counters::{CleanerCounters, SyncCounters, WrittenCounters};
 pub use error::{Damage, LfsError};
 pub use fs::LogFs;
 pub use index::Snapshot;
-pub use superblock::{Cleaning, Indexing, Kind};
+pub use superblock::{Cleaning, Indexing, LfsKind};

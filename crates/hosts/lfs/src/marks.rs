@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 pub(crate) struct Marks {
     is_marked: Vec<bool>,
-    /// The same, in order.
+    /// The marked numbers in order.
     marked: BTreeSet<u32>,
 }
 

@@ -7,13 +7,13 @@ use tantalum::{Device, Lpn};
 use tantalum_drive::Client;
 use tantalum_filesystem::{FileId, FileKind, NewFile, PageCache};
 
+use crate::checkpoint_delta::CheckpointDelta;
 use crate::error::{LfsError, Result};
 use crate::fs::{LogFs, host_units};
 use crate::index::Opened;
 use crate::inode::Inode;
 use crate::nat::Nat;
-use crate::since::SinceCheckpoint;
-use crate::superblock::{Cleaning, Indexing, Kind, PLACES, Superblock};
+use crate::superblock::{Cleaning, Indexing, LfsKind, PLACES, Superblock};
 use crate::tree::Tree;
 
 impl LogFs {
@@ -21,17 +21,20 @@ impl LogFs {
     /// `cache_bytes`.
     pub fn format(
         drive: impl Into<Client>,
-        kind: Kind,
+        kind: LfsKind,
         cleaning: Cleaning,
         cache_bytes: u64,
     ) -> Result<LogFs> {
         LogFs::format_indexed(drive, kind, cleaning, Indexing::Conventional, cache_bytes)
     }
 
-    /// The same, with a choice of what a sync writes. [`Indexing::Nvm`] is refused by a drive without lists of files.
+    /// Creates an empty file system as [`LogFs::format`] does, whose syncs write what `indexing` says.
+    ///
+    /// # Errors
+    /// Also if `indexing` is [`Indexing::Nvm`] and the drive has no lists of files.
     pub fn format_indexed(
         drive: impl Into<Client>,
-        kind: Kind,
+        kind: LfsKind,
         cleaning: Cleaning,
         indexing: Indexing,
         cache_bytes: u64,
@@ -43,8 +46,8 @@ impl LogFs {
         // Refuse a drive of the wrong size before anything is lost.
         let inode = Inode::new(&root, FileId::ROOT, b"");
         let mut opened = match kind {
-            Kind::Nat => Nat::format(client, &inode)?,
-            Kind::Tree => Tree::format(client, &inode)?,
+            LfsKind::Nat => Nat::format(client, &inode)?,
+            LfsKind::Tree => Tree::format(client, &inode)?,
         };
         if indexing == Indexing::Nvm {
             opened.log.format_lists()?;
@@ -66,7 +69,7 @@ impl LogFs {
     }
 
     /// How the log-structured file system of a drive indexes its files; `None` if the drive does not claim to have one.
-    pub fn kind_on(device: &mut Device) -> Result<Option<Kind>> {
+    pub fn kind_on(device: &mut Device) -> Result<Option<LfsKind>> {
         Superblock::kind_on(device)
     }
 
@@ -75,8 +78,8 @@ impl LogFs {
         let client: Client = drive.into();
         let superblock = Superblock::read(&mut client.device())?;
         let opened = match superblock.kind {
-            Kind::Nat => Nat::open(client)?,
-            Kind::Tree => Tree::open(client)?,
+            LfsKind::Nat => Nat::open(client)?,
+            LfsKind::Tree => Tree::open(client)?,
         };
         let (orphans, nameless) = (opened.orphans.clone(), opened.nameless.clone());
         let mut fs = LogFs::new(superblock, opened, cache_bytes);
@@ -108,7 +111,7 @@ impl LogFs {
             files: FxHashMap::default(),
             folders: FxHashMap::default(),
             orphans: BTreeSet::new(),
-            since: SinceCheckpoint::default(),
+            since: CheckpointDelta::default(),
             job: None,
             cleaned: Default::default(),
             most_files: 0,
@@ -126,7 +129,7 @@ impl LogFs {
     pub fn mount_snapshot(drive: impl Into<Client>, number: u32, cache_bytes: u64) -> Result<LogFs> {
         let client: Client = drive.into();
         let superblock = Superblock::read(&mut client.device())?;
-        if superblock.kind != Kind::Tree {
+        if superblock.kind != LfsKind::Tree {
             return Err(LfsError::KeepsNoSnapshots);
         }
         let opened = Tree::open_snapshot(client, number)?;

@@ -15,7 +15,7 @@ pub(crate) trait CachedNode {
     /// Changed nodes are listed in the order of this key, which never changes and is different for each node.
     type Order: Copy + Ord + std::fmt::Debug;
 
-    /// Its number.
+    /// The node's number in its index.
     fn number(&self) -> Self::Number;
 
     /// Its place among changed nodes.

@@ -18,7 +18,7 @@ pub(crate) const PLACES: [Lpn; 2] = [Lpn(0), Lpn(1)];
 
 /// How files are indexed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum LfsKind {
     /// Nodes addressed by number, as in F2FS.
     Nat,
     /// Trees under a super root, as in NILFS2.
@@ -38,11 +38,12 @@ pub enum Cleaning {
 /// How a sync of a file makes durable where its contents are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Indexing {
-    /// It writes the file's part of the index, as file systems of that kind do. Like F2FS, [`Kind::Nat`] writes contents that
+    /// It writes the file's part of the index, as file systems of that kind do. Like F2FS, [`LfsKind::Nat`] writes contents that
     /// have a place in place, so that nothing in the index changes.
     #[default]
     Conventional,
-    /// The same, but everything is appended, as F2FS did before Linux 3.18, and does with `mode=lfs`.
+    /// It writes the file's part of the index, and all contents are appended, as F2FS did before Linux 3.18, and does with
+    /// `mode=lfs`.
     Appended,
     /// It writes only contents: the drive lists in non-volatile memory where they belong (Jin's thesis, section 4.3.2).
     Nvm,
@@ -52,7 +53,7 @@ pub enum Indexing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Superblock {
     pub capacity_units: u64,
-    pub kind: Kind,
+    pub kind: LfsKind,
     pub cleaning: Cleaning,
     pub indexing: Indexing,
 }
@@ -61,7 +62,7 @@ impl Superblock {
     /// Whether a sync writes contents in place. Trees cannot: they have checksums of contents, and snapshots that see
     /// them.
     pub fn overwrites(&self) -> bool {
-        self.kind == Kind::Nat && self.indexing == Indexing::Conventional
+        self.kind == LfsKind::Nat && self.indexing == Indexing::Conventional
     }
 
     pub fn encode(&self) -> Box<Page> {
@@ -70,8 +71,8 @@ impl Superblock {
         page[8..16].copy_from_slice(&MAGIC);
         put64(&mut page[..], 16, self.capacity_units);
         page[24] = match self.kind {
-            Kind::Nat => 0,
-            Kind::Tree => 1,
+            LfsKind::Nat => 0,
+            LfsKind::Tree => 1,
         };
         page[25] = match self.cleaning {
             Cleaning::Copy => 0,
@@ -101,8 +102,8 @@ impl Superblock {
             return Err(LfsError::OtherCapacity { formatted_units, drive_units });
         }
         let kind = match page[24] {
-            0 => Kind::Nat,
-            1 => Kind::Tree,
+            0 => LfsKind::Nat,
+            1 => LfsKind::Tree,
             _ => return Err(damaged(Damage::NotA { expected: "a known kind of index" })),
         };
         let cleaning = match page[25] {
@@ -133,7 +134,7 @@ impl Superblock {
     }
 
     /// The kind of a drive's file system; `None` if the drive does not claim to have one.
-    pub fn kind_on(device: &mut Device) -> Result<Option<Kind>> {
+    pub fn kind_on(device: &mut Device) -> Result<Option<LfsKind>> {
         match Superblock::is_there(device)? {
             true => Ok(Some(Superblock::read(device)?.kind)),
             false => Ok(None),
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn the_layout_is_pinned_and_reads_back() {
         let (cleaning, indexing) = (Cleaning::Remap, Indexing::Nvm);
-        let superblock = Superblock { capacity_units: 0x1234, kind: Kind::Nat, cleaning, indexing };
+        let superblock = Superblock { capacity_units: 0x1234, kind: LfsKind::Nat, cleaning, indexing };
         let mut page = superblock.encode();
         assert_eq!(page[4..27], *b"\x02\0\0\0TANTLFS\n\x34\x12\0\0\0\0\0\0\0\x01\x01");
         let read = |page: &Page, units| Superblock::decode(Lpn(0), page, units);

@@ -13,10 +13,10 @@ use common::holes::{every_cut_of_a_mount_that_needs_room, holes_are_filled_until
 use common::run::{Plan, Run, SNAPSHOT_ODDS};
 use common::{KINDS, SOUND};
 use tantalum::canary::{Guard, take_out};
-use tantalum_lfs::{Cleaning, Indexing, Kind};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind};
 
 const CUTS: Plan = Plan {
-    kind: Kind::Nat,
+    kind: LfsKind::Nat,
     capacity_mib: 32,
     cache_bytes: 1 << 20,
     cleaning: Cleaning::Copy,
@@ -59,7 +59,7 @@ fn a_checkpoint_before_what_it_names_is_noticed() {
 #[test]
 fn a_checkpoint_over_its_predecessor_is_noticed() {
     first_failure(Guard::PackInPlace, 1, |_| {
-        every_cut_of_a_large_checkpoint(Kind::Nat);
+        every_cut_of_a_large_checkpoint(LfsKind::Nat);
     });
 }
 
@@ -118,11 +118,11 @@ fn a_list_older_than_the_nodes_of_its_file_is_noticed() {
     first_failure(Guard::ListBehindNodes, 40, |seed| run(LISTS, seed));
 }
 
-const TREE_CUTS: Plan = Plan { kind: Kind::Tree, ..CUTS };
+const TREE_CUTS: Plan = Plan { kind: LfsKind::Tree, ..CUTS };
 
-const TREE_FULL: Plan = Plan { kind: Kind::Tree, cleaning: Cleaning::Remap, ..FULL };
+const TREE_FULL: Plan = Plan { kind: LfsKind::Tree, cleaning: Cleaning::Remap, ..FULL };
 
-const TREE_LISTS: Plan = Plan { kind: Kind::Tree, ..LISTS };
+const TREE_LISTS: Plan = Plan { kind: LfsKind::Tree, ..LISTS };
 
 #[test]
 fn lists_of_trees_cleared_before_their_checkpoint_are_noticed() {
@@ -131,12 +131,12 @@ fn lists_of_trees_cleared_before_their_checkpoint_are_noticed() {
 
 #[test]
 fn a_listed_unit_behind_a_summary_that_is_not_durable_is_noticed() {
-    first_failure(Guard::ListBeforeSummary, 1, |_| lists_over_several_segments(Kind::Tree));
+    first_failure(Guard::ListBeforeSummary, 1, |_| lists_over_several_segments(LfsKind::Tree));
 }
 
 #[test]
 fn a_listed_unit_whose_number_recovery_changes_is_noticed() {
-    first_failure(Guard::NamedNumber, 1, |_| lists_over_several_segments(Kind::Tree));
+    first_failure(Guard::NamedNumber, 1, |_| lists_over_several_segments(LfsKind::Tree));
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(crate) struct Room {
 
 /// Where a copy of a program runs, and its own region of non-volatile memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub spu: SpuId,
     pub processors: u32,
     /// The first of this processor's stripes in the region, and how many it has there.

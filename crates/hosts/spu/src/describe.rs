@@ -3,7 +3,7 @@
 use wasmparser::{BinaryReaderError, ExternalKind, Parser, Payload};
 
 use crate::abi;
-use crate::activation::Place;
+use crate::activation::Location;
 use crate::install::InstallError;
 use crate::instance::Instance;
 use crate::module::{self, ModuleError, Program, handler_number};
@@ -44,7 +44,7 @@ impl Description {
 pub fn describe(bytes: &[u8]) -> Result<Description, InstallError> {
     let engine = module::engine();
     let program = Program::load(&engine, bytes)?;
-    let place = Place { spu: SpuId(0), processors: 1, region: None, bytes_per_instruction: 1 };
+    let place = Location { spu: SpuId(0), processors: 1, region: None, bytes_per_instruction: 1 };
     let copy = Instance::new(&program, &abi::linker(&engine), place, 0).map_err(InstallError::Start)?;
     let handlers = handlers(bytes).map_err(|error| ModuleError::Malformed(error.to_string()))?;
     let name = |index: u32| program.names.name(index).map(str::to_owned);

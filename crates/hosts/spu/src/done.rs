@@ -12,7 +12,7 @@ pub(crate) enum Done {
     Now(i32, u64),
     /// It continues with this status at this time.
     At(i32, Nanoseconds),
-    /// It waits.
+    /// The handler waits for this.
     Waits(Waiting),
     /// The program must be ended.
     Fault(Fault),

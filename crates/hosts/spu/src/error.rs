@@ -43,7 +43,7 @@ pub enum SpuError {
         start: u64,
         /// The byte after its last.
         end: u64,
-        /// Why.
+        /// Why it cannot be granted.
         reason: &'static str,
     },
 }

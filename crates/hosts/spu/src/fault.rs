@@ -9,7 +9,7 @@ pub enum Fault {
     /// One call of a handler took more instructions than the profile allows.
     #[error("it reached the limit of {limit} instructions in one call")]
     Endless {
-        /// The limit.
+        /// The maximum.
         limit: u64,
     },
     /// It sent more requests on behalf of one request of the host than are allowed.

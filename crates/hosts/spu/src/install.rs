@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use crate::abi;
-use crate::activation::{Activation, Place};
+use crate::activation::{Activation, Location};
 use crate::answer;
 use crate::error::SpuError;
 use crate::fault::Fault;
@@ -79,7 +79,7 @@ pub enum InstallError {
         start: u64,
         /// The byte after its last.
         end: u64,
-        /// Why.
+        /// Why the program cannot have it.
         reason: &'static str,
     },
     /// A copy could not be created.
@@ -267,9 +267,9 @@ impl Ssd {
         Err(InstallError::Region { start: region.start, end: region.end, reason })
     }
 
-    fn place(&self, spu: SpuId, region: Option<&Range<u64>>) -> Place {
+    fn place(&self, spu: SpuId, region: Option<&Range<u64>>) -> Location {
         let row = self.stripes.row_bytes();
-        Place {
+        Location {
             spu,
             processors: self.profile.count,
             region: region.map(|region| {

@@ -6,7 +6,7 @@
 use wasmi::{Extern, Global, Linker, Memory, Store, TrapCode, TypedFunc, TypedResumableCall, Val};
 
 use crate::abi::Context;
-use crate::activation::{Activation, Op, Place, Room};
+use crate::activation::{Activation, Location, Op, Room};
 use crate::answer;
 use crate::fault::Fault;
 use crate::marks::{MARK, MARK_BYTES, MEMORY, NOWHERE};
@@ -58,7 +58,7 @@ impl Instance {
     pub fn new(
         program: &Program,
         linker: &Linker<Context>,
-        place: Place,
+        place: Location,
         handler_instructions: u64,
     ) -> Result<Instance, Fault> {
         let failed = |error: wasmi::Error| Fault::Install(error.to_string());
@@ -68,7 +68,7 @@ impl Instance {
     fn instantiate(
         program: &Program,
         linker: &Linker<Context>,
-        place: Place,
+        place: Location,
         handler_instructions: u64,
     ) -> Result<Instance, wasmi::Error> {
         let mut store = Store::new(program.module.engine(), Context::new(place));

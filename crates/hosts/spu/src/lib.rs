@@ -24,9 +24,9 @@
 //! | `fault.rs` | why a program was ended |
 //! | `native.rs` | a handler in Rust, to measure what the runtime costs |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | permissions; owners of stripes; stores that take effect together |
-//! | `host.rs`, `asking.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; blocking calls; rights; the driver's decisions |
+//! | `host.rs`, `blocking_calls.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; blocking calls; rights; the driver's decisions |
 //! | `block_client.rs`, `base_io_way.rs`, `atomic_writes.rs` | host libraries of shipped programs |
-//! | `shared.rs` | a drive whose clients are on several threads, in real time or virtual time |
+//! | `shared_ssd.rs` | a drive whose clients are on several threads, in real time or virtual time |
 //!
 //! # Example
 //!
@@ -53,10 +53,10 @@ mod activation;
 mod agenda;
 pub mod answer;
 mod arrivals;
-mod asking;
 pub mod atomic_writes;
 mod base_io_way;
 mod block_client;
+mod blocking_calls;
 mod describe;
 mod done;
 mod driver;
@@ -84,7 +84,7 @@ mod records;
 mod rights;
 mod schedule;
 mod sending;
-pub mod shared;
+pub mod shared_ssd;
 pub mod shipped;
 mod stage;
 mod step;

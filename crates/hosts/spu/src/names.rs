@@ -68,7 +68,7 @@ impl EndpointId {
         ProcessId(self.0 >> QUEUE_BITS)
     }
 
-    /// Its number.
+    /// The endpoint's number in requests.
     pub fn number(self) -> u32 {
         self.0
     }

@@ -39,7 +39,7 @@ impl BitOr for Rights {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct GrantedRange {
     end: u64,
     rights: Rights,
     used: u64,
@@ -48,7 +48,7 @@ struct Entry {
 /// The table.
 #[derive(Debug)]
 pub(crate) struct PermissionTable {
-    entries: BTreeMap<(ProcessId, u64), Entry>,
+    entries: BTreeMap<(ProcessId, u64), GrantedRange>,
     limit: usize,
     uses: u64,
     /// How often rights were revoked. Evictions do not count: the driver grants evicted rights again.
@@ -89,7 +89,7 @@ impl PermissionTable {
         }
         if rights != Rights::NONE && !range.is_empty() {
             self.uses += 1;
-            let entry = Entry { end: range.end, rights, used: self.uses };
+            let entry = GrantedRange { end: range.end, rights, used: self.uses };
             self.insert((process, range.start), entry);
         }
     }
@@ -97,7 +97,7 @@ impl PermissionTable {
     /// The processes that have rights to a part of a range.
     pub fn holders(&self, range: &Range<u64>) -> BTreeSet<ProcessId> {
         let overlaps =
-            |(key, entry): &(&(ProcessId, u64), &Entry)| key.1 < range.end && range.start < entry.end;
+            |(key, entry): &(&(ProcessId, u64), &GrantedRange)| key.1 < range.end && range.start < entry.end;
         self.entries.iter().filter(overlaps).map(|(key, _)| key.0).collect()
     }
 
@@ -123,7 +123,7 @@ impl PermissionTable {
         for (key, entry) in hit {
             self.entries.remove(&key);
             if key.1 < range.start {
-                self.insert(key, Entry { end: range.start, ..entry });
+                self.insert(key, GrantedRange { end: range.start, ..entry });
             }
             if entry.end > range.end {
                 self.insert((process, range.end), entry);
@@ -131,7 +131,7 @@ impl PermissionTable {
         }
     }
 
-    fn insert(&mut self, key: (ProcessId, u64), entry: Entry) {
+    fn insert(&mut self, key: (ProcessId, u64), entry: GrantedRange) {
         debug_assert!(self.is_free(key.0, &(key.1..entry.end)), "{key:?} to {} overlaps others", entry.end);
         self.entries.insert(key, entry);
         if self.entries.len() > self.limit {
@@ -168,7 +168,7 @@ impl PermissionTable {
 
 #[cfg(test)]
 mod tests {
-    use tantalum::SplitMix64;
+    use tantalum_image::SplitMix64;
 
     use super::*;
 

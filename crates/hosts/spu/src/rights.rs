@@ -86,8 +86,8 @@ impl Ssd {
         keeps
     }
 
-    /// The same for the stores of a call that has returned. `process` is the origin's, and `before` the processor's count of
-    /// revocations when the first store was checked.
+    /// Whether a returned call still has the rights to its stores; discards all of them otherwise. `process` is the origin's,
+    /// and `before` the processor's count of revocations when the first store was checked.
     pub(crate) fn stage_keeps_rights(
         &mut self,
         thread: ThreadRef,

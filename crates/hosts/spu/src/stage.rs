@@ -149,7 +149,7 @@ impl Stage {
         Ok(done_ns)
     }
 
-    /// The same from the processors' own memory.
+    /// Reads a range of the processors' own memory, as this handler sees it.
     fn load(
         &self,
         device: &mut Device,

@@ -37,7 +37,7 @@ pub enum DriveError {
     /// The volume was requested while files on it are open.
     #[error("{handles} files of the volume are open, or a VFS is registered; close all connections first")]
     InUse {
-        /// How many.
+        /// The number of open files.
         handles: usize,
     },
 }

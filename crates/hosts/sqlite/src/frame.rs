@@ -72,7 +72,7 @@ impl FrameHeader {
 
 /// A place in a log, as SQLite addresses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum LogLocation {
     /// In the log's header.
     LogHeader,
     /// In the header of a frame.
@@ -85,7 +85,7 @@ pub(crate) enum Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     /// The place.
-    pub place: Place,
+    pub place: LogLocation,
     /// Offset of the bytes in it.
     pub start: usize,
     /// Number of bytes.
@@ -174,15 +174,15 @@ impl Layout {
     }
 
     /// The place at an offset, the position in that place, and the place's length.
-    fn place(self, offset: u64) -> (Place, usize, usize) {
+    fn place(self, offset: u64) -> (LogLocation, usize, usize) {
         let Some(behind) = offset.checked_sub(LOG_HEADER_BYTES as u64) else {
-            return (Place::LogHeader, offset as usize, LOG_HEADER_BYTES);
+            return (LogLocation::LogHeader, offset as usize, LOG_HEADER_BYTES);
         };
         let frame = u32::try_from(behind / self.frame_bytes()).unwrap_or(u32::MAX - 1) + 1;
         let start = (behind % self.frame_bytes()) as usize;
         match start.checked_sub(FRAME_HEADER_BYTES) {
-            None => (Place::FrameHeader(frame), start, FRAME_HEADER_BYTES),
-            Some(start) => (Place::Page(frame), start, self.page_bytes()),
+            None => (LogLocation::FrameHeader(frame), start, FRAME_HEADER_BYTES),
+            Some(start) => (LogLocation::Page(frame), start, self.page_bytes()),
         }
     }
 }
@@ -191,7 +191,7 @@ impl Layout {
 mod tests {
     use super::*;
 
-    fn parts(page_bytes: u32, offset: u64, bytes: usize) -> Vec<(Place, usize, usize)> {
+    fn parts(page_bytes: u32, offset: u64, bytes: usize) -> Vec<(LogLocation, usize, usize)> {
         let layout = Layout::new(page_bytes).unwrap();
         layout.parts(offset, bytes).map(|part| (part.place, part.start, part.bytes)).collect()
     }
@@ -219,15 +219,22 @@ mod tests {
 
     #[test]
     fn bytes_are_cut_at_headers_and_pages() {
-        assert_eq!(parts(4096, 0, 32), [(Place::LogHeader, 0, 32)]);
-        assert_eq!(parts(4096, 32, 24), [(Place::FrameHeader(1), 0, 24)]);
-        assert_eq!(parts(4096, 56, 4096), [(Place::Page(1), 0, 4096)]);
-        assert_eq!(parts(4096, 32 + 4120, 4120), [(Place::FrameHeader(2), 0, 24), (Place::Page(2), 0, 4096)]);
+        assert_eq!(parts(4096, 0, 32), [(LogLocation::LogHeader, 0, 32)]);
+        assert_eq!(parts(4096, 32, 24), [(LogLocation::FrameHeader(1), 0, 24)]);
+        assert_eq!(parts(4096, 56, 4096), [(LogLocation::Page(1), 0, 4096)]);
+        assert_eq!(
+            parts(4096, 32 + 4120, 4120),
+            [(LogLocation::FrameHeader(2), 0, 24), (LogLocation::Page(2), 0, 4096)]
+        );
         assert_eq!(
             parts(4096, 24, 4124),
-            [(Place::LogHeader, 24, 8), (Place::FrameHeader(1), 0, 24), (Place::Page(1), 0, 4092)]
+            [
+                (LogLocation::LogHeader, 24, 8),
+                (LogLocation::FrameHeader(1), 0, 24),
+                (LogLocation::Page(1), 0, 4092)
+            ]
         );
-        assert_eq!(parts(4096, 48, 8), [(Place::FrameHeader(1), 16, 8)]);
+        assert_eq!(parts(4096, 48, 8), [(LogLocation::FrameHeader(1), 16, 8)]);
         assert_eq!(parts(4096, 48, 0), []);
     }
 

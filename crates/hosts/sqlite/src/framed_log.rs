@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tantalum::{Command, Generation, UNIT_BYTES};
 use tantalum_volume::{FileId, Volume, VolumeError};
 
-use crate::frame::{FrameHeader, LOG_HEADER_BYTES, Layout, LogHeader, Part, Place};
+use crate::frame::{FrameHeader, LOG_HEADER_BYTES, Layout, LogHeader, LogLocation, Part};
 use crate::numbering::Numbering;
 use crate::recent_frames::RecentFrames;
 use crate::share_queue::ShareQueue;
@@ -118,15 +118,15 @@ impl FramedLog {
             let to = &mut data[done..done + part.bytes];
             done += part.bytes;
             match part.place {
-                Place::LogHeader => {
+                LogLocation::LogHeader => {
                     let header = self.header.expect("a log that has bytes has a header");
                     to.copy_from_slice(&header.0[part.start..][..part.bytes]);
                 }
-                Place::FrameHeader(frame) => {
+                LogLocation::FrameHeader(frame) => {
                     let header = self.frame_header(volume, frame)?;
                     to.copy_from_slice(&header.0[part.start..][..part.bytes]);
                 }
-                Place::Page(frame) => self.read_page(volume, frame, part.start, to)?,
+                LogLocation::Page(frame) => self.read_page(volume, frame, part.start, to)?,
             }
         }
         Ok(bytes)
@@ -179,14 +179,14 @@ impl FramedLog {
             let from = &data[done..done + bytes];
             done += bytes;
             match place {
-                Place::LogHeader => {
+                LogLocation::LogHeader => {
                     if let Some(header) = &mut self.header {
                         header.0[start..][..bytes].copy_from_slice(from);
                         self.header_is_new = true;
                     }
                 }
-                Place::FrameHeader(frame) => self.write_frame_header(volume, frame, start, from)?,
-                Place::Page(frame) => self.write_page(volume, frame, start, from)?,
+                LogLocation::FrameHeader(frame) => self.write_frame_header(volume, frame, start, from)?,
+                LogLocation::Page(frame) => self.write_page(volume, frame, start, from)?,
             }
         }
         Ok(())

@@ -16,7 +16,8 @@ pub enum Mode {
     Atomic,
     /// A write-ahead log with one frame in each unit; checkpoints share frames with the database file (SHARE).
     Share,
-    /// The same log with hinted writes; checkpoints bring frames home without a journal (SW-WAL).
+    /// A write-ahead log with one frame in each unit, by hinted writes; checkpoints bring frames home without a journal
+    /// (SW-WAL).
     SwWal,
 }
 

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use tantalum::checksum_of;
+use tantalum_image::checksum_of;
 
 use crate::error::StoreError;
 use crate::record::{Body, Lsn, NONE, Record};

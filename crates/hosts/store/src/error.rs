@@ -37,7 +37,7 @@ pub enum StoreError {
     TooSmall {
         /// What they take.
         needed: u64,
-        /// What there is.
+        /// The drive's capacity.
         capacity: u64,
     },
     /// There are more clients than transactions of Atomic-Writes.
@@ -45,7 +45,7 @@ pub enum StoreError {
     Clients {
         /// The number given.
         clients: usize,
-        /// The most.
+        /// The maximum number of clients.
         most: usize,
     },
     /// The drive or a program refused a request.
@@ -70,7 +70,7 @@ pub enum StoreError {
     Stuck {
         /// When.
         at_ns: u64,
-        /// How many.
+        /// The number of tasks.
         tasks: usize,
     },
     /// A check of the tables found something.

@@ -16,9 +16,9 @@ pub const LOG_RECORD_NS: Nanoseconds = 600;
 /// What a request costs its thread before it reaches the drive, and after it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestCost {
-    /// Before.
+    /// The time before it reaches the drive.
     pub submit_ns: Nanoseconds,
-    /// After.
+    /// The time after it is answered.
     pub complete_ns: Nanoseconds,
 }
 

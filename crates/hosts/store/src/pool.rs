@@ -10,7 +10,7 @@ use std::rc::Rc;
 use crate::error::StoreError;
 use crate::log::Log;
 use crate::record::Lsn;
-use crate::tables::{PAGE_BYTES, Place, read_i64};
+use crate::tables::{PAGE_BYTES, PageOffset, read_i64};
 use crate::world::{Host, Path};
 
 struct Frame {
@@ -181,12 +181,12 @@ impl Pool {
     }
 
     /// The bytes of a page that was just fetched.
-    pub fn bytes(&self, place: Place, length: usize) -> Vec<u8> {
+    pub fn bytes(&self, place: PageOffset, length: usize) -> Vec<u8> {
         self.frames.borrow().of[&place.page].bytes[place.offset..][..length].to_vec()
     }
 
     /// Changes a page that was just fetched, as the log records at `lsn`.
-    pub fn change(&self, place: Place, bytes: &[u8], lsn: Lsn) {
+    pub fn change(&self, place: PageOffset, bytes: &[u8], lsn: Lsn) {
         let mut frames = self.frames.borrow_mut();
         let frame = frames.of.get_mut(&place.page).expect("the page was just fetched");
         frame.bytes[place.offset..][..bytes.len()].copy_from_slice(bytes);
@@ -201,7 +201,7 @@ impl Pool {
 
     /// Changes a page whose change the drive will have made before the page is replaced; it was just fetched, and is
     /// pinned.
-    pub fn change_pinned(&self, place: Place, bytes: &[u8]) {
+    pub fn change_pinned(&self, place: PageOffset, bytes: &[u8]) {
         let mut frames = self.frames.borrow_mut();
         let frame = frames.of.get_mut(&place.page).expect("a pinned page stays");
         frame.bytes[place.offset..][..bytes.len()].copy_from_slice(bytes);

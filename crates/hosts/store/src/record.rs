@@ -1,8 +1,8 @@
 //! Records of ARIES's log. A record is valid only where it was written: it holds its own position, under a checksum.
 
-use tantalum::checksum_of;
+use tantalum_image::checksum_of;
 
-use crate::tables::Place;
+use crate::tables::PageOffset;
 
 /// Bytes before a record's body: length, checksum, position, transaction, previous record of the transaction, kind.
 const HEAD_BYTES: usize = 40;
@@ -17,9 +17,9 @@ pub(crate) const NONE: Lsn = 0;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
     /// Bytes of a page were changed.
-    Update { place: Place, before: Vec<u8>, after: Vec<u8> },
+    Update { place: PageOffset, before: Vec<u8>, after: Vec<u8> },
     /// An update was undone (compensation). The transaction's next update to undo is at `next`.
-    Undone { place: Place, after: Vec<u8>, next: Lsn },
+    Undone { place: PageOffset, after: Vec<u8>, next: Lsn },
     /// The transaction is committed, and ends.
     Commit,
     /// The transaction is undone, and ends.
@@ -42,7 +42,7 @@ fn put_numbers(to: &mut Vec<u8>, numbers: impl IntoIterator<Item = u64>) {
     numbers.into_iter().for_each(|number| to.extend(number.to_le_bytes()));
 }
 
-fn put_place(to: &mut Vec<u8>, place: Place) {
+fn put_place(to: &mut Vec<u8>, place: PageOffset) {
     put_numbers(to, [place.page, place.offset as u64]);
 }
 
@@ -62,8 +62,8 @@ impl Reader<'_> {
         Some(bytes.to_vec())
     }
 
-    fn place(&mut self) -> Option<Place> {
-        Some(Place { page: self.number()?, offset: self.number()? as usize })
+    fn place(&mut self) -> Option<PageOffset> {
+        Some(PageOffset { page: self.number()?, offset: self.number()? as usize })
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn records_are_read_as_they_were_written_and_only_whole_and_in_their_place() {
-        let place = Place { page: 77, offset: 116 };
+        let place = PageOffset { page: 77, offset: 116 };
         let bodies = [
             Body::Update { place, before: vec![1; 8], after: vec![2; 8] },
             Body::Undone { place, after: vec![3; 48], next: 512 },

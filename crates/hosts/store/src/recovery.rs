@@ -10,7 +10,7 @@ use crate::checkpoint::{MASTER_BYTES, lowest, master, of_master};
 use crate::error::StoreError;
 use crate::log::{BLOCK_BYTES, most_at_once};
 use crate::record::{Body, Lsn, NONE, Record};
-use crate::tables::{LOG_AT, MASTER_AT, PAGE_BYTES, Place, read_i64};
+use crate::tables::{LOG_AT, MASTER_AT, PAGE_BYTES, PageOffset, read_i64};
 
 /// A place in the log, for each transaction or page.
 type LsnOf = BTreeMap<u64, Lsn>;
@@ -239,11 +239,11 @@ impl Recovery<'_> {
         Ok(self.pages.get_mut(&page).expect("the page was just read"))
     }
 
-    fn lsn_of(&mut self, place: Place) -> Result<Lsn, IoError> {
+    fn lsn_of(&mut self, place: PageOffset) -> Result<Lsn, IoError> {
         Ok(read_i64(self.page(place.page)?, 0) as Lsn)
     }
 
-    fn apply(&mut self, place: Place, bytes: &[u8], lsn: Lsn) -> Result<(), IoError> {
+    fn apply(&mut self, place: PageOffset, bytes: &[u8], lsn: Lsn) -> Result<(), IoError> {
         let page = self.page(place.page)?;
         page[place.offset..][..bytes.len()].copy_from_slice(bytes);
         page[..8].copy_from_slice(&lsn.to_le_bytes());

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tantalum::SplitMix64;
+use tantalum_image::SplitMix64;
 
 use crate::checkpoint;
 use crate::error::StoreError;

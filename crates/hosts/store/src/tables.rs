@@ -7,7 +7,8 @@
 //! A transfer changes few processors' stripes: tellers are in the page of their branch, and each client has a history on each
 //! processor; a transfer appends to the one on its branch's processor. So only its account may be elsewhere.
 
-use tantalum::{STRIPE_BYTES, SplitMix64, UNIT_BYTES};
+use tantalum::{STRIPE_BYTES, UNIT_BYTES};
+use tantalum_image::SplitMix64;
 
 use crate::locks::RecordId;
 
@@ -76,12 +77,12 @@ pub(crate) struct Transfer {
 
 /// Bytes of a page: the page and the offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PageOffset {
     pub page: u64,
     pub offset: usize,
 }
 
-impl Place {
+impl PageOffset {
     /// Where it is in the drive.
     pub fn address(self) -> u64 {
         self.page * PAGE_BYTES as u64 + self.offset as u64
@@ -123,13 +124,13 @@ impl Layout {
     }
 
     /// A record's balance.
-    pub fn balance(&self, (table, number): RecordId) -> Place {
+    pub fn balance(&self, (table, number): RecordId) -> PageOffset {
         let (page, index) = match table {
             ACCOUNTS => (self.first[0] + number / RECORDS_PER_PAGE, number % RECORDS_PER_PAGE),
             TELLERS => (self.first[1] + number / TELLERS_PER_BRANCH, 1 + number % TELLERS_PER_BRANCH),
             _ => (self.first[1] + number, 0),
         };
-        Place { page, offset: PAGE_HEAD_BYTES + index as usize * RECORD_BYTES + BALANCE_AT }
+        PageOffset { page, offset: PAGE_HEAD_BYTES + index as usize * RECORD_BYTES + BALANCE_AT }
     }
 
     /// The history to which a transfer is written: the one on the processor that has its branch.
@@ -139,11 +140,11 @@ impl Layout {
     }
 
     /// A line of one of a client's histories.
-    pub fn line(&self, client: usize, history: usize, number: u64) -> Place {
+    pub fn line(&self, client: usize, history: usize, number: u64) -> PageOffset {
         let row = client as u64 * rows(self.size) + number / LINES_PER_STRIPE;
         let in_stripe = number % LINES_PER_STRIPE;
         let stripe = self.first[2] + (row * self.processors + history as u64) * STRIPE_PAGES;
-        Place {
+        PageOffset {
             page: stripe + in_stripe / LINES_PER_PAGE,
             offset: PAGE_HEAD_BYTES + (in_stripe % LINES_PER_PAGE) as usize * HISTORY_BYTES,
         }

@@ -12,7 +12,7 @@ use crate::locks::Locks;
 use crate::log::Log;
 use crate::pool::Pool;
 use crate::record::{Body, Lsn, NONE, Record};
-use crate::tables::{HISTORY_BYTES, Layout, Place, Transfer, read_i64};
+use crate::tables::{HISTORY_BYTES, Layout, PageOffset, Transfer, read_i64};
 use crate::world::{Host, Path};
 
 /// What transfers share under ARIES.
@@ -44,7 +44,7 @@ pub(crate) struct Work {
     pub client: usize,
     /// Its number among the client's, and the line of history that it writes.
     pub number: u64,
-    pub line: Place,
+    pub line: PageOffset,
     pub transfer: Transfer,
     /// Whether it is rolled back at its end.
     pub is_rolled_back: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Work {
 
 impl Work {
     /// The places that it changes, with the bytes that it changes there.
-    fn places(&self, layout: &Layout) -> [(Place, usize); 4] {
+    fn places(&self, layout: &Layout) -> [(PageOffset, usize); 4] {
         let [account, teller, branch] = self.transfer.records().map(|record| (layout.balance(record), 8));
         [account, teller, branch, (self.line, HISTORY_BYTES)]
     }
@@ -134,7 +134,7 @@ impl Aries {
         &self,
         transaction: u64,
         path: Path,
-        mut undo: Vec<(Lsn, Place, Vec<u8>)>,
+        mut undo: Vec<(Lsn, PageOffset, Vec<u8>)>,
     ) -> Result<(), StoreError> {
         while let Some((_, place, before)) = undo.pop() {
             self.host.work(host::LOG_RECORD_NS).await;

@@ -1,7 +1,8 @@
 //! Transfers under all schemes: balances agree with the history, and the history has what was acknowledged, also over power cuts.
 //! `STORE_SEEDS=200` runs more seeds, `STORE_SEED=17` one.
 
-use tantalum::{PowerLoss, Profile, SplitMix64};
+use tantalum::{PowerLoss, Profile};
+use tantalum_image::SplitMix64;
 use tantalum_store::{Scheme, Size, Store, StoreError};
 
 const CLIENTS: usize = 4;

@@ -1,6 +1,6 @@
 //! The checksum at the start of every metadata unit: CRC-32C of everything after it.
 
-use tantalum::checksum_of;
+use tantalum_image::checksum_of;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -15,7 +15,7 @@ pub(crate) struct LpnRange {
 }
 
 impl LpnRange {
-    /// The same in bytes of the drive.
+    /// The range in bytes of the drive.
     pub fn bytes(self) -> Range<u64> {
         let start = u64::from(self.lpn.0) * UNIT_BYTES as u64;
         start..start + u64::from(self.units) * UNIT_BYTES as u64

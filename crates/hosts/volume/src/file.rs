@@ -97,7 +97,7 @@ impl File {
 
 /// A slot whose file or link is gone, although the drive may not know that yet.
 #[derive(Clone)]
-pub(crate) struct RemovedSlot {
+pub(crate) struct RemovedInodeSlot {
     pub slot: u32,
     /// Whether the drive knows the former file or link.
     pub stored: bool,
@@ -105,9 +105,9 @@ pub(crate) struct RemovedSlot {
     pub freed: Vec<LpnRange>,
 }
 
-impl RemovedSlot {
+impl RemovedInodeSlot {
     /// The slot of a link.
-    pub fn of_link(slot: u32, stored: bool) -> RemovedSlot {
-        RemovedSlot { slot, stored, continuations: Vec::new(), freed: Vec::new() }
+    pub fn of_link(slot: u32, stored: bool) -> RemovedInodeSlot {
+        RemovedInodeSlot { slot, stored, continuations: Vec::new(), freed: Vec::new() }
     }
 }

@@ -11,7 +11,7 @@ use crate::name::Name;
 
 /// What a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct NameTarget {
     pub cookie: u64,
     pub file: FileId,
     /// The slot of the link that has the name; none if it is in the file's inode.
@@ -21,7 +21,7 @@ pub(crate) struct Entry {
 /// The entries of one folder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Folder {
-    by_name: BTreeMap<Name, Entry>,
+    by_name: BTreeMap<Name, NameTarget>,
     by_cookie: BTreeMap<u64, Name>,
     last_cookie: u64,
     /// Entries that are folders.
@@ -29,7 +29,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    pub fn get(&self, name: &[u8]) -> Option<Entry> {
+    pub fn get(&self, name: &[u8]) -> Option<NameTarget> {
         self.by_name.get(name).copied()
     }
 
@@ -44,13 +44,13 @@ impl Folder {
             return false;
         }
         self.last_cookie += 1;
-        let entry = Entry { cookie: self.last_cookie, file, link };
+        let entry = NameTarget { cookie: self.last_cookie, file, link };
         self.by_cookie.insert(entry.cookie, name.clone());
         self.by_name.insert(name, entry);
         true
     }
 
-    pub fn remove(&mut self, name: &[u8]) -> Option<Entry> {
+    pub fn remove(&mut self, name: &[u8]) -> Option<NameTarget> {
         let entry = self.by_name.remove(name)?;
         self.by_cookie.remove(&entry.cookie);
         Some(entry)
@@ -67,7 +67,7 @@ impl Folder {
     }
 
     /// The entries after cookie `after`, in the order of their cookies.
-    pub fn after(&self, after: u64) -> impl Iterator<Item = (&Name, Entry)> {
+    pub fn after(&self, after: u64) -> impl Iterator<Item = (&Name, NameTarget)> {
         self.by_cookie.range(after.saturating_add(1)..).map(|(_, name)| (name, self.by_name[name]))
     }
 }

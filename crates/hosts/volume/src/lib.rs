@@ -28,11 +28,11 @@
 //! Without a sync, a file may show any mix of old and new units after a crash, as on other file systems.
 
 mod allocate;
-mod atomic;
+mod atomic_writes;
 mod checksum;
 mod commit;
 mod continuation;
-mod direct;
+mod direct_io;
 mod drive;
 mod errno;
 mod error;
@@ -43,6 +43,7 @@ mod file;
 mod file_system;
 mod folder;
 mod inode;
+mod inode_slots;
 mod lending;
 mod link;
 mod metadata_changes;
@@ -56,7 +57,6 @@ mod read_write;
 mod reuse;
 mod root;
 mod share;
-mod slots;
 mod space;
 mod statistics;
 mod superblock;

@@ -38,7 +38,7 @@ const READ_UNITS: u32 = 256;
 pub struct UnmountError {
     /// The volume, still mounted.
     pub volume: Volume,
-    /// Why.
+    /// Why it could not be unmounted.
     pub error: VolumeError,
 }
 

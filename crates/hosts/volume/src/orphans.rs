@@ -3,7 +3,7 @@
 use tantalum_filesystem::FileId;
 
 use crate::error::VolumeError;
-use crate::file::RemovedSlot;
+use crate::file::RemovedInodeSlot;
 use crate::volume::Volume;
 
 impl Volume {
@@ -12,7 +12,7 @@ impl Volume {
         let file = self.files.get_mut(&id).expect("the file exists");
         let slot = file.slot.take().expect("a file that has a name has a slot");
         self.unnamed.remove(&id);
-        let removed = RemovedSlot {
+        let removed = RemovedInodeSlot {
             slot,
             stored: file.stored.take().is_some(),
             continuations: std::mem::take(&mut file.continuations).iter().map(|c| c.slot).collect(),

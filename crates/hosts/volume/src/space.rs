@@ -14,7 +14,7 @@ use crate::extents::LpnRange;
 pub(crate) struct FreeSpace {
     /// First unit to length.
     by_place: BTreeMap<u32, u32>,
-    /// The same as (length, first unit).
+    /// The free runs as (length, first unit).
     by_size: BTreeSet<(u32, u32)>,
     free: u64,
 }

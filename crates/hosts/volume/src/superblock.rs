@@ -183,7 +183,7 @@ mod tests {
         let bytes = unit(&Superblock::new(0x1_0000).unwrap());
         assert_eq!(bytes[4..29], *b"\x02\0\0\0TANTVOL\n\0\0\x01\0\0\0\0\0\x01\0\0\0\x01");
         assert_eq!(bytes[32..41], *b"\x01\0\0\0\0\x01\0\0\0");
-        assert_eq!(bytes[..4], tantalum::checksum_of(&bytes[4..]).to_le_bytes());
+        assert_eq!(bytes[..4], tantalum_image::checksum_of(&bytes[4..]).to_le_bytes());
     }
 
     #[test]

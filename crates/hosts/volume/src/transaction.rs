@@ -9,7 +9,7 @@ use tantalum::{Command, TxId, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
-use crate::atomic::check_units;
+use crate::atomic_writes::check_units;
 use crate::commit::InodeChange;
 use crate::error::VolumeError;
 use crate::open_transaction::OpenTransaction;

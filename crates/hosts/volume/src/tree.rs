@@ -8,8 +8,8 @@
 use tantalum_filesystem::{FileId, FileKind, FolderEntry, NewFile, RenameMode, Timestamp};
 
 use crate::error::VolumeError;
-use crate::file::{File, RemovedSlot};
-use crate::folder::{Entry, Folder};
+use crate::file::{File, RemovedInodeSlot};
+use crate::folder::{Folder, NameTarget};
 use crate::inode::Inode;
 use crate::link::{Link, NamePlace};
 use crate::name::{check_name, display};
@@ -26,7 +26,7 @@ const MOST_NAMES: u32 = 65_000;
 struct Rename<'a> {
     from: (FileId, &'a [u8]),
     to: (FileId, &'a [u8]),
-    entry: Entry,
+    entry: NameTarget,
 }
 
 impl Volume {
@@ -201,7 +201,7 @@ impl Volume {
         Ok(())
     }
 
-    fn exchange_names(&mut self, rename: &Rename<'_>, other: Entry) -> Result<(), VolumeError> {
+    fn exchange_names(&mut self, rename: &Rename<'_>, other: NameTarget) -> Result<(), VolumeError> {
         self.check_not_into_itself(other.file, rename.from.0)?;
         self.make_room_for_names()?;
         self.take_entry(rename.from.0, rename.from.1);
@@ -293,13 +293,13 @@ impl Volume {
         self.unnamed_links.remove(&slot);
         self.files.get_mut(&link.file).expect("a link's file exists").links.remove(&slot);
         if link.stored.is_some() {
-            self.removed.push(RemovedSlot::of_link(slot, true));
+            self.removed.push(RemovedInodeSlot::of_link(slot, true));
         } else {
             self.free_slots.insert(slot);
         }
     }
 
-    fn put_entry(&mut self, (folder, name): (FileId, &[u8]), entry: Entry) {
+    fn put_entry(&mut self, (folder, name): (FileId, &[u8]), entry: NameTarget) {
         self.set_place(entry.file, entry.link, &NamePlace { folder, name: name.into() });
         self.add_entry(folder, name, entry.file, entry.link);
     }
@@ -331,7 +331,7 @@ impl Volume {
         assert!(folder.insert(name.into(), file, link), "the name {:?} was free", display(name));
     }
 
-    fn take_entry(&mut self, folder: FileId, name: &[u8]) -> Entry {
+    fn take_entry(&mut self, folder: FileId, name: &[u8]) -> NameTarget {
         let folder = self.folder_mut(folder);
         let entry = folder.remove(name).expect("the name was there");
         if self.files[&entry.file].folder.is_some() {
@@ -340,7 +340,7 @@ impl Volume {
         entry
     }
 
-    fn entry(&self, folder: FileId, name: &[u8]) -> Result<Entry, VolumeError> {
+    fn entry(&self, folder: FileId, name: &[u8]) -> Result<NameTarget, VolumeError> {
         check_name(name)?;
         self.folder(folder)?.get(name).ok_or_else(|| VolumeError::NameNotFound(display(name)))
     }

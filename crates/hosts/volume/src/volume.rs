@@ -10,7 +10,7 @@ use tantalum_filesystem::{FileId, FileKind};
 use crate::drive::Drive;
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
-use crate::file::{File, RemovedSlot};
+use crate::file::{File, RemovedInodeSlot};
 use crate::inode::ATTRIBUTE_BYTES;
 use crate::link::Link;
 use crate::open_transaction::OpenTransaction;
@@ -41,7 +41,7 @@ pub struct Volume {
     /// Links that the drive does not know, or knows by another name.
     pub(crate) unnamed_links: BTreeSet<u32>,
     /// What has been removed since names were last made durable.
-    pub(crate) removed: Vec<RemovedSlot>,
+    pub(crate) removed: Vec<RemovedInodeSlot>,
     /// Files that have no name and are open.
     pub(crate) orphans: BTreeSet<FileId>,
     /// No durable inode names these any more; they are to be trimmed, and are then free.

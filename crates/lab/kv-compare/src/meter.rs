@@ -15,7 +15,7 @@ const UNIT_BYTES: u64 = 4096;
 pub enum Meter {
     /// The system's counters of this process.
     Disk,
-    /// The drive's.
+    /// The counters of the Tantalum drive mounted there.
     Drive(Box<Control>),
 }
 

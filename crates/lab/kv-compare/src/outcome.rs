@@ -64,7 +64,7 @@ pub struct Row {
     pub per_second: f64,
     /// The rate of the slowest round.
     pub per_second_least: f64,
-    /// Of the quickest.
+    /// The rate of the quickest round.
     pub per_second_most: f64,
     /// The median duration of operations.
     pub p50_us: f64,

@@ -20,7 +20,7 @@ pub const KEY_BYTES: u64 = 8;
 /// Bytes of an account of a transfer.
 const ACCOUNT_BYTES: usize = 100;
 
-/// What is done.
+/// What a thread does with the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
@@ -109,7 +109,7 @@ pub struct Worker<'a> {
     pub engine: &'a dyn Engine,
     /// The number of existing records.
     pub records: &'a AtomicU64,
-    /// The same, including those that threads are inserting.
+    /// The number of existing records and of those that threads are inserting.
     pub begun: &'a AtomicU64,
     /// Its YCSB workload; transfers if `None`.
     pub draws: Option<&'a Draws>,

@@ -134,7 +134,7 @@ pub enum ExperimentError {
     Statement {
         /// The file of statements.
         path: PathBuf,
-        /// Which, from 1.
+        /// The statement's number, from 1.
         number: usize,
         /// Its beginning.
         text: String,

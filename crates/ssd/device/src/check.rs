@@ -45,7 +45,7 @@ pub struct CheckFinding {
 pub struct CheckedPart {
     /// What was checked.
     pub part: &'static str,
-    /// How many of them.
+    /// How many of them were checked.
     pub checked: u64,
 }
 

@@ -38,7 +38,7 @@ pub enum CommandFailure {
 }
 
 impl CommandFailure {
-    /// All of them.
+    /// All ways in which a command can fail.
     pub const ALL: [CommandFailure; 9] = [
         CommandFailure::CapacityExceeded,
         CommandFailure::OutOfBuffers,

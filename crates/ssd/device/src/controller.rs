@@ -65,9 +65,9 @@ pub(crate) enum Power {
 /// Where a command comes from.
 #[derive(Clone, Copy)]
 pub(crate) enum Client {
-    /// From across the link.
+    /// A command from across the link.
     Host,
-    /// From inside the drive.
+    /// A command from a program inside the drive.
     Inside,
 }
 

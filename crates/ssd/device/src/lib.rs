@@ -56,7 +56,6 @@ pub use tantalum_ftl::{Purpose, ReservationUse, take_reservation_uses};
 pub use tantalum_nand::{
     Access, BlockId, FailingStep, Faults, Fetches, Fills, Geometry, HostCall, HostError, HostFailure,
     HostFault, HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError,
-    Nanoseconds, Operation, Outcome, Process, SplitMix64, StepFault, TestHost, UNIT_BYTES, checksum_joined,
-    checksum_of, checksum_with, mix,
+    Nanoseconds, Operation, Outcome, StepFault, TestHost, UNIT_BYTES,
 };
 pub use usage::Usage;

@@ -77,7 +77,7 @@ impl Device {
         Device::create_with(path, profile, None)
     }
 
-    /// The same on a host that a test lets fail.
+    /// Creates an image file as [`Device::create`] does, on a host that a test lets fail.
     pub fn create_on(path: &Path, profile: &Profile, host: &TestHost) -> Result<Device, DeviceError> {
         Device::create_with(path, profile, Some(host))
     }
@@ -129,7 +129,7 @@ impl Device {
         Device::or_read(access, |access| Device::open_as(path, access), DeviceError::host)
     }
 
-    /// The same on a host that a test lets fail.
+    /// Opens an image as [`Device::open_or_read`] does, on a host that a test lets fail.
     pub fn open_or_read_on(
         path: &Path,
         access: Access,
@@ -138,7 +138,8 @@ impl Device {
         Device::or_read(access, |access| Device::open_on(path, access, host), DeviceError::host)
     }
 
-    /// The same for a drive together with its client: `open` opens both, and `host` says how the host failed, if that is why
+    /// Opens a drive together with its client, to be read only if the host cannot store changes (see
+    /// [`Device::open_or_read`]): `open` opens both, and `host` says how the host failed, if that is why
     /// it could not.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::profile::{Plp, Profile};
 /// Bytes of the memory by use. The rest is free, or spare room of the log and the checkpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NvmUse {
-    /// All of it.
+    /// The size of the memory.
     pub bytes: u64,
     /// The map from logical to physical addresses, once.
     pub map: u64,
@@ -33,7 +33,7 @@ impl NvmUse {
         [map, map + remap, map + lists, map + remap + lists]
     }
 
-    /// The same in percent.
+    /// Percentages of the memory in use: by the map alone, with `remap`, with `fs_write`, and with both.
     pub fn percent(&self) -> [f64; 4] {
         self.sums().map(|used| used as f64 * 100.0 / self.bytes as f64)
     }
@@ -57,7 +57,7 @@ impl Profile {
         Ok(Some(NvmUse { bytes: nvm.bytes, map, remap: least - map, lists }))
     }
 
-    /// The same for a drive with the capacity for which the thesis computes it. The memory may be too small for it.
+    /// How this drive would use its memory at the capacity of the thesis's computation, 512 GiB. The memory may be too small.
     ///
     /// # Errors
     /// As [`Profile::nvm_use`].

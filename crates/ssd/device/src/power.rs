@@ -18,7 +18,7 @@ impl PowerLoss {
         PowerLoss { random: SplitMix64(seed), fixed: None, listed: VecDeque::new() }
     }
 
-    /// The same fate for all.
+    /// One fate for all operations in flight.
     pub fn all(outcome: Outcome) -> PowerLoss {
         PowerLoss { random: SplitMix64(0), fixed: Some(outcome), listed: VecDeque::new() }
     }

@@ -127,9 +127,9 @@ pub enum CacheMode {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheProfile {
-    /// Its kind.
+    /// Where writes are cached.
     pub mode: CacheMode,
-    /// Its size.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
@@ -159,7 +159,7 @@ pub struct PowerProfile {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NvmProfile {
-    /// Its size.
+    /// The size in bytes.
     pub bytes: u64,
     /// Fixed time of an access, in nanoseconds.
     pub latency_ns: u64,

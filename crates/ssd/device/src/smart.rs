@@ -25,7 +25,7 @@ pub struct Smart {
     pub bad_blocks: u32,
     /// Blocks that may still fail before the drive becomes read-only.
     pub spare_blocks: u32,
-    /// The same as a percentage of those of a drive without bad blocks (NVMe: Available Spare).
+    /// `spare_blocks` as a percentage of those of a drive without bad blocks (NVMe: Available Spare).
     pub available_spare_percent: u8,
     /// Below this the drive is near the end of its life (NVMe: Available Spare Threshold).
     pub available_spare_threshold_percent: u8,

@@ -45,7 +45,7 @@ impl StartGap {
         (if gap == 0 { self.lines } else { gap - 1 }, gap)
     }
 
-    /// After that move.
+    /// The mapping after the next move.
     pub fn moved(&self) -> StartGap {
         let after = StartGap::new(self.lines, self.moves + 1);
         let (from, gap) = (self.next_move().0, after.gap());

@@ -13,7 +13,7 @@ pub enum Status {
     OutOfRange {
         /// The first unit of the request.
         lpn: Lpn,
-        /// How many.
+        /// The number of units.
         units: u64,
         /// The drive's capacity.
         capacity_units: u64,

@@ -9,9 +9,8 @@
 //! - What the drive refuses to share is written.
 
 use tantalum::canary::{self, Guard};
-use tantalum::{
-    Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES, checksum_of,
-};
+use tantalum::{Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
+use tantalum_image::checksum_of;
 
 use crate::issue::issue;
 use crate::recent_writes::RecentWrites;

@@ -77,7 +77,8 @@ impl RecentWrites {
 
 #[cfg(test)]
 mod tests {
-    use tantalum::{UNIT_BYTES, checksum_of};
+    use tantalum::UNIT_BYTES;
+    use tantalum_image::checksum_of;
 
     use super::*;
 

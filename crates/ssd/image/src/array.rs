@@ -49,7 +49,7 @@ impl<T: Element> Array<T> {
         Array::in_huge_pages(length, MOST_HUGE)
     }
 
-    /// The same for one that is filled soon, or at random.
+    /// An array of `length` elements that is filled soon, or at random, so that huge pages pay at any size.
     pub fn to_fill(length: usize) -> Array<T> {
         Array::in_huge_pages(length, usize::MAX)
     }

@@ -48,7 +48,7 @@ impl Chunks {
         Ok(&mut self.chunks[chunk][range])
     }
 
-    /// The same bytes in other chunks.
+    /// A copy of the bytes in chunks of its own; none if the host has too little memory.
     pub fn try_clone(&self) -> Option<Chunks> {
         let mut copy = Chunks {
             chunks: Vec::new(),

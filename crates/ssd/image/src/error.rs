@@ -17,7 +17,7 @@ pub struct HostError {
     pub action: &'static str,
     /// The host's error, such as [`io::ErrorKind::StorageFull`].
     pub kind: io::ErrorKind,
-    /// The same as text.
+    /// The host's error as text.
     pub reason: String,
 }
 

@@ -109,7 +109,7 @@ impl TestHost {
         self.faults.state().ask(call)
     }
 
-    /// The same for one that changes the file.
+    /// A call that changes the file. It may fail, and leaves nothing if it does.
     pub(super) fn ask_for_change(&self, call: HostCall) -> io::Result<()> {
         self.live()?;
         self.ask(call)

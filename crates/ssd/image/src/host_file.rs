@@ -194,7 +194,7 @@ impl HostFile {
         })
     }
 
-    /// The same, with all that the host knows about the file.
+    /// Makes data and the file's metadata durable, as `fsync` does.
     pub fn sync_all(&self) -> io::Result<()> {
         self.change(|| match self.tested() {
             None => self.file.sync_all(),
@@ -267,7 +267,7 @@ pub(crate) enum Unstored {
     Refused(io::Error),
 }
 
-/// The same error for whoever asks next.
+/// A copy of an error, for whoever asks next.
 fn again(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),

@@ -127,7 +127,7 @@ pub trait Image: SlotStore + RecordStore + ProtectedDram + NvmCells + Send + Syn
         None
     }
 
-    /// The same, to be filled.
+    /// Its slots as places in a file, to be filled; `None` if they must not be filled without the image.
     fn slots_in_file_mut(&mut self) -> Option<&mut dyn SlotsInFile> {
         None
     }
@@ -182,7 +182,8 @@ pub trait RecordStore {
     /// Stores the record of an erased page. The data of its slots are already there.
     fn write_page(&mut self, page: PageId, record: &PageRecord) -> Result<(), NandError>;
 
-    /// The same with the spare areas of other units, one for each unit of the page, which begin with `head` instead.
+    /// Stores the record of an erased page with the spare areas of the units `from`, one for each unit of the page; their first
+    /// bytes are replaced by `head`.
     fn write_moved_page(
         &mut self,
         page: PageId,

@@ -33,13 +33,13 @@ pub enum Damage {
 
 /// The state of a medium.
 pub struct Contents {
-    /// By block.
+    /// The blocks by their number.
     pub blocks: Vec<Block>,
     /// [`PageState`] of each page.
     pub page_states: Vec<u8>,
     /// The slot of each unit, with [`MOVED`]; 0 for none.
     pub slot_of: Array,
-    /// Those in use.
+    /// The slots in use.
     pub slots: Slots,
     /// Operations so far.
     pub operations: u64,

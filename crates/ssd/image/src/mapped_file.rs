@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// The same if it is found out by reading.
+    /// Pages that the host cannot serve are found out by reading.
     #[test]
     fn a_page_that_cannot_be_read_is_an_error() {
         for (again, mapped) in mapped_files() {

@@ -41,7 +41,7 @@ impl NarrowArray {
         size_of_val(&self.words[..])
     }
 
-    /// The same array for many changes in a row, which need not find out for each where its memory is.
+    /// A mutable view for many changes in a row, which looks up where the memory is only once.
     #[inline]
     pub fn view_mut(&mut self) -> NarrowArray<&mut [u32]> {
         let NarrowArray { ref mut words, length, width, mask } = *self;
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(NarrowArray::zeroed(0, 7).bytes(), 4);
     }
 
-    /// In huge pages.
+    /// The array is large enough for huge pages.
     #[test]
     fn many_numbers_are_kept() {
         let length = 3 << 20;

@@ -81,7 +81,7 @@ pub(super) struct Ordered {
     /// Raw writes since the last sync; a lost machine may have made any of them.
     #[cfg(test)]
     unsynced: std::sync::Mutex<RawWrites>,
-    /// The same for earlier syncs: what each of them made durable.
+    /// Raw writes that each earlier sync made durable.
     #[cfg(test)]
     synced: std::sync::Mutex<Vec<RawWrites>>,
 }

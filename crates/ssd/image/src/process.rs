@@ -17,7 +17,7 @@ impl Process {
         Process { number: std::process::id(), mark: Mark::new() }
     }
 
-    /// Its number.
+    /// The process number (PID).
     pub fn number(&self) -> u32 {
         self.number
     }

@@ -39,7 +39,7 @@ impl Sectors {
 /// A file that has a redo log.
 pub(super) struct RedoFile {
     file: Arc<HostFile>,
-    /// The same file, bypassing the host's cache.
+    /// The file opened to bypass the host's cache.
     direct: Option<HostFile>,
 }
 
@@ -96,7 +96,7 @@ impl HostSync {
         self.0.log.write(&self.0.group, self.0.at)
     }
 
-    /// The same without the disk.
+    /// Writes the group into the host's cache, but not to its disk.
     #[cfg(test)]
     pub(super) fn run_in_cache(&self) -> io::Result<()> {
         self.write()?;

@@ -53,7 +53,7 @@ impl Tally {
         stored.into_iter().filter(Tally::is_whole).reduce(|a, b| if is_newer(&b, &a) { b } else { a })
     }
 
-    /// Its number.
+    /// The number of this tally; the next one has the next number.
     pub fn number(&self) -> u32 {
         self.number.get()
     }

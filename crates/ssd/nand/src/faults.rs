@@ -38,7 +38,7 @@ pub enum FailingStep {
 }
 
 impl FailingStep {
-    /// All of them.
+    /// All steps that can fail.
     pub const ALL: [FailingStep; 5] =
         [FailingStep::Program, FailingStep::Erase, FailingStep::Read, FailingStep::Buffer, FailingStep::Room];
 }
@@ -46,7 +46,7 @@ impl FailingStep {
 /// Which step fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StepFault {
-    /// Its kind.
+    /// The operation that fails.
     pub step: FailingStep,
     /// Steps of this kind that succeed before.
     pub after: u64,

@@ -12,7 +12,7 @@ mod faults;
 mod gaps;
 #[cfg(test)]
 mod image_tests;
-mod issued;
+mod in_flight;
 mod line;
 mod nand;
 mod nvm;
@@ -33,7 +33,7 @@ mod transfers;
 pub use bus::Bus;
 pub use counters::Counters;
 pub use faults::{FailingStep, Faults, StepFault};
-pub use issued::{InFlight, LostProgram, Operation, Outcome};
+pub use in_flight::{InFlight, LostProgram, Operation, Outcome};
 pub use nand::Nand;
 pub use operations::Source;
 pub use schedule::Scheduling;
@@ -41,9 +41,9 @@ pub use tantalum_image::{
     Access, Array, BlockId, ChannelId, DieId, Examination, Geometry, GeometryError, HostCall, HostError,
     HostFailure, HostFault, HostFaults, HostSync, ImageFinding, Life, LockHolder, MAX_DESCRIPTION_BYTES,
     MAX_NVM_BYTES, MAX_NVM_LATENCY_NS, MAX_PROTECTED_BYTES, MAX_UNITS, MAX_UNITS_PER_PAGE, Mapping,
-    MediumError, NandError, Nanoseconds, NarrowArray, NvmShape, PageId, PageState, PlaneId, Ppn, Process,
+    MediumError, NandError, Nanoseconds, NarrowArray, NvmShape, PageId, PageState, PlaneId, Ppn,
     SPARE_END_BYTES, Slot, SpareEnds, SpareHead, SplitMix64, TestHost, Timing, UNIT_BYTES, UNIT_SPARE_BYTES,
-    UnitSpare, WORD_BYTES, checksum_joined, checksum_of, checksum_with, mix, spare_ends,
+    UnitSpare, WORD_BYTES, checksum_of, checksum_with, spare_ends,
 };
 pub use time::Busy;
 pub use transfers::{Fetches, Fills};

@@ -35,7 +35,7 @@ impl<W: Work> Booking<W> {
 
 /// When an operation can have the plane.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct Opening {
     start_ns: Nanoseconds,
     /// What it interrupts, if anything: the queue, the index, and the cost that delays this operation's start.
     interrupts: Option<(usize, usize, Nanoseconds)>,
@@ -160,7 +160,7 @@ impl<W: Work> Line<W> {
         match scheduling {
             Scheduling::Fifo => earliest_ns.max(free_ns),
             _ if free_ns <= earliest_ns => earliest_ns,
-            _ => self.slot(scheduling, Priority::Host, None, program_ns, earliest_ns).start_ns,
+            _ => self.opening(scheduling, Priority::Host, None, program_ns, earliest_ns).start_ns,
         }
     }
 
@@ -193,25 +193,25 @@ impl<W: Work> Line<W> {
     ) -> Interval {
         self.queues.iter_mut().for_each(|queue| queue.forget(now_ns));
         let ready_ns = earliest_ns.max(needed_ns);
-        let slot = match self.free_ns() <= ready_ns {
-            true => Slot { start_ns: ready_ns, interrupts: None },
-            false => self.slot(scheduling, priority, Some(work), duration_ns, ready_ns),
+        let opening = match self.free_ns() <= ready_ns {
+            true => Opening { start_ns: ready_ns, interrupts: None },
+            false => self.opening(scheduling, priority, Some(work), duration_ns, ready_ns),
         };
         debug_assert!(
-            ready_ns <= slot.start_ns,
+            ready_ns <= opening.start_ns,
             "{work:?} begins at {} ns, but is ready at {ready_ns} ns",
-            slot.start_ns
+            opening.start_ns
         );
-        let mut taken = Interval { start_ns: slot.start_ns, end_ns: slot.start_ns + duration_ns };
-        self.note(priority, taken, work, slot.interrupts);
+        let mut taken = Interval { start_ns: opening.start_ns, end_ns: opening.start_ns + duration_ns };
+        self.note(priority, taken, work, opening.interrupts);
         let interval = taken;
-        if let Some((_, _, cost_ns)) = slot.interrupts {
+        if let Some((_, _, cost_ns)) = opening.interrupts {
             taken.start_ns -= cost_ns;
         }
         self.occupy(priority, taken, now_ns);
         if priority == Priority::Background {
             // nothing gives way to it, so the gaps that it did not take were too short
-            self.gaps[priority as usize].are_too_short(ready_ns, duration_ns, slot.start_ns);
+            self.gaps[priority as usize].are_too_short(ready_ns, duration_ns, opening.start_ns);
         }
         interval
     }
@@ -219,46 +219,48 @@ impl<W: Work> Line<W> {
     /// When an operation can first have the plane: in a gap that is long enough, or after everything that would not
     /// give way to it.
     #[inline]
-    fn slot(
+    fn opening(
         &self,
         scheduling: Scheduling,
         priority: Priority,
         work: Option<W>,
         duration_ns: Nanoseconds,
         ready_ns: Nanoseconds,
-    ) -> Slot {
+    ) -> Opening {
         for gap in self.gaps[priority as usize].long_enough(ready_ns, duration_ns) {
-            let slot = self.slot_from(scheduling, priority, work, gap.start_ns, ready_ns);
-            if slot.start_ns + duration_ns <= gap.end_ns {
-                return slot;
+            let opening = self.opening_from(scheduling, priority, work, gap.start_ns, ready_ns);
+            if opening.start_ns + duration_ns <= gap.end_ns {
+                return opening;
             }
         }
-        self.slot_from(scheduling, priority, work, self.free_ns[priority as usize], ready_ns)
+        self.opening_from(scheduling, priority, work, self.free_ns[priority as usize], ready_ns)
     }
 
-    /// The same, if nothing as urgent is booked from `from_ns` on.
+    /// When an operation can first have the plane, if nothing as urgent is booked from `from_ns` on.
     #[inline]
-    fn slot_from(
+    fn opening_from(
         &self,
         scheduling: Scheduling,
         priority: Priority,
         work: Option<W>,
         from_ns: Nanoseconds,
         ready_ns: Nanoseconds,
-    ) -> Slot {
+    ) -> Opening {
         // something as urgent ends at `from_ns`, and displaced whatever began before it
         if ready_ns < from_ns {
-            return Slot { start_ns: from_ns, interrupts: None };
+            return Opening { start_ns: from_ns, interrupts: None };
         }
         let Some((queue, index)) = self.index_under_way(priority, ready_ns) else {
-            return Slot { start_ns: ready_ns, interrupts: None };
+            return Opening { start_ns: ready_ns, interrupts: None };
         };
         let (booking, end_ns) = self.queues[queue].booked.get(index).expect("it is under way");
         let cost_ns =
             work.and_then(|work| booking.interruption_ns(end_ns, scheduling, priority, work, ready_ns));
         match cost_ns {
-            Some(cost_ns) => Slot { start_ns: ready_ns + cost_ns, interrupts: Some((queue, index, cost_ns)) },
-            None => Slot { start_ns: end_ns, interrupts: None },
+            Some(cost_ns) => {
+                Opening { start_ns: ready_ns + cost_ns, interrupts: Some((queue, index, cost_ns)) }
+            }
+            None => Opening { start_ns: end_ns, interrupts: None },
         }
     }
 

@@ -30,10 +30,10 @@ use std::path::Path;
 
 use crate::counters::Counters;
 use crate::faults::FaultGenerator;
-use crate::issued::{Change, Power};
+use crate::in_flight::{Change, Power};
 use crate::nvm::Nvm;
 use crate::schedule::Scheduling;
-use crate::time::{Busy, Place, Resources};
+use crate::time::{Busy, Resources, Route};
 use tantalum_image::Array;
 use tantalum_image::Slots;
 use tantalum_image::{
@@ -386,9 +386,9 @@ impl Nand {
         if self.has_power() { Ok(()) } else { Err(NandError::PowerLost) }
     }
 
-    pub(crate) fn place(&self, block: BlockId) -> Place {
+    pub(crate) fn place(&self, block: BlockId) -> Route {
         let plane = self.geometry.plane_of(block);
-        Place { plane, channel: self.geometry.channel_of(self.geometry.die_of(plane)) }
+        Route { plane, channel: self.geometry.channel_of(self.geometry.die_of(plane)) }
     }
 
     /// Makes a programmed page uncorrectable; it keeps its slots until it is erased.

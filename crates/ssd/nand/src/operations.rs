@@ -3,7 +3,7 @@
 //! State changes when an operation is issued. M1 is checked here: a page that is not the next one of its block, or
 //! a block that is bad, is a bug in the FTL and panics.
 
-use crate::issued::{Change, ErasedBlock, Issued, Origin};
+use crate::in_flight::{Change, ErasedBlock, Issued, Origin};
 use crate::nand::Nand;
 use crate::read::as_uncorrectable;
 use crate::schedule::{Interval, Priority};

@@ -3,7 +3,7 @@
 //! Power can fail at an armed operation, just after it started, or at a given time. Then `resolve` settles the operations in
 //! flight.
 
-use crate::issued::{Change, Cut, InFlight, Issued, Progress};
+use crate::in_flight::{Change, Cut, InFlight, Issued, Progress};
 use crate::nand::Nand;
 use crate::schedule::Interval;
 use tantalum_image::MOVED;
@@ -118,7 +118,7 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::issued::{Operation, Outcome};
+    use crate::in_flight::{Operation, Outcome};
     use crate::operations::Source;
     use crate::test_support::{data, nand, program};
     use tantalum_image::{BlockId, PageId, Ppn, UNIT_SPARE_BYTES};

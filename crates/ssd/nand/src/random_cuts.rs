@@ -4,7 +4,7 @@
 //! After a cut it replays the list without those that were undone.
 
 use crate::faults::Faults;
-use crate::issued::{InFlight, Operation, Outcome};
+use crate::in_flight::{InFlight, Operation, Outcome};
 use crate::nand::Nand;
 use crate::operations::Source;
 use crate::schedule::Scheduling;
@@ -163,7 +163,8 @@ impl Model {
 
     fn cut(&mut self, nand: &mut Nand) {
         let in_flight: Vec<InFlight> = nand.in_flight().collect();
-        let issued: Vec<InFlight> = nand.power.issued.iter().map(crate::issued::Issued::in_flight).collect();
+        let issued: Vec<InFlight> =
+            nand.power.issued.iter().map(crate::in_flight::Issued::in_flight).collect();
         assert_eq!(issued.len(), self.issued.len(), "the medium keeps what may be undone, and no more");
         let cut = nand.power.cut.unwrap();
         let mut outcomes = Vec::new();

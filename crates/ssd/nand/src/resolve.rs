@@ -4,7 +4,7 @@
 //! block follow each other in time, so at most one of them was in flight and all later ones were queued. On one plane several
 //! may have been in flight, on different blocks, if some have gone ahead of others (`schedule`).
 
-use crate::issued::{Change, ErasedBlock, InFlight, Issued, LostProgram, Origin, Outcome, Progress};
+use crate::in_flight::{Change, ErasedBlock, InFlight, Issued, LostProgram, Origin, Outcome, Progress};
 use crate::nand::Nand;
 use crate::nvm::undo_store;
 use tantalum_image::NandError;
@@ -278,7 +278,7 @@ mod tests {
             },
             &mut || 0,
         );
-        assert_eq!(asked, [crate::issued::Operation::Program(PageId(1))]);
+        assert_eq!(asked, [crate::in_flight::Operation::Program(PageId(1))]);
         assert_eq!(lost.unwrap().iter().map(|lost| lost.page).collect::<Vec<_>>(), [PageId(2), PageId(12)]);
         assert_eq!(nand.plane_idle_ns(PlaneId(0)), done_ns + 1, "time goes on from the cut");
         assert_eq!((read_tag(&mut nand, 0), read_tag(&mut nand, 3)), (1, 4));

@@ -17,7 +17,7 @@ pub enum Scheduling {
     /// By priority: a read goes ahead of programs and erases that have not begun, and a host's program goes ahead of
     /// those of garbage collection.
     ReadFirst,
-    /// The same, and a read interrupts a program or erase that has begun, at most `times` times. Each interruption
+    /// By priority, and a read interrupts a program or erase that has begun, at most `times` times. Each interruption
     /// prolongs it by `cost_ns`, which the read waits for.
     Suspend {
         /// The cost of one interruption.
@@ -76,14 +76,14 @@ impl Work for Transfer {
 /// would wait for all stores of the page that was just copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Subject {
-    kind: Kind,
+    kind: OperationKind,
     /// The page in the upper half, its block in the lower one.
     place: u64,
 }
 
 /// What an operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     /// A page is read.
     Read,
     /// A page is programmed.
@@ -95,21 +95,21 @@ pub(crate) enum Kind {
 impl Subject {
     #[inline]
     pub fn read(page: PageId, block: BlockId) -> Subject {
-        Subject { kind: Kind::Read, place: u64::from(page.0) << 32 | u64::from(block.0) }
+        Subject { kind: OperationKind::Read, place: u64::from(page.0) << 32 | u64::from(block.0) }
     }
 
     #[inline]
     pub fn program(page: PageId, block: BlockId) -> Subject {
-        Subject { kind: Kind::Program, ..Subject::read(page, block) }
+        Subject { kind: OperationKind::Program, ..Subject::read(page, block) }
     }
 
     #[inline]
     pub fn erase(block: BlockId) -> Subject {
-        Subject { kind: Kind::Erase, place: block.0.into() }
+        Subject { kind: OperationKind::Erase, place: block.0.into() }
     }
 
     #[inline]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> OperationKind {
         self.kind
     }
 
@@ -122,7 +122,7 @@ impl Subject {
     /// The block that it changes.
     #[inline]
     pub fn changed(self) -> Option<BlockId> {
-        matches!(self.kind, Kind::Program | Kind::Erase).then(|| self.block())
+        matches!(self.kind, OperationKind::Program | OperationKind::Erase).then(|| self.block())
     }
 }
 
@@ -131,8 +131,8 @@ impl Work for Subject {
 
     fn needs(self, other: Subject) -> bool {
         match (self.kind, other.kind) {
-            (_, Kind::Read) => false,
-            (Kind::Read, Kind::Program) => self.place >> 32 == other.place >> 32,
+            (_, OperationKind::Read) => false,
+            (OperationKind::Read, OperationKind::Program) => self.place >> 32 == other.place >> 32,
             _ => self.block() == other.block(),
         }
     }

@@ -1,6 +1,6 @@
 //! Stores to memory beside the flash, and loads from it (M7; `nvm`).
 
-use crate::issued::{Change, Issued};
+use crate::in_flight::{Change, Issued};
 use crate::nand::Nand;
 use crate::nvm::{Nvm, Replaced, assert_words};
 use crate::schedule::Interval;
@@ -94,7 +94,7 @@ impl Nand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::issued::{Operation, Outcome};
+    use crate::in_flight::{Operation, Outcome};
     use crate::test_support::{nand, program};
 
     const SHAPE: NvmShape = NvmShape { bytes: 1 << 16, latency_ns: 100, bytes_per_second: 1_000_000_000 };

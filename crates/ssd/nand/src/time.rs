@@ -9,7 +9,7 @@
 
 use crate::bus::Bus;
 use crate::line::Line;
-use crate::schedule::{Interval, Kind, Priority, Scheduling, Subject, Transfer, When};
+use crate::schedule::{Interval, OperationKind, Priority, Scheduling, Subject, Transfer, When};
 use tantalum_image::Timing;
 use tantalum_image::{BlockId, ChannelId, Geometry, Nanoseconds, PageId, PlaneId};
 
@@ -33,10 +33,10 @@ impl Busy {
     #[inline]
     fn add(&mut self, subject: Subject, priority: Priority, duration_ns: Nanoseconds) {
         let sum_ns = match (subject.kind(), priority) {
-            (Kind::Erase, _) => &mut self.erases_ns,
+            (OperationKind::Erase, _) => &mut self.erases_ns,
             (_, Priority::Background) => &mut self.background_ns,
-            (Kind::Read, _) => &mut self.reads_ns,
-            (Kind::Program, _) => &mut self.programs_ns,
+            (OperationKind::Read, _) => &mut self.reads_ns,
+            (OperationKind::Program, _) => &mut self.programs_ns,
         };
         *sum_ns += duration_ns;
     }
@@ -44,14 +44,14 @@ impl Busy {
 
 /// What an operation occupies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Route {
     pub plane: PlaneId,
     pub channel: ChannelId,
 }
 
 #[derive(Clone, Default, Debug)]
 struct Channel {
-    /// By priority.
+    /// Bookings by priority.
     line: Line<Transfer>,
     /// First come, first served.
     bus: Bus,
@@ -81,7 +81,7 @@ pub(crate) struct Resources {
     planes: Vec<Plane>,
     channels: Vec<Channel>,
     programs_done_ns: Nanoseconds,
-    /// The same for those that hosts wait for.
+    /// When the programs that hosts wait for are done.
     host_programs_done_ns: Nanoseconds,
     /// The host's time.
     now_ns: Nanoseconds,
@@ -200,9 +200,9 @@ impl Resources {
     #[inline]
     fn needed_ns(&self, plane: PlaneId, subject: Subject) -> Nanoseconds {
         match subject.kind() {
-            Kind::Program | Kind::Erase => self.block_done_ns(subject.block()),
-            Kind::Read if self.block_done_ns(subject.block()) <= self.now_ns => 0,
-            Kind::Read => self.planes[plane.index()].line.needed_ns(subject),
+            OperationKind::Program | OperationKind::Erase => self.block_done_ns(subject.block()),
+            OperationKind::Read if self.block_done_ns(subject.block()) <= self.now_ns => 0,
+            OperationKind::Read => self.planes[plane.index()].line.needed_ns(subject),
         }
     }
 
@@ -260,7 +260,7 @@ impl Resources {
     #[inline]
     pub fn program(
         &mut self,
-        place: Place,
+        place: Route,
         (page, block): (PageId, BlockId),
         bytes: u32,
         priority: Priority,
@@ -294,7 +294,7 @@ impl Resources {
     #[inline]
     pub fn read(
         &mut self,
-        place: Place,
+        place: Route,
         (page, block): (PageId, BlockId),
         bytes: u32,
         priority: Priority,
@@ -355,8 +355,8 @@ mod tests {
     }
 
     /// Planes 0 and 2 are on channel 0, plane 1 on channel 1.
-    fn place(plane: u32) -> Place {
-        Place { plane: PlaneId(plane), channel: ChannelId(plane % 2) }
+    fn place(plane: u32) -> Route {
+        Route { plane: PlaneId(plane), channel: ChannelId(plane % 2) }
     }
 
     fn program(resources: &mut Resources, plane: u32, bytes: u32, at_ns: Nanoseconds) -> Interval {

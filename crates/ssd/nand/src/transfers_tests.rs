@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 
 use super::*;
-use crate::issued::Outcome;
+use crate::in_flight::Outcome;
 use crate::operations::Source;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
 use tantalum_image::Access;

@@ -2,7 +2,7 @@
 //!
 //! Standard output and `$TANTALUM_ACK` are pipes. What is in a pipe when an operation arrives was written before that operation,
 //! or by somebody who did not wait for it. So each operation first takes what the pipes hold ([`Heard::hear`]), and the order of
-//! what one thread says and does is exact, however busy the machine is. A thread takes what is said between operations.
+//! what one thread says and does is exact, however busy the machine is. A thread takes what is acknowledged between operations.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -56,7 +56,7 @@ impl Heard {
         self.recording.begins = self.recording.operations.len();
     }
 
-    /// Adds an operation, after what was said before it.
+    /// Adds an operation, after what was acknowledged before it.
     pub fn done(&mut self, operation: Operation) {
         self.hear();
         if !self.joins(&operation) {
@@ -66,9 +66,9 @@ impl Heard {
 
     /// Joins a write with the one before it, if they are parts of what the program wrote at once.
     fn joins(&mut self, operation: &Operation) -> bool {
-        let Recording { operations, begins, said } = &mut self.recording;
+        let Recording { operations, begins, acks } = &mut self.recording;
         let is_apart =
-            operations.len() == *begins || said.last().is_some_and(|(at, _)| *at == operations.len());
+            operations.len() == *begins || acks.last().is_some_and(|(at, _)| *at == operations.len());
         match (operation, operations.last_mut()) {
             (Operation::Write(file, offset, rest), Some(Operation::Write(before, from, data)))
                 if !is_apart && file == before && is_first_part(*from, data.len() as u64, *offset) =>
@@ -81,9 +81,9 @@ impl Heard {
     }
 
     /// Adds an acknowledgement.
-    pub fn said(&mut self, what: &str) {
+    pub fn ack(&mut self, what: &str) {
         let at = self.recording.operations.len();
-        self.recording.said.push((at, what.to_owned()));
+        self.recording.acks.push((at, what.to_owned()));
     }
 
     /// Takes what the pipes hold.
@@ -117,8 +117,8 @@ impl Heard {
 
     fn take_line(&mut self, line: &[u8], is_all: bool) {
         match line.strip_prefix(SAYS) {
-            Some(said) => self.said(&String::from_utf8_lossy(said)),
-            None if is_all => self.said(&String::from_utf8_lossy(line)),
+            Some(ack) => self.ack(&String::from_utf8_lossy(ack)),
+            None if is_all => self.ack(&String::from_utf8_lossy(line)),
             None => {
                 // whoever does not read it does not want it
                 let mut error = io::stderr().lock();
@@ -158,17 +158,17 @@ impl Pipe {
 }
 
 /// Calls a function that runs the program and waits for its end. The program's standard output is the pipe that the function
-/// gets; a line that begins with `ack ` is an acknowledgement. So is each line of the named pipe `said`, which is created.
+/// gets; a line that begins with `ack ` is an acknowledgement. So is each line of the named pipe `acks`, which is created.
 pub(crate) fn listening(
     shared: &Shared,
-    said: &Path,
+    acks: &Path,
     run: impl FnOnce(&io::PipeWriter) -> Result<(), RunError>,
 ) -> Result<(), RunError> {
     let pipe = |error| RunError::files("a pipe")(error);
-    nix::unistd::mkfifo(said, Mode::S_IRUSR | Mode::S_IWUSR)
-        .map_err(|errno| RunError::files(said)(errno.into()))?;
+    nix::unistd::mkfifo(acks, Mode::S_IRUSR | Mode::S_IWUSR)
+        .map_err(|errno| RunError::files(acks)(errno.into()))?;
     // opened for reading and writing, so that neither side waits for the other
-    let named = File::options().read(true).write(true).open(said).map_err(RunError::files(said))?;
+    let named = File::options().read(true).write(true).open(acks).map_err(RunError::files(acks))?;
     let (read, output) = io::pipe().map_err(pipe)?;
     let (ends, end) = io::pipe().map_err(pipe)?;
     let output_read = File::from(std::os::fd::OwnedFd::from(read));
@@ -187,7 +187,7 @@ pub(crate) fn listening(
     ran.unwrap_or_else(|panicked| panic::resume_unwind(panicked))
 }
 
-/// Takes what is said, until the other end of `ends` is closed: a pipe that is full would stop the program.
+/// Takes what is acknowledged, until the other end of `ends` is closed: a pipe that is full would stop the program.
 fn hear_while_open(shared: &Shared, waited: &[File; 2], ends: &io::PipeReader) {
     let readable = |file| PollFd::new(file, PollFlags::POLLIN);
     loop {

@@ -84,7 +84,7 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
 /// A check that fails even without a power cut would say nothing about power cuts.
 fn check_without_cut(recording: &Recording, checker: &Checker) -> Result<(), RunError> {
     let posix = Posix::after(recording, recording.operations.len(), Sector::default(), None);
-    let verdict = checker.run(&posix.tree(|_| true), &recording.said, 0)?;
+    let verdict = checker.run(&posix.tree(|_| true), &recording.acks, 0)?;
     match verdict.failed {
         None => Ok(()),
         Some(status) => {
@@ -142,7 +142,7 @@ impl Checks<'_> {
             if self.stopped.lock().is_some() {
                 continue;
             }
-            match self.checker.run(&job.tree, self.recording.said_by(job.operations), worker) {
+            match self.checker.run(&job.tree, self.recording.acks_by(job.operations), worker) {
                 Ok(verdict) if verdict.failed.is_none() => {}
                 Ok(verdict) => self.failures.lock().push((job, verdict)),
                 // no verdict, and nothing that has failed

@@ -87,7 +87,7 @@ pub(crate) struct Verdict {
 impl Checker {
     /// Runs the check on these files, with what the program had acknowledged. Checks that run at the same time need different
     /// `worker` numbers.
-    pub fn run(&self, tree: &Tree, said: &[(usize, String)], worker: usize) -> Result<Verdict, RunError> {
+    pub fn run(&self, tree: &Tree, acks: &[(usize, String)], worker: usize) -> Result<Verdict, RunError> {
         let place = self.place.join(format!("check-{worker}"));
         let folder = place.join("dir");
         clear(&place)?;
@@ -95,14 +95,14 @@ impl Checker {
         tree.write_to(&folder).map_err(RunError::files(&folder))?;
         let verdict = match &self.check {
             Check::Function(function) => {
-                let said: Vec<String> = said.iter().map(|(_, line)| line.clone()).collect();
-                call(function.as_ref(), &folder, &said)
+                let acks: Vec<String> = acks.iter().map(|(_, line)| line.clone()).collect();
+                call(function.as_ref(), &folder, &acks)
             }
             Check::Command(command) => {
-                let acks = place.join("acks");
-                let text: String = said.iter().map(|(_, line)| format!("{line}\n")).collect();
-                fs::write(&acks, text).map_err(RunError::files(&acks))?;
-                self.run_in(command, &folder, &acks)?
+                let file = place.join("acks");
+                let text: String = acks.iter().map(|(_, line)| format!("{line}\n")).collect();
+                fs::write(&file, text).map_err(RunError::files(&file))?;
+                self.run_in(command, &folder, &file)?
             }
         };
         clear(&place)?;
@@ -156,10 +156,10 @@ fn keep_verdicts_quiet() {
     });
 }
 
-fn call(function: &CheckFunction, folder: &Path, said: &[String]) -> Verdict {
+fn call(function: &CheckFunction, folder: &Path, acks: &[String]) -> Verdict {
     keep_verdicts_quiet();
     IS_VERDICT.set(true);
-    let ended = panic::catch_unwind(AssertUnwindSafe(|| function(folder, said)));
+    let ended = panic::catch_unwind(AssertUnwindSafe(|| function(folder, acks)));
     IS_VERDICT.set(false);
     let text = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
         Ok(text) => *text,

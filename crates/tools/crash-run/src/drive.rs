@@ -9,7 +9,7 @@ use tantalum_record::Performer;
 use tantalum_volume::Volume;
 
 use crate::error::RunError;
-use crate::operation::{Entry, FileNumber, Made, Operation, ROOT, Recording};
+use crate::operation::{FileNumber, FolderName, Made, Operation, ROOT, Recording};
 use crate::program::CACHE_BYTES;
 use crate::tree::{File, Tree};
 
@@ -95,7 +95,7 @@ fn read(volume: &mut Volume) -> Outcome<Tree> {
         })?;
         for (name, file, kind) in entries {
             let child = FileNumber::from(file.0);
-            tree.names.insert(Entry { folder: number, name }, child);
+            tree.names.insert(FolderName { folder: number, name }, child);
             if tree.files.contains_key(&child) {
                 continue;
             }

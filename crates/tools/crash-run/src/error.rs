@@ -103,7 +103,7 @@ pub enum RunError {
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     Files {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -111,9 +111,9 @@ pub enum RunError {
     /// The recording could not be replayed on the drive.
     #[error("operation {operation} of the recording failed on the drive: {errno}")]
     Replay {
-        /// Which.
+        /// The operation's number.
         operation: usize,
-        /// Why.
+        /// The file system's error.
         errno: Errno,
     },
     /// The drive or the volume on it did not recover: a bug of Tantalum.

@@ -37,9 +37,9 @@ pub(crate) fn explain(
     kept: &Kept,
 ) -> Result<Explanation, RunError> {
     let posix = Posix::after(recording, operations, sector, None);
-    let said = recording.said_by(operations);
+    let acks = recording.acks_by(operations);
     let fails = |kept: &Kept| -> Result<bool, RunError> {
-        Ok(checker.run(&posix.tree(|index| kept[index]), said, 0)?.failed.is_some())
+        Ok(checker.run(&posix.tree(|index| kept[index]), acks, 0)?.failed.is_some())
     };
     let kept = reduce(&posix, kept.clone(), &fails)?;
     let lost: Vec<usize> = (0..kept.len()).filter(|index| !kept[*index]).collect();
@@ -131,8 +131,8 @@ fn without_loss(
     operations: usize,
 ) -> Result<Option<WithoutLoss>, RunError> {
     let tree = Posix::after(recording, operations, sector, None).tree(|_| true);
-    let fails = |said| -> Result<bool, RunError> { Ok(checker.run(&tree, said, 0)?.failed.is_some()) };
-    Ok(match fails(recording.said_by(operations))? {
+    let fails = |acks| -> Result<bool, RunError> { Ok(checker.run(&tree, acks, 0)?.failed.is_some()) };
+    Ok(match fails(recording.acks_by(operations))? {
         false => None,
         true if fails(&[])? => Some(WithoutLoss::Between),
         true => Some(WithoutLoss::Acknowledged),
@@ -171,7 +171,7 @@ fn remedies(
         let before = kind_of(recording, after);
         let at_once = Posix::after(recording, after + 1, posix.sector(), None);
         let tree = at_once.tree(|index| !lost.contains(&key(&at_once.waiting[index])));
-        if checker.run(&tree, recording.said_by(after), 0)?.failed.is_some() {
+        if checker.run(&tree, recording.acks_by(after), 0)?.failed.is_some() {
             match without_loss(recording, checker, posix.sector(), after)? {
                 None => remedies.unavoidable.push(before),
                 why => remedies.without_loss = remedies.without_loss.or(why),
@@ -180,7 +180,7 @@ fn remedies(
         }
         let synced = Posix::after(recording, operations, posix.sector(), Some((after, &sync)));
         let tree = synced.tree(|index| !lost.contains(&key(&synced.waiting[index])));
-        if checker.run(&tree, recording.said_by(operations), 0)?.failed.is_none() {
+        if checker.run(&tree, recording.acks_by(operations), 0)?.failed.is_none() {
             let sync = Paths::after(recording, after + 1).operation(&sync);
             remedies.saved_by.push(format!("{sync} after {before}"));
         }

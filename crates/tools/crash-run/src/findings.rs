@@ -13,7 +13,7 @@ use crate::explain::{Explanation, describe, explain, kind_of};
 use crate::finding::Finding;
 use crate::operation::Recording;
 use crate::outcomes::Job;
-use crate::saved;
+use crate::saved_finding;
 use crate::settings::{Losses, Settings};
 use crate::tree::Tree;
 
@@ -192,8 +192,8 @@ impl<'a> Findings<'a> {
             let saved = self.settings.save.as_ref().map(|save| save.join(format!("finding-{}", index + 1)));
             let mut finding = Finding { also: cause.outcomes - 1, saved, ..cause.finding };
             if let Some(folder) = &finding.saved {
-                let said = self.recording.said_by(cause.operations);
-                if let Err(error) = saved::save(folder, &finding, self.checker, &cause.tree, said) {
+                let acks = self.recording.acks_by(cause.operations);
+                if let Err(error) = saved_finding::save(folder, &finding, self.checker, &cause.tree, acks) {
                     not_saved = not_saved.or_else(|| Some(error.to_string()));
                     finding.saved = None;
                 }

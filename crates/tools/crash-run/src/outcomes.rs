@@ -171,8 +171,8 @@ impl<'a> Sent<'a> {
 
     fn send(&mut self, job: Job) -> Result<(), RunError> {
         self.tried.outcomes += 1;
-        let said = self.making.recording.said_by(job.operations).len();
-        if self.seen.insert((job.tree.digest(), said)) {
+        let acks = self.making.recording.acks_by(job.operations).len();
+        if self.seen.insert((job.tree.digest(), acks)) {
             self.tried.checked += 1;
             // fails if a check could not be run, which is reported at the end
             let _ = self.making.jobs.send(job);

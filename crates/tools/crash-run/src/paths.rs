@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tantalum_filesystem::{FileKind, RenameMode};
 
-use crate::operation::{Attribute, Entry, FileNumber, Operation, ROOT, Recording};
+use crate::operation::{Attribute, FileNumber, FolderName, Operation, ROOT, Recording};
 
 /// The last path of each file.
 pub(crate) struct Paths(HashMap<FileNumber, String>);
@@ -13,7 +13,7 @@ impl Paths {
     /// The paths after this many operations.
     pub fn after(recording: &Recording, operations: usize) -> Paths {
         let mut paths = Paths(HashMap::from([(ROOT, String::new())]));
-        let mut names: HashMap<Entry, FileNumber> = HashMap::new();
+        let mut names: HashMap<FolderName, FileNumber> = HashMap::new();
         for operation in &recording.operations[..operations] {
             match operation {
                 Operation::Create(entry, file, _) | Operation::Link(entry, file) => {
@@ -38,7 +38,7 @@ impl Paths {
         paths
     }
 
-    fn entry(&self, entry: &Entry) -> String {
+    fn entry(&self, entry: &FolderName) -> String {
         let name = String::from_utf8_lossy(&entry.name);
         match self.0.get(&entry.folder).map_or("", String::as_str) {
             "" => name.into_owned(),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use tantalum_filesystem::RenameMode;
 
-use crate::operation::{Attribute, Entry, FileNumber, Operation, Recording};
+use crate::operation::{Attribute, FileNumber, FolderName, Operation, Recording};
 use crate::sector::Sector;
 use crate::tree::{File, PAGE_BYTES, Tree};
 
@@ -40,7 +40,7 @@ pub(crate) enum What {
     /// An attribute.
     Changed(FileNumber, Attribute),
     /// Names, and the files that they belong to.
-    Names(Vec<(Entry, Option<FileNumber>)>),
+    Names(Vec<(FolderName, Option<FileNumber>)>),
 }
 
 impl What {
@@ -223,7 +223,7 @@ impl Posix {
             What::Names(names) => names.iter().any(|(entry, _)| entry.folder == folder),
             _ => false,
         };
-        let mut settled: BTreeSet<Entry> = BTreeSet::new();
+        let mut settled: BTreeSet<FolderName> = BTreeSet::new();
         for piece in self.waiting.iter_mut().rev() {
             let is_synced = of_folder(&piece.what);
             let What::Names(names) = &mut piece.what else { continue };
@@ -238,7 +238,7 @@ impl Posix {
     }
 
     fn pieces(&self, operation: &Operation) -> Vec<What> {
-        let named = |entry: &Entry| self.live.names.get(entry).copied();
+        let named = |entry: &FolderName| self.live.names.get(entry).copied();
         match operation {
             Operation::Create(entry, file, _) | Operation::Link(entry, file) => {
                 vec![What::Names(vec![(entry.clone(), Some(*file))])]
@@ -305,8 +305,8 @@ mod tests {
     use super::*;
     use crate::operation::{Made, ROOT};
 
-    fn entry(name: &str) -> Entry {
-        Entry { folder: ROOT, name: name.as_bytes().to_vec() }
+    fn entry(name: &str) -> FolderName {
+        FolderName { folder: ROOT, name: name.as_bytes().to_vec() }
     }
 
     fn made() -> Made {
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_name_that_was_moved_away_durably_does_not_come_back() {
         let folder = Made { kind: FileKind::Folder, ..made() };
-        let inside = Entry { folder: 2, name: b"x".to_vec() };
+        let inside = FolderName { folder: 2, name: b"x".to_vec() };
         let posix = after(&[
             Operation::Create(entry("a"), 1, made()),
             Operation::Create(entry("d"), 2, folder),

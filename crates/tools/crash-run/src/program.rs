@@ -55,7 +55,7 @@ pub struct Task {
 /// Runs the program once, and records what it does to its folder.
 pub fn record(task: &Task, monitor: &Monitor) -> Result<Recording, RunError> {
     record_with(task.capacity_bytes, |place, folder, recording| {
-        let ran = run(task, folder, &place.join("said"), recording, monitor);
+        let ran = run(task, folder, &place.join("acks"), recording, monitor);
         // a program that Ctrl-C has ended says nothing about power cuts
         monitor.check()?;
         ran
@@ -124,7 +124,7 @@ pub(crate) fn mount(
 fn run(
     task: &Task,
     folder: &Path,
-    said: &Path,
+    acks: &Path,
     recording: &Shared,
     monitor: &Monitor,
 ) -> Result<(), RunError> {
@@ -139,8 +139,8 @@ fn run(
         succeeded(status, setup, setup.split_whitespace(), folder).map_err(RunError::in_setup)?;
     }
     recording.lock().begin();
-    listening(recording, said, |output| {
-        let ran = start(task, folder, said, output, monitor);
+    listening(recording, acks, |output| {
+        let ran = start(task, folder, acks, output, monitor);
         end_in(folder);
         ran
     })
@@ -149,13 +149,13 @@ fn run(
 fn start(
     task: &Task,
     folder: &Path,
-    said: &Path,
+    acks: &Path,
     output: &io::PipeWriter,
     monitor: &Monitor,
 ) -> Result<(), RunError> {
     let name = task.program[0].to_string_lossy().into_owned();
     let mut command = program_in(&task.program, folder);
-    command.env("TANTALUM_ACK", said);
+    command.env("TANTALUM_ACK", acks);
     let output = output.try_clone().map_err(RunError::files("a pipe"))?;
     let child = command.stdout(output).spawn().map_err(not_started(&name))?;
     // the pipe ends with the program, not with this

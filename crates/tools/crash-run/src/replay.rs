@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::check::{Check, Checker};
 use crate::error::RunError;
 use crate::program::{mount, new_volume};
-use crate::saved::SavedFinding;
+use crate::saved_finding::SavedFinding;
 
 /// The least capacity of the drive on which the files are mounted.
 const LEAST_BYTES: u64 = 1 << 30;

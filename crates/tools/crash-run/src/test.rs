@@ -18,12 +18,12 @@ use crate::summary;
 
 /// Takes a program's acknowledgements.
 #[derive(Clone)]
-pub struct Said(Shared);
+pub struct Acks(Shared);
 
-impl Said {
+impl Acks {
     /// Acknowledges something: from now on the check may rely on it.
-    pub fn say(&self, what: &str) {
-        self.0.lock().said(what);
+    pub fn ack(&self, what: &str) {
+        self.0.lock().ack(what);
     }
 }
 
@@ -35,13 +35,13 @@ impl Said {
 ///
 /// let outcome = CrashTest::new()
 ///     .run(
-///         |folder, said| {
+///         |folder, acks| {
 ///             fs::write(folder.join("new"), "text").unwrap();
 ///             fs::rename(folder.join("new"), folder.join("file")).unwrap();
-///             said.say("there");
+///             acks.ack("there");
 ///         },
-///         |folder, said| {
-///             if !said.is_empty() {
+///         |folder, acks| {
+///             if !acks.is_empty() {
 ///                 assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "text");
 ///             }
 ///         },
@@ -125,22 +125,22 @@ impl CrashTest {
     /// `check_files` panics if something is wrong.
     pub fn run(
         &self,
-        program: impl FnOnce(&Path, &Said),
+        program: impl FnOnce(&Path, &Acks),
         check_files: impl Fn(&Path, &[String]) + Send + Sync + 'static,
     ) -> Result<Outcome, RunError> {
         let recording = self.record(program)?;
-        let function = move |folder: &Path, said: &[String]| {
-            check_files(folder, said);
+        let function = move |folder: &Path, acks: &[String]| {
+            check_files(folder, acks);
             Ok(())
         };
         self.check(&recording, Arc::new(function), &Monitor::silent())
     }
 
     /// The first half of [`CrashTest::run`]: runs `program` once in a new folder.
-    pub fn record(&self, program: impl FnOnce(&Path, &Said)) -> Result<Recording, RunError> {
+    pub fn record(&self, program: impl FnOnce(&Path, &Acks)) -> Result<Recording, RunError> {
         self.settings(Check::Command(String::new())).check()?;
         record_with(self.capacity_bytes, |_, folder, recording| {
-            program(folder, &Said(Arc::clone(recording)));
+            program(folder, &Acks(Arc::clone(recording)));
             Ok(())
         })
     }
@@ -171,10 +171,13 @@ impl CrashTest {
         }
     }
 
-    /// The same, but panics with the findings if the check fails for any outcome.
+    /// Runs the test as [`CrashTest::run`] does.
+    ///
+    /// # Panics
+    /// With the findings if the check fails for any outcome, and if the test cannot run.
     pub fn survives(
         &self,
-        program: impl FnOnce(&Path, &Said),
+        program: impl FnOnce(&Path, &Acks),
         check_files: impl Fn(&Path, &[String]) + Send + Sync + 'static,
     ) {
         let outcome = self.run(program, check_files).unwrap_or_else(|error| panic!("{error}"));

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use nix::sys::stat::{Mode, SFlag};
 use tantalum_filesystem::FileKind;
 
-use crate::operation::{Attribute, Entry, FileNumber, Made, ROOT};
+use crate::operation::{Attribute, FileNumber, FolderName, Made, ROOT};
 
 /// The page size of the kernel's page cache.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -156,7 +156,7 @@ pub struct Tree {
     /// All files.
     pub files: BTreeMap<FileNumber, Arc<File>>,
     /// All names.
-    pub names: BTreeMap<Entry, FileNumber>,
+    pub names: BTreeMap<FolderName, FileNumber>,
 }
 
 impl Default for Tree {
@@ -175,7 +175,7 @@ impl Tree {
 
     /// The names in a folder.
     pub fn entries(&self, folder: FileNumber) -> impl Iterator<Item = (&[u8], FileNumber)> {
-        let first = Entry { folder, name: Vec::new() };
+        let first = FolderName { folder, name: Vec::new() };
         let entries = self.names.range(first..).take_while(move |(entry, _)| entry.folder == folder);
         entries.map(|(entry, file)| (&entry.name[..], *file))
     }

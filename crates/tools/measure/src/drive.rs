@@ -17,7 +17,7 @@ pub(crate) const CACHE_BYTES: u64 = 256 << 20;
 /// A drive to create.
 #[derive(Clone, Debug)]
 pub struct Drive {
-    /// What it is.
+    /// The drive's profile.
     pub profile: Profile,
     /// The seed for ageing it; `None` for a fresh drive.
     pub aged: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) fn new_volume(
     Ok((volume, ageing))
 }
 
-/// The same drive with a capacitor that saves its cache. `None` if it already has one.
+/// The profile with a capacitor that saves its cache. `None` if it already has one.
 pub(crate) fn with_capacitor(profile: &Profile) -> Option<Profile> {
     if profile.power.plp == Plp::Capacitor {
         return None;

@@ -26,7 +26,7 @@ pub enum MeasureError {
     Device {
         /// Its image, if it has one.
         image: Option<PathBuf>,
-        /// Why.
+        /// The drive's error.
         error: DeviceError,
     },
     /// The volume could not be created.
@@ -66,9 +66,9 @@ pub enum MeasureError {
     /// The recording could not be replayed.
     #[error("operation {operation} of the recording failed when it was replayed: {errno}")]
     Replay {
-        /// Which, from 0.
+        /// The operation's number, from 0.
         operation: u64,
-        /// Why.
+        /// The file system's error.
         errno: Errno,
     },
     /// Nothing was written.
@@ -80,7 +80,7 @@ pub enum MeasureError {
     /// Temporary files could not be created.
     #[error("{}: {error}", path.display())]
     Files {
-        /// Which.
+        /// The folder or file.
         path: PathBuf,
         /// The system's error.
         error: io::Error,

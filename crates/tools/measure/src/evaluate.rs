@@ -10,7 +10,6 @@ use tantalum_workloads::ageing::Ageing;
 use crate::drive::with_capacitor;
 use crate::error::MeasureError;
 use crate::images::{Images, whole_units};
-use crate::kind::Kind;
 use crate::measurement::{
     Amplification, Asked, DriveAbout, Flushes, Measurement, ReplayFigures, Rewritten, by_folder, by_kind,
     by_path, over_time, unit_bytes,
@@ -22,6 +21,7 @@ use crate::replay::{Replayed, SecondCopies, Setting, replay};
 use crate::sqlite_logs::SqliteLogs;
 use crate::stop::Stop;
 use crate::tally::Tally;
+use crate::write_purpose::WritePurpose;
 
 /// The name of the replay that changes nothing.
 const AS_IT_RAN: &str = "as it ran";
@@ -47,7 +47,7 @@ pub(crate) struct Aged {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub name: &'a str,
-    /// Of a program.
+    /// The exit code, if a program was measured.
     pub exit_code: Option<i32>,
     pub aged: Option<Aged>,
 }
@@ -142,13 +142,13 @@ fn second_copies(recording: &Recording, tally: &Tally) -> Result<SecondCopies, M
             && let Some(path) = tally.path(file)
         {
             match path.kind {
-                Some((Kind::Data, _)) => {
+                Some((WritePurpose::Data, _)) => {
                     for (unit, hash) in whole_units(offset, data) {
                         hash.into_iter().for_each(|hash| images.note(hash));
                         writes.note(number, (file, unit), hash);
                     }
                 }
-                Some((Kind::Log, _)) => {
+                Some((WritePurpose::Log, _)) => {
                     postgres.note(file, &path.path, offset, data);
                     sqlite.note(file, &path.path, offset, data);
                 }

@@ -160,11 +160,11 @@ fn every_byte_is_told_of_the_file_that_it_was_written_to() {
         let file = file(&measurement, path);
         (file.kind, file.bytes, file.writes, file.syncs, file.drive_bytes.unwrap() / UNIT)
     };
-    assert_eq!(told("base/table"), (Kind::Data, 13 * UNIT, 2, 2, 13));
-    assert_eq!(told("base/old"), (Kind::Data, 100, 1, 0, 1));
-    assert_eq!(told("records"), (Kind::Log, 480, 20, 20, 20));
-    assert_eq!(told("scratch"), (Kind::Temporary, 50, 1, 0, 0));
-    assert_eq!(told("state"), (Kind::Data, 10, 1, 0, 1));
+    assert_eq!(told("base/table"), (WritePurpose::Data, 13 * UNIT, 2, 2, 13));
+    assert_eq!(told("base/old"), (WritePurpose::Data, 100, 1, 0, 1));
+    assert_eq!(told("records"), (WritePurpose::Log, 480, 20, 20, 20));
+    assert_eq!(told("scratch"), (WritePurpose::Temporary, 50, 1, 0, 0));
+    assert_eq!(told("state"), (WritePurpose::Data, 10, 1, 0, 1));
     assert_eq!(file(&measurement, "scratch").removed, 1);
     let base = measurement.folders.iter().find(|folder| folder.path == "base").unwrap();
     assert_eq!((base.bytes, base.drive_bytes), (13 * UNIT + 100, Some(14 * UNIT)));
@@ -417,7 +417,7 @@ fn pages_that_pass_a_data_file_are_left_out() {
     }
     let measurement = mount.measured(true);
     check_replay(&measurement);
-    assert_eq!(file(&measurement, "ibdata1").kind, Kind::Data);
+    assert_eq!(file(&measurement, "ibdata1").kind, WritePurpose::Data);
     let [plain, atomic, ..] = &measurement.replays[..] else { panic!("{measurement:?}") };
     assert_eq!(atomic.left_out_bytes, ROUNDS * PAGES * UNIT);
     assert!(atomic.drive_bytes + ROUNDS * PAGES * UNIT <= plain.drive_bytes, "{measurement:?}");

@@ -4,7 +4,7 @@
 //! - [`run`] runs a program on a new drive ([`Drive`]), fresh or aged; [`attach`] watches a mount of another process. Both
 //!   use the mount's control socket: the recording starts, a mark is set before and after what is measured, and the
 //!   drive's counters at both are compared.
-//! - What was asked for, by path and kind, is counted from the recording (`tally.rs`, `kind.rs`, `names.rs`).
+//! - What was asked for, by path and kind, is counted from the recording (`tally.rs`, `write_purpose.rs`, `names.rs`).
 //! - Which file each unit of the drive was written for is found by replaying the recording on an identical drive
 //!   (`replay.rs`, `tap.rs`, `owners.rs`). The operations are the same in the same order, so the file system sends the same
 //!   writes; [`Measurement`] reports both figures.
@@ -17,7 +17,6 @@ mod drive;
 mod error;
 mod evaluate;
 mod images;
-mod kind;
 mod measurement;
 mod names;
 mod owners;
@@ -33,11 +32,11 @@ mod stop;
 mod tally;
 mod tap;
 pub mod text;
+mod write_purpose;
 
 pub use attach::{Watched, attach};
 pub use drive::Drive;
 pub use error::MeasureError;
-pub use kind::Kind;
 pub use measurement::{
     Amplification, Asked, DriveAbout, Flushes, FolderWrites, KindWrites, Measurement, PathWrites,
     ReplayFigures, Rewritten,
@@ -46,3 +45,4 @@ pub use page::write_report;
 pub use run::{Task, run};
 pub use stop::Stop;
 pub use tantalum_workloads::Life;
+pub use write_purpose::WritePurpose;

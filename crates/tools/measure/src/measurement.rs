@@ -9,9 +9,9 @@ use tantalum_report::LatencyUs;
 use tantalum_workloads::Life;
 use tantalum_workloads::ageing::Ageing;
 
-use crate::kind::Kind;
 use crate::owners::Written;
 use crate::tally::{MOMENT_NS, Tally};
+use crate::write_purpose::WritePurpose;
 
 /// Points of the plot over time.
 const POINTS: u64 = 60;
@@ -35,7 +35,7 @@ pub struct Measurement {
     pub files: Vec<PathWrites>,
     /// By folder, with everything below it.
     pub folders: Vec<FolderWrites>,
-    /// By kind.
+    /// Writes by kind of file.
     pub kinds: Vec<KindWrites>,
     /// How often units of files were written.
     pub rewritten: Rewritten,
@@ -47,7 +47,7 @@ pub struct Measurement {
     pub amplification: Amplification,
     /// The drive's lifetime at this rate.
     pub life: Life,
-    /// The same recording on other drives.
+    /// The recording replayed on other drives.
     pub replays: Vec<ReplayFigures>,
     /// Bytes asked for over time.
     pub over_time: Vec<(f64, u64)>,
@@ -94,7 +94,7 @@ pub struct PathWrites {
     /// Below the mount.
     pub path: String,
     /// Its purpose.
-    pub kind: Kind,
+    pub kind: WritePurpose,
     /// How that is known.
     pub known_by: &'static str,
     /// The number of successive files with this path.
@@ -127,8 +127,8 @@ pub struct FolderWrites {
 /// A kind of files.
 #[derive(Clone, Debug, Serialize)]
 pub struct KindWrites {
-    /// Which.
-    pub kind: Kind,
+    /// What the files hold.
+    pub kind: WritePurpose,
     /// Bytes asked for.
     pub bytes: u64,
     /// Bytes that went to the drive; `None` if unknown.
@@ -151,7 +151,7 @@ pub struct Rewritten {
 /// Flush commands.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Flushes {
-    /// How many.
+    /// The number of commands.
     pub count: u64,
     /// The duration of one, in microseconds of drive time.
     pub mean_us: f64,
@@ -177,7 +177,7 @@ pub struct ReplayFigures {
     pub drive_bytes: u64,
     /// Bytes to flash.
     pub flash_bytes: u64,
-    /// By cause, in units.
+    /// Units programmed, by cause.
     pub flash_units: FlashUnits,
     /// Flush commands.
     pub flushes: u64,
@@ -248,12 +248,12 @@ pub(crate) fn by_kind(files: &[PathWrites], written: Option<&Written>) -> Vec<Ki
     let of = |kind| {
         let of_kind = || files.iter().filter(|file| file.kind == kind);
         let drive_bytes = written.map(|written| match kind {
-            Kind::Metadata => unit_bytes(written.metadata),
+            WritePurpose::Metadata => unit_bytes(written.metadata),
             _ => of_kind().filter_map(|file| file.drive_bytes).sum(),
         });
         KindWrites { kind, bytes: of_kind().map(|file| file.bytes).sum(), drive_bytes }
     };
-    Kind::ALL.into_iter().map(of).collect()
+    WritePurpose::ALL.into_iter().map(of).collect()
 }
 
 impl Rewritten {
@@ -312,7 +312,7 @@ pub(crate) fn over_time(tally: &Tally) -> Vec<(f64, u64)> {
 mod tests {
     use super::*;
 
-    fn path(path: &str, kind: Kind, bytes: u64, drive_bytes: u64) -> PathWrites {
+    fn path(path: &str, kind: WritePurpose, bytes: u64, drive_bytes: u64) -> PathWrites {
         PathWrites {
             path: path.to_owned(),
             kind,
@@ -330,9 +330,9 @@ mod tests {
     #[test]
     fn folders_hold_what_is_below_them() {
         let files = [
-            path("a/b/c", Kind::Data, 1, 4096),
-            path("a/d", Kind::Log, 2, 8192),
-            path("e", Kind::Data, 4, 0),
+            path("a/b/c", WritePurpose::Data, 1, 4096),
+            path("a/d", WritePurpose::Log, 2, 8192),
+            path("e", WritePurpose::Data, 4, 0),
         ];
         let folders = by_folder(&files);
         let sums: Vec<_> =

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use tantalum_filesystem::RenameMode;
-use tantalum_record::operation::{Entry, FileNumber, Operation, ROOT};
+use tantalum_record::operation::{FileNumber, FolderName, Operation, ROOT};
 
 /// Names and files, at one point of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    files: HashMap<Entry, FileNumber>,
+    files: HashMap<FolderName, FileNumber>,
     /// A name of each file, or the last one that it had.
-    entry_of: HashMap<FileNumber, Entry>,
+    entry_of: HashMap<FileNumber, FolderName>,
     /// The number of names of each file.
     links: HashMap<FileNumber, u32>,
 }
@@ -30,14 +30,14 @@ impl Names {
         None
     }
 
-    fn give(&mut self, entry: &Entry, file: FileNumber) {
+    fn give(&mut self, entry: &FolderName, file: FileNumber) {
         self.files.insert(entry.clone(), file);
         self.entry_of.insert(file, entry.clone());
         *self.links.entry(file).or_default() += 1;
     }
 
     /// Whether that was its last name.
-    fn lose(&mut self, file: FileNumber, entry: &Entry) -> bool {
+    fn lose(&mut self, file: FileNumber, entry: &FolderName) -> bool {
         let links = self.links.entry(file).or_default();
         *links = links.saturating_sub(1);
         if *links == 0 {
@@ -51,7 +51,7 @@ impl Names {
         false
     }
 
-    fn rename(&mut self, from: &Entry, to: &Entry, mode: RenameMode) {
+    fn rename(&mut self, from: &FolderName, to: &FolderName, mode: RenameMode) {
         let (Some(file), replaced) = (self.files.remove(from), self.files.remove(to)) else { return };
         self.files.insert(to.clone(), file);
         self.entry_of.insert(file, to.clone());
@@ -86,8 +86,8 @@ mod tests {
 
     use super::*;
 
-    fn entry(folder: FileNumber, name: &str) -> Entry {
-        Entry { folder, name: name.as_bytes().to_vec() }
+    fn entry(folder: FileNumber, name: &str) -> FolderName {
+        FolderName { folder, name: name.as_bytes().to_vec() }
     }
 
     fn create(names: &mut Names, folder: FileNumber, name: &str, file: FileNumber, kind: FileKind) {

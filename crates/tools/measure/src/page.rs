@@ -10,9 +10,9 @@ use tantalum_report::plots::{colours, steps};
 use tantalum_report::table::bytes;
 use tantalum_report::{ReportError, figure_text, save};
 
-use crate::kind::Kind;
 use crate::measurement::{Measurement, unit_bytes};
 use crate::text;
+use crate::write_purpose::WritePurpose;
 
 /// Files in the plot.
 const MOST_FILES: usize = 12;
@@ -103,8 +103,8 @@ fn bar(label: String, colour: RGBColor, value: f64, end: String) -> Bar {
     Bar { label, pieces: vec![(colour, value)], end }
 }
 
-fn colour(kind: Kind) -> RGBColor {
-    colours::SERIES[Kind::ALL.iter().position(|other| *other == kind).unwrap_or(0)]
+fn colour(kind: WritePurpose) -> RGBColor {
+    colours::SERIES[WritePurpose::ALL.iter().position(|other| *other == kind).unwrap_or(0)]
 }
 
 /// The end of a long name.
@@ -125,12 +125,18 @@ fn files(measurement: &Measurement) -> Result<Plot, ReportError> {
             bar(end_of(&file.path), colour(file.kind), written as f64, bytes(written))
         })
         .collect();
-    if let Some(metadata) = measurement.kinds.iter().find(|kind| kind.kind == Kind::Metadata)
+    if let Some(metadata) = measurement.kinds.iter().find(|kind| kind.kind == WritePurpose::Metadata)
         && let Some(written) = metadata.drive_bytes
     {
-        bars.push(bar("(metadata)".to_owned(), colour(Kind::Metadata), written as f64, bytes(written)));
+        bars.push(bar(
+            "(metadata)".to_owned(),
+            colour(WritePurpose::Metadata),
+            written as f64,
+            bytes(written),
+        ));
     }
-    let names = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), colours::css(colour(kind))));
+    let names =
+        WritePurpose::ALL.into_iter().map(|kind| (kind.name().to_owned(), colours::css(colour(kind))));
     let svg = bars::draw("files", "bytes", &bars)?;
     Ok(("Files", "bytes to the drive".to_owned(), format!("{}{svg}", legend(names))))
 }

@@ -303,7 +303,7 @@ impl Log {
 /// What the logs of PostgreSQL servers hold.
 #[derive(Debug, Default)]
 pub(crate) struct PostgresLogs {
-    /// By folder and timeline.
+    /// Each server's log by folder and timeline.
     logs: HashMap<(usize, u32), Log>,
     folders: HashMap<String, usize>,
     folder_of: HashMap<FileNumber, usize>,

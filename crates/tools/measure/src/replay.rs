@@ -10,14 +10,13 @@ use tantalum_filesystem::{
     is_whole_units,
 };
 use tantalum_record::operation::{FileNumber, Operation};
-use tantalum_record::{Event, Performer, Place, Stamped, WriteKind};
+use tantalum_record::{Event, FileOffset, Performer, Stamped, WriteKind};
 use tantalum_report::{Bar, Monitor};
 use tantalum_volume::Volume;
 
 use crate::drive::{Drive, new_volume};
 use crate::error::MeasureError;
 use crate::images::Images;
-use crate::kind::Kind;
 use crate::owners::{Owners, Written};
 use crate::passing::Passing;
 use crate::postgres_wal::PostgresLogs;
@@ -26,6 +25,7 @@ use crate::shorter_logs::{Shortened, ShorterLogs};
 use crate::sqlite_logs::{Home, Instead, SqliteLogs, WithoutLogs};
 use crate::tally::Tally;
 use crate::tap::Tap;
+use crate::write_purpose::WritePurpose;
 
 /// Events between two checks for cancellation.
 const EVENTS_PER_STEP: u64 = 256;
@@ -281,14 +281,14 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn copy(&mut self, from: Place, to: Place, bytes: u64) -> Outcome<()> {
+    fn copy(&mut self, from: FileOffset, to: FileOffset, bytes: u64) -> Outcome<()> {
         let (source, target) = (self.performer.file(from.0)?, self.performer.file(to.0)?);
         self.volume().copy_range(source, from.1, target, to.1, bytes)?;
         self.own(to.0, to.1, bytes);
         Ok(())
     }
 
-    fn exchange(&mut self, a: Place, b: Place, bytes: u64) -> Outcome<()> {
+    fn exchange(&mut self, a: FileOffset, b: FileOffset, bytes: u64) -> Outcome<()> {
         let (first, second) = (self.performer.file(a.0)?, self.performer.file(b.0)?);
         self.volume().exchange_ranges(first, a.1, second, b.1, bytes)?;
         self.own(a.0, a.1, bytes);
@@ -296,8 +296,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn commit(&mut self, ranges: &[(Place, Place, u64)]) -> Outcome<()> {
-        let commit = |((from, from_offset), (to, to_offset), bytes): &(Place, Place, u64)| {
+    fn commit(&mut self, ranges: &[(FileOffset, FileOffset, u64)]) -> Outcome<()> {
+        let commit = |((from, from_offset), (to, to_offset), bytes): &(FileOffset, FileOffset, u64)| {
             let (from, to) = (self.performer.file(*from)?, self.performer.file(*to)?);
             let (from_offset, to_offset, bytes) = (*from_offset, *to_offset, *bytes);
             Ok(RangeCommit { from, from_offset, to, to_offset, bytes })
@@ -343,7 +343,7 @@ impl<'a> Replay<'a> {
     }
 
     fn write(&mut self, file: FileNumber, offset: u64, data: &[u8], kind: WriteKind) -> Outcome<()> {
-        if self.tally.kind(file) == Some(Kind::Log) && self.logs.gather(file, offset, data, kind) {
+        if self.tally.kind(file) == Some(WritePurpose::Log) && self.logs.gather(file, offset, data, kind) {
             return Ok(());
         }
         let Some(passing) = self.passing else { return self.write_there(file, offset, data, kind) };

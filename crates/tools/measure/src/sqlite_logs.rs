@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tantalum::UNIT_BYTES;
-use tantalum_record::operation::{Entry, FileNumber, Operation};
+use tantalum_record::operation::{FileNumber, FolderName, Operation};
 use tantalum_record::{Event, WriteKind};
 
 use crate::images::whole_units;
@@ -156,7 +156,7 @@ pub(crate) struct Home {
 /// What is done instead of an event.
 #[derive(Debug)]
 pub(crate) enum Instead {
-    /// It stays.
+    /// The event is replayed as it is.
     Same,
     /// It is left out, with so many bytes written.
     Nothing(u64),
@@ -172,7 +172,7 @@ pub(crate) struct WithoutLogs<'a> {
     logs: &'a SqliteLogs,
     contents: HashMap<FileNumber, Log>,
     /// Names that were not made.
-    names: HashSet<Entry>,
+    names: HashSet<FolderName>,
     /// Folders in which names were left out since their last sync, and whether others changed too.
     folders: HashMap<FileNumber, bool>,
     /// What units of databases had when they were moved home, by hash.

@@ -9,8 +9,8 @@ const LOG: FileNumber = 3;
 const INDEX: FileNumber = 4;
 const PAGE: usize = 4096;
 
-fn entry(name: &str) -> Entry {
-    Entry { folder: FOLDER, name: name.as_bytes().to_vec() }
+fn entry(name: &str) -> FolderName {
+    FolderName { folder: FOLDER, name: name.as_bytes().to_vec() }
 }
 
 fn page(seed: u8) -> Vec<u8> {

@@ -9,9 +9,9 @@ use tantalum_record::{Event, Stamped};
 use tantalum_report::histogram;
 
 use crate::error::MeasureError;
-use crate::kind::{Habits, Kind, kind_of};
 use crate::names::Names;
 use crate::recording::Recording;
+use crate::write_purpose::{Habits, WritePurpose, kind_of};
 
 /// What was asked for, for the files of one path.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub(crate) struct PathTally {
     came_and_went: u64,
     pub syncs: u64,
     pub sync_ns: u64,
-    pub kind: Option<(Kind, &'static str)>,
+    pub kind: Option<(WritePurpose, &'static str)>,
 }
 
 /// An interval of the run.
@@ -134,7 +134,7 @@ impl Tally {
     }
 
     /// The kind of a file.
-    pub fn kind(&self, file: FileNumber) -> Option<Kind> {
+    pub fn kind(&self, file: FileNumber) -> Option<WritePurpose> {
         self.path(file)?.kind.map(|(kind, _)| kind)
     }
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tantalum::{Device, Profile};
 use tantalum_fuse::{Mounted, Options, Pacing};
-use tantalum_measure::{Drive, Kind, Measurement, PathWrites, Stop, Task, attach, run, text, write_report};
+use tantalum_measure::{
+    Drive, Measurement, PathWrites, Stop, Task, WritePurpose, attach, run, text, write_report,
+};
 use tantalum_volume::Volume;
 use tempfile::TempDir;
 
@@ -67,8 +69,8 @@ fn sqlite_writes_pages_twice() {
     let measurement = run(&task(&["sqlite3", "{}/test.db", sql]), &Stop::default()).unwrap();
     println!("{}", text::of(&measurement));
     assert_eq!(measurement.exit_code, Some(0));
-    assert_eq!(file(&measurement, "test.db").kind, Kind::Data);
-    assert_eq!(file(&measurement, "test.db-wal").kind, Kind::Log);
+    assert_eq!(file(&measurement, "test.db").kind, WritePurpose::Data);
+    assert_eq!(file(&measurement, "test.db-wal").kind, WritePurpose::Log);
     check_replay(&measurement);
     let replay = |name: &str| measurement.replays.iter().find(|replay| replay.name == name).unwrap();
     let atomic = replay("atomic writes");

@@ -55,7 +55,7 @@ pub enum ReplayError {
     Overloaded {
         /// The line.
         line: u64,
-        /// How many wait.
+        /// The number of requests that wait.
         waiting: usize,
     },
     /// The drive refused a command.
@@ -63,7 +63,7 @@ pub enum ReplayError {
     Refused {
         /// The line.
         line: u64,
-        /// Why.
+        /// The drive's status.
         status: Status,
     },
     /// The drive lost data.
@@ -71,7 +71,7 @@ pub enum ReplayError {
     WrongData {
         /// The line.
         line: u64,
-        /// What was read.
+        /// The unit, and what it holds instead of its own data.
         wrong: WrongData,
     },
     /// The drive could not be created or brought into its initial condition.

@@ -15,7 +15,7 @@ use tantalum_workloads::WrongData;
 use crate::error::ReplayError;
 use crate::job::Job;
 use crate::placement::Piece;
-use crate::tally::{Kind, Tally};
+use crate::tally::{RequestKind, Tally};
 use crate::trace::Operation;
 
 /// Units in one command: 1 MiB, as the kernel sends at most.
@@ -203,7 +203,7 @@ impl Host {
     }
 
     fn end(&mut self, job: &Job, done_ns: Nanoseconds) {
-        self.tally.done(Kind::of(job.operation), job.bytes, job.asked_ns, done_ns);
+        self.tally.done(RequestKind::of(job.operation), job.bytes, job.asked_ns, done_ns);
         if self.closed {
             self.schedule(done_ns, What::Done);
         }

@@ -16,7 +16,7 @@ pub(crate) struct Job {
     pub asked_ns: Nanoseconds,
     /// Bytes asked for.
     pub bytes: u64,
-    /// Where they lie.
+    /// Where its bytes are on the drive.
     pub pieces: Vec<Piece>,
 }
 

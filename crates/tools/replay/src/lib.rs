@@ -17,7 +17,7 @@ mod settings;
 mod survey;
 mod tally;
 pub mod text;
-mod touched;
+mod touched_chunks;
 mod trace;
 mod warnings;
 
@@ -28,7 +28,7 @@ pub use page::write_report;
 pub use placement::Scale;
 pub use run::replay;
 pub use settings::{Pace, Settings};
-pub use tally::Kind;
+pub use tally::RequestKind;
 pub use trace::{
     Action, BlkparseFormat, ColumnNames, Columns, Format, OffsetUnit, OperationNames, Source, TimeUnit,
     TraceError,

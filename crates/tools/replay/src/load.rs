@@ -1,6 +1,6 @@
 //! The source of requests: a trace, or a synthetic pattern.
 
-use tantalum::SplitMix64;
+use tantalum_image::SplitMix64;
 use tantalum_report::InvalidSetting;
 use tantalum_workloads::bench::Pattern;
 
@@ -26,7 +26,7 @@ pub enum Load {
 pub struct Synthetic {
     /// The operations and their places.
     pub pattern: Pattern,
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
     /// Bytes of each request, which begins at a multiple of this.
     pub request_bytes: u64,

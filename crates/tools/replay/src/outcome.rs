@@ -12,7 +12,7 @@ use crate::load::Load;
 use crate::placement::Placement;
 use crate::settings::{Pace, Settings};
 use crate::survey::Survey;
-use crate::tally::{Done, Kind, Tally};
+use crate::tally::{Done, RequestKind, Tally};
 use crate::trace::Format;
 use crate::warnings::warnings;
 
@@ -54,7 +54,7 @@ pub struct Outcome {
     /// bytes.
     pub over_time: Vec<(f64, u64)>,
     #[serde(skip)]
-    pub(crate) latencies: Vec<(Kind, hdrhistogram::Histogram<u64>)>,
+    pub(crate) latencies: Vec<(RequestKind, hdrhistogram::Histogram<u64>)>,
     #[serde(skip)]
     ended: Option<std::sync::Arc<ReplayError>>,
 }
@@ -120,11 +120,11 @@ pub struct ReplayAbout {
 /// Requests of a kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct Requests {
-    /// Which.
-    pub kind: Kind,
+    /// What the requests do.
+    pub kind: RequestKind,
     /// The number completed.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of the completed requests.
     pub bytes: u64,
     /// From issue to completion, in microseconds of drive time.
     pub latency_us: LatencyUs,
@@ -150,9 +150,9 @@ pub struct Unaligned {
 /// Erases of blocks.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Wear {
-    /// Mean erases of a block before.
+    /// Mean erases of a block before the replay.
     pub mean_before: f64,
-    /// After.
+    /// Mean erases of a block after the replay.
     pub mean_after: f64,
     /// Erases of the least worn block after.
     pub least_after: u32,
@@ -205,8 +205,8 @@ pub(crate) fn outcome(
         Ended::Complete => None,
         Ended::Early(error) => Some(std::sync::Arc::new(error)),
     };
-    let done = |kind: &Kind| tally.kinds[*kind as usize].requests > 0;
-    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(done).collect();
+    let done = |kind: &RequestKind| tally.kinds[*kind as usize].requests > 0;
+    let kinds: Vec<RequestKind> = RequestKind::ALL.into_iter().filter(done).collect();
     Outcome {
         command: "replay",
         trace: trace_about(settings, survey),
@@ -297,7 +297,7 @@ fn replay_about(pace: Pace, placement: &Placement) -> ReplayAbout {
     ReplayAbout { speed, queue_depth, addresses: placement.about().to_owned() }
 }
 
-fn requests(kind: Kind, done: &Done) -> Requests {
+fn requests(kind: RequestKind, done: &Done) -> Requests {
     Requests {
         kind,
         count: done.requests,

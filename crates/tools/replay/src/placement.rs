@@ -10,7 +10,7 @@ use std::str::FromStr;
 use tantalum_report::table::{bytes, grouped};
 
 use crate::survey::Survey;
-use crate::touched::{CHUNK_BYTES, Touched};
+use crate::touched_chunks::{CHUNK_BYTES, Touched};
 use crate::trace::{Operation, Request};
 
 /// What to do with addresses beyond the drive.
@@ -63,7 +63,7 @@ pub(crate) struct Placement {
 enum Way {
     /// Where each volume begins, and its size in bytes.
     Linear { volumes: Vec<Piece> },
-    /// The same, modulo the capacity.
+    /// Where each volume begins; addresses are taken modulo the capacity.
     Wrapped { bases: Vec<u64> },
     /// Touched chunks by rank, spread over this many chunks of the drive.
     Chunks { touched: Touched, chunks: u64, places: u64 },
@@ -206,7 +206,7 @@ fn push(pieces: &mut Vec<Piece>, offset: u64, bytes: u64) {
 mod tests {
     use super::*;
     use crate::survey::Volume;
-    use crate::touched::Touches;
+    use crate::touched_chunks::Touches;
     use crate::trace::Format;
 
     const MIB: u64 = CHUNK_BYTES;
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn every_address_has_a_place_on_the_drive() {
-        let mut random = tantalum::SplitMix64(5);
+        let mut random = tantalum_image::SplitMix64(5);
         for capacity_bytes in [MIB, 3 * MIB, 100 * MIB, MIB + 4096] {
             let requests: Vec<(u32, u64, u64)> = (0..300)
                 .map(|_| (random.below(3) as u32, random.below(1 << 44), 1 + random.below(9 * MIB)))

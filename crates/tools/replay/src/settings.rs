@@ -18,7 +18,7 @@ pub enum Pace {
     },
     /// Whenever fewer than this many are in flight, ignoring the trace's times.
     Closed {
-        /// At least 1.
+        /// Commands in flight, at least 1.
         queue_depth: u32,
     },
 }

@@ -4,7 +4,7 @@ use tantalum_report::Monitor;
 
 use crate::error::ReplayError;
 use crate::load::Load;
-use crate::touched::Touches;
+use crate::touched_chunks::Touches;
 use crate::trace::{Format, Input, Operation, Source, Trace};
 
 /// Requests between two checks for cancellation.

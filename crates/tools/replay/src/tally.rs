@@ -14,7 +14,7 @@ pub(crate) const POINTS: u64 = 60;
 /// The kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum RequestKind {
     /// Reads.
     Read,
     /// Writes.
@@ -25,26 +25,27 @@ pub enum Kind {
     Trim,
 }
 
-impl Kind {
+impl RequestKind {
     /// All, in the order of their numbers.
-    pub const ALL: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Flush, Kind::Trim];
+    pub const ALL: [RequestKind; 4] =
+        [RequestKind::Read, RequestKind::Write, RequestKind::Flush, RequestKind::Trim];
 
-    pub(crate) fn of(operation: Operation) -> Kind {
+    pub(crate) fn of(operation: Operation) -> RequestKind {
         match operation {
-            Operation::Read => Kind::Read,
-            Operation::Write { .. } => Kind::Write,
-            Operation::Flush => Kind::Flush,
-            Operation::Trim => Kind::Trim,
+            Operation::Read => RequestKind::Read,
+            Operation::Write { .. } => RequestKind::Write,
+            Operation::Flush => RequestKind::Flush,
+            Operation::Trim => RequestKind::Trim,
         }
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Read => "read",
-            Kind::Write => "write",
-            Kind::Flush => "flush",
-            Kind::Trim => "trim",
+            RequestKind::Read => "read",
+            RequestKind::Write => "write",
+            RequestKind::Flush => "flush",
+            RequestKind::Trim => "trim",
         }
     }
 }
@@ -108,11 +109,11 @@ impl Tally {
     /// A request is on its way.
     pub(crate) fn asked(&mut self, job: &Job) {
         let aligned = is_aligned(&job.pieces);
-        match Kind::of(job.operation) {
-            Kind::Read => self.unaligned[0] += u64::from(!aligned),
-            Kind::Write => self.unaligned[1] += u64::from(!aligned),
-            Kind::Trim => self.unaligned_trims += u64::from(!aligned),
-            Kind::Flush => {}
+        match RequestKind::of(job.operation) {
+            RequestKind::Read => self.unaligned[0] += u64::from(!aligned),
+            RequestKind::Write => self.unaligned[1] += u64::from(!aligned),
+            RequestKind::Trim => self.unaligned_trims += u64::from(!aligned),
+            RequestKind::Flush => {}
         }
         if matches!(job.operation, Operation::Read | Operation::Write { .. }) {
             self.stretch_bytes += job.bytes;
@@ -125,7 +126,13 @@ impl Tally {
     }
 
     /// A request is done.
-    pub(crate) fn done(&mut self, kind: Kind, bytes: u64, asked_ns: Nanoseconds, done_ns: Nanoseconds) {
+    pub(crate) fn done(
+        &mut self,
+        kind: RequestKind,
+        bytes: u64,
+        asked_ns: Nanoseconds,
+        done_ns: Nanoseconds,
+    ) {
         let done = &mut self.kinds[kind as usize];
         done.requests += 1;
         done.bytes += bytes;

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tantalum::{Profile, SplitMix64};
+use tantalum::Profile;
+use tantalum_image::SplitMix64;
 use tantalum_replay::{
-    Columns, Kind, Load, OperationNames, Outcome, Pace, ReplayError, Scale, Settings, Source, replay, text,
-    write_report,
+    Columns, Load, OperationNames, Outcome, Pace, ReplayError, RequestKind, Scale, Settings, Source, replay,
+    text, write_report,
 };
 use tantalum_report::Monitor;
 use tantalum_workloads::bench::Condition;
@@ -41,7 +42,7 @@ fn run(trace: &str, change: impl FnOnce(&mut Settings)) -> Result<Outcome, Repla
     replay(&settings, &Monitor::silent())
 }
 
-fn of(outcome: &Outcome, kind: Kind) -> &tantalum_replay::Requests {
+fn of(outcome: &Outcome, kind: RequestKind) -> &tantalum_replay::Requests {
     outcome.requests.iter().find(|requests| requests.kind == kind).unwrap()
 }
 
@@ -98,13 +99,13 @@ fn the_same_requests_in_any_format_do_the_same() {
         .collect();
     outcomes.extend(others(&requests));
     for outcome in &outcomes {
-        assert_eq!(of(outcome, Kind::Read).count, 2);
-        assert_eq!(of(outcome, Kind::Write).bytes, 6 * 4096);
+        assert_eq!(of(outcome, RequestKind::Read).count, 2);
+        assert_eq!(of(outcome, RequestKind::Write).bytes, 6 * 4096);
         assert_eq!(outcome.trace.seconds, Some(0.0025), "{:?}", outcome.trace);
         assert_eq!(outcome.seconds, outcomes[0].seconds);
         let us = |kind| of(outcome, kind).latency_us;
-        assert_eq!(us(Kind::Read), of(&outcomes[0], Kind::Read).latency_us);
-        assert_eq!(us(Kind::Write), of(&outcomes[0], Kind::Write).latency_us);
+        assert_eq!(us(RequestKind::Read), of(&outcomes[0], RequestKind::Read).latency_us);
+        assert_eq!(us(RequestKind::Write), of(&outcomes[0], RequestKind::Write).latency_us);
         assert_eq!(outcome.counters, outcomes[0].counters);
     }
 }
@@ -218,7 +219,7 @@ fn version_2_of_fio_goes_one_after_the_other_and_waits() {
     let outcome = run(trace, |_| {}).unwrap();
     assert_eq!((outcome.replay.queue_depth, outcome.trace.seconds), (Some(1), None));
     assert!(outcome.seconds > 0.005 && outcome.seconds < 0.006, "{}", outcome.seconds);
-    assert_eq!((of(&outcome, Kind::Flush).count, of(&outcome, Kind::Flush).bytes), (1, 0));
+    assert_eq!((of(&outcome, RequestKind::Flush).count, of(&outcome, RequestKind::Flush).bytes), (1, 0));
     let error =
         run(trace, |settings| settings.pace = Some(Pace::Open { speed: 2.0 })).unwrap_err().to_string();
     assert!(error.contains("--speed 2: the requests have no times"), "{error}");
@@ -243,7 +244,8 @@ fn part_of_a_unit_is_read_before_it_is_written() {
     assert_eq!((whole.unaligned.writes, whole.unaligned.units_read_to_write), (0, 0));
     assert_eq!(part.counters.host_units_written, 50);
     // femu-2021 reads a page in 40 us
-    let slower_us = of(&part, Kind::Write).latency_us.p50 - of(&whole, Kind::Write).latency_us.p50;
+    let slower_us =
+        of(&part, RequestKind::Write).latency_us.p50 - of(&whole, RequestKind::Write).latency_us.p50;
     assert!((40.0..60.0).contains(&slower_us), "{slower_us}");
     let over_two = sectors(4096);
     assert_eq!((over_two.unaligned.units_read_to_write, over_two.counters.host_units_written), (100, 100));
@@ -257,13 +259,13 @@ fn deallocation_is_of_whole_units_and_a_preflush_comes_before_its_write() {
     let trace =
         [event(1, "W", 0, 64), event(2, "D", 4, 24), event(3, "D", 33, 6), event(4, "FWFS", 64, 8)].concat();
     let outcome = run(&trace, |_| {}).unwrap();
-    assert_eq!((outcome.unaligned.trims, of(&outcome, Kind::Trim).count), (2, 2));
+    assert_eq!((outcome.unaligned.trims, of(&outcome, RequestKind::Trim).count), (2, 2));
     // units 1 and 2 of sectors 4 to 28; none of sectors 33 to 39
-    assert_eq!(of(&outcome, Kind::Write).count, 2);
+    assert_eq!(of(&outcome, RequestKind::Write).count, 2);
     let flushes = outcome.counters.flushes;
     assert_eq!(flushes, 2, "one before the write, one at the end");
     let without = run(&trace.replace("FWFS", "WFS"), |_| {}).unwrap();
-    let longest = |outcome| of(outcome, Kind::Write).latency_us.max;
+    let longest = |outcome| of(outcome, RequestKind::Write).latency_us.max;
     assert!(longest(&outcome) > longest(&without), "the flush is part of the write's time");
 }
 
@@ -373,7 +375,7 @@ fn hostile_requests_are_bounded() {
     let volumes: String = (0..1000).map(|volume| format!("{volume},W,0,4096,{volume}\n")).collect();
     let outcome = run(&format!("{volumes}0,R,0,{},5000\n", 1u64 << 32), |_| {}).unwrap();
     assert_eq!((outcome.trace.volumes, outcome.trace.volume_names.len()), (1000, 8));
-    assert_eq!(of(&outcome, Kind::Read).bytes, 1 << 32);
+    assert_eq!(of(&outcome, RequestKind::Read).bytes, 1 << 32);
 }
 
 #[test]

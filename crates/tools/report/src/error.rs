@@ -14,7 +14,7 @@ pub struct Interrupted;
 pub struct InvalidSetting {
     /// Its name on the command line.
     pub option: &'static str,
-    /// What was given.
+    /// The value given.
     pub value: String,
     /// What would be valid.
     pub expected: String,
@@ -51,7 +51,7 @@ pub enum ReportError {
     /// A plot could not be drawn.
     #[error("cannot draw the plot of {plot}: {reason}")]
     Plot {
-        /// Which.
+        /// The plot's name.
         plot: &'static str,
         /// The library's message.
         reason: String,

@@ -19,7 +19,7 @@ pub enum Time {
 pub struct Outcomes {
     /// `"lab run"`.
     pub command: &'static str,
-    /// In the requested order.
+    /// The experiments' results, in the requested order.
     pub experiments: Vec<Outcome>,
 }
 
@@ -32,7 +32,7 @@ pub struct Outcome {
     pub title: &'static str,
     /// The source of the paper's figures.
     pub source: &'static str,
-    /// Which clock.
+    /// The clock of its figures.
     pub time: Time,
     /// The share of the full set-up.
     pub scale: f64,
@@ -43,7 +43,7 @@ pub struct Outcome {
     /// The tables.
     pub figures: Vec<Figures>,
     /// The paper's claim in words.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<PaperClaim>,
 }
 
 impl Outcome {
@@ -77,9 +77,9 @@ pub enum Quantity {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Span {
-    /// The least.
+    /// The least figure.
     pub low: f64,
-    /// The most.
+    /// The greatest figure.
     pub high: f64,
 }
 
@@ -125,7 +125,7 @@ impl Span {
         Span { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// The same as changes in percent.
+    /// The changes from `over` to `of` in percent, place by place.
     pub fn changes(of: &[f64], over: &[f64]) -> Span {
         let Span { low, high } = Span::factors(of, over);
         Span { low: (low - 1.0) * 100.0, high: (high - 1.0) * 100.0 }
@@ -134,7 +134,7 @@ impl Span {
 
 /// A claim of the paper, and our figure for it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Claim {
+pub struct PaperClaim {
     /// What is compared.
     pub what: String,
     /// Its form.
@@ -145,15 +145,15 @@ pub struct Claim {
     pub ours: Span,
 }
 
-impl Claim {
+impl PaperClaim {
     /// A factor.
-    pub fn factor(what: impl Into<String>, paper: Span, ours: Span) -> Claim {
-        Claim { what: what.into(), quantity: Quantity::Factor, paper, ours }
+    pub fn factor(what: impl Into<String>, paper: Span, ours: Span) -> PaperClaim {
+        PaperClaim { what: what.into(), quantity: Quantity::Factor, paper, ours }
     }
 
     /// A change in percent.
-    pub fn percent(what: impl Into<String>, paper: Span, ours: Span) -> Claim {
-        Claim { what: what.into(), quantity: Quantity::Percent, paper, ours }
+    pub fn percent(what: impl Into<String>, paper: Span, ours: Span) -> PaperClaim {
+        PaperClaim { what: what.into(), quantity: Quantity::Percent, paper, ours }
     }
 }
 

@@ -37,7 +37,7 @@ impl Figures {
 /// A row of figures: as many as there are columns.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which.
+    /// The row's name.
     pub name: String,
     /// What was measured.
     pub ours: Vec<f64>,

@@ -16,12 +16,12 @@ pub mod table;
 mod text;
 
 pub use error::{Interrupted, InvalidSetting, MissingFeature, ReportError};
-pub use experiment::{Claim, Outcome, Outcomes, Quantity, Span, Time};
+pub use experiment::{Outcome, Outcomes, PaperClaim, Quantity, Span, Time};
 pub use figures::{Figures, Row};
 pub use file::{check_place, save};
 pub use html::experiments::{write_experiments, write_figures};
 pub use latency::{LatencyMs, LatencyUs, histogram};
 pub use lifetime::{DAYS_PER_YEAR, Endurance, Lifetime, WARRANTY_YEARS, terabytes};
 pub use monitor::{Bar, Monitor};
-pub use plots::grouped::write_plots;
+pub use plots::grouped_bars::write_plots;
 pub use text::{figure_text, of_experiment, span_text};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::experiment::{Claim, Outcome, Quantity, Span, Time};
+use crate::experiment::{Outcome, PaperClaim, Quantity, Span, Time};
 use crate::figures::Figures;
 use crate::table::{Align, Table, grouped};
 
@@ -46,7 +46,7 @@ fn table(figures: &Figures) -> String {
     table.render()
 }
 
-fn claims(claims: &[Claim]) -> String {
+fn claims(claims: &[PaperClaim]) -> String {
     let mut table = Table::new(&[("claim", Align::Left), ("paper", Align::Right), ("ours", Align::Right)]);
     for claim in claims {
         let span = |span| span_text(span, claim.quantity);

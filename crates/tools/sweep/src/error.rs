@@ -19,7 +19,7 @@ pub enum SweepError {
     /// A file cannot be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -39,7 +39,7 @@ pub enum SweepError {
         origin: String,
         /// The setting.
         key: String,
-        /// What was given.
+        /// The value given.
         value: String,
         /// What would be valid.
         expected: String,
@@ -51,7 +51,7 @@ pub enum SweepError {
         origin: String,
         /// The run's values.
         values: String,
-        /// Why.
+        /// What is wrong with the drive.
         error: Box<ProfileError>,
     },
     /// The grid has too many runs.

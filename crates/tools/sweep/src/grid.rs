@@ -79,7 +79,7 @@ impl Grid {
         Grid::from_toml(&text, &path.display().to_string(), folder)
     }
 
-    /// The same from a text.
+    /// Reads a grid from TOML. `origin` names it in errors; paths in it are relative to `folder`.
     pub fn from_toml(text: &str, origin: &str, folder: &Path) -> Result<Grid, SweepError> {
         let reason = |reason: String| SweepError::Grid { origin: origin.to_owned(), reason };
         let written: Written = toml::from_str(text).map_err(|error| {

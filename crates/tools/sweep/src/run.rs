@@ -65,7 +65,7 @@ pub enum Load {
     Pattern {
         /// Its name.
         pattern: String,
-        /// How many requests.
+        /// The number of requests.
         requests: u64,
         /// Bytes of each.
         request_bytes: u64,
@@ -199,7 +199,7 @@ fn put_totals(row: &mut Row, outcome: &Outcome) {
 /// The requests of each kind, and their latencies.
 fn put_kinds(row: &mut Row, outcome: &Outcome) {
     let mut put = |name: String, value: Option<Value>| row.push((name, value));
-    for kind in tantalum_replay::Kind::ALL {
+    for kind in tantalum_replay::RequestKind::ALL {
         let done = outcome.requests.iter().find(|requests| requests.kind == kind);
         let name = kind.name();
         put(format!("{name}_requests"), integer(done.map_or(0, |done| done.count)));

@@ -21,9 +21,9 @@ use crate::table_parquet;
 pub struct Swept {
     /// Runs of the grid.
     pub runs: usize,
-    /// Of these, done now.
+    /// Runs done now.
     pub done: usize,
-    /// Of these, kept from earlier.
+    /// Runs kept from an earlier sweep.
     pub kept: usize,
     /// Why runs failed, with their values.
     pub failed: Vec<(String, String)>,

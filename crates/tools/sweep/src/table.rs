@@ -7,7 +7,7 @@ use crate::run::{Row, Run, Value};
 
 /// The values of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnType {
     Integer,
     Number,
     Text,
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Column {
     pub name: String,
-    pub kind: Kind,
+    pub kind: ColumnType,
     /// One for each row.
     pub values: Vec<Option<Value>>,
 }
@@ -47,7 +47,7 @@ impl Table {
             let mut put = |name: &str, value: Option<Value>| {
                 let place = *places.entry(name.to_owned()).or_insert_with(|| {
                     let values = vec![None; table.rows];
-                    table.columns.push(Column { name: name.to_owned(), kind: Kind::Integer, values });
+                    table.columns.push(Column { name: name.to_owned(), kind: ColumnType::Integer, values });
                     table.columns.len() - 1
                 });
                 table.columns[place].values[index] = value;
@@ -87,15 +87,15 @@ impl Table {
 }
 
 /// The narrowest type that fits all values. A column without values is text.
-fn kind_of(values: &[Option<Value>]) -> Kind {
+fn kind_of(values: &[Option<Value>]) -> ColumnType {
     let mut there = values.iter().flatten().peekable();
     if there.peek().is_none() {
-        return Kind::Text;
+        return ColumnType::Text;
     }
-    there.fold(Kind::Integer, |kind, value| match (kind, value) {
-        (Kind::Text, _) | (_, Value::Text(_)) => Kind::Text,
-        (Kind::Number, _) | (_, Value::Number(_)) => Kind::Number,
-        (Kind::Integer, Value::Integer(_)) => Kind::Integer,
+    there.fold(ColumnType::Integer, |kind, value| match (kind, value) {
+        (ColumnType::Text, _) | (_, Value::Text(_)) => ColumnType::Text,
+        (ColumnType::Number, _) | (_, Value::Number(_)) => ColumnType::Number,
+        (ColumnType::Integer, Value::Integer(_)) => ColumnType::Integer,
     })
 }
 
@@ -146,8 +146,8 @@ pub(crate) mod tests {
         let csv = table.csv();
         let expected = "run,axis,seed,failed,figure,axis_measured\n0,5,7,,1,\n1,2.5,7,no room,,\n2,\"a,\"\"b\"\"\",7,,0.5,\n";
         assert_eq!(csv, expected);
-        let kinds: Vec<Kind> = table.columns.iter().map(|column| column.kind).collect();
-        use Kind::{Integer, Number, Text};
+        let kinds: Vec<ColumnType> = table.columns.iter().map(|column| column.kind).collect();
+        use ColumnType::{Integer, Number, Text};
         assert_eq!(kinds, [Integer, Text, Integer, Text, Number, Text]);
     }
 }

@@ -14,7 +14,7 @@ use tantalum_report::MissingFeature;
 
 use crate::error::SweepError;
 use crate::run::Value;
-use crate::table::{Column, Kind, Table};
+use crate::table::{Column, ColumnType, Table};
 
 /// An error in a build that writes no Parquet; this one does.
 pub fn require_parquet() -> Result<(), MissingFeature> {
@@ -47,9 +47,9 @@ fn written(table: &Table, file: File) -> Result<(), ParquetError> {
     for column in &table.columns {
         let Some(mut to) = group.next_column()? else { break };
         match column.kind {
-            Kind::Integer => put::<Int64Type>(&mut to, column, integer)?,
-            Kind::Number => put::<DoubleType>(&mut to, column, number)?,
-            Kind::Text => put::<ByteArrayType>(&mut to, column, text)?,
+            ColumnType::Integer => put::<Int64Type>(&mut to, column, integer)?,
+            ColumnType::Number => put::<DoubleType>(&mut to, column, number)?,
+            ColumnType::Text => put::<ByteArrayType>(&mut to, column, text)?,
         }
         to.close()?;
     }
@@ -59,11 +59,11 @@ fn written(table: &Table, file: File) -> Result<(), ParquetError> {
 
 fn field(column: &Column) -> Result<Type, ParquetError> {
     let physical = match column.kind {
-        Kind::Integer => Physical::INT64,
-        Kind::Number => Physical::DOUBLE,
-        Kind::Text => Physical::BYTE_ARRAY,
+        ColumnType::Integer => Physical::INT64,
+        ColumnType::Number => Physical::DOUBLE,
+        ColumnType::Text => Physical::BYTE_ARRAY,
     };
-    let logical = (column.kind == Kind::Text).then_some(LogicalType::String);
+    let logical = (column.kind == ColumnType::Text).then_some(LogicalType::String);
     Type::primitive_type_builder(&column.name, physical)
         .with_repetition(Repetition::OPTIONAL)
         .with_logical_type(logical)

@@ -95,7 +95,7 @@ impl Found {
 }
 
 impl<K: Kinds> Plan<K> {
-    /// The same, reduced to what was found.
+    /// The plan that runs only what was found.
     fn narrowed(&self, found: &Found) -> Plan<K> {
         let mut plan = self.clone();
         match (&self.cuts, &found.point) {

@@ -10,7 +10,7 @@ pub(crate) trait Failing: Sized {
     /// Whether a step is left out already.
     fn is_left_out(&self, step: u64) -> bool;
 
-    /// The same failure without these steps, if it still occurs.
+    /// The failure found without these steps, if it still occurs.
     fn without(&self, steps: Range<u64>) -> Option<Self>;
 }
 

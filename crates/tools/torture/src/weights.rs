@@ -30,7 +30,7 @@ pub enum WeightsError {
     Unknown {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The known names.
         names: String,
     },
     /// Nothing would be left to do.

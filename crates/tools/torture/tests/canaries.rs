@@ -51,7 +51,7 @@ const CACHED: DriveChoice = DriveChoice { cache: Some(CacheMode::Volatile), ..UN
 const STREAM: &str = "write=100,trim=10,fua=0,bulk=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
 
-/// The same in many units at once, so that commands wait for room.
+/// Fills the cache with writes of many units at once, so that commands wait for room.
 const BULKS: &str = "write=40,bulk=60,trim=10,fua=0,zeroes=0,share=0,remap=0,transaction=0,atomic=0,batch=0,flush=0,read=0,hinted=0,\
      log=0,lose=0,reopen=0,put=0,delete=0,namespace=0";
 
@@ -65,7 +65,7 @@ const LOGS: &str = "log=80,hinted=40,atomic=40,trim=20,share=10,flush=10,put=0,d
 /// Maps and unmaps without a record in a spare area.
 const MAPPINGS: &str = "trim=40,remap=30,share=30,transaction=10,write=10,batch=0,log=5";
 
-/// The same, so that nothing else records a chunk of the map.
+/// Maps and unmaps without a record in a spare area, and nothing else records a chunk of the map.
 const BARE_MAPPINGS: &str = "trim=60,remap=30,share=30,write=5,fua=0,bulk=0,zeroes=0,transaction=0,atomic=0,batch=0,hinted=0,\
      log=0,put=0,delete=0,namespace=0";
 

@@ -46,9 +46,9 @@ pub struct About {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It has power.
+    /// The drive has power.
     On,
-    /// It has none.
+    /// The drive has no power.
     Off,
     /// It has no power, and recovery was tried in memory.
     Tried,

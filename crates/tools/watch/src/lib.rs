@@ -58,7 +58,7 @@ pub enum WatchError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// Nothing uses the image, or it does not answer.

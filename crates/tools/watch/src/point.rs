@@ -21,7 +21,7 @@ pub struct Point {
     pub reads: Option<Percentiles>,
     /// Latencies of writes, of units and of records.
     pub writes: Option<Percentiles>,
-    /// Of flushes.
+    /// Latencies of flushes.
     pub flushes: Option<Percentiles>,
 }
 
@@ -60,7 +60,7 @@ pub struct Between<'a> {
     pub before: &'a Look,
     /// The later one.
     pub now: &'a Look,
-    /// On this machine's clock.
+    /// The time between both, on this machine's clock.
     pub passed: Duration,
 }
 

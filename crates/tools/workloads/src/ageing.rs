@@ -11,10 +11,10 @@ use tantalum::{Command, Lpn, UNIT_BYTES};
 use tantalum_report::{Bar, Monitor};
 use tantalum_volume::Volume;
 
-use crate::enough::{enough, units_in_use};
+use crate::capacity::{smallest_capacity, units_in_use};
 use crate::error::{TooSmall, WorkloadError};
 use crate::queue::CommandQueue;
-use crate::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
+use crate::steady_state::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
 
 /// The share of the capacity that stays free, in percent.
 const FREE_PERCENT: u64 = 10;
@@ -66,7 +66,7 @@ pub fn fill_leaving(
     Ok(units * UNIT_BYTES as u64)
 }
 
-/// The same as [`age`] with this many units left free.
+/// Ages the volume as [`age`] does, and leaves `free` units of the drive free.
 pub fn age_leaving(
     volume: &mut Volume,
     free: u64,
@@ -117,7 +117,7 @@ fn units_of_other_data(volume: &Volume, free_of: impl Fn(u64) -> u64) -> Result<
         return Ok(units);
     }
     let what = format!("{} units are free, and {free} are to stay free", volume.free_units());
-    let enough_bytes = enough(units_in_use(volume), free_of);
+    let enough_bytes = smallest_capacity(units_in_use(volume), free_of);
     Err(TooSmall { capacity_bytes: capacity_units * UNIT_BYTES as u64, what, enough_bytes }.into())
 }
 

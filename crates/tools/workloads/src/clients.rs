@@ -42,7 +42,7 @@ impl Measured {
         self.latencies.iter().map(Histogram::len).sum()
     }
 
-    /// The same, in a time that passes more slowly by this factor.
+    /// The measurement with all times divided by `times`: seconds and latencies.
     pub fn divided_by(self, times: u32) -> Measured {
         let divided = |latencies: &Histogram<u64>| {
             let mut divided = histogram();

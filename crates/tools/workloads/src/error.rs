@@ -62,7 +62,7 @@ impl WorkloadError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a drive of {} is too small for this: {what}; {}", bytes(*capacity_bytes), advice(*enough_bytes))]
 pub struct TooSmall {
-    /// What it has.
+    /// The drive's capacity.
     pub capacity_bytes: u64,
     /// What does not fit.
     pub what: String,
@@ -82,9 +82,9 @@ fn advice(enough_bytes: Option<u64>) -> String {
 #[error("this needs {needed} MiB of memory, but only {available} MiB are available; reduce --capacity or --scale",
     needed = needed_bytes >> 20, available = available_bytes >> 20)]
 pub struct OutOfMemory {
-    /// What it takes.
+    /// The memory that the work takes.
     pub needed_bytes: u64,
-    /// What there is.
+    /// The memory that is available.
     pub available_bytes: u64,
 }
 

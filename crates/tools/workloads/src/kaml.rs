@@ -112,7 +112,7 @@ pub struct Drawer {
     units: u64,
     /// Records that were inserted, by any client.
     inserted: u64,
-    /// Of YCSB.
+    /// Draws operations of YCSB, if that is the load.
     ycsb: Option<Draws>,
 }
 

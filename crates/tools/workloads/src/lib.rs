@@ -7,12 +7,12 @@
 pub mod ageing;
 pub mod bench;
 pub mod binds;
+pub mod capacity;
 pub mod clients;
 pub mod closed_loop;
 #[cfg(feature = "servers")]
 mod database;
 pub mod distributions;
-pub mod enough;
 mod error;
 pub mod filebench;
 pub mod fsync_writes;
@@ -28,7 +28,7 @@ pub mod memory;
 pub mod open_loop;
 mod processors;
 pub mod queue;
-pub mod steady;
+pub mod steady_state;
 #[cfg(feature = "servers")]
 pub mod tpcb;
 #[cfg(feature = "servers")]

@@ -30,11 +30,11 @@ pub struct OpenLoop {
 /// The latencies of operations of one kind, from arrival to completion.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Waits {
-    /// Their number.
+    /// The number of operations.
     pub operations: u64,
-    /// The sum of all.
+    /// The sum of all latencies.
     pub sum_ns: Nanoseconds,
-    /// The longest.
+    /// The longest latency.
     pub most_ns: Nanoseconds,
 }
 
@@ -51,12 +51,12 @@ impl Waits {
     }
 }
 
-/// By kind.
+/// Latencies by kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct WaitsByKind {
-    /// Of reads.
+    /// Latencies of reads.
     pub reads: Waits,
-    /// Of writes.
+    /// Latencies of writes.
     pub writes: Waits,
 }
 

@@ -18,7 +18,7 @@ const OWN_COOKIES: u64 = 2;
 const ENTRIES: usize = 256;
 
 /// An entry in the kernel's form.
-struct Entry {
+struct KernelEntry {
     offset: u64,
     name: Vec<u8>,
     file: FileId,
@@ -57,7 +57,7 @@ impl Host {
         &mut self,
         inode: INodeNo,
         mut offset: u64,
-        mut take: impl FnMut(&mut Host, Entry) -> Outcome<bool>,
+        mut take: impl FnMut(&mut Host, KernelEntry) -> Outcome<bool>,
     ) -> Outcome<()> {
         let folder = file_of(inode)?;
         loop {
@@ -72,18 +72,18 @@ impl Host {
         }
     }
 
-    fn entries(&mut self, folder: FileId, offset: u64) -> Outcome<Vec<Entry>> {
+    fn entries(&mut self, folder: FileId, offset: u64) -> Outcome<Vec<KernelEntry>> {
         let own = [(folder, &b"."[..]), (self.file_system.parent(folder)?, &b".."[..])];
         let own = (1..).zip(own).filter(|(own_offset, _)| *own_offset > offset);
-        let own = own.map(|(offset, (file, name))| Entry {
+        let own = own.map(|(offset, (file, name))| KernelEntry {
             offset,
             name: name.to_vec(),
             file,
             kind: FileType::Directory,
         });
-        let mut entries: Vec<Entry> = own.collect();
+        let mut entries: Vec<KernelEntry> = own.collect();
         self.file_system.read_folder(folder, offset.saturating_sub(OWN_COOKIES), &mut |entry| {
-            entries.push(Entry {
+            entries.push(KernelEntry {
                 offset: entry.cookie + OWN_COOKIES,
                 name: entry.name.to_vec(),
                 file: entry.file,

@@ -7,7 +7,7 @@ use nix::libc;
 use tantalum::{Command, Device, Lpn, Profile, UNIT_BYTES};
 use tantalum_drive::{Answers, Drive, Pacing};
 use tantalum_filesystem::{FileId, FileKind};
-use tantalum_lfs::{Cleaning, Kind, LogFs};
+use tantalum_lfs::{Cleaning, LfsKind, LogFs};
 
 use super::attributes::Change;
 use super::memory::MemoryFileSystem;
@@ -159,7 +159,7 @@ fn without_power_requests_fail_and_who_mounted_is_told_once() {
 /// killed program, read half of a transaction from the kernel's cache, and said that the database was malformed.
 #[test]
 fn without_power_the_names_and_attributes_in_memory_are_still_known() {
-    let fs = LogFs::format(drive().client(), Kind::Tree, Cleaning::Copy, 1 << 20).unwrap();
+    let fs = LogFs::format(drive().client(), LfsKind::Tree, Cleaning::Copy, 1 << 20).unwrap();
     for mut host in [host(), Host::new(Box::new(fs))] {
         let file = make(&mut host, ROOT, b"journal", FileKind::File);
         host.write(file, 0, &[1; 5000], NO_FLAGS, false, None).unwrap();
@@ -212,7 +212,7 @@ fn a_flush_follows_each_write_only_if_that_is_wanted() {
 /// Overwritten in place, contents are durable without the inode; a sync of the file also writes that, for its times.
 #[test]
 fn the_flush_that_follows_a_write_is_a_sync_of_data() {
-    let fs = LogFs::format(drive().client(), Kind::Nat, Cleaning::Copy, 1 << 20).unwrap();
+    let fs = LogFs::format(drive().client(), LfsKind::Nat, Cleaning::Copy, 1 << 20).unwrap();
     let mut host = Host { sync_writes: true, ..Host::new(Box::new(fs)) };
     let file = make(&mut host, ROOT, b"file", FileKind::File);
     let mut written = |flags| {

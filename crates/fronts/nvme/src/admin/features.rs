@@ -1,7 +1,7 @@
 //! Get Features and Set Features (Base, section 5.27.1).
 
 use super::context::Context;
-use crate::controller::{IO_QUEUES, Kind, State};
+use crate::controller::{ControllerKind, IO_QUEUES, State};
 use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
 use crate::io::Transfer;
@@ -87,8 +87,8 @@ pub fn is_of_namespace(feature: u8) -> bool {
 
 fn check_known(context: &Context<'_>, feature: u8) -> Result<(), Failure> {
     let is_known = match context.controller.kind {
-        Kind::Io => features(context.subsystem).any(|known| known == feature),
-        Kind::Discovery => matches!(feature, id::EVENTS | id::KEEP_ALIVE),
+        ControllerKind::Io => features(context.subsystem).any(|known| known == feature),
+        ControllerKind::Discovery => matches!(feature, id::EVENTS | id::KEEP_ALIVE),
     };
     if is_known { Ok(()) } else { Err(Failure::INVALID_FIELD) }
 }

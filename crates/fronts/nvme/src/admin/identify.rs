@@ -4,7 +4,7 @@ use tantalum::{Device, UNIT_BYTES};
 
 use super::context::Context;
 use crate::blocks::BlockSpace;
-use crate::controller::{Kind, QUEUE_ENTRIES, VERSION};
+use crate::controller::{ControllerKind, QUEUE_ENTRIES, VERSION};
 use crate::errors::ERROR_ENTRIES;
 use crate::events::NAMESPACE_NOTICES;
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
     let (structure, set) = (command.dword(10) as u8, (command.dword(11) >> 24) as u8);
     let subsystem = context.subsystem;
     let namespace = command.namespace.get();
-    if context.controller.kind == Kind::Discovery && structure != cns::CONTROLLER {
+    if context.controller.kind == ControllerKind::Discovery && structure != cns::CONTROLLER {
         return Err(Failure::INVALID_FIELD);
     }
     let namespaces = &subsystem.namespaces;
@@ -102,7 +102,7 @@ fn controller(context: &Context<'_>) -> Controller {
     told.attributes = (1 | 1 << 6).into();
     // log pages may be read from an offset
     told.log_attributes = 1 << 2;
-    if controller.kind == Kind::Discovery {
+    if controller.kind == ControllerKind::Discovery {
         told.kind = 2;
         told.subsystem_name = text(DISCOVERY_NQN, 0);
         return told;
@@ -238,7 +238,7 @@ fn eui64(subsystem: &Subsystem, namespace: u32) -> [u8; 8] {
 
 fn guid(subsystem: &Subsystem, namespace: u32) -> [u8; 16] {
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&tantalum::mix(subsystem.settings.identity).to_be_bytes());
+    id[..8].copy_from_slice(&tantalum_image::mix(subsystem.settings.identity).to_be_bytes());
     id[8..].copy_from_slice(&eui64(subsystem, namespace));
     id
 }

@@ -9,7 +9,7 @@ use zerocopy::little_endian::U64;
 
 use super::context::Context;
 use super::features::{self, is_of_namespace};
-use crate::controller::{Kind, QUEUE_ENTRIES};
+use crate::controller::{ControllerKind, QUEUE_ENTRIES};
 use crate::events::critical_warning;
 use crate::failure::Failure;
 use crate::io::TRANSFER_BYTES;
@@ -101,7 +101,7 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
 
 fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure> {
     let (page, subsystem) = (command.dword(10) as u8, context.subsystem);
-    if context.controller.kind == Kind::Discovery {
+    if context.controller.kind == ControllerKind::Discovery {
         return match page {
             id::SUPPORTED => Ok(supported(&[id::SUPPORTED, id::DISCOVERY])),
             id::DISCOVERY => {

@@ -8,7 +8,7 @@ pub mod log_page;
 
 pub use context::Context;
 
-use crate::controller::Kind;
+use crate::controller::ControllerKind;
 use crate::failure::Failure;
 use crate::io::Transfer;
 use crate::mailbox::Answer;
@@ -17,7 +17,7 @@ use crate::wire::identify::IDENTIFY_BYTES;
 use crate::wire::opcode::admin;
 
 /// The data that an admin command moves.
-pub fn transfer(command: &Submission, kind: Kind) -> Result<Transfer, Failure> {
+pub fn transfer(command: &Submission, kind: ControllerKind) -> Result<Transfer, Failure> {
     let opcode = command.opcode;
     let of_discovery = matches!(
         opcode,
@@ -28,7 +28,7 @@ pub fn transfer(command: &Submission, kind: Kind) -> Result<Transfer, Failure> {
             | admin::SET_FEATURES
             | admin::GET_FEATURES
     );
-    if kind == Kind::Discovery && !of_discovery {
+    if kind == ControllerKind::Discovery && !of_discovery {
         return Err(Failure::INVALID_OPCODE);
     }
     match opcode {

@@ -49,7 +49,7 @@ impl Group {
         Group::ALL.into_iter().find(|group| group.id() == id)
     }
 
-    /// Its number.
+    /// The identifier of the group on the wire (`DHGID`).
     pub fn id(self) -> u8 {
         match self {
             Group::Null => 0,

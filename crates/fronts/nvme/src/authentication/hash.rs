@@ -21,7 +21,7 @@ fn keyed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
 }
 
 impl Hash {
-    /// All of them.
+    /// All hash functions.
     pub const ALL: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
 
     /// The function with this number.
@@ -29,7 +29,7 @@ impl Hash {
         Hash::ALL.into_iter().find(|hash| hash.id() == id)
     }
 
-    /// Its number.
+    /// The identifier of the hash function on the wire (`HASHID`).
     pub fn id(self) -> u8 {
         match self {
             Hash::Sha256 => 1,

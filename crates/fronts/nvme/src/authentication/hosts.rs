@@ -35,7 +35,7 @@ pub struct Hosts {
 /// Whether a host may connect.
 #[derive(Clone, Debug)]
 pub enum Admission {
-    /// It may not.
+    /// The host may not connect.
     Refused,
     /// It may, by its name alone.
     Free,
@@ -51,7 +51,7 @@ pub enum HostsError {
     Read {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// Users other than its owner may open the file.
@@ -120,7 +120,7 @@ impl Hosts {
         Hosts { named: Some(named), kernels: Vec::new() }
     }
 
-    /// The same, and hosts with these names may open endpoints of the kernel.
+    /// Lets the hosts with these names open endpoints of the kernel. Fails if one of them is not a qualified name.
     pub fn with_kernels(self, names: &[String]) -> Result<Hosts, HostsError> {
         match names.iter().find(|name| !is_qualified_name(name)) {
             Some(name) => Err(HostsError::Name(name.clone())),

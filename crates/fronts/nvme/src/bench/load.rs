@@ -131,7 +131,7 @@ impl Worker {
     fn submit(&mut self) -> io::Result<()> {
         let case = &self.case;
         let places = self.units / u64::from(case.units);
-        let place = if case.is_sequential { self.next } else { tantalum::mix(self.next) } % places;
+        let place = if case.is_sequential { self.next } else { tantalum_image::mix(self.next) } % places;
         self.next += 1;
         let bytes = case.units as usize * UNIT_BYTES;
         let first = place * u64::from(case.units);

@@ -47,7 +47,7 @@ pub struct Row {
     pub case: Case,
     /// The drive.
     pub served: Measured,
-    /// The same server without one.
+    /// The server without a drive ([`Subsystem::without_drive`]).
     pub limit: Measured,
     /// Commands per second as a fraction of the limit: the median of the rounds' ratios.
     pub of_limit: f64,
@@ -165,7 +165,7 @@ fn read_us(device: &mut Device) -> Result<f64, Status> {
     let mut latencies = Vec::new();
     for number in 0..2000 {
         let now_ns = device.time_ns();
-        let lpn = Lpn((tantalum::mix(number) % units) as u32);
+        let lpn = Lpn((tantalum_image::mix(number) % units) as u32);
         let completion = device.submit(Command::Read { lpn, data: &mut data }, now_ns)?;
         latencies.push(completion.done_ns - now_ns);
     }

@@ -72,7 +72,7 @@ impl Client {
         if common.flags & flag::HEADER_DIGEST != 0 {
             let mut digest = [0; DIGEST_BYTES];
             self.fill(&mut digest)?;
-            if digest != tantalum::checksum_of(&header).to_le_bytes() {
+            if digest != tantalum_image::checksum_of(&header).to_le_bytes() {
                 return Err(broken("a header that does not match its digest"));
             }
             at += DIGEST_BYTES;
@@ -99,7 +99,7 @@ impl Client {
         if digest_bytes > 0 {
             let mut digest = [0; DIGEST_BYTES];
             self.fill(&mut digest)?;
-            if digest != tantalum::checksum_of(&data).to_le_bytes() {
+            if digest != tantalum_image::checksum_of(&data).to_le_bytes() {
                 return Err(broken("data that do not match their digest"));
             }
         }
@@ -126,12 +126,12 @@ impl Client {
         common.pdu_bytes = (bytes as u32).into();
         pdu[..size_of::<Common>()].copy_from_slice(common.as_bytes());
         if self.options.header_digest {
-            pdu.extend(tantalum::checksum_of(&pdu).to_le_bytes());
+            pdu.extend(tantalum_image::checksum_of(&pdu).to_le_bytes());
         }
         if !data.is_empty() {
             pdu.extend(data);
             if self.options.data_digest {
-                pdu.extend(tantalum::checksum_of(data).to_le_bytes());
+                pdu.extend(tantalum_image::checksum_of(data).to_le_bytes());
             }
         }
         pdu

@@ -36,9 +36,9 @@ pub enum KeyValueCommand {
 pub enum Condition {
     /// Always.
     None,
-    /// If the key exists.
+    /// Only if the key exists.
     Exists,
-    /// If it does not.
+    /// Only if the key does not exist.
     IsNew,
 }
 

@@ -6,8 +6,8 @@
 pub(crate) mod copy;
 pub(crate) mod deallocate;
 pub mod key_value;
-mod partial;
 mod read;
+mod read_modify_write;
 mod transfer;
 pub mod vendor;
 mod work;
@@ -59,9 +59,9 @@ pub enum IoCommand {
 /// The direction of the data of a read or write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// To the host.
+    /// Data go to the host.
     ToHost,
-    /// From the host.
+    /// Data come from the host.
     FromHost(Force),
 }
 

@@ -2,7 +2,7 @@
 
 /// The largest transfer of a command, as a power of two of 4 KiB (`MDTS`).
 pub const TRANSFER_LIMIT_LOG2: u8 = 7;
-/// The same in bytes.
+/// The largest transfer of a command, in bytes.
 pub const TRANSFER_BYTES: u32 = 4096 << TRANSFER_LIMIT_LOG2;
 
 /// Data that a command moves.

@@ -3,7 +3,7 @@
 use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
 use tantalum_drive::{Drive, Locked, Request, When};
 
-use super::partial::surround;
+use super::read_modify_write::surround;
 use super::work::{Force, Worked};
 use crate::blocks::{BlockSpace, Blocks, Units};
 use crate::failure::Failure;

@@ -27,7 +27,7 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The system refused.
@@ -35,7 +35,7 @@ pub enum ServeError {
     System {
         /// The image.
         image: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The control socket could not be created.
@@ -43,7 +43,7 @@ pub enum ServeError {
     Socket {
         /// The image.
         image: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// An invalid name.

@@ -9,7 +9,7 @@ use super::fabrics_command::FabricsCommand;
 use super::{Queue, Session};
 use crate::authentication::proof::Parties;
 use crate::authentication::{Admission, Exchange};
-use crate::controller::{Change, Controller, Kind, Peer, QUEUE_ENTRIES, QueueRefusal};
+use crate::controller::{Change, Controller, ControllerKind, Peer, QUEUE_ENTRIES, QueueRefusal};
 use crate::failure::Failure;
 use crate::io::durable;
 use crate::mailbox::Answer;
@@ -89,8 +89,8 @@ impl Session {
             return Err(bad_field(offset_of!(Connect, entries)));
         }
         let kind = match text_of(&data.subsystem_name) {
-            Some(DISCOVERY_NQN) => Kind::Discovery,
-            Some(name) if name == self.subsystem.settings.name => Kind::Io,
+            Some(DISCOVERY_NQN) => ControllerKind::Discovery,
+            Some(name) if name == self.subsystem.settings.name => ControllerKind::Io,
             _ => return Err(bad_data(offset_of!(ConnectData, subsystem_name))),
         };
         let host = host_of(data)?;
@@ -111,10 +111,10 @@ impl Session {
 
     /// Whether a host may connect, and how it must authenticate. Where subsystems are is not secret: discovery requires only an
     /// allowed name.
-    fn admit_host(&self, kind: Kind, host: &str) -> Result<Option<Exchange>, Failure> {
+    fn admit_host(&self, kind: ControllerKind, host: &str) -> Result<Option<Exchange>, Failure> {
         match self.subsystem.hosts.admit(host) {
             Admission::Refused => Err(Failure::CONNECT_HOST),
-            Admission::WithProof(secrets) if kind == Kind::Io => {
+            Admission::WithProof(secrets) if kind == ControllerKind::Io => {
                 let subsystem = self.subsystem.settings.name.clone();
                 Ok(Some(Exchange::new(Parties { host: host.to_owned(), subsystem }, secrets)))
             }
@@ -124,7 +124,7 @@ impl Session {
 
     fn connect_admin(
         &self,
-        kind: Kind,
+        kind: ControllerKind,
         fields: &Connect,
         data: &ConnectData,
         host: Peer,
@@ -140,7 +140,7 @@ impl Session {
 
     fn connect_io(
         &self,
-        kind: Kind,
+        kind: ControllerKind,
         queue: u16,
         data: &ConnectData,
         host: &Peer,

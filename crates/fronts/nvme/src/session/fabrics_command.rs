@@ -19,16 +19,16 @@ pub enum FabricsCommand {
     Connect(Connect),
     /// Reads a property.
     Get {
-        /// Which.
+        /// The property's offset in bytes.
         offset: u32,
         /// Whether it has eight bytes.
         is_long: bool,
     },
     /// Sets a property.
     Set {
-        /// Which.
+        /// The property's offset in bytes.
         offset: u32,
-        /// To what.
+        /// The new value.
         value: u64,
     },
     /// Disconnects the queue.

@@ -128,7 +128,7 @@ impl Session {
                 None => return true,
             },
         };
-        tantalum::checksum_of(data) != u32::from_le_bytes(self.receiver.digest)
+        tantalum_image::checksum_of(data) != u32::from_le_bytes(self.receiver.digest)
     }
 
     // -- the header ---------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ impl Session {
         let header_bytes = usize::from(common.header_bytes);
         if self.header_digest_bytes(common.kind) > 0 {
             let digest = &self.receiver.header[header_bytes..header_bytes + DIGEST_BYTES];
-            if tantalum::checksum_of(&self.receiver.header[..header_bytes]).to_le_bytes() != digest {
+            if tantalum_image::checksum_of(&self.receiver.header[..header_bytes]).to_le_bytes() != digest {
                 return Err(Fatal::HeaderDigest);
             }
         }

@@ -39,7 +39,7 @@ impl Session {
     fn push_header(&mut self, header: &[u8]) {
         self.outbox.push(header);
         if self.has_header_digest {
-            self.outbox.push(&tantalum::checksum_of(header).to_le_bytes());
+            self.outbox.push(&tantalum_image::checksum_of(header).to_le_bytes());
         }
     }
 
@@ -53,7 +53,7 @@ impl Session {
             header.common.flags |= flag::HEADER_DIGEST;
             header_bytes += DIGEST_BYTES;
         }
-        let digest = self.has_data_digest.then(|| tantalum::checksum_of(&data));
+        let digest = self.has_data_digest.then(|| tantalum_image::checksum_of(&data));
         if digest.is_some() {
             header.common.flags |= flag::DATA_DIGEST;
             pdu_bytes += DIGEST_BYTES;

@@ -75,7 +75,7 @@ pub struct Checked {
     pub read: u64,
     /// Commands that may have changed blocks, but cannot be judged.
     pub unjudged: u64,
-    /// What must not be.
+    /// Broken promises.
     pub broken: Vec<Broken>,
 }
 

@@ -19,7 +19,7 @@ pub type Moment = u64;
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is done.
+    /// The command was carried out.
     Done,
     /// It was refused. If it is all or nothing, it has changed nothing.
     Refused,
@@ -306,7 +306,7 @@ mod tests {
         promises.end(sent, Outcome::Done);
     }
 
-    /// The same, on flash.
+    /// A Write with FUA that the drive has done.
     fn forced(promises: &mut Promises, spot: Spot, sum: Sum) {
         let sent = sent(promises, &[(spot, Content::Is(sum))], false, true);
         promises.end(sent, Outcome::Done);

@@ -9,7 +9,7 @@ use super::spot::{Spot, Sum};
 /// The bytes of a version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Those with this checksum.
+    /// Bytes with this checksum.
     Is(Sum),
     /// Those with one of these checksums.
     OneOf(Vec<Sum>),
@@ -59,9 +59,9 @@ impl Version {
 /// Whether what was found in a spot shows that a command took place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evidence {
-    /// It did.
+    /// The command took place.
     Happened,
-    /// It did not.
+    /// The command did not take place.
     Missing,
 }
 
@@ -84,7 +84,7 @@ impl Versions {
         self.versions.push(version);
     }
 
-    /// Those of a command.
+    /// The versions of the command that was sent at this moment.
     pub fn of(&mut self, sent: Moment) -> impl Iterator<Item = &mut Version> {
         self.versions.iter_mut().filter(move |version| version.sent == sent)
     }

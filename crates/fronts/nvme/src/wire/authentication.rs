@@ -24,7 +24,7 @@ pub const PROTOCOL: u8 = 0xe9;
 pub mod kind {
     /// Messages of every protocol.
     pub const COMMON: u8 = 0x00;
-    /// Those of DH-HMAC-CHAP.
+    /// Authentication types of DH-HMAC-CHAP.
     pub const CHAP: u8 = 0x01;
 }
 

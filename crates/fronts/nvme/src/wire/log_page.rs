@@ -56,7 +56,7 @@ pub struct ErrorEntry {
 pub struct Smart {
     /// Bit 0: spare low; bit 2: reliability degraded; bit 3: read-only.
     pub critical_warning: u8,
-    /// In kelvin.
+    /// The temperature in kelvin.
     pub temperature: U16,
     /// Percent.
     pub available_spare: u8,

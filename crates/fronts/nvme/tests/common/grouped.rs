@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::mix;
+use tantalum_image::mix;
 use tantalum_nvme::client::{Client, Completed, block_command, command};
 use tantalum_nvme::failure::Failure;
 use tantalum_nvme::wire::command::{Pointer, Submission, TRANSPORT};

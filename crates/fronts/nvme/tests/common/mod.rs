@@ -116,7 +116,7 @@ pub fn with_transaction(opcode: u8, unit: u32, transaction: u64) -> Submission {
 
 /// Bytes that are different everywhere.
 pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
-    (0..bytes as u64 / 8).flat_map(|word| tantalum::mix(seed << 32 | word).to_le_bytes()).collect()
+    (0..bytes as u64 / 8).flat_map(|word| tantalum_image::mix(seed << 32 | word).to_le_bytes()).collect()
 }
 
 impl Host {

@@ -48,7 +48,7 @@ impl Process {
         panic!("the server did not start");
     }
 
-    /// As by `kill -9`.
+    /// Kills the process, as `kill -9` does.
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();

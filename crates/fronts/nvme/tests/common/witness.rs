@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::mix;
+use tantalum_image::mix;
 use tantalum_nvme::client::{Client, block_command};
 use tantalum_nvme::wire::opcode::nvm;
 

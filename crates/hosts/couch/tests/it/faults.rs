@@ -54,7 +54,7 @@ impl Mem {
         self.cut_pieces(UNIT_BYTES, keep);
     }
 
-    /// The same for pieces of this many bytes: a disk may tear a unit.
+    /// Power is cut: of the unsynced pieces of `bytes`, those that `keep` names stay. A disk may tear a unit.
     fn cut_pieces(&self, bytes: usize, keep: impl Fn(u64) -> bool) {
         let state = &mut *self.state();
         for disk in &mut state.files {
@@ -364,7 +364,8 @@ fn what_an_open_finds_is_durable_before_a_commit_builds_on_it() {
     }
 }
 
-/// The same with a shared commit, which returns: the drive makes durable what is shared and nothing else.
+/// An unsynced commit of a killed process is followed by a shared commit, which returns: the drive makes durable what is
+/// shared and nothing else.
 #[test]
 fn a_shared_commit_after_a_kill_is_durable() {
     let mem = Mem::new(64);

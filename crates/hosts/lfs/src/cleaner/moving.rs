@@ -137,12 +137,12 @@ mod tests {
     use tantalum_filesystem::{Content, FileId, FileKind, Names, NewFile, Timestamp};
 
     use super::*;
-    use crate::superblock::Kind;
+    use crate::superblock::LfsKind;
 
     const UNIT: u64 = tantalum::UNIT_BYTES as u64;
 
     /// A file system with a file of three segments, which holds 1.
-    fn with_file(kind: Kind, cleaning: Cleaning) -> (LogFs, FileId) {
+    fn with_file(kind: LfsKind, cleaning: Cleaning) -> (LogFs, FileId) {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
         let drive = Drive::new(Device::in_memory(&profile).unwrap());
         let mut fs = LogFs::format(drive.client(), kind, cleaning, 32 << 20).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     /// would take what is in memory, which no sync has asked for yet. Nothing is lost then, so no random test noticed.
     #[test]
     fn a_page_that_is_dirty_is_written_and_not_moved() {
-        for kind in [Kind::Nat, Kind::Tree] {
+        for kind in [LfsKind::Nat, LfsKind::Tree] {
             for cleaning in [Cleaning::Copy, Cleaning::Remap] {
                 let (mut fs, file) = with_file(kind, cleaning);
                 let residents = residents_of(&mut fs, file);

@@ -1,6 +1,6 @@
 //! The contents of files: access through the page cache, past it, and operations on ranges.
 
-mod direct;
+mod direct_io;
 mod pages;
 mod ranges;
 mod read_write;

@@ -7,14 +7,16 @@ use tantalum_filesystem::FileId;
 use crate::bytes::{Page, zeros};
 use crate::error::Result;
 use crate::fs::LogFs;
-use crate::index::Slot;
+use crate::index::BlockPointer;
 
 impl LogFs {
     /// The page of a unit; none if it is a hole and not in memory.
     pub(crate) fn page(&mut self, file: FileId, unit: u32) -> Result<Option<&Page>> {
         let key = (file, unit);
         if !self.pages.contains(key) {
-            let Slot::At(lpn) = self.index.slot(&mut self.log, file, unit)? else { return Ok(None) };
+            let BlockPointer::At(lpn) = self.index.pointer(&mut self.log, file, unit)? else {
+                return Ok(None);
+            };
             let mut page = zeros();
             self.log.read(lpn, &mut page[..])?;
             self.insert_page(key, &page);
@@ -27,16 +29,16 @@ impl LogFs {
     pub(crate) fn change_page(&mut self, file: FileId, unit: u32, is_whole: bool) -> Result<&mut Page> {
         let key = (file, unit);
         if !self.pages.is_dirty(key) {
-            let slot = self.index.slot(&mut self.log, file, unit)?;
+            let pointer = self.index.pointer(&mut self.log, file, unit)?;
             let mut page = None;
             if !self.pages.contains(key) {
                 let mut data = zeros();
-                if let (Slot::At(lpn), false) = (slot, is_whole) {
+                if let (BlockPointer::At(lpn), false) = (pointer, is_whole) {
                     self.log.read(lpn, &mut data[..])?;
                 }
                 page = Some(data);
             }
-            self.reserve_unit(file, unit, slot)?;
+            self.reserve_unit(file, unit, pointer)?;
             if let Some(page) = page {
                 self.insert_page(key, &page);
             }
@@ -52,8 +54,8 @@ impl LogFs {
     }
 
     /// Makes sure that there is space for contents of a unit.
-    pub(crate) fn reserve_unit(&mut self, file: FileId, unit: u32, slot: Slot) -> Result<()> {
-        if slot != Slot::Hole {
+    pub(crate) fn reserve_unit(&mut self, file: FileId, unit: u32, pointer: BlockPointer) -> Result<()> {
+        if pointer != BlockPointer::Hole {
             return self.index.promise(&mut self.log, file, unit);
         }
         self.index.reserve(&mut self.log, file, unit)?;
@@ -66,8 +68,8 @@ impl LogFs {
         if self.pages.is_dirty((file, unit)) {
             return Ok(());
         }
-        match self.index.slot(&mut self.log, file, unit)? {
-            Slot::Hole => Ok(()),
+        match self.index.pointer(&mut self.log, file, unit)? {
+            BlockPointer::Hole => Ok(()),
             _ => self.index.promise(&mut self.log, file, unit),
         }
     }

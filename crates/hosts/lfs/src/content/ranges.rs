@@ -6,7 +6,7 @@ use super::read_write::check_end;
 use super::{UNIT, units_of};
 use crate::error::Result;
 use crate::fs::LogFs;
-use crate::index::Slot;
+use crate::index::BlockPointer;
 
 impl LogFs {
     /// Makes sure that there is space for a range.
@@ -116,7 +116,7 @@ impl LogFs {
     }
 
     fn has_data(&mut self, file: FileId, unit: u32) -> Result<bool> {
-        let is_there = matches!(self.index.slot(&mut self.log, file, unit)?, Slot::At(_));
+        let is_there = matches!(self.index.pointer(&mut self.log, file, unit)?, BlockPointer::At(_));
         Ok(is_there || self.pages.is_dirty((file, unit)))
     }
 }

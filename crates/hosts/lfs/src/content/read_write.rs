@@ -9,7 +9,7 @@ use super::{UNIT, units_of};
 use crate::bytes::Page;
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
-use crate::index::Slot;
+use crate::index::BlockPointer;
 
 /// The largest file: 2^32 units.
 pub(crate) const MOST_BYTES: u64 = UNIT << 32;
@@ -96,7 +96,7 @@ impl LogFs {
     fn reserve_alike(&mut self, file: FileId, units: RangeInclusive<u32>, is_used: bool) -> Result<()> {
         for unit in units {
             match is_used {
-                false => self.reserve_unit(file, unit, Slot::Hole)?,
+                false => self.reserve_unit(file, unit, BlockPointer::Hole)?,
                 // dirty units were promised before
                 true if !self.pages.is_dirty((file, unit)) => {
                     self.index.promise(&mut self.log, file, unit)?;

@@ -37,7 +37,7 @@ impl ListedFiles {
         index.append_listed(log, file, unit, page)
     }
 
-    /// The same with adjacent units of a file, which are sent.
+    /// Appends adjacent units of a file to the log on behalf of a write, listed by the drive or not, and sends them.
     pub fn append_run(&mut self, index: &mut dyn Index, log: &mut Log, run: &mut Run<'_>) -> Result<()> {
         let file = run.file();
         match run.end().filter(|_| run.is_listed()) {

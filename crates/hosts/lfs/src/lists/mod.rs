@@ -20,7 +20,7 @@ use tantalum_filesystem::{FileId, FileKind};
 use crate::content::{UNIT, units_of};
 use crate::error::Result;
 use crate::fs::LogFs;
-use crate::index::Slot;
+use crate::index::BlockPointer;
 use crate::segments::ListNumber;
 
 /// The size of a file after a crash: as the index stored it, unless its list has a unit beyond that.
@@ -101,8 +101,8 @@ impl LogFs {
             if self.log.segments.find(lpn).is_none() {
                 continue;
             }
-            let slot = self.index.slot(&mut self.log, file, unit)?;
-            filled += u64::from(slot == Slot::Hole);
+            let pointer = self.index.pointer(&mut self.log, file, unit)?;
+            filled += u64::from(pointer == BlockPointer::Hole);
             end = end.max(u64::from(unit) + 1);
             self.index.follow(&mut self.log, file, unit, lpn)?;
         }

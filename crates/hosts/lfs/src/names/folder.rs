@@ -8,7 +8,7 @@ use super::block::{SLOTS, slots_for};
 
 /// What a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct NameTarget {
     pub file: FileId,
     pub kind: FileKind,
     /// Its unit of the folder, and its slot there.
@@ -18,14 +18,14 @@ pub(crate) struct Entry {
 /// The entries of one folder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Folder {
-    by_name: BTreeMap<Box<[u8]>, Entry>,
+    by_name: BTreeMap<Box<[u8]>, NameTarget>,
     by_cookie: BTreeMap<u64, Box<[u8]>>,
     /// Free slots of each unit.
     free: Vec<u16>,
 }
 
 impl Folder {
-    pub fn get(&self, name: &[u8]) -> Option<Entry> {
+    pub fn get(&self, name: &[u8]) -> Option<NameTarget> {
         self.by_name.get(name).copied()
     }
 
@@ -56,7 +56,7 @@ impl Folder {
 
     /// Adds an entry. False if the name is taken.
     #[must_use]
-    pub fn insert(&mut self, name: &[u8], entry: Entry) -> bool {
+    pub fn insert(&mut self, name: &[u8], entry: NameTarget) -> bool {
         if self.by_name.contains_key(name) {
             return false;
         }
@@ -66,7 +66,7 @@ impl Folder {
         true
     }
 
-    pub fn remove(&mut self, name: &[u8]) -> Option<Entry> {
+    pub fn remove(&mut self, name: &[u8]) -> Option<NameTarget> {
         let entry = self.by_name.remove(name)?;
         self.by_cookie.remove(&cookie(entry.place));
         self.free[entry.place.0 as usize] += slots_for(name) as u16;
@@ -80,7 +80,7 @@ impl Folder {
     }
 
     /// The entries after a cookie, with their cookies.
-    pub fn after(&self, after: u64) -> impl Iterator<Item = (u64, &[u8], Entry)> {
+    pub fn after(&self, after: u64) -> impl Iterator<Item = (u64, &[u8], NameTarget)> {
         let entries = self.by_cookie.range(after.saturating_add(1)..);
         entries.map(|(cookie, name)| (*cookie, &name[..], self.by_name[name]))
     }

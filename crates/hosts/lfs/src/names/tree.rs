@@ -5,7 +5,7 @@
 use tantalum_filesystem::{Errno, FileId, FileKind, NAME_BYTES, NewFile, RenameMode, Timestamp};
 
 use super::block;
-use super::folder::{Entry, Folder};
+use super::folder::{Folder, NameTarget};
 use crate::bytes::Page;
 use crate::error::{Damage, LfsError, Result, refuse};
 use crate::fs::{File, LogFs};
@@ -56,14 +56,14 @@ impl LogFs {
         if is_sound {
             return Ok(());
         }
-        let lpn = match self.index.slot(&mut self.log, id, unit)? {
-            crate::index::Slot::At(lpn) => lpn,
+        let lpn = match self.index.pointer(&mut self.log, id, unit)? {
+            crate::index::BlockPointer::At(lpn) => lpn,
             _ => tantalum::Lpn(0),
         };
         Err(LfsError::Damaged { lpn, damage: Damage::NotA { expected: "a block of a folder" } })
     }
 
-    pub(crate) fn lookup_name(&mut self, folder: FileId, name: &[u8]) -> Result<Entry> {
+    pub(crate) fn lookup_name(&mut self, folder: FileId, name: &[u8]) -> Result<NameTarget> {
         if name.len() > NAME_BYTES {
             return refuse(Errno::ENAMETOOLONG);
         }
@@ -200,8 +200,8 @@ impl LogFs {
     /// Gives a file another name, which may be another file's. Its move to the other folder is not counted yet.
     fn take_name(
         &mut self,
-        (folder, name, entry): (FileId, &[u8], Entry),
-        (new_folder, new_name, other): (FileId, &[u8], Option<Entry>),
+        (folder, name, entry): (FileId, &[u8], NameTarget),
+        (new_folder, new_name, other): (FileId, &[u8], Option<NameTarget>),
         now: Timestamp,
     ) -> Result<()> {
         match other {
@@ -225,7 +225,7 @@ impl LogFs {
     }
 
     /// A file got a name in another folder, or another name in the same one.
-    fn moved_to(&mut self, entry: Entry, from: FileId, to: FileId, now: Timestamp) -> Result<()> {
+    fn moved_to(&mut self, entry: NameTarget, from: FileId, to: FileId, now: Timestamp) -> Result<()> {
         if entry.kind == FileKind::Folder && from != to {
             self.count_subfolder(from, entry.kind, false)?;
             self.count_subfolder(to, entry.kind, true)?;
@@ -236,7 +236,7 @@ impl LogFs {
         self.status_changed(entry.file, now)
     }
 
-    fn check_replaceable(&mut self, entry: Entry, other: Entry) -> Result<()> {
+    fn check_replaceable(&mut self, entry: NameTarget, other: NameTarget) -> Result<()> {
         self.check_orphans()?;
         match (entry.kind, other.kind) {
             (FileKind::Folder, _) => self.check_empty(other.file),
@@ -306,7 +306,7 @@ impl LogFs {
             None => (self.add_block(id)?, 1),
         };
         block::put(self.change_block(id, place.0)?, place.1, name, file, kind);
-        assert!(self.folder(id)?.insert(name, Entry { file, kind, place }), "the name was free");
+        assert!(self.folder(id)?.insert(name, NameTarget { file, kind, place }), "the name was free");
         Ok(())
     }
 
@@ -339,7 +339,7 @@ impl LogFs {
     }
 
     /// Makes an existing entry name another file.
-    fn point_entry(&mut self, id: FileId, name: &[u8], to: Entry) -> Result<()> {
+    fn point_entry(&mut self, id: FileId, name: &[u8], to: NameTarget) -> Result<()> {
         let place = self.lookup_name(id, name)?.place;
         block::put(self.change_block(id, place.0)?, place.1, name, to.file, to.kind);
         self.folder(id)?.replace(name, to.file, to.kind);
@@ -358,12 +358,15 @@ impl LogFs {
 /// An entry of a block as a folder keeps it.
 struct BlockParts {
     name: Box<[u8]>,
-    entry: Entry,
+    entry: NameTarget,
 }
 
 impl BlockParts {
     fn new(unit: u32, entry: &block::BlockEntry<'_>) -> BlockParts {
         let place = (unit, entry.slot);
-        BlockParts { name: entry.name.into(), entry: Entry { file: entry.file, kind: entry.kind, place } }
+        BlockParts {
+            name: entry.name.into(),
+            entry: NameTarget { file: entry.file, kind: entry.kind, place },
+        }
     }
 }

@@ -8,13 +8,13 @@ use tantalum_filesystem::FileId;
 use super::Nat;
 use super::filling::{LEAST_FREE, is_short};
 use super::heads::{COLD_DATA, COLD_NODES, FILE_DATA, FOLDER_DATA};
-use super::node::{Level, Node, pointer_of, pointer_to, slot_of};
+use super::node::{Level, Node, decode_pointer, encode_pointer, pointer_to};
 use super::nodes::NEW;
 use super::summary::NODE;
 use crate::bytes::Page;
 use crate::check::Finding;
 use crate::error::{LfsError, Result};
-use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Synced};
+use crate::index::{BlockPointer, Index, MovedPlace, Owner, Purpose, Resident, Synced};
 use crate::inode::Inode;
 use crate::segments::{Log, Run};
 
@@ -56,24 +56,24 @@ impl Index for Nat {
         Ok(())
     }
 
-    fn slot(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Slot> {
-        let Some((number, index)) = self.find(log, file, unit, false)? else { return Ok(Slot::Hole) };
-        Ok(slot_of(self.node(log, number)?.pointer(index)))
+    fn pointer(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<BlockPointer> {
+        let Some((number, index)) = self.find(log, file, unit, false)? else { return Ok(BlockPointer::Hole) };
+        Ok(decode_pointer(self.node(log, number)?.pointer(index)))
     }
 
-    fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(Slot, u32)> {
+    fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(BlockPointer, u32)> {
         self.adjacent(log, file, unit, most, |first, other, units| other == first.behind(units))
     }
 
     fn used_run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(bool, u32)> {
-        let is_used = |slot| slot != Slot::Hole;
-        let (slot, units) =
+        let is_used = |pointer| pointer != BlockPointer::Hole;
+        let (pointer, units) =
             self.adjacent(log, file, unit, most, |first, other, _| is_used(first) == is_used(other))?;
-        Ok((is_used(slot), units))
+        Ok((is_used(pointer), units))
     }
 
     fn reserve(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<()> {
-        self.set_slot(log, file, unit, Slot::Reserved)
+        self.set_pointer(log, file, unit, BlockPointer::Reserved)
     }
 
     fn promise(&mut self, _log: &mut Log, _file: FileId, _unit: u32) -> Result<()> {
@@ -97,7 +97,7 @@ impl Index for Nat {
         log.fill(head, lpn, page)?;
         log.written.contents += 1;
         log.note_contents(file);
-        self.set_slot(log, file, unit, Slot::At(lpn))
+        self.set_pointer(log, file, unit, BlockPointer::At(lpn))
     }
 
     fn append_run(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<()> {
@@ -130,11 +130,11 @@ impl Index for Nat {
         let lpn = self.place_for_contents(log, FILE_DATA)?;
         log.fill_listed(FILE_DATA, lpn, page, (file, unit))?;
         log.written.contents += 1;
-        self.set_slot(log, file, unit, Slot::At(lpn))
+        self.set_pointer(log, file, unit, BlockPointer::At(lpn))
     }
 
     fn follow(&mut self, log: &mut Log, file: FileId, unit: u32, lpn: Lpn) -> Result<()> {
-        self.set_slot(log, file, unit, Slot::At(lpn))
+        self.set_pointer(log, file, unit, BlockPointer::At(lpn))
     }
 
     fn changed_units(&self) -> u64 {
@@ -184,7 +184,7 @@ impl Index for Nat {
             Owner::Index(number) => Ok(self.entry(log, number)?[0] == resident.lpn.0),
             Owner::Content { file, unit } => {
                 let is_file = self.entry(log, file.0)?[1] == file.0;
-                Ok(is_file && self.slot(log, file, unit)? == Slot::At(resident.lpn))
+                Ok(is_file && self.pointer(log, file, unit)? == BlockPointer::At(resident.lpn))
             }
         }
     }
@@ -214,7 +214,7 @@ impl Index for Nat {
         match owner {
             Owner::Content { file, unit } => {
                 log.note_contents(file);
-                self.set_slot(log, file, unit, Slot::At(to))
+                self.set_pointer(log, file, unit, BlockPointer::At(to))
             }
             Owner::Index(number) => {
                 let file = FileId(self.entry(log, number)?[1]);
@@ -276,21 +276,23 @@ impl Index for Nat {
 }
 
 impl Nat {
-    /// The slot of a unit, and how many from it on are in the same node and alike.
+    /// The pointer of a unit, and how many from it on are in the same node and alike.
     fn adjacent(
         &mut self,
         log: &mut Log,
         file: FileId,
         unit: u32,
         most: u32,
-        alike: impl Fn(Slot, Slot, u32) -> bool,
-    ) -> Result<(Slot, u32)> {
-        let Some((number, index)) = self.find(log, file, unit, false)? else { return Ok((Slot::Hole, 1)) };
+        alike: impl Fn(BlockPointer, BlockPointer, u32) -> bool,
+    ) -> Result<(BlockPointer, u32)> {
+        let Some((number, index)) = self.find(log, file, unit, false)? else {
+            return Ok((BlockPointer::Hole, 1));
+        };
         let node = self.node(log, number)?;
-        let slot = |index| slot_of(node.pointer(index));
-        let first = slot(index);
+        let pointer = |index| decode_pointer(node.pointer(index));
+        let first = pointer(index);
         let others = (index + 1..node.unit_pointers().end).zip(1..most);
-        let alike = others.take_while(|(other, units)| alike(first, slot(*other), *units));
+        let alike = others.take_while(|(other, units)| alike(first, pointer(*other), *units));
         Ok((first, 1 + alike.count() as u32))
     }
 
@@ -301,24 +303,34 @@ impl Nat {
         while let Some(unit) = run.next() {
             let lpn = self.place_for_contents(log, FILE_DATA)?;
             run.place(log, FILE_DATA, lpn)?;
-            self.set_slot(log, run.file(), unit, Slot::At(lpn))?;
+            self.set_pointer(log, run.file(), unit, BlockPointer::At(lpn))?;
         }
         Ok(())
     }
 
     /// Sets where a unit of a file is. `ENOSPC` is possible only if it was a hole.
-    pub(super) fn set_slot(&mut self, log: &mut Log, file: FileId, unit: u32, slot: Slot) -> Result<()> {
-        let Some((number, index)) = self.find(log, file, unit, slot != Slot::Hole)? else { return Ok(()) };
-        let old = slot_of(self.node(log, number)?.pointer(index));
-        if old == slot {
+    pub(super) fn set_pointer(
+        &mut self,
+        log: &mut Log,
+        file: FileId,
+        unit: u32,
+        pointer: BlockPointer,
+    ) -> Result<()> {
+        let Some((number, index)) = self.find(log, file, unit, pointer != BlockPointer::Hole)? else {
+            return Ok(());
+        };
+        let old = decode_pointer(self.node(log, number)?.pointer(index));
+        if old == pointer {
             return Ok(());
         }
-        match slot {
-            Slot::Hole => {}
+        match pointer {
+            BlockPointer::Hole => {}
             // A unit that gives up its place keeps its space.
-            Slot::Reserved if self.is_recovering || old != Slot::Hole => log.segments.reserve_anyway(),
-            Slot::Reserved => log.segments.reserve()?,
-            Slot::At(lpn) => {
+            BlockPointer::Reserved if self.is_recovering || old != BlockPointer::Hole => {
+                log.segments.reserve_anyway()
+            }
+            BlockPointer::Reserved => log.segments.reserve()?,
+            BlockPointer::At(lpn) => {
                 log.segments.add(lpn)?;
                 if !self.is_recovering {
                     self.summaries.begin(log, lpn);
@@ -327,11 +339,11 @@ impl Nat {
             }
         }
         match old {
-            Slot::Hole => {}
-            Slot::Reserved => log.segments.unreserve(),
-            Slot::At(lpn) => log.segments.release(lpn)?,
+            BlockPointer::Hole => {}
+            BlockPointer::Reserved => log.segments.unreserve(),
+            BlockPointer::At(lpn) => log.segments.release(lpn)?,
         }
-        self.node_mut(log, number)?.set_pointer(index, pointer_of(slot));
+        self.node_mut(log, number)?.set_pointer(index, encode_pointer(pointer));
         Ok(())
     }
 
@@ -368,7 +380,7 @@ impl Nat {
                 continue;
             }
             if children.contains(&index) {
-                visit(Owner::Content { file, unit: node.unit_of(index) }, slot_of(value).place());
+                visit(Owner::Content { file, unit: node.unit_of(index) }, decode_pointer(value).place());
                 continue;
             }
             let reached = child_of(level, first, index);

@@ -7,12 +7,13 @@
 //! Every node ends with a footer of 32 bytes, little-endian: checksum of everything else, number, file, first unit
 //! (4 each), level, flags (1 each), 2 zeros, version of the last checkpoint (8), place of the next node (4).
 
-use tantalum::{Lpn, UNIT_BYTES, checksum_of};
+use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
+use tantalum_image::checksum_of;
 
 use crate::bytes::{Page, get32, get64, put32, put64, zeros};
 use crate::error::Damage;
-use crate::index::Slot;
+use crate::index::BlockPointer;
 use crate::inode::INODE_BYTES;
 
 const FOOTER_AT: usize = UNIT_BYTES - 32;
@@ -221,21 +222,21 @@ impl Node {
     }
 }
 
-/// A slot as a pointer.
-pub(super) fn pointer_of(slot: Slot) -> u32 {
-    match slot {
-        Slot::Hole => 0,
-        Slot::Reserved => RESERVED,
-        Slot::At(lpn) => lpn.0,
+/// A block pointer as a node stores it.
+pub(super) fn encode_pointer(pointer: BlockPointer) -> u32 {
+    match pointer {
+        BlockPointer::Hole => 0,
+        BlockPointer::Reserved => RESERVED,
+        BlockPointer::At(lpn) => lpn.0,
     }
 }
 
-/// A pointer as a slot.
-pub(super) fn slot_of(pointer: u32) -> Slot {
+/// The block pointer that a node stores as this number.
+pub(super) fn decode_pointer(pointer: u32) -> BlockPointer {
     match pointer {
-        0 => Slot::Hole,
-        RESERVED => Slot::Reserved,
-        lpn => Slot::At(Lpn(lpn)),
+        0 => BlockPointer::Hole,
+        RESERVED => BlockPointer::Reserved,
+        lpn => BlockPointer::At(Lpn(lpn)),
     }
 }
 

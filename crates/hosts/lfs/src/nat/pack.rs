@@ -5,8 +5,9 @@
 //! its segment, units used and following segment (4 each), then the places of both tables in bits, each after its
 //! length in bytes (4), and the orphans after their number (4).
 
-use tantalum::{Lpn, UNIT_BYTES, checksum_of};
+use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
+use tantalum_image::checksum_of;
 
 use super::heads::HEADS;
 use super::layout::{FIXED_PACK_BYTES, HEADS_AT, Layout};

@@ -9,11 +9,11 @@ use tantalum_filesystem::FileId;
 
 use super::Nat;
 use super::heads::FILE_NODES;
-use super::node::{Level, Node, OF_FOLDER, SYNCED, slot_of};
+use super::node::{Level, Node, OF_FOLDER, SYNCED, decode_pointer};
 use super::nodes::read_node;
 use super::pack::Pack;
 use crate::error::{LfsError, Result};
-use crate::index::{Index, Slot};
+use crate::index::{BlockPointer, Index};
 use crate::inode::INODE_BYTES;
 use crate::segments::Log;
 
@@ -87,13 +87,13 @@ impl Nat {
             inode.page[..INODE_BYTES].copy_from_slice(&node.page[..INODE_BYTES]);
         }
         for index in node.unit_pointers() {
-            let (unit, slot) = (node.unit_of(index), slot_of(node.pointer(index)));
-            let in_log = match slot {
-                Slot::At(lpn) => log.segments.find(lpn).is_some(),
+            let (unit, pointer) = (node.unit_of(index), decode_pointer(node.pointer(index)));
+            let in_log = match pointer {
+                BlockPointer::At(lpn) => log.segments.find(lpn).is_some(),
                 _ => true,
             };
-            if in_log && self.slot(log, file, unit)? != slot {
-                self.set_slot(log, file, unit, slot)?;
+            if in_log && self.pointer(log, file, unit)? != pointer {
+                self.set_pointer(log, file, unit, pointer)?;
             }
         }
         Ok(())

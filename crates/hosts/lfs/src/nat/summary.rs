@@ -19,7 +19,7 @@ pub(super) const NODE: u16 = u16::MAX;
 const MOST_IN_MEMORY: usize = 32;
 
 /// What a unit was written for: a node, and its slot.
-pub(super) type Entry = (u32, u16);
+pub(super) type SummaryEntry = (u32, u16);
 
 #[derive(Debug)]
 struct Summary {
@@ -66,7 +66,7 @@ impl Summaries {
     }
 
     /// Records what a unit is written for.
-    pub fn set(&mut self, log: &mut Log, lpn: Lpn, (node, slot): Entry) -> Result<()> {
+    pub fn set(&mut self, log: &mut Log, lpn: Lpn, (node, slot): SummaryEntry) -> Result<()> {
         let segment = log.segments.find(lpn).expect("a unit of the log");
         let at = 8 + 6 * (lpn.0 - log.segments.first_lpn(segment).0) as usize;
         let summary = self.load(log, segment)?;
@@ -80,7 +80,7 @@ impl Summaries {
     }
 
     /// What the units of a segment were written for.
-    pub fn entries(&mut self, log: &mut Log, segment: u32) -> Result<Vec<Entry>> {
+    pub fn entries(&mut self, log: &mut Log, segment: u32) -> Result<Vec<SummaryEntry>> {
         let units = log.segments.units() as usize;
         let page = &self.load(log, segment)?.page;
         let entry = |unit: usize| (get32(&page[..], 8 + 6 * unit), get16(&page[..], 12 + 6 * unit));

@@ -5,9 +5,9 @@ use std::ops::Range;
 use tantalum_filesystem::FileId;
 
 use super::Nat;
-use super::node::{Level, OF_FOLDER, Pointer, pointer_to, reach, slot_of};
+use super::node::{Level, OF_FOLDER, Pointer, decode_pointer, pointer_to, reach};
 use crate::error::Result;
-use crate::index::Slot;
+use crate::index::BlockPointer;
 use crate::segments::Log;
 
 /// A pointer to a unit: its node and its index there.
@@ -60,8 +60,8 @@ impl Nat {
         while let Some((pointer, value)) = self.next_pointer(log, number, level, first, unit..end)? {
             unit = pointer.first + pointer.units;
             let Some(child) = pointer.child else {
-                match slot_of(value) {
-                    Slot::At(lpn) => log.segments.release(lpn)?,
+                match decode_pointer(value) {
+                    BlockPointer::At(lpn) => log.segments.release(lpn)?,
                     _ => log.segments.unreserve(),
                 }
                 self.node_mut(log, number)?.set_pointer(pointer.index, 0);

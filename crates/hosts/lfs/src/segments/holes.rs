@@ -1,4 +1,4 @@
-//! What must be known about dead units before they may be filled ([`super::to_fill`]): which were given up since the last
+//! What must be known about dead units before they may be filled ([`super::fillable_holes`]): which were given up since the last
 //! durable checkpoint, and which segments are worth filling.
 
 use std::collections::BTreeSet;

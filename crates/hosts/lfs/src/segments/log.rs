@@ -106,7 +106,7 @@ impl Log {
         Ok(lpn)
     }
 
-    /// The same, along with the place after it, so that units can be chained.
+    /// Assigns the next place of a head, and says which one will follow, so that units can be chained.
     pub fn allocate(&mut self, head: usize) -> Result<Allocated> {
         let units = self.segments.units();
         let entry = &self.heads[head];
@@ -178,7 +178,7 @@ impl Log {
         self.put(head, lpn, page, None)
     }
 
-    /// The same with a unit of a file, which the drive lists.
+    /// Puts a file's unit, which the drive lists, into the place that a head has just assigned.
     pub fn fill_listed(&mut self, head: usize, lpn: Lpn, page: &Page, listed: Listed) -> Result<()> {
         self.put(head, lpn, page, Some(listed))
     }

@@ -1,5 +1,6 @@
 //! What both kinds of index have in common: segments, log heads, and the accounting of space.
 
+mod fillable_holes;
 mod head;
 mod holes;
 mod list_writer;
@@ -8,7 +9,6 @@ mod log_lists;
 mod overwriting;
 mod run;
 mod table;
-mod to_fill;
 
 pub(crate) use list_writer::ListNumber;
 pub(crate) use log::{BUFFER_UNITS, Log};

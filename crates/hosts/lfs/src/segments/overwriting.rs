@@ -15,7 +15,7 @@ impl Log {
         self.put(self.heads.len() - 1, lpn, page, None)
     }
 
-    /// The same with adjacent units, `BUFFER_UNITS` at most, which are sent now. The next of `fills` already hold them.
+    /// Overwrites adjacent units of a file, `BUFFER_UNITS` at most, and sends them now. The next of `fills` already hold them.
     pub fn overwrite_run(
         &mut self,
         file: FileId,

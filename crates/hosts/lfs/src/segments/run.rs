@@ -4,8 +4,9 @@
 //!
 //! Invariant: whoever assigned places to units of a run sends it, even if something failed in between.
 
-use tantalum::{Command, Fills, Lpn, UNIT_BYTES, checksum_joined, checksum_with};
+use tantalum::{Command, Fills, Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
+use tantalum_image::{checksum_joined, checksum_with};
 
 use super::BUFFER_UNITS;
 use super::list_writer::Listed;

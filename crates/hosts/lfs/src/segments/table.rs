@@ -76,7 +76,7 @@ impl Segments {
         }
     }
 
-    /// The same, when only `payload` units of a segment can live.
+    /// Sets how many units of a segment can live; the others hold the file system's own data.
     pub fn with_payload(self, payload: u32) -> Segments {
         Segments { payload, ..self }
     }

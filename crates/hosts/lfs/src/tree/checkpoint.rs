@@ -7,7 +7,7 @@ use tantalum_filesystem::FileId;
 use super::layout::ANCHORS;
 use super::summary::What;
 use super::super_root::{Anchor, MOST_ORPHAN_UNITS, SuperRoot};
-use super::{SinceCheckpoint, Tree};
+use super::{CheckpointDelta, Tree};
 use crate::bytes::{put32, zeros};
 use crate::error::Result;
 use crate::segments::Log;
@@ -67,7 +67,7 @@ impl Tree {
             self.partial.anchored();
         }
         self.quarantined = 0;
-        self.since = SinceCheckpoint::default();
+        self.since = CheckpointDelta::default();
         self.claimed.clear();
         self.is_recovering = false;
         self.table.forget_some();

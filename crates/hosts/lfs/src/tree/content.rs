@@ -88,8 +88,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The same with the next units, as far as they have numbers, are in one leaf of the tree, and no snapshot sees them: then only
-    /// the table changes. Returns how many those are.
+    /// Gives places to the next units that have numbers and are in one leaf of the tree. No snapshot may see them: only
+    /// the table changes. Returns how many units were placed.
     fn place_known(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<usize> {
         let (file, Some(first)) = (run.file(), run.next()) else { return Ok(0) };
         let Some(root) = self.root_of(log, file)? else { return Ok(0) };

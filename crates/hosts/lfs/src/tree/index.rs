@@ -11,7 +11,7 @@ use super::{HEAD, Tree};
 use crate::bytes::Page;
 use crate::check::Finding;
 use crate::error::{LfsError, Result, refuse};
-use crate::index::{Index, MovedPlace, Owner, Purpose, Resident, Slot, Snapshot, Synced};
+use crate::index::{BlockPointer, Index, MovedPlace, Owner, Purpose, Resident, Snapshot, Synced};
 use crate::inode::Inode;
 use crate::segments::{Log, Run};
 
@@ -76,18 +76,18 @@ impl Index for Tree {
         Ok(())
     }
 
-    fn slot(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Slot> {
+    fn pointer(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<BlockPointer> {
         match self.value_of(log, file, unit)? {
-            None => Ok(Slot::Hole),
-            Some(RESERVED) => Ok(Slot::Reserved),
-            Some(number) => Ok(Slot::At(self.place_of(log, Number(number))?)),
+            None => Ok(BlockPointer::Hole),
+            Some(RESERVED) => Ok(BlockPointer::Reserved),
+            Some(number) => Ok(BlockPointer::At(self.place_of(log, Number(number))?)),
         }
     }
 
-    fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(Slot, u32)> {
-        let first = self.slot(log, file, unit)?;
+    fn run(&mut self, log: &mut Log, file: FileId, unit: u32, most: u32) -> Result<(BlockPointer, u32)> {
+        let first = self.pointer(log, file, unit)?;
         let mut units = 1;
-        while units < most && self.slot(log, file, unit + units)? == first.behind(units) {
+        while units < most && self.pointer(log, file, unit + units)? == first.behind(units) {
             units += 1;
         }
         Ok((first, units))

@@ -13,7 +13,7 @@ use tantalum::Lpn;
 use tantalum::canary::{Guard, out};
 use tantalum_filesystem::FileId;
 
-use super::summary::{Entry, MOST_ENTRIES, Summary, What};
+use super::summary::{MOST_ENTRIES, Summary, SummaryEntry, What};
 use super::{HEAD, Tree};
 use crate::bytes::Page;
 use crate::error::{Damage, LfsError, Result};
@@ -94,7 +94,7 @@ impl Tree {
         let (Some(start), Some((last, _))) = (end, unnamed.last_key_value()) else { return Ok(()) };
         let next = last.0 + 1;
         let what = |lpn| unnamed.remove(&Lpn(lpn)).unwrap_or(What::Nothing);
-        let entries = (start.0..next).map(what).map(|what| Entry { what, is_unchecked: true });
+        let entries = (start.0..next).map(what).map(|what| SummaryEntry { what, is_unchecked: true });
         self.partial.resume(start, entries.collect());
         let segment = log.segments.find(start).ok_or_else(|| not_there(start))?;
         log.continue_head(HEAD, Some(segment), next - log.segments.first_lpn(segment).0, None);

@@ -26,7 +26,7 @@ mod layout;
 mod lists;
 mod node;
 mod nodes;
-mod partial;
+mod partial_segment;
 mod recovery;
 mod residents;
 mod snapshots;
@@ -51,7 +51,7 @@ use files::FILES;
 use layout::{Layout, SEGMENTS};
 use lists::Behind;
 use node::Node;
-use partial::Partial;
+use partial_segment::PartialSegment;
 use super_root::Frozen;
 use table::Table;
 use translation::Number;
@@ -61,7 +61,7 @@ const HEAD: usize = 0;
 
 /// What a sync must know about the time since the last checkpoint.
 #[derive(Debug, Default)]
-struct SinceCheckpoint {
+struct CheckpointDelta {
     /// Files that gave up units: what a sync appends cannot record that.
     untold: BTreeSet<FileId>,
     /// Units that got space but no contents.
@@ -78,7 +78,7 @@ pub(crate) struct Tree {
     layout: Layout,
     table: Table,
     nodes: NodeCache<Node>,
-    partial: Partial,
+    partial: PartialSegment,
     /// The last durable checkpoint.
     number: u64,
     /// The root of the tree of files.
@@ -101,7 +101,7 @@ pub(crate) struct Tree {
     shared_nodes: u32,
     /// Units that a snapshot shares with the present, with space for their new contents.
     promised: BTreeSet<(FileId, u32)>,
-    since: SinceCheckpoint,
+    since: CheckpointDelta,
     /// Numbers used by what is being recovered.
     claimed: BTreeSet<u32>,
     /// Space that something durable occupies is not refused.
@@ -118,7 +118,7 @@ impl Tree {
             layout,
             table: Table::new(layout.leaves, layout.branches),
             nodes: NodeCache::default(),
-            partial: Partial::default(),
+            partial: PartialSegment::default(),
             number: 0,
             files_root: Number(0),
             roots: FxHashMap::default(),
@@ -132,7 +132,7 @@ impl Tree {
             node_count: 0,
             shared_nodes: 0,
             promised: BTreeSet::new(),
-            since: SinceCheckpoint::default(),
+            since: CheckpointDelta::default(),
             claimed: BTreeSet::new(),
             is_recovering: false,
             numbers: Vec::new(),

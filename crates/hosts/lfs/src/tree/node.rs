@@ -7,8 +7,9 @@
 //! Every node ends with a footer of 16 bytes, little-endian: checksum of everything else, its number, its file (4 each),
 //! level, whether it is a root (1 each), keys (2).
 
-use tantalum::{UNIT_BYTES, checksum_of, checksum_with};
+use tantalum::UNIT_BYTES;
 use tantalum_filesystem::FileId;
+use tantalum_image::{checksum_of, checksum_with};
 
 use super::translation::Number;
 use crate::bytes::{Page, get16, get32, put16, put32, zeros};

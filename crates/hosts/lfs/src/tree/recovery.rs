@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 
 use tantalum::canary::{Guard, out};
-use tantalum::{Lpn, UNIT_BYTES, checksum_with};
+use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_drive::Client;
 use tantalum_filesystem::FileId;
+use tantalum_image::checksum_with;
 
 use super::files::FILES;
 use super::layout::{ANCHORS, Layout};
 use super::lists::Behind;
-use super::partial::Partial;
+use super::partial_segment::PartialSegment;
 use super::summary::{Summary, What};
 use super::super_root::{Anchor, SuperRoot};
 use super::translation::Number;
@@ -55,7 +56,7 @@ impl Tree {
         found.segments.iter().for_each(|segment| log.segments.hold(*segment));
         let nameless = tree.roll_forward(&mut log, &found.behind)?;
         let (previous, next) = found.end;
-        tree.partial = Partial::after(previous, found.segments.len() as u32 - 1);
+        tree.partial = PartialSegment::after(previous, found.segments.len() as u32 - 1);
         let segment = log.segments.find(next).ok_or(LfsError::Damaged { lpn: next, damage: NO_SUMMARY })?;
         let used = next.0 - log.segments.first_lpn(segment).0;
         log.continue_head(HEAD, Some(segment), used, None);

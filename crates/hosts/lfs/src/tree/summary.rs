@@ -89,7 +89,7 @@ fn end_of(entries: usize) -> usize {
 
 /// A unit of a partial segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Entry {
+pub(super) struct SummaryEntry {
     pub what: What,
     /// It was durable before the summary was written, whose checksum does not cover it: the drive moved it there, or a
     /// mount found it in a list.
@@ -107,7 +107,7 @@ pub(super) struct Summary {
     pub checksum: u32,
     /// All changes of this file up to here count together.
     pub synced: Option<FileId>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<SummaryEntry>,
 }
 
 impl Summary {
@@ -150,7 +150,7 @@ impl Summary {
         let entry = |index: usize| {
             let at = ENTRIES_AT + index * ENTRY_BYTES;
             let words = std::array::from_fn(|word| get32(page, at + 4 + 4 * word));
-            Some(Entry { what: What::of(page[at], words)?, is_unchecked: page[at + 1] == 1 })
+            Some(SummaryEntry { what: What::of(page[at], words)?, is_unchecked: page[at + 1] == 1 })
         };
         let summary = Summary {
             previous: get32(page, 12),
@@ -193,7 +193,8 @@ mod tests {
             What::Nothing,
             What::SuperRoot,
         ];
-        let entries: Vec<Entry> = kinds.map(|what| Entry { what, is_unchecked: what == kinds[2] }).into();
+        let entries: Vec<SummaryEntry> =
+            kinds.map(|what| SummaryEntry { what, is_unchecked: what == kinds[2] }).into();
         let summary = Summary {
             previous: 77,
             start: Lpn(100),

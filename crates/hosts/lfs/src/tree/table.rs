@@ -8,7 +8,7 @@
 
 use tantalum::{Lpn, UNIT_BYTES};
 
-use super::partial::Partial;
+use super::partial_segment::PartialSegment;
 use super::summary::What;
 use crate::bytes::{Page, get32, put32, seal, verify, zeros};
 use crate::error::{Damage, LfsError, Result};
@@ -166,7 +166,7 @@ impl Table {
     }
 
     /// Appends what changed: leaves, then the branches above them.
-    pub fn store(&mut self, log: &mut Log, partial: &mut Partial) -> Result<()> {
+    pub fn store(&mut self, log: &mut Log, partial: &mut PartialSegment) -> Result<()> {
         while let Some(number) = self.changed.first() {
             let mut branch;
             let page = if (number as usize) < self.leaves.len() {

@@ -3,7 +3,7 @@
 use tantalum::PowerLoss;
 use tantalum_drive::Drive;
 use tantalum_filesystem::{Attributes, Content, FileKind, FileSystem, MetadataChange, Names};
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 
 use super::model::UNIT;
 use super::run::{Plan, Run, SNAPSHOT_ODDS};
@@ -11,7 +11,7 @@ use super::{LARGE_CACHE, NOW, ROOT, SOUND, crash, device, new, sound};
 
 /// Runs a random program of `steps` steps repeatedly, with power cut at the first, second and so on flash operation,
 /// until it ends without a cut. Returns the number of cuts.
-pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning, indexing: Indexing) -> u32 {
+pub fn every_cut_of(kind: LfsKind, seed: u64, steps: u32, cleaning: Cleaning, indexing: Indexing) -> u32 {
     let plan = Plan {
         kind,
         capacity_mib: 16,
@@ -44,7 +44,7 @@ pub fn every_cut_of(kind: Kind, seed: u64, steps: u32, cleaning: Cleaning, index
 }
 
 /// The list of files without names makes a checkpoint pack larger than a flash page; power is cut at each flash operation of one. Returns how many cuts there were.
-pub fn every_cut_of_a_large_checkpoint(kind: Kind) -> u64 {
+pub fn every_cut_of_a_large_checkpoint(kind: LfsKind) -> u64 {
     for operations in 1.. {
         let drive = Drive::new(device(64));
         let mut fs = LogFs::format(drive.client(), kind, Cleaning::Copy, LARGE_CACHE).unwrap();
@@ -82,7 +82,7 @@ pub fn every_cut_of_a_large_checkpoint(kind: Kind) -> u64 {
 
 /// A file that the drive lists is emptied, and power is cut at each operation of the checkpoint that makes the list void.
 /// Returns how many cuts there were.
-pub fn every_cut_while_a_list_becomes_void(kind: Kind) -> u64 {
+pub fn every_cut_while_a_list_becomes_void(kind: LfsKind) -> u64 {
     for operations in 1.. {
         let drive = Drive::new(device(8));
         let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, Indexing::Nvm, LARGE_CACHE);
@@ -117,7 +117,7 @@ pub fn every_cut_while_a_list_becomes_void(kind: Kind) -> u64 {
 
 /// A file is appended to, and each unit is listed: on over the ends of segments, whose summaries name the units and must be
 /// durable before the next. Then the host crashes, or power fails.
-pub fn lists_over_several_segments(kind: Kind) {
+pub fn lists_over_several_segments(kind: LfsKind) {
     for is_cut in [false, true] {
         let drive = Drive::new(device(32));
         let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, Indexing::Nvm, LARGE_CACHE);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use tantalum::PowerLoss;
 use tantalum_drive::Drive;
 use tantalum_filesystem::{Content, FileId, FileKind, FileSystem, Names, Outcome};
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 
 use super::model::UNIT;
 use super::{LARGE_CACHE, ROOT, device, new, sound};
@@ -21,7 +21,7 @@ pub fn filled(
     indexing: Indexing,
 ) -> (Drive, LogFs, Vec<FileId>, u64) {
     let drive = Drive::new(device(capacity_mib));
-    let made = LogFs::format_indexed(drive.client(), Kind::Nat, cleaning, indexing, LARGE_CACHE);
+    let made = LogFs::format_indexed(drive.client(), LfsKind::Nat, cleaning, indexing, LARGE_CACHE);
     let mut fs = made.expect("the drive is large enough");
     let units = fs.statistics().free_units * percent / 100 / FILES;
     let mut files = Vec::new();
@@ -37,7 +37,7 @@ pub fn filled(
     (drive, fs, files, units)
 }
 
-/// The same numbers in the same order each time, below `end`.
+/// A fixed, endless sequence of scattered numbers below `end`.
 pub fn numbers(end: u64) -> impl Iterator<Item = u64> {
     (1u64..)
         .map(move |index| (index * index).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33)

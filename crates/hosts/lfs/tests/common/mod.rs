@@ -9,7 +9,7 @@ pub mod run;
 use tantalum::{Device, Faults, NvmProfile, Profile};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{FileId, FileKind, NewFile, Timestamp};
-use tantalum_lfs::{Cleaning, Kind, LogFs};
+use tantalum_lfs::{Cleaning, LfsKind, LogFs};
 
 /// A page cache of the smallest size: pages not touched for a while are written back or evicted.
 pub const SMALL_CACHE: u64 = 0;
@@ -69,18 +69,18 @@ pub fn profile_with(capacity_mib: u64, files: u32, over_provisioning_percent: Op
 }
 
 /// Ways of indexing.
-pub const KINDS: [Kind; 2] = [Kind::Nat, Kind::Tree];
+pub const KINDS: [LfsKind; 2] = [LfsKind::Nat, LfsKind::Tree];
 
-pub fn fs(kind: Kind, capacity_mib: u64, cleaning: Cleaning, cache_bytes: u64) -> LogFs {
+pub fn fs(kind: LfsKind, capacity_mib: u64, cleaning: Cleaning, cache_bytes: u64) -> LogFs {
     let drive = Drive::new(device(capacity_mib));
     LogFs::format(drive.client(), kind, cleaning, cache_bytes).expect("the drive is large enough")
 }
 
 /// Units that an empty file system takes: the root folder's inode, and the root of the tree of files.
-pub fn units_when_empty(kind: Kind) -> u64 {
+pub fn units_when_empty(kind: LfsKind) -> u64 {
     match kind {
-        Kind::Nat => 1,
-        Kind::Tree => 2,
+        LfsKind::Nat => 1,
+        LfsKind::Tree => 2,
     }
 }
 

@@ -11,7 +11,7 @@ use tantalum_filesystem::{
     Attributes, Content, Errno, FileId, FileKind, FileSystem, MetadataChange, Names, Outcome, Ranges,
     RenameMode, SetMode,
 };
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs, SyncCounters};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs, SyncCounters};
 
 use super::model::{Model, Place, ROOT_FILE, UNIT};
 use super::{NOW, SOUND, device, device_that_wears, new, sound};
@@ -19,7 +19,7 @@ use super::{NOW, SOUND, device, device_that_wears, new, sound};
 /// What a run does.
 #[derive(Clone, Copy)]
 pub struct Plan {
-    pub kind: Kind,
+    pub kind: LfsKind,
     pub capacity_mib: u64,
     pub cache_bytes: u64,
     pub cleaning: Cleaning,
@@ -51,7 +51,7 @@ pub struct Run {
     cut_at: Option<u64>,
     pub second_cuts: u32,
     pub refusals: u32,
-    /// Of all mounts.
+    /// The syncs of all mounts.
     pub syncs: SyncCounters,
     /// Units that went into holes, of all mounts.
     pub filled_units: u64,
@@ -237,7 +237,7 @@ impl Run {
         self.arm();
         let before = self.model.clone();
         let choice = match self.plan.kind {
-            Kind::Tree if self.rng.random_bool(self.plan.snapshot_odds) => 200,
+            LfsKind::Tree if self.rng.random_bool(self.plan.snapshot_odds) => 200,
             _ => self.rng.random_range(0..100),
         };
         let result = match choice {
@@ -848,7 +848,7 @@ pub struct Totals {
 }
 
 /// Runs seeds of a plan.
-pub fn run_seeds(kind: Kind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> Totals {
+pub fn run_seeds(kind: LfsKind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan) -> Totals {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let one: Option<u64> = number("LFS_SEED");
     let seeds = number("LFS_SEEDS").unwrap_or(seeds);
@@ -877,7 +877,7 @@ pub fn run_seeds(kind: Kind, seeds: u64, steps: u32, plan: impl Fn(u64) -> Plan)
 }
 
 /// Names the seed if the run panics.
-struct FailedSeed(Kind, u64);
+struct FailedSeed(LfsKind, u64);
 
 impl Drop for FailedSeed {
     fn drop(&mut self) {

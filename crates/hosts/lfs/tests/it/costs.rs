@@ -7,7 +7,7 @@ use common::{KINDS, LARGE_CACHE, LISTS, NOW, ROOT, SMALL_CACHE, device_with_list
 use tantalum::UNIT_BYTES;
 use tantalum_drive::Drive;
 use tantalum_filesystem::{Content, FileKind, FileSystem, Names};
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs, WrittenCounters};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs, WrittenCounters};
 
 /// What a mount costs.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ fn mount(drive: &Drive) -> Cost {
 }
 
 /// A mount after a clean unmount, and one after a crash behind 200 synced writes of 4 KiB.
-fn costs(capacity_gib: u64, kind: Kind, indexing: Indexing) -> [Cost; 2] {
+fn costs(capacity_gib: u64, kind: LfsKind, indexing: Indexing) -> [Cost; 2] {
     let drive = Drive::new(device_with_lists(capacity_gib << 10, LISTS));
     let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, indexing, LARGE_CACHE);
     let mut fs = made.unwrap();
@@ -53,11 +53,11 @@ fn costs(capacity_gib: u64, kind: Kind, indexing: Indexing) -> [Cost; 2] {
     [clean, mount(&drive)]
 }
 
-fn mounts_and_recoveries_do_not_grow_with_the_capacity(kind: Kind) {
+fn mounts_and_recoveries_do_not_grow_with_the_capacity(kind: LfsKind) {
     println!("{kind:?}                                      units read  written  virtual ms");
     let all = [Indexing::Conventional, Indexing::Appended, Indexing::Nvm];
     // Trees append in any case.
-    for indexing in all.into_iter().filter(|one| kind == Kind::Nat || *one != Indexing::Appended) {
+    for indexing in all.into_iter().filter(|one| kind == LfsKind::Nat || *one != Indexing::Appended) {
         let all = [1, 10, 100].map(|capacity_gib| {
             let both = costs(capacity_gib, kind, indexing);
             for (what, cost) in ["after an unmount", "after a crash"].iter().zip(both) {
@@ -81,16 +81,16 @@ fn mounts_and_recoveries_do_not_grow_with_the_capacity(kind: Kind) {
 
 #[test]
 fn mounts_and_recoveries_of_node_address_tables_do_not_grow_with_the_capacity() {
-    mounts_and_recoveries_do_not_grow_with_the_capacity(Kind::Nat);
+    mounts_and_recoveries_do_not_grow_with_the_capacity(LfsKind::Nat);
 }
 
 #[test]
 fn mounts_and_recoveries_of_trees_do_not_grow_with_the_capacity() {
-    mounts_and_recoveries_do_not_grow_with_the_capacity(Kind::Tree);
+    mounts_and_recoveries_do_not_grow_with_the_capacity(LfsKind::Tree);
 }
 
 /// What a mount reads after a crash behind this many synced writes of 4 KiB to a file, on a drive of 64 MiB.
-fn read_after(kind: Kind, synced_writes: u64) -> u64 {
+fn read_after(kind: LfsKind, synced_writes: u64) -> u64 {
     let drive = Drive::new(device_with_lists(64, 0));
     let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, Indexing::Appended, LARGE_CACHE);
     let mut fs = made.unwrap();
@@ -112,7 +112,7 @@ fn read_after(kind: Kind, synced_writes: u64) -> u64 {
 fn a_mount_reads_sixteen_segments_behind_a_checkpoint_at_most() {
     let segment_units = 128;
     // A mount of trees reads 8 units where a partial segment begins, which here has two.
-    for (kind, times) in [(Kind::Nat, 1), (Kind::Tree, 4)] {
+    for (kind, times) in [(LfsKind::Nat, 1), (LfsKind::Tree, 4)] {
         let without = read_after(kind, 0);
         let most = (1500..6000).step_by(500).map(|writes| read_after(kind, writes)).max().unwrap();
         println!("{kind:?}: {without} units read without synced writes, up to {most} with them");
@@ -121,7 +121,7 @@ fn a_mount_reads_sixteen_segments_behind_a_checkpoint_at_most() {
     }
 }
 
-fn counts_what_it_writes(kind: Kind, indexing: Indexing, cleaning: Cleaning) {
+fn counts_what_it_writes(kind: LfsKind, indexing: Indexing, cleaning: Cleaning) {
     let drive = Drive::new(device_with_lists(32, 64));
     let mut fs = LogFs::format_indexed(drive.client(), kind, cleaning, indexing, SMALL_CACHE).unwrap();
     let names: Vec<String> = (0..40).map(|number| format!("file{number}")).collect();
@@ -160,7 +160,7 @@ fn every_unit_sent_is_counted_as_what_it_is() {
 }
 
 /// What four writers with files of 16 MiB write for `count` overwrites, each with a sync of data: before a checkpoint, and with one.
-fn synced_overwrites(kind: Kind, count: u64) -> [WrittenCounters; 2] {
+fn synced_overwrites(kind: LfsKind, count: u64) -> [WrittenCounters; 2] {
     let drive = Drive::new(device_with_lists(512, 0));
     let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, Indexing::Appended, LARGE_CACHE);
     let mut fs = made.unwrap();
@@ -202,8 +202,8 @@ fn a_sync_of_data_writes_one_unit_besides() {
             );
             assert_eq!(all.contents, count, "{kind:?} {count}: {all:?}");
             let besides = match kind {
-                Kind::Nat => synced.nodes,
-                Kind::Tree => synced.summaries,
+                LfsKind::Nat => synced.nodes,
+                LfsKind::Tree => synced.summaries,
             };
             assert!((count..count + count / 50).contains(&besides), "{kind:?} {count}: {synced:?}");
             // The checkpoint: a table of 49 units and what is above it, and nodes of four files.

@@ -8,10 +8,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Command, Lpn, UNIT_BYTES};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{Content, FileKind, FileSystem, Names};
-use tantalum_lfs::{Cleaning, Kind, LfsError, LogFs};
+use tantalum_lfs::{Cleaning, LfsError, LfsKind, LogFs};
 
 /// A file system with folders and a file that needs nodes, unmounted.
-fn unmounted(kind: Kind) -> Drive {
+fn unmounted(kind: LfsKind) -> Drive {
     let drive = Drive::new(device(16));
     let mut fs = LogFs::format(drive.client(), kind, Cleaning::Copy, LARGE_CACHE).unwrap();
     let mut folder = ROOT;
@@ -64,7 +64,7 @@ fn any_damaged_unit_is_an_error_or_a_finding_and_never_a_panic() {
 
 #[test]
 fn the_copy_of_the_superblock_is_used_and_another_drive_is_refused() {
-    let drive = unmounted(Kind::Tree);
+    let drive = unmounted(LfsKind::Tree);
     overwrite(&drive, Lpn(0), &[7; UNIT_BYTES]);
     assert!(LogFs::is_formatted(&mut drive.lock()).unwrap());
     let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).unwrap();

@@ -9,12 +9,12 @@ use common::run::{Plan, Run, SNAPSHOT_ODDS};
 use common::{LARGE_CACHE, ROOT, SMALL_CACHE, fs, new};
 use tantalum::{CommandFailure, Status};
 use tantalum_filesystem::{Content, Errno, FileKind, FileSystem, Names, Ranges};
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 
 const UNIT: usize = 4096;
 
 /// Operations that failed, those of them with a step inside a command, and those that stopped the file system.
-fn run(kind: Kind, seed: u64) -> (u32, u32, u32) {
+fn run(kind: LfsKind, seed: u64) -> (u32, u32, u32) {
     let indexing = [Indexing::Conventional, Indexing::Appended, Indexing::Nvm][seed as usize % 3];
     let plan = Plan {
         kind,
@@ -35,7 +35,7 @@ fn run(kind: Kind, seed: u64) -> (u32, u32, u32) {
     (run.failed, run.failed_steps, run.stopped)
 }
 
-fn whichever_command_fails_what_was_synced_is_there(kind: Kind) {
+fn whichever_command_fails_what_was_synced_is_there(kind: LfsKind) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seeds = number("LFS_SEED").map_or(0..number("LFS_SEEDS").unwrap_or(16), |seed| seed..seed + 1);
     let is_one = seeds.end - seeds.start == 1;
@@ -57,12 +57,12 @@ fn whichever_command_fails_what_was_synced_is_there(kind: Kind) {
 
 #[test]
 fn whichever_command_fails_what_was_synced_is_there_with_nat() {
-    whichever_command_fails_what_was_synced_is_there(Kind::Nat);
+    whichever_command_fails_what_was_synced_is_there(LfsKind::Nat);
 }
 
 #[test]
 fn whichever_command_fails_what_was_synced_is_there_with_trees() {
-    whichever_command_fails_what_was_synced_is_there(Kind::Tree);
+    whichever_command_fails_what_was_synced_is_there(LfsKind::Tree);
 }
 
 fn fail(fs: &LogFs, command: u64, failure: CommandFailure) {
@@ -72,7 +72,7 @@ fn fail(fs: &LogFs, command: u64, failure: CommandFailure) {
 /// A sync that failed in the middle was followed by one that succeeded, with half of what the first had changed.
 #[test]
 fn after_a_sync_that_failed_no_other_succeeds() {
-    for kind in [Kind::Nat, Kind::Tree] {
+    for kind in [LfsKind::Nat, LfsKind::Tree] {
         let mut fs = fs(kind, 16, Cleaning::Copy, LARGE_CACHE);
         let file = fs.create_in(ROOT, b"a", &new(FileKind::File)).unwrap();
         fs.write(file, 0, &[1; 3 * UNIT]).unwrap();
@@ -91,7 +91,7 @@ fn after_a_sync_that_failed_no_other_succeeds() {
 /// Pages with what was written last were thrown away before the step that could fail.
 #[test]
 fn what_could_not_be_zeroed_or_given_up_still_reads_as_it_was() {
-    for kind in [Kind::Nat, Kind::Tree] {
+    for kind in [LfsKind::Nat, LfsKind::Tree] {
         for command in 1.. {
             let mut fs = fs(kind, 16, Cleaning::Copy, LARGE_CACHE);
             let file = fs.create_in(ROOT, b"a", &new(FileKind::File)).unwrap();

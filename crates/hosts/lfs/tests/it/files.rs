@@ -7,7 +7,7 @@ use tantalum_filesystem::{
     Attributes, Content, Errno, FileId, FileKind, FileSystem, MetadataChange, Names, Ranges, RenameMode,
     SetMode,
 };
-use tantalum_lfs::{Cleaning, Kind, LogFs};
+use tantalum_lfs::{Cleaning, LfsKind, LogFs};
 
 #[test]
 fn what_was_synced_survives_a_crash_and_costs_data_and_at_most_a_unit() {
@@ -20,7 +20,7 @@ fn what_was_synced_survives_a_crash_and_costs_data_and_at_most_a_unit() {
         let before = written(&fs);
         fs.write(file, 4096, &[8; 4096]).unwrap();
         fs.sync(file).unwrap();
-        let expected = if kind == Kind::Nat { 1 } else { 2 };
+        let expected = if kind == LfsKind::Nat { 1 } else { 2 };
         assert_eq!(written(&fs) - before, expected, "data, in place or with a summary");
         let mut fs = crash(fs, LARGE_CACHE);
         sound(&mut fs);

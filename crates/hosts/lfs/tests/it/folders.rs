@@ -13,7 +13,7 @@ use tantalum_filesystem::{
     Attributes, Content, FileId, FileKind, FileSystem, FolderEntry, MetadataChange, Names, NewFile, Outcome,
     RenameMode, Timestamp,
 };
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 
 /// With names of 200 bytes, a unit holds less than 20.
 const FILES: u32 = 60;
@@ -81,7 +81,7 @@ fn work(fs: &mut LogFs, drive: &Drive, folder: FileId, operations: u64) -> Optio
     (!drive.lock().has_power()).then_some(states)
 }
 
-fn every_cut(kind: Kind, cleaning: Cleaning, indexing: Indexing) -> u64 {
+fn every_cut(kind: LfsKind, cleaning: Cleaning, indexing: Indexing) -> u64 {
     for operations in 1.. {
         let drive = Drive::new(device(16));
         let made = LogFs::format_indexed(drive.client(), kind, cleaning, indexing, SMALL_CACHE);

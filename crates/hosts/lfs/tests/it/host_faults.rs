@@ -20,7 +20,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device, DeviceError, HostError, HostFailure, HostFault, Mapping, Status, TestHost};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{Errno, FileId, FileKind, FileSystem, RenameMode};
-use tantalum_lfs::{Cleaning, Kind, LfsError, LogFs};
+use tantalum_lfs::{Cleaning, LfsError, LfsKind, LogFs};
 use tantalum_volume::{Volume, VolumeError};
 use tempfile::TempDir;
 
@@ -31,10 +31,10 @@ const MOST_BYTES: usize = 12 * UNIT;
 #[derive(Clone, Copy, Debug)]
 enum What {
     Volume,
-    Log(Kind),
+    Log(LfsKind),
 }
 
-const ALL: [What; 3] = [What::Volume, What::Log(Kind::Nat), What::Log(Kind::Tree)];
+const ALL: [What; 3] = [What::Volume, What::Log(LfsKind::Nat), What::Log(LfsKind::Tree)];
 
 const WAYS: [(Mapping, Access); 5] = [
     (Mapping::Allowed, Access::Write),

@@ -8,14 +8,15 @@ use tantalum_drive::Drive;
 use tantalum_filesystem::{
     Attributes, Content, FileId, FileKind, FileSystem, MetadataChange, Names, Ranges, Timestamp,
 };
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 
 const UNIT: u64 = UNIT_BYTES as u64;
 
 /// A drive, its file system, and a file of `units` units of 1 that a checkpoint has.
 fn made(indexing: Indexing, cleaning: Cleaning, units: usize) -> (Drive, LogFs, FileId) {
     let drive = Drive::new(device(32));
-    let mut fs = LogFs::format_indexed(drive.client(), Kind::Nat, cleaning, indexing, LARGE_CACHE).unwrap();
+    let mut fs =
+        LogFs::format_indexed(drive.client(), LfsKind::Nat, cleaning, indexing, LARGE_CACHE).unwrap();
     let file = fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
     fs.write_direct(file, 0, &vec![1; units * UNIT_BYTES], None).unwrap();
     fs.sync_folder(ROOT).unwrap();
@@ -250,10 +251,10 @@ fn a_cut_leaves_each_unit_old_or_new() {
 #[test]
 fn what_appends_or_leaves_the_index_to_lists_writes_nothing_in_place() {
     for (kind, indexing) in [
-        (Kind::Nat, Indexing::Appended),
-        (Kind::Nat, Indexing::Nvm),
-        (Kind::Tree, Indexing::Conventional),
-        (Kind::Tree, Indexing::Appended),
+        (LfsKind::Nat, Indexing::Appended),
+        (LfsKind::Nat, Indexing::Nvm),
+        (LfsKind::Tree, Indexing::Conventional),
+        (LfsKind::Tree, Indexing::Appended),
     ] {
         let drive = Drive::new(device_with_lists(32, LISTS));
         let made = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, indexing, LARGE_CACHE);
@@ -276,11 +277,11 @@ fn what_appends_or_leaves_the_index_to_lists_writes_nothing_in_place() {
 fn filled_buffers_go_to_the_units_that_they_hold() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
-        (Kind::Nat, Indexing::Conventional, true),
-        (Kind::Nat, Indexing::Appended, true),
-        (Kind::Nat, Indexing::Nvm, false),
-        (Kind::Tree, Indexing::Conventional, true),
-        (Kind::Tree, Indexing::Nvm, false),
+        (LfsKind::Nat, Indexing::Conventional, true),
+        (LfsKind::Nat, Indexing::Appended, true),
+        (LfsKind::Nat, Indexing::Nvm, false),
+        (LfsKind::Tree, Indexing::Conventional, true),
+        (LfsKind::Tree, Indexing::Nvm, false),
     ];
     for (number, (kind, indexing, is_used)) in cases.into_iter().enumerate() {
         let image = folder.path().join(format!("{number}"));
@@ -303,7 +304,7 @@ fn filled_buffers_go_to_the_units_that_they_hold() {
         fills.fill(&units(first)).unwrap();
         fs.write_direct(file, 0, &units(2), Some(&mut fills)).unwrap();
         assert!(fills.checksum(0).is_none(), "{kind:?}, {indexing:?}: buffers are left");
-        let overwrites = (kind, indexing) == (Kind::Nat, Indexing::Conventional);
+        let overwrites = (kind, indexing) == (LfsKind::Nat, Indexing::Conventional);
         assert_eq!(in_place(&fs) - before, if overwrites { 20 } else { 0 });
         fs.sync_data(file).unwrap();
         let mut fs = cut(&drive, fs);
@@ -321,10 +322,10 @@ fn filled_buffers_go_to_the_units_that_they_hold() {
 #[test]
 fn a_large_write_past_the_cache_survives_a_cut() {
     for (kind, indexing) in [
-        (Kind::Nat, Indexing::Appended),
-        (Kind::Nat, Indexing::Nvm),
-        (Kind::Tree, Indexing::Conventional),
-        (Kind::Tree, Indexing::Nvm),
+        (LfsKind::Nat, Indexing::Appended),
+        (LfsKind::Nat, Indexing::Nvm),
+        (LfsKind::Tree, Indexing::Conventional),
+        (LfsKind::Tree, Indexing::Nvm),
     ] {
         let drive = Drive::new(device(64));
         let mut fs =

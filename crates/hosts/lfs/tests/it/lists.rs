@@ -7,10 +7,10 @@ use common::{KINDS, LARGE_CACHE, LISTS, NOW, ROOT, crash, device, device_with_li
 use tantalum::{PowerLoss, UNIT_BYTES};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{Attributes, Content, FileId, FileKind, FileSystem, MetadataChange, Names, Ranges};
-use tantalum_lfs::{Cleaning, Indexing, Kind, LfsError, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsError, LfsKind, LogFs};
 
 /// An empty file system with lists on a drive of 32 MiB.
-fn listed(kind: Kind) -> (Drive, LogFs) {
+fn listed(kind: LfsKind) -> (Drive, LogFs) {
     let drive = Drive::new(device(32));
     let fs = LogFs::format_indexed(drive.client(), kind, Cleaning::Copy, Indexing::Nvm, LARGE_CACHE);
     (drive, fs.expect("the drive keeps lists"))
@@ -40,7 +40,7 @@ fn a_sync_writes_contents_alone_and_a_crash_finds_them() {
     KINDS.into_iter().for_each(write_contents_alone);
 }
 
-fn write_contents_alone(kind: Kind) {
+fn write_contents_alone(kind: LfsKind) {
     let (drive, mut fs) = listed(kind);
     let file = file(&mut fs, "file", 3000);
     for (unit, byte) in [(7, 2), (2999, 3), (7, 4), (3000, 5)] {
@@ -70,7 +70,7 @@ fn what_a_list_cannot_tell_goes_to_the_index() {
     KINDS.into_iter().for_each(write_what_a_list_cannot_tell);
 }
 
-fn write_what_a_list_cannot_tell(kind: Kind) {
+fn write_what_a_list_cannot_tell(kind: LfsKind) {
     let (_drive, mut fs) = listed(kind);
     let file = file(&mut fs, "file", 100);
     let unit = UNIT_BYTES as u64;
@@ -106,7 +106,7 @@ fn files_that_the_drive_refuses_to_list_are_synced_by_the_index() {
     KINDS.into_iter().for_each(write_more_files_than_are_listed);
 }
 
-fn write_more_files_than_are_listed(kind: Kind) {
+fn write_more_files_than_are_listed(kind: LfsKind) {
     let (_drive, mut fs) = listed(kind);
     let files: Vec<FileId> = (0..LISTS + 3).map(|number| file(&mut fs, &number.to_string(), 4)).collect();
     for (number, file) in files.iter().enumerate() {
@@ -132,10 +132,11 @@ fn write_more_files_than_are_listed(kind: Kind) {
 #[test]
 fn a_drive_without_lists_is_refused_before_anything_is_lost() {
     let drive = Drive::new(device_with_lists(32, 0));
-    let mut fs = LogFs::format(drive.client(), Kind::Nat, Cleaning::Copy, LARGE_CACHE).unwrap();
+    let mut fs = LogFs::format(drive.client(), LfsKind::Nat, Cleaning::Copy, LARGE_CACHE).unwrap();
     fs.create_in(ROOT, b"file", &new(FileKind::File)).unwrap();
     drop(fs.unmount().map_err(|failed| failed.1).unwrap());
-    let made = LogFs::format_indexed(drive.client(), Kind::Nat, Cleaning::Copy, Indexing::Nvm, LARGE_CACHE);
+    let made =
+        LogFs::format_indexed(drive.client(), LfsKind::Nat, Cleaning::Copy, Indexing::Nvm, LARGE_CACHE);
     assert_eq!(made.unwrap_err(), LfsError::NoLists);
     let mut fs = LogFs::mount(drive.client(), LARGE_CACHE).unwrap();
     fs.lookup(ROOT, b"file").unwrap();
@@ -144,7 +145,7 @@ fn a_drive_without_lists_is_refused_before_anything_is_lost() {
 /// A checkpoint kept the smaller size and lost the zeros behind it; the next one had a larger size and still no zeros.
 #[test]
 fn a_file_that_shrank_and_grows_shows_nothing_of_before_after_a_crash() {
-    let mut fs = common::fs(Kind::Nat, 32, Cleaning::Copy, LARGE_CACHE);
+    let mut fs = common::fs(LfsKind::Nat, 32, Cleaning::Copy, LARGE_CACHE);
     let file = file(&mut fs, "file", 4);
     let size = |size| MetadataChange { size: Some(size), ..Default::default() };
     fs.change_metadata(file, &size(3 * UNIT_BYTES as u64 + 10)).unwrap();
@@ -159,7 +160,7 @@ fn a_file_that_shrank_and_grows_shows_nothing_of_before_after_a_crash() {
 /// Recovery gave a node that it rebuilt the number of a file that came later in the chain.
 #[test]
 fn a_node_that_recovery_makes_anew_takes_no_number_of_a_file() {
-    let mut fs = common::fs(Kind::Nat, 32, Cleaning::Copy, LARGE_CACHE);
+    let mut fs = common::fs(LfsKind::Nat, 32, Cleaning::Copy, LARGE_CACHE);
     let grows = file(&mut fs, "grows", 1);
     let later = fs.create_in(ROOT, b"later", &new(FileKind::File)).unwrap();
     fs.write(grows, 2000 * UNIT_BYTES as u64, &[7; UNIT_BYTES]).unwrap();
@@ -178,7 +179,7 @@ fn a_node_that_recovery_makes_anew_takes_no_number_of_a_file() {
 #[test]
 fn the_cleaner_finds_what_only_lists_told_a_mount_that_was_cut() {
     for operations in 1.. {
-        let (drive, mut fs) = listed(Kind::Tree);
+        let (drive, mut fs) = listed(LfsKind::Tree);
         let file = file(&mut fs, "file", 300);
         for unit in [3, 299, 300, 4] {
             fs.write(file, unit * UNIT_BYTES as u64, &[unit as u8; UNIT_BYTES]).unwrap();

@@ -6,10 +6,10 @@ use crate::common;
 use common::SOUND;
 use common::run::{Plan, SNAPSHOT_ODDS, Totals, run_seeds};
 use tantalum::Faults;
-use tantalum_lfs::{Cleaning, Indexing, Kind};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind};
 
 const ROOMY: Plan = Plan {
-    kind: Kind::Nat,
+    kind: LfsKind::Nat,
     capacity_mib: 32,
     cache_bytes: 1 << 20,
     cleaning: Cleaning::Copy,
@@ -22,10 +22,10 @@ const ROOMY: Plan = Plan {
 };
 
 /// Whether snapshots were compared, or units written in place.
-fn did_what_is_its_own(kind: Kind, totals: &Totals) -> bool {
+fn did_what_is_its_own(kind: LfsKind, totals: &Totals) -> bool {
     match kind {
-        Kind::Nat => totals.units_in_place > 30,
-        Kind::Tree => totals.compared > 10 && totals.units_in_place == 0,
+        LfsKind::Nat => totals.units_in_place > 30,
+        LfsKind::Tree => totals.compared > 10 && totals.units_in_place == 0,
     }
 }
 
@@ -38,7 +38,7 @@ fn cleaning(seed: u64) -> Cleaning {
     if seed.is_multiple_of(2) { Cleaning::Copy } else { Cleaning::Remap }
 }
 
-fn crashes_of_the_host_and_remounts_agree_with_the_model(kind: Kind) {
+fn crashes_of_the_host_and_remounts_agree_with_the_model(kind: LfsKind) {
     let totals = run_seeds(kind, 20, 400, |seed| Plan {
         cleaning: cleaning(seed),
         indexing: conventional(seed),
@@ -47,7 +47,7 @@ fn crashes_of_the_host_and_remounts_agree_with_the_model(kind: Kind) {
     assert!(totals.crashes > 20 && did_what_is_its_own(kind, &totals), "{totals:?}");
 }
 
-fn power_cuts_in_any_operation_agree_with_the_model(kind: Kind) {
+fn power_cuts_in_any_operation_agree_with_the_model(kind: LfsKind) {
     let plan =
         |seed| Plan { cleaning: cleaning(seed), indexing: conventional(seed), cut_within: Some(30), ..ROOMY };
     let totals = run_seeds(kind, 30, 300, plan);
@@ -57,9 +57,9 @@ fn power_cuts_in_any_operation_agree_with_the_model(kind: Kind) {
     );
 }
 
-fn a_nearly_full_drive_is_cleaned_and_loses_nothing(kind: Kind) {
+fn a_nearly_full_drive_is_cleaned_and_loses_nothing(kind: LfsKind) {
     let plan = |seed| Plan {
-        kind: Kind::Nat,
+        kind: LfsKind::Nat,
         capacity_mib: 8,
         cache_bytes: 0,
         cleaning: cleaning(seed),
@@ -72,10 +72,10 @@ fn a_nearly_full_drive_is_cleaned_and_loses_nothing(kind: Kind) {
     };
     let totals = run_seeds(kind, 8, 300, plan);
     assert!(totals.refusals > 1 && did_what_is_its_own(kind, &totals), "{totals:?}");
-    assert!(kind == Kind::Tree || totals.filled_units > 100, "{totals:?}");
+    assert!(kind == LfsKind::Tree || totals.filled_units > 100, "{totals:?}");
 }
 
-fn power_cuts_of_a_file_system_with_lists_agree_with_the_model(kind: Kind) {
+fn power_cuts_of_a_file_system_with_lists_agree_with_the_model(kind: LfsKind) {
     let plan = |seed| Plan {
         cleaning: cleaning(seed),
         indexing: Indexing::Nvm,
@@ -86,10 +86,10 @@ fn power_cuts_of_a_file_system_with_lists_agree_with_the_model(kind: Kind) {
     println!("{total:?}");
     assert!(total.crashes > 300 && total.second_cuts > 20 && total.listed_syncs > 200, "{total:?}");
     assert!(total.refused_lists > 0 && total.units_in_place == 0, "{total:?}");
-    assert!(kind == Kind::Nat || total.compared > 10, "{total:?}");
+    assert!(kind == LfsKind::Nat || total.compared > 10, "{total:?}");
 }
 
-fn a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(kind: Kind) {
+fn a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(kind: LfsKind) {
     let plan = |seed| Plan {
         kind,
         capacity_mib: 8,
@@ -104,11 +104,11 @@ fn a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(kind: Kind) {
     };
     let total = run_seeds(kind, 8, 300, plan);
     assert!(total.refusals > 1 && total.listed_syncs > 20, "{total:?}");
-    assert!(kind == Kind::Tree || total.filled_units > 100, "{total:?}");
+    assert!(kind == LfsKind::Tree || total.filled_units > 100, "{total:?}");
 }
 
 /// Programs and erases that fail are the drive's business, as long as it has spare blocks.
-fn cuts_of_a_drive_whose_flash_fails_agree_with_the_model(kind: Kind) {
+fn cuts_of_a_drive_whose_flash_fails_agree_with_the_model(kind: LfsKind) {
     let plan = |seed| Plan {
         cleaning: cleaning(seed),
         indexing: if seed % 3 == 0 { Indexing::Conventional } else { Indexing::Nvm },
@@ -122,7 +122,7 @@ fn cuts_of_a_drive_whose_flash_fails_agree_with_the_model(kind: Kind) {
 }
 
 /// Files large enough that inodes do not point to all of their units.
-fn power_cuts_of_files_of_several_levels_agree_with_the_model(kind: Kind) {
+fn power_cuts_of_files_of_several_levels_agree_with_the_model(kind: LfsKind) {
     let plan = |seed| Plan {
         capacity_mib: 64,
         cleaning: cleaning(seed),
@@ -147,87 +147,87 @@ fn snapshots_stay_what_they_were_whatever_is_cut() {
         snapshot_odds: 0.25,
         ..ROOMY
     };
-    let totals = run_seeds(Kind::Tree, 4, 120, plan);
+    let totals = run_seeds(LfsKind::Tree, 4, 120, plan);
     println!("{totals:?}");
     assert!(totals.compared > 100 && totals.second_cuts > 10, "{totals:?}");
     assert!(totals.cut_creations > 3 && totals.cut_deletions > 3, "{totals:?}");
 }
 
 mod nat {
-    use tantalum_lfs::Kind;
+    use tantalum_lfs::LfsKind;
 
     #[test]
     fn crashes_of_the_host_and_remounts_agree_with_the_model() {
-        super::crashes_of_the_host_and_remounts_agree_with_the_model(Kind::Nat);
+        super::crashes_of_the_host_and_remounts_agree_with_the_model(LfsKind::Nat);
     }
 
     #[test]
     fn power_cuts_in_any_operation_agree_with_the_model() {
-        super::power_cuts_in_any_operation_agree_with_the_model(Kind::Nat);
+        super::power_cuts_in_any_operation_agree_with_the_model(LfsKind::Nat);
     }
 
     #[test]
     fn a_nearly_full_drive_is_cleaned_and_loses_nothing() {
-        super::a_nearly_full_drive_is_cleaned_and_loses_nothing(Kind::Nat);
+        super::a_nearly_full_drive_is_cleaned_and_loses_nothing(LfsKind::Nat);
     }
 
     #[test]
     fn power_cuts_of_a_file_system_with_lists_agree_with_the_model() {
-        super::power_cuts_of_a_file_system_with_lists_agree_with_the_model(Kind::Nat);
+        super::power_cuts_of_a_file_system_with_lists_agree_with_the_model(LfsKind::Nat);
     }
 
     #[test]
     fn a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing() {
-        super::a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(Kind::Nat);
+        super::a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(LfsKind::Nat);
     }
 
     #[test]
     fn cuts_of_a_drive_whose_flash_fails_agree_with_the_model() {
-        super::cuts_of_a_drive_whose_flash_fails_agree_with_the_model(Kind::Nat);
+        super::cuts_of_a_drive_whose_flash_fails_agree_with_the_model(LfsKind::Nat);
     }
 
     #[test]
     fn power_cuts_of_files_of_several_levels_agree_with_the_model() {
-        super::power_cuts_of_files_of_several_levels_agree_with_the_model(Kind::Nat);
+        super::power_cuts_of_files_of_several_levels_agree_with_the_model(LfsKind::Nat);
     }
 }
 
 mod tree {
-    use tantalum_lfs::Kind;
+    use tantalum_lfs::LfsKind;
 
     #[test]
     fn crashes_of_the_host_and_remounts_agree_with_the_model() {
-        super::crashes_of_the_host_and_remounts_agree_with_the_model(Kind::Tree);
+        super::crashes_of_the_host_and_remounts_agree_with_the_model(LfsKind::Tree);
     }
 
     #[test]
     fn power_cuts_in_any_operation_agree_with_the_model() {
-        super::power_cuts_in_any_operation_agree_with_the_model(Kind::Tree);
+        super::power_cuts_in_any_operation_agree_with_the_model(LfsKind::Tree);
     }
 
     #[test]
     fn a_nearly_full_drive_is_cleaned_and_loses_nothing() {
-        super::a_nearly_full_drive_is_cleaned_and_loses_nothing(Kind::Tree);
+        super::a_nearly_full_drive_is_cleaned_and_loses_nothing(LfsKind::Tree);
     }
 
     #[test]
     fn power_cuts_of_a_file_system_with_lists_agree_with_the_model() {
-        super::power_cuts_of_a_file_system_with_lists_agree_with_the_model(Kind::Tree);
+        super::power_cuts_of_a_file_system_with_lists_agree_with_the_model(LfsKind::Tree);
     }
 
     #[test]
     fn a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing() {
-        super::a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(Kind::Tree);
+        super::a_nearly_full_drive_with_lists_is_cleaned_and_loses_nothing(LfsKind::Tree);
     }
 
     #[test]
     fn cuts_of_a_drive_whose_flash_fails_agree_with_the_model() {
-        super::cuts_of_a_drive_whose_flash_fails_agree_with_the_model(Kind::Tree);
+        super::cuts_of_a_drive_whose_flash_fails_agree_with_the_model(LfsKind::Tree);
     }
 
     #[test]
     fn power_cuts_of_files_of_several_levels_agree_with_the_model() {
-        super::power_cuts_of_files_of_several_levels_agree_with_the_model(Kind::Tree);
+        super::power_cuts_of_files_of_several_levels_agree_with_the_model(LfsKind::Tree);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use common::{KINDS, LARGE_CACHE, ROOT, crash, fs, new, remount, sound};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum_filesystem::{Attributes, Content, FileId, FileKind, Names, Ranges};
-use tantalum_lfs::{Cleaning, Kind, LogFs};
+use tantalum_lfs::{Cleaning, LfsKind, LogFs};
 
 const UNIT: u64 = 4096;
 
@@ -61,7 +61,7 @@ fn sparse_files_have_what_was_written_and_nothing_else() {
         for round in 0..8 {
             (0..40).for_each(|_| step(&mut fs, file, &mut model, &mut rng));
             compare(&mut fs, file, &model);
-            if kind == Kind::Tree && round % 3 == 1 {
+            if kind == LfsKind::Tree && round % 3 == 1 {
                 fs.create_snapshot(common::NOW).unwrap();
             }
             fs.sync(file).unwrap();

@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Faults, UNIT_BYTES};
 use tantalum_drive::Drive;
 use tantalum_filesystem::{Attributes, Content, Errno, FileKind, Names};
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 
 const FILES: u32 = 12;
 
@@ -41,7 +41,7 @@ fn name(file: u32) -> Vec<u8> {
 }
 
 impl Run {
-    fn new(seed: u64, kind: Kind, cleaning: Cleaning, indexing: Indexing) -> Run {
+    fn new(seed: u64, kind: LfsKind, cleaning: Cleaning, indexing: Indexing) -> Run {
         let drive = Drive::new(device(16));
         let fs = LogFs::format_indexed(drive.client(), kind, cleaning, indexing, SMALL_CACHE).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use wasmi::{Caller, Error, Memory, TrapCode};
 
-use crate::activation::{Activation, Op, Place, Room};
+use crate::activation::{Activation, Location, Op, Room};
 use crate::message::BODY_BYTES;
 
 /// The module of all imports.
@@ -22,7 +22,7 @@ pub(super) const DMA_COST: u64 = 12;
 #[derive(Debug)]
 pub(crate) struct Context {
     pub memory: Option<Memory>,
-    pub place: Place,
+    pub place: Location,
     /// The running call.
     pub activation: Option<Activation>,
     pub op: Option<Op>,
@@ -31,7 +31,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub fn new(place: Place) -> Context {
+    pub fn new(place: Location) -> Context {
         Context {
             memory: None,
             place,

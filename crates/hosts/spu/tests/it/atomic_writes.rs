@@ -10,7 +10,8 @@ use crate::common;
 use std::ops::Range;
 
 use common::{KERNEL, OPEN, ask, fail_each_step, nothing_fails, profile, seeds, ssd_of};
-use tantalum::{FailingStep, Outcome as Fate, PowerLoss, SplitMix64, StepFault};
+use tantalum::{FailingStep, Outcome as Fate, PowerLoss, StepFault};
+use tantalum_image::SplitMix64;
 use tantalum_spu::atomic_writes::{
     AtomicWrites, AtomicWritesError, Outcome, SLOTS, Transaction, last_region,
 };
@@ -224,7 +225,7 @@ impl Torture {
         self.check_cells(|found, old, new| found == old || found == new)
     }
 
-    /// The same, if the transactions that were under way are not completed: each of their cells is the old or the new one.
+    /// What is wrong with the cells if transactions under way are not completed: each of theirs is the old or the new one.
     fn check_without_recovery(&mut self) -> Result<(), String> {
         self.check_cells(|found, old, new| {
             (0..CELLS).all(|cell| found[cell] == old[cell] || found[cell] == new[cell])

@@ -5,7 +5,7 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::{KERNEL, OPEN, ask, profile, rest, ssd, ssd_of, with_program};
-use tantalum::SplitMix64;
+use tantalum_image::SplitMix64;
 use tantalum_spu::{
     BlockClient, InstallError, InstallOptions, IoError, Rights, STRIPE_BYTES, SpuId, answer, shipped,
 };

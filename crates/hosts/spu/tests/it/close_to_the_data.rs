@@ -6,7 +6,8 @@ use crate::common;
 use std::collections::BTreeMap;
 
 use common::{KERNEL, OPEN, ask, profile, seeds, ssd, ssd_of};
-use tantalum::{Command, Key, KvRecord, NamespaceAttributes, PowerLoss, SplitMix64};
+use tantalum::{Command, Key, KvRecord, NamespaceAttributes, PowerLoss};
+use tantalum_image::SplitMix64;
 use tantalum_spu::atomic_writes::{AtomicWrites, SLOTS, last_region};
 use tantalum_spu::{
     BlockClient, EndpointId, Event, InstallOptions, ProgramId, Rights, STRIPE_BYTES, SpuId, Ssd, answer,

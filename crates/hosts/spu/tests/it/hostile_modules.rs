@@ -7,7 +7,7 @@ use crate::hostile;
 use arbitrary::Unstructured;
 use common::seeds;
 use hostile::{Arena, generator, knowing_module};
-use tantalum::SplitMix64;
+use tantalum_image::SplitMix64;
 use wasm_smith::Module;
 
 #[test]

@@ -6,7 +6,8 @@ use crate::common;
 use std::ops::Range;
 
 use common::{KERNEL, OPEN, fail_each_step, nothing_fails, profile, seeds, ssd_of};
-use tantalum::{Outcome, PowerLoss, SplitMix64, UNIT_BYTES};
+use tantalum::{Outcome, PowerLoss, UNIT_BYTES};
+use tantalum_image::SplitMix64;
 use tantalum_spu::{BlockClient, EndpointId, IoError, ProcessId, Rights, SpuError, Ssd, shipped};
 
 const UNITS: u64 = 64;

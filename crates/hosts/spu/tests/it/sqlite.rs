@@ -6,8 +6,9 @@ use crate::common;
 use std::sync::{Arc, Mutex};
 
 use common::{KERNEL, OPEN, profile, seeds};
-use tantalum::{Device, PowerLoss, SplitMix64};
+use tantalum::{Device, PowerLoss};
 use tantalum_drive::{Client, Drive};
+use tantalum_image::SplitMix64;
 use tantalum_spu::{BaseIoWay, BlockClient, EndpointId, Ssd, shipped};
 use tantalum_sqlite::rusqlite::{self, Connection};
 use tantalum_sqlite::{Drive as Files, Mode};

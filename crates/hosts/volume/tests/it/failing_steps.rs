@@ -44,7 +44,8 @@ fn a_copy_that_finds_no_room_leaves_what_was_written_before() {
     assert_eq!(content(&mut volume, target), expected);
 }
 
-/// The same order stood in zeroing units in place, and in copies of units that the drive does not share.
+/// Zeroing units in place, and copies of units that the drive does not share, also threw cached pages away before the
+/// drive had the rest.
 #[test]
 fn what_a_step_would_have_replaced_stays_dirty_until_the_drive_has_the_rest() {
     type Step = fn(&mut Volume, FileId, FileId) -> Result<(), VolumeError>;

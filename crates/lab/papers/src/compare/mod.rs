@@ -6,13 +6,13 @@
 //! - **Checked**: afterwards power is cut, the drive recovers, and the whole database is read from flash and compared
 //!   with what the workload wrote.
 
-mod alike;
+mod capacity;
 mod colours;
 mod configuration;
-mod confined;
+mod confinement;
 mod contents;
 mod database_copy;
-mod enough;
+mod determinism;
 mod key_value;
 mod outcome;
 mod page;

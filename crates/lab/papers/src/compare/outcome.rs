@@ -133,7 +133,7 @@ pub struct Run {
     pub host_units_written: u64,
     /// Units programmed for any reason.
     pub flash_units_programmed: u64,
-    /// The same by cause.
+    /// Units programmed, by cause.
     pub flash_units: FlashUnits,
     /// Units whose mapping was shared or moved instead of written.
     pub units_remapped: u64,

@@ -143,7 +143,7 @@ fn rated_programs(endurance: &Endurance) -> f64 {
     endurance.flash_bytes as f64 / UNIT_BYTES as f64 * f64::from(endurance.cycles)
 }
 
-/// The same for a new drive of this kind with [`STATED_BYTES`].
+/// The endurance of a new drive of this profile whose capacity is [`STATED_BYTES`].
 fn stated_endurance(profile: &Profile) -> Endurance {
     let over_provisioning = 1.0 + profile.over_provisioning_percent / 100.0;
     Endurance {

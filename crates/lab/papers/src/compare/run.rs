@@ -11,10 +11,10 @@ use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 use tantalum_volume::Volume;
 use tantalum_workloads::ageing::{Ageing, age};
-use tantalum_workloads::enough::units_in_use;
+use tantalum_workloads::capacity::units_in_use;
 use tantalum_workloads::memory;
 
-use super::enough::{enough_for, on_larger};
+use super::capacity::{on_larger, smallest_capacity_for};
 use super::outcome::{Comparison, Run, WorkloadOutcome, relate_to_baseline};
 use super::session::{PAGE_CACHE_BYTES, Session};
 use super::working_drive::WorkingDrive;
@@ -49,7 +49,7 @@ pub fn compare(
     let capacity_bytes = settings.profile.capacity_bytes;
     memory::require(capacity_bytes.saturating_mul(DRIVES_IN_MEMORY))?;
     let used = |profile: &Profile| Ok(units_in_use(&load(profile, workload, settings.seed)?));
-    let enough = || enough_for(on_larger(&settings.profile, used)?, workload.growth_units());
+    let enough = || smallest_capacity_for(on_larger(&settings.profile, used)?, workload.growth_units());
     let (volume, ageing) =
         prepare(settings, workload, monitor).map_err(|error| error.if_too_small(capacity_bytes, enough))?;
     let mut runs = run_all(settings, workload, volume, monitor)

@@ -98,7 +98,7 @@ impl<'a> Script<'a> {
         self.extend()
     }
 
-    /// The same statement up to the next semicolon; none if the file has ended.
+    /// Extends the statement to the next semicolon; none if the file has ended.
     pub fn extend(&mut self) -> Option<&'a str> {
         let from = self.at;
         self.at = self.end_of_statement();

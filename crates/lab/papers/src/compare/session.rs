@@ -46,7 +46,7 @@ pub struct Session<'a> {
     pub(crate) latencies: Histogram<u64>,
     /// When the open transaction began.
     began_ns: Option<Nanoseconds>,
-    /// Of what is measured.
+    /// Where the measured part begins and ends.
     parts: Option<Parts>,
 }
 

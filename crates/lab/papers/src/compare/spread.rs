@@ -101,7 +101,7 @@ impl Uncertainty {
     }
 
     /// Transactions that would probably do, if these were too few.
-    pub fn enough(&self, transactions: u64) -> u64 {
+    pub fn transactions_needed(&self, transactions: u64) -> u64 {
         let times = self.worst().map_or(10.0, |worst| (worst / WANTED).powi(2).clamp(2.0, 1000.0));
         let enough = (transactions as f64 * times).max(1000.0);
         // two digits
@@ -131,13 +131,17 @@ mod tests {
         let bursts = |transactions| run(transactions, |number| if number % 97 == 96 { 500 } else { 5 }, 0);
         let (short, long) = (bursts(300), bursts(300_000));
         assert!(!short.is_small() && long.is_small(), "{short:?}, {long:?}");
-        assert!(short.enough(300) > 600 && short.enough(300) < 300_000, "{}", short.enough(300));
+        assert!(
+            short.transactions_needed(300) > 600 && short.transactions_needed(300) < 300_000,
+            "{}",
+            short.transactions_needed(300)
+        );
     }
 
     #[test]
     fn a_run_that_is_too_short_or_leaves_much_for_the_end_is_not_certain() {
         assert_eq!(run(5, |_| 5, 0), Uncertainty { time: None, flash: None });
-        assert_eq!(run(5, |_| 5, 0).enough(5), 1000);
+        assert_eq!(run(5, |_| 5, 0).transactions_needed(5), 1000);
         let left = run(1000, |_| 5, 5000);
         assert!((left.time.unwrap() - 0.5).abs() < 0.02 && !left.is_small(), "{left:?}");
     }

@@ -11,14 +11,14 @@ use tantalum::{Device, Profile};
 use tantalum_report::InvalidSetting;
 use tantalum_sqlite::Mode;
 use tantalum_volume::Volume;
-use tantalum_workloads::enough::units_in_use;
+use tantalum_workloads::capacity::units_in_use;
 use tantalum_workloads::memory;
 
-use super::alike::{Clock, make_alike};
-use super::confined::Refusal;
+use super::capacity::{on_larger, smallest_capacity_for};
+use super::confinement::Refusal;
 use super::contents::Contents;
 use super::database_copy::one_file;
-use super::enough::{enough_for, on_larger};
+use super::determinism::{Clock, make_deterministic};
 use super::outcome::WorkloadOutcome;
 use super::script::{self, Script};
 use super::session::{PAGE_CACHE_BYTES, Session};
@@ -59,7 +59,9 @@ impl Statements {
         let tried = |profile: &Profile| try_statements(&image, profile, &sql, sql_path, seed);
         let Tried { transactions, expected, growth_units, .. } = tried(profile).map_err(|error| {
             // how much they add shows where there is room for it
-            let enough = || on_larger(profile, tried).and_then(|t| enough_for(t.used_units, t.growth_units));
+            let enough = || {
+                on_larger(profile, tried).and_then(|t| smallest_capacity_for(t.used_units, t.growth_units))
+            };
             error.if_too_small(profile.capacity_bytes, enough)
         })?;
         Ok(Statements {
@@ -121,7 +123,7 @@ fn run_all(
     let (sqlite, refusal) = working.open_confined()?;
     let doing = || ExperimentError::sqlite("trying the statements");
     sqlite.pragma_update(None, "synchronous", "off").map_err(doing())?;
-    let clock = make_alike(&sqlite, seed).map_err(doing())?;
+    let clock = make_deterministic(&sqlite, seed).map_err(doing())?;
     refusal.is_set_up();
     let mut transactions = 0;
     for_each_statement(&sqlite, (&refusal, &clock), sql, sql_path, |statement| {
@@ -248,7 +250,8 @@ impl Workload for Statements {
         let mut stopped = Ok(());
         // Anything to be refused was refused when the statements were tried.
         let refusal = Refusal::default();
-        let clock = make_alike(sqlite, seed).map_err(ExperimentError::sqlite("setting up the connection"))?;
+        let clock =
+            make_deterministic(sqlite, seed).map_err(ExperimentError::sqlite("setting up the connection"))?;
         for_each_statement(sqlite, (&refusal, &clock), &self.sql, &self.sql_path, |statement| {
             if stopped.is_ok() {
                 session.statement(|_| finish(statement))?;

@@ -35,7 +35,7 @@ pub fn of_comparison(comparison: &Comparison) -> String {
 /// Which runs were too short for a ratio, and how long would do, a line for each.
 pub(crate) fn too_short(comparison: &Comparison) -> Option<String> {
     let short: Vec<&Run> = comparison.runs.iter().filter(|run| !run.uncertainty.is_small()).collect();
-    let enough = short.iter().map(|run| run.uncertainty.enough(run.transactions)).max()?;
+    let enough = short.iter().map(|run| run.uncertainty.transactions_needed(run.transactions)).max()?;
     let mut text = "too short to tell, so without ratios:\n".to_owned();
     for run in short {
         let how = match run.uncertainty {

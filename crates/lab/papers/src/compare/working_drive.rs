@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use tantalum_sqlite::{Drive, Mode, Registration};
 use tantalum_volume::Volume;
 
-use super::confined::{Refusal, confine};
+use super::confinement::{Refusal, confine};
 use crate::error::ExperimentError;
 
 /// The database's file on the volume.
@@ -33,7 +33,7 @@ impl WorkingDrive {
         self.open_confined().map(|(connection, _)| connection)
     }
 
-    /// The same, with the reason for refused statements.
+    /// Opens the database in the drive's mode, confined to the drive; the [`Refusal`] says why a statement was refused.
     pub fn open_confined(&self) -> Result<(Connection, Refusal), ExperimentError> {
         let opening = || ExperimentError::sqlite("opening the database");
         let mut connection = self.drive.open(DATABASE).map_err(opening())?;

@@ -1,6 +1,6 @@
 //! How far figures are from those that a paper prints.
 
-use tantalum_report::{Claim, Figures, Quantity, Row, Span};
+use tantalum_report::{Figures, PaperClaim, Quantity, Row, Span};
 
 /// Bounds within which a figure counts as close.
 const CLOSE: [f64; 2] = [1.25, 1.5];
@@ -33,12 +33,12 @@ pub(super) fn of_figures(figures: &Figures) -> Vec<f64> {
         .collect()
 }
 
-/// The same for claims: how far the measured values lie outside the claimed ones.
-pub(super) fn of_claims(claims: &[Claim]) -> Vec<f64> {
+/// The factors, 1 or more each, by which measured values lie outside the claimed spans.
+pub(super) fn of_claims(claims: &[PaperClaim]) -> Vec<f64> {
     claims.iter().map(of_claim).collect()
 }
 
-fn of_claim(claim: &Claim) -> f64 {
+fn of_claim(claim: &PaperClaim) -> f64 {
     let as_factor = |figure: f64| match claim.quantity {
         Quantity::Factor => figure,
         Quantity::Percent => 1.0 + figure / 100.0,
@@ -58,11 +58,11 @@ mod tests {
 
     #[test]
     fn distances_are_factors_in_either_direction_and_none_inside_a_span() {
-        let claim = |paper, ours| Claim::factor("", paper, ours);
+        let claim = |paper, ours| PaperClaim::factor("", paper, ours);
         let claims = [
             claim(Span::new(2.0, 4.0), Span::new(2.5, 6.0)),
             claim(Span::one(2.0), Span::one(1.0)),
-            Claim::percent("", Span::one(-40.0), Span::one(-70.0)),
+            PaperClaim::percent("", Span::one(-40.0), Span::one(-70.0)),
         ];
         let distances = of_claims(&claims);
         assert_eq!((distances[0], distances[1]), (1.5, 2.0));

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use tantalum::{CacheMode, Command, Device, Nanoseconds, Plp, Profile, UNIT_BYTES};
 use tantalum_drive::{Drive, When};
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::fsync_writes::{Action, FsyncWrites, Sync};
 
@@ -40,7 +40,7 @@ const QUEUE_DEPTH: u32 = 32;
 static PRINTED: LazyLock<Printed> =
     LazyLock::new(|| printed::parse("durassd_device.toml", include_str!("durassd_device.toml")));
 
-/// Of both tables.
+/// What `durassd_device.toml` says of tables 1 and 2.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Printed {
@@ -224,7 +224,7 @@ pub(super) fn table_2(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 
 impl Table2 {
     /// What the paper claims, next to our rates.
-    fn beside(&self, figures: &Figures) -> Vec<Claim> {
+    fn beside(&self, figures: &Figures) -> Vec<PaperClaim> {
         let gain = |name: &str| Span::factors(&figures.row(name)[2..], &figures.row(name)[..1]);
         vec![
             self.gain_reads.beside(gain("reads, 128 threads")),

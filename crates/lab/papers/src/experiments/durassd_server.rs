@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use tantalum::{CacheMode, Plp, Profile};
 use tantalum_report::table::bytes;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::clients::Measured;
 
 use super::linkbench_rig::{Case, CaseResult, Doublewrite, Rig, Size};
@@ -125,7 +125,7 @@ pub(super) fn figure_5(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 
 impl Figure5 {
     /// What the paper claims, next to our throughput.
-    fn beside(&self, figures: &Figures) -> Vec<Claim> {
+    fn beside(&self, figures: &Figures) -> Vec<PaperClaim> {
         let at_4_kib = |of: &str, over: &str| Span::factors(&figures.row(of)[2..], &figures.row(over)[2..]);
         let best = Span::one(figures.row("off / off")[2] / figures.row("on / on")[0]);
         vec![

@@ -13,7 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Profile};
 use tantalum_kv::{Namespace, Store};
 use tantalum_report::table::grouped;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 
 use super::Run;
 use crate::error::ExperimentError;
@@ -216,9 +216,13 @@ pub(super) fn run(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let source = "KAML (Jin's thesis, 2017), equations 3.11 and 3.12";
     let mut outcome = Outcome::new("lock conflicts of updates at once", source, Time::Virtual, setup);
     outcome.claims = vec![
-        Claim::factor("measured over equation 3.11", Span::one(1.0), all(over_expected)),
-        Claim::factor("measured over equation 3.12, 1 record a lock", Span::one(1.0), over_printed(0..1)),
-        Claim::factor(
+        PaperClaim::factor("measured over equation 3.11", Span::one(1.0), all(over_expected)),
+        PaperClaim::factor(
+            "measured over equation 3.12, 1 record a lock",
+            Span::one(1.0),
+            over_printed(0..1),
+        ),
+        PaperClaim::factor(
             "measured over equation 3.12, 4 to 256 records a lock",
             Span::one(1.0),
             over_printed(1..RECORDS_PER_LOCK.len()),

@@ -167,7 +167,7 @@ const WHOLE: std::ops::Range<usize> = 3..4;
 static PRINTED: LazyLock<Printed> =
     LazyLock::new(|| printed::parse("kaml_device.toml", include_str!("kaml_device.toml")));
 
-/// Of four figures.
+/// What `kaml_device.toml` says of figures 5 to 8.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Printed {

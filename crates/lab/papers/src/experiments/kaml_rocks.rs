@@ -13,7 +13,7 @@ use tantalum::{Device, Profile};
 use tantalum_drive::Clock;
 use tantalum_kv::{Store, Sync};
 use tantalum_report::table::grouped;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::clients::{Measured, drive};
 use tantalum_workloads::kaml::Load;
@@ -27,7 +27,7 @@ use super::rig::{aged_image, copy_image, slowed};
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
 use crate::rocks::{Rocks, RocksOptions};
-use crate::servers::{Mount, MountOptions, Place, PlainFolder};
+use crate::servers::{Mount, MountOptions, PlainFolder, ServerFolder};
 
 /// The maximum size of a memtable: RocksDB's default.
 const MOST_TABLE_BYTES: u64 = 64 << 20;
@@ -37,7 +37,7 @@ const TURNS: [u64; 2] = [1, CLIENTS as u64];
 
 /// Which store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum StoreKind {
     RocksDb,
     Records,
 }
@@ -73,10 +73,10 @@ impl<'a> Rig<'a> {
     }
 
     /// Runs a case on a copy of its drive.
-    fn measure(&self, kind: Kind, case: Case) -> Result<Measured, ExperimentError> {
+    fn measure(&self, kind: StoreKind, case: Case) -> Result<Measured, ExperimentError> {
         let measured = match kind {
-            Kind::RocksDb => self.rocks(case),
-            Kind::Records => self.records(case),
+            StoreKind::RocksDb => self.rocks(case),
+            StoreKind::Records => self.records(case),
         };
         Ok(measured?.divided_by(self.run.slower))
     }
@@ -167,7 +167,7 @@ fn measure_all(
     cached_percent: u64,
 ) -> Result<(Vec<Row>, Vec<Row>), ExperimentError> {
     let rig = Rig::new(run, &profile(run)?)?;
-    let kinds = [(Kind::RocksDb, "RocksDB"), (Kind::Records, "records")];
+    let kinds = [(StoreKind::RocksDb, "RocksDB"), (StoreKind::Records, "records")];
     let bar = run.monitor.bar("cases", (loads.len() * kinds.len() * TURNS.len()) as u64);
     let row = |name: &str, count| Row {
         name: format!("{name}, {}", clients_of(count)),
@@ -241,7 +241,7 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let ratios = &outcome.figures[1].rows[1].ours;
     let claims = OLTP.iter().zip(printed.factors()).zip(ratios).map(|((&(load, _), paper), &ours)| {
         let what = format!("{}: records over RocksDB, {}", load.name(), clients_of(CLIENTS as u64));
-        Claim::factor(what, paper, Span::one(ours))
+        PaperClaim::factor(what, paper, Span::one(ours))
     });
     outcome.claims = claims.collect();
     Ok(outcome)
@@ -256,8 +256,8 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
     let what = format!("records over RocksDB, {}", clients_of(CLIENTS as u64));
     outcome.claims = vec![
-        Claim::factor(what, printed.over_log, Span::factors(ratios, &[1.0; YCSB.len()])),
-        Claim::factor("the same, on average", printed.average, Span::one(mean)),
+        PaperClaim::factor(what, printed.over_log, Span::factors(ratios, &[1.0; YCSB.len()])),
+        PaperClaim::factor("the same, on average", printed.average, Span::one(mean)),
     ];
     Ok(outcome)
 }

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use tantalum::Profile;
 use tantalum_report::table::grouped;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::bench::aged;
 use tantalum_workloads::kaml::Load;
 use tantalum_workloads::ycsb::Workload;
@@ -59,7 +59,7 @@ pub(super) const YCSB_CACHED_PERCENT: u64 = 40;
 pub(super) static PRINTED: LazyLock<Printed> =
     LazyLock::new(|| printed::parse("kaml_store.toml", include_str!("kaml_store.toml")));
 
-/// Of both figures.
+/// What `kaml_store.toml` says of figures 9 and 10.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Printed {
@@ -162,7 +162,7 @@ pub(super) fn figure_9(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     let mut outcome = outcome(run, "OLTP over records and over a log", &printed.source)?;
     for (number, ((load, _), paper)) in OLTP.iter().zip(printed.factors()).enumerate() {
         let ours = Span::factors(&records.ours[number..=number], &log.ours[number..=number]);
-        outcome.claims.push(Claim::factor(format!("{}: records over a log", load.name()), paper, ours));
+        outcome.claims.push(PaperClaim::factor(format!("{}: records over a log", load.name()), paper, ours));
     }
     outcome.claims.push(printed.coarse_locks.beside(Span::changes(&coarse.ours, &records.ours)));
     outcome.figures = vec![
@@ -200,7 +200,7 @@ pub(super) fn figure_10(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     }
     let printed = &PRINTED.figure_10;
     let mut outcome = outcome(run, "YCSB over records and over a log", &printed.source)?;
-    outcome.claims = vec![Claim::factor(
+    outcome.claims = vec![PaperClaim::factor(
         "records over a log, 1 client",
         printed.over_log,
         Span::factors(&rows[1].ours, &rows[0].ours),

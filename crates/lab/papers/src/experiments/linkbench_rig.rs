@@ -18,7 +18,7 @@ use super::innodb::{Innodb, InnodbCase};
 use super::mounted_mariadb::{Drives, LogPlace, MountedMariaDb, Start};
 use super::rig::aged_image;
 use crate::error::ExperimentError;
-use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, PlainFolder, ServerFolder};
 
 /// Bytes that the database takes for each node: LinkBench says that a million nodes take a gigabyte.
 const BYTES_PER_NODE: u64 = 1000;
@@ -127,7 +127,7 @@ pub(super) struct Rig<'a> {
 }
 
 impl<'a> Rig<'a> {
-    /// For this many cases.
+    /// A rig that runs this many cases.
     pub(super) fn new(run: &'a Run<'a>, size: Size, cases: usize) -> Result<Rig<'a>, ExperimentError> {
         MariaDb::require()?;
         Ok(Rig {

@@ -14,20 +14,20 @@ mod cuts;
 mod mariadb;
 mod oltp;
 mod printed;
-mod synced;
+mod synced_writes;
 
 pub(super) use cleaning::figure_7;
 #[cfg(feature = "servers")]
 pub(super) use mariadb::servers;
 pub(super) use oltp::{figure_9, figure_10};
-pub(super) use synced::figure_8;
+pub(super) use synced_writes::figure_8;
 
 use std::sync::LazyLock;
 
 use tantalum::{Device, Profile};
 use tantalum_drive::Drive;
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
-use tantalum_report::{Claim, Figures, Span};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
+use tantalum_report::{Figures, PaperClaim, Span};
 
 use super::printed::PrintedClaim;
 use super::{Run, drive_of};
@@ -44,16 +44,16 @@ static PRINTED: LazyLock<printed::Printed> =
     LazyLock::new(|| super::printed::parse("pebble_fs.toml", include_str!("pebble_fs.toml")));
 
 /// The file systems, by the names that a mount gives them.
-const KINDS: [(Kind, &str); 2] = [(Kind::Nat, "lfs-nat"), (Kind::Tree, "lfs-tree")];
+const KINDS: [(LfsKind, &str); 2] = [(LfsKind::Nat, "lfs-nat"), (LfsKind::Tree, "lfs-tree")];
 
 /// The ways of syncing of a kind. `lfs-nat` has two without `fs_write`: conventionally it writes in place, as F2FS does since Linux
 /// 3.18; appending it is what the thesis compares with, of Linux 3.16.
-fn indexings(kind: Kind) -> &'static [(Indexing, &'static str)] {
+fn indexings(kind: LfsKind) -> &'static [(Indexing, &'static str)] {
     const ALL: [(Indexing, &str); 3] =
         [(Indexing::Appended, APPENDING), (Indexing::Conventional, CONVENTIONAL), (Indexing::Nvm, FS_WRITE)];
     match kind {
-        Kind::Nat => &ALL,
-        Kind::Tree => &ALL[1..],
+        LfsKind::Nat => &ALL,
+        LfsKind::Tree => &ALL[1..],
     }
 }
 
@@ -74,7 +74,7 @@ fn profile(run: &Run<'_>) -> Result<Profile, ExperimentError> {
 
 fn format(
     run: &Run<'_>,
-    kind: Kind,
+    kind: LfsKind,
     cleaning: Cleaning,
     indexing: Indexing,
 ) -> Result<LogFs, ExperimentError> {
@@ -83,7 +83,7 @@ fn format(
 }
 
 /// `fs_write` over each baseline, in a table with a row for each kind and way of syncing.
-fn claims(printed: &printed::Kinds, table: &Figures) -> Vec<Claim> {
+fn claims(printed: &printed::Kinds, table: &Figures) -> Vec<PaperClaim> {
     let compared = |((kind, baseline), printed): ((&str, &str), &PrintedClaim)| {
         let row = |name: &str| table.row(&format!("{kind}, {name}"));
         printed.beside(Span::factors(row(FS_WRITE), row(baseline)))

@@ -19,7 +19,9 @@ use super::rig::aged_image;
 use super::share::drive_with_room;
 use super::{Run, drive_of};
 use crate::error::ExperimentError;
-use crate::servers::{Mount, MountOptions, Place, PlainFolder, Postgresql, PostgresqlOptions, copy_tree};
+use crate::servers::{
+    Mount, MountOptions, PlainFolder, Postgresql, PostgresqlOptions, ServerFolder, copy_tree,
+};
 
 /// The set-up at scale 1: SHARE names only pgbench; here on its drive, with a database as large as for LinkBench.
 const BRANCHES: u64 = 100;
@@ -54,7 +56,7 @@ const LINES: [Line; 3] = [
 static PRINTED: LazyLock<Printed> =
     LazyLock::new(|| printed::parse("pgbench.toml", include_str!("pgbench.toml")));
 
-/// Of full-page writes.
+/// What `pgbench.toml` says of full-page writes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Printed {

@@ -7,7 +7,7 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tantalum_report::{Claim, Quantity, Span};
+use tantalum_report::{PaperClaim, Quantity, Span};
 
 /// A sentence of a paper and its figure: `{ what = "...", factor = 2.0 }` or `{ what = "...", percent = [-45, -16] }`.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -18,7 +18,7 @@ pub(super) struct PrintedClaim {
     paper: Span,
 }
 
-/// The same, as written in a file.
+/// A [`PrintedClaim`] as its file has it, before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {
@@ -42,8 +42,8 @@ impl TryFrom<Fields> for PrintedClaim {
 
 impl PrintedClaim {
     /// The sentence with what was measured here.
-    pub(super) fn beside(&self, ours: Span) -> Claim {
-        Claim { what: self.what.clone(), quantity: self.quantity, paper: self.paper, ours }
+    pub(super) fn beside(&self, ours: Span) -> PaperClaim {
+        PaperClaim { what: self.what.clone(), quantity: self.quantity, paper: self.paper, ours }
     }
 }
 

@@ -18,7 +18,7 @@ const CACHE_BYTES: u64 = 16 << 20;
 /// Bytes of an image that are copied between two checks for interruption.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// The drive, slower by this factor in everything.
+/// The profile with every latency multiplied, and every bandwidth divided, by `times`.
 pub(super) fn slowed(profile: &Profile, times: u32) -> Profile {
     let (mut profile, times) = (profile.clone(), u64::from(times));
     let FlashProfile { read_ns, program_ns, erase_ns, channel_bytes_per_second, .. } = &mut profile.flash;

@@ -10,9 +10,9 @@ use tantalum_report::{Figures, Outcome, Row, Time};
 
 use super::Run;
 use crate::error::ExperimentError;
-use crate::servers::{Guest, Place, PlainFolder, Said, Served, ServerError};
+use crate::servers::{Guest, GuestMessage, PlainFolder, Served, ServerError, ServerFolder};
 
-/// At scale 1.
+/// Files and overwrites at scale 1.
 const FILES: u64 = 200;
 const FILE_BYTES: u64 = 64 << 10;
 const OVERWRITES: u64 = 400;
@@ -100,19 +100,19 @@ fn measure(
         let said = guest.listen::<ExperimentError>(|| Ok(run.monitor.check()?))?;
         let case = measured.len() - 1;
         match said {
-            Said::Asks(question) if question == "begin" => {
+            GuestMessage::Asks(question) if question == "begin" => {
                 before = counters(&drives, case)?;
                 drives[case].begin_work();
             }
-            Said::Asks(_) => {
+            GuestMessage::Asks(_) => {
                 measured[case].push(counters(&drives, case)?.since(&before));
                 if measured[case].len() == workloads.len() {
                     measured.push(Vec::new());
                 }
                 bar.advance(1)?;
             }
-            Said::Failed(what) => return Err(failed(&what).into()),
-            Said::Ended => break,
+            GuestMessage::Failed(what) => return Err(failed(&what).into()),
+            GuestMessage::Ended => break,
         }
         guest.answer()?;
     }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use tantalum::{FlashScheduling, Profile};
 use tantalum_drive::Drive;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::bench;
 use tantalum_workloads::open_loop::{OpenLoop, WaitsByKind};
 
@@ -186,15 +186,17 @@ fn tables(state: State, lines: &[Line]) -> Vec<Figures> {
 }
 
 /// The paper's claims next to ours over all loads.
-fn claims(state: State, tables: &[Figures]) -> impl Iterator<Item = Claim> {
+fn claims(state: State, tables: &[Figures]) -> impl Iterator<Item = PaperClaim> {
     let over = |table: usize, policy| Span::changes(tables[table].row("suspend"), tables[table].row(policy));
     let claims = [
         PRINTED.reads_over_read_first.beside(over(0, "read-first")),
         PRINTED.reads_over_fifo.beside(over(0, "fifo")),
         PRINTED.writes_over_read_first.beside(over(1, "read-first")),
     ];
-    let named =
-        move |claim: Claim| Claim { what: format!("{} drive: {}", state.name(), claim.what), ..claim };
+    let named = move |claim: PaperClaim| PaperClaim {
+        what: format!("{} drive: {}", state.name(), claim.what),
+        ..claim
+    };
     claims.into_iter().map(named)
 }
 

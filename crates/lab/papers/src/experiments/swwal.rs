@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use tantalum::{Nanoseconds, Profile};
 use tantalum_report::table::grouped;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_sqlite::Mode;
 use tantalum_sqlite::Synchronous;
 
@@ -41,7 +41,7 @@ const WORKLOADS: [(&str, Pattern, u32); 6] = [
 static PRINTED: LazyLock<Printed> =
     LazyLock::new(|| printed::parse("swwal.toml", include_str!("swwal.toml")));
 
-/// Of both figures.
+/// What `swwal.toml` says of figures 7 and 8.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Printed {
@@ -105,8 +105,16 @@ fn outcome(
         let name = synchronous.name();
         let [base, x_ftl, sw_wal] = &shares;
         let over = |other: &str| format!("synchronous = {name}: {what}, SW-WAL over {other}");
-        outcome.claims.push(Claim::percent(over("Base"), changes.over_base, Span::changes(sw_wal, base)));
-        outcome.claims.push(Claim::percent(over("X-FTL"), changes.over_x_ftl, Span::changes(sw_wal, x_ftl)));
+        outcome.claims.push(PaperClaim::percent(
+            over("Base"),
+            changes.over_base,
+            Span::changes(sw_wal, base),
+        ));
+        outcome.claims.push(PaperClaim::percent(
+            over("X-FTL"),
+            changes.over_x_ftl,
+            Span::changes(sw_wal, x_ftl),
+        ));
         outcome.figures.push(Figures {
             title: format!("synchronous = {name}: {what}"),
             unit: "Base is 1",

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-use tantalum_report::{Bar, Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Bar, Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::clients::{Client, Measured, drive};
 use tantalum_workloads::tpcc::{DATABASE, KINDS, Tables, TpccClient, is_consistent, load};
@@ -22,7 +22,7 @@ use super::printed::{self, PrintedClaim};
 use super::rig::aged_image;
 use super::server_binds::ServerBinds;
 use crate::error::ExperimentError;
-use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, PlainFolder, ServerFolder};
 
 /// The paper's set-up: 1,000 warehouses, a buffer of 2 GB. Clients and transactions are chosen; it names none.
 const WAREHOUSES: u64 = 1000;
@@ -48,7 +48,7 @@ const PAGES: [(&str, u32); 3] = [("16 KiB", 16_384), ("8 KiB", 8192), ("4 KiB", 
 /// What the paper prints.
 static PRINTED: LazyLock<Printed> = LazyLock::new(|| printed::parse("tpcc.toml", include_str!("tpcc.toml")));
 
-/// Of the table.
+/// What `tpcc.toml` says of table 4.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Printed {
@@ -104,7 +104,7 @@ fn by_page(title: &str, unit: &'static str, rows: Vec<Row>) -> Figures {
     Figures { title: title.to_owned(), unit, columns, rows }
 }
 
-fn claims(on: &[f64], off: &[f64]) -> Vec<Claim> {
+fn claims(on: &[f64], off: &[f64]) -> Vec<PaperClaim> {
     let printed = &PRINTED.table_4;
     vec![
         printed.barrier.beside(Span::factors(off, on)),

@@ -4,10 +4,9 @@
 //! Both sides do the same work and must find the same results. One client, in virtual time; a request of the host costs
 //! it [`ENDPOINT`].
 
-use tantalum::{
-    Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, Profile, SplitMix64,
-};
+use tantalum::{Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, Profile};
 use tantalum_drive::Drive;
+use tantalum_image::SplitMix64;
 use tantalum_report::{Figures, Outcome, Row, Time};
 use tantalum_spu::{
     BlockClient, EndpointId, Event, InstallOptions, ProcessId, ProgramId, Rights, SpuId, Ssd, shipped,

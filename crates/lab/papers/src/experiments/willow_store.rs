@@ -8,7 +8,8 @@
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-use tantalum::{PowerLoss, Profile, SplitMix64};
+use tantalum::{PowerLoss, Profile};
+use tantalum_image::SplitMix64;
 use tantalum_report::table::bytes;
 use tantalum_report::{Figures, Outcome, Row, Span, Time};
 use tantalum_store::host::{ENDPOINT, KERNEL, LOG_RECORD_NS, RECORD_NS, TRANSACTION_NS};

@@ -20,7 +20,7 @@ use super::rig::aged_image;
 use super::server_binds::ServerBinds;
 use super::share::drive_with_room;
 use crate::error::ExperimentError;
-use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, PlainFolder, ServerFolder};
 
 /// At scale 1: SHARE's drive and a gigabyte of records.
 const RECORDS: u64 = 800_000;

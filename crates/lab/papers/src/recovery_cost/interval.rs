@@ -3,7 +3,7 @@
 use tantalum::Profile;
 use tantalum_report::{Bar, Monitor};
 use tantalum_workloads::memory;
-use tantalum_workloads::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
+use tantalum_workloads::steady_state::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
 
 use super::outcome::{Interval, Settings};
 use super::writer::Writer;

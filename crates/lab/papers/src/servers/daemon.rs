@@ -80,7 +80,7 @@ impl Daemon {
         self.stop_while(signal, within, || true);
     }
 
-    /// The same; it is also killed as soon as a proper stop is no longer wanted.
+    /// Asks it to stop by that signal and waits; kills it after `within`, or as soon as `wanted` returns false.
     pub(super) fn stop_while(&mut self, signal: Signal, within: Option<Duration>, wanted: impl Fn() -> bool) {
         self.send(signal);
         let start = Instant::now();

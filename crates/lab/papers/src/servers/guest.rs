@@ -53,7 +53,7 @@ pub struct Guest {
 
 /// A message from a guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Said {
+pub enum GuestMessage {
     /// It waits for an answer.
     Asks(String),
     /// One of its checks failed.
@@ -110,13 +110,13 @@ impl Guest {
     pub fn listen<E: From<ServerError>>(
         &mut self,
         mut is_wanted: impl FnMut() -> Result<(), E>,
-    ) -> Result<Said, E> {
+    ) -> Result<GuestMessage, E> {
         loop {
             is_wanted()?;
             match self.lines.recv_timeout(INTERVAL) {
                 Ok(line) => {
-                    if let Some(said) = Said::of(&line) {
-                        return Ok(said);
+                    if let Some(message) = GuestMessage::of(&line) {
+                        return Ok(message);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -138,13 +138,13 @@ impl Guest {
     }
 }
 
-impl Said {
+impl GuestMessage {
     /// Most of its output is not for the host.
-    fn of(line: &str) -> Option<Said> {
+    fn of(line: &str) -> Option<GuestMessage> {
         match line.strip_prefix("GUEST ") {
-            Some("ended") => Some(Said::Ended),
-            Some(question) => Some(Said::Asks(question.to_owned())),
-            None => line.strip_prefix("FAIL ").map(|what| Said::Failed(what.to_owned())),
+            Some("ended") => Some(GuestMessage::Ended),
+            Some(question) => Some(GuestMessage::Asks(question.to_owned())),
+            None => line.strip_prefix("FAIL ").map(|what| GuestMessage::Failed(what.to_owned())),
         }
     }
 }
@@ -169,13 +169,13 @@ mod tests {
 
     #[test]
     fn a_guest_says_little_to_the_host() {
-        assert_eq!(Said::of("[    0.5] Booting"), None);
-        assert_eq!(Said::of("PASS mkfs"), None);
-        assert_eq!(Said::of("GUEST end files"), Some(Said::Asks("end files".to_owned())));
+        assert_eq!(GuestMessage::of("[    0.5] Booting"), None);
+        assert_eq!(GuestMessage::of("PASS mkfs"), None);
+        assert_eq!(GuestMessage::of("GUEST end files"), Some(GuestMessage::Asks("end files".to_owned())));
         assert_eq!(
-            Said::of("FAIL files: ended with 1"),
-            Some(Said::Failed("files: ended with 1".to_owned()))
+            GuestMessage::of("FAIL files: ended with 1"),
+            Some(GuestMessage::Failed("files: ended with 1".to_owned()))
         );
-        assert_eq!(Said::of("GUEST ended"), Some(Said::Ended));
+        assert_eq!(GuestMessage::of("GUEST ended"), Some(GuestMessage::Ended));
     }
 }

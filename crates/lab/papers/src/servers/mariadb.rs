@@ -26,7 +26,7 @@ const ABANDONED_WITHIN: Duration = Duration::from_secs(1);
 /// The smallest buffer pool that MariaDB accepts, with pages of at most 16 KiB.
 pub(crate) const LEAST_BUFFER_BYTES: u64 = 6 << 20;
 
-/// The same for pages of less.
+/// The smallest buffer pool that MariaDB accepts, with pages of less than 16 KiB.
 const LEAST_BUFFER_OF_SMALL_PAGES: u64 = 5 << 20;
 
 /// What differs between experiments.
@@ -120,7 +120,7 @@ impl MariaDb {
         self.daemon.stop(Signal::SIGTERM, None);
     }
 
-    /// The same, as long as that is wanted; then it is killed.
+    /// Stops it properly; kills it as soon as `wanted` returns false.
     pub fn stop_while(mut self, wanted: impl Fn() -> bool) {
         self.daemon.stop_while(Signal::SIGTERM, None, wanted);
     }

@@ -13,30 +13,30 @@
 mod daemon;
 mod error;
 mod guest;
-mod in_use;
+mod images_in_use;
 #[cfg(feature = "servers")]
 mod mariadb;
 mod mount;
-mod place;
 #[cfg(feature = "servers")]
 mod postgresql;
 mod program;
-mod served;
+mod served_drive;
+mod server_folder;
 #[cfg(feature = "servers")]
 mod user;
 
 pub use error::ServerError;
-pub use guest::{Guest, Said};
-pub use in_use::newest_image;
+pub use guest::{Guest, GuestMessage};
+pub use images_in_use::newest_image;
 #[cfg(feature = "servers")]
 pub(crate) use mariadb::LEAST_BUFFER_BYTES;
 #[cfg(feature = "servers")]
 pub use mariadb::{MariaDb, MariaDbOptions};
 pub use mount::{Mount, MountOptions};
-pub use place::{Place, PlainFolder, copy_tree};
 #[cfg(feature = "servers")]
 pub use postgresql::{Postgresql, PostgresqlOptions};
-pub use served::Served;
+pub use served_drive::Served;
+pub use server_folder::{PlainFolder, ServerFolder, copy_tree};
 
 /// The clients' libraries: connections are values of theirs.
 #[cfg(feature = "servers")]

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use tantalum::{Counters, Usage};
 use tantalum_filesystem::LogStatistics;
 
-use super::in_use::InUse;
+use super::images_in_use::InUse;
 use super::program::run;
-use super::{Place, ServerError};
+use super::{ServerError, ServerFolder};
 
 /// How an image is mounted.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ impl Mount {
     }
 }
 
-impl Place for Mount {
+impl ServerFolder for Mount {
     fn folder(&self) -> &Path {
         &self.folder
     }

@@ -255,7 +255,7 @@ fn a_transaction_comes_home_as_a_whole_though_something_else_is_trimmed() {
     assert_eq!(host.read_all([10, 11, 12]), [3, 4, 0]);
 }
 
-/// The same when the pages are on flash before the unmapping, and a checkpoint records all of it.
+/// An unmapping elsewhere made void the claims of pages that were on flash before it, when a checkpoint recorded all.
 #[test]
 fn a_transaction_on_flash_comes_home_as_a_whole_though_something_else_is_trimmed() {
     let mut host = Host::new(&volatile());

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::{small, twin, unit};
-use tantalum::{Command, Device, Lpn, Outcome, PowerLoss, Profile, Status, UNIT_BYTES, checksum_of};
+use tantalum::{Command, Device, Lpn, Outcome, PowerLoss, Profile, Status, UNIT_BYTES};
 use tantalum_drive::{Drive, DuplicateCounts, Reply, Request};
+use tantalum_image::checksum_of;
 
 fn profile() -> Profile {
     small("tlc-nvme", 64)

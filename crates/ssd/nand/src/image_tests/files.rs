@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::faults::Faults;
-use crate::issued::{InFlight, Operation, Outcome};
+use crate::in_flight::{InFlight, Operation, Outcome};
 use crate::nand::Nand;
 use crate::operations::Source;
 use crate::test_support::{GEOMETRY, TIMING, data, program, read_tag, spare};
@@ -583,7 +583,7 @@ fn a_process_killed_while_it_writes_a_record_leaves_the_page_erased_or_programme
     assert!(states.into_iter().all(|count| count > 20), "{states:?}");
 }
 
-/// The same between any two stores, for everything that a medium does.
+/// A life ends between any two stores, whatever the medium is doing.
 #[test]
 fn an_image_is_right_after_any_store_that_a_life_ended_with() {
     let folder = Folder::new();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{create, entry, recording, rename, settings, write};
-use tantalum_crash_run::operation::{Attribute, Entry, Made, Operation, ROOT};
+use tantalum_crash_run::operation::{Attribute, FolderName, Made, Operation, ROOT};
 use tantalum_crash_run::{Check, Losses, Sector, Settings, check};
 use tantalum_filesystem::{FileKind, RenameMode};
 use tantalum_report::Monitor;
@@ -28,11 +28,11 @@ impl Seen {
 fn seen_with(sector: Sector, setup: &[Operation], program: &[Operation]) -> Seen {
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let into = Arc::clone(&seen);
-    let look = move |folder: &Path, said: &[String]| {
+    let look = move |folder: &Path, acks: &[String]| {
         let mut lines = Vec::new();
         describe(folder, "", &mut lines);
         let mut seen = into.lock().unwrap();
-        if !said.is_empty() {
+        if !acks.is_empty() {
             seen.at_end.insert(lines.join(" "));
         }
         seen.any.insert(lines.join(" "));
@@ -77,13 +77,13 @@ fn runs(bytes: &[u8]) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-fn folder(name: Entry, file: u64) -> Operation {
+fn folder(name: FolderName, file: u64) -> Operation {
     let made = Made { kind: FileKind::Folder, permissions: 0o755, owner: 0, group: 0, target: Vec::new() };
     Operation::Create(name, file, made)
 }
 
-fn inside(folder: u64, name: &str) -> Entry {
-    Entry { folder, name: name.as_bytes().to_vec() }
+fn inside(folder: u64, name: &str) -> FolderName {
+    FolderName { folder, name: name.as_bytes().to_vec() }
 }
 
 /// A file `a` of `A`.
@@ -219,8 +219,8 @@ fn fdatasync_leaves_permissions_and_fsync_does_not() {
 fn fsync_of_a_folder_makes_its_permissions_durable() {
     let modes: Arc<Mutex<BTreeSet<u32>>> = Arc::default();
     let into = Arc::clone(&modes);
-    let look = move |path: &Path, said: &[String]| {
-        if !said.is_empty() {
+    let look = move |path: &Path, acks: &[String]| {
+        if !acks.is_empty() {
             into.lock().unwrap().insert(fs::metadata(path.join("d")).unwrap().mode() & 0o777);
         }
         Ok(())

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use crate::common::{create, old, outcome, recording, rename, settings, write};
 use tantalum_crash_run::operation::{Attribute, Operation, ROOT};
 use tantalum_crash_run::{
-    CrashTest, Losses, RunError, Said, SavedFinding, Settings, WithoutLoss, check, check_again,
+    Acks, CrashTest, Losses, RunError, SavedFinding, Settings, WithoutLoss, check, check_again,
 };
 use tantalum_report::Monitor;
 
-/// The old file, or the new one; the new one once the program has said so.
+/// The old file, or the new one; the new one once the program has acknowledged it.
 const REPLACED: &str = r#"
     test -s "$TANTALUM_ACKS" && { test "$(cat config)" = new-contents; exit; }
     case "$(cat config)" in old-contents|new-contents) ;; *) exit 1 ;; esac
@@ -203,13 +203,13 @@ fn functions_of_a_test_are_a_program_and_its_check() {
             File::open(folder).unwrap().sync_all().unwrap();
         }
     };
-    let check = |folder: &Path, said: &[String]| {
-        assert!(said.is_empty() || fs::read_to_string(folder.join("file")).unwrap() == "text", "{said:?}");
+    let check = |folder: &Path, acks: &[String]| {
+        assert!(acks.is_empty() || fs::read_to_string(folder.join("file")).unwrap() == "text", "{acks:?}");
     };
     let program = |sync| {
-        move |folder: &Path, said: &Said| {
+        move |folder: &Path, acks: &Acks| {
             write_to(folder, sync);
-            said.say("there");
+            acks.ack("there");
         }
     };
     CrashTest::new().survives(program(true), check);
@@ -224,7 +224,7 @@ fn functions_of_a_test_are_a_program_and_its_check() {
 fn a_test_whose_program_panics_leaves_no_mount() {
     let mounts = || fs::read_to_string("/proc/mounts").unwrap();
     let place = Mutex::new(String::new());
-    let program = |folder: &Path, _: &Said| {
+    let program = |folder: &Path, _: &Acks| {
         *place.lock().unwrap() = folder.display().to_string();
         assert!(mounts().contains(folder.to_str().unwrap()));
         panic!("broken")
@@ -239,7 +239,7 @@ fn a_test_whose_program_panics_leaves_no_mount() {
 #[test]
 fn a_bug_that_is_repeated_in_many_files_is_one_finding() {
     let mut program = Vec::new();
-    let mut said = Vec::new();
+    let mut acks = Vec::new();
     for number in 0..9_u64 {
         let (segment, index) = (2 * number + 1, 2 * number + 2);
         program.extend([
@@ -250,10 +250,10 @@ fn a_bug_that_is_repeated_in_many_files_is_one_finding() {
             write(index, 0, "place"),
             Operation::Sync(index),
         ]);
-        said.push((program.len(), format!("{number:06}")));
+        acks.push((program.len(), format!("{number:06}")));
     }
     let mut recording = recording(&[], &program);
-    recording.said = said;
+    recording.acks = acks;
     let script = "for n in $(cat \"$TANTALUM_ACKS\"); do
         test \"$(cat segment-$n)\" = record && test \"$(cat index-$n)\" = place || exit 1; done";
     let found = outcome(&recording, script);
@@ -278,7 +278,7 @@ fn the_most_serious_finding_comes_first() {
         write(2, 0, "y"),
     ];
     let mut recording = recording(&[], &program);
-    recording.said = vec![(6, "b".to_owned())];
+    recording.acks = vec![(6, "b".to_owned())];
     let script = "n=$(stat -c %s a 2>/dev/null || echo 0); x=$(tr -cd x 2>/dev/null < a | wc -c)
         test $n = 0 || { test $n = 1000 && test $x = 1000; } || exit 1
         test ! -s \"$TANTALUM_ACKS\" || test \"$(cat b)\" = y";
@@ -293,14 +293,14 @@ fn the_most_serious_finding_comes_first() {
 fn what_is_said_before_it_is_written_is_named() {
     let program = [create("a", 1), Operation::Sync(1), Operation::SyncFolder(ROOT), write(1, 0, "x")];
     let mut recording = recording(&[], &program);
-    recording.said = vec![(3, "x".to_owned())];
+    recording.acks = vec![(3, "x".to_owned())];
     let found = outcome(&recording, "test ! -s \"$TANTALUM_ACKS\" || test \"$(tr -d '\\0' < a)\" = x");
     assert_eq!(found.findings.len(), 1, "{:#?}", found.findings);
     assert_eq!(found.findings[0].without_loss, Some(WithoutLoss::Acknowledged), "{:#?}", found.findings);
     assert!(tantalum_crash_run::summary::of(&found).contains("acknowledged before it was written"));
 }
 
-/// Nothing is lost and nothing was said: whoever kills the program finds the same files.
+/// Nothing is lost and nothing was acknowledged: whoever kills the program finds the same files.
 #[test]
 fn files_that_are_wrong_between_two_operations_are_named() {
     let program = [create("a", 1), create("b", 2), Operation::SyncFolder(ROOT)];
@@ -323,9 +323,9 @@ fn a_write_that_is_synced_at_once_can_still_be_torn() {
     assert!(found.findings[0].saved_by.is_empty(), "{:#?}", found.findings);
     let text = tantalum_crash_run::summary::of(&found);
     assert!(text.contains("no sync helps"), "{text}");
-    // without the sync at the end, and said before, the sync is missing as well
+    // without the sync at the end, and acknowledged before, the sync is missing as well
     let mut unsynced = recording(&[], &program[..3]);
-    unsynced.said.push((3, "written".to_owned()));
+    unsynced.acks.push((3, "written".to_owned()));
     let script = "test ! -s \"$TANTALUM_ACKS\" || test $(tr -cd x < a | wc -c) = 1000";
     let found = outcome(&unsynced, script);
     assert_eq!(found.findings[0].saved_by, ["fsync a after write to a"], "{:#?}", found.findings);

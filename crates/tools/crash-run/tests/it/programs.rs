@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::common::{create, recording, settings, write};
 use nix::libc::{O_DSYNC, O_SYNC};
 use tantalum_crash_run::operation::{Operation, ROOT, Recording};
-use tantalum_crash_run::{Check, CrashTest, RunError, Said, Settings, Task, check, record};
+use tantalum_crash_run::{Acks, Check, CrashTest, RunError, Settings, Task, check, record};
 use tantalum_report::Monitor;
 
 /// The sum of nothing is 0, as with many checksums.
@@ -48,47 +48,47 @@ fn texts() -> [String; 3] {
     [1000, 30, 3000].map(|bytes| "x".repeat(bytes))
 }
 
-fn write_log(folder: &Path, said: &Said, covered: bool) {
+fn write_log(folder: &Path, acks: &Acks, covered: bool) {
     let mut log = File::create_new(folder.join("log")).unwrap();
     File::open(folder).unwrap().sync_all().unwrap();
     for text in texts() {
         log.write_all(&record_of(&text, covered)).unwrap();
         log.sync_data().unwrap();
-        said.say(&text.len().to_string());
+        acks.ack(&text.len().to_string());
     }
 }
 
-fn check_log(folder: &Path, said: &[String], covered: bool) {
+fn check_log(folder: &Path, acks: &[String], covered: bool) {
     let found = records(&fs::read(folder.join("log")).unwrap_or_default(), covered);
-    assert!(found.len() >= said.len(), "{} records after {said:?}", found.len());
+    assert!(found.len() >= acks.len(), "{} records after {acks:?}", found.len());
     assert!(texts().starts_with(&found), "a record that nobody wrote");
 }
 
 #[test]
 fn a_log_whose_checksum_does_not_cover_its_length_is_found() {
-    let run = |folder: &Path, said: &Said| write_log(folder, said, false);
-    let outcome = CrashTest::new().run(run, |folder, said| check_log(folder, said, false)).unwrap();
+    let run = |folder: &Path, acks: &Acks| write_log(folder, acks, false);
+    let outcome = CrashTest::new().run(run, |folder, acks| check_log(folder, acks, false)).unwrap();
     let said: Vec<_> = outcome.findings.iter().map(|finding| &finding.check_said[..]).collect();
     assert!(said.iter().any(|said| said.contains("a record that nobody wrote")), "{said:?}");
     assert_eq!(outcome.findings.len(), 1, "{said:?}");
-    let run = |folder: &Path, said: &Said| write_log(folder, said, true);
-    CrashTest::new().survives(run, |folder, said| check_log(folder, said, true));
+    let run = |folder: &Path, acks: &Acks| write_log(folder, acks, true);
+    CrashTest::new().survives(run, |folder, acks| check_log(folder, acks, true));
 }
 
 #[test]
 fn writes_to_files_opened_as_synchronous_are_durable() {
     for (flags, survives) in [(O_DSYNC, true), (O_SYNC, true), (0, false)] {
-        let program = move |folder: &Path, said: &Said| {
+        let program = move |folder: &Path, acks: &Acks| {
             let open = |flags| {
                 OpenOptions::new().create(true).append(true).custom_flags(flags).open(folder.join("a"))
             };
             drop(open(0).unwrap());
             File::open(folder).unwrap().sync_all().unwrap();
             open(flags).unwrap().write_all(b"text").unwrap();
-            said.say("there");
+            acks.ack("there");
         };
-        let check = |folder: &Path, said: &[String]| {
-            assert!(said.is_empty() || fs::read(folder.join("a")).unwrap() == b"text");
+        let check = |folder: &Path, acks: &[String]| {
+            assert!(acks.is_empty() || fs::read(folder.join("a")).unwrap() == b"text");
         };
         let outcome = CrashTest::new().run(program, check).unwrap();
         assert_eq!(outcome.failed == 0, survives, "{flags:#o}: {outcome:?}");
@@ -111,8 +111,8 @@ fn what_a_program_leaves_running_is_ended_and_not_waited_for() {
     // it keeps standard output and the folder
     let recording = recorded("sleep 7531 & echo x > a; echo ack 1; printf 'ack 2'").unwrap();
     assert!(begun.elapsed() < Duration::from_secs(60));
-    let said: Vec<_> = recording.said.iter().map(|(_, line)| &line[..]).collect();
-    assert_eq!(said, ["1", "2"]);
+    let acks: Vec<_> = recording.acks.iter().map(|(_, line)| &line[..]).collect();
+    assert_eq!(acks, ["1", "2"]);
     let runs = |process: fs::DirEntry| {
         fs::read(process.path().join("cmdline")).is_ok_and(|line| line == b"sleep\x007531\0")
     };
@@ -141,7 +141,7 @@ fn acknowledgements_are_in_order_with_operations_on_a_busy_machine() {
     // the first operation creates the file
     let expected: Vec<_> =
         (0..100).flat_map(|i| [(2 + 2 * i, format!("out {i}")), (3 + 2 * i, format!("fifo {i}"))]).collect();
-    assert_eq!(recording.said, expected);
+    assert_eq!(recording.acks, expected);
 }
 
 /// Linux passes on the part up to the end of a page by itself, and power was cut there.
@@ -165,7 +165,7 @@ fn a_program_may_print_anything() {
     let recording =
         recorded(r"printf '\377\376\nack 1\n'; head -c 300000 /dev/zero; echo x > a; echo; echo ack 2")
             .unwrap();
-    assert_eq!(recording.said.len(), 2, "{:?}", recording.said);
+    assert_eq!(recording.acks.len(), 2, "{:?}", recording.acks);
 }
 
 #[test]
@@ -202,8 +202,8 @@ fn a_check_that_cannot_run_is_told_what_may_help() {
 fn an_interrupted_run_tells_what_it_has_found() {
     let stop = Arc::new(AtomicBool::new(false));
     let on_failure = Arc::clone(&stop);
-    let look = move |folder: &Path, said: &[String]| {
-        if said.is_empty() || folder.join("a").exists() {
+    let look = move |folder: &Path, acks: &[String]| {
+        if acks.is_empty() || folder.join("a").exists() {
             return Ok(());
         }
         on_failure.store(true, Ordering::Relaxed);
@@ -213,7 +213,7 @@ fn an_interrupted_run_tells_what_it_has_found() {
     program.extend((0..2000).map(|number| write(1, number, "x")));
     program.push(Operation::SyncFolder(ROOT));
     let mut recording = recording(&[], &program);
-    recording.said = vec![(1, "a is there".to_owned())];
+    recording.acks = vec![(1, "a is there".to_owned())];
     let settings = Settings { check: Check::Function(Arc::new(look)), ..settings("") };
     let outcome = check(&recording, &settings, &Monitor::new(stop)).unwrap();
     assert!(outcome.ended_early && outcome.cuts < outcome.places, "{outcome:?}");

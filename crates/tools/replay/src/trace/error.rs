@@ -39,7 +39,7 @@ pub enum TraceError {
     Packed {
         /// The trace.
         path: PathBuf,
-        /// What it is.
+        /// The archive's or compression's name.
         what: &'static str,
         /// What to do.
         instead: &'static str,

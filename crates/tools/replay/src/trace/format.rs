@@ -107,7 +107,7 @@ impl Format {
         }
     }
 
-    /// The same, for a line that may be of numbers alone.
+    /// The format of a line that may be of numbers alone, which several formats have.
     fn of_numbers(line: &str, fields: &[&str]) -> Shown {
         let blanks: Vec<&str> = line.split_ascii_whitespace().collect();
         let is_bit = |field: &str| matches!(field, "0" | "1");

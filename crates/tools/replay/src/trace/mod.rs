@@ -13,7 +13,7 @@ mod blkparse_format;
 mod blktrace;
 mod cloudphysics;
 mod columns;
-mod compressed;
+mod compression;
 mod encoding;
 mod entries;
 mod error;
@@ -69,7 +69,7 @@ pub struct Request {
     pub line: u64,
     /// The volume, by the order in which volumes appear.
     pub volume: u32,
-    /// What it does.
+    /// Whether it reads, writes, flushes or deallocates.
     pub operation: Operation,
     /// The first byte; 0 of a flush.
     pub offset: u64,

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::blktrace::{self, Blktrace};
 use super::cloudphysics::{CloudPhysics, Layout};
-use super::compressed::{Refused, Unpacked, unpack};
+use super::compression::{Refused, Unpacked, unpack};
 use super::encoding;
 use super::entries::{Entries, Text};
 use super::error::{TraceError, beginning};

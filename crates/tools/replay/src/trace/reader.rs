@@ -195,7 +195,7 @@ mod tests {
     use tempfile::NamedTempFile;
 
     use super::*;
-    use crate::trace::compressed::tests::{gzip, zstd};
+    use crate::trace::compression::tests::{gzip, zstd};
     use crate::trace::{Columns, Operation};
 
     fn source(text: &str) -> (NamedTempFile, Source) {
@@ -380,7 +380,7 @@ mod tests {
         let (_file, long) = source(&long);
         assert!(matches!(all(&long), Err(TraceError::Line { line: 2, .. })));
         let seed = std::env::var("HOSTILE_SEED").map_or(17, |seed| seed.parse().unwrap());
-        let mut random = tantalum::SplitMix64(seed);
+        let mut random = tantalum_image::SplitMix64(seed);
         const BYTES: &[u8] = b"0123456789,, .x\n\tRWDFread write8,0 + [fio version 3 iolog#\xff\0\x07ta(";
         for (source, sample) in samples() {
             for round in 0..150 {

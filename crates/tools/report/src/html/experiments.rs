@@ -6,10 +6,10 @@ use std::path::Path;
 
 use super::{escaped, page, switches};
 use crate::error::ReportError;
-use crate::experiment::{Claim, Outcome, Time};
+use crate::experiment::{Outcome, PaperClaim, Time};
 use crate::figures::Figures;
 use crate::file::save;
-use crate::plots::{colours, grouped};
+use crate::plots::{colours, grouped_bars};
 use crate::text::{figure_text, span_text};
 
 /// Writes the report of experiments.
@@ -66,13 +66,13 @@ fn tables_and_plots(all: &[Figures]) -> Result<(String, String), ReportError> {
     let mut plots = String::new();
     for figures in all {
         let names = figures.rows.iter().map(|row| escaped(&row.name));
-        let colours = (0..).map(|number| colours::css(grouped::colour(number)));
+        let colours = (0..).map(|number| colours::css(grouped_bars::colour(number)));
         write!(
             plots,
             "<figure>\n<h2>{}</h2>\n{}{}</figure>\n",
             escaped(&figures.title),
             switches(names.zip(colours)),
-            grouped::draw(figures)?
+            grouped_bars::draw(figures)?
         )
         .expect("writing to a String cannot fail");
     }
@@ -101,11 +101,11 @@ fn table(figures: &Figures) -> String {
     )
 }
 
-fn claims(claims: &[Claim]) -> String {
+fn claims(claims: &[PaperClaim]) -> String {
     if claims.is_empty() {
         return String::new();
     }
-    let row = |claim: &Claim| {
+    let row = |claim: &PaperClaim| {
         let span = |span| span_text(span, claim.quantity);
         format!(
             "<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n",
@@ -152,7 +152,7 @@ mod tests {
             columns: vec!["1".into(), "none".into()],
             rows: vec![Row { name: "on".into(), ours: vec![0.0, 1e6], paper: Some(vec![5.0, 6.0]) }],
         });
-        outcome.claims.push(Claim::factor("on over off", Span::one(2.0), Span::new(1.5, 2.5)));
+        outcome.claims.push(PaperClaim::factor("on over off", Span::one(2.0), Span::new(1.5, 2.5)));
         let page = render(&[outcome.clone(), outcome]).unwrap();
         assert_eq!(page.matches("<svg").count(), 2);
         assert!(page.contains("&lt;1 GiB&gt;") && page.contains("1.50 to 2.50x"), "{page}");

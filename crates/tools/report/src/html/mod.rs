@@ -27,7 +27,7 @@ pub fn legend(entries: impl Iterator<Item = (String, String)>) -> String {
     format!("<ul class=\"legend\">{items}</ul>\n")
 }
 
-/// The same with a checkbox for each entry. Unticking it hides the marks of its series in the plot below.
+/// A legend with a checkbox for each (name, colour). Unticking it hides the marks of its series in the plot below.
 pub fn switches(entries: impl Iterator<Item = (String, String)>) -> String {
     let item = |(number, (name, colour)): (usize, (String, String))| match number {
         number if number < SERIES_WITH_SWITCH => format!(

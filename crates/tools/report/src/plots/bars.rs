@@ -34,7 +34,7 @@ pub fn draw(plot: &'static str, axis: &str, bars: &[Bar]) -> Result<String, Repo
     draw_stacked(plot, axis, &[], bars)
 }
 
-/// The same for bars in several pieces with these names.
+/// Draws bars in several pieces, which `names` tells, the first bar on top, as SVG.
 pub fn draw_stacked(
     plot: &'static str,
     axis: &str,

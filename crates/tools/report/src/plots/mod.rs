@@ -3,6 +3,6 @@
 pub mod bars;
 pub mod colours;
 pub mod curves;
-pub mod grouped;
+pub mod grouped_bars;
 pub(crate) mod marks;
 pub mod steps;

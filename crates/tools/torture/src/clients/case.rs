@@ -2,7 +2,7 @@
 
 use super::coverage::Coverage;
 use super::every_cut::{cuts_of_turn, every_cut};
-use super::free::free_run;
+use super::free_run::free_run;
 use super::kinds::Kind;
 use super::random_cuts::random_cuts;
 use super::setup::Setup;

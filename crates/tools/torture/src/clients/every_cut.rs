@@ -156,7 +156,8 @@ impl Cutter<'_> {
         Ok(true)
     }
 
-    /// The same with a cut in recovery at a known place. False if the recovery has fewer operations.
+    /// Power comes back, is cut at a known place of recovery and comes back again, and everything is compared. False if
+    /// the recovery has fewer operations.
     fn recovered_twice(
         &mut self,
         point: &CutPoint,

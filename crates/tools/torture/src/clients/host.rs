@@ -25,7 +25,7 @@ use crate::device::Medium;
 use crate::device::draw::Generator;
 use crate::device::history::Stamp;
 use crate::device::host::{metadata_of, stamp_of};
-use crate::device::killed::ImageFile;
+use crate::device::image_file::ImageFile;
 use crate::device::stop::Stop;
 
 /// An answer, as its client gets it.
@@ -302,7 +302,7 @@ impl Host {
         Ok(self.try_ask(command)?)
     }
 
-    /// The same, with the drive's reason if it refuses.
+    /// Issues a command whose effect is looked at once; fails with the drive's status.
     pub fn try_ask(&self, command: Command<'_>) -> Result<Completion, Status> {
         if self.is_killed() {
             return Err(Status::PowerLost);

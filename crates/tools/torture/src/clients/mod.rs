@@ -9,7 +9,7 @@
 //!   power went. Its time is a count of these events, not the drive's. The drive takes commands in the order of their
 //!   submission, and what is read while it runs must agree with that order. After a cut any command that was in flight may
 //!   have happened, or not, whatever else was in flight; what was answered, and flushed where that is needed, has happened.
-//! - With [`SetupChoice::free`] threads use the drive in whatever order they come, which no seed repeats (`free.rs`).
+//! - With [`SetupChoice::free`] threads use the drive in whatever order they come, which no seed repeats (`free_run.rs`).
 //! - What is answered although power went before the answer was due is a broken promise, and so is a panic, or a refusal without a reason
 //!   (`refusals.rs`).
 
@@ -18,7 +18,7 @@ mod commands;
 mod compare;
 mod coverage;
 mod every_cut;
-mod free;
+mod free_run;
 mod host;
 mod kinds;
 mod namespaces;

@@ -7,7 +7,7 @@ use tantalum::{Command, Key, NamespaceId, Status};
 use super::run::Run;
 use crate::device::history::Stamp;
 use crate::device::record_host::{FILLING_KEYS, KEYS, OWN, SHARED, key_of, value_of};
-use crate::device::records::{Orders, Place, Thing};
+use crate::device::records::{Orders, RecordId, Thing};
 use crate::device::stop::Stop;
 
 /// What is kept of a namespace.
@@ -20,7 +20,7 @@ pub(super) struct Made {
 
 /// What is known about the namespace of a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Slot {
+enum NamespaceState {
     There(Made),
     /// A command that creates it is in flight, with this many logs.
     Creating(u32),
@@ -32,7 +32,7 @@ enum Slot {
 pub(super) struct Namespaces {
     /// The logs of each when it is created, 0 for the drive's own.
     logs: Vec<u32>,
-    slots: Vec<Slot>,
+    states: Vec<NamespaceState>,
     /// The former places of namespaces deleted since power came on.
     former: BTreeMap<NamespaceId, usize>,
     /// Whether the last one fills the drive.
@@ -49,73 +49,73 @@ impl Namespaces {
         if full {
             logs.push(0);
         }
-        Namespaces { slots: vec![Slot::Missing; logs.len()], logs, former: BTreeMap::new(), full }
+        Namespaces { states: vec![NamespaceState::Missing; logs.len()], logs, former: BTreeMap::new(), full }
     }
 
     /// The place of the namespace that fills the drive.
     pub fn filling(&self) -> Option<usize> {
-        self.full.then(|| self.slots.len() - 1)
+        self.full.then(|| self.states.len() - 1)
     }
 
     /// How many keys the namespace of a place has.
-    pub fn keys(&self, slot: usize) -> u64 {
-        if self.filling() == Some(slot) { FILLING_KEYS } else { KEYS }
+    pub fn keys(&self, index: usize) -> u64 {
+        if self.filling() == Some(index) { FILLING_KEYS } else { KEYS }
     }
 
     /// How many places there are.
     pub fn count(&self) -> usize {
-        self.slots.len()
+        self.states.len()
     }
 
     /// The namespace of a place, if it is there.
-    pub fn there(&self, slot: usize) -> Option<Made> {
-        if let Slot::There(made) = self.slots[slot] { Some(made) } else { None }
+    pub fn there(&self, index: usize) -> Option<Made> {
+        if let NamespaceState::There(made) = self.states[index] { Some(made) } else { None }
     }
 
     /// A command creates the namespace of a place: with this many logs. None if one is in flight already.
-    pub fn create(&mut self, slot: usize) -> Option<u32> {
-        if self.slots[slot] != Slot::Missing {
+    pub fn create(&mut self, index: usize) -> Option<u32> {
+        if self.states[index] != NamespaceState::Missing {
             return None;
         }
-        self.slots[slot] = Slot::Creating(self.logs[slot]);
-        Some(self.logs[slot])
+        self.states[index] = NamespaceState::Creating(self.logs[index]);
+        Some(self.logs[index])
     }
 
     /// It was created.
-    pub fn created(&mut self, slot: usize, made: Made) {
-        self.slots[slot] = Slot::There(made);
+    pub fn created(&mut self, index: usize, made: Made) {
+        self.states[index] = NamespaceState::There(made);
     }
 
     /// It was refused: the next attempt asks for no logs of its own.
-    pub fn not_created(&mut self, slot: usize) {
-        (self.slots[slot], self.logs[slot]) = (Slot::Missing, 0);
+    pub fn not_created(&mut self, index: usize) {
+        (self.states[index], self.logs[index]) = (NamespaceState::Missing, 0);
     }
 
     /// A command deletes the namespace of a place.
-    pub fn delete(&mut self, slot: usize, made: Made) {
-        self.slots[slot] = Slot::Missing;
-        self.former.insert(made.namespace, slot);
+    pub fn delete(&mut self, index: usize, made: Made) {
+        self.states[index] = NamespaceState::Missing;
+        self.former.insert(made.namespace, index);
     }
 
-    /// That was refused.
-    pub fn keep(&mut self, slot: usize, made: Made) {
-        self.slots[slot] = Slot::There(made);
+    /// The deletion of a place's namespace was refused.
+    pub fn keep(&mut self, index: usize, made: Made) {
+        self.states[index] = NamespaceState::There(made);
         self.former.remove(&made.namespace);
     }
 
     /// The place of a namespace.
-    fn slot_of(&self, namespace: NamespaceId) -> Option<usize> {
-        let is = |slot: &Slot| matches!(slot, Slot::There(made) if made.namespace == namespace);
-        self.slots.iter().position(is)
+    fn index_of(&self, namespace: NamespaceId) -> Option<usize> {
+        let is = |state: &NamespaceState| matches!(state, NamespaceState::There(made) if made.namespace == namespace);
+        self.states.iter().position(is)
     }
 
     /// After a cut: the places whose namespaces commands in flight may have created, with their logs.
     fn take_creating(&mut self) -> Vec<(usize, u32)> {
         let mut creating = Vec::new();
-        for (number, slot) in self.slots.iter_mut().enumerate() {
-            if let Slot::Creating(logs) = *slot {
+        for (number, state) in self.states.iter_mut().enumerate() {
+            if let NamespaceState::Creating(logs) = *state {
                 creating.push((number, logs));
-                *slot = Slot::Missing;
+                *state = NamespaceState::Missing;
             }
         }
         creating
@@ -171,13 +171,13 @@ impl Run {
                 return Err(Stop::broken("D1", format!("namespace {namespace} is {which}")));
             }
             found.insert(thing, Stamp::from(is));
-            match (there.remove(&namespace), self.spaces.slot_of(namespace)) {
-                (None, Some(slot)) => self.spaces.slots[slot] = Slot::Missing,
+            match (there.remove(&namespace), self.spaces.index_of(namespace)) {
+                (None, Some(index)) => self.spaces.states[index] = NamespaceState::Missing,
                 (None, None) => {}
                 (Some(logs), None) => self.orphan(Made { namespace, logs }, found)?,
-                (Some(logs), Some(slot)) if self.spaces.there(slot) == Some(Made { namespace, logs }) => {}
-                (Some(logs), Some(slot)) => {
-                    let made = self.spaces.there(slot);
+                (Some(logs), Some(index)) if self.spaces.there(index) == Some(Made { namespace, logs }) => {}
+                (Some(logs), Some(index)) => {
+                    let made = self.spaces.there(index);
                     let detail = format!("a namespace has {logs} logs, it was made as {made:?}");
                     return Err(Stop::broken("D1", detail));
                 }
@@ -198,8 +198,8 @@ impl Run {
     /// A namespace whose deletion was in flight has come back. If its place was taken, it is deleted again.
     fn orphan(&mut self, made: Made, found: &mut BTreeMap<Thing, Stamp>) -> Result<(), Stop> {
         let place = self.spaces.former.get(&made.namespace).copied();
-        if let Some(slot) = place.filter(|slot| self.spaces.slots[*slot] == Slot::Missing) {
-            self.spaces.created(slot, made);
+        if let Some(index) = place.filter(|index| self.spaces.states[*index] == NamespaceState::Missing) {
+            self.spaces.created(index, made);
             return Ok(());
         }
         match self.host.try_ask(Command::DeleteNamespace { namespace: made.namespace }) {
@@ -214,10 +214,10 @@ impl Run {
 
     /// Without a cut: all records are what was put last.
     pub fn compare_all_records(&mut self, promise: &'static str) -> Result<(), Stop> {
-        for slot in 0..self.spaces.count() {
-            let Some(Made { namespace, .. }) = self.spaces.there(slot) else { continue };
+        for index in 0..self.spaces.count() {
+            let Some(Made { namespace, .. }) = self.spaces.there(index) else { continue };
             self.compare_list(namespace, promise)?;
-            for number in 0..self.spaces.keys(slot) {
+            for number in 0..self.spaces.keys(index) {
                 self.check_record((namespace, number), promise)?;
             }
         }
@@ -241,7 +241,7 @@ impl Run {
     }
 
     /// A record is what was put last.
-    pub fn check_record(&mut self, place: Place, promise: &'static str) -> Result<(), Stop> {
+    pub fn check_record(&mut self, place: RecordId, promise: &'static str) -> Result<(), Stop> {
         let (found, stamp) = (self.get(place)?, self.records.now(Thing::Record(place)));
         self.tally.promises_checked += 1;
         match found == value_of(place, stamp) {
@@ -250,7 +250,7 @@ impl Run {
         }
     }
 
-    fn get(&self, (namespace, number): Place) -> Result<Option<Vec<u8>>, Stop> {
+    fn get(&self, (namespace, number): RecordId) -> Result<Option<Vec<u8>>, Stop> {
         let mut value = Vec::new();
         match self.host.try_ask(Command::KvGet { namespace, key: key_of(number), value: &mut value }) {
             Ok(_) => Ok(Some(value)),
@@ -260,7 +260,7 @@ impl Run {
     }
 }
 
-fn differs(place: Place, found: &Option<Vec<u8>>, allowed: &[Stamp]) -> String {
+fn differs(place: RecordId, found: &Option<Vec<u8>>, allowed: &[Stamp]) -> String {
     let found = match found {
         None => "nothing".to_owned(),
         Some(value) => {

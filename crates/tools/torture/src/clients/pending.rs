@@ -16,7 +16,7 @@ use crate::device::hints::Log;
 use crate::device::history::{Order, Stamp};
 use crate::device::host::{metadata_of, stamp_of};
 use crate::device::record_host::{NewRecords, value_of};
-use crate::device::records::{Place, Thing};
+use crate::device::records::{RecordId, Thing};
 use crate::device::stop::Stop;
 
 /// What a command does, and what is right for it.
@@ -61,7 +61,7 @@ pub(super) enum What {
     /// Deletes a record; whether there is one.
     Delete {
         put: Order,
-        place: Place,
+        place: RecordId,
         exists: bool,
     },
     /// Makes durable what was answered before it was submitted.
@@ -79,7 +79,7 @@ pub(super) enum What {
     },
     /// Reads a record.
     Get {
-        place: Place,
+        place: RecordId,
         expected: Stamp,
     },
     /// Lists the keys of a namespace.

@@ -20,7 +20,7 @@ const CUT: u64 = 5 << 32;
 /// Turns after which power is cut if their operations have not triggered the cut.
 const PATIENCE: u64 = 1000;
 
-/// The same on a drive that is worn out, and takes no more changes.
+/// Turns after which power is cut on a worn-out drive, which takes no more changes.
 const WORN_PATIENCE: u64 = 30;
 
 /// The maximum number of cuts in recovery, one after the other.

@@ -180,7 +180,7 @@ impl SetupChoice {
         Ok(())
     }
 
-    /// The same for the torture of one client.
+    /// The choice of drives that these setups run on.
     fn kinds(&self, plp: Option<Plp>) -> DriveChoice {
         let refuses_nothing = self.free || self.programs == Some(true);
         DriveChoice {

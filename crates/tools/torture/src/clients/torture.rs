@@ -58,7 +58,7 @@ pub struct ClientsCrash {
     pub coverage: Coverage,
     /// What the drives went through between cuts.
     pub reached: Reached,
-    /// The same for each kind of drive.
+    /// What each kind of drive went through.
     pub drives: Vec<DriveCounts>,
 }
 

@@ -13,27 +13,27 @@ const KEYS: u32 = 70;
 
 /// The last change of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
+struct DocumentState {
     seq: u64,
     /// Length and digest; `None` is a deletion.
     value: Option<(usize, u64)>,
 }
 
-impl Entry {
-    fn new(seq: u64, value: Option<&[u8]>) -> Entry {
+impl DocumentState {
+    fn new(seq: u64, value: Option<&[u8]>) -> DocumentState {
         let digest = |value: &[u8]| {
             let mut hasher = DefaultHasher::new();
             value.hash(&mut hasher);
             (value.len(), hasher.finish())
         };
-        Entry { seq, value: value.map(digest) }
+        DocumentState { seq, value: value.map(digest) }
     }
 }
 
 /// All documents and deletions, by key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Contents {
-    documents: BTreeMap<Vec<u8>, Entry>,
+    documents: BTreeMap<Vec<u8>, DocumentState>,
 }
 
 impl Contents {
@@ -65,7 +65,7 @@ impl Contents {
             let is_there = self.documents.get(&key).is_some_and(|entry| entry.value.is_some());
             if value.is_some() || is_there {
                 seq += 1;
-                next.documents.insert(key, Entry::new(seq, value));
+                next.documents.insert(key, DocumentState::new(seq, value));
             }
         }
         (batch, next)
@@ -76,7 +76,8 @@ impl Contents {
         let mut documents = BTreeMap::new();
         for document in snapshot.iter()? {
             let document = document?;
-            documents.insert(document.key().to_vec(), Entry::new(document.seq(), Some(document.value())));
+            documents
+                .insert(document.key().to_vec(), DocumentState::new(document.seq(), Some(document.value())));
         }
         if snapshot.len() != documents.len() as u64 {
             let (says, has) = (snapshot.len(), documents.len());
@@ -90,7 +91,7 @@ impl Contents {
             }
             last = document.seq();
             let value = (!document.is_deleted()).then(|| document.value());
-            if changes.insert(document.key().to_vec(), Entry::new(last, value)).is_some() {
+            if changes.insert(document.key().to_vec(), DocumentState::new(last, value)).is_some() {
                 return Ok(Err(format!("{document:?} is changed twice")));
             }
         }
@@ -105,18 +106,18 @@ impl Contents {
     /// Whether the document of a key, if there is one, has this change number and value.
     pub fn has(&self, key: &[u8], found: Option<(u64, &[u8])>) -> bool {
         let is = self.documents.get(key).filter(|entry| entry.value.is_some());
-        is.copied() == found.map(|(seq, value)| Entry::new(seq, Some(value)))
+        is.copied() == found.map(|(seq, value)| DocumentState::new(seq, Some(value)))
     }
 
     /// The first difference of `found`; `None` if there is none.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         let mut keys = self.documents.keys().chain(found.documents.keys());
         let key = keys.find(|key| self.documents.get(*key) != found.documents.get(*key))?;
-        let show = |entry: Option<&Entry>| match entry {
-            Some(Entry { seq, value: Some((bytes, digest)) }) => {
+        let show = |entry: Option<&DocumentState>| match entry {
+            Some(DocumentState { seq, value: Some((bytes, digest)) }) => {
                 format!("change {seq}, {bytes} bytes, digest {digest:016x}")
             }
-            Some(Entry { seq, value: None }) => format!("change {seq}, deleted"),
+            Some(DocumentState { seq, value: None }) => format!("change {seq}, deleted"),
             None => "nothing".to_owned(),
         };
         let (is, expected) = (show(found.documents.get(key)), show(self.documents.get(key)));

@@ -13,7 +13,7 @@ use super::settings::way_name;
 use super::turns::{InTurns, live_in_turns};
 use crate::error::CrashError;
 use crate::program::drive::{profile, volume};
-use crate::program::{Broken, Life, Program, RunEnd, VolumePlace, live_steps};
+use crate::program::{Broken, Life, Program, RunEnd, VolumeInUse, live_steps};
 
 /// The store, with one way of updating.
 #[derive(Clone, Copy)]
@@ -23,15 +23,15 @@ pub(super) struct Documents {
     pub threads: u64,
 }
 
-impl VolumePlace for Held {
+impl VolumeInUse for Held {
     fn volume(&self) -> impl Deref<Target = Volume> {
         self.0.volume()
     }
 }
 
 impl Program for Documents {
-    type Ground = Volume;
-    type Place = Held;
+    type TestBed = Volume;
+    type DriveInUse = Held;
     type Opened = (Store<Held>, Contents);
     type Expected = Expected;
 
@@ -83,7 +83,7 @@ impl Program for Documents {
                 live_steps(life, storage, || session.step().map(|()| common.lock().commits))
             }
             threads => {
-                let seeds = (1..=threads).map(|thread| life.seed.wrapping_add(tantalum::mix(thread)));
+                let seeds = (1..=threads).map(|thread| life.seed.wrapping_add(tantalum_image::mix(thread)));
                 let threads = seeds.map(session).map(|session| move || session.run());
                 live_in_turns(life, storage, threads.collect(), || common.lock().commits)
             }

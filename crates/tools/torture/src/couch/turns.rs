@@ -14,11 +14,11 @@ use rand::{RngExt, SeedableRng};
 use tantalum_couch::{ShareRange, Shared, Storage, StorageFile};
 
 use super::contents::Random;
-use crate::program::{Broken, Life, Place, Stop, live_steps};
+use crate::program::{Broken, DriveInUse, Life, Stop, live_steps};
 
 /// What a thread tells the one that draws.
 enum Event {
-    /// It could go on.
+    /// The thread waits for its turn.
     Waits,
     /// It has ended, for this reason if it gave one.
     Ended(usize, Option<Stop>),
@@ -77,7 +77,7 @@ impl Drop for Ends {
 /// Runs threads in turns until power is lost or the life is over. `done` says how much work has been acknowledged.
 pub(super) fn live_in_turns<W: FnOnce() -> Stop + Send>(
     life: &Life,
-    place: &impl Place,
+    place: &impl DriveInUse,
     threads: Vec<W>,
     done: impl Fn() -> u64,
 ) -> Result<(), Broken> {

@@ -39,7 +39,7 @@ impl Batches {
         self.0.retain(|batch| batch.order != order);
     }
 
-    /// It is done.
+    /// The drive acknowledged it at this time.
     pub fn acknowledge(&mut self, order: Order, done_ns: u64) {
         for batch in self.0.iter_mut().filter(|batch| batch.order == order) {
             batch.durable_ns = done_ns;

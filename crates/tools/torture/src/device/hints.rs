@@ -57,7 +57,7 @@ pub(crate) struct Log {
     pub first: u32,
 }
 
-/// All of them.
+/// All logs that were begun since power came on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hints {
     logs: BTreeMap<Generation, Log>,

@@ -15,7 +15,7 @@ use tantalum::{
 
 use super::drive::{Drive, Medium};
 use super::history::{LOST, Stamp};
-use super::killed::ImageFile;
+use super::image_file::ImageFile;
 use super::stop::Stop;
 use super::trace;
 
@@ -115,7 +115,7 @@ impl Host {
         })
     }
 
-    /// The same host with a copy of the drive.
+    /// A copy of the host and its drive.
     pub fn fork(&self) -> Host {
         let device = self.device.try_clone().expect("a drive in memory that was not lost can be copied");
         Host {

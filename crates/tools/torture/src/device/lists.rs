@@ -34,9 +34,9 @@ struct Change {
 /// The current lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListHost {
-    /// For good.
+    /// The lists after all changes that can no longer be lost.
     settled: Lists,
-    /// Since then, in the order of submission.
+    /// Changes since then, in the order of submission.
     changes: VecDeque<Change>,
 }
 

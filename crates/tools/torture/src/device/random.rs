@@ -5,7 +5,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Mixes several numbers into one.
 pub(crate) fn mix(parts: &[u64]) -> u64 {
-    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |mixed, part| tantalum::mix(mixed ^ part))
+    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |mixed, part| tantalum_image::mix(mixed ^ part))
 }
 
 /// A generator for one place in a run.

@@ -12,14 +12,14 @@ use tantalum::{Command, Completion, Key, KvRecord, NamespaceAttributes, Namespac
 use super::drive::{Drive, Flash};
 use super::history::{Order, Stamp};
 use super::host::Host;
-use super::records::{Place, Records, Thing};
+use super::records::{RecordId, Records, Thing};
 use super::stop::Stop;
 
 /// New values of records, 0 for those to be deleted.
-pub(crate) type NewRecords = BTreeMap<Place, Stamp>;
+pub(crate) type NewRecords = BTreeMap<RecordId, Stamp>;
 
 /// Records with their values.
-type Values = Vec<(Place, Option<Vec<u8>>)>;
+type Values = Vec<(RecordId, Option<Vec<u8>>)>;
 
 /// Keys of each namespace. The first few have values of several units.
 pub(crate) const KEYS: u64 = 24;
@@ -159,7 +159,7 @@ impl RecordHost {
 }
 
 /// The value of a stamp: its bytes, repeated. 0 means no value.
-pub(crate) fn value_of((_, number): Place, stamp: Stamp) -> Option<Vec<u8>> {
+pub(crate) fn value_of((_, number): RecordId, stamp: Stamp) -> Option<Vec<u8>> {
     if stamp == 0 {
         return None;
     }
@@ -175,7 +175,7 @@ pub(crate) fn value_of((_, number): Place, stamp: Stamp) -> Option<Vec<u8>> {
 }
 
 /// Records of a command.
-pub(super) fn records_of(values: &[(Place, Option<Vec<u8>>)]) -> Vec<KvRecord<'_>> {
+pub(super) fn records_of(values: &[(RecordId, Option<Vec<u8>>)]) -> Vec<KvRecord<'_>> {
     values
         .iter()
         .map(|((namespace, number), value)| KvRecord {

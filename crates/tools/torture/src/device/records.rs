@@ -9,7 +9,7 @@ use tantalum::NamespaceId;
 use super::history::{Candidate, History, LOST, NEVER, Order, Stamp, Step};
 
 /// A key of a namespace.
-pub(crate) type Place = (NamespaceId, u64);
+pub(crate) type RecordId = (NamespaceId, u64);
 
 /// The orders of the commands that each thing may show.
 pub(crate) type Orders = BTreeMap<Thing, Vec<Order>>;
@@ -17,7 +17,7 @@ pub(crate) type Orders = BTreeMap<Thing, Vec<Order>>;
 /// What a step may change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Thing {
-    Record(Place),
+    Record(RecordId),
     /// Whether a namespace exists: 1, or 0.
     Namespace(NamespaceId),
 }
@@ -56,7 +56,7 @@ impl Records {
         self.steps.retain(|(step, _)| step.members.iter().all(|(_, other)| *other != order));
     }
 
-    /// It is done.
+    /// The drive acknowledged it at this time.
     pub fn acknowledge(&mut self, order: Order, done_ns: u64) {
         self.things.values_mut().for_each(|thing| thing.acknowledge(order, done_ns, done_ns));
         let of_it = |step: &Step<Thing>| step.members.iter().all(|(_, other)| *other == order);
@@ -150,7 +150,7 @@ impl Records {
     }
 
     /// A record turned out to be lost.
-    pub fn lose(&mut self, place: Place) {
+    pub fn lose(&mut self, place: RecordId) {
         self.thing(Thing::Record(place)).lose();
     }
 }

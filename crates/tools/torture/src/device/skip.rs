@@ -27,7 +27,7 @@ impl Skip {
         self.0.contains(&command)
     }
 
-    /// The same with more left out.
+    /// Leaves out these commands too.
     pub(crate) fn with(&self, commands: impl IntoIterator<Item = u64>) -> Skip {
         Skip(self.0.iter().copied().chain(commands).collect())
     }

@@ -14,7 +14,7 @@ pub(crate) struct Broken {
 /// Why a command of the run was not executed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
-    /// As intended.
+    /// The plan's power cut came.
     PowerLost,
     Broken(Broken),
 }

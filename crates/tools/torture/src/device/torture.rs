@@ -47,7 +47,7 @@ pub struct DeviceCrash {
     pub shutdown_cuts: u64,
     /// What the drives went through between cuts.
     pub reached: Reached,
-    /// The same for each kind of drive.
+    /// What each kind of drive went through.
     pub drives: Vec<DriveCounts>,
 }
 

@@ -7,7 +7,7 @@ use crate::weights::{Kinds, Weights as WeightsOf};
 pub enum Kind {
     /// Writes units, some with metadata.
     Write,
-    /// The same, on flash when it is done.
+    /// Writes units with FUA, so that they are on flash when it is done.
     Fua,
     /// Writes or trims many units.
     Bulk,

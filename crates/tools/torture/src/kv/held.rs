@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use tantalum::Device;
 use tantalum_kv::{Error, Options, Store, Sync};
 
-use crate::program::{Place, goes_on};
+use crate::program::{DriveInUse, goes_on};
 
 /// Memory for what snapshots see: some get lost, which their readers must learn.
 const SNAPSHOT_BYTES: usize = 300_000;
@@ -65,7 +65,7 @@ impl State {
     }
 }
 
-impl Place for Held {
+impl DriveInUse for Held {
     fn flash_operations(&self) -> u64 {
         self.look(|device| device.flash_operations())
     }

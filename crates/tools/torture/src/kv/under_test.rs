@@ -27,8 +27,8 @@ fn open(held: &Held) -> Result<Result<Opened, String>, Error> {
 }
 
 impl Program for KeyValue {
-    type Ground = Device;
-    type Place = Held;
+    type TestBed = Device;
+    type DriveInUse = Held;
     type Opened = Opened;
     type Expected = Expected;
 

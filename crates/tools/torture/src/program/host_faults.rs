@@ -9,10 +9,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device, HostFailure, HostFault, Mapping, TestHost};
 use tempfile::TempDir;
 
-use super::broken::{Broken, Found, RunEnd};
-use super::ground::Ground;
 use super::life::Life;
 use super::run::{Run, mix};
+use super::run_end::{Broken, Found, RunEnd};
+use super::test_bed::TestBed;
 use super::under_test::Program;
 use crate::CrashOutcome;
 use crate::error::CrashError;
@@ -35,8 +35,8 @@ impl HostedImage {
     fn create<P: Program>(seed: u64) -> Result<HostedImage, CrashError> {
         let folder = tempfile::tempdir().map_err(CrashError::Folder)?;
         let path = folder.path().join("tortured.tant");
-        let ground = P::prepare_on(Device::create(&path, &P::profile(seed))?, seed)?;
-        let device = ground.into_device();
+        let test_bed = P::prepare_on(Device::create(&path, &P::profile(seed))?, seed)?;
+        let device = test_bed.into_device();
         let now_ns = device.time_ns();
         device.shutdown(now_ns).map_err(tantalum::DeviceError::Shutdown)?;
         let access = if P::IS_SYNCED && seed.is_multiple_of(2) { Access::Ordered } else { Access::Write };
@@ -114,16 +114,17 @@ impl<P: Program> Run<'_, P> {
         image: &mut HostedImage,
         check: impl FnOnce(&Self, &P::Opened) -> Result<(), Broken>,
     ) -> Result<bool, Broken> {
-        let ground =
-            image.open().and_then(|(device, writes)| Ok((P::Ground::over(device, P::CACHE_BYTES)?, writes)));
-        let (ground, writes) = match ground {
+        let test_bed = image
+            .open()
+            .and_then(|(device, writes)| Ok((P::TestBed::from_device(device, P::CACHE_BYTES)?, writes)));
+        let (test_bed, writes) = match test_bed {
             Err(broken) => return image.leave(None).and(Err(broken)),
             Ok(opened) => opened,
         };
-        let place = self.program.take(ground, mix(self.seed, 1, 6));
+        let place = self.program.take(test_bed, mix(self.seed, 1, 6));
         let opened = self.program.open_again(&place);
         let checked = opened.and_then(|opened| check(self, &opened));
-        let device = P::give_back(place).map(Ground::into_device);
+        let device = P::give_back(place).map(TestBed::into_device);
         image.leave(device.ok())?;
         checked.map(|()| writes)
     }
@@ -142,11 +143,11 @@ impl<P: Program> Run<'_, P> {
         if !writes {
             return image.leave(Some(device)).map(|()| None);
         }
-        let ground = match P::Ground::over(device, P::CACHE_BYTES) {
+        let test_bed = match P::TestBed::from_device(device, P::CACHE_BYTES) {
             Err(_) if failed(image) => return image.leave(None).map(|()| None),
-            ground => ground?,
+            test_bed => test_bed?,
         };
-        let place = self.program.take(ground, mix(self.seed, number, 7));
+        let place = self.program.take(test_bed, mix(self.seed, number, 7));
         let lived = match self.program.open_again(&place) {
             Err(_) if failed(image) => Ok(None),
             Err(broken) => Err(broken),
@@ -158,7 +159,7 @@ impl<P: Program> Run<'_, P> {
                 lived.map(Some)
             }
         };
-        let device = P::give_back(place).map(Ground::into_device);
+        let device = P::give_back(place).map(TestBed::into_device);
         image.leave(device.ok())?;
         lived
     }

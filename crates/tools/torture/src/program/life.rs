@@ -2,8 +2,8 @@
 
 use tantalum::TestHost;
 
-use super::broken::{Broken, Stop};
-use super::place::Place;
+use super::drive_in_use::DriveInUse;
+use super::run_end::{Broken, Stop};
 
 /// Steps after which a life without a cut is abandoned, because nothing reaches flash any more.
 const MOST_STEPS: u64 = 100_000;
@@ -37,7 +37,7 @@ impl Life {
 /// Runs the steps of a life until power is lost, an error comes from the host, or the life is over. A step returns how much work has been acknowledged.
 pub(crate) fn live_steps(
     life: &Life,
-    place: &impl Place,
+    place: &impl DriveInUse,
     mut step: impl FnMut() -> Result<u64, Stop>,
 ) -> Result<(), Broken> {
     let (mut cut, mut done) = (life.cut, 0);

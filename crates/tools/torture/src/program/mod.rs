@@ -5,21 +5,21 @@
 //! cuts ([`recovery`]), seeds and the smallest command line that shows a finding ([`torture`]), and the drive ([`drive`]). A
 //! [`Program`] defines what a program does, and what may be there after a cut.
 
-mod broken;
 mod cuts;
 pub(crate) mod drive;
-mod ground;
+mod drive_in_use;
 mod host_faults;
 mod life;
-mod place;
 mod recovery;
 mod run;
+mod run_end;
+mod test_bed;
 mod torture;
 mod under_test;
 
-pub(crate) use broken::{Broken, RunEnd, Stop};
 pub use cuts::Cuts;
+pub(crate) use drive_in_use::{DriveInUse, VolumeInUse, goes_on};
 pub(crate) use life::{Life, live_steps};
-pub(crate) use place::{Place, VolumePlace, goes_on};
+pub(crate) use run_end::{Broken, RunEnd, Stop};
 pub(crate) use torture::{Plan, torture};
 pub(crate) use under_test::Program;

@@ -3,9 +3,9 @@
 
 use tantalum::{Device, PowerLoss};
 
-use super::broken::Broken;
-use super::ground::Ground;
-use super::place::Place;
+use super::drive_in_use::DriveInUse;
+use super::run_end::Broken;
+use super::test_bed::TestBed;
 use super::under_test::Program;
 use crate::CrashOutcome;
 
@@ -29,9 +29,9 @@ impl<P: Program> Recovery<'_, P> {
     /// Recovers, and checks.
     pub fn recover(
         &mut self,
-        place: P::Place,
+        place: P::DriveInUse,
         expected: &P::Expected,
-    ) -> Result<(P::Place, P::Opened), Broken> {
+    ) -> Result<(P::DriveInUse, P::Opened), Broken> {
         let mut place = self.power_on(place, true)?;
         if self.loss.random().is_multiple_of(SECOND_CUT_ONE_IN) {
             place.cut_after(Some(1 + self.loss.random() % P::SECOND_CUT_OPERATIONS));
@@ -53,23 +53,23 @@ impl<P: Program> Recovery<'_, P> {
 
     fn checked(
         &mut self,
-        place: P::Place,
+        place: P::DriveInUse,
         opened: P::Opened,
         expected: &P::Expected,
-    ) -> Result<(P::Place, P::Opened), Broken> {
+    ) -> Result<(P::DriveInUse, P::Opened), Broken> {
         self.outcome.promises_checked += P::PROMISES;
         P::check(expected, &opened)?;
         Ok((place, opened))
     }
 
     /// Turns power on and mounts the volume. The first recovery after a cut may be cut again, which is counted.
-    fn power_on(&mut self, place: P::Place, first: bool) -> Result<P::Place, Broken> {
+    fn power_on(&mut self, place: P::DriveInUse, first: bool) -> Result<P::DriveInUse, Broken> {
         let mut device = P::give_back(place)?.into_device();
         if first && self.loss.random().is_multiple_of(SECOND_CUT_ONE_IN) {
             device.cut_after(Some(1 + self.loss.random() % P::SECOND_CUT_OPERATIONS));
         }
         self.recover_drive(&mut device, first)?;
-        Ok(self.program.take(P::Ground::over(device, P::CACHE_BYTES)?, self.seed))
+        Ok(self.program.take(P::TestBed::from_device(device, P::CACHE_BYTES)?, self.seed))
     }
 
     fn recover_drive(&mut self, device: &mut Device, counted: bool) -> Result<(), Broken> {

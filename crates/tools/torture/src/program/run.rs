@@ -7,10 +7,10 @@ use std::time::Instant;
 use tantalum::PowerLoss;
 use tantalum_report::Monitor;
 
-use super::broken::{Broken, Found, RunEnd};
+use super::drive_in_use::DriveInUse;
 use super::life::{CutPoint, Life};
-use super::place::Place;
 use super::recovery::Recovery;
+use super::run_end::{Broken, Found, RunEnd};
 use super::under_test::Program;
 use crate::CrashOutcome;
 
@@ -43,11 +43,11 @@ impl<P: Program> Run<'_, P> {
     /// One program lives through `cuts` random cuts.
     pub fn random_cuts(
         &self,
-        ground: P::Ground,
+        test_bed: P::TestBed,
         cuts: u64,
         outcome: &mut CrashOutcome,
     ) -> Result<(), RunEnd> {
-        let (mut place, mut opened) = self.open_first(ground)?;
+        let (mut place, mut opened) = self.open_first(test_bed)?;
         for number in self.in_time(0..cuts) {
             self.monitor.check()?;
             let mut loss = PowerLoss::seeded(mix(self.seed, number, 1));
@@ -62,8 +62,8 @@ impl<P: Program> Run<'_, P> {
     }
 
     /// Flash operations of the workload, each of which will be cut.
-    pub fn count_operations(&self, ground: P::Ground) -> Result<u64, RunEnd> {
-        let (place, opened) = self.open_first(ground)?;
+    pub fn count_operations(&self, test_bed: P::TestBed) -> Result<u64, RunEnd> {
+        let (place, opened) = self.open_first(test_bed)?;
         let before = place.flash_operations();
         let life = self.whole_life(None);
         self.live(&place, opened, &life, &mut CrashOutcome::default()).map_err(RunEnd::at_first)?;
@@ -73,13 +73,13 @@ impl<P: Program> Run<'_, P> {
     /// That workload, cut at the flash operation of that number, from 1.
     pub fn cut_at(
         &self,
-        ground: P::Ground,
+        test_bed: P::TestBed,
         operation: u64,
         outcome: &mut CrashOutcome,
     ) -> Result<(), RunEnd> {
         self.monitor.check()?;
         let found = |broken| RunEnd::Found(Found { cut: operation, broken });
-        let (place, opened) = self.open_first(ground)?;
+        let (place, opened) = self.open_first(test_bed)?;
         let life = self.whole_life(Some(CutPoint { done: 0, operation }));
         let expected = self.live(&place, opened, &life, outcome).map_err(found)?;
         if !place.has_power() {
@@ -94,15 +94,15 @@ impl<P: Program> Run<'_, P> {
         Life { seed: mix(self.seed, 0, 2), cut, most: Some(self.length), host: None }
     }
 
-    fn open_first(&self, ground: P::Ground) -> Result<(P::Place, P::Opened), RunEnd> {
-        let place = self.program.take(ground, mix(self.seed, 0, 4));
+    fn open_first(&self, test_bed: P::TestBed) -> Result<(P::DriveInUse, P::Opened), RunEnd> {
+        let place = self.program.take(test_bed, mix(self.seed, 0, 4));
         let opened = self.program.open_first(&place)?;
         Ok((place, opened))
     }
 
     fn live(
         &self,
-        place: &P::Place,
+        place: &P::DriveInUse,
         opened: P::Opened,
         life: &Life,
         outcome: &mut CrashOutcome,
@@ -114,12 +114,12 @@ impl<P: Program> Run<'_, P> {
 
     fn recover(
         &self,
-        place: P::Place,
+        place: P::DriveInUse,
         cut: u64,
         expected: &P::Expected,
         loss: &mut PowerLoss,
         outcome: &mut CrashOutcome,
-    ) -> Result<(P::Place, P::Opened), Broken> {
+    ) -> Result<(P::DriveInUse, P::Opened), Broken> {
         outcome.cuts += 1;
         let seed = mix(self.seed, cut, 5);
         Recovery { program: self.program, seed, loss, outcome }.recover(place, expected)
@@ -131,5 +131,5 @@ pub(super) fn mix(seed: u64, number: u64, part: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let joined = seed.wrapping_mul(FACTOR) ^ number.wrapping_add(part << 56);
     // `mix` adds the factor, which these seeds were chosen without
-    tantalum::mix(joined.wrapping_sub(FACTOR))
+    tantalum_image::mix(joined.wrapping_sub(FACTOR))
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tantalum_report::{Bar, Interrupted, InvalidSetting, Monitor};
 
-use super::broken::{Broken, Found, RunEnd};
 use super::cuts::Cuts;
-use super::ground::Ground;
 use super::run::Run;
+use super::run_end::{Broken, Found, RunEnd};
+use super::test_bed::TestBed;
 use super::under_test::Program;
 use crate::error::CrashError;
 use crate::seeds::Seeds;
@@ -155,7 +155,7 @@ fn run_seed<P: Program>(
 fn one_run<P: Program>(
     run: &Run<'_, P>,
     cuts: Cuts,
-    prepared: &P::Ground,
+    prepared: &P::TestBed,
     outcome: &mut CrashOutcome,
 ) -> Result<Option<Found>, CrashError> {
     let before = outcome.cuts;
@@ -196,7 +196,7 @@ fn violation<P: Program>(
     run: &Run<'_, P>,
     cuts: Cuts,
     found: Found,
-    prepared: &P::Ground,
+    prepared: &P::TestBed,
 ) -> Result<Violation, CrashError> {
     let replayed = |found: &Found| match cuts {
         Cuts::Random(_) => Cuts::Random(found.cut + 1),

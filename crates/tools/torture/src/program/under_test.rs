@@ -2,18 +2,18 @@
 
 use tantalum::{Device, Profile};
 
-use super::broken::{Broken, RunEnd};
-use super::ground::Ground;
+use super::drive_in_use::DriveInUse;
 use super::life::Life;
-use super::place::Place;
+use super::run_end::{Broken, RunEnd};
+use super::test_bed::TestBed;
 use crate::error::CrashError;
 
 /// A program under test, in one of its settings.
 pub(crate) trait Program: Copy {
     /// What it works on: a volume, or a drive.
-    type Ground: Ground;
-    /// The same in the program's hands.
-    type Place: Place;
+    type TestBed: TestBed;
+    /// The volume or drive in the program's hands.
+    type DriveInUse: DriveInUse;
     /// What the program has open, with its contents.
     type Opened;
     /// The states allowed after a cut.
@@ -35,30 +35,30 @@ pub(crate) trait Program: Copy {
     fn profile(seed: u64) -> Profile;
 
     /// Prepares a new drive for the first life.
-    fn prepare_on(device: Device, seed: u64) -> Result<Self::Ground, CrashError>;
+    fn prepare_on(device: Device, seed: u64) -> Result<Self::TestBed, CrashError>;
 
     /// A drive in memory, prepared for the first life.
-    fn prepare(seed: u64) -> Result<Self::Ground, CrashError> {
+    fn prepare(seed: u64) -> Result<Self::TestBed, CrashError> {
         Self::prepare_on(Device::in_memory(&Self::profile(seed))?, seed)
     }
 
     /// Takes it. Everything random follows from the seed.
-    fn take(&self, ground: Self::Ground, seed: u64) -> Self::Place;
+    fn take(&self, test_bed: Self::TestBed, seed: u64) -> Self::DriveInUse;
 
     /// Gives it back after a cut.
-    fn give_back(place: Self::Place) -> Result<Self::Ground, Broken>;
+    fn give_back(place: Self::DriveInUse) -> Result<Self::TestBed, Broken>;
 
     /// Opens the program's files for the first life.
-    fn open_first(&self, place: &Self::Place) -> Result<Self::Opened, RunEnd>;
+    fn open_first(&self, place: &Self::DriveInUse) -> Result<Self::Opened, RunEnd>;
 
     /// Opens and reads the program's files after a cut.
-    fn open_again(&self, place: &Self::Place) -> Result<Self::Opened, Broken>;
+    fn open_again(&self, place: &Self::DriveInUse) -> Result<Self::Opened, Broken>;
 
     /// Works until power is lost or the life is over, and closes everything. Returns the states that may be there, and the
     /// number of promises checked.
     fn live(
         &self,
-        place: &Self::Place,
+        place: &Self::DriveInUse,
         opened: Self::Opened,
         life: &Life,
     ) -> (Result<Self::Expected, Broken>, u64);

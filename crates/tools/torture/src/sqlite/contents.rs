@@ -52,17 +52,17 @@ impl Table {
 
 /// A row without its key: the digest stands for the blob.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
+struct RowDigest {
     tag: i64,
     bytes: usize,
     digest: u64,
 }
 
-impl Entry {
-    fn new(tag: i64, blob: &[u8]) -> Entry {
+impl RowDigest {
+    fn new(tag: i64, blob: &[u8]) -> RowDigest {
         let mut hasher = DefaultHasher::new();
         blob.hash(&mut hasher);
-        Entry { tag, bytes: blob.len(), digest: hasher.finish() }
+        RowDigest { tag, bytes: blob.len(), digest: hasher.finish() }
     }
 }
 
@@ -71,7 +71,7 @@ impl Entry {
 pub(super) struct Contents {
     /// Transactions up to this one are in it.
     pub number: u64,
-    rows: BTreeMap<(usize, i64), Entry>,
+    rows: BTreeMap<(usize, i64), RowDigest>,
 }
 
 /// One statement of a transaction.
@@ -145,7 +145,7 @@ impl Contents {
     fn apply(&mut self, change: &Change) {
         match change {
             Change::Put { table, key, tag, blob } => {
-                self.rows.insert((*table, *key), Entry::new(*tag, blob));
+                self.rows.insert((*table, *key), RowDigest::new(*tag, blob));
             }
             Change::Tag { table, first, last, tag } => {
                 let rows = self.rows.range_mut((*table, *first)..=(*table, *last));
@@ -166,7 +166,7 @@ impl Contents {
             let sql = format!("SELECT CAST(k AS INTEGER), tag, b FROM {}", table.name);
             let entry = |row: &Row<'_>| {
                 let key: i64 = row.get(0)?;
-                Ok(((index, key), Entry::new(row.get(1)?, row.get_ref(2)?.as_blob()?)))
+                Ok(((index, key), RowDigest::new(row.get(1)?, row.get_ref(2)?.as_blob()?)))
             };
             for row in connection.prepare_cached(&sql)?.query_map([], entry)? {
                 let (key, entry) = row?;
@@ -185,8 +185,10 @@ impl Contents {
         let Some(key) = keys.find(|key| self.rows.get(key) != found.rows.get(key)) else {
             return Some(format!("transaction {} where {} should be", found.number, self.number));
         };
-        let show = |entry: Option<&Entry>| match entry {
-            Some(Entry { tag, bytes, digest }) => format!("tag {tag}, {bytes} bytes, digest {digest:016x}"),
+        let show = |entry: Option<&RowDigest>| match entry {
+            Some(RowDigest { tag, bytes, digest }) => {
+                format!("tag {tag}, {bytes} bytes, digest {digest:016x}")
+            }
             None => "no row".to_owned(),
         };
         let (table, expected, is) = (TABLES[key.0].name, self.rows.get(key), found.rows.get(key));

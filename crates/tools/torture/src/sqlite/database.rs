@@ -13,7 +13,7 @@ use super::session::{self, DATABASE, OTHER_UNITS, Session};
 use super::step::Steps;
 use crate::error::CrashError;
 use crate::program::drive::{profile, volume};
-use crate::program::{Broken, Life, Program, RunEnd, VolumePlace, live_steps};
+use crate::program::{Broken, Life, Program, RunEnd, VolumeInUse, live_steps};
 
 /// A database, in one mode and with one `PRAGMA synchronous`.
 #[derive(Clone, Copy)]
@@ -22,15 +22,15 @@ pub(super) struct Database {
     pub synchronous: Synchronous,
 }
 
-impl VolumePlace for Drive {
+impl VolumeInUse for Drive {
     fn volume(&self) -> impl Deref<Target = Volume> {
         Drive::volume(self)
     }
 }
 
 impl Program for Database {
-    type Ground = Volume;
-    type Place = Drive;
+    type TestBed = Volume;
+    type DriveInUse = Drive;
     type Opened = (Connection, Contents);
     type Expected = History;
 

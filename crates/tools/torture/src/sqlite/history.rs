@@ -9,7 +9,7 @@ use crate::program::Broken;
 /// SQLite's promise about acknowledged transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Promise {
-    /// All are there.
+    /// All acknowledged transactions are there.
     All,
     /// All except the last: without `EXTRA`, the removal of a rollback journal is durable with the next transaction.
     AllButTheLast,

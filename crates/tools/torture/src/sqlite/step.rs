@@ -85,7 +85,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Those of a seed.
+    /// The steps that a seed draws.
     pub fn new(seed: u64, mode: Mode) -> Steps {
         Steps { random: Random::seed_from_u64(seed), mode }
     }

@@ -20,7 +20,7 @@ use self::memcpy::{Copies, SOURCE_UNITS};
 use crate::error::{WorkloadError, WrongData};
 use crate::memory;
 use crate::queue::CommandQueue;
-use crate::steady::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
+use crate::steady_state::{MOST_WINDOWS, SteadyState, WINDOWS_PER_CAPACITY};
 
 mod condition;
 mod memcpy;
@@ -225,7 +225,7 @@ pub fn filled(profile: &Profile, units: u32, seed: u64, monitor: &Monitor) -> Re
     Ok(host.flushed()?)
 }
 
-/// The same as [`aged`] on a new drive.
+/// Overwrites the first `units` of a new drive at random until it has collected garbage.
 pub fn aged_on(device: Device, units: u32, seed: u64, monitor: &Monitor) -> Result<Device, WorkloadError> {
     let mut host = Host::new(device, seed);
     host.units = units;

@@ -24,7 +24,7 @@ pub(super) struct SetShape {
 }
 
 /// One file of the set.
-struct Entry {
+struct SetFile {
     folder: FileId,
     file: Option<FileId>,
     bytes: u64,
@@ -33,7 +33,7 @@ struct Entry {
 
 /// The set.
 pub(super) struct FileSet {
-    entries: Vec<Entry>,
+    entries: Vec<SetFile>,
     existing: Vec<usize>,
     absent: Vec<usize>,
 }
@@ -48,7 +48,7 @@ impl FileSet {
         bar: &Bar,
     ) -> Result<FileSet, WorkloadError> {
         let folders = make_folders(fs, files.div_ceil(shape.width))?;
-        let entry = |number: usize, bytes| Entry {
+        let entry = |number: usize, bytes| SetFile {
             folder: folders[number / shape.width],
             file: None,
             bytes,

@@ -53,7 +53,7 @@ struct Shape {
 }
 
 impl Personality {
-    /// All of them.
+    /// All personalities.
     pub const ALL: [Personality; 4] =
         [Personality::Fileserver, Personality::Varmail, Personality::Webserver, Personality::Oltp];
 

@@ -36,7 +36,7 @@ pub(super) const THREADS: u32 = (1 + WRITERS + READERS) as u32;
 const WRITER_POSTS: u64 = 1000;
 const WRITER_AHEAD: u64 = 2000;
 
-/// The same of the log writer.
+/// Posts that the log writer waits for, and by how many database writers may run ahead of it.
 const LOG_POSTS: u64 = 3200;
 const LOG_AHEAD: u64 = 1000;
 

@@ -39,7 +39,7 @@ const NODE_DATA_LIMIT: usize = 4000;
 /// A graph of this many nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Graph {
-    /// How many.
+    /// The number of nodes.
     pub nodes: u64,
     shuffle: Shuffle,
 }

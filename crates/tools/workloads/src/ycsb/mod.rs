@@ -19,11 +19,11 @@ const EXPONENT: f64 = 0.99;
 /// The operation on a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// It is read.
+    /// The record is read.
     Read,
     /// It is written without reading it.
     Update,
-    /// It is new.
+    /// A new record is inserted.
     Insert,
     /// It and some of its successors are read.
     Scan,
@@ -55,7 +55,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// All of them.
+    /// All workloads.
     pub const ALL: [Workload; 6] =
         [Workload::A, Workload::B, Workload::C, Workload::D, Workload::E, Workload::F];
 

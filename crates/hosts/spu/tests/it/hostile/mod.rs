@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use arbitrary::Unstructured;
-use tantalum::{Device, Profile, SplitMix64};
+use tantalum::{Device, Profile};
 use tantalum_drive::Drive;
+use tantalum_image::SplitMix64;
 use tantalum_spu::{
     BlockClient, EndpointId, Event, InstallOptions, ProcessId, ProgramId, Rights, SpuId, Ssd, shipped,
 };
@@ -113,7 +114,7 @@ impl Arena {
         self.run_with(module, requests)
     }
 
-    /// The same with given requests.
+    /// Runs a module with these requests.
     pub fn run_with(&mut self, module: &[u8], requests: Vec<Request>) -> (bool, usize) {
         let Ok(program) = self.ssd.install(self.mallory, module, InstallOptions::default()) else {
             return (false, 0);

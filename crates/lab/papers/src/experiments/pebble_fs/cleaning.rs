@@ -2,8 +2,8 @@
 
 use tantalum::UNIT_BYTES;
 use tantalum_filesystem::FileSystem;
-use tantalum_lfs::{Cleaning, Indexing, Kind};
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::filebench::{Filebench, Personality};
 
@@ -31,10 +31,10 @@ const TITLES: [(&str, &str); 8] = [
 
 /// The file systems. F2FS comes first as in the thesis, and then as it is today: what it overwrites in place leaves nothing
 /// to clean.
-const CASES: [(Kind, Indexing, &str); 3] = [
-    (Kind::Nat, Indexing::Appended, "lfs-nat"),
-    (Kind::Nat, Indexing::Conventional, "lfs-nat in place"),
-    (Kind::Tree, Indexing::Conventional, "lfs-tree"),
+const CASES: [(LfsKind, Indexing, &str); 3] = [
+    (LfsKind::Nat, Indexing::Appended, "lfs-nat"),
+    (LfsKind::Nat, Indexing::Conventional, "lfs-nat in place"),
+    (LfsKind::Tree, Indexing::Conventional, "lfs-tree"),
 ];
 
 /// Figure 7.
@@ -69,7 +69,7 @@ pub fn figure_7(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
     Ok(outcome)
 }
 
-fn claims(tables: &[Figures; TITLES.len()]) -> Vec<Claim> {
+fn claims(tables: &[Figures; TITLES.len()]) -> Vec<PaperClaim> {
     let changes = |table: usize, kind: &str| {
         let [remap, copy] = ["remap", "copy"].map(|name| tables[table].row(&format!("{kind}, {name}")));
         Span::changes(remap, copy)
@@ -85,7 +85,7 @@ fn claims(tables: &[Figures; TITLES.len()]) -> Vec<Claim> {
 /// A row of each table, and what power cuts left.
 fn clean_all(
     run: &Run<'_>,
-    kind: (Kind, Indexing),
+    kind: (LfsKind, Indexing),
     cleaning: Cleaning,
 ) -> Result<([Vec<f64>; TITLES.len()], Survived), ExperimentError> {
     let mut rows = [const { Vec::new() }; TITLES.len()];
@@ -102,7 +102,7 @@ fn clean_all(
 /// checkpoint, and end with one that is counted.
 fn clean(
     run: &Run<'_>,
-    (kind, indexing): (Kind, Indexing),
+    (kind, indexing): (LfsKind, Indexing),
     personality: Personality,
     cleaning: Cleaning,
 ) -> Result<([f64; TITLES.len()], Survived), ExperimentError> {

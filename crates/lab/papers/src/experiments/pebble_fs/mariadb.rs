@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tantalum::{Access, Counters, Device, Profile};
 use tantalum_filesystem::LogStatistics;
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 use tantalum_report::table::bytes;
 use tantalum_report::{Figures, Outcome, Row, Time};
 use tantalum_workloads::WorkloadError;
@@ -22,7 +22,7 @@ use super::super::rig::slowed;
 use super::super::{Run, drive_of};
 use super::{CACHE_BYTES, KINDS, PRINTED, claims, indexings};
 use crate::error::ExperimentError;
-use crate::servers::{MariaDb, MariaDbOptions, MountOptions, Place, PlainFolder};
+use crate::servers::{MariaDb, MariaDbOptions, MountOptions, PlainFolder, ServerFolder};
 
 /// The thesis's TPCC-10: ten warehouses, about 800 MB. LinkBench gets the same here; the thesis has 10 GB.
 const DATABASE_BYTES: u64 = 800_000_000;
@@ -34,7 +34,7 @@ const CLIENTS: u64 = 16;
 const OPERATIONS_EACH: [u64; 2] = [10_000, 20_000];
 const LEAST_OPERATIONS_EACH: u64 = 50;
 
-/// Of the measured operations.
+/// Operations of the warm-up, as a share of the measured ones.
 const WARM_UP: f64 = 0.25;
 
 const PAGE_BYTES: u32 = 16_384;
@@ -198,7 +198,7 @@ fn load_database(run: &Run<'_>, folder: &PlainFolder, load: Load) -> Result<(), 
 }
 
 /// A new file system on a drive as slow as the experiment requires.
-fn make(run: &Run<'_>, image: &Path, kind: Kind, indexing: Indexing) -> Result<(), ExperimentError> {
+fn make(run: &Run<'_>, image: &Path, kind: LfsKind, indexing: Indexing) -> Result<(), ExperimentError> {
     let device = Device::create(image, &slowed(&profile(run)?, run.slower))?;
     let fs = LogFs::format_indexed(device, kind, Cleaning::Copy, indexing, CACHE_BYTES)?;
     let client = fs.unmount().map_err(|failed| failed.1)?;

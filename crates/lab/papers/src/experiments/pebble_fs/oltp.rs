@@ -1,7 +1,7 @@
 //! Figures 9 and 10: Filebench's OLTP.
 
 use tantalum_filesystem::FileSystem;
-use tantalum_lfs::{Cleaning, Indexing, Kind};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind};
 use tantalum_report::{Figures, Outcome, Row, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::filebench::{Filebench, Personality};
@@ -14,7 +14,7 @@ use crate::error::ExperimentError;
 /// Operations at scale 1.
 const OPERATIONS: u64 = 200_000;
 
-/// One run.
+/// One run: its throughput and cost, and what survived cuts.
 struct Measured {
     name: String,
     per_second: f64,
@@ -33,7 +33,12 @@ fn measure_all(run: &Run<'_>) -> Result<Vec<Measured>, ExperimentError> {
     Ok(all)
 }
 
-fn measure(run: &Run<'_>, kind: Kind, indexing: Indexing, name: String) -> Result<Measured, ExperimentError> {
+fn measure(
+    run: &Run<'_>,
+    kind: LfsKind,
+    indexing: Indexing,
+    name: String,
+) -> Result<Measured, ExperimentError> {
     let mut fs = format(run, kind, Cleaning::Copy, indexing)?;
     let operations = run.scaled(OPERATIONS, 5000);
     let bar = run.monitor.bar(format!("OLTP, {name}"), operations);

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::super::printed::PrintedClaim;
 
-/// All of it.
+/// What `pebble_fs.toml` says of the figures.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {

@@ -58,7 +58,7 @@ pub struct Model {
     pub lists: BTreeMap<u32, Vec<(u32, u32)>>,
     /// Whether a write is durable when it is acknowledged.
     pub durable_writes: bool,
-    /// Whether everything is.
+    /// Whether every command is durable when it is acknowledged.
     pub protected: bool,
 }
 

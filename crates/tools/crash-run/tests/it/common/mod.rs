@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tantalum_crash_run::operation::{Entry, FileNumber, Made, Operation, ROOT, Recording};
+use tantalum_crash_run::operation::{FileNumber, FolderName, Made, Operation, ROOT, Recording};
 use tantalum_crash_run::{Check, Losses, Outcome, Sector, Settings, check};
 use tantalum_filesystem::{FileKind, RenameMode};
 use tantalum_report::Monitor;
 
-pub fn entry(name: &str) -> Entry {
-    Entry { folder: ROOT, name: name.as_bytes().to_vec() }
+pub fn entry(name: &str) -> FolderName {
+    FolderName { folder: ROOT, name: name.as_bytes().to_vec() }
 }
 
 pub fn create(name: &str, file: FileNumber) -> Operation {
@@ -27,8 +27,8 @@ pub fn rename(from: &str, to: &str) -> Operation {
 /// `setup` is durable; the program says `done` at the end.
 pub fn recording(setup: &[Operation], program: &[Operation]) -> Recording {
     let operations: Vec<Operation> = setup.iter().chain(program).cloned().collect();
-    let said = vec![(operations.len(), "done".to_owned())];
-    Recording { operations, begins: setup.len(), said }
+    let acks = vec![(operations.len(), "done".to_owned())];
+    Recording { operations, begins: setup.len(), acks }
 }
 
 pub fn settings(check: &str) -> Settings {

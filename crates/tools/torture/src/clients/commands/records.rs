@@ -14,7 +14,7 @@ use crate::clients::run::Run;
 use crate::device::draw::{Generator, distinct};
 use crate::device::history::Order;
 use crate::device::record_host::{FILLING, FILLING_KEYS, NewRecords, key_of, value_of};
-use crate::device::records::{Place, Thing};
+use crate::device::records::{RecordId, Thing};
 use crate::device::stop::Stop;
 use crate::device::tide::Tide;
 
@@ -95,7 +95,7 @@ impl Run {
     }
 
     /// A random key of a namespace. `None` if that is missing, and a command now creates it.
-    fn place(&mut self, client: usize, rng: &mut Generator) -> Result<Option<Place>, Stop> {
+    fn place(&mut self, client: usize, rng: &mut Generator) -> Result<Option<RecordId>, Stop> {
         let slot = rng.random_range(0..self.spaces.count());
         let number = rng.random_range(0..self.spaces.keys(slot));
         match self.spaces.there(slot) {

@@ -9,7 +9,7 @@ use crate::device::stop::Stop;
 /// How power is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::clients) enum Loss {
-    /// The drive's.
+    /// The drive loses power.
     Power,
     /// The process that has the image open is killed.
     Kill,

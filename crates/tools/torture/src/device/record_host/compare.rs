@@ -7,7 +7,7 @@ use tantalum::{Command, Key, NamespaceId, Status};
 use super::{Made, RecordHost, key_of, value_of};
 use crate::device::history::{LOST, Stamp};
 use crate::device::host::Host;
-use crate::device::records::{Orders, Place, Thing};
+use crate::device::records::{Orders, RecordId, Thing};
 use crate::device::stop::Stop;
 
 /// What a record was found to hold.
@@ -186,7 +186,12 @@ impl RecordHost {
     }
 
     /// A record is what was put last.
-    pub(super) fn check(&mut self, host: &mut Host, place: Place, promise: &'static str) -> Result<(), Stop> {
+    pub(super) fn check(
+        &mut self,
+        host: &mut Host,
+        place: RecordId,
+        promise: &'static str,
+    ) -> Result<(), Stop> {
         let (found, stamp) = (self.get(host, place)?, self.records.now(Thing::Record(place)));
         self.promises_checked += 1;
         match &found {
@@ -200,7 +205,7 @@ impl RecordHost {
         }
     }
 
-    fn get(&self, host: &mut Host, (namespace, number): Place) -> Result<Found, Stop> {
+    fn get(&self, host: &mut Host, (namespace, number): RecordId) -> Result<Found, Stop> {
         let mut value = Vec::new();
         match host.submit(Command::KvGet { namespace, key: key_of(number), value: &mut value }) {
             Ok(_) => Ok(Found::Value(Some(value))),
@@ -213,7 +218,7 @@ impl RecordHost {
         }
     }
 
-    fn differs(&self, place: Place, found: &Found, allowed: &[Stamp]) -> String {
+    fn differs(&self, place: RecordId, found: &Found, allowed: &[Stamp]) -> String {
         let found = match found {
             Found::Lost => "what cannot be read".to_owned(),
             Found::Value(None) => "nothing".to_owned(),

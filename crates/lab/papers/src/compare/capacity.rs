@@ -2,7 +2,7 @@
 
 use tantalum::Profile;
 use tantalum_workloads::ageing::left_free;
-use tantalum_workloads::enough::enough;
+use tantalum_workloads::capacity::smallest_capacity;
 use tantalum_workloads::memory;
 
 use crate::error::ExperimentError;
@@ -31,9 +31,9 @@ pub(super) fn on_larger<T>(
 
 /// The smallest capacity in bytes for comparing a database that uses `used_units` and grows by `growth_units`: the free
 /// space on the aged drive must hold the growth twice, in the database and in a log.
-pub(super) fn enough_for(used_units: u64, growth_units: u64) -> Option<u64> {
+pub(super) fn smallest_capacity_for(used_units: u64, growth_units: u64) -> Option<u64> {
     let needed = growth_units * 2 + LOG_UNITS;
-    enough(used_units, |capacity_units| match left_free(capacity_units) {
+    smallest_capacity(used_units, |capacity_units| match left_free(capacity_units) {
         free if free >= needed => free,
         _ => capacity_units,
     })

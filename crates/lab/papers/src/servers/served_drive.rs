@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tantalum::Counters;
 
 use super::ServerError;
-use super::in_use::InUse;
+use super::images_in_use::InUse;
 use super::program::run;
 
 /// A served drive. Dropped, it is stopped.

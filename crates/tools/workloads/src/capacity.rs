@@ -19,7 +19,7 @@ pub fn units_in_use(volume: &Volume) -> u64 {
 
 /// The smallest capacity in bytes, in whole MiB, of a drive that can be aged: besides the units in use, it has the share
 /// of its capacity that must stay free, and room for other data.
-pub fn enough(used_units: u64, free_of: impl Fn(u64) -> u64) -> Option<u64> {
+pub fn smallest_capacity(used_units: u64, free_of: impl Fn(u64) -> u64) -> Option<u64> {
     let would_do = |mib: u64| {
         let capacity_units = mib * UNITS_PER_MIB;
         used_units + free_of(capacity_units) + LEAST_OTHER_UNITS <= capacity_units
@@ -45,9 +45,9 @@ mod tests {
     #[test]
     fn the_smallest_capacity_that_leaves_enough_free_is_found() {
         // 10,000 in use, 8,192 free, 256 of other data: 18,448 units are 72.06 MiB
-        assert_eq!(enough(10_000, |_| 8192), Some(73 * MIB));
+        assert_eq!(smallest_capacity(10_000, |_| 8192), Some(73 * MIB));
         // a tenth free: 111,395 units are 435.1 MiB
-        assert_eq!(enough(100_000, |capacity| capacity / 10), Some(436 * MIB));
-        assert_eq!(enough(1, |capacity| capacity), None);
+        assert_eq!(smallest_capacity(100_000, |capacity| capacity / 10), Some(436 * MIB));
+        assert_eq!(smallest_capacity(1, |capacity| capacity), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::error::CrashError;
 /// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Broken {
-    /// Which.
+    /// The promise's name.
     pub promise: &'static str,
     /// What was found, and what would have been allowed.
     pub detail: String,

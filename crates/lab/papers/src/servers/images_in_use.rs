@@ -21,7 +21,7 @@ pub fn newest_image() -> Option<(u64, PathBuf)> {
 pub(super) struct InUse(u64);
 
 impl InUse {
-    /// From now on.
+    /// Notes that the image is in use, as the newest.
     pub(super) fn note(image: &Path) -> InUse {
         let mut images = images();
         images.count += 1;

@@ -14,7 +14,7 @@ use crate::tree::Tree;
 
 /// The files in the folder of a finding.
 const FILES: &str = "files";
-const SAID: &str = "acks";
+const ACKS: &str = "acks";
 const FINDING: &str = "finding.json";
 
 /// A saved finding.
@@ -37,12 +37,12 @@ pub(crate) fn save(
     finding: &Finding,
     checker: &Checker,
     tree: &Tree,
-    said: &[(usize, String)],
+    acks: &[(usize, String)],
 ) -> Result<(), RunError> {
     let files = folder.join(FILES);
     fs::create_dir_all(&files).map_err(RunError::files(&files))?;
     tree.write_to(&files).map_err(RunError::files(&files))?;
-    let lines: String = said.iter().map(|(_, line)| format!("{line}\n")).collect();
+    let lines: String = acks.iter().map(|(_, line)| format!("{line}\n")).collect();
     let saved = SavedFinding {
         check: match &checker.check {
             Check::Command(command) => Some(for_any_folder(command)),
@@ -53,7 +53,7 @@ pub(crate) fn save(
         folder: folder.to_owned(),
     };
     let text = serde_json::to_string_pretty(&saved).expect("it has string keys only");
-    for (name, text) in [(SAID, lines), (FINDING, text + "\n")] {
+    for (name, text) in [(ACKS, lines), (FINDING, text + "\n")] {
         let path = folder.join(name);
         fs::write(&path, text).map_err(RunError::files(&path))?;
     }
@@ -74,7 +74,7 @@ impl SavedFinding {
 
     /// The file with what the program had acknowledged by the cut.
     pub fn acks(&self) -> PathBuf {
-        self.folder.join(SAID)
+        self.folder.join(ACKS)
     }
 
     /// Bytes of its files.

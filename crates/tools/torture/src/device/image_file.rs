@@ -28,7 +28,7 @@ impl ImageFile {
         ImageFile::create_with(profile, Mapping::Allowed, Access::Write, None)
     }
 
-    /// The same on a host that will fail. Seeds differ in how the image is opened and mapped.
+    /// A new image on a host that will fail, and the drive in it. Seeds differ in how the image is opened and mapped.
     pub fn create_on_failing_host(profile: &Profile, seed: u64) -> Result<(ImageFile, Device), Stop> {
         let (mapping, access) = match seed % 6 {
             0 | 2 | 4 => (Mapping::Allowed, Access::Ordered),

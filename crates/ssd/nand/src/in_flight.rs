@@ -26,7 +26,7 @@ pub enum Operation {
 /// An operation that had started and was not done when power failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InFlight {
-    /// What it does.
+    /// The operation and its addresses.
     pub operation: Operation,
     /// When the array started, ns.
     pub start_ns: Nanoseconds,
@@ -60,7 +60,7 @@ pub struct LostProgram {
 pub(crate) enum Origin {
     /// There is no slot.
     Padding,
-    /// The caller's.
+    /// Staged by the caller.
     Staged,
     /// Moved from that place, which has carried the mark `MOVED` since.
     Moved(Ppn),

@@ -52,7 +52,7 @@ impl Clock {
 }
 
 /// Sets the trial's random numbers and time on a connection.
-pub(crate) fn make_alike(connection: &Connection, seed: u64) -> rusqlite::Result<Clock> {
+pub(crate) fn make_deterministic(connection: &Connection, seed: u64) -> rusqlite::Result<Clock> {
     let generator = Arc::new(Mutex::new(Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x7261_6e64)));
     let other = Arc::clone(&generator);
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
@@ -78,12 +78,12 @@ pub(crate) fn make_alike(connection: &Connection, seed: u64) -> rusqlite::Result
     // Within a statement the time stands still, as in SQLite, so these functions may be used in indexes.
     let flags = flags | FunctionFlags::SQLITE_DETERMINISTIC;
     for (name, first_time) in TIMES {
-        let told = Told::new(name, first_time, &clock)?;
-        connection.create_scalar_function(name, -1, flags, move |context| told.call(context))?;
+        let function = TimeFunction::new(name, first_time, &clock)?;
+        connection.create_scalar_function(name, -1, flags, move |context| function.call(context))?;
     }
     for (name, equal) in KEY_WORDS {
-        let told = Told::new(equal, 0, &clock)?;
-        connection.create_scalar_function(name, 0, flags, move |context| told.call(context))?;
+        let function = TimeFunction::new(equal, 0, &clock)?;
+        connection.create_scalar_function(name, 0, flags, move |context| function.call(context))?;
     }
     Ok(clock)
 }
@@ -93,7 +93,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// One of SQLite's functions, supplied with the time.
-struct Told {
+struct TimeFunction {
     name: &'static str,
     first_time: usize,
     clock: Clock,
@@ -101,9 +101,9 @@ struct Told {
     original: Mutex<Connection>,
 }
 
-impl Told {
-    fn new(name: &'static str, first_time: usize, clock: &Clock) -> rusqlite::Result<Told> {
-        Ok(Told {
+impl TimeFunction {
+    fn new(name: &'static str, first_time: usize, clock: &Clock) -> rusqlite::Result<TimeFunction> {
+        Ok(TimeFunction {
             name,
             first_time,
             clock: clock.clone(),
@@ -151,9 +151,9 @@ impl Told {
 mod tests {
     use super::*;
 
-    fn alike(seed: u64) -> (Connection, Clock) {
+    fn deterministic(seed: u64) -> (Connection, Clock) {
         let connection = Connection::open_in_memory().unwrap();
-        let clock = make_alike(&connection, seed).unwrap();
+        let clock = make_deterministic(&connection, seed).unwrap();
         (connection, clock)
     }
 
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn random_numbers_follow_the_seed() {
         let drawn = |seed| {
-            let (connection, _) = alike(seed);
+            let (connection, _) = deterministic(seed);
             [
                 text(&connection, "random()"),
                 text(&connection, "random()"),
@@ -178,14 +178,14 @@ mod tests {
         assert_ne!(drawn(1), drawn(2));
         assert_ne!(drawn(1)[0], drawn(1)[1]);
         assert_eq!(drawn(1)[2].len(), 18);
-        let (connection, _) = alike(1);
+        let (connection, _) = deterministic(1);
         assert_eq!(text(&connection, "length(randomblob(0))"), "1", "as SQLite has it");
         connection.query_row("SELECT randomblob(2000000000)", [], |_| Ok(())).unwrap_err();
     }
 
     #[test]
     fn the_time_is_that_of_the_statement() {
-        let (connection, clock) = alike(1);
+        let (connection, clock) = deterministic(1);
         clock.next_statement();
         for (expression, expected) in [
             ("datetime('now')", "2000-01-01 00:00:00"),
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_schema_may_use_them_where_it_may_use_sqlites_own() {
-        let (connection, _) = alike(1);
+        let (connection, _) = deterministic(1);
         connection
             .execute_batch(
                 "CREATE TABLE t(a, at TEXT DEFAULT CURRENT_TIMESTAMP, day AS (date(at)), CHECK (date(at) > '1999'));

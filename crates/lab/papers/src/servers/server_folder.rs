@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::ServerError;
 
 /// A folder for a server's files, and the drive below it, if any.
-pub trait Place {
+pub trait ServerFolder {
     /// The folder.
     fn folder(&self) -> &Path;
 
@@ -36,7 +36,7 @@ fn open_to_all() -> fs::Permissions {
     fs::Permissions::from_mode(0o755)
 }
 
-impl Place for PlainFolder {
+impl ServerFolder for PlainFolder {
     fn folder(&self) -> &Path {
         self.0.path()
     }

@@ -4,9 +4,9 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::{Content, FileId, FileKind, FileSystem, Names, NewFile};
-use tantalum_lfs::{Cleaning, Indexing, Kind, LogFs};
+use tantalum_lfs::{Cleaning, Indexing, LfsKind, LogFs};
 use tantalum_report::table::bytes;
-use tantalum_report::{Claim, Figures, Outcome, Row, Span, Time};
+use tantalum_report::{Figures, Outcome, PaperClaim, Row, Span, Time};
 use tantalum_workloads::WorkloadError;
 use tantalum_workloads::closed_loop::{Turn, serve};
 
@@ -29,7 +29,7 @@ const UNITS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Virtual time between two write-backs, as a mount has them.
 const WRITE_BACK_NS: Nanoseconds = 5_000_000_000;
 
-const PLACES: [(Place, &str); 2] = [(Place::Random, "overwrites"), (Place::End, "appends")];
+const PLACES: [(WriteOrder, &str); 2] = [(WriteOrder::Random, "overwrites"), (WriteOrder::End, "appends")];
 
 const TITLES: [(&str, &str); 5] = [
     ("throughput of four synced writers", "MB/s"),
@@ -41,10 +41,10 @@ const TITLES: [(&str, &str); 5] = [
 
 /// The pattern of a synced writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum WriteOrder {
     /// It overwrites its file at random.
     Random,
-    /// It appends to it.
+    /// The job appends to its file.
     End,
 }
 
@@ -60,7 +60,7 @@ struct Writers {
 }
 
 impl Writers {
-    fn new(run: &Run<'_>, kind: Kind, indexing: Indexing) -> Result<Writers, ExperimentError> {
+    fn new(run: &Run<'_>, kind: LfsKind, indexing: Indexing) -> Result<Writers, ExperimentError> {
         let mut fs = format(run, kind, Cleaning::Copy, indexing)?;
         let bytes = file_bytes(run);
         let new = NewFile { kind: FileKind::File, permissions: 0o644, ..NewFile::default() };
@@ -85,7 +85,7 @@ impl Writers {
     /// A write is sent to the drive, and synced in the next turn, so that other writers' requests come in between.
     fn turn(
         &mut self,
-        (place, data, bytes): (Place, &[u8], u64),
+        (place, data, bytes): (WriteOrder, &[u8], u64),
         client: usize,
         at_ns: Nanoseconds,
     ) -> Result<Turn, WorkloadError> {
@@ -101,10 +101,10 @@ impl Writers {
         }
         let length = data.len() as u64;
         let offset = match place {
-            Place::Random => self.random.random_range(0..bytes / length) * length,
-            Place::End => self.ends[client],
+            WriteOrder::Random => self.random.random_range(0..bytes / length) * length,
+            WriteOrder::End => self.ends[client],
         };
-        if place == Place::End {
+        if place == WriteOrder::End {
             self.ends[client] += length;
         }
         self.fs.write(file, offset, data)?;
@@ -121,9 +121,9 @@ fn file_bytes(run: &Run<'_>) -> u64 {
 /// Throughput in MB/s, what the syncs cost, and what power cuts left.
 fn write_synced(
     run: &Run<'_>,
-    kind: Kind,
+    kind: LfsKind,
     indexing: Indexing,
-    place: Place,
+    place: WriteOrder,
     units: u32,
 ) -> Result<(f64, Cost, Survived), ExperimentError> {
     let mut writers = Writers::new(run, kind, indexing)?;
@@ -178,8 +178,8 @@ pub fn figure_8(run: &Run<'_>) -> Result<Outcome, ExperimentError> {
 /// A row of each table, and what power cuts left.
 fn measure(
     run: &Run<'_>,
-    kind: Kind,
-    place: Place,
+    kind: LfsKind,
+    place: WriteOrder,
     indexing: Indexing,
 ) -> Result<([Vec<f64>; TITLES.len()], Survived), ExperimentError> {
     let mut rows = [const { Vec::new() }; TITLES.len()];
@@ -193,7 +193,7 @@ fn measure(
     Ok((rows, survived))
 }
 
-fn claims(tables: &[Figures; TITLES.len()]) -> Vec<Claim> {
+fn claims(tables: &[Figures; TITLES.len()]) -> Vec<PaperClaim> {
     let compared = |table: usize, (kind, baseline): (&str, &str), span: fn(&[f64], &[f64]) -> Span| {
         let row = |place: &str, name: &str| tables[table].row(&format!("{kind}, {place}, {name}"));
         let [first, second] = PLACES.map(|(_, place)| span(row(place, FS_WRITE), row(place, baseline)));

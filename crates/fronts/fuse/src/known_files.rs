@@ -9,9 +9,9 @@ use tantalum_filesystem::FileId;
 
 /// The kernel's references, by file.
 #[derive(Debug, Default)]
-pub(crate) struct Known(HashMap<FileId, u64>);
+pub(crate) struct KnownFiles(HashMap<FileId, u64>);
 
-impl Known {
+impl KnownFiles {
     /// The kernel learned of the file once more. Returns whether it did not know the file before.
     pub fn add(&mut self, file: FileId) -> bool {
         let references = self.0.entry(file).or_default();
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_file_is_known_from_the_first_reference_to_the_last() {
-        let mut known = Known::default();
+        let mut known = KnownFiles::default();
         assert!(known.add(FileId::ROOT));
         assert!(!known.add(FileId::ROOT));
         assert!(!known.forget(FileId::ROOT, 1));

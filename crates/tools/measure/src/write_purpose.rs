@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The purpose of a write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum WritePurpose {
     /// Data that are meant to stay.
     Data,
     /// What makes changes of data durable or atomic: a journal, a write-ahead log, a doublewrite buffer.
@@ -17,17 +17,18 @@ pub enum Kind {
     Metadata,
 }
 
-impl Kind {
+impl WritePurpose {
     /// All kinds, in the order of tables.
-    pub const ALL: [Kind; 4] = [Kind::Data, Kind::Log, Kind::Temporary, Kind::Metadata];
+    pub const ALL: [WritePurpose; 4] =
+        [WritePurpose::Data, WritePurpose::Log, WritePurpose::Temporary, WritePurpose::Metadata];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Data => "data",
-            Kind::Log => "log",
-            Kind::Temporary => "temporary",
-            Kind::Metadata => "metadata",
+            WritePurpose::Data => "data",
+            WritePurpose::Log => "log",
+            WritePurpose::Temporary => "temporary",
+            WritePurpose::Metadata => "metadata",
         }
     }
 }
@@ -65,29 +66,29 @@ pub(crate) struct Habits {
 }
 
 /// The kind of the files of a path, and how that is known.
-pub(crate) fn kind_of(path: &str, habits: &Habits) -> (Kind, &'static str) {
+pub(crate) fn kind_of(path: &str, habits: &Habits) -> (WritePurpose, &'static str) {
     let mut parts = path.rsplit('/');
     let name = parts.next().unwrap_or_default();
     let is_in = |folders: &[&str]| path.rsplit('/').skip(1).any(|part| folders.contains(&part));
     let ends = |endings: &[&str]| endings.iter().any(|end| name.ends_with(end));
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
     if is_in(&TEMPORARY_FOLDERS) || begins(&TEMPORARY_BEGINNINGS) {
-        return (Kind::Temporary, "its name");
+        return (WritePurpose::Temporary, "its name");
     }
     if is_in(&LOG_FOLDERS) || begins(&LOG_BEGINNINGS) || ends(&LOG_ENDINGS) {
-        return (Kind::Log, "its name");
+        return (WritePurpose::Log, "its name");
     }
     if is_in(&DATA_FOLDERS) || begins(&DATA_BEGINNINGS) || ends(&DATA_ENDINGS) {
-        return (Kind::Data, "its name");
+        return (WritePurpose::Data, "its name");
     }
     if habits.came_and_went && habits.syncs == 0 {
-        return (Kind::Temporary, "removed, and never synced");
+        return (WritePurpose::Temporary, "removed, and never synced");
     }
     let is_appended = habits.bytes > 0 && habits.appended >= habits.bytes - habits.bytes / 10;
     if is_appended && habits.syncs >= SYNCS_OF_A_LOG {
-        return (Kind::Log, "appended to, with syncs between");
+        return (WritePurpose::Log, "appended to, with syncs between");
     }
-    (Kind::Data, "neither a log nor temporary")
+    (WritePurpose::Data, "neither a log nor temporary")
 }
 
 #[cfg(test)]
@@ -98,17 +99,17 @@ mod tests {
     fn databases_files_are_known_by_name() {
         let habits = Habits::default();
         for (path, kind) in [
-            ("test.db", Kind::Data),
-            ("test.db-journal", Kind::Log),
-            ("a/test.db-wal", Kind::Log),
-            ("data/pg_wal/000000010000000000000001", Kind::Log),
-            ("data/base/5/16384", Kind::Data),
-            ("data/base/pgsql_tmp/pgsql_tmp12.0", Kind::Temporary),
-            ("#ib_16384_0.dblwr", Kind::Log),
-            ("ib_logfile0", Kind::Log),
-            ("ibdata1", Kind::Data),
-            ("000012.log", Kind::Log),
-            ("pg_wal", Kind::Data),
+            ("test.db", WritePurpose::Data),
+            ("test.db-journal", WritePurpose::Log),
+            ("a/test.db-wal", WritePurpose::Log),
+            ("data/pg_wal/000000010000000000000001", WritePurpose::Log),
+            ("data/base/5/16384", WritePurpose::Data),
+            ("data/base/pgsql_tmp/pgsql_tmp12.0", WritePurpose::Temporary),
+            ("#ib_16384_0.dblwr", WritePurpose::Log),
+            ("ib_logfile0", WritePurpose::Log),
+            ("ibdata1", WritePurpose::Data),
+            ("000012.log", WritePurpose::Log),
+            ("pg_wal", WritePurpose::Data),
         ] {
             assert_eq!(kind_of(path, &habits).0, kind, "{path}");
         }
@@ -117,12 +118,16 @@ mod tests {
     #[test]
     fn unknown_names_are_told_by_what_was_done() {
         let log = Habits { bytes: 1000, appended: 900, syncs: 8, came_and_went: false };
-        assert_eq!(kind_of("journal.bin", &log).0, Kind::Log);
-        assert_eq!(kind_of("journal.bin", &Habits { appended: 899, ..log }).0, Kind::Data);
-        assert_eq!(kind_of("journal.bin", &Habits { syncs: 7, ..log }).0, Kind::Data);
-        assert_eq!(kind_of("shop/sbtest1.ibd", &log).0, Kind::Data, "a table that grows, with syncs between");
+        assert_eq!(kind_of("journal.bin", &log).0, WritePurpose::Log);
+        assert_eq!(kind_of("journal.bin", &Habits { appended: 899, ..log }).0, WritePurpose::Data);
+        assert_eq!(kind_of("journal.bin", &Habits { syncs: 7, ..log }).0, WritePurpose::Data);
+        assert_eq!(
+            kind_of("shop/sbtest1.ibd", &log).0,
+            WritePurpose::Data,
+            "a table that grows, with syncs between"
+        );
         let scratch = Habits { bytes: 1, appended: 1, syncs: 0, came_and_went: true };
-        assert_eq!(kind_of("scratch", &scratch).0, Kind::Temporary);
-        assert_eq!(kind_of("scratch", &Habits { syncs: 1, ..scratch }).0, Kind::Data);
+        assert_eq!(kind_of("scratch", &scratch).0, WritePurpose::Temporary);
+        assert_eq!(kind_of("scratch", &Habits { syncs: 1, ..scratch }).0, WritePurpose::Data);
     }
 }

@@ -11,7 +11,7 @@
 //! - A process ends with its last endpoint; its programs and rights are removed with it.
 
 mod thread;
-mod waiting;
+mod waiters;
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,9 +28,9 @@ use crate::install::{InstallError, InstallOptions};
 use crate::names::{EndpointId, ProcessId, ProgramId, SpuId};
 use crate::system::Ssd;
 use thread::{Inner, State};
-use waiting::Waiting;
+use waiters::Waiting;
 
-pub use waiting::{NOTICES, ReceiveError};
+pub use waiters::{NOTICES, ReceiveError};
 
 /// How long a request may take in real time. A later answer is dropped.
 pub const PATIENCE: Duration = Duration::from_secs(10);

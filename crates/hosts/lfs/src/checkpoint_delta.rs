@@ -8,7 +8,7 @@ use crate::lists::files::ListedFiles;
 
 /// What happened since the last checkpoint, as far as a sync must know.
 #[derive(Debug, Default)]
-pub(crate) struct SinceCheckpoint {
+pub(crate) struct CheckpointDelta {
     /// Files whose inode in memory differs from the index's in more than times and space.
     pub changed: BTreeSet<FileId>,
     /// Files whose size or number of units differs.
@@ -35,7 +35,7 @@ pub(crate) struct SinceCheckpoint {
     pub block_changes: u32,
 }
 
-impl SinceCheckpoint {
+impl CheckpointDelta {
     /// Whether a file's inode differs from the index's in more than times.
     pub fn is_changed(&self, id: FileId) -> bool {
         self.changed.contains(&id) || self.resized.contains(&id)

@@ -11,7 +11,7 @@ pub(crate) fn goes_on(device: &Device) -> bool {
 }
 
 /// The drive that a program works on.
-pub(crate) trait Place {
+pub(crate) trait DriveInUse {
     /// Flash operations so far.
     fn flash_operations(&self) -> u64;
 
@@ -23,12 +23,12 @@ pub(crate) trait Place {
 }
 
 /// A place that is a volume.
-pub(crate) trait VolumePlace {
+pub(crate) trait VolumeInUse {
     /// The volume, while nobody else uses it.
     fn volume(&self) -> impl Deref<Target = Volume>;
 }
 
-impl<P: VolumePlace> Place for P {
+impl<P: VolumeInUse> DriveInUse for P {
     fn flash_operations(&self) -> u64 {
         self.volume().device().flash_operations()
     }

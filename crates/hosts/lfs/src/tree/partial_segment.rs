@@ -4,21 +4,22 @@
 //! - A partial segment is within one segment, and the last unit of a segment is a summary.
 //! - What the checksum of a summary does not cover (a unit that the drive moved) is durable before the summary is sent.
 
+use tantalum::Lpn;
 use tantalum::canary::{Guard, out};
-use tantalum::{Lpn, checksum_with};
 use tantalum_filesystem::FileId;
+use tantalum_image::checksum_with;
 
 use super::HEAD;
-use super::summary::{Entry, MOST_ENTRIES, Summary, What};
+use super::summary::{MOST_ENTRIES, Summary, SummaryEntry, What};
 use crate::bytes::Page;
 use crate::error::Result;
 use crate::segments::{Log, Run};
 
 /// The partial segment at the end of the log.
 #[derive(Debug, Default)]
-pub(super) struct Partial {
+pub(super) struct PartialSegment {
     start: Option<Lpn>,
-    entries: Vec<Entry>,
+    entries: Vec<SummaryEntry>,
     checksum: u32,
     /// The checksum of the summary before.
     previous: u32,
@@ -29,14 +30,14 @@ pub(super) struct Partial {
     segments_begun: u32,
 }
 
-impl Partial {
+impl PartialSegment {
     /// Continues after a summary that is `segments` segments after the one that an anchor names.
-    pub fn after(previous: u32, segments_begun: u32) -> Partial {
-        Partial { previous, segments_begun, ..Partial::default() }
+    pub fn after(previous: u32, segments_begun: u32) -> PartialSegment {
+        PartialSegment { previous, segments_begun, ..PartialSegment::default() }
     }
 
     /// Continues with existing units that have no summary.
-    pub fn resume(&mut self, start: Lpn, entries: Vec<Entry>) {
+    pub fn resume(&mut self, start: Lpn, entries: Vec<SummaryEntry>) {
         (self.start, self.entries) = (Some(start), entries);
     }
 
@@ -73,7 +74,7 @@ impl Partial {
         let place = log.allocate(HEAD)?;
         self.segments_begun += u32::from(log.heads()[HEAD].used == 1);
         self.start.get_or_insert(place.lpn);
-        self.entries.push(Entry { what, is_unchecked });
+        self.entries.push(SummaryEntry { what, is_unchecked });
         Ok(place.lpn)
     }
 
@@ -152,12 +153,12 @@ impl Partial {
         let (page, checksum) = summary.encode();
         log.fill(HEAD, place.lpn, &page)?;
         log.written.summaries += 1;
-        *self = Partial {
+        *self = PartialSegment {
             previous: checksum,
             segments_begun: self.segments_begun,
             entries: summary.entries,
             is_end_volatile: true,
-            ..Partial::default()
+            ..PartialSegment::default()
         };
         self.entries.clear();
         Ok(place.lpn)

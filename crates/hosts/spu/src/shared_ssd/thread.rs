@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tantalum_drive::{Answers, Drive};
 
-use super::waiting::Waiting;
+use super::waiters::Waiting;
 use crate::system::Ssd;
 
 /// How often to look for a loss of power, at least, while somebody waits.

@@ -7,7 +7,7 @@ use super::UNIT;
 use super::read_write::check_end;
 use crate::error::{Result, refuse};
 use crate::fs::LogFs;
-use crate::index::Slot;
+use crate::index::BlockPointer;
 use crate::segments::Run;
 
 impl LogFs {
@@ -133,8 +133,8 @@ impl LogFs {
             return Ok((UNIT_BYTES, now_ns));
         }
         let most = (data.len() / UNIT_BYTES) as u32;
-        let (slot, units) = self.index.run(&mut self.log, file, unit, most)?;
-        let Slot::At(lpn) = slot else {
+        let (pointer, units) = self.index.run(&mut self.log, file, unit, most)?;
+        let BlockPointer::At(lpn) = pointer else {
             data[..UNIT_BYTES].fill(0);
             return Ok((UNIT_BYTES, now_ns));
         };

@@ -6,7 +6,7 @@ use tantalum::canary::{self, Guard};
 use tantalum::{Command, Fetches, Fills, Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
-use crate::atomic::check_units;
+use crate::atomic_writes::check_units;
 use crate::error::VolumeError;
 use crate::volume::Volume;
 use tantalum_filesystem::PageKey;

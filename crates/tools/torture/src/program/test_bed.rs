@@ -3,21 +3,21 @@
 use tantalum::Device;
 use tantalum_volume::Volume;
 
-use super::broken::Broken;
+use super::run_end::Broken;
 
 /// A drive, or a volume on one, that nobody else uses.
-pub(crate) trait Ground: Sized {
-    /// Another one with the same contents.
+pub(crate) trait TestBed: Sized {
+    /// A copy with the same contents. The drive must be in memory.
     fn copy(&self) -> Self;
 
-    /// The drive, as it is.
+    /// The drive, without a sync of the volume on it.
     fn into_device(self) -> Device;
 
-    /// Made from a recovered drive.
-    fn over(device: Device, cache_bytes: u64) -> Result<Self, Broken>;
+    /// A test bed on a recovered drive; mounts the volume, if it is one.
+    fn from_device(device: Device, cache_bytes: u64) -> Result<Self, Broken>;
 }
 
-impl Ground for Volume {
+impl TestBed for Volume {
     fn copy(&self) -> Volume {
         self.try_clone().expect("a drive in memory can be copied")
     }
@@ -26,13 +26,13 @@ impl Ground for Volume {
         self.into_client_without_sync().into_device().expect("nobody shares the drive")
     }
 
-    fn over(device: Device, cache_bytes: u64) -> Result<Volume, Broken> {
+    fn from_device(device: Device, cache_bytes: u64) -> Result<Volume, Broken> {
         Volume::mount(device, cache_bytes)
             .map_err(|error| Broken::new("the volume mounts", error.to_string()))
     }
 }
 
-impl Ground for Device {
+impl TestBed for Device {
     fn copy(&self) -> Device {
         self.try_clone().expect("a drive in memory can be copied")
     }
@@ -41,7 +41,7 @@ impl Ground for Device {
         self
     }
 
-    fn over(device: Device, _cache_bytes: u64) -> Result<Device, Broken> {
+    fn from_device(device: Device, _cache_bytes: u64) -> Result<Device, Broken> {
         Ok(device)
     }
 }
