@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use tantalum::{Access, Command, Device, NamespaceAttributes, Status};
+use tantalum::{Access, Command, Device, NamespaceAttributes, NamespaceId, Status};
 use tantalum_fuse::Pacing;
 use tantalum_nvme::addresses::Advertised;
 use tantalum_nvme::authentication::Hosts;
@@ -157,7 +157,8 @@ fn device_as(options: &ServeOptions, access: Access) -> Result<Device, Failure> 
     while device.namespaces().len() < usize::from(options.key_value) {
         let attributes = NamespaceAttributes::default();
         let now_ns = device.time_ns();
-        let made = device.submit(Command::CreateNamespace { attributes }, now_ns);
+        let namespace = &mut NamespaceId::default();
+        let made = device.submit(Command::CreateNamespace { attributes, namespace }, now_ns);
         made.map_err(|status| {
             options.made.forget(&options.image);
             Failure::Namespace { path: options.image.clone(), status }
