@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use tantalum::{Access, Command, Device, NamespaceAttributes, Status};
+use tantalum::{Access, Command, Device, NamespaceAttributes, NamespaceId, Status};
 use tantalum_fuse::Pacing;
 use tantalum_nvme::addresses::Advertised;
 use tantalum_nvme::authentication::Hosts;
@@ -160,7 +160,8 @@ fn device_as(options: &ServeOptions, access: Access) -> Result<Device, Failure> 
     while device.namespaces().len() < usize::from(options.key_value) {
         let attributes = NamespaceAttributes::default();
         let now_ns = device.time_ns();
-        let made = device.submit(Command::CreateNamespace { attributes }, now_ns);
+        let namespace = &mut NamespaceId::default();
+        let made = device.submit(Command::CreateNamespace { attributes, namespace }, now_ns);
         made.map_err(|status| {
             options.made.forget(&options.image);
             Failure::Namespace { path: options.image.clone(), status }

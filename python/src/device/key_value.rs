@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tantalum_device::{Command, Key, KvRecord, NamespaceAttributes, NamespaceId, Status};
+use tantalum_device::{result_of, Command, Key, KvRecord, NamespaceAttributes, NamespaceId, Status};
 
 use super::PyDevice;
 use super::buffer::Source;
@@ -56,8 +56,9 @@ impl PyDevice {
     ) -> PyResult<u32> {
         let attributes = NamespaceAttributes { logs, expected_records, load_factor_percent };
         self.with(py, |state| {
-            let created = state.submit(Command::CreateNamespace { attributes }).map_err(raised)?;
-            Ok(created.namespace.expect("the drive names what it creates").0)
+            let create = |namespace: &mut _| state.submit(Command::CreateNamespace { attributes, namespace });
+            let NamespaceId(namespace) = result_of(create).map_err(raised)?;
+            Ok(namespace)
         })
     }
 
@@ -125,7 +126,7 @@ impl PyDevice {
         let (namespace, from) = (NamespaceId(namespace), start.as_ref().map(key_of).transpose()?);
         let keys = self.with(py, |state| {
             let mut keys = Vec::new();
-            let command = Command::KvList { namespace, from: from.as_ref(), keys: &mut keys, limit };
+            let command = Command::KvList { namespace, from, keys: &mut keys, limit };
             state.submit(command).map(|_| keys).map_err(raised)
         })?;
         Ok(keys.iter().map(|key| PyBytes::new(py, key.as_bytes())).collect())

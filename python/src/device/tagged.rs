@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tantalum_device::{Command, FileId, Generation, Hint, METADATA_BYTES, Metadata, UNIT_BYTES};
+use tantalum_device::{result_of, Command, FileId, Generation, Hint, METADATA_BYTES, Metadata, UNIT_BYTES};
 
 use super::PyDevice;
 use super::buffer::Source;
@@ -63,8 +63,9 @@ impl PyDevice {
     /// Begins a life of a hinted log; returns its generation, for `write_hinted`.
     fn begin_log(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |state| {
-            let begun = state.submit(Command::BeginLog).map_err(raised)?;
-            Ok(begun.generation.expect("the drive numbers what it begins").0)
+            let begin = |generation: &mut _| state.submit(Command::BeginLog { generation });
+            let Generation(generation) = result_of(begin).map_err(raised)?;
+            Ok(generation)
         })
     }
 

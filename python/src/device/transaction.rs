@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tantalum_device::{Command, TxId, UNIT_BYTES};
+use tantalum_device::{result_of, Command, TxId, UNIT_BYTES};
 
 use super::PyDevice;
 use super::buffer::Source;
@@ -20,8 +20,9 @@ pub struct PyDeviceTransaction {
 impl PyDevice {
     /// Begins a transaction; LimitError if too many are open.
     fn begin(this: Py<Self>, py: Python<'_>) -> PyResult<PyDeviceTransaction> {
-        let begun = this.get().with(py, |state| state.submit(Command::Begin).map_err(raised))?;
-        let tx = begun.tx.expect("the drive names what it begins");
+        let tx = this.get().with(py, |state| {
+            result_of(|tx| state.submit(Command::Begin { tx })).map_err(raised)
+        })?;
         Ok(PyDeviceTransaction { device: this, tx })
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use tantalum::{Command as DriveCommand, Device, Lpn, NamespaceAttributes, Profile, UNIT_BYTES};
+use tantalum::{Command as DriveCommand, Device, Lpn, NamespaceAttributes, NamespaceId, Profile, UNIT_BYTES};
 use tantalum_filesystem::{Content, FileId, Names, NewFile};
 use tantalum_lfs::{Cleaning, LfsKind, LogFs};
 use tempfile::TempDir;
@@ -256,7 +256,8 @@ fn to_mount_a_stores_image_is_refused_without_advice_to_format_it() {
     let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
     let mut device = Device::create(&dir.path().join("store.tant"), &profile).unwrap();
     let attributes = NamespaceAttributes { logs: 0, expected_records: 100, load_factor_percent: 50 };
-    let made = device.submit(DriveCommand::CreateNamespace { attributes }, 0).unwrap();
+    let namespace = &mut NamespaceId::default();
+    let made = device.submit(DriveCommand::CreateNamespace { attributes, namespace }, 0).unwrap();
     device.shutdown(made.done_ns).unwrap();
     fs::create_dir(dir.path().join("mnt")).unwrap();
     let message = refused(dir.path(), &["mount", "store.tant", "mnt"]);

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use tantalum::{Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Status};
+use tantalum::{
+    Command, Completion, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Status, result_of,
+};
 
 use crate::error::Error;
 use crate::record::Order;
@@ -38,9 +40,9 @@ fn key() -> Key {
     Key::new(b"names").expect("it has five bytes")
 }
 
-fn submit(device: &mut Device, command: Command<'_>) -> Result<Option<NamespaceId>, Status> {
+fn submit(device: &mut Device, command: Command<'_>) -> Result<Completion, Status> {
     let at_ns = device.time_ns();
-    device.submit(command, at_ns).map(|completion| completion.namespace)
+    device.submit(command, at_ns)
 }
 
 impl Catalog {
@@ -118,8 +120,7 @@ impl Catalog {
 
 fn create(device: &mut Device) -> Result<NamespaceId, Status> {
     let attributes = NamespaceAttributes::default();
-    let made = submit(device, Command::CreateNamespace { attributes })?;
-    Ok(made.expect("the command names what it made"))
+    result_of(|namespace| submit(device, Command::CreateNamespace { attributes, namespace }))
 }
 
 /// Begins a record in which each entry has a kind. Versions of the store without ordered namespaces take it for a name

@@ -436,8 +436,9 @@ mod tests {
         let mut device = Device::open_as(&path, Access::Ordered).unwrap();
         let attributes = NamespaceAttributes::default();
         let now_ns = device.time_ns();
-        let created = device.submit(Command::CreateNamespace { attributes }, now_ns).unwrap();
-        let namespace = created.namespace.unwrap();
+        let create =
+            |namespace: &mut _| device.submit(Command::CreateNamespace { attributes, namespace }, now_ns);
+        let namespace = tantalum::result_of(create).unwrap();
         (Drive::new(device, namespace, 1 << 20, 1 << 20), namespace)
     }
 

@@ -164,7 +164,7 @@ impl Drive {
         let mut keys = Vec::new();
         let mut device = self.device().lock();
         let at_ns = device.time_ns();
-        device.submit(Command::KvList { namespace, from, keys: &mut keys, limit }, at_ns)?;
+        device.submit(Command::KvList { namespace, from: from.copied(), keys: &mut keys, limit }, at_ns)?;
         Ok(keys)
     }
 

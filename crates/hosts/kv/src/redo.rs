@@ -287,7 +287,10 @@ impl Source for OnDevice<'_> {
 impl Listing for OnDevice<'_> {
     fn list(&self, namespace: NamespaceId, from: Option<&Key>, limit: usize) -> Result<Vec<Key>, Failure> {
         let mut keys = Vec::new();
-        submit(&mut self.0.borrow_mut(), Command::KvList { namespace, from, keys: &mut keys, limit })?;
+        submit(
+            &mut self.0.borrow_mut(),
+            Command::KvList { namespace, from: from.copied(), keys: &mut keys, limit },
+        )?;
         Ok(keys)
     }
 }

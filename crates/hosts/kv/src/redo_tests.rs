@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tantalum::{Key, NamespaceAttributes, Profile};
+use tantalum::{Key, NamespaceAttributes, Profile, result_of};
 
 use super::*;
 use crate::limits::Limits;
@@ -21,7 +21,8 @@ fn device<const N: usize>(profile: &str, capacity_bytes: u64) -> (Device, [Names
     let attributes = NamespaceAttributes::default();
     let namespaces = [(); N].map(|()| {
         let at_ns = device.time_ns();
-        device.submit(Command::CreateNamespace { attributes }, at_ns).unwrap().namespace.unwrap()
+        result_of(|namespace| device.submit(Command::CreateNamespace { attributes, namespace }, at_ns))
+            .unwrap()
     });
     (device, namespaces)
 }

@@ -313,7 +313,8 @@ mod tests {
         // a namespace that no store created: the next one deletes it
         let mut device = Device::open(&made).unwrap();
         let attributes = NamespaceAttributes::default();
-        device.submit(Command::CreateNamespace { attributes }, device.time_ns()).unwrap();
+        let namespace = &mut tantalum::NamespaceId::default();
+        device.submit(Command::CreateNamespace { attributes, namespace }, device.time_ns()).unwrap();
         device.submit(Command::Flush, device.time_ns()).unwrap();
         // the process is killed
         std::mem::forget(device);

@@ -67,7 +67,7 @@ impl CommandRoute for BaseIoWay {
         let mut ssd = self.ssd.lock().unwrap_or_else(PoisonError::into_inner);
         ssd.wait_until(at_ns);
         match self.do_it(&mut ssd, &mut command) {
-            Ok(()) => Issued::Done(Ok(Completion { done_ns: ssd.now_ns(), ..Completion::default() })),
+            Ok(()) => Issued::Done(Ok(Completion { done_ns: ssd.now_ns() })),
             Err(IoError::Sending(SpuError::PowerLost)) => Issued::Done(Err(Status::PowerLost)),
             // repeated without the program, the command gets the drive's own error: reads change nothing, and writes are idempotent
             Err(IoError::Refused { status: answer::DRIVE, .. }) => Issued::Declined(command),

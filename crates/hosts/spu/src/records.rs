@@ -70,7 +70,7 @@ impl Ssd {
             Ok(from) => from,
             Err(refused) => return Ok(refused),
         };
-        let Some((keys, done_ns)) = self.list(namespace, from.as_ref(), 2)? else {
+        let Some((keys, done_ns)) = self.list(namespace, from, 2)? else {
             return Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS));
         };
         let next = keys.into_iter().find(|next| Some(*next) != from);
@@ -105,7 +105,7 @@ impl Ssd {
         if count == 0 {
             return Ok(Done::Now(answer::BAD_ARGUMENT, CHECK_INSTRUCTIONS));
         }
-        let Some((keys, listed_ns)) = self.list(namespace, from.as_ref(), count + 1)? else {
+        let Some((keys, listed_ns)) = self.list(namespace, from, count + 1)? else {
             return Ok(Done::Now(answer::NO_PROGRAM, CHECK_INSTRUCTIONS));
         };
         let mut bytes = Vec::with_capacity(count * scanned_bytes(most));
@@ -130,7 +130,7 @@ impl Ssd {
     fn list(
         &mut self,
         namespace: NamespaceId,
-        from: Option<&Key>,
+        from: Option<Key>,
         limit: usize,
     ) -> Result<Option<(Vec<Key>, Nanoseconds)>, Status> {
         let mut keys = Vec::new();

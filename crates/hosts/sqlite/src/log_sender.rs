@@ -15,7 +15,7 @@
 //! makes up for it; it never brings home more.
 
 use tantalum::canary::{self, Guard};
-use tantalum::{Command, Lpn, Nanoseconds, Status, UNIT_BYTES};
+use tantalum::{Command, Lpn, Nanoseconds, Status, UNIT_BYTES, result_of};
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::frame::FrameHeader;
@@ -114,8 +114,8 @@ impl FramedLog {
         }
         self.generation = None;
         if self.hints {
-            match volume.submit(Command::BeginLog) {
-                Ok(begun) => self.generation = begun.generation,
+            match result_of(|generation| volume.submit(Command::BeginLog { generation })) {
+                Ok(generation) => self.generation = Some(generation),
                 Err(VolumeError::Device(Status::OverLimit { .. })) => self.hints = false,
                 Err(error) => return Err(error),
             }

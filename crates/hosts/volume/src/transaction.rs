@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use tantalum::{Command, TxId, UNIT_BYTES};
+use tantalum::{Command, TxId, UNIT_BYTES, result_of};
 use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
@@ -20,8 +20,7 @@ use tantalum_filesystem::{FrameId, PageKey};
 impl Volume {
     /// Opens a transaction.
     pub fn tx_begin(&mut self) -> Result<TxId, VolumeError> {
-        let completion = self.drive.submit(Command::Begin)?;
-        let tx = completion.tx.expect("Begin names the transaction it opened");
+        let tx = result_of(|tx| self.drive.submit(Command::Begin { tx }))?;
         self.transactions.insert(tx, OpenTransaction::default());
         Ok(tx)
     }

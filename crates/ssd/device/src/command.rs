@@ -1,22 +1,42 @@
 //! The commands of the drive.
 //!
+//! This is the one list of them. A command is a variant of [`AnyCommand`], a row of [`COMMANDS`] (`command/info.rs`), and the
+//! units that it names (`command/operands.rs`); `command/display.rs` shows it in traces, and `command/request.rs` lends the
+//! form that owns its data. Latencies, firmware's time, checks, the form for queues, NVMe's vendor commands, traces and the
+//! table in docs/commands.md follow from these, or are checked against them.
+//!
 //! Names follow NVMe where it has them. Data are whole units of 4 KiB.
 
-use tantalum_ftl::{
-    FileEntry, FileId, Generation, Hint, Key, KvRecord, Lpn, Metadata, NamespaceAttributes, NamespaceId,
-    ShareRange, TxId,
-};
-use tantalum_nand::{Fetches, Fills, Nanoseconds};
+mod data;
+mod display;
+mod info;
+mod operands;
+mod request;
+pub mod vendor_opcode;
 
-/// One command. [`crate::Device::submit`] takes it with the time at which the host issues it.
-#[derive(Debug)]
-pub enum Command<'a> {
+use tantalum_ftl::{
+    FileEntry, FileId, Generation, Hint, Key, Lpn, Metadata, NamespaceAttributes, NamespaceId, TxId,
+};
+use tantalum_nand::Nanoseconds;
+
+pub use data::{Borrowed, Data};
+pub use info::{COMMANDS, CommandInfo, Effect, Work};
+pub(crate) use operands::Operands;
+pub use request::{InReply, Output, Owned, OwnedRecord, Reply, Request, Units};
+
+/// A command that borrows its data, and the places for its results, from whoever issues it.
+/// [`crate::Device::submit`] takes it with the time at which the host issues it.
+pub type Command<'a> = AnyCommand<Borrowed<'a>>;
+
+/// One command, with borrowed data ([`Command`]) or data of its own ([`Request`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AnyCommand<D: Data> {
     /// Reads `data.len() / 4096` units; unmapped ones read as zeros.
     Read {
         /// The first unit.
         lpn: Lpn,
         /// Where the data go; a whole number of units.
-        data: &'a mut [u8],
+        data: D::Units,
     },
     /// Reads units as `Read` does, except that units in an image's file are left for the host to fetch, into the same
     /// places of one of its buffers. That may happen while other commands run.
@@ -24,25 +44,25 @@ pub enum Command<'a> {
         /// The first unit.
         lpn: Lpn,
         /// Where the other data go; a whole number of units.
-        data: &'a mut [u8],
+        data: D::Units,
         /// Receives the units to fetch.
-        fetches: &'a mut Fetches,
+        fetches: D::Fetches,
     },
     /// Reads one unit with its metadata (zeros if none were written).
     ReadWithMetadata {
         /// The unit.
         lpn: Lpn,
         /// Where the data go: one unit.
-        data: &'a mut [u8],
+        data: D::Place<[u8]>,
         /// Where the metadata go.
-        metadata: &'a mut Metadata,
+        metadata: D::Place<Metadata>,
     },
     /// Writes `data.len() / 4096` units.
     Write {
         /// The first unit.
         lpn: Lpn,
         /// The data; a whole number of units.
-        data: &'a [u8],
+        data: D::Bytes,
         /// Force unit access: on flash before the command completes.
         fua: bool,
     },
@@ -51,18 +71,18 @@ pub enum Command<'a> {
         /// The first unit.
         lpn: Lpn,
         /// The data; a whole number of units.
-        data: &'a [u8],
+        data: D::Bytes,
         /// Buffers that hold the same data.
-        fills: &'a mut Fills,
+        fills: D::Fills,
     },
     /// Writes one unit with metadata and no hint.
     WriteWithMetadata {
         /// The unit.
         lpn: Lpn,
         /// The data: one unit.
-        data: &'a [u8],
+        data: D::Bytes,
         /// Metadata stored with it.
-        metadata: &'a Metadata,
+        metadata: D::Metadata,
         /// Force unit access.
         fua: bool,
     },
@@ -85,7 +105,7 @@ pub enum Command<'a> {
     /// Maps each `dst` range to what its `src` range maps to, all or nothing (SHARE, section 3.2).
     Share {
         /// The ranges: no overlap, no dst twice, every src mapped.
-        ranges: &'a [ShareRange],
+        ranges: D::Ranges,
         /// Durable only by the next flush, instead of when it returns.
         deferred: bool,
     },
@@ -101,18 +121,21 @@ pub enum Command<'a> {
     /// Writes scattered units, all or nothing, durable when it returns.
     WriteAtomic {
         /// The units with their data, one unit each; no unit twice.
-        writes: &'a [(Lpn, &'a [u8])],
+        writes: D::Writes,
     },
     /// Writes scattered units, and stores and deletes records of any namespaces, all or nothing, durable when it
     /// returns. It takes what `WriteAtomic` and `KvPut` take, and is one of these if it has no records or no units.
     WriteBatch {
         /// The units with their data, one unit each; no unit twice.
-        writes: &'a [(Lpn, &'a [u8])],
+        writes: D::Writes,
         /// The records; no key of a namespace twice. A record without a value deletes its key, if it exists.
-        records: &'a [KvRecord<'a>],
+        records: D::Records,
     },
-    /// Opens a transaction (X-FTL). [`Completion::tx`] names it.
-    Begin,
+    /// Opens a transaction (X-FTL).
+    Begin {
+        /// Receives its number.
+        tx: D::Place<TxId>,
+    },
     /// Writes one unit within a transaction; others see the old unit until the commit.
     TxWrite {
         /// The transaction.
@@ -120,7 +143,7 @@ pub enum Command<'a> {
         /// The unit.
         lpn: Lpn,
         /// The data: one unit.
-        data: &'a [u8],
+        data: D::Bytes,
     },
     /// Reads one unit as a transaction sees it.
     TxRead {
@@ -129,7 +152,7 @@ pub enum Command<'a> {
         /// The unit.
         lpn: Lpn,
         /// Where the data go: one unit.
-        data: &'a mut [u8],
+        data: D::Place<[u8]>,
     },
     /// Makes a transaction's writes visible and durable, all or nothing.
     Commit {
@@ -141,16 +164,19 @@ pub enum Command<'a> {
         /// The transaction.
         tx: TxId,
     },
-    /// Starts a life of a hinted log. [`Completion::generation`] names it; it is never reused.
-    BeginLog,
+    /// Starts a life of a hinted log.
+    BeginLog {
+        /// Receives its generation, which is never reused.
+        generation: D::Place<Generation>,
+    },
     /// Writes one page of a hinted log. Within an attempt slots come in order; an attempt begins at its `start`.
     WriteHinted {
         /// The page's own unit.
         lpn: Lpn,
         /// The data: one unit.
-        data: &'a [u8],
+        data: D::Bytes,
         /// Metadata stored with it.
-        metadata: &'a Metadata,
+        metadata: D::Metadata,
         /// Its place in the log and its home.
         hint: Hint,
     },
@@ -164,7 +190,7 @@ pub enum Command<'a> {
         /// The first unit.
         lpn: Lpn,
         /// The data; a whole number of units.
-        data: &'a [u8],
+        data: D::Bytes,
         /// The file.
         file: FileId,
         /// Where in the file the first unit belongs, in units.
@@ -175,22 +201,24 @@ pub enum Command<'a> {
         /// The file.
         file: FileId,
         /// Where the entries go; its old contents are discarded.
-        entries: &'a mut Vec<FileEntry>,
+        entries: D::Place<Vec<FileEntry>>,
     },
     /// Reads the numbers of the files that have lists, in ascending order.
     ListFiles {
         /// Where they go; its old contents are discarded.
-        files: &'a mut Vec<FileId>,
+        files: D::Place<Vec<FileId>>,
     },
     /// Clears a file's list, or all of them; all or nothing, durable when it returns.
     ClearFileLists {
         /// The file; `None` clears all lists.
         file: Option<FileId>,
     },
-    /// Creates a key-value namespace. [`Completion::namespace`] names it; the number is never reused.
+    /// Creates a key-value namespace.
     CreateNamespace {
         /// Its attributes.
         attributes: NamespaceAttributes,
+        /// Receives its number, which is never reused.
+        namespace: D::Place<NamespaceId>,
     },
     /// Deletes a key-value namespace with all its records.
     DeleteNamespace {
@@ -201,7 +229,7 @@ pub enum Command<'a> {
     /// for one record). A record without a value deletes its key, if it exists.
     KvPut {
         /// The records; no key of a namespace twice.
-        records: &'a [KvRecord<'a>],
+        records: D::Records,
     },
     /// Reads a value (NVMe KV Retrieve).
     KvGet {
@@ -210,7 +238,7 @@ pub enum Command<'a> {
         /// The key.
         key: Key,
         /// Where the value goes; its old contents are discarded.
-        value: &'a mut Vec<u8>,
+        value: D::Place<Vec<u8>>,
     },
     /// Succeeds if a key exists (NVMe KV Exist).
     KvExists {
@@ -231,49 +259,52 @@ pub enum Command<'a> {
         /// The namespace.
         namespace: NamespaceId,
         /// The first key, or the one that would follow it if it does not exist. None starts at the beginning.
-        from: Option<&'a Key>,
+        from: Option<Key>,
         /// Where the keys go; its old contents are discarded.
-        keys: &'a mut Vec<Key>,
+        keys: D::Place<Vec<Key>>,
         /// Maximum number of keys.
         limit: usize,
     },
 }
 
-impl Command<'_> {
+impl<D: Data> AnyCommand<D> {
     /// Whether it only reads.
+    #[inline]
     pub fn reads(&self) -> bool {
-        matches!(
-            self,
-            Command::Read { .. }
-                | Command::ReadLater { .. }
-                | Command::ReadWithMetadata { .. }
-                | Command::TxRead { .. }
-                | Command::KvGet { .. }
-                | Command::KvExists { .. }
-                | Command::KvList { .. }
-                | Command::ReadFileList { .. }
-                | Command::ListFiles { .. }
-        )
+        self.info().effect == Effect::Reads
     }
 
     /// Whether it changes what units read as, or prepares to; a read-only drive refuses it.
+    #[inline]
     pub(crate) fn changes_units(&self) -> bool {
-        !self.reads()
-            && !matches!(self, Command::Flush | Command::Abort { .. } | Command::ClearFileLists { .. })
+        match self.info().effect {
+            Effect::Prepares | Effect::Changes => true,
+            Effect::Reads | Effect::Ends => false,
+        }
     }
 }
 
-/// The result of a successful command.
+/// The result of a successful command. What it read or named is where the command said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Completion {
     /// When the host learns of it.
     pub done_ns: Nanoseconds,
-    /// The transaction that `Begin` opened.
-    pub tx: Option<TxId>,
-    /// The generation that `BeginLog` drew.
-    pub generation: Option<Generation>,
-    /// The namespace that `CreateNamespace` created.
-    pub namespace: Option<NamespaceId>,
+}
+
+/// Calls `submit` with a place for a command's result, and returns what the drive put there.
+///
+/// ```
+/// # use tantalum::{Command, Device, Profile, result_of};
+/// # let mut device = Device::in_memory(&Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme")? })?;
+/// # let at_ns = device.time_ns();
+/// let tx = result_of(|tx| device.submit(Command::Begin { tx }, at_ns))?;
+/// device.submit(Command::Abort { tx }, at_ns)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn result_of<T: Default, E>(submit: impl FnOnce(&mut T) -> Result<Completion, E>) -> Result<T, E> {
+    let mut place = T::default();
+    submit(&mut place)?;
+    Ok(place)
 }
 
 #[cfg(test)]
@@ -286,7 +317,7 @@ mod tests {
         let (lpn, tx, file, mut data) = (Lpn(0), TxId(1), None, [0; 1]);
         assert!(Command::Write { lpn, data: &data, fua: false }.changes_units());
         assert!(Command::TxWrite { tx, lpn, data: &data }.changes_units());
-        assert!(Command::BeginLog.changes_units());
+        assert!(Command::BeginLog { generation: &mut Generation::default() }.changes_units());
         assert!(!Command::TxRead { tx, lpn, data: &mut data }.changes_units());
         assert!(!Command::Flush.changes_units() && !Command::Abort { tx }.changes_units());
         assert!(!Command::ClearFileLists { file }.changes_units());

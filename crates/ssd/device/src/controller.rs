@@ -11,7 +11,7 @@
 use tantalum_ftl::{Ftl, KvRecord, Lpn, RecoveryReport};
 use tantalum_nand::{Fetches, Fills, Nand, Nanoseconds};
 
-use crate::command::{Command, Completion};
+use crate::command::{Command, CommandInfo, Completion, Work};
 use crate::command_failures::NextFailure;
 use crate::doubt::Doubt;
 use crate::effective::Effective;
@@ -140,8 +140,8 @@ impl Device {
     /// If `at_ns` is before [`Device::issued_ns`].
     pub fn submit(&mut self, mut command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
         self.note_issue(at_ns)?;
-        let kind = Kind::of(&command);
-        let work_ns = self.work_ns(&command, kind, at_ns);
+        let &CommandInfo { kind, work, .. } = command.info();
+        let work_ns = self.work_ns(&command, work, at_ns);
         let from_ns = if self.goes_alone(kind) { self.time_ns() } else { self.ready_ns };
         let start_ns = self.link.command(at_ns.max(from_ns), work_ns);
         let mut completion = self.perform(&mut command, Client::Host, start_ns)?;
@@ -159,16 +159,18 @@ impl Device {
     }
 
     /// Firmware's work for units and records.
-    fn work_ns(&mut self, command: &Command<'_>, kind: Kind, at_ns: Nanoseconds) -> Nanoseconds {
+    fn work_ns(&mut self, command: &Command<'_>, work: Work, at_ns: Nanoseconds) -> Nanoseconds {
         let FirmwareProfile { range_ns, record_ns, insert_ns, .. } = self.profile.firmware;
-        let put = match command {
-            Command::KvGet { .. } | Command::KvExists { .. } | Command::KvDelete { .. } => return record_ns,
-            Command::KvPut { records } | Command::WriteBatch { records, .. } => *records,
-            _ if matches!(kind, Kind::Read | Kind::Write) => return range_ns,
-            _ => return 0,
-        };
-        let inserts = insert_ns > 0 && put.iter().any(|record| self.is_new(record, at_ns));
-        record_ns * put.len() as u64 + if inserts { insert_ns } else { 0 }
+        match work {
+            Work::Nothing => 0,
+            Work::Range => range_ns,
+            Work::Record => record_ns,
+            Work::Puts => {
+                let puts = command.puts();
+                let inserts = insert_ns > 0 && puts.iter().any(|record| self.is_new(record, at_ns));
+                record_ns * puts.len() as u64 + if inserts { insert_ns } else { 0 }
+            }
+        }
     }
 
     fn is_new(&mut self, record: &KvRecord<'_>, at_ns: Nanoseconds) -> bool {
@@ -244,22 +246,17 @@ impl Device {
             // nothing was changed, so that nothing waits to become durable (Base, section 8.1.16)
             let has_nothing_to_do =
                 matches!((&status, &*command), (Status::WriteProtected(_), Command::Flush));
-            return if has_nothing_to_do {
-                Ok(Completion { done_ns: start_ns, ..Completion::default() })
-            } else {
-                Err(status)
-            };
+            return if has_nothing_to_do { Ok(Completion { done_ns: start_ns }) } else { Err(status) };
         }
         self.shape.check(command)?;
         if reads {
             self.check_known(command)?;
         }
         let committed = self.units_to_commit(command);
-        let mut completion = Completion::default();
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
         let executed = match client {
-            Client::Host => engine.execute(command, &mut self.link, start_ns, &mut completion),
-            Client::Inside => engine.execute(command, &mut Inside, start_ns, &mut completion),
+            Client::Host => engine.execute(command, &mut self.link, start_ns),
+            Client::Inside => engine.execute(command, &mut Inside, start_ns),
         };
         if matches!(executed, Err(Status::CapacityExceeded)) {
             engine.ftl.note_exhaustion();
@@ -276,7 +273,7 @@ impl Device {
         settled?;
         assert!(done_ns >= start_ns, "a command begun at {start_ns} ns was done at {done_ns} ns");
         self.done_ns = self.done_ns.max(done_ns);
-        Ok(Completion { done_ns, ..completion })
+        Ok(Completion { done_ns })
     }
 
     /// What the transaction has written that a command commits: the command does not name it.

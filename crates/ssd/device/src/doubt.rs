@@ -82,11 +82,11 @@ impl Doubt {
             | Command::ReadFileList { .. }
             | Command::ListFiles { .. }
             | Command::Flush
-            | Command::Begin
+            | Command::Begin { .. }
             | Command::TxWrite { .. }
             | Command::Commit { .. }
             | Command::Abort { .. }
-            | Command::BeginLog
+            | Command::BeginLog { .. }
             | Command::CreateNamespace { .. } => {}
         }
         doubt

@@ -3,8 +3,6 @@
 use hdrhistogram::Histogram;
 use tantalum_nand::Nanoseconds;
 
-use crate::command::Command;
-
 /// Commands that are measured together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -20,30 +18,6 @@ pub enum Kind {
     Flush,
     /// Commands that change the map in one step: share, remap, trim, atomic writes, commits.
     Map,
-}
-
-impl Kind {
-    /// The kind of a command.
-    pub fn of(command: &Command<'_>) -> Kind {
-        match command {
-            Command::Read { .. }
-            | Command::ReadLater { .. }
-            | Command::ReadWithMetadata { .. }
-            | Command::ReadFileList { .. }
-            | Command::ListFiles { .. }
-            | Command::TxRead { .. } => Kind::Read,
-            Command::Write { .. }
-            | Command::WriteFilled { .. }
-            | Command::WriteWithMetadata { .. }
-            | Command::WriteHinted { .. }
-            | Command::FsWrite { .. }
-            | Command::TxWrite { .. } => Kind::Write,
-            Command::KvPut { .. } | Command::KvDelete { .. } => Kind::Put,
-            Command::KvGet { .. } | Command::KvExists { .. } | Command::KvList { .. } => Kind::Get,
-            Command::Flush => Kind::Flush,
-            _ => Kind::Map,
-        }
-    }
 }
 
 /// The longest latency that is distinguished: an hour.
@@ -76,6 +50,7 @@ mod tests {
     use tantalum_nand::UNIT_BYTES;
 
     use super::*;
+    use crate::command::Command;
     use crate::controller::Device;
     use crate::profile::Profile;
 

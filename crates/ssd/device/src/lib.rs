@@ -30,7 +30,10 @@ mod status;
 mod usage;
 
 pub use builtin::builtin;
-pub use command::{Command, Completion};
+pub use command::{
+    AnyCommand, Borrowed, COMMANDS, Command, CommandInfo, Completion, Data, Effect, InReply, Output, Owned,
+    OwnedRecord, Reply, Request, Units, Work, result_of, vendor_opcode,
+};
 pub use command_failures::CommandFailure;
 pub use controller::Device;
 pub use effective::Effective;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tantalum_ftl::{Lpn, ShareRange};
 use tantalum_nand::UNIT_BYTES;
 
-use crate::command::Command;
+use crate::command::{Command, Operands};
 use crate::effective::Effective;
 use crate::engine::KeyValueLimits;
 use crate::status::Status;
@@ -43,52 +43,23 @@ pub struct Shape {
 impl Shape {
     /// Refuses a command that no drive of this shape can execute, whatever the drive contains.
     pub fn check(&self, command: &Command<'_>) -> Result<(), Status> {
-        match command {
-            Command::Read { lpn, data } | Command::ReadLater { lpn, data, .. } => {
-                self.check_units(*lpn, data.len())
-            }
-            Command::Write { lpn, data, .. } | Command::WriteFilled { lpn, data, .. } => {
-                self.check_units(*lpn, data.len())
-            }
-            Command::ReadWithMetadata { lpn, data, .. } | Command::TxRead { lpn, data, .. } => {
-                self.check_one(*lpn, data.len())
-            }
-            Command::WriteWithMetadata { lpn, data, .. } | Command::TxWrite { lpn, data, .. } => {
-                self.check_one(*lpn, data.len())
-            }
-            Command::WriteHinted { lpn, data, hint, .. } => {
-                self.check_one(*lpn, data.len())?;
-                let Some(home) = hint.home else { return Ok(()) };
+        match command.operands() {
+            Operands::Nothing => Ok(()),
+            Operands::Range { lpn, units } => self.check_range(lpn, u64::from(units)),
+            Operands::Units { lpn, bytes } => self.check_units(lpn, bytes),
+            Operands::Unit { lpn, bytes } => self.check_one(lpn, bytes),
+            Operands::Hinted { lpn, bytes, home } => {
+                self.check_one(lpn, bytes)?;
+                let Some(home) = home else { return Ok(()) };
                 self.check_range(home, 1)?;
-                match home == *lpn {
+                match home == lpn {
                     true => Err(Status::InvalidField(format!("unit {lpn} cannot be its own home"))),
                     false => Ok(()),
                 }
             }
-            Command::WriteZeroes { lpn, units } | Command::Trim { lpn, units } => {
-                self.check_range(*lpn, u64::from(*units))
-            }
-            Command::Share { ranges, .. } => self.check_ranges(ranges),
-            Command::Remap { src, dst, units } => {
-                self.check_ranges(&[ShareRange { dst: *dst, src: *src, units: *units }])
-            }
-            Command::FsWrite { lpn, data, .. } => self.check_units(*lpn, data.len()),
-            Command::WriteAtomic { writes } | Command::WriteBatch { writes, .. } => self.check_atomic(writes),
-            Command::Flush
-            | Command::ReadFileList { .. }
-            | Command::ListFiles { .. }
-            | Command::ClearFileLists { .. }
-            | Command::Begin
-            | Command::Commit { .. }
-            | Command::Abort { .. }
-            | Command::BeginLog
-            | Command::CreateNamespace { .. }
-            | Command::DeleteNamespace { .. }
-            | Command::KvPut { .. }
-            | Command::KvGet { .. }
-            | Command::KvExists { .. }
-            | Command::KvDelete { .. }
-            | Command::KvList { .. } => Ok(()),
+            Operands::Shares(ranges) => self.check_ranges(ranges),
+            Operands::Move { src, dst, units } => self.check_ranges(&[ShareRange { dst, src, units }]),
+            Operands::Scattered(writes) => self.check_atomic(writes),
         }
     }
 

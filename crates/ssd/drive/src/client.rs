@@ -1,6 +1,9 @@
 //! A client that waits for its commands, with its clock: the drive as a file system sees it.
 
-use tantalum::{Command, Completion, Device, Nanoseconds, Status};
+use tantalum::{
+    Command, Completion, Device, Generation, NamespaceAttributes, NamespaceId, Nanoseconds, Status, TxId,
+    result_of,
+};
 
 use crate::clock::Clock;
 use crate::drive::Drive;
@@ -18,9 +21,9 @@ use crate::route::{CommandRoute, Issued};
 /// | to | use |
 /// |---|---|
 /// | read, write | `Read`, `Write`; with 24 bytes of metadata for a unit, `ReadWithMetadata`, `WriteWithMetadata` |
-/// | keep a log whose pages the drive brings home | `BeginLog`, `WriteHinted` |
+/// | keep a log whose pages the drive brings home | [`Client::begin_log`], `WriteHinted` |
 /// | make completed commands durable | `Flush`, or `fua` with a write |
-/// | write scattered units, all or nothing | `WriteAtomic`; over several commands, `Begin`, `TxWrite`, `Commit` |
+/// | write scattered units, all or nothing | `WriteAtomic`; over several commands, [`Client::begin`], `TxWrite`, `Commit` |
 /// | move data without writing them | `Share`, `Remap` |
 /// | give up units | `Trim`, `WriteZeroes` |
 /// | move bytes while others have the drive | `ReadLater` with [`tantalum::Device::fetches`], `WriteFilled` with [`tantalum::Device::fills`] |
@@ -51,7 +54,7 @@ use crate::route::{CommandRoute, Issued};
 /// client.submit(Command::WriteAtomic { writes: &[(Lpn(5), &old[..]), (Lpn(6), &new[..])] })?;
 ///
 /// // A page of a log whose home is unit 7.
-/// let generation = client.submit(Command::BeginLog)?.generation.expect("a log has one");
+/// let generation = client.begin_log()?;
 /// let hint = Hint { generation, attempt: 0, start: 1, first: 1, slot: 1, end: true, home: Some(Lpn(7)) };
 /// client.submit(Command::WriteHinted { lpn: Lpn(20), data: &new, metadata: &[0; 24], hint })?;
 ///
@@ -214,6 +217,21 @@ impl Client {
         let completion = self.submit_queued(command)?;
         self.wait_until(completion.done_ns);
         Ok(completion)
+    }
+
+    /// Opens a transaction: [`Command::Begin`].
+    pub fn begin(&mut self) -> Result<TxId, Status> {
+        result_of(|tx| self.submit(Command::Begin { tx }))
+    }
+
+    /// Starts a life of a hinted log: [`Command::BeginLog`].
+    pub fn begin_log(&mut self) -> Result<Generation, Status> {
+        result_of(|generation| self.submit(Command::BeginLog { generation }))
+    }
+
+    /// Creates a key-value namespace: [`Command::CreateNamespace`].
+    pub fn create_namespace(&mut self, attributes: NamespaceAttributes) -> Result<NamespaceId, Status> {
+        result_of(|namespace| self.submit(Command::CreateNamespace { attributes, namespace }))
     }
 }
 

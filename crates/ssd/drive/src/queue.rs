@@ -1,10 +1,9 @@
 //! A queue of commands: they are executed at their clients' times, and answered when they are done.
 
-use tantalum::{Nanoseconds, Status};
+use tantalum::{Nanoseconds, Reply, Request, Status};
 
 use crate::answers::{Answers, Delivery};
 use crate::drive::Drive;
-use crate::request::{Reply, Request};
 use crate::when::When;
 
 /// One way into a drive, like one of NVMe's queue pairs. A clone is the same queue.
@@ -44,7 +43,7 @@ impl Queue {
         let ended = self.drive.perform(request, when);
         // what is refused is answered at once
         let done_ns = match (&ended, when) {
-            (Ok(reply), _) => reply.completion.done_ns,
+            (Ok(reply), _) => reply.done_ns,
             (Err(_), When::At(at_ns)) => at_ns,
             (Err(_), When::AfterAll) => 0,
         };

@@ -13,7 +13,7 @@ pub const KEY_BYTES: usize = 16;
 const EXACT_BYTES: usize = 8;
 
 /// A key-value namespace. Numbers are never reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct NamespaceId(pub u32);
 
 impl fmt::Display for NamespaceId {

@@ -44,7 +44,7 @@ impl fmt::Display for Seq {
 pub(crate) const SEQ_LIMIT: Seq = Seq(1 << 62);
 
 /// An open transaction (X-FTL).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct TxId(pub u64);
 
 impl fmt::Display for TxId {
@@ -54,7 +54,7 @@ impl fmt::Display for TxId {
 }
 
 /// One life of a hinted log, from one restart to the next. The drive draws it, so that it is never reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Generation(pub u64);
 
 impl fmt::Display for Generation {

@@ -187,15 +187,17 @@ mod tests {
     /// A drive whose host puts records once had no throughput and no latencies on the page.
     #[test]
     fn a_drive_of_records_has_points() {
-        use tantalum::{Command, Device, Key, KvRecord, NamespaceAttributes, Profile};
+        use tantalum::{Command, Device, Key, KvRecord, NamespaceAttributes, Profile, result_of};
         use tantalum_drive::{Drive, When};
 
         let profile = Profile { capacity_bytes: 512 << 20, ..Profile::load("kaml-board").unwrap() };
         let drive = Drive::new(Device::in_memory(&profile).unwrap());
         let look = || Look::at(&drive.downgrade(), "run".into(), None).unwrap();
         let attributes = NamespaceAttributes::default();
-        let made = drive.issue(Command::CreateNamespace { attributes }, When::AfterAll).unwrap();
-        let (namespace, key) = (made.namespace.unwrap(), Key::new(b"key").unwrap());
+        let create = |namespace: &mut _| {
+            drive.issue(Command::CreateNamespace { attributes, namespace }, When::AfterAll)
+        };
+        let (namespace, key) = (result_of(create).unwrap(), Key::new(b"key").unwrap());
         let before = look();
         let record = KvRecord { namespace, key, value: Some(&[7; 1000]) };
         drive.issue(Command::KvPut { records: &[record] }, When::AfterAll).unwrap();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use tantalum::UNIT_BYTES;
+use tantalum::{COMMANDS, Effect, UNIT_BYTES};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
@@ -25,8 +25,8 @@ use crate::wire::text;
 const PAGES: [u8; 7] =
     [id::SUPPORTED, id::ERRORS, id::SMART, id::FIRMWARE, id::CHANGED_NAMESPACES, id::EFFECTS, id::FEATURES];
 
-/// I/O commands on blocks, and whether they change some.
-const NVM_COMMANDS: [(u8, bool); 19] = [
+/// I/O commands on blocks besides those of the drive for vendors, and whether they change some.
+const NVM_COMMANDS: [(u8, bool); 8] = [
     (nvm::FLUSH, false),
     (nvm::WRITE, true),
     (nvm::READ, false),
@@ -35,17 +35,6 @@ const NVM_COMMANDS: [(u8, bool); 19] = [
     (nvm::DATASET_MANAGEMENT, true),
     (nvm::VERIFY, false),
     (nvm::COPY, true),
-    (vendor::REMAP, true),
-    (vendor::SHARE, true),
-    (vendor::BEGIN, false),
-    (vendor::WRITE_ATOMIC, true),
-    (vendor::COMMIT, true),
-    (vendor::TX_WRITE, true),
-    (vendor::TX_READ, false),
-    (vendor::ABORT, false),
-    (vendor::BEGIN_LOG, false),
-    (vendor::WRITE_HINTED, true),
-    (vendor::WRITE_BATCH, true),
 ];
 
 /// Commands about programs in the drive, and whether they change anything.
@@ -61,15 +50,14 @@ const PROGRAM_COMMANDS: [(u8, bool); 9] = [
     (program::OUTPUT, false),
 ];
 
-/// I/O commands on records, and whether they change some.
-const KEY_VALUE_COMMANDS: [(u8, bool); 7] = [
+/// I/O commands on records besides those of the drive for vendors, and whether they change some.
+const KEY_VALUE_COMMANDS: [(u8, bool); 6] = [
     (nvm::FLUSH, false),
     (key_value::STORE, true),
     (key_value::RETRIEVE, false),
     (key_value::LIST, false),
     (key_value::DELETE, true),
     (key_value::EXIST, false),
-    (vendor::PUT, true),
 ];
 
 /// The composite temperature in kelvin: 40 degrees Celsius. The simulated drive has no heat of its own.
@@ -180,18 +168,24 @@ fn firmware() -> Vec<u8> {
     log
 }
 
-/// The I/O commands of the command set that is asked for. A host that selected only that of blocks names none.
+/// The I/O commands of the command set that is asked for, and whether they change something. A host that selected only that
+/// of blocks names none.
 fn commands(context: &Context<'_>, command: &Submission) -> Result<Vec<(u8, bool)>, Failure> {
+    let set = match context.controller.selects_command_sets() {
+        true => (command.dword(14) >> 24) as u8,
+        false => command_set::NVM,
+    };
     let programs: &[(u8, bool)] = if context.subsystem.programs.is_some() { &PROGRAM_COMMANDS } else { &[] };
-    let nvm = || [&NVM_COMMANDS, programs].concat();
-    if !context.controller.selects_command_sets() {
-        return Ok(nvm());
-    }
-    match (command.dword(14) >> 24) as u8 {
-        command_set::NVM => Ok(nvm()),
-        command_set::KEY_VALUE => Ok(KEY_VALUE_COMMANDS.to_vec()),
-        _ => Err(Failure::COMMAND_SET),
-    }
+    let (standard, programs, takes_records): (&[(u8, bool)], _, _) = match set {
+        command_set::NVM => (&NVM_COMMANDS, programs, false),
+        command_set::KEY_VALUE => (&KEY_VALUE_COMMANDS, &[][..], true),
+        _ => return Err(Failure::COMMAND_SET),
+    };
+    let vendor =
+        COMMANDS.iter().filter_map(|info| Some((info.vendor_opcode?, info.effect == Effect::Changes)));
+    // one of the commands for vendors is for a namespace with records
+    let vendor = vendor.filter(|(opcode, _)| (*opcode == vendor::PUT) == takes_records);
+    Ok(standard.iter().chain(programs).copied().chain(vendor).collect())
 }
 
 /// Four bytes for each admin command, then for each I/O command.

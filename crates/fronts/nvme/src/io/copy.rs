@@ -99,7 +99,7 @@ fn share(drive: &Drive, when: When, from: Units, onto: Units) -> Worked {
         let (units, is_mapped) = run(drive, src, from.count - at);
         let reply = match is_mapped {
             true => share_or_write(drive, when, ShareRange { dst, src, units })?,
-            false => drive.perform(Request::Trim { lpn: dst, units }, when)?.completion.done_ns,
+            false => drive.perform(Request::Trim { lpn: dst, units }, when)?.done_ns,
         };
         done_ns = done_ns.max(reply);
         at += units;
@@ -120,12 +120,12 @@ fn run(drive: &Drive, first: Lpn, most: u32) -> (u32, bool) {
 /// The drive may have no room for another owner; another client may have unmapped a unit meanwhile.
 fn share_or_write(drive: &Drive, when: When, range: ShareRange) -> Result<u64, Failure> {
     match drive.perform(Request::Share { ranges: vec![range], deferred: true }, when) {
-        Ok(reply) => Ok(reply.completion.done_ns),
+        Ok(reply) => Ok(reply.done_ns),
         Err(Status::OverLimit { .. } | Status::Unmapped { .. }) => {
-            let read = drive.perform(Request::Read { lpn: range.src, units: range.units }, when)?;
-            debug_assert_eq!(read.data.len(), range.units as usize * UNIT_BYTES);
-            let write = Request::Write { lpn: range.dst, data: read.data, fua: false };
-            Ok(drive.perform(write, when)?.completion.done_ns.max(read.completion.done_ns))
+            let mut data = vec![0; range.units as usize * UNIT_BYTES];
+            let read = drive.read(range.src, &mut data, when)?;
+            let written = drive.write(range.dst, &data, false, when)?;
+            Ok(written.done_ns.max(read.done_ns))
         }
         Err(status) => Err(status.into()),
     }

@@ -49,7 +49,7 @@ pub fn deallocate(
         let (lpn, units) = space.units(blocks).whole();
         if units > 0 {
             let reply = drive.perform(Request::Trim { lpn, units }, when)?;
-            done_ns = done_ns.max(reply.completion.done_ns);
+            done_ns = done_ns.max(reply.done_ns);
         }
     }
     flush_if(force, drive, when, done_ns)

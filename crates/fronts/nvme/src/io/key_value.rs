@@ -2,7 +2,7 @@
 //! records, in any namespaces, all or nothing.
 
 use tantalum::{Command, Key, KvRecord, NamespaceId};
-use tantalum_drive::{Drive, OwnedRecord, Request, When};
+use tantalum_drive::{Drive, InReply, OwnedRecord, Request, When};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -141,18 +141,19 @@ impl KeyValueCommand {
     pub fn work(self, drive: &Drive, when: When, data: Vec<u8>) -> Worked {
         let nothing = |request| {
             let reply = drive.perform(request, when)?;
-            Ok((Answer::default(), reply.completion.done_ns))
+            Ok((Answer::default(), reply.done_ns))
         };
         match self {
             KeyValueCommand::Store(namespace, key, condition, _) => {
                 store(drive, when, namespace, key, condition, &data)
             }
             KeyValueCommand::Retrieve(namespace, key, bytes) => {
-                let reply = drive.perform(Request::KvGet { namespace, key }, when)?;
-                let mut value = reply.data;
+                let reply = drive.perform(Request::KvGet { namespace, key, value: InReply }, when)?;
+                let done_ns = reply.done_ns;
+                let mut value = reply.into_data();
                 let result = value.len() as u64;
                 value.truncate(bytes as usize);
-                Ok((Answer { data: value, result, ..Answer::default() }, reply.completion.done_ns))
+                Ok((Answer { data: value, result, ..Answer::default() }, done_ns))
             }
             KeyValueCommand::List(namespace, from, bytes) => list(drive, when, namespace, from, bytes),
             KeyValueCommand::Delete(namespace, key) => nothing(Request::KvDelete { namespace, key }),
@@ -188,10 +189,11 @@ fn store(
 /// The number of keys in the list, then each key with its length, at a multiple of four bytes.
 fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, bytes: u32) -> Worked {
     let limit = (bytes as usize - 4) / 4;
-    let reply = drive.perform(Request::KvList { namespace, from, limit }, when)?;
+    let mut keys = Vec::new();
+    let completion = drive.issue(Command::KvList { namespace, from, keys: &mut keys, limit }, when)?;
     let mut list = vec![0; 4];
     let mut count: u32 = 0;
-    for key in &reply.keys {
+    for key in &keys {
         let key = key.as_bytes();
         let entry_bytes = (2 + key.len()).next_multiple_of(4);
         if list.len() + entry_bytes > bytes as usize {
@@ -205,7 +207,7 @@ fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, by
     }
     list[..4].copy_from_slice(&count.to_le_bytes());
     list.resize(bytes as usize, 0);
-    Ok((Answer { data: list, result: count.into(), ..Answer::default() }, reply.completion.done_ns))
+    Ok((Answer { data: list, result: count.into(), ..Answer::default() }, completion.done_ns))
 }
 
 /// The records that [`PutRecord`]s with their values describe.

@@ -1,7 +1,7 @@
 //! Read, Compare, Verify.
 
 use tantalum::UNIT_BYTES;
-use tantalum_drive::{Drive, Request, When};
+use tantalum_drive::{Drive, When};
 
 use super::work::Worked;
 use crate::blocks::{BlockSpace, Blocks};
@@ -35,11 +35,11 @@ pub fn verify(drive: &Drive, when: When, space: &BlockSpace, blocks: Blocks) -> 
     let units = space.units(blocks);
     let (mut lpn, end) = (units.first, units.first.0 + units.count);
     let mut done_ns = 0;
+    let mut data = vec![0; units.count.min(VERIFY_UNITS) as usize * UNIT_BYTES];
     while lpn.0 < end {
         let count = VERIFY_UNITS.min(end - lpn.0);
-        let reply = drive.perform(Request::Read { lpn, units: count }, when)?;
-        debug_assert_eq!(reply.data.len(), count as usize * UNIT_BYTES);
-        done_ns = done_ns.max(reply.completion.done_ns);
+        let completion = drive.read(lpn, &mut data[..count as usize * UNIT_BYTES], when)?;
+        done_ns = done_ns.max(completion.done_ns);
         lpn.0 += count;
     }
     Ok((Answer::default(), done_ns))

@@ -3,7 +3,7 @@
 //! Units of 4 KiB are named by their numbers, whatever the size of a logical block.
 
 use tantalum::{Generation, Hint, Lpn, METADATA_BYTES, ShareRange, TxId, UNIT_BYTES};
-use tantalum_drive::{Drive, Reply, Request, When};
+use tantalum_drive::{Drive, InReply, Output, Request, When};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -166,7 +166,11 @@ impl VendorCommand {
             VendorCommand::TxWrite(..) => Transfer::FromHost(UNIT),
             VendorCommand::TxRead(..) => Transfer::ToHost(UNIT),
             VendorCommand::WriteHinted(_) => Transfer::FromHost(size_of::<HintedPage>() as u32 + UNIT),
-            _ => Transfer::None,
+            VendorCommand::Remap(..)
+            | VendorCommand::Begin
+            | VendorCommand::Commit(_)
+            | VendorCommand::Abort(_)
+            | VendorCommand::BeginLog => Transfer::None,
         }
     }
 
@@ -180,12 +184,14 @@ impl VendorCommand {
                 let (units, records) = data.split_at(unit_bytes(count) as usize);
                 Request::WriteBatch { writes: writes_of(count, units)?, records: records_of(records)? }
             }
-            VendorCommand::Begin => Request::Begin,
+            VendorCommand::Begin => Request::Begin { tx: InReply },
             VendorCommand::TxWrite(unit, tx) => Request::TxWrite { tx: TxId(tx), lpn: Lpn(unit), data },
-            VendorCommand::TxRead(unit, tx) => Request::TxRead { tx: TxId(tx), lpn: Lpn(unit) },
+            VendorCommand::TxRead(unit, tx) => {
+                Request::TxRead { tx: TxId(tx), lpn: Lpn(unit), data: InReply }
+            }
             VendorCommand::Commit(tx) => Request::Commit { tx: TxId(tx) },
             VendorCommand::Abort(tx) => Request::Abort { tx: TxId(tx) },
-            VendorCommand::BeginLog => Request::BeginLog,
+            VendorCommand::BeginLog => Request::BeginLog { generation: InReply },
             VendorCommand::WriteHinted(unit) => {
                 let (page, data) = HintedPage::ref_from_prefix(&data).map_err(|_| Failure::INVALID_FIELD)?;
                 Request::WriteHinted {
@@ -196,9 +202,14 @@ impl VendorCommand {
                 }
             }
         };
-        let Reply { completion, data, .. } = drive.perform(request, when)?;
-        let named = completion.tx.map(|tx| tx.0).or(completion.generation.map(|generation| generation.0));
-        Ok((Answer { data, result: named.unwrap_or(0), ..Answer::default() }, completion.done_ns))
+        let reply = drive.perform(request, when)?;
+        let done_ns = reply.done_ns;
+        let result = match reply.output {
+            Output::Transaction(tx) => tx.0,
+            Output::Log(generation) => generation.0,
+            _ => 0,
+        };
+        Ok((Answer { data: reply.into_data(), result, ..Answer::default() }, done_ns))
     }
 }
 
@@ -227,7 +238,20 @@ pub(crate) fn writes_of(count: u32, data: &[u8]) -> Result<Vec<(Lpn, Vec<u8>)>, 
 
 #[cfg(test)]
 mod tests {
+    use tantalum::COMMANDS;
+
     use super::*;
+
+    /// All but the one for records, which are on other namespaces.
+    #[test]
+    fn each_opcode_of_the_drive_for_vendors_is_taken() {
+        let opcodes = COMMANDS.iter().filter_map(|info| info.vendor_opcode);
+        for opcode in opcodes.filter(|opcode| *opcode != opcode::PUT) {
+            let dwords = [u32::from(opcode == opcode::WRITE_BATCH) * 2 * UNIT, 0, 0, 0, 0, 0].map(Into::into);
+            let command = Submission { opcode, dword10: dwords, ..Submission::default() };
+            assert!(VendorCommand::decode(&command).is_ok(), "{opcode:x}h");
+        }
+    }
 
     #[test]
     fn layouts_are_those_of_the_page_that_documents_them() {

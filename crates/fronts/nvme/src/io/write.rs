@@ -12,7 +12,7 @@ use crate::mailbox::Answer;
 /// Makes everything acknowledged durable.
 pub fn flush(drive: &Drive, when: When) -> Worked {
     let reply = drive.perform(Request::Flush, when)?;
-    Ok((Answer::default(), reply.completion.done_ns))
+    Ok((Answer::default(), reply.done_ns))
 }
 
 /// Flushes a change of the map alone, if it must be durable before it completes.

@@ -52,33 +52,8 @@ pub mod key_value {
     pub const EXIST: u8 = 0x14;
 }
 
-/// Vendor-specific I/O commands.
-pub mod vendor {
-    /// Moves units to other numbers.
-    pub const REMAP: u8 = 0x80;
-    /// Ranges are shared.
-    pub const SHARE: u8 = 0x81;
-    /// A transaction begins.
-    pub const BEGIN: u8 = 0x84;
-    /// Writes scattered units, all or nothing.
-    pub const WRITE_ATOMIC: u8 = 0x85;
-    /// Commits a transaction.
-    pub const COMMIT: u8 = 0x88;
-    /// Writes a unit in a transaction.
-    pub const TX_WRITE: u8 = 0x89;
-    /// Reads a unit as a transaction sees it.
-    pub const TX_READ: u8 = 0x8a;
-    /// Aborts a transaction.
-    pub const ABORT: u8 = 0x8c;
-    /// Begins a hinted log.
-    pub const BEGIN_LOG: u8 = 0x90;
-    /// Writes a page of a hinted log.
-    pub const WRITE_HINTED: u8 = 0x91;
-    /// Puts records of any namespaces, all or nothing.
-    pub const PUT: u8 = 0xa1;
-    /// Writes scattered units and puts records, all or nothing.
-    pub const WRITE_BATCH: u8 = 0xa5;
-}
+/// Vendor-specific I/O commands: those of the drive.
+pub use tantalum::vendor_opcode as vendor;
 
 /// Vendor-specific I/O commands about programs in the drive.
 pub mod program {

@@ -1,6 +1,6 @@
 //! Records, as hosts name and send them, and a drive that has namespaces for them.
 
-use tantalum::{Device, NamespaceAttributes};
+use tantalum::{Device, NamespaceAttributes, NamespaceId};
 use tantalum_drive::Pacing;
 use tantalum_nvme::client::{Completed, command};
 use tantalum_nvme::io::key_value::PutRecord;
@@ -20,7 +20,8 @@ pub fn server() -> Server {
     for _ in 0..2 {
         let attributes = NamespaceAttributes::default();
         let at_ns = device.time_ns();
-        device.submit(tantalum::Command::CreateNamespace { attributes }, at_ns).unwrap();
+        let namespace = &mut NamespaceId::default();
+        device.submit(tantalum::Command::CreateNamespace { attributes, namespace }, at_ns).unwrap();
     }
     serve(subsystem_on(device, 4096, Pacing::None))
 }

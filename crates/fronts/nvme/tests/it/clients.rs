@@ -300,9 +300,9 @@ fn relayed(devices: &Path) -> [String; 4] {
 /// Runs a program whose commands go to a server with blocks of this many bytes and a namespace with records.
 fn output_over_relay(program: &mut Command, block_bytes: u32) -> String {
     let mut device = Device::in_memory(&small()).unwrap();
-    let create = tantalum::Command::CreateNamespace { attributes: NamespaceAttributes::default() };
+    let (attributes, namespace) = (NamespaceAttributes::default(), &mut NamespaceId::default());
     let at_ns = device.time_ns();
-    device.submit(create, at_ns).unwrap();
+    device.submit(tantalum::Command::CreateNamespace { attributes, namespace }, at_ns).unwrap();
     let hosts = Hosts::default().with_kernels(&[names().host]).unwrap();
     let subsystem = Arc::into_inner(subsystem_on(device, block_bytes, Pacing::None)).unwrap();
     let server = serve(subsystem.for_hosts(hosts).into());

@@ -17,7 +17,7 @@ use crate::common::witness::{bytes_of, number};
 use crate::common::{UNIT, names, serving, small};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Device, NamespaceAttributes, check};
+use tantalum::{Device, NamespaceAttributes, NamespaceId, check};
 use tantalum_control::Control;
 use tantalum_drive::Pacing;
 use tantalum_nvme::client::{Client, Options, block_command};
@@ -29,7 +29,8 @@ fn create(image: &Path) -> Device {
     let mut device = Device::create(image, &small()).unwrap();
     for _ in 0..2 {
         let (attributes, at_ns) = (NamespaceAttributes::default(), device.time_ns());
-        device.submit(tantalum::Command::CreateNamespace { attributes }, at_ns).unwrap();
+        let namespace = &mut NamespaceId::default();
+        device.submit(tantalum::Command::CreateNamespace { attributes, namespace }, at_ns).unwrap();
     }
     device
 }

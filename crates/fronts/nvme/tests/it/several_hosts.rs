@@ -19,7 +19,7 @@ use crate::common::witness::number;
 use crate::common::{NQN, UNIT, names, serving, small};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Device, NamespaceAttributes, Plp, Profile, check};
+use tantalum::{Device, NamespaceAttributes, NamespaceId, Plp, Profile, check};
 use tantalum_control::Control;
 use tantalum_drive::Pacing;
 use tantalum_nvme::client::{Client, Options, block_command};
@@ -36,7 +36,8 @@ fn create(image: &Path, profile: &Profile) -> Device {
     let mut device = Device::create(image, profile).unwrap();
     for _ in 0..2 {
         let (attributes, at_ns) = (NamespaceAttributes::default(), device.time_ns());
-        device.submit(tantalum::Command::CreateNamespace { attributes }, at_ns).unwrap();
+        let namespace = &mut NamespaceId::default();
+        device.submit(tantalum::Command::CreateNamespace { attributes, namespace }, at_ns).unwrap();
     }
     device
 }

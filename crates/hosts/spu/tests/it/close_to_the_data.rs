@@ -6,7 +6,7 @@ use crate::common;
 use std::collections::BTreeMap;
 
 use common::{KERNEL, OPEN, ask, profile, seeds, ssd, ssd_of};
-use tantalum::{Command, Key, KvRecord, NamespaceAttributes, PowerLoss};
+use tantalum::{Command, Key, KvRecord, NamespaceAttributes, PowerLoss, result_of};
 use tantalum_image::SplitMix64;
 use tantalum_spu::atomic_writes::{AtomicWrites, SLOTS, last_region};
 use tantalum_spu::{
@@ -159,9 +159,10 @@ fn a_filter_in_the_drive_adds_up_what_the_host_adds_up() {
     let namespace = {
         let mut device = ssd.drive().lock();
         let at_ns = device.time_ns();
-        let create = Command::CreateNamespace { attributes: NamespaceAttributes::default() };
-        let created = device.submit(create, at_ns).unwrap();
-        let namespace = created.namespace.unwrap();
+        let attributes = NamespaceAttributes::default();
+        let create =
+            |namespace: &mut _| device.submit(Command::CreateNamespace { attributes, namespace }, at_ns);
+        let namespace = result_of(create).unwrap();
         for record in 0..500_u64 {
             let (amount, category) = (random.below(1000), random.below(4) as u32);
             if category == 2 {

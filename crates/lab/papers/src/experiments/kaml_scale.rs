@@ -12,6 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
     Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, PowerLoss, Profile,
+    result_of,
 };
 use tantalum_drive::{Drive, When};
 use tantalum_report::table::grouped;
@@ -97,10 +98,12 @@ impl Records {
     fn new(profile: &Profile, count: u64, seed: u64) -> Result<Records, ExperimentError> {
         let drive = Drive::new(Device::in_memory(profile)?);
         let attributes = NamespaceAttributes { expected_records: count, ..NamespaceAttributes::default() };
-        let made = drive.issue(Command::CreateNamespace { attributes }, When::At(0))?;
+        let create =
+            |namespace: &mut _| drive.issue(Command::CreateNamespace { attributes, namespace }, When::At(0));
+        let namespace = result_of(create)?;
         Ok(Records {
             drive,
-            namespace: made.namespace.expect("a namespace that was made has a name"),
+            namespace,
             count,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             power_loss: PowerLoss::seeded(seed),

@@ -4,7 +4,9 @@
 //! Both sides do the same work and must find the same results. One client, in virtual time; a request of the host costs
 //! it [`ENDPOINT`].
 
-use tantalum::{Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, Profile};
+use tantalum::{
+    Command, Device, Key, KvRecord, NamespaceAttributes, NamespaceId, Nanoseconds, Profile, result_of,
+};
 use tantalum_drive::Drive;
 use tantalum_image::SplitMix64;
 use tantalum_report::{Figures, Outcome, Row, Time};
@@ -179,8 +181,8 @@ fn records(ssd: &Ssd, count: u64, seed: u64) -> Result<NamespaceId, ExperimentEr
     let mut device = ssd.drive().lock();
     let attributes = NamespaceAttributes::default();
     let at_ns = device.time_ns();
-    let created = device.submit(Command::CreateNamespace { attributes }, at_ns)?;
-    let namespace = created.namespace.expect("a namespace was created");
+    let create = |namespace: &mut _| device.submit(Command::CreateNamespace { attributes, namespace }, at_ns);
+    let namespace = result_of(create)?;
     let mut random = SplitMix64(seed);
     for record in 0..count {
         let (amount, category) = (random.below(1000), random.below(4) as u32);
@@ -244,7 +246,7 @@ fn list_after(
     at_ns: Nanoseconds,
 ) -> Result<(Vec<Key>, Nanoseconds), ExperimentError> {
     let mut keys = Vec::new();
-    let list = Command::KvList { namespace, from: from.as_ref(), keys: &mut keys, limit: LISTED + 1 };
+    let list = Command::KvList { namespace, from, keys: &mut keys, limit: LISTED + 1 };
     let done_ns = device.submit(list, at_ns)?.done_ns;
     Ok((keys.into_iter().filter(|key| Some(*key) != from).take(LISTED).collect(), done_ns))
 }

@@ -42,13 +42,14 @@ impl Engine {
     pub(super) fn create_namespace(
         &mut self,
         attributes: NamespaceAttributes,
+        namespace: &mut NamespaceId,
         at_ns: Nanoseconds,
-    ) -> Result<(NamespaceId, Nanoseconds), Status> {
+    ) -> Result<Nanoseconds, Status> {
         self.ftl.check_attributes(&attributes)?;
         self.maintain(at_ns)?;
-        let namespace = self.ftl.create_namespace(attributes, at_ns)?;
+        *namespace = self.ftl.create_namespace(attributes, at_ns)?;
         self.fit_cache();
-        Ok((namespace, self.make_change_durable(at_ns)?))
+        self.make_change_durable(at_ns)
     }
 
     pub(super) fn delete_namespace(

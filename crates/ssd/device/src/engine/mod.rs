@@ -21,7 +21,7 @@ use cache::Cache;
 use host_data::HostData;
 pub use key_value::{KeyValueLimits, LIMITS as KEY_VALUE_LIMITS};
 
-use crate::command::{Command, Completion};
+use crate::command::Command;
 use crate::profile::{CacheMode, Profile};
 use crate::status::Status;
 
@@ -103,9 +103,8 @@ impl Engine {
         command: &mut Command<'_>,
         port: &mut impl Port,
         at_ns: Nanoseconds,
-        completion: &mut Completion,
     ) -> Result<Nanoseconds, Status> {
-        let done = self.dispatch(command, port, at_ns, completion);
+        let done = self.dispatch(command, port, at_ns);
         if self.ftl.has_unrecorded_loss() { self.record_loss(done, at_ns) } else { done }
     }
 
@@ -126,14 +125,14 @@ impl Engine {
         }
     }
 
-    /// Executes a command. Its results go into `completion`. The completion time is returned separately because store
-    /// forwarding works only for a load of the same width, and any other load right after a copy of data stalls.
+    /// Executes a command. Its results go where it says, and only the completion time is returned: in a structure it would
+    /// be loaded with another width than it was stored. Store forwarding does not work then, and such a load right after a
+    /// copy of data stalls.
     fn dispatch(
         &mut self,
         command: &mut Command<'_>,
         port: &mut impl Port,
         at_ns: Nanoseconds,
-        completion: &mut Completion,
     ) -> Result<Nanoseconds, Status> {
         match *command {
             Command::Read { lpn, ref mut data } => self.read(lpn, data, port, at_ns),
@@ -162,20 +161,12 @@ impl Engine {
             Command::Remap { src, dst, units } => self.remap(src, dst, units, at_ns),
             Command::WriteAtomic { writes } => self.write_batch(writes, &[], port, at_ns),
             Command::WriteBatch { writes, records } => self.write_batch(writes, records, port, at_ns),
-            Command::Begin => {
-                let (tx, done_ns) = self.begin(at_ns)?;
-                completion.tx = Some(tx);
-                Ok(done_ns)
-            }
+            Command::Begin { ref mut tx } => self.begin(tx, at_ns),
             Command::TxWrite { tx, lpn, data } => self.tx_write(tx, lpn, data, port, at_ns),
             Command::TxRead { tx, lpn, ref mut data } => self.tx_read(tx, lpn, data, port, at_ns),
             Command::Commit { tx } => self.commit(tx, at_ns),
             Command::Abort { tx } => self.abort(tx, at_ns),
-            Command::BeginLog => {
-                let (generation, done_ns) = self.begin_log(at_ns)?;
-                completion.generation = Some(generation);
-                Ok(done_ns)
-            }
+            Command::BeginLog { ref mut generation } => self.begin_log(generation, at_ns),
             Command::FsWrite { lpn, data, file, offset } => {
                 self.fs_write(lpn, data, file, offset, port, at_ns)
             }
@@ -184,10 +175,8 @@ impl Engine {
             }
             Command::ListFiles { ref mut files } => self.list_files(files, port, at_ns),
             Command::ClearFileLists { file } => self.clear_file_lists(file, at_ns),
-            Command::CreateNamespace { attributes } => {
-                let (namespace, done_ns) = self.create_namespace(attributes, at_ns)?;
-                completion.namespace = Some(namespace);
-                Ok(done_ns)
+            Command::CreateNamespace { attributes, ref mut namespace } => {
+                self.create_namespace(attributes, namespace, at_ns)
             }
             Command::DeleteNamespace { namespace } => self.delete_namespace(namespace, at_ns),
             Command::KvPut { records } => self.kv_put(records, port, at_ns),
@@ -197,7 +186,7 @@ impl Engine {
             Command::KvExists { namespace, key } => self.kv_exists(namespace, &key, at_ns),
             Command::KvDelete { namespace, key } => self.kv_delete(namespace, key, at_ns),
             Command::KvList { namespace, from, ref mut keys, limit } => {
-                self.kv_list(namespace, from, keys, limit, port, at_ns)
+                self.kv_list(namespace, from.as_ref(), keys, limit, port, at_ns)
             }
         }
     }

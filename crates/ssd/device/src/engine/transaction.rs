@@ -8,7 +8,7 @@ use super::{Engine, Port};
 use crate::status::Status;
 
 impl Engine {
-    pub(super) fn begin(&mut self, at_ns: Nanoseconds) -> Result<(TxId, Nanoseconds), Status> {
+    pub(super) fn begin(&mut self, tx: &mut TxId, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
         let limit = u64::from(self.open_transactions);
         let ftl = &mut self.ftl;
@@ -16,7 +16,9 @@ impl Engine {
         if open >= limit {
             return Err(Status::OverLimit { what: "open transactions", asked: open + 1, limit });
         }
-        Ok(ftl.begin_transaction(at_ns)?)
+        let (begun, done_ns) = ftl.begin_transaction(at_ns)?;
+        *tx = begun;
+        Ok(done_ns)
     }
 
     /// What a transaction has written so far.

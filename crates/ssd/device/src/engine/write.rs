@@ -88,14 +88,21 @@ impl Engine {
     }
 
     /// Starts a life of a hinted log.
-    pub(super) fn begin_log(&mut self, at_ns: Nanoseconds) -> Result<(Generation, Nanoseconds), Status> {
+    pub(super) fn begin_log(
+        &mut self,
+        generation: &mut Generation,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, Status> {
         self.maintain(at_ns)?;
         if self.ftl.logs().is_full() && self.cache.has_hinted() {
             self.drain(at_ns)?;
         }
         let limit = OPEN_LOGS as u64;
         let begun = self.ftl.begin_log(at_ns)?;
-        begun.ok_or(Status::OverLimit { what: "open logs with living hints", asked: limit + 1, limit })
+        let full = Status::OverLimit { what: "open logs with living hints", asked: limit + 1, limit };
+        let (begun, done_ns) = begun.ok_or(full)?;
+        *generation = begun;
+        Ok(done_ns)
     }
 
     pub(super) fn write_hinted(
@@ -346,7 +353,8 @@ mod tests {
         let mut device = Device::in_memory(&profile).unwrap();
         let at_ns = device.time_ns();
         let engine = device.engine_mut().unwrap();
-        let (generation, _) = engine.begin_log(at_ns).unwrap();
+        let mut generation = Generation::default();
+        engine.begin_log(&mut generation, at_ns).unwrap();
         for (lpn, slot) in PAGES.zip(1..) {
             let home = Some(Lpn(lpn - 40));
             let hint = Hint { generation, attempt: 0, start: 1, first: slot, slot, end: true, home };

@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Command, Device, FirmwareProfile, Key, KvRecord, Lpn, NamespaceAttributes, Profile, UNIT_BYTES,
+    Command, Device, FirmwareProfile, Key, KvRecord, Lpn, NamespaceAttributes, Profile, UNIT_BYTES, result_of,
 };
 
 const COMMANDS: u64 = 1000;
@@ -49,8 +49,10 @@ fn batches_keep_as_many_planes_busy_as_other_writes_do() {
         device.submit(Command::WriteAtomic { writes: &writes }, at_ns).unwrap();
     });
     let mut with_namespace = device;
-    let create = Command::CreateNamespace { attributes: NamespaceAttributes::default() };
-    let namespace = with_namespace.submit(create, with_namespace.time_ns()).unwrap().namespace.unwrap();
+    let (attributes, at_ns) = (NamespaceAttributes::default(), with_namespace.time_ns());
+    let create =
+        |namespace: &mut _| with_namespace.submit(Command::CreateNamespace { attributes, namespace }, at_ns);
+    let namespace = result_of(create).unwrap();
     let puts = time_of(with_namespace, |device, number, at_ns| {
         let key = Key::new(&number.to_le_bytes()).unwrap();
         let records = [KvRecord { namespace, key, value: Some(&pair[..5000]) }];

@@ -8,7 +8,7 @@ use host::{Host, hint};
 use small_drive::{profiles, small_drive};
 use tantalum::{
     CacheMode, Command, Completion, Faults, Hint, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId,
-    Outcome, Plp, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES,
+    Outcome, Plp, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES, result_of,
 };
 
 /// A short key, and one that the drive identifies by its record.
@@ -62,10 +62,11 @@ const NEW: [u8; 6] = [2, 2, 2, 2, 2, 0];
 /// its own log if the drive has room for that.
 fn with_old(profile: &Profile) -> (Host, [NamespaceId; 2]) {
     let mut host = Host::new(profile);
-    let own = Command::CreateNamespace { attributes: NamespaceAttributes { logs: 1, ..Default::default() } };
-    let own = match host.submit(own) {
+    let attributes = NamespaceAttributes { logs: 1, ..Default::default() };
+    let own = result_of(|namespace| host.submit(Command::CreateNamespace { attributes, namespace }));
+    let own = match own {
         Err(Status::OverLimit { .. }) => host.create_namespace(),
-        made => made.unwrap().namespace.unwrap(),
+        made => made.unwrap(),
     };
     let namespaces = [host.create_namespace(), own];
     for lpn in 600..700 {
@@ -355,7 +356,7 @@ fn a_batch_ends_claims_with_all_of_it() {
 fn batches_go_with_transactions_and_shares() {
     for profile in profiles() {
         let (mut host, namespaces) = with_old(&profile);
-        let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+        let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
         for lpn in [UNITS[0], 77] {
             host.submit(Command::TxWrite { tx, lpn: Lpn(lpn), data: &[6; UNIT_BYTES] }).unwrap();
         }

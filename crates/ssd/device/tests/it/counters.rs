@@ -6,7 +6,7 @@ use crate::small_drive;
 
 use host::{Host, hint};
 use small_drive::profiles;
-use tantalum::{Command, Counters, Lpn, Outcome, PowerLoss, ShareRange, UNIT_BYTES};
+use tantalum::{Command, Counters, Lpn, Outcome, PowerLoss, ShareRange, UNIT_BYTES, result_of};
 
 fn counters(host: &Host) -> Counters {
     host.device.smart().counters
@@ -32,7 +32,7 @@ fn work(host: &mut Host, round: u32) {
     let writes: Vec<(Lpn, &[u8])> = (0..5).map(|number| (Lpn(700 + number), &unit[..])).collect();
     host.submit(Command::WriteAtomic { writes: &writes }).unwrap();
     host.write_page(800, 3, hint(log, 1, 10)).unwrap();
-    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+    let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
     for lpn in 0..3 {
         host.submit(Command::TxWrite { tx, lpn: Lpn(lpn), data: &unit }).unwrap();
     }
@@ -51,7 +51,7 @@ fn read_each_way(host: &mut Host) {
     let data = &mut data[..UNIT_BYTES];
     host.submit(Command::ReadWithMetadata { lpn: Lpn(700), data, metadata: &mut [0; 24] }).unwrap();
     assert_eq!(data, [7; UNIT_BYTES]);
-    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+    let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
     host.submit(Command::TxRead { tx, lpn: Lpn(701), data }).unwrap();
     host.submit(Command::Abort { tx }).unwrap();
 }

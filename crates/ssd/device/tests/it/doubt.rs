@@ -13,7 +13,7 @@ use small_drive::small_drive;
 use tantalum::{
     Access, Command, CommandFailure, Completion, Device, FailingStep, Faults, HostCall, HostFailure,
     HostFault, Key, KvRecord, Lpn, Mapping, NamespaceAttributes, NamespaceId, Plp, ShareRange, Status,
-    StepFault, TestHost, TxId, UNIT_BYTES,
+    StepFault, TestHost, TxId, UNIT_BYTES, result_of,
 };
 
 /// A drive that keeps in DRAM only the index that is in use, and namespaces; the index of the first one is on flash.
@@ -110,7 +110,7 @@ fn after_a_page_that_the_host_could_not_serve_the_drive_takes_no_more_and_is_sti
     let device = Device::open_on(&path, Access::Write, &test_host).unwrap();
     let mut host = Host { now_ns: device.time_ns(), device };
     host.write_through(7, 1);
-    host.submit(Command::Begin).unwrap();
+    host.submit(Command::Begin { tx: &mut TxId::default() }).unwrap();
     test_host.faults.fail(HostFault { after: 0, failure: HostFailure::NoSpace, lasts: true });
     let before = test_host.faults.call_count();
     let write = Command::Write { lpn: Lpn(8), data: &[2; UNIT_BYTES], fua: true };
@@ -121,7 +121,7 @@ fn after_a_page_that_the_host_could_not_serve_the_drive_takes_no_more_and_is_sti
     let ends_so = calls.ends_with(&[HostCall::Store, HostCall::Write]);
     assert!(ends_so || !is_mapped, "a system call says what is wrong: {calls:?}");
     test_host.faults.heal();
-    assert_eq!(host.submit(Command::Begin).map(drop), Err(refused.clone()));
+    assert_eq!(host.submit(Command::Begin { tx: &mut TxId::default() }).map(drop), Err(refused.clone()));
     assert_eq!(host.submit(Command::Flush).map(drop), Err(refused.clone()));
     assert_eq!(host.read(7), 1);
     assert_eq!(host.device.shutdown(host.now_ns), Err(refused));
@@ -229,7 +229,7 @@ fn with_transaction() -> (Host, TxId, NamespaceId) {
     let namespace = host.create_namespace();
     host.write_through(7, 1);
     host.write_through(8, 2);
-    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+    let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
     host.submit(Command::TxWrite { tx, lpn: Lpn(9), data: &[3; UNIT_BYTES] }).unwrap();
     (host, tx, namespace)
 }
@@ -261,7 +261,9 @@ fn a_change_of_the_map_whose_record_finds_no_room_stops_the_drive() {
         ("share", &[20], &|host| host.submit(Command::Share { ranges: &ranges, deferred: false })),
         ("remap", &[7, 20], &|host| host.submit(Command::Remap { src: Lpn(7), dst: Lpn(20), units: 1 })),
         ("commit", &[9], &|host| host.submit(Command::Commit { tx })),
-        ("create", &[], &|host| host.submit(Command::CreateNamespace { attributes })),
+        ("create", &[], &|host| {
+            host.submit(Command::CreateNamespace { attributes, namespace: &mut NamespaceId::default() })
+        }),
         ("delete", &[], &|host| host.submit(Command::DeleteNamespace { namespace })),
     ];
     for (name, unknown, submit) in commands {

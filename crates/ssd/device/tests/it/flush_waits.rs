@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
     Command, FlashScheduling, Generation, Key, KvRecord, Lpn, Nanoseconds, NvmProfile, Plp, Profile,
-    ShareRange, UNIT_BYTES,
+    ShareRange, UNIT_BYTES, result_of,
 };
 
 use crate::host::{Host, hint};
@@ -101,7 +101,7 @@ fn a_command_on_an_idle_drive_waits_for_its_own_pages() {
             waited(host, Command::WriteAtomic { writes: &writes })
         }),
         ("a page of a transaction, then its records", [(0, 2), (0, 1), (0, 1)], |host, _| {
-            let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+            let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
             waited(host, Command::TxWrite { tx, lpn: Lpn(1), data: &DATA });
             waited(host, Command::Commit { tx })
         }),

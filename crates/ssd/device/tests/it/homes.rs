@@ -9,7 +9,9 @@ use crate::small_drive;
 
 use host::{Host, hint};
 use small_drive::profiles;
-use tantalum::{Command, Generation, Hint, Lpn, Plp, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES};
+use tantalum::{
+    Command, Generation, Hint, Lpn, Plp, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES, result_of,
+};
 
 fn volatile() -> Profile {
     let [mut volatile, ..] = profiles();
@@ -45,7 +47,7 @@ fn a_commit_wins_over_a_page_that_claimed_its_unit_before() {
         host.write(11, 1);
         host.flush();
         let log = host.begin_log();
-        let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+        let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
         for lpn in [10, 11] {
             host.submit(Command::TxWrite { tx, lpn: Lpn(lpn), data: &[7; UNIT_BYTES] }).unwrap();
         }
@@ -347,7 +349,7 @@ fn numbers_are_never_given_again() {
             for round in 0..4 {
                 for _ in 0..3 {
                     let Generation(log) = host.begin_log();
-                    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+                    let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
                     assert!(given.insert(log) && given.insert(tx.0), "{:?} {round}", profile.cache.mode);
                     host.submit(Command::Abort { tx }).unwrap();
                 }

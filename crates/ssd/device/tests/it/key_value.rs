@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use small_drive::small_drive;
 use tantalum::{
     Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Plp, PowerLoss,
-    Profile, Status, UNIT_BYTES,
+    Profile, Status, UNIT_BYTES, result_of,
 };
 
 /// A drive with its client's clock.
@@ -52,7 +52,11 @@ impl Host {
     /// A namespace with this many logs of its own.
     fn create_with(&mut self, logs: u32) -> NamespaceId {
         let attributes = NamespaceAttributes { logs, ..NamespaceAttributes::default() };
-        self.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()
+        self.create_as(attributes).unwrap()
+    }
+
+    fn create_as(&mut self, attributes: NamespaceAttributes) -> Result<NamespaceId, Status> {
+        result_of(|namespace| self.submit(Command::CreateNamespace { attributes, namespace }))
     }
 
     fn put(&mut self, namespace: NamespaceId, key: Key, value: &[u8]) -> Result<(), Status> {
@@ -66,7 +70,7 @@ impl Host {
 
     fn list(&mut self, namespace: NamespaceId, from: Option<&Key>, limit: usize) -> Vec<Key> {
         let mut keys = Vec::new();
-        self.submit(Command::KvList { namespace, from, keys: &mut keys, limit }).unwrap();
+        self.submit(Command::KvList { namespace, from: from.copied(), keys: &mut keys, limit }).unwrap();
         keys
     }
 
@@ -470,13 +474,13 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     assert_eq!(host.submit(delete), Err(Status::NoSuchKey { namespace, key: key(3) }));
     for load_factor_percent in [0, 9, 96, 255] {
         let attributes = NamespaceAttributes { load_factor_percent, ..NamespaceAttributes::default() };
-        assert!(matches!(host.submit(Command::CreateNamespace { attributes }), Err(Status::InvalidField(_))));
+        assert!(matches!(host.create_as(attributes), Err(Status::InvalidField(_))));
     }
     let dies = profile("tlc-nvme", 16 << 20).geometry().unwrap().dies();
     let attributes = NamespaceAttributes { logs: dies + 1, ..NamespaceAttributes::default() };
-    assert!(matches!(host.submit(Command::CreateNamespace { attributes }), Err(Status::InvalidField(_))));
+    assert!(matches!(host.create_as(attributes), Err(Status::InvalidField(_))));
     let attributes = NamespaceAttributes { expected_records: u64::MAX, ..NamespaceAttributes::default() };
-    assert!(matches!(host.submit(Command::CreateNamespace { attributes }), Err(Status::OverLimit { .. })));
+    assert!(matches!(host.create_as(attributes), Err(Status::OverLimit { .. })));
     assert_eq!(host.list_all(namespace), [key(1)]);
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use small_drive::small_drive;
-use tantalum::{Command, Completion, Device, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES};
+use tantalum::{Command, Completion, Device, Lpn, Plp, Profile, ShareRange, Status, UNIT_BYTES, result_of};
 
 const UNITS: u32 = 512;
 
@@ -73,7 +73,7 @@ impl Host {
                 self.model.extend((first..first + 5).map(|lpn| (lpn, stamp)));
             }
             88..96 => {
-                let tx = self.submit(Command::Begin).unwrap().tx.unwrap();
+                let tx = result_of(|tx| self.submit(Command::Begin { tx })).unwrap();
                 let (first, stamp) = (self.lpn(), self.stamp());
                 for lpn in first..first + 3 {
                     self.submit(Command::TxWrite { tx, lpn: Lpn(lpn), data: &unit(stamp) }).unwrap();

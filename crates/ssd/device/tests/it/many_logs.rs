@@ -2,7 +2,7 @@
 
 use tantalum::{
     Command, Completion, Device, Generation, Hint, Lpn, Outcome, PowerLoss, Profile, ShareRange, Status,
-    UNIT_BYTES,
+    UNIT_BYTES, result_of,
 };
 
 /// Logs that a drive keeps open.
@@ -26,7 +26,7 @@ impl Host {
     }
 
     fn begin(&mut self) -> Result<Generation, Status> {
-        Ok(self.submit(Command::BeginLog)?.generation.unwrap())
+        result_of(|generation| self.submit(Command::BeginLog { generation }))
     }
 
     /// A log's page, which is a transaction by itself. Log `log` has its own slots, and a home for each.

@@ -5,8 +5,8 @@ use crate::media_host;
 
 use media_host::{MediaHost, profile};
 use tantalum::{
-    Command, CommandFailure, Device, FailingStep, Faults, Hint, Lpn, Outcome, PowerLoss, ShareRange, Status,
-    StepFault, UNIT_BYTES,
+    Command, CommandFailure, Device, FailingStep, Faults, Generation, Hint, Lpn, Outcome, PowerLoss,
+    ShareRange, Status, StepFault, TxId, UNIT_BYTES, result_of,
 };
 
 const NONE: Faults = Faults {
@@ -195,7 +195,7 @@ fn a_lost_member_of_a_batch_takes_no_other_with_it() {
 fn a_lost_page_of_a_log_undoes_nothing_that_came_home() {
     let mut device = Device::in_memory(&profile(0)).unwrap();
     (0..8).for_each(|home| write(&mut device, home, 1));
-    let generation = submit(&mut device, Command::BeginLog).unwrap().generation.unwrap();
+    let generation = result_of(|generation| submit(&mut device, Command::BeginLog { generation })).unwrap();
     for slot in 1..=8_u32 {
         let hint = Hint {
             generation,
@@ -226,7 +226,7 @@ fn a_lost_page_of_a_log_undoes_nothing_that_came_home() {
 fn a_lost_page_of_a_transaction_is_an_error_to_it_and_after_its_commit() {
     let mut device = Device::in_memory(&profile(0)).unwrap();
     let units_per_page = device.profile().flash.page_bytes / UNIT_BYTES as u32;
-    let tx = submit(&mut device, Command::Begin).unwrap().tx.unwrap();
+    let tx = result_of(|tx| submit(&mut device, Command::Begin { tx })).unwrap();
     for lpn in 0..units_per_page {
         let data = [7; UNIT_BYTES];
         submit(&mut device, Command::TxWrite { tx, lpn: Lpn(lpn), data: &data }).unwrap();
@@ -246,7 +246,7 @@ fn a_lost_page_of_a_transaction_is_an_error_to_it_and_after_its_commit() {
 fn a_commit_over_a_lost_unit_is_newer_than_all_its_copies() {
     let mut device = Device::in_memory(&profile(0)).unwrap();
     let units_per_page = device.profile().flash.page_bytes / UNIT_BYTES as u32;
-    let tx = submit(&mut device, Command::Begin).unwrap().tx.unwrap();
+    let tx = result_of(|tx| submit(&mut device, Command::Begin { tx })).unwrap();
     for lpn in 0..units_per_page {
         let data = [9; UNIT_BYTES];
         submit(&mut device, Command::TxWrite { tx, lpn: Lpn(lpn), data: &data }).unwrap();
@@ -302,8 +302,8 @@ fn assert_read_only(host: &mut MediaHost) {
         Command::Share { ranges: &ranges, deferred: false },
         Command::Remap { src: Lpn(1), dst: Lpn(0), units: 1 },
         Command::WriteAtomic { writes: &writes },
-        Command::Begin,
-        Command::BeginLog,
+        Command::Begin { tx: &mut TxId::default() },
+        Command::BeginLog { generation: &mut Generation::default() },
     ] {
         assert_eq!(submit(&mut host.device, command).unwrap_err(), Status::ReadOnly);
     }

@@ -8,8 +8,8 @@ use std::path::Path;
 use small_drive::small_drive;
 use tantalum::check::{Remedy, check, repair};
 use tantalum::{
-    Command, CommandFailure, Completion, Device, DeviceError, FileEntry, FileId, Lpn, NvmProfile, Outcome,
-    Plp, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES,
+    Command, CommandFailure, Completion, Device, DeviceError, FileEntry, FileId, Generation, Lpn, NvmProfile,
+    Outcome, Plp, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES, result_of,
 };
 
 fn profile(nvm_bytes: u64) -> Profile {
@@ -78,7 +78,7 @@ fn commands_that_only_map_program_no_flash_and_a_full_log_takes_a_checkpoint() {
         host.write(lpn, lpn as u8);
     }
     host.submit(Command::Flush).unwrap();
-    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+    let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
     host.submit(Command::TxWrite { tx, lpn: Lpn(500), data: &[77; UNIT_BYTES] }).unwrap();
     host.submit(Command::Flush).unwrap();
     let before = host.device.smart().counters;
@@ -91,7 +91,7 @@ fn commands_that_only_map_program_no_flash_and_a_full_log_takes_a_checkpoint() {
             host.submit(Command::Share { ranges: &ranges, deferred: false }).unwrap();
             host.submit(Command::Trim { lpn: Lpn(600), units: 20 }).unwrap();
             host.submit(Command::Flush).unwrap();
-            host.submit(Command::BeginLog).unwrap();
+            host.submit(Command::BeginLog { generation: &mut Generation::default() }).unwrap();
         }
     }
     host.submit(Command::Commit { tx }).unwrap();

@@ -6,7 +6,7 @@ use crate::small_drive;
 use small_drive::small_drive;
 use tantalum::{
     CacheMode, Command, Device, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Plp,
-    PowerLoss, Profile, ShareRange, UNIT_BYTES,
+    PowerLoss, Profile, ShareRange, UNIT_BYTES, result_of,
 };
 
 fn profile() -> Profile {
@@ -30,8 +30,7 @@ fn write(device: &mut Device, number: u32, at_ns: Nanoseconds) -> Nanoseconds {
 
 fn create(device: &mut Device) -> NamespaceId {
     let (attributes, at_ns) = (NamespaceAttributes::default(), device.time_ns());
-    let created = device.submit(Command::CreateNamespace { attributes }, at_ns).unwrap();
-    created.namespace.unwrap()
+    result_of(|namespace| device.submit(Command::CreateNamespace { attributes, namespace }, at_ns)).unwrap()
 }
 
 fn read(device: &mut Device, number: u32) -> Vec<u8> {

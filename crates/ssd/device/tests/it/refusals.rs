@@ -7,6 +7,7 @@ use host::{Host, hint};
 use small_drive::small_drive;
 use tantalum::{
     CacheMode, Command, FailingStep, Faults, Lpn, Plp, Profile, ShareRange, Status, StepFault, UNIT_BYTES,
+    result_of,
 };
 
 /// Pages of 4 KiB, and no cache unless requested.
@@ -39,7 +40,7 @@ fn full(cache: CacheMode) -> (Host, u32) {
 #[test]
 fn a_refused_write_of_a_transaction_is_not_committed() {
     let (mut host, end) = full(CacheMode::Off);
-    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+    let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
     let write = |host: &mut Host, lpn, byte| {
         host.submit(Command::TxWrite { tx, lpn: Lpn(lpn), data: &[byte; UNIT_BYTES] })
     };
@@ -165,7 +166,7 @@ fn no_command_maps_more_than_there_is_room_for() {
         metadata: &metadata,
         fua: true,
     }));
-    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+    let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
     host.submit(Command::TxWrite { tx, lpn: Lpn(end), data: &data }).unwrap();
     refused(host.submit(Command::Commit { tx }));
     for lpn in (0..4).chain(end..end + 4) {
@@ -194,7 +195,7 @@ fn a_page_of_a_transaction_that_cannot_be_programmed_leaves_what_waited_before()
     };
     let mut host = Host::new(&small_drive("tlc-nvme", 4 << 20, 30.0, Plp::None));
     host.write_through(1, 1);
-    let tx = host.submit(Command::Begin).unwrap().tx.unwrap();
+    let tx = result_of(|tx| host.submit(Command::Begin { tx })).unwrap();
     let write = |host: &mut Host, lpn, byte| {
         host.submit(Command::TxWrite { tx, lpn: Lpn(lpn), data: &[byte; UNIT_BYTES] })
     };

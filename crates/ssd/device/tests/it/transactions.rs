@@ -6,7 +6,7 @@ use crate::small_drive;
 
 use host::{Host, hint};
 use small_drive::profiles;
-use tantalum::{Command, Lpn, Profile, Status, TxId, UNIT_BYTES};
+use tantalum::{Command, Lpn, Profile, Status, TxId, UNIT_BYTES, result_of};
 
 /// Four units in a page, so that a few of them wait.
 fn four_units() -> [Profile; 3] {
@@ -17,7 +17,7 @@ fn four_units() -> [Profile; 3] {
 }
 
 fn begin(host: &mut Host) -> Result<TxId, Status> {
-    host.submit(Command::Begin).map(|done| done.tx.expect("it was begun"))
+    result_of(|tx| host.submit(Command::Begin { tx }))
 }
 
 fn write(host: &mut Host, tx: TxId, lpn: u32, byte: u8) -> Result<(), Status> {

@@ -1,6 +1,6 @@
 //! Trimmed and flushed stays trimmed (D4), whatever had mapped the unit.
 
-use tantalum::{Command, Device, Lpn, Outcome, PowerLoss, Profile, ShareRange, UNIT_BYTES};
+use tantalum::{Command, Device, Lpn, Outcome, PowerLoss, Profile, ShareRange, UNIT_BYTES, result_of};
 
 /// A unit far from all others, so that nothing but the step under test has mapped anything near it.
 const FAR: Lpn = Lpn(5000);
@@ -27,7 +27,7 @@ fn trimmed_and_flushed(mut device: Device) -> Vec<u8> {
 #[test]
 fn a_unit_of_a_committed_transaction_stays_trimmed() {
     let mut device = device();
-    let tx = device.submit(Command::Begin, 0).unwrap().tx.unwrap();
+    let tx = result_of(|tx| device.submit(Command::Begin { tx }, 0)).unwrap();
     device.submit(Command::TxWrite { tx, lpn: FAR, data: &[7; UNIT_BYTES] }, 0).unwrap();
     device.submit(Command::Commit { tx }, 0).unwrap();
     assert_eq!(trimmed_and_flushed(device), [0; UNIT_BYTES]);

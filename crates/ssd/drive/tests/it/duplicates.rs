@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::{small, twin, unit};
 use tantalum::{Command, Device, Lpn, Outcome, PowerLoss, Profile, Status, UNIT_BYTES};
-use tantalum_drive::{Drive, DuplicateCounts, Reply, Request};
+use tantalum_drive::{Drive, DuplicateCounts, InReply, Output, Reply, Request, Units};
 use tantalum_image::checksum_of;
 
 fn profile() -> Profile {
@@ -32,7 +32,7 @@ fn write(drive: &Drive, lpn: u32, data: Vec<u8>) {
 }
 
 fn read(drive: &Drive, lpn: u32, units: u32) -> Vec<u8> {
-    ask(drive, Request::Read { lpn: Lpn(lpn), units }).unwrap().data
+    ask(drive, Request::Read { lpn: Lpn(lpn), data: Units(units) }).unwrap().into_data()
 }
 
 fn flush(drive: &Drive) {
@@ -154,7 +154,8 @@ fn a_source_that_changed_in_any_way_is_no_source() {
             ask(drive, Request::Share { ranges, deferred: true }).unwrap();
         },
         |drive, lpn| {
-            let tx = ask(drive, Request::Begin).unwrap().completion.tx.unwrap();
+            let begun = ask(drive, Request::Begin { tx: InReply }).unwrap().output;
+            let Output::Transaction(tx) = begun else { panic!("{begun:?}") };
             ask(drive, Request::TxWrite { tx, lpn, data: unit(4) }).unwrap();
             ask(drive, Request::Commit { tx }).unwrap();
         },
@@ -197,8 +198,9 @@ fn metadata_are_not_shared() {
             flush(&drive);
         }
         write(&drive, 20, unit(1));
-        let found = ask(&drive, Request::ReadWithMetadata { lpn: Lpn(20) }).unwrap();
-        assert_eq!((found.data, found.metadata), (unit(1), [0; 24]));
+        let found = ask(&drive, Request::ReadWithMetadata { lpn: Lpn(20), data: InReply, metadata: InReply })
+            .unwrap();
+        assert_eq!(found.output, Output::Unit(unit(1), [0; 24]));
     }
 }
 

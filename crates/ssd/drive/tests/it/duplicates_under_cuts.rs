@@ -10,7 +10,7 @@ use crate::common::{small, twin, unit};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Lpn, Nanoseconds, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES};
-use tantalum_drive::{Answers, Drive, Queue, Reply, Request};
+use tantalum_drive::{Answers, Drive, Output, Queue, Reply, Request, Units};
 
 /// Few enough that units are often overwritten.
 const UNITS: u32 = 400;
@@ -182,7 +182,7 @@ impl Host {
         let units = self.random.random_range(1..=8);
         let lpn = self.lpn(units as usize);
         let expected = (lpn..lpn + units).map(|lpn| self.newest(lpn)).collect();
-        self.give(Request::Read { lpn: Lpn(lpn), units }, &[], false, Some(expected));
+        self.give(Request::Read { lpn: Lpn(lpn), data: Units(units) }, &[], false, Some(expected));
     }
 
     fn flush(&mut self) {
@@ -247,7 +247,7 @@ impl Host {
         let given = self.given[command].clone();
         if let Some(expected) = given.reads {
             let expected: Vec<u8> = expected.into_iter().flat_map(bytes_of).collect();
-            assert!(reply.data == expected, "command {command} read something else");
+            assert!(reply.output == Output::Data(expected), "command {command} read something else");
         }
         if let Some(answered) = given.flushes {
             let is_durable = |version: &Version| answered.get(version.command).is_some_and(|is| *is);
@@ -271,8 +271,8 @@ impl Host {
         drop(device);
         self.has_power = true;
         for lpn in 0..UNITS {
-            let read = Request::Read { lpn: Lpn(lpn), units: 1 };
-            let found = self.drive.perform(read, self.now_ns).unwrap().data;
+            let read = Request::Read { lpn: Lpn(lpn), data: Units(1) };
+            let found = self.drive.perform(read, self.now_ns).unwrap().into_data();
             let versions = &self.versions[lpn as usize];
             let is_found = |version: &&Version| bytes_of(version.content) == found;
             let version = versions.iter().rev().find(is_found).copied();

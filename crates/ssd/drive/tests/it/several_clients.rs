@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
     Access, Command, Device, Key, Lpn, NamespaceAttributes, Outcome, PowerLoss, Profile, Status, UNIT_BYTES,
 };
-use tantalum_drive::{Answers, Drive, Pacing, Queue, Reply, Request};
+use tantalum_drive::{Answers, Drive, InReply, Output, Pacing, Queue, Reply, Request, Units};
 
 const UNIT: usize = UNIT_BYTES;
 
@@ -41,8 +41,8 @@ fn unit(byte: u8) -> Vec<u8> {
 /// Reads units one after the other, each when the previous read is answered.
 fn read_on(queue: &Queue, lpn: u32, left: u32, at_ns: u64, ends: &Arc<Mutex<Vec<u64>>>) {
     let (again, told) = (queue.clone(), Arc::clone(ends));
-    queue.submit(Request::Read { lpn: Lpn(lpn), units: 1 }, at_ns, move |ended, done_ns| {
-        assert_eq!(ended.unwrap().data, unit(lpn as u8));
+    queue.submit(Request::Read { lpn: Lpn(lpn), data: Units(1) }, at_ns, move |ended, done_ns| {
+        assert_eq!(ended.unwrap().into_data(), unit(lpn as u8));
         told.lock().unwrap().push(done_ns);
         if left > 1 {
             read_on(&again, lpn, left - 1, done_ns, &told);
@@ -108,7 +108,7 @@ fn a_loss_of_power_is_told_to_everybody_once_and_answers_that_wait_say_so() {
     assert_eq!(told.try_iter().count(), 1);
 
     drive.lock().power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();
-    assert_eq!(ask(&queue, Request::Read { lpn: Lpn(3), units: 1 }).unwrap().data, unit(0));
+    assert_eq!(ask(&queue, Request::Read { lpn: Lpn(3), data: Units(1) }).unwrap().into_data(), unit(0));
     drive.lock().cut_power(u64::MAX / 2);
     assert_eq!(told.try_iter().count(), 1);
 }
@@ -161,7 +161,7 @@ fn in_real_time_power_never_goes_before_an_answer_that_was_given() {
         drive.lock().power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();
         virtual_queue(&drive)
     };
-    let found = ask(&queue, Request::Read { lpn: Lpn(3), units: 1 }).unwrap().data;
+    let found = ask(&queue, Request::Read { lpn: Lpn(3), data: Units(1) }).unwrap().into_data();
     assert!(found == unit(3), "a write was answered, and power went before it was done");
 }
 
@@ -200,33 +200,38 @@ fn requests_do_what_commands_do() {
         let ask = |request| ask(&queue, request);
         let (lpn, two) = (Lpn(7), [unit(1), unit(2)].concat());
         ask(Request::Write { lpn, data: two.clone(), fua: false }).unwrap();
-        assert_eq!(ask(Request::Read { lpn, units: 2 }).unwrap().data, two);
+        assert_eq!(ask(Request::Read { lpn, data: Units(2) }).unwrap().into_data(), two);
         ask(Request::Flush).unwrap();
-        assert_eq!(ask(Request::Read { lpn, units: 2 }).unwrap().data, two);
+        assert_eq!(ask(Request::Read { lpn, data: Units(2) }).unwrap().into_data(), two);
         let write = Request::WriteWithMetadata { lpn, data: unit(3), metadata: [9; 24], fua: true };
         ask(write).unwrap();
-        let reply = ask(Request::ReadWithMetadata { lpn }).unwrap();
-        assert_eq!((reply.data, reply.metadata), (unit(3), [9; 24]));
+        let reply = ask(Request::ReadWithMetadata { lpn, data: InReply, metadata: InReply }).unwrap();
+        assert_eq!(reply.output, Output::Unit(unit(3), [9; 24]));
         ask(Request::Remap { src: lpn, dst: Lpn(20), units: 1 }).unwrap();
         ask(Request::WriteAtomic { writes: vec![(Lpn(30), unit(4)), (Lpn(40), unit(5))] }).unwrap();
-        let tx = ask(Request::Begin).unwrap().completion.tx.unwrap();
+        let begun = ask(Request::Begin { tx: InReply }).unwrap().output;
+        let Output::Transaction(tx) = begun else { panic!("{begun:?}") };
         ask(Request::TxWrite { tx, lpn: Lpn(30), data: unit(6) }).unwrap();
-        assert_eq!(ask(Request::TxRead { tx, lpn: Lpn(30) }).unwrap().data, unit(6));
+        assert_eq!(ask(Request::TxRead { tx, lpn: Lpn(30), data: InReply }).unwrap().into_data(), unit(6));
         ask(Request::Commit { tx }).unwrap();
-        let found =
-            [7, 8, 20, 30, 40].map(|lpn| ask(Request::Read { lpn: Lpn(lpn), units: 1 }).unwrap().data[0]);
+        let found = [7, 8, 20, 30, 40]
+            .map(|lpn| ask(Request::Read { lpn: Lpn(lpn), data: Units(1) }).unwrap().into_data()[0]);
         assert_eq!(found, [0, 2, 3, 6, 5]);
 
         let attributes = NamespaceAttributes::default();
-        let made = ask(Request::CreateNamespace { attributes }).unwrap();
-        let (namespace, key) = (made.completion.namespace.unwrap(), Key::new(b"key").unwrap());
+        let made = ask(Request::CreateNamespace { attributes, namespace: InReply }).unwrap();
+        let Output::Namespace(namespace) = made.output else { panic!("{made:?}") };
+        let key = Key::new(b"key").unwrap();
         ask(Request::KvPut { records: vec![(namespace, key, Some(b"value".to_vec()))] }).unwrap();
-        assert_eq!(ask(Request::KvGet { namespace, key }).unwrap().data, b"value");
-        assert_eq!(ask(Request::KvList { namespace, from: None, limit: 9 }).unwrap().keys, [key]);
+        assert_eq!(ask(Request::KvGet { namespace, key, value: InReply }).unwrap().into_data(), b"value");
+        assert_eq!(
+            ask(Request::KvList { namespace, from: None, keys: InReply, limit: 9 }).unwrap().output,
+            Output::Keys(vec![key])
+        );
         ask(Request::KvDelete { namespace, key }).unwrap();
         assert_eq!(ask(Request::KvExists { namespace, key }), Err(Status::NoSuchKey { namespace, key }));
         let units = queue.drive().lock().limits().capacity_units as u32;
-        let beyond = ask(Request::Read { lpn: Lpn(5), units: u32::MAX });
+        let beyond = ask(Request::Read { lpn: Lpn(5), data: Units(u32::MAX) });
         assert!(matches!(beyond, Err(Status::OutOfRange { .. })), "{beyond:?}");
         let beyond = ask(Request::Write { lpn: Lpn(units), data: unit(1), fua: false });
         assert!(matches!(beyond, Err(Status::OutOfRange { .. })), "{beyond:?}");
@@ -258,8 +263,8 @@ fn bytes_that_move_outside_the_lock_are_right() {
                         let write = Request::Write { lpn, data: unit(held[index]), fua: false };
                         queue.drive().perform(write, 0).unwrap();
                     } else {
-                        let read = queue.drive().perform(Request::Read { lpn, units: 1 }, 0).unwrap();
-                        assert!(read.data == unit(held[index]), "unit {lpn}");
+                        let read = queue.drive().perform(Request::Read { lpn, data: Units(1) }, 0).unwrap();
+                        assert!(read.into_data() == unit(held[index]), "unit {lpn}");
                     }
                 }
             });
@@ -287,8 +292,8 @@ fn what_was_told_at_once_is_not_undone_by_another_clients_power_cut() {
         assert_eq!(write(&second, 2), Err(Status::PowerLost));
         drive.lock().power_on(&mut PowerLoss::seeded(seed)).unwrap();
         let now_ns = drive.lock().time_ns();
-        let read = drive.perform(Request::Read { lpn: Lpn(1), units: 1 }, now_ns);
-        assert!(read.unwrap().data == unit(7), "seed {seed}");
+        let read = drive.perform(Request::Read { lpn: Lpn(1), data: Units(1) }, now_ns);
+        assert!(read.unwrap().into_data() == unit(7), "seed {seed}");
     }
 }
 

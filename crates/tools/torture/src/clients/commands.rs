@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tantalum::{Command, FileId, Lpn, ShareRange, UNIT_BYTES};
-use tantalum_drive::Request;
+use tantalum_drive::{InReply, Request, Units};
 
 use super::host::Together;
 use super::kinds::Kind;
@@ -133,12 +133,17 @@ impl Run {
         if rng.random_ratio(1, 2) {
             let lpn = lpn(rng);
             let what = What::ReadWithMetadata { lpn, expected: self.oracle.now(lpn) };
-            return self.submit(client, Kind::Read, what, Request::ReadWithMetadata { lpn });
+            return self.submit(
+                client,
+                Kind::Read,
+                what,
+                Request::ReadWithMetadata { lpn, data: InReply, metadata: InReply },
+            );
         }
         let range = range(rng, 9);
         let (lpn, units) = (Lpn(range.start), range.len() as u32);
         let what = self.expected(range);
-        self.submit(client, Kind::Read, what, Request::Read { lpn, units })
+        self.submit(client, Kind::Read, what, Request::Read { lpn, data: Units(units) })
     }
 
     /// Fills the drive.
@@ -238,8 +243,8 @@ impl Run {
         let (lpn, data) = (Lpn(units.start), data_of(&new));
         let order = self.oracle.issue(&new, false);
         self.lists.issue(order, List::Append { file, units, offset });
-        let command = Command::FsWrite { lpn, data: &data, file, offset };
-        self.submit_command(client, Kind::FsWrite, What::Append { order, new }, command)
+        let request = Request::FsWrite { lpn, data, file, offset };
+        self.submit(client, Kind::FsWrite, What::Append { order, new }, request)
     }
 
     /// Clears a list, or all of them.
@@ -247,8 +252,7 @@ impl Run {
         let file = rng.random_ratio(2, 3).then(|| FileId(1 + rng.random_range(0..FILES)));
         let order = self.oracle.next_order();
         self.lists.issue(order, List::Clear(file));
-        let (what, command) = (What::ClearLists { order }, Command::ClearFileLists { file });
-        self.submit_command(client, Kind::ClearLists, what, command)
+        self.submit(client, Kind::ClearLists, What::ClearLists { order }, Request::ClearFileLists { file })
     }
 
     /// Begins a transaction of the program Atomic-Writes.

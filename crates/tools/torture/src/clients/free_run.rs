@@ -18,7 +18,7 @@ use std::thread;
 
 use rand::{Rng, RngExt};
 use tantalum::{Command, Device, Lpn, PowerLoss, ShareRange, Status, UNIT_BYTES};
-use tantalum_drive::{Answers, Drive, Pacing, Queue, Reply, Request, When};
+use tantalum_drive::{Answers, Drive, Pacing, Queue, Reply, Request, Units, When};
 
 use history::{History, Seen, What};
 
@@ -132,7 +132,10 @@ impl Thread<'_> {
                 let what = What::Write { new: BTreeMap::from([(lpn, stamp)]), step: false, durable: true };
                 (Request::Write { lpn, data: unit_of(stamp), fua: true }, what)
             }
-            _ => (Request::Read { lpn, units: count }, What::Read { found: vec![(lpn, 0); count as usize] }),
+            _ => (
+                Request::Read { lpn, data: Units(count) },
+                What::Read { found: vec![(lpn, 0); count as usize] },
+            ),
         }
     }
 
@@ -167,7 +170,8 @@ impl Thread<'_> {
             Ok(reply) => {
                 seen.answered = Some(answered);
                 if let What::Read { found } = &mut seen.what {
-                    let units = reply.data.chunks(UNIT_BYTES);
+                    let data = reply.into_data();
+                    let units = data.chunks(UNIT_BYTES);
                     for (at, (unit, slot)) in units.zip(found.iter_mut()).enumerate() {
                         slot.0 = Lpn(slot.0.0 + at as u32);
                         slot.1 = stamp_of(unit, &format!("unit {}", slot.0))?;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand::RngExt;
 use tantalum::{Command, Completion, Device, DeviceError, Lpn, METADATA_BYTES, Status, UNIT_BYTES};
-use tantalum_drive::{Access, Answers, Client, Delivery, Drive, Pacing, Queue, Reply, Request, When};
+use tantalum_drive::{Access, Answers, Client, Delivery, Drive, Output, Pacing, Queue, Reply, Request, When};
 use tantalum_spu::BaseIoWay;
 
 pub(super) use power::Loss;
@@ -208,7 +208,7 @@ impl Host {
     fn arrive_at(&self, answers: &Answers, ticket: tantalum_drive::Ticket, ended: Ended) {
         let arrived = Arc::clone(&self.arrived);
         let Ended { number, ended } = ended;
-        let done_ns = ended.as_ref().map_or(self.now_ns, |reply| reply.completion.done_ns);
+        let done_ns = ended.as_ref().map_or(self.now_ns, |reply| reply.done_ns);
         answers.at(ticket, done_ns, move |delivery| {
             let ended = match delivery {
                 Delivery::InTime => ended,
@@ -241,27 +241,16 @@ impl Host {
         match &mut self.ways[client].door {
             Door::Block(client) => {
                 client.begin_at(now_ns);
-                perform(client, request)
+                request.issue_with(|command| client.submit_or_share(command))
             }
             _ => {
                 let programs = self.programs.as_ref().expect("they are installed");
                 let way = BaseIoWay::new(programs.ssd(), programs.base_io());
                 let mut client = self.drive().client().with_route(way);
                 client.begin_at(now_ns);
-                perform(&mut client, request)
+                request.issue_with(|command| client.submit_or_share(command))
             }
         }
-    }
-
-    /// Submits a command that queues do not take, on a client's way. Returns its number.
-    pub fn submit_command(&mut self, client: usize, command: Command<'_>) -> u64 {
-        let number = self.number();
-        let answers = self.ways[client].queue.answers().clone();
-        let (ticket, when) = (answers.ticket(), answers.when(self.now_ns));
-        let ended = self.drive().issue(command, when);
-        let ended = ended.map(|completion| Reply { completion, ..Reply::default() });
-        self.arrive_at(&answers, ticket, Ended { number, ended });
-        number
     }
 
     /// Issues reads and writes of a client together. Returns their numbers.
@@ -278,8 +267,11 @@ impl Host {
         self.drive().access(&mut accesses, when);
         let ended: Vec<Result<Completion, Status>> = accesses.into_iter().map(Access::ended).collect();
         let replies = requests.iter().zip(ended).map(|(request, ended)| {
-            let data = if let Together::Read { data, .. } = request { data.clone() } else { Vec::new() };
-            ended.map(|completion| Reply { completion, data, ..Reply::default() })
+            let output = match request {
+                Together::Read { data, .. } => Output::Data(data.clone()),
+                Together::Write { .. } => Output::Nothing,
+            };
+            ended.map(|completion| Reply { done_ns: completion.done_ns, output })
         });
         let replies: Vec<Result<Reply, Status>> = replies.collect();
         replies
@@ -404,18 +396,4 @@ struct Ended {
 pub(super) enum Together {
     Read { lpn: Lpn, data: Vec<u8> },
     Write { lpn: Lpn, data: Vec<u8>, fua: bool },
-}
-
-/// A block device's command.
-fn perform(client: &mut Client, request: Request) -> Result<Reply, Status> {
-    let mut reply = Reply::default();
-    reply.completion = match request {
-        Request::Read { lpn, units } => {
-            reply.data = vec![0; units as usize * UNIT_BYTES];
-            client.submit_queued(Command::Read { lpn, data: &mut reply.data })
-        }
-        Request::Write { lpn, data, fua } => client.submit_or_share(Command::Write { lpn, data: &data, fua }),
-        _ => client.submit_queued(Command::Flush),
-    }?;
-    Ok(reply)
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use tantalum::{Generation, Lpn, NamespaceId, Status, TxId, UNIT_BYTES};
-use tantalum_drive::Reply;
+use tantalum_drive::{Output, Reply};
 
 use super::host::Arrival;
 use super::namespaces::Made;
@@ -276,56 +276,54 @@ impl Run {
     /// A client learns what its answer says.
     fn told(&mut self, client: usize, what: What, reply: &Reply) -> Result<(), Stop> {
         self.tally.promises_checked += 1;
-        let nameless = || Stop::broken("refused", "what was begun or created has no number");
-        match what {
-            What::Read { expected } => {
-                for ((lpn, expected), unit) in expected.iter().zip(reply.data.chunks(UNIT_BYTES)) {
+        match (what, &reply.output) {
+            (What::Read { expected }, Output::Data(data)) => {
+                for ((lpn, expected), unit) in expected.iter().zip(data.chunks(UNIT_BYTES)) {
                     let found = stamp_of(unit, &format!("unit {lpn}"))?;
                     if !expected.contains(&found) {
                         return Err(wrong(format!("unit {lpn} reads {found}, it holds {expected:?}")));
                     }
                 }
             }
-            What::ReadWithMetadata { lpn, expected } => {
-                let found = stamp_of(&reply.data, &format!("unit {lpn}"))?;
-                if found != expected || reply.metadata != metadata_of(expected) {
-                    let metadata = reply.metadata;
+            (What::ReadWithMetadata { lpn, expected }, Output::Unit(data, metadata)) => {
+                let found = stamp_of(data, &format!("unit {lpn}"))?;
+                if found != expected || *metadata != metadata_of(expected) {
                     let detail = format!("unit {lpn} reads {found} with {metadata:?}, it holds {expected}");
                     return Err(wrong(detail));
                 }
             }
-            What::TxRead { expected } => {
-                let found = stamp_of(&reply.data, "a unit as a transaction sees it")?;
+            (What::TxRead { expected }, Output::Data(data)) => {
+                let found = stamp_of(data, "a unit as a transaction sees it")?;
                 if found != expected {
                     return Err(wrong(format!("a transaction reads {found}, not {expected}")));
                 }
             }
-            What::Get { place, expected } if value_of(place, expected).as_ref() != Some(&reply.data) => {
-                let bytes = reply.data.len();
-                return Err(wrong(format!("{place:?} has {bytes} other bytes than those of {expected}")));
+            (What::Get { place, expected }, Output::Data(value)) => {
+                if value_of(place, expected).as_ref() != Some(value) {
+                    let bytes = value.len();
+                    return Err(wrong(format!("{place:?} has {bytes} other bytes than those of {expected}")));
+                }
             }
-            What::List { namespace, expected } => {
-                let found: BTreeSet<_> = reply.keys.iter().copied().collect();
-                if found != expected || reply.keys.len() != found.len() {
-                    let detail = format!("namespace {namespace} lists {:?}, not {expected:?}", reply.keys);
+            (What::List { namespace, expected }, Output::Keys(keys)) => {
+                let found: BTreeSet<_> = keys.iter().copied().collect();
+                if found != expected || keys.len() != found.len() {
+                    let detail = format!("namespace {namespace} lists {keys:?}, not {expected:?}");
                     return Err(wrong(detail));
                 }
             }
-            What::Begin => {
-                let tx = reply.completion.tx.ok_or_else(nameless)?;
-                self.clients[client].transactions.push((tx, New::new()));
+            (What::Begin, Output::Transaction(tx)) => {
+                self.clients[client].transactions.push((*tx, New::new()));
             }
-            What::BeginLog => {
-                let generation = reply.completion.generation.ok_or_else(nameless)?;
-                self.oracle.hints.begin(generation, self.tick);
-                self.clients[client].take_log(generation);
+            (What::BeginLog, Output::Log(generation)) => {
+                self.oracle.hints.begin(*generation, self.tick);
+                self.clients[client].take_log(*generation);
             }
-            What::Create { slot, logs } => {
-                let namespace = reply.completion.namespace.ok_or_else(nameless)?;
+            (What::Create { slot, logs }, &Output::Namespace(namespace)) => {
                 self.records.made(namespace, Some(self.tick));
                 self.spaces.created(slot, Made { namespace, logs });
             }
-            _ => {}
+            (_, Output::Nothing) => {}
+            (what, output) => return Err(wrong(format!("{what:?} is answered with {output:?}"))),
         }
         Ok(())
     }

@@ -209,20 +209,6 @@ impl Run {
         self.submitted(client, kind, [(number, what)])
     }
 
-    /// Submits a command that queues do not take.
-    pub fn submit_command(
-        &mut self,
-        client: usize,
-        kind: Kind,
-        what: What,
-        command: Command<'_>,
-    ) -> Result<(), Stop> {
-        self.tell(client, kind, &what);
-        self.note_conflicts(client, &what);
-        let number = self.host.submit_command(client, command);
-        self.submitted(client, kind, [(number, what)])
-    }
-
     /// Commands were submitted: with their numbers.
     pub fn submitted(
         &mut self,

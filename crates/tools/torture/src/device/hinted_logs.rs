@@ -32,10 +32,9 @@ impl Run {
     }
 
     fn begin_log(&mut self) -> Result<(), Stop> {
-        match self.host.submit(Command::BeginLog) {
+        let mut generation = Generation::default();
+        match self.host.submit(Command::BeginLog { generation: &mut generation }) {
             Ok(begun) => {
-                let none = || Stop::broken("refused", "the beginning of a log names no generation");
-                let generation = begun.generation.ok_or_else(none)?;
                 self.oracle.hints.begin(generation, begun.done_ns);
                 self.logs.push(generation);
                 if self.logs.len() > LOGS {

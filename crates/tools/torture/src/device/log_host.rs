@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Command, Generation, Hint, Lpn, Metadata, ShareRange, UNIT_BYTES};
+use tantalum::{Command, Generation, Hint, Lpn, Metadata, ShareRange, UNIT_BYTES, result_of};
 
 use super::history::NEVER;
 use super::host::{Host, stamp_of, unit_of};
@@ -294,6 +294,5 @@ fn chain_of(header: u64) -> u64 {
 }
 
 fn begin(host: &mut Host) -> Result<Generation, Stop> {
-    let generation = host.submit_and_wait(Command::BeginLog)?.generation;
-    generation.ok_or_else(|| Stop::broken("refused", "the beginning of a log names no generation"))
+    Ok(result_of(|generation| host.submit_and_wait(Command::BeginLog { generation }))?)
 }

@@ -135,7 +135,7 @@ impl RecordHost {
             }
             made => made.map(|made| (made, self.logs[slot])),
         };
-        let (made, logs) = match made {
+        let ((namespace, made), logs) = match made {
             Ok(made) => made,
             Err(status) => {
                 self.may_refuse(&status, false)?;
@@ -144,17 +144,16 @@ impl RecordHost {
             }
         };
         self.creating.clear();
-        let none = || Stop::broken("refused", "a new namespace has no number");
-        let namespace = made.namespace.ok_or_else(none)?;
         self.records.made(namespace, Some(made.done_ns));
         self.slots[slot] = Some(Made { namespace, logs });
         Ok(())
     }
 
-    fn submit_create(&self, host: &mut Host, logs: u32) -> Result<Completion, Status> {
-        host.submit(Command::CreateNamespace {
-            attributes: NamespaceAttributes { logs, ..NamespaceAttributes::default() },
-        })
+    fn submit_create(&self, host: &mut Host, logs: u32) -> Result<(NamespaceId, Completion), Status> {
+        let attributes = NamespaceAttributes { logs, ..NamespaceAttributes::default() };
+        let mut namespace = NamespaceId::default();
+        let made = host.submit(Command::CreateNamespace { attributes, namespace: &mut namespace })?;
+        Ok((namespace, made))
     }
 }
 

@@ -9,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
     Command, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId, Nanoseconds, Profile, UNIT_BYTES,
+    result_of,
 };
 use tantalum_drive::{Drive, When};
 use tantalum_workloads::closed_loop::{Served, Turn, serve};
@@ -87,8 +88,10 @@ impl Target {
     ) -> Result<Target, ExperimentError> {
         let mut target = Target::new(drive, Interface::Blocks(0), value_bytes, seed);
         let attributes = NamespaceAttributes { logs, load_factor_percent: 95, expected_records: 0 };
-        let made = target.drive.issue(Command::CreateNamespace { attributes }, When::AfterAll)?;
-        let namespace = made.namespace.expect("a namespace that was made has a name");
+        let create = |namespace: &mut _| {
+            target.drive.issue(Command::CreateNamespace { attributes, namespace }, When::AfterAll)
+        };
+        let namespace = result_of(create)?;
         target.interface = Interface::Keys(namespace, batch);
         Ok(target)
     }

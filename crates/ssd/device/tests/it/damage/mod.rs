@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use tantalum::check::{Check, Repair, check, repair};
 use tantalum::{
     Access, CacheMode, CacheProfile, Command, Device, DeviceError, FirmwareProfile, FlashProfile,
-    FlashScheduling, FtlProfile, Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp, PowerProfile,
-    Profile, ShareRange, SpuProfile, Status, UNIT_BYTES, VictimPolicy,
+    FlashScheduling, FtlProfile, Generation, Hint, LimitsProfile, LinkProfile, Lpn, METADATA_BYTES, Plp,
+    PowerProfile, Profile, ShareRange, SpuProfile, Status, TxId, UNIT_BYTES, VictimPolicy,
 };
 
 const UNITS: u32 = 256;
@@ -159,7 +159,8 @@ impl Worker {
     }
 
     fn transaction(&mut self) {
-        let tx = self.submit(Command::Begin).tx.expect("begin names the transaction");
+        let mut tx = TxId::default();
+        self.submit(Command::Begin { tx: &mut tx });
         for lpn in 186..190 {
             let (stamp, data) = self.unit();
             self.submit(Command::TxWrite { tx, lpn: Lpn(lpn), data: &data });
@@ -170,7 +171,8 @@ impl Worker {
 
     /// A generation of a log: one transaction of all its pages, half of which are shared home.
     fn log(&mut self) {
-        let generation = self.submit(Command::BeginLog).generation.expect("a log begins");
+        let mut generation = Generation::default();
+        self.submit(Command::BeginLog { generation: &mut generation });
         for (lpn, slot) in LOG.zip(1..) {
             let (stamp, data) = self.unit();
             let end = slot == LOG.len() as u32;

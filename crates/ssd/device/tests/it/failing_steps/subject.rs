@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
-    Command, Completion, Device, FailingStep, FileEntry, FileId, Hint, Key, KvRecord, Lpn,
-    NamespaceAttributes, NamespaceId, PowerLoss, Profile, ShareRange, Status, StepFault, UNIT_BYTES,
+    Command, Completion, Device, FailingStep, FileEntry, FileId, Generation, Hint, Key, KvRecord, Lpn,
+    NamespaceAttributes, NamespaceId, PowerLoss, Profile, ShareRange, Status, StepFault, TxId, UNIT_BYTES,
 };
 
 use super::commands::{Op, value_bytes};
@@ -23,7 +23,16 @@ pub struct Subject {
     loses: bool,
     /// What could not be read the last time: a cut brings none of it back.
     lost: BTreeSet<What>,
+    named: Named,
     story: String,
+}
+
+/// What the last commands of their kinds named.
+#[derive(Clone, Copy, Default)]
+struct Named {
+    tx: TxId,
+    generation: Generation,
+    namespace: NamespaceId,
 }
 
 /// What is read.
@@ -80,6 +89,7 @@ impl Subject {
             has_lists,
             loses: false,
             lost: BTreeSet::new(),
+            named: Named::default(),
             story: String::new(),
         };
         subject.fill();
@@ -151,22 +161,22 @@ impl Subject {
     pub fn run(&mut self, op: &Op, story: &str) {
         story.clone_into(&mut self.story);
         let answer = self.submit(op);
-        let done = answer.unwrap_or_else(|status| panic!("{story}: {status}"));
-        self.succeeded(op, &done);
+        answer.unwrap_or_else(|status| panic!("{story}: {status}"));
+        self.succeeded(op);
     }
 
-    fn succeeded(&mut self, op: &Op, done: &Completion) {
+    fn succeeded(&mut self, op: &Op) {
         let effect = op.effect(&self.model);
         self.model.apply(&effect);
         match op {
-            Op::Begin => self.model.tx = Some((done.tx.unwrap(), BTreeMap::new())),
+            Op::Begin => self.model.tx = Some((self.named.tx, BTreeMap::new())),
             Op::TxWrite { lpn, stamp } => {
                 self.model.tx.as_mut().unwrap().1.insert(*lpn, *stamp);
             }
             Op::Commit | Op::Abort => self.model.tx = None,
-            Op::BeginLog => self.model.log = Some((done.generation.unwrap(), 0)),
+            Op::BeginLog => self.model.log = Some((self.named.generation, 0)),
             Op::Hinted { .. } => self.model.log.as_mut().unwrap().1 += 1,
-            Op::Create { index } => self.model.namespaces[*index] = done.namespace,
+            Op::Create { index } => self.model.namespaces[*index] = Some(self.named.namespace),
             Op::DeleteNamespace { index } => self.model.namespaces[*index] = None,
             _ => {}
         }
@@ -243,14 +253,17 @@ impl Subject {
                 let namespace = namespaces[name.0].unwrap();
                 device.submit(Command::KvDelete { namespace, key: key_of(*name) }, at_ns)
             }
-            Op::Begin => device.submit(Command::Begin, at_ns),
+            Op::Begin => device.submit(Command::Begin { tx: &mut self.named.tx }, at_ns),
             Op::TxWrite { lpn, stamp } => {
                 let data = unit_of(*stamp);
                 device.submit(Command::TxWrite { tx: tx.unwrap(), lpn: Lpn(*lpn), data: &data }, at_ns)
             }
             Op::Commit => device.submit(Command::Commit { tx: tx.unwrap() }, at_ns),
             Op::Abort => device.submit(Command::Abort { tx: tx.unwrap() }, at_ns),
-            Op::BeginLog => device.submit(Command::BeginLog, at_ns),
+            Op::BeginLog => {
+                let generation = &mut self.named.generation;
+                device.submit(Command::BeginLog { generation }, at_ns)
+            }
             Op::Hinted { stamp, home } => {
                 let (generation, slot) = self.model.log.unwrap();
                 let (data, number) = (unit_of(*stamp), slot + 1);
@@ -263,7 +276,8 @@ impl Subject {
             Op::Create { index } => {
                 let logs = u32::from(*index == 1 && !self.model.protected);
                 let attributes = NamespaceAttributes { logs, ..NamespaceAttributes::default() };
-                device.submit(Command::CreateNamespace { attributes }, at_ns)
+                let namespace = &mut self.named.namespace;
+                device.submit(Command::CreateNamespace { attributes, namespace }, at_ns)
             }
             Op::DeleteNamespace { index } => {
                 device.submit(Command::DeleteNamespace { namespace: namespaces[*index].unwrap() }, at_ns)
@@ -285,7 +299,7 @@ impl Subject {
                 let got =
                     device.submit(Command::KvGet { namespace, key: key_of(*name), value: &mut value }, at_ns);
                 got.or_else(|status| match status {
-                    Status::NoSuchKey { .. } => Ok(Completion { done_ns: at_ns, ..Completion::default() }),
+                    Status::NoSuchKey { .. } => Ok(Completion { done_ns: at_ns }),
                     status => Err(status),
                 })
             }
@@ -305,7 +319,7 @@ impl Subject {
             return self.check_stopped(op, &effect, answer.is_ok());
         }
         match answer {
-            Ok(done) => self.succeeded(op, &done),
+            Ok(_) => self.succeeded(op),
             Err(status) => {
                 let only_reads = matches!(op, Op::Read { .. } | Op::Get { .. } | Op::List { .. });
                 assert!(only_reads || !status.leaves_doubt(), "{}: goes on after {status}", self.story);
@@ -336,7 +350,7 @@ impl Subject {
     /// The command succeeds now, unless flash was lost.
     fn try_again(&mut self, op: &Op) {
         match self.submit(op) {
-            Ok(done) => self.succeeded(op, &done),
+            Ok(_) => self.succeeded(op),
             Err(Status::Unreadable { .. } | Status::RecordUnreadable { .. }) if self.loses => {}
             // the drive's own pages may be lost too: then it stops
             Err(Status::Damaged(_)) if self.loses => self.model = self.model_in_doubt(op),

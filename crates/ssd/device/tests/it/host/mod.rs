@@ -2,7 +2,7 @@
 
 use tantalum::{
     Command, Completion, Device, Generation, Hint, Key, KvRecord, Lpn, NamespaceAttributes, NamespaceId,
-    Outcome, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES,
+    Outcome, PowerLoss, Profile, ShareRange, Status, UNIT_BYTES, result_of,
 };
 
 pub struct Host {
@@ -50,7 +50,7 @@ impl Host {
     }
 
     pub fn begin_log(&mut self) -> Generation {
-        self.submit(Command::BeginLog).unwrap().generation.unwrap()
+        result_of(|generation| self.submit(Command::BeginLog { generation })).unwrap()
     }
 
     /// A page of a log's first attempt. Its transaction begins at `first`.
@@ -61,7 +61,7 @@ impl Host {
 
     pub fn create_namespace(&mut self) -> NamespaceId {
         let attributes = NamespaceAttributes::default();
-        self.submit(Command::CreateNamespace { attributes }).unwrap().namespace.unwrap()
+        result_of(|namespace| self.submit(Command::CreateNamespace { attributes, namespace })).unwrap()
     }
 
     /// Puts a record whose value has this many bytes under the key of a number.

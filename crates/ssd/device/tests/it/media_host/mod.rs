@@ -6,6 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{
     CacheMode, Command, Device, Faults, Lpn, Plp, PowerLoss, Profile, ShareRange, Status, TxId, UNIT_BYTES,
+    result_of,
 };
 
 /// Units that the host works on.
@@ -213,8 +214,8 @@ impl MediaHost {
     }
 
     fn transaction(&mut self) {
-        let tx = match self.submit(Command::Begin) {
-            Ok(begun) => begun.tx.unwrap(),
+        let tx = match result_of(|tx| self.submit(Command::Begin { tx })) {
+            Ok(tx) => tx,
             Err(Status::ReadOnly | Status::CapacityExceeded) => return,
             Err(status) => panic!("{status}"),
         };

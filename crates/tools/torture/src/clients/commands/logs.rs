@@ -4,7 +4,7 @@
 
 use rand::RngExt;
 use tantalum::{Generation, Hint, Lpn};
-use tantalum_drive::Request;
+use tantalum_drive::{InReply, Request};
 
 use crate::clients::kinds::Kind;
 use crate::clients::pending::What;
@@ -21,7 +21,12 @@ impl Run {
     pub(super) fn hinted(&mut self, client: usize, rng: &mut Generator) -> Result<(), Stop> {
         let logs = &self.clients[client].logs;
         if logs.is_empty() || rng.random_ratio(1, 16) {
-            return self.submit(client, Kind::Hinted, What::BeginLog, Request::BeginLog);
+            return self.submit(
+                client,
+                Kind::Hinted,
+                What::BeginLog,
+                Request::BeginLog { generation: InReply },
+            );
         }
         let generation = logs[rng.random_range(0..logs.len())];
         self.write_page(client, generation, rng)

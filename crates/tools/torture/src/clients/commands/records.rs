@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
 use tantalum::{Lpn, NamespaceAttributes};
-use tantalum_drive::{OwnedRecord, Request};
+use tantalum_drive::{InReply, OwnedRecord, Request};
 
 use super::units_of;
 use crate::clients::kinds::Kind;
@@ -91,7 +91,12 @@ impl Run {
         let Some(logs) = self.spaces.create(slot) else { return Ok(()) };
         let attributes = NamespaceAttributes { logs, ..NamespaceAttributes::default() };
         let what = What::Create { slot, logs };
-        self.submit(client, Kind::Namespace, what, Request::CreateNamespace { attributes })
+        self.submit(
+            client,
+            Kind::Namespace,
+            what,
+            Request::CreateNamespace { attributes, namespace: InReply },
+        )
     }
 
     /// A random key of a namespace. `None` if that is missing, and a command now creates it.
@@ -118,12 +123,13 @@ impl Run {
         let Some((namespace, number)) = self.place(client, rng)? else { return Ok(()) };
         if rng.random_ratio(1, 4) {
             let what = What::List { namespace, expected: self.keys_of(namespace) };
-            let request = Request::KvList { namespace, from: None, limit: LIST_LIMIT };
+            let request = Request::KvList { namespace, from: None, keys: InReply, limit: LIST_LIMIT };
             return self.submit(client, Kind::Get, what, request);
         }
         let place = (namespace, number);
         let what = What::Get { place, expected: self.records.now(Thing::Record(place)) };
-        self.submit(client, Kind::Get, what, Request::KvGet { namespace, key: key_of(number) })
+        let request = Request::KvGet { namespace, key: key_of(number), value: InReply };
+        self.submit(client, Kind::Get, what, request)
     }
 
     /// Deletes a namespace, or creates a missing one.

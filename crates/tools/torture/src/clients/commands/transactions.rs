@@ -1,7 +1,7 @@
 //! Transactions of a client: begun, written, read, committed or aborted, while those of other clients are open.
 
 use rand::RngExt;
-use tantalum_drive::Request;
+use tantalum_drive::{InReply, Request};
 
 use crate::clients::kinds::Kind;
 use crate::clients::pending::What;
@@ -19,7 +19,7 @@ impl Run {
     pub(super) fn transaction(&mut self, client: usize, rng: &mut Generator) -> Result<(), Stop> {
         let place = rng.random_range(0..OPEN);
         let Some((tx, writes)) = self.clients[client].transactions.get(place) else {
-            return self.submit(client, Kind::Transaction, What::Begin, Request::Begin);
+            return self.submit(client, Kind::Transaction, What::Begin, Request::Begin { tx: InReply });
         };
         let (tx, ends) = (*tx, writes.len() >= 5 || rng.random_ratio(1, 6));
         match (ends, rng.random_ratio(1, 5)) {
@@ -27,7 +27,7 @@ impl Run {
                 let lpn = lpn(rng);
                 let known = writes.get(&lpn).copied();
                 let what = What::TxRead { expected: known.unwrap_or(self.oracle.now(lpn)) };
-                self.submit(client, Kind::Transaction, what, Request::TxRead { tx, lpn })
+                self.submit(client, Kind::Transaction, what, Request::TxRead { tx, lpn, data: InReply })
             }
             (false, false) => {
                 let (lpn, stamp) = (lpn(rng), self.stamp());

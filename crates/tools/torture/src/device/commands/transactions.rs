@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rand::RngExt;
-use tantalum::{Command, Lpn, Status};
+use tantalum::{Command, Lpn, Status, result_of};
 
 use crate::device::draw::{Generator, lpn};
 use crate::device::history::LOST;
@@ -17,10 +17,9 @@ impl Run {
         let most = 4;
         let place = rng.random_range(0..most);
         if self.transactions.len() <= place {
-            return match self.host.submit(Command::Begin) {
-                Ok(begun) => {
-                    let none = || Stop::broken("refused", "the beginning of a transaction names none");
-                    self.transactions.push((begun.tx.ok_or_else(none)?, BTreeMap::new()));
+            return match result_of(|tx| self.host.submit(Command::Begin { tx })) {
+                Ok(tx) => {
+                    self.transactions.push((tx, BTreeMap::new()));
                     Ok(())
                 }
                 Err(status) => self.may_refuse(&status, false),
