@@ -22,7 +22,7 @@ impl Parts {
             return 0;
         }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.metadata.journal_blocks());
-        let checkpoint_blocks = self.space.layout.checkpoint_blocks + self.unplanned_blocks(0);
+        let checkpoint_blocks = self.space.layout().checkpoint_blocks + self.unplanned_blocks(0);
         // there may be more owners whose versions no spare area records than planned, and there may have been more when
         // the last checkpoint was taken: the next one needs its blocks whatever that one has
         let next = self.checkpoint_units(owners).div_ceil(self.geometry.units_per_block().into()) as u32 + 1;
@@ -38,52 +38,35 @@ impl Parts {
             return 0;
         }
         let block_bytes = u64::from(self.geometry.units_per_block()) * UNIT_BYTES as u64;
-        let blocks = (self.space.layout.checkpoint_bytes + bytes).div_ceil(block_bytes);
-        (blocks as u32).saturating_sub(self.space.layout.checkpoint_blocks)
+        let blocks = (self.space.layout().checkpoint_bytes + bytes).div_ceil(block_bytes);
+        (blocks as u32).saturating_sub(self.space.layout().checkpoint_blocks)
     }
 
     /// Free blocks beyond those.
     pub(crate) fn spare_blocks(&self) -> u32 {
-        self.space.blocks.free().saturating_sub(self.system_blocks())
+        self.space.free_blocks().saturating_sub(self.system_blocks())
     }
 
-    /// Spare blocks that only garbage collection may use: one for the copies of each namespace with logs of its own.
+    /// Spare blocks that only garbage collection may use.
     pub(crate) fn collection_reserve(&self) -> u32 {
-        self.space.layout.collect_width + 1 + self.space.streams.logs.len() as u32
+        self.space.collection_reserve()
     }
 
     /// When the blocks that the journal and checkpoints may still need are available even if power fails: until copies are on
     /// flash, the blocks that they empty are free in name only. Nothing that needs that room may become durable earlier.
     pub(crate) fn system_blocks_ready_ns(&self) -> Nanoseconds {
-        self.space.blocks.ready_ns(self.system_blocks(), &self.nand)
+        self.space.ready_ns(self.system_blocks(), &self.nand)
     }
 
     /// An erased block was taken from the free ones.
     pub(crate) fn opened(&mut self, block: BlockId) {
         self.nand.hold(block, self.system_blocks_ready_ns());
-        self.space.blocks.set_not_erased(block);
         self.space.opened(block);
-    }
-
-    /// Continues in a block that a power cut left partly programmed. Otherwise repeated power losses would leave no
-    /// free block: each time, garbage collection would lose the rest of the blocks that it writes to.
-    fn reopen_for_copies(&mut self) -> bool {
-        let Some(block) = self.space.take_partial() else { return false };
-        debug_assert!(
-            self.nand.next_page(block) < self.geometry.pages_per_block,
-            "block {block} is full and would be written further"
-        );
-        self.space.blocks.set_use(block, BlockUse::Open);
-        self.map.valid_counts_mut().remove_candidate(block);
-        self.space.streams.collect.add(self.geometry.plane_of(block), block);
-        true
     }
 
     /// Blocks that this many pages take beyond the open ones of their stream.
     pub(crate) fn missing_blocks(&self, target: Target, pages: u32) -> u32 {
-        let left = |block| self.geometry.pages_per_block - self.nand.next_page(block);
-        let open: u32 = self.space.streams.of(target).blocks().map(left).sum();
-        pages.saturating_sub(open).div_ceil(self.geometry.pages_per_block)
+        self.space.missing_blocks(target, pages, &self.nand)
     }
 
     pub(crate) fn take_free(
@@ -92,7 +75,7 @@ impl Parts {
         block_use: BlockUse,
         marked: Marked,
     ) -> Option<BlockId> {
-        self.space.blocks.take(plane, block_use, marked, &self.nand)
+        self.space.take(plane, block_use, marked, &self.nand)
     }
 
     /// Nothing in a block is needed any more.
@@ -102,8 +85,7 @@ impl Parts {
 
     /// A block takes no more pages: it may be collected from now on.
     pub(crate) fn close_block(&mut self, block: BlockId) {
-        self.space.blocks.set_use(block, BlockUse::Closed);
-        self.map.valid_counts_mut().add_candidate(block);
+        self.space.close(block, &mut self.map);
     }
 }
 
@@ -136,17 +118,17 @@ impl Allocator {
         may_use_reserve: bool,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        if !self.space.streams.of(target).wants_block() {
+        if !self.space.wants_block(target) {
             return Ok(());
         }
-        let is_needed = self.space.streams.of(target).opened() == 0;
+        let is_needed = !self.space.has_open(target);
         let elsewhere = target != Target::Host;
         if (self.spare_blocks() > self.collection_reserve() || may_use_reserve && is_needed)
             && self.open_for(target, elsewhere, at_ns)?
         {
             return Ok(());
         }
-        if self.space.streams.of(target).opened() == 0 { Err(FtlError::CapacityExceeded) } else { Ok(()) }
+        if self.space.has_open(target) { Ok(()) } else { Err(FtlError::CapacityExceeded) }
     }
 
     /// Takes a free block of a plane and erases it if necessary. Nothing is programmed there until recovery has room without
@@ -159,11 +141,7 @@ impl Allocator {
         at_ns: Nanoseconds,
     ) -> Result<Option<BlockId>, FtlError> {
         while let Some(block) = self.take_free(plane, block_use, marked) {
-            debug_assert!(
-                !self.space.streams.blocks().any(|open| open == block),
-                "block {block} is opened for {block_use:?} while a stream writes to it"
-            );
-            let erased = if self.space.blocks.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
+            let erased = if self.space.is_erased(block) { Ok(true) } else { self.erase(block, at_ns) };
             match erased {
                 Ok(true) => {
                     self.opened(block);
@@ -185,19 +163,11 @@ impl Allocator {
             return Ok(false);
         }
         loop {
-            let has_ready = |plane| self.space.blocks.has_ready(plane, &self.nand);
-            let has_free = |plane| self.space.blocks.free_in(plane) > 0;
-            let stream = self.space.streams.of(target);
-            let mut plane = stream
-                .plane_to_open(&self.nand, at_ns, has_ready)
-                .or_else(|| stream.plane_to_open(&self.nand, at_ns, has_free));
-            if plane.is_none() && elsewhere {
-                plane = stream.plane_elsewhere(&self.nand, at_ns, has_free);
-            }
+            let plane = self.space.plane_to_open(target, elsewhere, &self.nand, at_ns);
             let Some(plane) = plane else { return Ok(false) };
             // a plane whose free blocks all failed has none left: the next one is tried
             if let Some(block) = self.open_block(plane, BlockUse::Open, Marked::Ranked, at_ns)? {
-                self.space.streams.of_mut(target).add(plane, block);
+                self.space.give(target, block);
                 return Ok(true);
             }
         }
@@ -212,21 +182,25 @@ impl Allocator {
         at_ns: Nanoseconds,
     ) -> Result<Target, FtlError> {
         if target != Target::Collect {
-            let has_block = self.space.streams.of(target).opened() > 0
-                || self.spare_blocks() > self.space.layout.collect_width + 1
+            let has_block = self.space.has_open(target)
+                || self.spare_blocks() > self.space.layout().collect_width + 1
                     && self.open_for(target, false, at_ns)?;
             if has_block {
                 return Ok(target);
             }
         }
-        let collect = &self.space.streams.collect;
-        if !collect.wants_block() || self.spare_blocks() == 0 && collect.opened() > 0 {
+        let has_open = self.space.has_open(Target::Collect);
+        if !self.space.wants_block(Target::Collect) || self.spare_blocks() == 0 && has_open {
             return Ok(Target::Collect);
         }
-        if self.open_for(Target::Collect, false, at_ns)? || self.space.streams.collect.opened() > 0 {
+        if self.open_for(Target::Collect, false, at_ns)? || self.space.has_open(Target::Collect) {
             return Ok(Target::Collect);
         }
-        if self.reopen_for_copies() { Ok(Target::Collect) } else { Err(FtlError::CapacityExceeded) }
+        let parts = &mut self.parts;
+        match parts.space.reopen_for_copies(&mut parts.map, &parts.nand) {
+            true => Ok(Target::Collect),
+            false => Err(FtlError::CapacityExceeded),
+        }
     }
 }
 
@@ -258,9 +232,9 @@ mod tests {
 
     /// Takes blocks out of use until only this many are free.
     fn leave(ftl: &mut Ftl, free: u32) {
-        while ftl.space.blocks.free() > free {
+        while ftl.space.free_blocks() > free {
             let plane =
-                PlaneId((0..2).max_by_key(|plane| ftl.space.blocks.free_in(PlaneId(*plane))).unwrap());
+                PlaneId((0..2).max_by_key(|plane| ftl.space.blocks().free_in(PlaneId(*plane))).unwrap());
             ftl.take_free(plane, BlockUse::Bad, Marked::Ranked).unwrap();
         }
     }
@@ -301,10 +275,14 @@ mod tests {
     fn a_plane_with_such_a_block_comes_before_others() {
         let open = |scheduling| {
             let (mut ftl, [one, _]) = with_freed_blocks(scheduling);
-            ftl.space.blocks.take_block(PlaneId(0), one, BlockUse::Bad);
+            ftl.space.blocks_mut().take_block(PlaneId(0), one, BlockUse::Bad);
             let now_ns = ftl.nand.now_ns();
             assert!(ftl.open_for(Target::Host, false, now_ns).unwrap());
-            ftl.space.streams.host.blocks().map(|block| ftl.geometry.plane_of(block).0).collect::<Vec<_>>()
+            ftl.space
+                .stream(Target::Host)
+                .blocks()
+                .map(|block| ftl.geometry.plane_of(block).0)
+                .collect::<Vec<_>>()
         };
         assert_eq!([Scheduling::ReadFirst, Scheduling::Fifo].map(open), [[1], [0]]);
     }
@@ -314,7 +292,7 @@ mod tests {
         let ftl = ftl();
         // the map's chunk, 256 owners, 256 hints, 256 logs, and so on, in blocks of 32 KiB
         let (planned, used) =
-            (ftl.space.layout.checkpoint_blocks, ftl.metadata.checkpoint_blocks().len() as u32);
+            (ftl.space.layout().checkpoint_blocks, ftl.metadata.checkpoint_blocks().len() as u32);
         assert_eq!((planned, used, ftl.metadata.journal_blocks()), (3, 1, 0));
         assert_eq!(ftl.system_blocks(), 2 + (2 * 3 - 1));
         // 10,000 owners of 16 bytes take 20 pages, four to a block, and a block more may be begun
@@ -335,12 +313,12 @@ mod tests {
     #[test]
     fn what_the_host_writes_leaves_garbage_collection_its_blocks() {
         let mut ftl = ftl();
-        assert_eq!(ftl.collection_reserve(), ftl.space.layout.collect_width + 1);
+        assert_eq!(ftl.collection_reserve(), ftl.space.layout().collect_width + 1);
         let logs = NamespaceAttributes { logs: 1, ..NamespaceAttributes::default() };
         for _ in 0..2 {
             ftl.create_namespace(logs, 0).unwrap();
         }
-        assert_eq!(ftl.collection_reserve(), ftl.space.layout.collect_width + 3);
+        assert_eq!(ftl.collection_reserve(), ftl.space.layout().collect_width + 3);
         let kept = ftl.system_blocks() + ftl.collection_reserve();
         leave(&mut ftl, kept);
         assert!(matches!(ftl.make_page_room(Target::Host, 0), Err(FtlError::CapacityExceeded)));
@@ -366,13 +344,13 @@ mod tests {
     fn indexes_take_blocks_beyond_those_that_are_planned_twice() {
         let mut ftl = ftl();
         assert_eq!(ftl.unplanned_blocks(0), 0);
-        let (planned, block) = (ftl.space.layout.checkpoint_bytes, 8 * UNIT_BYTES as u64);
+        let (planned, block) = (ftl.space.layout().checkpoint_bytes, 8 * UNIT_BYTES as u64);
         let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
         let before = ftl.system_blocks();
         let kept = ftl.tenants.records.checkpoint_bytes();
         for entries in [0, 1, 1000, 10_000] {
             let blocks = (planned + kept + 16 * entries).div_ceil(block) as u32;
-            assert_eq!(ftl.unplanned_blocks(entries), blocks - ftl.space.layout.checkpoint_blocks);
+            assert_eq!(ftl.unplanned_blocks(entries), blocks - ftl.space.layout().checkpoint_blocks);
         }
         let keys: Vec<Key> = (0..6000_u32).map(|number| Key::new(&number.to_le_bytes()).unwrap()).collect();
         for keys in keys.chunks(60) {

@@ -4,16 +4,15 @@
 //! flash. Neither changes anything. Between commands there are no findings, whatever the drive has been through, unless
 //! a page was lost: the invariants are those at the heads of `map`, `blocks`, `valid` and `logs`.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
-use tantalum_nand::{BlockId, Geometry, NandError, PageState, PlaneId, Ppn, UNIT_BYTES};
+use tantalum_nand::{BlockId, Geometry, NandError, PageState, Ppn, UNIT_BYTES};
 
 use crate::error::FtlError;
 use crate::findings::{Audit, Finding};
 use crate::map::{BlockPacked, Claim, IN_SPARE, Owner};
 use crate::parts::Parts;
-use crate::space::{BlockUse, FreeBlock};
+use crate::space::BlockUse;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::TENANTS;
 use crate::types::{Hint, Lpn, Seq};
@@ -23,8 +22,8 @@ impl Parts {
     pub fn audit_maps(&self) -> Audit {
         let mut audit = Audit::default();
         self.audit_places(&mut audit);
-        self.audit_blocks(&mut audit);
-        self.audit_free_lists(&mut audit);
+        self.space.audit(&self.map, &self.nand, &mut audit);
+        self.audit_metadata_blocks(&mut audit);
         TENANTS.iter().for_each(|tenant| tenant.audit(self, &mut audit));
         audit
     }
@@ -95,53 +94,16 @@ impl Parts {
         }
     }
 
-    fn audit_blocks(&self, audit: &mut Audit) {
-        audit.blocks = self.geometry.blocks().into();
-        let open: BTreeSet<BlockId> = self.space.streams.blocks().collect();
-        for block in (0..self.geometry.blocks()).map(BlockId) {
-            let block_use = self.space.blocks.block_use(block);
-            let holds_data = matches!(block_use, BlockUse::Open | BlockUse::Closed | BlockUse::Bad);
-            let against = [
-                (!holds_data && self.map.valid(block) > 0, "but it contains units"),
-                ((block_use == BlockUse::Open) != open.contains(&block), "against the streams' open blocks"),
-                (
-                    (block_use == BlockUse::Closed) != self.map.valid_counts().is_candidate(block),
-                    "against the candidates for collection",
-                ),
-                (self.nand.is_bad(block) && block_use != BlockUse::Bad, "and it is retired"),
-            ];
-            for (_, against) in against.into_iter().filter(|(wrong, _)| *wrong) {
-                audit.map_findings.push(Finding::BlockUse { block, block_use, against });
-            }
-        }
+    /// The metadata log's lists of blocks against the blocks' uses.
+    fn audit_metadata_blocks(&self, audit: &mut Audit) {
         let lists = [
             ("journal blocks", self.metadata.journal_blocks() as usize, BlockUse::Journal),
             ("checkpoint blocks", self.metadata.checkpoint_blocks().len(), BlockUse::Checkpoint),
             ("dump blocks", self.metadata.dump_blocks().len(), BlockUse::Dump),
         ];
         for (what, kept, block_use) in lists {
-            audit.count(what, kept as u64, self.space.blocks.with_use(block_use).count() as u64);
+            audit.count(what, kept as u64, self.space.blocks_with(block_use).count() as u64);
         }
-    }
-
-    fn audit_free_lists(&self, audit: &mut Audit) {
-        let mut listed = BTreeSet::new();
-        for plane in (0..self.geometry.planes()).map(PlaneId) {
-            for &FreeBlock { block, .. } in self.space.blocks.free_list(plane) {
-                let block_use = self.space.blocks.block_use(block);
-                if block_use != BlockUse::Free
-                    || !listed.insert(block)
-                    || self.geometry.plane_of(block) != plane
-                {
-                    let against =
-                        "and it is in a list of free blocks, twice or on another plane if it is free";
-                    audit.map_findings.push(Finding::BlockUse { block, block_use, against });
-                }
-            }
-        }
-        let free = self.space.blocks.with_use(BlockUse::Free).count() as u64;
-        audit.count("blocks in the free lists", listed.len() as u64, free);
-        audit.count("free blocks", self.space.blocks.free().into(), free);
     }
 
     pub(crate) fn audit_hints(&self, audit: &mut Audit) {

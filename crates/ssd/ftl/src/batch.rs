@@ -302,7 +302,7 @@ mod tests {
             ftl.write_batch(&units, &[], 0).unwrap();
             for unit in &units {
                 let block = GEOMETRY.block_of_unit(ftl.map().lookup(unit.lpn).unwrap());
-                assert_eq!(ftl.space.blocks.is_marked(block), is_marked, "{count} members");
+                assert_eq!(ftl.space.is_marked(block), is_marked, "{count} members");
             }
         }
     }

@@ -32,7 +32,7 @@ impl Parts {
         let blocks = (first.0..self.geometry.blocks()).map(BlockId);
         let count = states.iter_mut().zip(blocks).map(|(state, block)| {
             *state = BlockState {
-                block_use: self.space.blocks.block_use(block),
+                block_use: self.space.block_use(block),
                 valid_units: self.map.valid(block),
                 erases: self.nand.erase_count(block),
             };

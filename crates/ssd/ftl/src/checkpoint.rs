@@ -25,7 +25,7 @@ impl Parts {
     /// asked again before the next one.
     pub(crate) fn checkpoint_due(&mut self) -> bool {
         let operations = self.nand.operations();
-        if self.metadata.checkpoint.not_due_at == operations && !self.metadata.checkpoint.wanted {
+        if self.metadata.checkpoint.not_due_at == operations && !self.has_unrecorded_loss() {
             return false;
         }
         let is_due = self.needs_checkpoint();
@@ -46,17 +46,16 @@ impl Parts {
             }
         };
         interval_over
-            || self.metadata.checkpoint.wanted
+            || self.has_unrecorded_loss()
             || self.journal_is_long()
-            || self.space.blocks.free_unmarked() < self.system_blocks() + 2
-                && self.space.blocks.free() > self.system_blocks() + 2
+            || self.space.needs_cover(self.system_blocks() + 2)
     }
 
     /// Whether the journal has outgrown its blocks, or half of its memory.
     fn journal_is_long(&self) -> bool {
         match self.metadata.nvm() {
             Some(nvm) => nvm.is_half_full(),
-            None => self.metadata.journal_blocks() > self.space.layout.journal_blocks,
+            None => self.metadata.journal_blocks() > self.space.layout().journal_blocks,
         }
     }
 
@@ -70,14 +69,15 @@ impl Parts {
 
     /// Changes whenever there may be more room for a checkpoint, or it takes less.
     fn room(&self) -> Room {
-        let (free_blocks, units) = (self.space.blocks.free(), self.checkpoint_units(0));
+        let (free_blocks, units) = (self.space.free_blocks(), self.checkpoint_units(0));
         Room { operations: self.nand.operations(), free_blocks, units }
     }
 
     /// Whether a loss is to be recorded now: one is not recorded yet, and there may be room for it.
     pub fn has_loss_to_record(&self) -> bool {
-        let checkpoint = &self.metadata.checkpoint;
-        checkpoint.wanted && !self.is_stopped && checkpoint.no_room != Some(self.room())
+        self.has_unrecorded_loss()
+            && !self.is_stopped
+            && self.metadata.checkpoint.no_room != Some(self.room())
     }
 
     /// Whether the next checkpoint has a place in memory, with this many more owners and entries of indexes. On flash it
@@ -91,7 +91,7 @@ impl Parts {
         let kept = sum(|tenant, parts, _| tenant.kept_bytes(parts), 0) - unplanned(0);
         let owners = (owners * OWNER_BYTES) as u64;
         // not counted: facts, open blocks, open logs
-        let planned = (kept + owners + NOT_COUNTED_BYTES).max(self.space.layout.checkpoint_bytes);
+        let planned = (kept + owners + NOT_COUNTED_BYTES).max(self.space.layout().checkpoint_bytes);
         planned + unplanned(entries) <= nvm.checkpoint_limit()
     }
 
@@ -105,9 +105,9 @@ impl Parts {
             logical_units: self.config.logical_units,
             clean,
             seq: self.seq,
-            exhausted: self.space.exhausted,
+            exhausted: self.space.is_exhausted(),
             counters: self.counters,
-            open_blocks: self.space.streams.blocks().chain(self.space.partial.iter().copied()).collect(),
+            open_blocks: self.space.open_blocks(),
         };
         let mut bytes = CheckpointBytes::new(self.metadata.nvm().is_some());
         facts.encode(&mut bytes);
@@ -144,7 +144,7 @@ impl Parts {
         }
         TENANTS.iter().for_each(|tenant| tenant.after_checkpoint(self));
         self.tenants.budget = 0;
-        self.space.blocks.clear_all_marks();
+        self.space.clear_all_marks();
     }
 
     /// Stores a checkpoint in memory.
@@ -265,7 +265,7 @@ impl Ftl {
     ) -> Result<Nanoseconds, FtlError> {
         loop {
             let parts: &mut Parts = self;
-            let attempt = new.program(&mut parts.nand, page, &parts.space.failing, earliest_ns);
+            let attempt = new.program(&mut parts.nand, page, parts.space.failing(), earliest_ns);
             match attempt.inspect_err(|error| self.release_page(page, error))? {
                 Attempt::Issued(done_ns) => return Ok(done_ns),
                 Attempt::Failed(block) => self.program_failed(block),
@@ -394,15 +394,15 @@ mod tests {
         let records = ftl.tenants.records.checkpoint_bytes();
         assert!((200 * 16..200 * 16 + 100).contains(&records), "{records}");
         let owners = ((limit - records - 4096 - 64 * 1024) / 16) as usize;
-        assert!(16 * owners as u64 > ftl.space.layout.checkpoint_bytes);
+        assert!(16 * owners as u64 > ftl.space.layout().checkpoint_bytes);
         assert!(ftl.checkpoint_has_place(owners, 0) && !ftl.checkpoint_has_place(owners + 1, 0));
         ftl.make_owner_room(owners, 0).unwrap();
         assert!(matches!(ftl.make_owner_room(owners + 1, 0), Err(FtlError::CapacityExceeded)));
-        let planned = ftl.space.layout.checkpoint_bytes.max(4096 + 64 * 1024);
+        let planned = ftl.space.layout().checkpoint_bytes.max(4096 + 64 * 1024);
         let entries = (limit - planned - records) / 16;
         assert!(ftl.checkpoint_has_place(0, entries) && !ftl.checkpoint_has_place(0, entries + 1));
         // what maps nothing needs no place
-        ftl.space.layout.checkpoint_bytes = limit + 1;
+        ftl.space.layout_mut().checkpoint_bytes = limit + 1;
         assert!(!ftl.checkpoint_has_place(0, 0));
         ftl.make_owner_room(0, 0).unwrap();
         assert!(matches!(ftl.make_owner_room(1, 0), Err(FtlError::CapacityExceeded)));

@@ -35,7 +35,7 @@ impl Parts {
     fn assert_erasable(&self, block: BlockId) {
         debug_assert_eq!(self.map.valid(block), 0, "block {block} is erased with places in use");
         debug_assert!(
-            !self.map.valid_counts().is_candidate(block),
+            !self.map.is_candidate(block),
             "block {block} is erased while garbage collection may choose it"
         );
     }
@@ -93,8 +93,8 @@ impl Allocator {
     /// Erases a block by the rule. False if the erase failed and the block is retired.
     pub(crate) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
         self.assert_erasable(block);
-        let is_for_journal = self.space.blocks.block_use(block) == BlockUse::Journal;
-        if self.space.blocks.is_marked(block) {
+        let is_for_journal = self.space.block_use(block) == BlockUse::Journal;
+        if self.space.is_marked(block) {
             self.journal_memberships(block, is_for_journal, at_ns)?;
         }
         let journaled_ns = match canary::out(Guard::EraseBeforeJournal) {
@@ -105,10 +105,10 @@ impl Allocator {
             self.metadata.nothing_waits() || canary::out(Guard::EraseBeforeJournal),
             "block {block} is erased while records wait"
         );
-        self.space.blocks.clear_marks(block);
+        self.space.clear_marks(block);
         let done_ns = match canary::out(Guard::EraseBeforeCopies) {
             true => 0,
-            false => self.nand.released_ns(self.space.blocks.released_ns(block)).max(journaled_ns),
+            false => self.nand.released_ns(self.space.released_ns(block)).max(journaled_ns),
         };
         match self.nand.erase(block, at_ns.max(done_ns)) {
             Ok(_) => {
@@ -117,7 +117,7 @@ impl Allocator {
             }
             Err(NandError::EraseFailed { .. }) => {
                 self.counters.erase_failures += 1;
-                self.space.blocks.set_use(block, BlockUse::Bad);
+                self.space.erase_failed(block);
                 self.retire(block)?;
                 Ok(false)
             }

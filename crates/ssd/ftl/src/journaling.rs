@@ -3,7 +3,7 @@
 //! Whoever appends has room for it, with an open journal block; the next one is opened when the open one is half full, between
 //! steps. Erasing a block for the journal may itself append what that block proves, to the block that is open.
 
-use tantalum_nand::{BlockId, FailingStep, NandError, Nanoseconds, PlaneId};
+use tantalum_nand::{BlockId, FailingStep, NandError, Nanoseconds};
 
 use crate::allocate::Allocator;
 use crate::canary::{self, Guard};
@@ -175,12 +175,7 @@ impl Parts {
     /// only by these records (hazard 2). This happens if programs fail one after the other, and use up the open block and
     /// the next one. Without such a block the records wait until there is one, or power is lost.
     fn open_erased_journal_block(&mut self) -> Result<(), FtlError> {
-        let planes = (0..self.geometry.planes()).map(PlaneId);
-        let free = planes
-            .flat_map(|plane| self.space.blocks.free_list(plane).iter().map(move |free| (plane, free.block)));
-        let erased = free.into_iter().find(|(_, block)| self.space.blocks.is_erased(*block));
-        let (plane, block) = erased.ok_or(FtlError::CapacityExceeded)?;
-        self.space.blocks.take_block(plane, block, BlockUse::Journal);
+        let block = self.space.take_erased(BlockUse::Journal).ok_or(FtlError::CapacityExceeded)?;
         self.opened(block);
         self.metadata.give_block(block);
         Ok(())
@@ -257,18 +252,9 @@ impl Allocator {
         if self.finds_no_room() {
             return Err(FtlError::CapacityExceeded);
         }
-        let planes = self.geometry.planes();
         loop {
-            let plane = (0..planes)
-                .map(PlaneId)
-                .filter(|plane| self.space.blocks.has_free(*plane, marked))
-                .min_by_key(|plane| {
-                    (
-                        self.nand.plane_idle_ns(*plane).max(at_ns),
-                        usize::MAX - self.space.blocks.free_in(*plane),
-                    )
-                });
-            let Some(plane) = plane else { return Err(FtlError::CapacityExceeded) };
+            let plane = self.space.system_plane(marked, &self.nand, at_ns);
+            let plane = plane.ok_or(FtlError::CapacityExceeded)?;
             if let Some(block) = self.open_block(plane, block_use, marked, at_ns)? {
                 return Ok(block);
             }
@@ -278,7 +264,7 @@ impl Allocator {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Faults, Geometry, Nand, NvmShape, Scheduling, StepFault, UNIT_BYTES};
+    use tantalum_nand::{Faults, Geometry, Nand, NvmShape, PlaneId, Scheduling, StepFault, UNIT_BYTES};
 
     use super::*;
     use crate::ftl::Ftl;
@@ -418,7 +404,7 @@ mod tests {
         };
         let second = loop {
             let block = write(&mut ftl, 1, 1);
-            if ftl.space.blocks.block_use(block) == BlockUse::Closed {
+            if ftl.space.block_use(block) == BlockUse::Closed {
                 break block;
             }
         };
@@ -432,7 +418,7 @@ mod tests {
         used.into_iter().for_each(|block| ftl.release_block(block));
         ftl.trim(Lpn(1), 1, 0).unwrap();
         ftl.collect_block(second, 0).unwrap();
-        assert_eq!(ftl.space.blocks.block_use(second), BlockUse::Free);
+        assert_eq!(ftl.space.block_use(second), BlockUse::Free);
         let erases = ftl.nand.erase_count(second);
         ftl.nand.fail_step(Some(StepFault { step: FailingStep::Program, after: 0, lasts: true }));
         let flushed = ftl.flush_journal(0);

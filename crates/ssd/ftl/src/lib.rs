@@ -74,9 +74,9 @@ pub use report::RecoveryReport;
 pub use reservation::Reservation;
 #[cfg(feature = "canaries")]
 pub use reservation::{Purpose, ReservationUse, take_reservation_uses};
-pub use retire::SpareBlocks;
 pub use share::ShareRefusal;
-pub use space::OPEN_LOGS;
-pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, VictimPolicy, map_bytes};
+pub use space::{
+    BlockUse, CheckpointInterval, FtlConfig, Layout, OPEN_LOGS, SpareBlocks, VictimPolicy, map_bytes,
+};
 pub use tenants::records::{KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, Room, VALUE_BYTES};
 pub use types::{FileEntry, FileId, Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};

@@ -10,13 +10,14 @@ impl Ftl {
     /// that do not fit in DRAM.
     pub fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         self.nand.advance(at_ns);
-        if !self.space.failing.is_empty() {
+        if !self.space.failing().is_empty() {
             self.retire_failing(at_ns)?;
         }
         if self.checkpoint_due() {
             self.take_checkpoint(at_ns, false)?;
         }
-        if self.counters.blocks_erased >= self.space.next_wear_check {
+        let erases = self.counters.blocks_erased;
+        if self.space.wear_check_is_due(erases) {
             self.level_wear(at_ns)?;
         }
         self.fit_indexes(at_ns)

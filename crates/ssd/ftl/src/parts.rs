@@ -88,7 +88,7 @@ impl Parts {
 
     /// The plan of the flash.
     pub fn layout(&self) -> &Layout {
-        &self.space.layout
+        self.space.layout()
     }
 
     /// The counters.

@@ -44,7 +44,7 @@ fn block_of(ftl: &Ftl, lpn: u32) -> BlockId {
 /// Fills the open blocks, so that those before are closed.
 fn fill(ftl: &mut Ftl) {
     let is_begun = |ftl: &Ftl| {
-        let mut open = ftl.space.streams.of(Target::Host).blocks();
+        let mut open = ftl.space.stream(Target::Host).blocks();
         open.any(|block| ftl.nand().next_page(block) > 0)
     };
     while is_begun(ftl) {
@@ -73,7 +73,7 @@ fn drop_pages(ftl: &mut Ftl, slots: std::ops::RangeInclusive<u32>) -> Vec<BlockI
 fn erase(ftl: &mut Ftl, block: BlockId) {
     let at_ns = ftl.nand().now_ns();
     ftl.collect_block(block, at_ns).unwrap();
-    ftl.space.blocks.take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
+    ftl.space.blocks_mut().take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
     assert!(ftl.erase(block, at_ns).unwrap());
 }
 
@@ -126,7 +126,7 @@ fn nothing_counts_as_recorded_that_a_checkpoint_covers() {
     let copies = block_of(&ftl, 18);
     assert_ne!(copies, from);
     ftl.close_block(copies);
-    ftl.space.streams.of_mut(Target::Collect).close(GEOMETRY.plane_of(copies));
+    ftl.space.stream_mut(Target::Collect).close(GEOMETRY.plane_of(copies));
     let at_ns = settle(&mut ftl);
     write(&mut ftl, 18, 9, at_ns);
     // whatever else was copied there
@@ -176,8 +176,8 @@ fn an_erase_waits_for_what_an_earlier_one_recorded() {
     settle(&mut ftl);
     let journal = GEOMETRY.plane_of(ftl.metadata.open_block().expect("the journal has an open block"));
     let is_elsewhere = |block: &BlockId| GEOMETRY.plane_of(*block) != journal;
-    let block = ftl.space.blocks.with_use(BlockUse::Free).find(is_elsewhere).expect("a free block");
-    ftl.space.blocks.take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
+    let block = ftl.space.blocks_with(BlockUse::Free).find(is_elsewhere).expect("a free block");
+    ftl.space.blocks_mut().take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
     membership(&mut ftl, 3);
     let (now_ns, stored_ns) = (ftl.nand().now_ns(), ftl.metadata.stored_ns());
     assert!(stored_ns > now_ns && ftl.metadata.nothing_waits());
@@ -221,7 +221,7 @@ fn an_erase_does_not_wait_for_programs_issued_after_its_block_was_freed() {
     ftl.flush_journal(0).unwrap();
     let start_ns = settle(&mut ftl);
     ftl.collect_block(block, start_ns).unwrap();
-    ftl.space.blocks.take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
+    ftl.space.blocks_mut().take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
     // on the other plane
     loop {
         let now_ns = ftl.nand().now_ns();

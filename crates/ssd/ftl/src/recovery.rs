@@ -11,7 +11,7 @@
 //! Nothing on flash changes before step 7, which is a checkpoint like any other. So a second cut at any point changes
 //! nothing (D5).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use tantalum_nand::{BlockId, Nand, Nanoseconds};
 
@@ -50,36 +50,17 @@ impl Parts {
         Ok(())
     }
 
-    /// The blocks of the metadata log, and those with data, are not free.
-    fn take_used_blocks(&mut self, uses: BTreeMap<BlockId, BlockUse>) {
-        for (block, block_use) in uses {
-            if self.space.blocks.block_use(block) == BlockUse::Free {
-                self.space.blocks.take_block(self.geometry.plane_of(block), block, block_use);
-            }
-        }
-        for block in (0..self.geometry.blocks()).map(BlockId) {
-            if self.map.valid(block) > 0 && self.space.blocks.block_use(block) == BlockUse::Free {
-                self.space.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
-                self.close_block(block);
-            }
-        }
-    }
-
     /// From now on the image mirrors what a capacitor protects, if the image outlives the process. The mirror's old
     /// contents are void.
     fn protect_anew(&mut self) -> Result<(), FtlError> {
         let protected =
-            Protected::new(&self.nand, self.space.layout.dump_blocks, self.config.protected_units)?;
+            Protected::new(&self.nand, self.space.layout().dump_blocks, self.config.protected_units)?;
         self.metadata.set_protected(protected);
         self.restart_protected()
     }
 
     fn restart_protected(&mut self) -> Result<(), FtlError> {
         self.metadata.restart_protected(&mut self.nand)
-    }
-
-    fn find_partial(&mut self, named: Option<&[BlockId]>) {
-        self.space.find_partial(&self.nand, named);
     }
 
     /// What `fs_write` wrote to each file; non-volatile memory has it unchanged.
@@ -177,19 +158,20 @@ impl Ftl {
     ) -> Result<RecoveryReport, FtlError> {
         let at_ns = self.read_file_lists(at_ns)?;
         self.counters = found.facts.counters;
-        self.space.exhausted = found.facts.exhausted;
         // an unmapping may have been lost that a transaction's version must not pass; all transactions are over anyway
         self.tenants.units.last_unmap = self.seq;
         for tenant in found.tenants {
             tenant.restore(self, found.clean)?;
         }
-        self.take_used_blocks(found.uses);
+        let parts = &mut self.allocator.parts;
+        parts.space.found(found.uses, found.facts.exhausted, &mut parts.map);
         if let (Some(nvm), Some(found)) = (self.metadata.nvm_mut(), found.nvm) {
             nvm.found(found);
         }
-        self.find_partial(found.clean.then_some(&found.facts.open_blocks));
-        let checkpoint: Vec<BlockId> = self.space.blocks.with_use(BlockUse::Checkpoint).collect();
-        let journal = self.space.blocks.with_use(BlockUse::Journal).collect();
+        let parts = &mut self.allocator.parts;
+        parts.space.find_partial(&parts.nand, found.clean.then_some(&found.facts.open_blocks));
+        let checkpoint: Vec<BlockId> = self.space.blocks_with(BlockUse::Checkpoint).collect();
+        let journal = self.space.blocks_with(BlockUse::Journal).collect();
         report.clean = found.clean;
         if found.clean {
             self.metadata.found(found.step, journal, Vec::new(), Vec::new());
@@ -228,7 +210,7 @@ impl Ftl {
         if self.is_read_only() {
             return Ok(());
         }
-        if self.spare_blocks() <= self.collection_reserve() + self.space.layout.dump_blocks {
+        if self.spare_blocks() <= self.collection_reserve() + self.space.layout().dump_blocks {
             self.collect_garbage(at_ns)?;
         }
         self.reserve_dump_blocks(at_ns)?;
@@ -245,11 +227,11 @@ impl Ftl {
     ) -> Result<(), FtlError> {
         if !canary::out(Guard::RecoveryErases) {
             self.batches.found(batches_dropped);
-            marked.iter().for_each(|block| self.space.blocks.mark(*block));
+            marked.iter().for_each(|block| self.space.mark(*block));
         }
-        self.space.blocks.recovering = true;
+        self.space.set_recovering(true);
         let taken = self.take_checkpoint(at_ns, false);
-        self.space.blocks.recovering = false;
+        self.space.set_recovering(false);
         taken?;
         self.tenants.units.logs = Logs::default();
         self.batches.forget_abandoned();
@@ -258,7 +240,7 @@ impl Ftl {
 
     /// Sets blocks aside for the dump, erased.
     fn reserve_dump_blocks(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        while (self.metadata.dump_blocks().len() as u32) < self.space.layout.dump_blocks {
+        while (self.metadata.dump_blocks().len() as u32) < self.space.layout().dump_blocks {
             let block = self.take_system_block(BlockUse::Dump, Marked::Ranked, at_ns)?;
             self.metadata.give_dump_block(block);
         }
@@ -402,7 +384,7 @@ mod tests {
         let slot = ftl.nand.stage(&[7; UNIT_BYTES]).unwrap();
         let (lpn, version) = (Lpn(1), ftl.next_seq());
         ftl.write_page(&[HostUnit { slot, lpn, version, metadata: [0; 24], hint: None }], 0).unwrap();
-        let free: Vec<BlockId> = ftl.space.blocks.with_use(BlockUse::Free).collect();
+        let free: Vec<BlockId> = ftl.space.blocks_with(BlockUse::Free).collect();
         let mut nand = ftl.into_nand();
         nand.advance(u64::MAX);
         free.into_iter().for_each(|block| nand.retire(block).unwrap());

@@ -17,17 +17,8 @@ use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::map::Owner;
 use crate::parts::Parts;
-use crate::space::BlockUse;
+use crate::space::{BlockUse, SpareBlocks};
 use crate::tenants::TENANTS;
-
-/// The good blocks of a drive beyond those that it needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SpareBlocks {
-    /// Blocks that may still fail before the drive becomes read-only.
-    pub available: u32,
-    /// The same number without bad blocks.
-    pub total: u32,
-}
 
 impl Parts {
     /// Whether too few good blocks are left for writes.
@@ -35,48 +26,36 @@ impl Parts {
         self.space.is_read_only()
     }
 
-    /// There was no room for something. If no block is left to make room, and some blocks are bad, then it is not the
-    /// host's data that fill the flash: the drive is at the end of its life, even if more good blocks than the minimum
-    /// hold data. This happens when all blocks wear out together.
+    /// There was no room for something. If no block is left to make room either, the drive may be at the end of its life.
     pub fn note_exhaustion(&mut self) {
-        self.space.exhausted |= self.spare_blocks() == 0 && self.space.good_blocks() < self.geometry.blocks();
+        if self.spare_blocks() == 0 {
+            self.space.note_exhaustion();
+        }
     }
 
     /// Spare blocks in SMART's sense: those that may still fail.
     pub fn spare_good_blocks(&self) -> SpareBlocks {
-        let available = if self.space.exhausted { 0 } else { self.space.good_blocks() };
-        SpareBlocks {
-            available: available.saturating_sub(self.space.least_blocks()),
-            total: self.geometry.blocks().saturating_sub(self.space.least_blocks()),
-        }
+        self.space.spare_good_blocks()
     }
 
     /// Marks a block as permanently bad, and plans with the remaining blocks. The block's contents can still be read.
     pub(crate) fn retire(&mut self, block: BlockId) -> Result<(), FtlError> {
-        debug_assert_eq!(self.space.blocks.block_use(block), BlockUse::Bad, "block {block} is out of use");
-        if self.nand.is_bad(block) {
-            return Ok(());
+        if self.space.retire(block, &self.config, &mut self.nand)? {
+            TENANTS.iter().for_each(|tenant| tenant.blocks_went_bad(self));
         }
-        self.nand.retire(block)?;
-        self.space.retired(&self.geometry, &self.config);
-        TENANTS.iter().for_each(|tenant| tenant.blocks_went_bad(self));
         Ok(())
     }
 
     /// A block failed a program: it must be emptied and retired, and is not opened again before.
     pub(crate) fn program_failed(&mut self, block: BlockId) {
         self.counters.program_failures += 1;
-        self.space.failing.push(block);
+        self.space.program_failed(block);
     }
 
     /// Retires the failing blocks that hold nothing that can be moved.
     pub(crate) fn retire_emptied(&mut self) -> Result<(), FtlError> {
-        for index in (0..self.space.failing.len()).rev() {
-            let block = self.space.failing[index];
-            if self.space.blocks.block_use(block) == BlockUse::Bad {
-                self.retire(block)?;
-                self.space.failing.remove(index);
-            }
+        while let Some(block) = self.space.emptied() {
+            self.retire(block)?;
         }
         Ok(())
     }
@@ -96,22 +75,17 @@ impl Parts {
         self.map.valid(block) > 0 && owned.all(|ppn| self.is_lost(ppn))
     }
 
-    /// Units of a block are lost. If they were programmed since the last checkpoint, the next one is due.
-    pub(crate) fn note_loss_in(&mut self, block: BlockId) {
-        self.metadata.checkpoint.wanted |= self.space.blocks.last_step(block) > self.metadata.checkpoint.step;
-    }
-
     /// Whether a unit is lost, and nothing but what its spare area said places it. The next checkpoint does: whoever gives
     /// commands takes it before a host learns of the loss (`Ftl::has_loss_to_record`), as a command may be in the middle of a
     /// step when it meets one. It records the page's other units too, which nobody has read yet.
     pub fn has_unrecorded_loss(&self) -> bool {
-        self.metadata.checkpoint.wanted
+        self.space.has_loss_since(self.metadata.checkpoint.step)
     }
 
     /// A read failed.
     fn lost(&mut self, ppn: Ppn) {
         self.counters.uncorrectable_reads += 1;
-        self.note_loss_in(self.geometry.block_of_unit(ppn));
+        self.space.note_loss_in(self.geometry.block_of_unit(ppn));
     }
 
     /// Reads a place; `None` if it is lost.
@@ -146,8 +120,8 @@ impl Ftl {
     /// so the erase rule is not involved. Blocks of the journal and of checkpoints are emptied by the next checkpoint.
     pub(crate) fn retire_failing(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut has_room = true;
-        for block in self.space.failing.clone() {
-            if has_room && self.space.blocks.block_use(block) == BlockUse::Closed {
+        for block in self.space.failing().to_vec() {
+            if has_room && self.space.block_use(block) == BlockUse::Closed {
                 match self.collect_block(block, at_ns) {
                     // retried when there is room
                     Err(FtlError::CapacityExceeded) => has_room = false,
@@ -214,13 +188,13 @@ mod tests {
         let version = ftl.next_seq();
         let unit = HostUnit { slot, lpn: Lpn(1), version, metadata: [0; 24], hint: None };
         assert!(matches!(ftl.write_page(&[unit], 0), Err(FtlError::CapacityExceeded)));
-        let mut failed = ftl.space.failing.clone();
+        let mut failed = ftl.space.failing().to_vec();
         assert_eq!(failed.len() as u64, ftl.counters().program_failures);
         failed.sort();
         failed.dedup();
         assert_eq!(failed.len() as u64, ftl.counters().program_failures, "each of them failed once");
         assert!(
-            failed.iter().any(|block| ftl.space.blocks.block_use(*block) == BlockUse::Bad),
+            failed.iter().any(|block| ftl.space.block_use(*block) == BlockUse::Bad),
             "and some are empty"
         );
         ftl.maintain(0).unwrap();
@@ -236,13 +210,13 @@ mod tests {
         ftl.nand_mut().fail_step(Some(StepFault { step: FailingStep::Program, after: 0, lasts: false }));
         ftl.take_checkpoint(0, false).unwrap();
         assert!(ftl.nand.step_has_failed());
-        let [block] = ftl.space.failing[..] else { panic!("one failed: {:?}", ftl.space.failing) };
+        let [block] = ftl.space.failing()[..] else { panic!("one failed: {:?}", ftl.space.failing()) };
         ftl.maintain(0).unwrap();
-        assert_eq!(ftl.space.blocks.block_use(block), BlockUse::Checkpoint);
+        assert_eq!(ftl.space.block_use(block), BlockUse::Checkpoint);
         ftl.take_checkpoint(0, false).unwrap();
-        assert_eq!(ftl.space.blocks.block_use(block), BlockUse::Bad);
+        assert_eq!(ftl.space.block_use(block), BlockUse::Bad);
         ftl.maintain(0).unwrap();
-        assert_eq!((ftl.wear().bad_blocks, &ftl.space.failing[..]), (1, &[][..]));
+        assert_eq!((ftl.wear().bad_blocks, &ftl.space.failing()[..]), (1, &[][..]));
     }
 
     /// Erasing a block for the journal while records are in flight could hit one that only they make invalid.
@@ -261,7 +235,7 @@ mod tests {
         let next_page = ftl.nand.next_page(open.unwrap());
         assert!(next_page <= 4, "page {next_page}: the next block is prepared by then");
         assert_eq!((ftl.metadata.open_block(), ftl.counters().blocks_erased), (open, erased));
-        assert_eq!(ftl.space.failing.first(), open.as_ref());
+        assert_eq!(ftl.space.failing().first(), open.as_ref());
     }
 
     #[test]
@@ -279,15 +253,15 @@ mod tests {
     fn streams_become_narrower_as_blocks_go_bad_until_the_drive_is_read_only() {
         let mut ftl = ftl();
         let spare = ftl.spare_good_blocks();
-        assert_eq!((spare.available, spare.total), (80 - ftl.space.layout.least_blocks, spare.available));
-        let width = ftl.space.layout.host_width;
+        assert_eq!((spare.available, spare.total), (80 - ftl.space.layout().least_blocks, spare.available));
+        let width = ftl.space.layout().host_width;
         for left in (0..spare.total).rev() {
             let block =
                 ftl.take_free(tantalum_nand::PlaneId(left % 2), BlockUse::Bad, Marked::Ranked).unwrap();
             ftl.retire(block).unwrap();
             assert_eq!((ftl.spare_good_blocks().available, ftl.is_read_only()), (left, false));
         }
-        assert!(ftl.space.layout.host_width <= width && ftl.space.layout.host_width == 1);
+        assert!(ftl.space.layout().host_width <= width && ftl.space.layout().host_width == 1);
         let block = ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Bad, Marked::Ranked).unwrap();
         ftl.retire(block).unwrap();
         assert!(ftl.is_read_only());
@@ -298,11 +272,11 @@ mod tests {
         let mut ftl = ftl();
         let block = ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Closed, Marked::Ranked).unwrap();
         let step = ftl.metadata.checkpoint.step;
-        ftl.space.blocks.programmed(block, step, false);
-        ftl.note_loss_in(block);
-        assert!(!ftl.metadata.checkpoint.wanted);
-        ftl.space.blocks.programmed(block, Seq(step.0 + 1), false);
-        ftl.note_loss_in(block);
+        ftl.space.blocks_mut().programmed(block, step, false);
+        ftl.space.note_loss_in(block);
+        assert!(!ftl.has_unrecorded_loss());
+        ftl.space.blocks_mut().programmed(block, Seq(step.0 + 1), false);
+        ftl.space.note_loss_in(block);
         assert!(ftl.checkpoint_due());
     }
 
@@ -340,13 +314,13 @@ mod tests {
             let block = ftl.geometry.block_of_unit(ppn.unwrap());
             let page = ftl.geometry.page_of(ppn.unwrap());
             ftl.nand_mut().mark_uncorrectable(page).unwrap();
-            assert!(!ftl.metadata.checkpoint.wanted);
+            assert!(!ftl.has_unrecorded_loss());
             if by_collection {
                 ftl.collect_block(block, 0).unwrap();
             } else {
                 ftl.exists(namespace, &key, 0).unwrap();
             }
-            assert!(ftl.metadata.checkpoint.wanted, "by collection: {by_collection}");
+            assert!(ftl.has_unrecorded_loss(), "by collection: {by_collection}");
         }
     }
 
@@ -388,6 +362,6 @@ mod tests {
         let block = ftl.geometry.block_of_unit(ftl.map.lookup(Lpn(1)).unwrap());
         fail_programs(&mut ftl, 1_000_000);
         assert!(matches!(ftl.collect_block(block, 0), Err(FtlError::CapacityExceeded)));
-        assert_eq!(ftl.space.blocks.block_use(block), BlockUse::Closed, "its unit can be read");
+        assert_eq!(ftl.space.block_use(block), BlockUse::Closed, "its unit can be read");
     }
 }

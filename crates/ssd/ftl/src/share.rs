@@ -70,7 +70,7 @@ impl Parts {
             return Err(ShareRefusal::TooMany { units, limit });
         }
         let owners = self.map.extra_owners() as u64 + units;
-        let limit = u64::from(self.space.layout.extra_owners_limit);
+        let limit = u64::from(self.space.layout().extra_owners_limit);
         if owners > limit {
             return Err(ShareRefusal::TableFull { owners, limit });
         }

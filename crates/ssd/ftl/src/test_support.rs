@@ -58,6 +58,6 @@ impl Parts {
 
     /// Returns a block that was erased and not programmed since.
     pub(crate) fn release_erased(&mut self, plane: PlaneId, block: BlockId) {
-        self.space.blocks.release_erased(plane, block, &self.nand);
+        self.space.blocks_mut().release_erased(plane, block, &self.nand);
     }
 }

@@ -110,7 +110,7 @@ fn a_checkpoint_is_not_on_flash_before_the_units_that_it_names() {
 
 /// The open block of a stream that has one page, the one programmed last.
 fn last_page(ftl: &Ftl, target: Target) -> PageId {
-    let mut begun = ftl.space.streams.of(target).blocks().filter(|block| ftl.nand().next_page(*block) == 1);
+    let mut begun = ftl.space.stream(target).blocks().filter(|block| ftl.nand().next_page(*block) == 1);
     let block = begun.next().expect("a page of the batch did not fit the blocks before");
     assert_eq!(begun.next(), None);
     FOUR_PLANES.page(block, 0)
@@ -119,7 +119,7 @@ fn last_page(ftl: &Ftl, target: Target) -> PageId {
 /// Moves the contents of a block that members of a batch have filled, at once, on an otherwise idle plane.
 fn collect_members(ftl: &mut Ftl, last: PageId, at_ns: Nanoseconds) {
     let busy = FOUR_PLANES.plane_of(FOUR_PLANES.block_of(last));
-    let full = ftl.space.blocks.with_use(BlockUse::Closed).find(|block| FOUR_PLANES.plane_of(*block) != busy);
+    let full = ftl.space.blocks_with(BlockUse::Closed).find(|block| FOUR_PLANES.plane_of(*block) != busy);
     let full = full.expect("the batch has filled blocks");
     let valid = ftl.map().valid(full);
     assert!(valid >= 2 * FOUR_PLANES.units_per_page(), "two pages of members are moved: {valid} units");
@@ -158,8 +158,8 @@ fn a_member_is_not_erased_before_the_checkpoint_that_knows_its_batch_is_on_flash
     erased.iter().for_each(|lpn| write(&mut ftl, *lpn, 3, now_ns));
     let start_ns = settle(&mut ftl);
     ftl.collect_block(block, start_ns).unwrap();
-    assert!(ftl.space.blocks.is_marked(block) && ftl.space.blocks.block_use(block) == BlockUse::Free);
-    ftl.space.blocks.take_block(FOUR_PLANES.plane_of(block), block, BlockUse::Open);
+    assert!(ftl.space.is_marked(block) && ftl.space.block_use(block) == BlockUse::Free);
+    ftl.space.blocks_mut().take_block(FOUR_PLANES.plane_of(block), block, BlockUse::Open);
     ftl.take_checkpoint(start_ns, false).unwrap();
     let checkpoint = ftl.metadata.checkpoint_pages()[0];
     assert!(ftl.erase(block, start_ns).unwrap());
@@ -275,7 +275,7 @@ fn nearly_full(ftl: &mut Ftl) {
     for round in 0.. {
         let now_ns = settle(ftl);
         write(ftl, round % 60, 1, now_ns);
-        if ftl.space.blocks.free() <= 12 {
+        if ftl.space.free_blocks() <= 12 {
             break;
         }
     }
@@ -286,7 +286,7 @@ fn nearly_full(ftl: &mut Ftl) {
     }
     // each open block has one page left
     let is_ready = |ftl: &Ftl| {
-        let open: Vec<BlockId> = ftl.space.streams.host.blocks().collect();
+        let open: Vec<BlockId> = ftl.space.stream(Target::Host).blocks().collect();
         open.len() == 2 && open.iter().all(|block| ftl.nand.next_page(*block) + 1 == GEOMETRY.pages_per_block)
     };
     for round in 0.. {
@@ -497,7 +497,7 @@ fn move_block_of(ftl: &mut Ftl, lpn: u32) -> BlockId {
 fn a_block_with_a_copy_of_a_page_of_a_log_is_marked() {
     let mut ftl = with_log_page();
     let block = move_block_of(&mut ftl, 100);
-    assert!(ftl.space.blocks.is_marked(block));
+    assert!(ftl.space.is_marked(block));
 }
 
 /// A spare area names four owners. The log page must be one of them, or its hint would say nothing.
@@ -522,7 +522,7 @@ fn move_and_erase_block_of(ftl: &mut Ftl, lpn: u32) {
     let block = GEOMETRY.block_of_unit(ftl.map().lookup(Lpn(lpn)).unwrap());
     move_block_of(ftl, lpn);
     let now_ns = settle(ftl);
-    ftl.space.blocks.take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
+    ftl.space.blocks_mut().take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
     assert!(ftl.erase(block, now_ns).unwrap());
     settle(ftl);
 }
@@ -579,7 +579,7 @@ fn packed_records_are_ready_when_the_page_that_they_come_from_is_on_flash() {
     let start_ns = ftl.nand().now_ns();
     put(&mut ftl, namespace, 2, 1, start_ns).unwrap();
     let done_ns = ftl.nand().programs_done_ns();
-    let block = ftl.space.streams.of(Target::Host).blocks().find(|block| ftl.nand().next_page(*block) == 1);
+    let block = ftl.space.stream(Target::Host).blocks().find(|block| ftl.nand().next_page(*block) == 1);
     let place = GEOMETRY.unit(GEOMETRY.page(block.unwrap(), 0), 0);
     let mut packer = Records.packer();
     let mut packed = packer.pack(&mut ftl, place, start_ns).unwrap();

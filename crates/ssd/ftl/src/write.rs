@@ -41,8 +41,7 @@ impl Parts {
         Ok(programmed)
     }
 
-    /// The common part of all programs into a stream, at a step, with marks or without; `program` programs the given page. A block
-    /// that failed is not opened again, so that whoever tries again comes to an end even if all programs fail.
+    /// The common part of all programs into a stream, at a step, with marks or without; `program` programs the given page.
     #[inline]
     pub(crate) fn program_with(
         &mut self,
@@ -52,30 +51,16 @@ impl Parts {
         earliest_ns: Nanoseconds,
         program: impl FnOnce(&mut Nand, PageId) -> Result<Nanoseconds, NandError>,
     ) -> Result<Option<(PageId, Nanoseconds)>, FtlError> {
-        let stream = self.space.streams.of_mut(target);
-        let Some((plane, place)) = stream.next_page(&self.geometry, &self.nand, earliest_ns) else {
-            return Err(FtlError::CapacityExceeded);
-        };
-        let block = self.geometry.block_of(place);
-        match program(&mut self.nand, place) {
-            Ok(done_ns) => {
+        let (map, nand) = (&mut self.map, &mut self.nand);
+        let programmed = self.space.program(target, (step, marked), (map, nand), earliest_ns, program)?;
+        match programmed {
+            Some(_) => {
                 room.take_page();
-                self.space.blocks.programmed(block, step, marked);
-                if self.nand.next_page(block) == self.geometry.pages_per_block {
-                    stream.close(plane);
-                    self.close_block(block);
-                }
                 self.metadata.checkpoint.pages_since += 1;
-                Ok(Some((place, done_ns)))
             }
-            Err(NandError::ProgramFailed { .. }) => {
-                stream.close(plane);
-                self.close_block(block);
-                self.program_failed(block);
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
+            None => self.counters.program_failures += 1,
         }
+        Ok(programmed)
     }
 
     /// Programs a page of units, and points L2P at them.

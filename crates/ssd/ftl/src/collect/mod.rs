@@ -5,16 +5,13 @@
 
 mod moving;
 mod moving_page;
-mod victims;
-mod wear;
 
-use tantalum_nand::{BlockId, Nanoseconds, PlaneId};
+use tantalum_nand::{BlockId, Nanoseconds};
 
 use crate::allocate::Allocator;
 use crate::error::FtlError;
 use crate::ftl::Ftl;
 use crate::parts::Parts;
-use crate::space::BlockUse;
 use crate::space::Target;
 use crate::tenants::{Packer, TENANTS};
 use moving_page::MovingPage;
@@ -84,9 +81,8 @@ impl Parts {
             if self.map.valid(block) == 0 {
                 self.free_block(block);
             } else if self.keeps_only_lost_units(block) {
-                self.space.blocks.set_use(block, BlockUse::Bad);
-                self.space.failing.push(block);
-                self.note_loss_in(block);
+                self.space.keeps_lost_units(block);
+                self.space.note_loss_in(block);
             } else {
                 self.close_block(block);
             }
@@ -113,9 +109,8 @@ impl Allocator {
         victim: BlockId,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        // it cannot become a victim again while its last units wait for a full page, and nothing is moved into it
-        self.space.blocks.set_use(victim, BlockUse::Open);
-        self.map.valid_counts_mut().remove_candidate(victim);
+        let parts = &mut self.parts;
+        parts.space.begin_collecting(victim, &mut parts.map);
         self.finish_if_short(collection, at_ns).inspect_err(|_| self.close_block(victim))?;
         collection.victims.push(victim);
         let mut units = std::mem::take(&mut self.scratch.valid_units);
@@ -154,6 +149,11 @@ impl Allocator {
 }
 
 impl Ftl {
+    fn choose_victim(&mut self) -> Option<BlockId> {
+        let parts = &mut self.allocator.parts;
+        parts.space.choose_victim(parts.config.victim_policy, &mut parts.map, parts.seq)
+    }
+
     /// Collects until there is space beyond the reserve.
     pub(crate) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let target = self.collection_reserve() + 2;
@@ -180,18 +180,25 @@ impl Ftl {
 
     /// Collects on the planes on which a namespace's logs have no open block and find no free one.
     pub(crate) fn collect_for_logs(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let is_full = |plane: &PlaneId| self.space.blocks.free_in(*plane) == 0;
-        let full: Vec<PlaneId> = self.space.streams.of(target).unopened().filter(is_full).collect();
+        let full = self.space.full_planes(target);
         if full.is_empty() {
             return Ok(());
         }
         let mut collection = self.new_collection(at_ns);
         for plane in full {
-            if let Some(victim) = self.choose_victim_on(plane) {
+            if let Some(victim) = self.space.choose_victim_on(plane, &self.map) {
                 self.collect_into(&mut collection, victim, at_ns)?;
             }
         }
         self.finish_collection(collection, at_ns)
+    }
+
+    /// Moves a block of cold data, if the spread of erase counts is too wide (static wear levelling).
+    pub(crate) fn level_wear(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        match self.space.too_cold(self.config.wear_spread, &self.nand) {
+            Some(coldest) if self.spare_blocks() > 1 => self.collect_block(coldest, at_ns),
+            _ => Ok(()),
+        }
     }
 
     /// Moves everything out of one block and frees it.
@@ -253,7 +260,7 @@ mod tests {
         for round in 0..14 {
             for block in 0..BLOCKS {
                 write_page(&mut ftl, UNITS_PER_PAGE * (block * PAGES + 1 + round % (PAGES - 1))).unwrap();
-                assert!(ftl.space.blocks.free() > 0, "in round {round}, block {block}");
+                assert!(ftl.space.free_blocks() > 0, "in round {round}, block {block}");
             }
         }
     }

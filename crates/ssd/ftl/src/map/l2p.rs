@@ -141,14 +141,29 @@ impl Map {
         self.valid.get(block)
     }
 
-    /// Valid counts, and which blocks may be collected.
-    pub fn valid_counts(&self) -> &ValidCounts {
-        &self.valid
+    /// A block is closed: it may be collected from now on.
+    pub fn add_candidate(&mut self, block: BlockId) {
+        self.valid.add_candidate(block);
     }
 
-    /// Valid counts, to mark which blocks may be collected.
-    pub fn valid_counts_mut(&mut self) -> &mut ValidCounts {
-        &mut self.valid
+    /// A block may no longer be collected.
+    pub fn remove_candidate(&mut self, block: BlockId) {
+        self.valid.remove_candidate(block);
+    }
+
+    /// Whether a block may be collected.
+    pub fn is_candidate(&self, block: BlockId) -> bool {
+        self.valid.is_candidate(block)
+    }
+
+    /// The block that may be collected with the fewest places in use; none if all are full of them.
+    pub fn fewest_valid(&mut self) -> Option<BlockId> {
+        self.valid.fewest_valid()
+    }
+
+    /// All blocks that may be collected and are not full of places in use, fewest first.
+    pub fn candidates(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.valid.candidates()
     }
 
     /// Owners beyond the first of every shared place (SHARE's reverse-mapping table).

@@ -13,7 +13,7 @@ impl Ftl {
         if owners > 0 && (self.finds_no_room() || !self.checkpoint_has_place(owners, 0)) {
             return Err(FtlError::CapacityExceeded);
         }
-        while owners > 0 && self.space.blocks.free() < self.system_blocks_with(owners) {
+        while owners > 0 && self.space.free_blocks() < self.system_blocks_with(owners) {
             if !self.collect_one(at_ns)? {
                 return Err(FtlError::CapacityExceeded);
             }
@@ -46,12 +46,12 @@ impl Ftl {
 
     /// A stream of the host has an open block for its next page.
     pub(crate) fn make_page_room(&mut self, target: Target, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if !self.space.streams.of(target).wants_block() {
+        if !self.space.wants_block(target) {
             return Ok(());
         }
         self.collect_for(target, at_ns)?;
         // copies may have opened one
-        if !self.space.streams.of(target).wants_block() {
+        if !self.space.wants_block(target) {
             return Ok(());
         }
         // a read-only drive accepts nothing that would need the reserve, but stores what it has acknowledged
@@ -82,7 +82,7 @@ impl Ftl {
             return Err(FtlError::CapacityExceeded);
         }
         for &(target, _) in pages {
-            if self.space.streams.of(target).wants_block() {
+            if self.space.wants_block(target) {
                 self.collect_for(target, at_ns)?;
             }
         }

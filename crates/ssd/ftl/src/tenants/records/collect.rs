@@ -9,7 +9,6 @@ use super::record::RecordPlace;
 use super::record::{self, HEADER_BYTES, Header, TENANT, UnitImage, bytes_of, records, weight};
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
-use crate::key::NamespaceId;
 use crate::parts::Parts;
 use crate::space::Target;
 use crate::spare::Spare;
@@ -125,7 +124,7 @@ impl Parts {
             Ok(read_ns) => read_ns,
             // lost records stay where they are
             Err(NandError::Uncorrectable { .. }) => {
-                self.note_loss_in(self.geometry.block_of_unit(ppn));
+                self.space.note_loss_in(self.geometry.block_of_unit(ppn));
                 return Ok(Vec::new());
             }
             Err(error) => return Err(error.into()),
@@ -140,7 +139,7 @@ impl Parts {
             if !self.is_in_use(&header, place) {
                 continue;
             }
-            let target = self.copies_of(header.namespace);
+            let target = self.space.copies_of(header.namespace);
             let packed = packing.unit_for(target, place.chunks, &mut full);
             let (chunk, to) = packed.image.push(place.chunks);
             to.copy_from_slice(bytes_of(&unit, place));
@@ -152,15 +151,6 @@ impl Parts {
             packed.records.push(MovingRecord { header, from: place, chunk });
         }
         Ok(full)
-    }
-
-    /// The stream for moved records of a namespace.
-    fn copies_of(&self, namespace: NamespaceId) -> Target {
-        if self.space.streams.logs.contains_key(&namespace) {
-            Target::LogCopies(namespace)
-        } else {
-            Target::Collect
-        }
     }
 
     fn is_in_use(&self, header: &Header, place: RecordPlace) -> bool {

@@ -189,7 +189,7 @@ impl Parts {
         match self.nand.read_retrying(place.ppn, &mut unit, at_ns) {
             Ok(done_ns) => Ok((Header::read(bytes_of(&unit, place)).map(|read| read.0), done_ns)),
             Err(NandError::Uncorrectable { .. }) => {
-                self.note_loss_in(self.geometry.block_of_unit(place.ppn));
+                self.space.note_loss_in(self.geometry.block_of_unit(place.ppn));
                 Ok((None, at_ns))
             }
             Err(error) => Err(error.into()),

@@ -150,7 +150,7 @@ impl Parts {
 
     /// The units that records are packed into.
     pub(crate) fn plan_of(&self, records: &[KvRecord<'_>]) -> Plan {
-        Plan::new(records, |namespace| self.logs_of(namespace))
+        Plan::new(records, |namespace| self.space.logs_of(namespace))
     }
 
     /// When everything put is durable: a key may be missing because of a put that is not durable yet.

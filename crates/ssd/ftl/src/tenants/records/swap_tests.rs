@@ -336,8 +336,7 @@ fn copies_of_keys_with_the_same_hash_are_told_apart_when_the_originals_are_gone(
                 break;
             }
             for block in &old {
-                if drive.ftl.space.blocks.block_use(*block) == BlockUse::Closed
-                    && drive.ftl.map().valid(*block) > 0
+                if drive.ftl.space.block_use(*block) == BlockUse::Closed && drive.ftl.map().valid(*block) > 0
                 {
                     drive.ftl.collect_block(*block, 0).unwrap();
                 }
@@ -368,7 +367,7 @@ fn place_of(drive: &Drive, namespace: usize, key: &Key) -> RecordPlace {
 fn checkpoint_of_full_blocks(drive: &mut Drive, namespace: usize, keys: &[Key]) {
     let is_open = |drive: &Drive, key: &Key| {
         let block = GEOMETRY.block_of_unit(place_of(drive, namespace, key).ppn);
-        drive.ftl.space.blocks.block_use(block) != BlockUse::Closed
+        drive.ftl.space.block_use(block) != BlockUse::Closed
     };
     for number in 100.. {
         if !keys.iter().any(|key| is_open(drive, key)) {
@@ -383,7 +382,7 @@ fn checkpoint_of_full_blocks(drive: &mut Drive, namespace: usize, keys: &[Key]) 
 fn move_head(drive: &mut Drive, namespace: usize, key: &Key) {
     let old = place_of(drive, namespace, key);
     let block = GEOMETRY.block_of_unit(old.ppn);
-    if drive.ftl.space.blocks.block_use(block) == BlockUse::Closed {
+    if drive.ftl.space.block_use(block) == BlockUse::Closed {
         drive.ftl.collect_block(block, 0).unwrap();
         assert_ne!(place_of(drive, namespace, key), old);
     }
@@ -493,7 +492,7 @@ fn a_record_written_over_another_key_with_its_hash_is_not_taken_for_what_was_the
         for block in [small_block, large] {
             let is_old = drive.ftl.nand().erase_count(block) == 1;
             if is_old
-                && drive.ftl.space.blocks.block_use(block) == BlockUse::Closed
+                && drive.ftl.space.block_use(block) == BlockUse::Closed
                 && drive.ftl.map().valid(block) > 0
             {
                 drive.ftl.collect_block(block, 0).unwrap();

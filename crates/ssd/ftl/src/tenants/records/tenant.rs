@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::ftl::Ftl;
     use crate::key::{Key, NamespaceAttributes};
-    use crate::space::FtlConfig;
+    use crate::space::{FtlConfig, Target};
     use crate::spare::BatchMark;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
@@ -253,12 +253,12 @@ mod tests {
     #[test]
     fn logs_share_the_blocks_for_them_and_become_narrower_when_blocks_go_bad() {
         let (mut ftl, _) = ftl();
-        ftl.space.layout.log_blocks = 6;
+        ftl.space.layout_mut().log_blocks = 6;
         let logs = NamespaceAttributes { logs: 2, ..NamespaceAttributes::default() };
         let namespaces = [0, 1].map(|_| ftl.create_namespace(logs, 0).unwrap());
         let widths = |ftl: &Ftl| {
             namespaces.map(|namespace| {
-                let mut stream = ftl.space.streams.logs[&namespace].clone();
+                let mut stream = ftl.space.stream(Target::Logs(namespace)).clone();
                 let planes = (0..2).take_while(|plane| {
                     let wants = stream.wants_block();
                     stream.add(PlaneId(*plane), BlockId(*plane));
@@ -269,7 +269,7 @@ mod tests {
         };
         assert_eq!(widths(&ftl), [2, 2]);
         for (blocks, expected) in [(5, [2, 1]), (4, [2, 1]), (3, [2, 1]), (2, [1, 1])] {
-            ftl.space.layout.log_blocks = blocks;
+            ftl.space.layout_mut().log_blocks = blocks;
             Records.blocks_went_bad(&mut ftl);
             assert_eq!(widths(&ftl), expected, "{blocks} blocks");
         }
