@@ -3,43 +3,37 @@
 
 use std::ops::{Deref, DerefMut};
 
-use tantalum_nand::{BlockId, Nanoseconds, PlaneId, UNIT_BYTES};
+use tantalum_nand::{BlockId, Nanoseconds, PlaneId};
 
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
+use crate::metadata::KeptBytes;
 use crate::parts::Parts;
-use crate::space::{BlockUse, JOURNAL_RESERVE_BLOCKS, Marked, Target};
-use crate::tenants::TENANTS;
+use crate::space::{BlockUse, Marked, Target};
+use crate::tenants::Tenant;
+use crate::tenants::records::Records;
+use crate::tenants::units::{OWNER_BYTES, Units};
 
 impl Parts {
+    /// What a checkpoint would keep now, with this many more owners whose versions no spare area records, and index entries.
+    pub(crate) fn kept(&self, owners: usize, entries: u64) -> KeptBytes {
+        KeptBytes {
+            units: Units.kept_bytes(self) + (owners * OWNER_BYTES) as u64,
+            records: Records.unplanned_bytes(self, entries),
+        }
+    }
+
     /// Free blocks that the journal and checkpoints may still need.
     pub(crate) fn system_blocks(&self) -> u32 {
         self.system_blocks_with(0)
     }
 
     pub(crate) fn system_blocks_with(&self, owners: usize) -> u32 {
-        if self.metadata.nvm().is_some() || canary::out(Guard::SystemBlocksForgotten) {
-            return 0;
-        }
-        let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.metadata.journal_blocks());
-        let checkpoint_blocks = self.space.layout().checkpoint_blocks + self.unplanned_blocks(0);
-        // there may be more owners whose versions no spare area records than planned, and there may have been more when
-        // the last checkpoint was taken: the next one needs its blocks whatever that one has
-        let next = self.checkpoint_units(owners).div_ceil(self.geometry.units_per_block().into()) as u32 + 1;
-        let checkpoint =
-            (2 * checkpoint_blocks).saturating_sub(self.metadata.checkpoint_blocks().len() as u32).max(next);
-        journal + checkpoint
+        self.metadata.system_blocks(self.space.layout(), self.kept(owners, 0))
     }
 
     /// Blocks that a checkpoint takes beyond those that the layout reserves for it, with this many more entries.
     pub(crate) fn unplanned_blocks(&self, more_entries: u64) -> u32 {
-        let bytes: u64 = TENANTS.iter().map(|tenant| tenant.unplanned_bytes(self, more_entries)).sum();
-        if bytes == 0 || self.metadata.nvm().is_some() {
-            return 0;
-        }
-        let block_bytes = u64::from(self.geometry.units_per_block()) * UNIT_BYTES as u64;
-        let blocks = (self.space.layout().checkpoint_bytes + bytes).div_ceil(block_bytes);
-        (blocks as u32).saturating_sub(self.space.layout().checkpoint_blocks)
+        self.metadata.unplanned_blocks(self.space.layout(), self.kept(0, more_entries))
     }
 
     /// Free blocks beyond those.
@@ -60,8 +54,8 @@ impl Parts {
 
     /// An erased block was taken from the free ones.
     pub(crate) fn opened(&mut self, block: BlockId) {
-        self.nand.hold(block, self.system_blocks_ready_ns());
-        self.space.opened(block);
+        let ready_ns = self.system_blocks_ready_ns();
+        self.space.opened(block, &mut self.nand, ready_ns);
     }
 
     /// Blocks that this many pages take beyond the open ones of their stream.
@@ -206,7 +200,9 @@ impl Allocator {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Geometry, Nand, NvmShape, PlaneId, Scheduling, Source, UNIT_SPARE_BYTES};
+    use tantalum_nand::{
+        Geometry, Nand, NvmShape, PlaneId, Scheduling, Source, UNIT_BYTES, UNIT_SPARE_BYTES,
+    };
 
     use super::*;
     use crate::ftl::Ftl;

@@ -12,7 +12,6 @@ use crate::error::FtlError;
 use crate::findings::{Audit, Finding};
 use crate::map::{BlockPacked, Claim, IN_SPARE, Owner};
 use crate::parts::Parts;
-use crate::space::BlockUse;
 use crate::spare::{Kind, Mark, Spare};
 use crate::tenants::TENANTS;
 use crate::types::{Hint, Lpn, Seq};
@@ -23,7 +22,7 @@ impl Parts {
         let mut audit = Audit::default();
         self.audit_places(&mut audit);
         self.space.audit(&self.map, &self.nand, &mut audit);
-        self.audit_metadata_blocks(&mut audit);
+        self.metadata.audit(&self.space, &mut audit);
         TENANTS.iter().for_each(|tenant| tenant.audit(self, &mut audit));
         audit
     }
@@ -91,18 +90,6 @@ impl Parts {
         let Some(ppn) = self.map.lookup(lpn) else { return };
         if ppn.0 >= self.geometry.units() || !self.owners(ppn).iter().any(|owner| owner.0 == lpn) {
             audit.map_findings.push(Finding::NotOwned { lpn, ppn });
-        }
-    }
-
-    /// The metadata log's lists of blocks against the blocks' uses.
-    fn audit_metadata_blocks(&self, audit: &mut Audit) {
-        let lists = [
-            ("journal blocks", self.metadata.journal_blocks() as usize, BlockUse::Journal),
-            ("checkpoint blocks", self.metadata.checkpoint_blocks().len(), BlockUse::Checkpoint),
-            ("dump blocks", self.metadata.dump_blocks().len(), BlockUse::Dump),
-        ];
-        for (what, kept, block_use) in lists {
-            audit.count(what, kept as u64, self.space.blocks_with(block_use).count() as u64);
         }
     }
 

@@ -9,90 +9,33 @@ use tantalum_nand::{BlockId, Nanoseconds, PageId, Slot, UNIT_BYTES};
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::ftl::Ftl;
-use crate::metadata::{Attempt, CheckpointBytes, Facts, NewCheckpoint, Room};
+use crate::metadata::{Attempt, CheckpointBytes, Facts, NewCheckpoint};
 use crate::page_image::PageImage;
 use crate::parts::Parts;
-use crate::space::{BlockUse, CheckpointInterval, Marked};
-use crate::tenants::units::OWNER_BYTES;
-use crate::tenants::{TENANTS, Tenant};
+use crate::space::{BlockUse, Marked};
+use crate::tenants::TENANTS;
 use crate::types::Seq;
 
-/// Bytes of a checkpoint in addition to those that tenants count.
-const NOT_COUNTED_BYTES: u64 = 64 * 1024;
-
 impl Parts {
-    /// Whether recovery would have to read too much. Only flash operations change the answer, so the question is not
-    /// asked again before the next one.
+    /// Whether a checkpoint is due.
     pub(crate) fn checkpoint_due(&mut self) -> bool {
-        let operations = self.nand.operations();
-        if self.metadata.checkpoint.not_due_at == operations && !self.has_unrecorded_loss() {
-            return false;
-        }
-        let is_due = self.needs_checkpoint();
-        if !is_due {
-            self.metadata.checkpoint.not_due_at = operations;
-        }
-        is_due
-    }
-
-    /// The question itself.
-    fn needs_checkpoint(&self) -> bool {
-        let interval_over = match self.config.checkpoint_interval {
-            CheckpointInterval::Pages(pages) => self.metadata.checkpoint.pages_since >= pages,
-            CheckpointInterval::HostUnitsForEachUnit(ratio) => {
-                let programmed = &self.counters.flash_units;
-                let written = programmed.host + programmed.key_value - self.metadata.checkpoint.host_units;
-                written >= ratio.saturating_mul(self.checkpoint_units(0))
-            }
-        };
-        interval_over
-            || self.has_unrecorded_loss()
-            || self.journal_is_long()
-            || self.space.needs_cover(self.system_blocks() + 2)
-    }
-
-    /// Whether the journal has outgrown its blocks, or half of its memory.
-    fn journal_is_long(&self) -> bool {
-        match self.metadata.nvm() {
-            Some(nvm) => nvm.is_half_full(),
-            None => self.metadata.journal_blocks() > self.space.layout().journal_blocks,
-        }
-    }
-
-    /// Units that a checkpoint would take now, to within a page, with this many more owners.
-    pub(crate) fn checkpoint_units(&self, owners: usize) -> u64 {
-        let kept: u64 = TENANTS.iter().map(|tenant| tenant.kept_bytes(self)).sum();
-        let bytes = kept + (owners * OWNER_BYTES) as u64;
-        let pages = bytes.div_ceil(self.geometry.page_bytes.into()).max(1);
-        pages * u64::from(self.geometry.units_per_page())
-    }
-
-    /// Changes whenever there may be more room for a checkpoint, or it takes less.
-    fn room(&self) -> Room {
-        let (free_blocks, units) = (self.space.free_blocks(), self.checkpoint_units(0));
-        Room { operations: self.nand.operations(), free_blocks, units }
+        let units = &self.counters.flash_units;
+        let (host_units, kept) = (units.host + units.key_value, self.kept(0, 0));
+        self.metadata.checkpoint_is_due(&self.nand, &self.space, &self.config, host_units, || kept)
     }
 
     /// Whether a loss is to be recorded now: one is not recorded yet, and there may be room for it.
     pub fn has_loss_to_record(&self) -> bool {
         self.has_unrecorded_loss()
             && !self.is_stopped
-            && self.metadata.checkpoint.no_room != Some(self.room())
+            && self.metadata.checkpoint_may_have_room(&self.nand, &self.space, self.kept(0, 0))
     }
 
     /// Whether the next checkpoint has a place in memory, with this many more owners and entries of indexes. On flash it
     /// has blocks of its own.
     pub(crate) fn checkpoint_has_place(&self, owners: usize, entries: u64) -> bool {
-        let Some(nvm) = self.metadata.nvm() else { return true };
-        let sum = |bytes: fn(&dyn Tenant, &Parts, u64) -> u64, more| -> u64 {
-            TENANTS.iter().map(|tenant| bytes(*tenant, self, more)).sum()
-        };
-        let unplanned = |more| sum(|tenant, parts, more| tenant.unplanned_bytes(parts, more), more);
-        let kept = sum(|tenant, parts, _| tenant.kept_bytes(parts), 0) - unplanned(0);
-        let owners = (owners * OWNER_BYTES) as u64;
-        // not counted: facts, open blocks, open logs
-        let planned = (kept + owners + NOT_COUNTED_BYTES).max(self.space.layout().checkpoint_bytes);
-        planned + unplanned(entries) <= nvm.checkpoint_limit()
+        !self.metadata.is_in_memory()
+            || self.metadata.has_checkpoint_place(self.space.layout(), self.kept(owners, entries))
     }
 
     /// The contents of a checkpoint now, and when everything that had to be read for it was there.
@@ -109,7 +52,7 @@ impl Parts {
             counters: self.counters,
             open_blocks: self.space.open_blocks(),
         };
-        let mut bytes = CheckpointBytes::new(self.metadata.nvm().is_some());
+        let mut bytes = CheckpointBytes::new(self.metadata.is_in_memory());
         facts.encode(&mut bytes);
         let mut read_ns = at_ns;
         for tenant in TENANTS {
@@ -132,14 +75,8 @@ impl Parts {
         step: Seq,
         done_ns: Nanoseconds,
     ) {
-        debug_assert!(
-            step >= self.metadata.checkpoint.step,
-            "the checkpoint of step {step} is older than the one of step {}",
-            self.metadata.checkpoint.step
-        );
         let host_units = self.counters.flash_units.host + self.counters.flash_units.key_value;
-        self.metadata.checkpoint.done_ns = done_ns;
-        for block in self.metadata.stands(step, blocks, pages, host_units) {
+        for block in self.metadata.stands((step, done_ns), blocks, pages, host_units) {
             self.release_block(block);
         }
         TENANTS.iter().for_each(|tenant| tenant.after_checkpoint(self));
@@ -151,12 +88,7 @@ impl Parts {
     fn store_checkpoint(&mut self, bytes: &[u8], at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
         let step = self.next_seq();
         TENANTS.iter().try_for_each(|tenant| tenant.before_checkpoint(self))?;
-        let missing = self.finds_no_room();
-        let nvm = self.metadata.nvm_mut().expect("the log is in memory");
-        if missing || bytes.len() as u64 > nvm.checkpoint_limit() {
-            return Err(FtlError::CapacityExceeded);
-        }
-        let done_ns = nvm.store_checkpoint(&mut self.nand, bytes, step, at_ns)?;
+        let done_ns = self.metadata.store_checkpoint(&mut self.nand, bytes, step, at_ns)?;
         self.retain_only(Vec::new(), Vec::new(), step, done_ns);
         Ok(done_ns)
     }
@@ -167,7 +99,9 @@ impl Ftl {
     pub fn take_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
         let taken = self.new_checkpoint(at_ns, clean);
         if matches!(taken, Err(FtlError::CapacityExceeded)) {
-            self.metadata.checkpoint.no_room = Some(self.room());
+            let kept = self.kept(0, 0);
+            let parts = &mut self.allocator.parts;
+            parts.metadata.checkpoint_found_no_room(&parts.nand, &parts.space, kept);
         }
         taken
     }
@@ -175,12 +109,12 @@ impl Ftl {
     fn new_checkpoint(&mut self, at_ns: Nanoseconds, clean: bool) -> Result<Nanoseconds, FtlError> {
         self.flush_before_checkpoint(at_ns)?;
         debug_assert!(
-            self.metadata.nothing_waits() || self.metadata.nvm().is_some(),
+            self.metadata.nothing_waits() || self.metadata.is_in_memory(),
             "records wait for a page while a checkpoint is taken"
         );
         self.counters.checkpoints += 1;
         let (bytes, read_ns) = self.checkpoint_bytes(clean, at_ns)?;
-        if self.metadata.nvm().is_some() {
+        if self.metadata.is_in_memory() {
             return self.store_checkpoint(&bytes.into_bytes(), at_ns.max(read_ns));
         }
         let units = bytes.into_units(&mut self.nand)?;
@@ -210,7 +144,7 @@ impl Ftl {
     /// Makes what waits durable. If the memory of the log is full, the checkpoint covers it.
     fn flush_before_checkpoint(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         match self.flush_journal(at_ns) {
-            Err(FtlError::CapacityExceeded) if self.metadata.nvm().is_some() => Ok(()),
+            Err(FtlError::CapacityExceeded) if self.metadata.is_in_memory() => Ok(()),
             flushed => flushed.map(drop),
         }
     }
@@ -308,7 +242,8 @@ mod tests {
 
     /// Units that the next checkpoint takes, as calculated and in fact.
     fn next_checkpoint(ftl: &mut Ftl) -> (u64, u64) {
-        let (reckoned, before) = (ftl.checkpoint_units(0), ftl.counters().flash_units.checkpoint);
+        let (reckoned, before) =
+            (ftl.metadata.checkpoint_units(ftl.kept(0, 0)), ftl.counters().flash_units.checkpoint);
         ftl.take_checkpoint(0, false).unwrap();
         (reckoned, ftl.counters().flash_units.checkpoint - before)
     }
@@ -330,7 +265,8 @@ mod tests {
             more >= taken + 6 && more.abs_diff(reckoned) <= 2,
             "and records: {more} units, reckoned {reckoned}"
         );
-        let owners = ftl.checkpoint_units(1000) - ftl.checkpoint_units(0);
+        let owners =
+            ftl.metadata.checkpoint_units(ftl.kept(1000, 0)) - ftl.metadata.checkpoint_units(ftl.kept(0, 0));
         assert!((4..=6).contains(&owners), "1,000 owners of 16 bytes take two pages, not {owners} units");
     }
 
@@ -390,7 +326,7 @@ mod tests {
             let (key, value) = (Key::new(&number.to_le_bytes()).unwrap(), [1; 100]);
             ftl.put(&[KvRecord { namespace, key, value: Some(&value) }], 0, 0, &mut |_| None).unwrap();
         }
-        let limit = ftl.metadata.nvm().unwrap().checkpoint_limit();
+        let limit = ftl.metadata.checkpoint_limit();
         let records = ftl.tenants.records.checkpoint_bytes();
         assert!((200 * 16..200 * 16 + 100).contains(&records), "{records}");
         let owners = ((limit - records - 4096 - 64 * 1024) / 16) as usize;
@@ -441,7 +377,7 @@ mod tests {
     #[test]
     fn a_checkpoint_in_memory_is_as_long_as_its_place_at_most() {
         let mut ftl = in_memory(1 << 20);
-        let limit = ftl.metadata.nvm().unwrap().checkpoint_limit() as usize;
+        let limit = ftl.metadata.checkpoint_limit() as usize;
         let stored = ftl.store_checkpoint(&vec![1; limit + 1], 0);
         assert!(matches!(stored, Err(FtlError::CapacityExceeded)), "{stored:?}");
         ftl.store_checkpoint(&vec![1; limit], 0).unwrap();

@@ -50,7 +50,7 @@ impl Parts {
         let decoded =
             self.nand.block_spares(block, &mut spares)?.filter_map(|(_, spare)| Spare::decode(spare));
         let recorded = self.metadata.memberships();
-        for spare in decoded.filter(|spare| spare.step > self.metadata.checkpoint.step) {
+        for spare in decoded.filter(|spare| spare.step > self.metadata.checkpoint_step()) {
             match spare.mark {
                 Mark::Plain => {}
                 Mark::Batch(batch) if self.batches.is_abandoned(batch.id) => {}
@@ -99,7 +99,7 @@ impl Allocator {
         }
         let journaled_ns = match canary::out(Guard::EraseBeforeJournal) {
             true => 0,
-            false => self.journal_for_erase(is_for_journal, at_ns)?.max(self.metadata.checkpoint.done_ns),
+            false => self.journal_for_erase(is_for_journal, at_ns)?.max(self.metadata.checkpoint_done_ns()),
         };
         debug_assert!(
             self.metadata.nothing_waits() || canary::out(Guard::EraseBeforeJournal),

@@ -60,8 +60,7 @@ impl Ftl {
     /// Numbers issued to hosts are never reused. After a cut a gap is left for those that left no trace on flash, so
     /// the flash must show that the drive is no longer shut down. Returns when it does.
     fn mark_power_on(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let tells =
-            self.metadata.checkpoint.pages_since > 0 && self.nand.programs_done_ns() <= self.nand.now_ns();
+        let tells = self.metadata.has_data_since() && self.nand.programs_done_ns() <= self.nand.now_ns();
         if !self.shut_down || tells {
             self.shut_down = false;
             return Ok(at_ns);

@@ -3,15 +3,15 @@
 //! Whoever appends has room for it, with an open journal block; the next one is opened when the open one is half full, between
 //! steps. Erasing a block for the journal may itself append what that block proves, to the block that is open.
 
-use tantalum_nand::{BlockId, FailingStep, NandError, Nanoseconds};
+use tantalum_nand::{BlockId, Nanoseconds};
 
 use crate::allocate::Allocator;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::metadata::{Attempt, JournalPage, Record};
+use crate::metadata::Record;
 use crate::page_image::PageImage;
 use crate::parts::Parts;
-use crate::reservation::Reservation;
+use crate::reservation::{Reservation, finds_no_room};
 use crate::space::{BlockUse, Marked};
 
 /// Journal pages reserved for failed programs.
@@ -43,20 +43,7 @@ impl Parts {
 
     /// When what the records name is on flash.
     fn ready_ns(&self, records: &[Record]) -> Nanoseconds {
-        let ready_ns = |record: &Record| match record {
-            Record::Trim { .. }
-            | Record::ClaimEnded { .. }
-            | Record::NamespaceMade { .. }
-            | Record::NamespaceDeleted { .. }
-            | Record::PowerOn { .. } => 0,
-            // Garbage collection may have issued the program, so waiting for the host's programs is not enough.
-            Record::Map { ppn, .. } | Record::MapInGroup { ppn, .. } => {
-                let named_ns = self.nand.programmed_ns(self.geometry.page_of(*ppn));
-                named_ns.max(self.nand.host_programs_done_ns())
-            }
-            _ => self.nand.host_programs_done_ns(),
-        };
-        records.iter().map(ready_ns).max().unwrap_or(0)
+        records.iter().map(|record| record.ready_ns(&self.nand)).max().unwrap_or(0)
     }
 
     /// The same for records that a dump leaves out before `ready_ns`.
@@ -119,51 +106,14 @@ impl Parts {
             let flushed = self.next_seq();
             self.metadata.set_steps(flushed);
         }
-        let step = self.next_seq();
-        let page = self.metadata.take_page(&mut self.nand, step)?;
-        let done_ns = match self.program_journal(&page, at_ns.max(self.system_blocks_ready_ns())) {
-            Ok(done_ns) => done_ns,
-            Err(error) => {
-                if matches!(error, FtlError::Nand(NandError::PowerLost)) {
-                    self.metadata.issued(&self.nand, page, Nanoseconds::MAX);
-                } else {
-                    self.metadata.put_back(page);
-                }
-                return Err(error);
-            }
-        };
-        let is_for_erase = page.is_for_erase;
-        self.metadata.issued(&self.nand, page, done_ns);
-        self.metadata.programmed(&mut self.nand, is_for_erase, done_ns)?;
-        if self.metadata.nvm().is_none() {
-            self.counters.flash_units.journal += u64::from(self.geometry.units_per_page());
-        }
-        Ok(if is_for_erase { at_ns.max(self.nand.host_programs_done_ns()) } else { done_ns })
-    }
-
-    fn program_journal(&mut self, page: &JournalPage, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        if self.finds_no_room() {
-            self.give_up_page(&page.image);
-            return Err(FtlError::CapacityExceeded);
-        }
-        loop {
-            let attempt = self.metadata.program(&mut self.nand, page, at_ns);
-            match attempt.inspect_err(|error| self.release_page(&page.image, error))? {
-                Attempt::Issued(done_ns) => return Ok(done_ns),
-                Attempt::Failed(block) => self.program_failed(block),
-                Attempt::NoBlock if self.metadata.nvm().is_some() => return Err(FtlError::CapacityExceeded),
-                Attempt::NoBlock => {
-                    self.open_erased_journal_block().inspect_err(|_| self.give_up_page(&page.image))?
-                }
-            }
-        }
+        let (step, kept) = (self.next_seq(), self.kept(0, 0));
+        let medium = (&mut self.nand, &mut self.space);
+        self.metadata.flush(medium, kept, step, &mut self.counters, at_ns)
     }
 
     /// Releases the buffers of a page image after an error. If power failed, they belong to the medium.
     pub(crate) fn release_page(&mut self, page: &PageImage, error: &FtlError) {
-        if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
-            self.give_up_page(page);
-        }
+        page.give_up_after(&mut self.nand, error);
     }
 
     /// Releases the buffers of a page image that was not programmed.
@@ -171,20 +121,10 @@ impl Parts {
         page.give_up(&mut self.nand);
     }
 
-    /// Opens a journal block for records that are not on flash: one that needs no erase, because any other may be free
-    /// only by these records (hazard 2). This happens if programs fail one after the other, and use up the open block and
-    /// the next one. Without such a block the records wait until there is one, or power is lost.
-    fn open_erased_journal_block(&mut self) -> Result<(), FtlError> {
-        let block = self.space.take_erased(BlockUse::Journal).ok_or(FtlError::CapacityExceeded)?;
-        self.opened(block);
-        self.metadata.give_block(block);
-        Ok(())
-    }
-
     /// Whether a test lets this step find no room.
     #[inline]
     pub(crate) fn finds_no_room(&mut self) -> bool {
-        self.nand.step_fails(FailingStep::Room)
+        finds_no_room(&mut self.nand)
     }
 }
 
@@ -207,7 +147,9 @@ impl Allocator {
             return Ok(());
         }
         if !self.metadata.nothing_waits() {
-            return self.open_erased_journal_block();
+            let kept = self.kept(0, 0);
+            let parts = &mut self.parts;
+            return parts.metadata.open_erased(&mut parts.nand, &mut parts.space, kept);
         }
         let block = self.take_system_block(BlockUse::Journal, Marked::Never, at_ns)?;
         self.metadata.give_block(block);
@@ -264,7 +206,9 @@ impl Allocator {
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{Faults, Geometry, Nand, NvmShape, PlaneId, Scheduling, StepFault, UNIT_BYTES};
+    use tantalum_nand::{
+        FailingStep, Faults, Geometry, Nand, NandError, NvmShape, PlaneId, Scheduling, StepFault, UNIT_BYTES,
+    };
 
     use super::*;
     use crate::ftl::Ftl;

@@ -197,19 +197,13 @@ impl Parts {
     /// As `Ftl::keep`, for a unit whose buffer already holds `data`.
     #[inline]
     pub fn protect(&mut self, unit: &HostUnit, data: &[u8]) -> Result<(), FtlError> {
-        match self.metadata.protected() {
-            Some(protected) => protected.cached(&mut self.nand, unit, data),
-            None => Ok(()),
-        }
+        self.metadata.unit_waits(&mut self.nand, unit, data)
     }
 
     /// A unit no longer waits in the cache.
     #[inline]
     pub fn unprotect(&mut self, lpn: Lpn) -> Result<(), FtlError> {
-        match self.metadata.protected() {
-            Some(protected) => protected.uncached(&mut self.nand, lpn),
-            None => Ok(()),
-        }
+        self.metadata.unit_left(&mut self.nand, lpn)
     }
 
     /// Reads a unit; zeros if it is not mapped.

@@ -23,7 +23,7 @@ use crate::file_lists::FileLists;
 use crate::ftl::Ftl;
 use crate::map::Logs;
 use crate::map::Map;
-use crate::metadata::{MetadataLog, NvmPlan, Protected, dump_what_is_left};
+use crate::metadata::{MetadataLog, NvmPlan, dump_what_is_left};
 use crate::parts::{Parts, Scratch};
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
@@ -50,17 +50,10 @@ impl Parts {
         Ok(())
     }
 
-    /// From now on the image mirrors what a capacitor protects, if the image outlives the process. The mirror's old
-    /// contents are void.
+    /// From now on the image mirrors what a capacitor protects.
     fn protect_anew(&mut self) -> Result<(), FtlError> {
-        let protected =
-            Protected::new(&self.nand, self.space.layout().dump_blocks, self.config.protected_units)?;
-        self.metadata.set_protected(protected);
-        self.restart_protected()
-    }
-
-    fn restart_protected(&mut self) -> Result<(), FtlError> {
-        self.metadata.restart_protected(&mut self.nand)
+        let (dump_blocks, units) = (self.space.layout().dump_blocks, self.config.protected_units);
+        self.metadata.protect_anew(&mut self.nand, dump_blocks, units)
     }
 
     /// What `fs_write` wrote to each file; non-volatile memory has it unchanged.
@@ -165,19 +158,16 @@ impl Ftl {
         }
         let parts = &mut self.allocator.parts;
         parts.space.found(found.uses, found.facts.exhausted, &mut parts.map);
-        if let (Some(nvm), Some(found)) = (self.metadata.nvm_mut(), found.nvm) {
-            nvm.found(found);
-        }
         let parts = &mut self.allocator.parts;
         parts.space.find_partial(&parts.nand, found.clean.then_some(&found.facts.open_blocks));
         let checkpoint: Vec<BlockId> = self.space.blocks_with(BlockUse::Checkpoint).collect();
         let journal = self.space.blocks_with(BlockUse::Journal).collect();
         report.clean = found.clean;
         if found.clean {
-            self.metadata.found(found.step, journal, Vec::new(), Vec::new());
+            self.metadata.found(found.step, journal, (Vec::new(), Vec::new()), found.nvm);
             self.retain_only(checkpoint, found.checkpoint_pages, found.step, 0);
         } else {
-            self.metadata.found(found.step, journal, checkpoint, found.checkpoint_pages);
+            self.metadata.found(found.step, journal, (checkpoint, found.checkpoint_pages), found.nvm);
             self.counters.unsafe_shutdowns += 1;
         }
         let before = self.counters.flash_units.checkpoint;
@@ -214,7 +204,8 @@ impl Ftl {
             self.collect_garbage(at_ns)?;
         }
         self.reserve_dump_blocks(at_ns)?;
-        self.restart_protected()
+        let parts = &mut self.allocator.parts;
+        parts.metadata.restart_protected(&mut parts.nand)
     }
 
     /// Step 7. Until the checkpoint stands, the erase rule needs to know what was found whole: the blocks that prove it

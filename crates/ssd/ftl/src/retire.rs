@@ -79,7 +79,7 @@ impl Parts {
     /// commands takes it before a host learns of the loss (`Ftl::has_loss_to_record`), as a command may be in the middle of a
     /// step when it meets one. It records the page's other units too, which nobody has read yet.
     pub fn has_unrecorded_loss(&self) -> bool {
-        self.space.has_loss_since(self.metadata.checkpoint.step)
+        self.space.has_loss_since(self.metadata.checkpoint_step())
     }
 
     /// A read failed.
@@ -271,7 +271,7 @@ mod tests {
     fn a_loss_asks_for_a_checkpoint_only_if_none_covers_the_block() {
         let mut ftl = ftl();
         let block = ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Closed, Marked::Ranked).unwrap();
-        let step = ftl.metadata.checkpoint.step;
+        let step = ftl.metadata.checkpoint_step();
         ftl.space.blocks_mut().programmed(block, step, false);
         ftl.space.note_loss_in(block);
         assert!(!ftl.has_unrecorded_loss());

@@ -56,7 +56,7 @@ impl Parts {
         match programmed {
             Some(_) => {
                 room.take_page();
-                self.metadata.checkpoint.pages_since += 1;
+                self.metadata.data_programmed();
             }
             None => self.counters.program_failures += 1,
         }

@@ -32,10 +32,10 @@ pub(crate) struct Room {
 }
 
 impl LastCheckpoint {
-    /// A newer one stands. The time at which it is on flash becomes known later.
-    pub fn replace(&mut self, step: Seq, host_units: u64) {
+    /// A newer one stands, and will be on flash at `done_ns`.
+    pub fn replace(&mut self, step: Seq, done_ns: Nanoseconds, host_units: u64) {
         let last = self.step;
         debug_assert!(step >= last, "a checkpoint of step {step} would replace that of step {last}");
-        *self = LastCheckpoint { step, pages_since: 0, host_units, ..*self };
+        *self = LastCheckpoint { step, done_ns, pages_since: 0, host_units, ..*self };
     }
 }

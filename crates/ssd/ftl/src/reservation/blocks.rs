@@ -29,7 +29,7 @@ impl Ftl {
         if self.finds_no_room() {
             return Err(FtlError::CapacityExceeded);
         }
-        if self.metadata.nvm().is_some() {
+        if self.metadata.is_in_memory() {
             return self.make_memory_room(records, at_ns);
         }
         self.open_journal_blocks(records, at_ns)
@@ -37,11 +37,10 @@ impl Ftl {
 
     /// The same for a log in memory, which a checkpoint empties.
     fn make_memory_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let has_room = |ftl: &Ftl| ftl.metadata.nvm().is_none_or(|nvm| nvm.has_room(records));
-        if !has_room(self) {
+        if !self.metadata.memory_has_room(records) {
             self.take_checkpoint(at_ns, false)?;
         }
-        if has_room(self) { Ok(()) } else { Err(FtlError::CapacityExceeded) }
+        if self.metadata.memory_has_room(records) { Ok(()) } else { Err(FtlError::CapacityExceeded) }
     }
 
     /// A stream of the host has an open block for its next page.

@@ -32,7 +32,7 @@ pub(crate) mod capacity;
 #[cfg(feature = "canaries")]
 mod uses;
 
-use tantalum_nand::Nanoseconds;
+use tantalum_nand::{FailingStep, Nand, Nanoseconds};
 
 use crate::error::FtlError;
 use crate::ftl::Ftl;
@@ -225,6 +225,12 @@ impl Reservation {
         debug_assert!(owners <= self.owners, "{:?}: {owners} owners, {} left", self.purpose, self.owners);
         self.owners = self.owners.saturating_sub(owners);
     }
+}
+
+/// Whether a test lets this step find no room.
+#[inline]
+pub(crate) fn finds_no_room(nand: &mut Nand) -> bool {
+    nand.step_fails(FailingStep::Room)
 }
 
 impl Ftl {

@@ -165,8 +165,10 @@ impl Space {
         self.blocks.is_erased(block)
     }
 
-    /// A taken block is erased: it starts afresh.
-    pub fn opened(&mut self, block: BlockId) {
+    /// A taken block is erased: it starts afresh. Nothing is programmed there before `ready_ns`, when recovery has room without
+    /// it.
+    pub fn opened(&mut self, block: BlockId, nand: &mut Nand, ready_ns: Nanoseconds) {
+        nand.hold(block, ready_ns);
         self.blocks.set_not_erased(block);
         self.partial.retain(|partial| *partial != block);
     }
@@ -689,11 +691,11 @@ mod tests {
 
     #[test]
     fn victims_blocks_that_failed_and_blocks_that_begin_anew_are_not_taken() {
-        let (nand, mut space) = space(&[1, 1, 1, 1]);
+        let (mut nand, mut space) = space(&[1, 1, 1, 1]);
         space.find_partial(&nand, None);
         space.blocks.set_use(BlockId(0), BlockUse::Open);
         space.failing.push(BlockId(1));
-        space.opened(BlockId(2));
+        space.opened(BlockId(2), &mut nand, 0);
         assert_eq!([(); 2].map(|()| space.take_partial()), [Some(BlockId(3)), None]);
     }
 

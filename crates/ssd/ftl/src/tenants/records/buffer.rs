@@ -93,11 +93,10 @@ impl Parts {
 
     /// Stores a unit in the image's mirror, if there is one; the mirror already has its first `old_bytes`.
     fn protect_waiting(&mut self, unit: u64, old_bytes: usize) -> Result<(), FtlError> {
-        let Some(protected) = self.metadata.protected() else { return Ok(()) };
         let waiting = self.tenants.records.buffer.unit(unit);
-        let spare = waiting.spare(waiting.newest).encode();
+        let spare = || waiting.spare(waiting.newest).encode();
         let new = old_bytes..waiting.filled_bytes();
-        protected.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes, new)
+        self.metadata.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes, new)
     }
 
     /// The indexes name what waited for a stream and is now on a page.
@@ -127,9 +126,8 @@ impl Parts {
     }
 
     /// Units no longer wait.
-    fn unprotect_waiting(&mut self, mut units: impl Iterator<Item = u64>) -> Result<(), FtlError> {
-        let Some(protected) = self.metadata.protected() else { return Ok(()) };
-        units.try_for_each(|unit| protected.records_programmed(&mut self.nand, unit))
+    fn unprotect_waiting(&mut self, units: impl Iterator<Item = u64>) -> Result<(), FtlError> {
+        self.metadata.records_left(&mut self.nand, units)
     }
 
     /// A namespace is deleted: what waits for its own logs is dropped.
@@ -154,7 +152,7 @@ impl Parts {
 
     /// What waits for a stream, as a page.
     pub(crate) fn stage_waiting(&mut self, target: Target, step: Seq) -> Result<PageImage, FtlError> {
-        let (mut page, checkpoint) = (PageImage::new(), self.metadata.checkpoint.step);
+        let (mut page, checkpoint) = (PageImage::new(), self.metadata.checkpoint_step());
         for unit in self.tenants.records.buffer.units.iter().filter(|unit| unit.target == target) {
             let is_newer = |waiting: &Waiting| waiting.header.version > checkpoint;
             debug_assert!(

@@ -12,7 +12,7 @@
 //! command uses together with those whose records are moved meanwhile; and if a drive has no room for the checkpoint
 //! that swapping would need, or takes none any more.
 
-use tantalum_nand::{Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
+use tantalum_nand::{NandError, Nanoseconds};
 
 use super::contents::{IndexBytes, NamespaceContents, RecordsKept};
 use super::index::Entry;
@@ -110,25 +110,14 @@ impl Parts {
         place: InCheckpoint,
         at_ns: Nanoseconds,
     ) -> Result<(IndexBytes, Nanoseconds), FtlError> {
-        if let Some(nvm) = self.metadata.nvm() {
-            let (bytes, done_ns) = nvm.load_checkpoint(&self.nand, place.bytes(), at_ns)?;
-            let bytes = IndexBytes::from(bytes);
-            self.check_index(namespace, place, &bytes)?;
-            return Ok((bytes, done_ns));
-        }
-        let (mut done_ns, mut units) = (at_ns, 0);
-        let nand = &mut self.nand;
-        let bytes = bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), |ppn, unit| {
-            units += 1;
-            done_ns = done_ns.max(nand.read_retrying(ppn, unit, at_ns)?);
-            Ok(())
-        });
-        let bytes = match bytes {
+        let loaded = self.metadata.load_checkpoint(&mut self.nand, place.bytes(), at_ns);
+        let (bytes, done_ns, units) = match loaded {
             Err(FtlError::Nand(NandError::Uncorrectable { .. })) => {
-                return Err(Damage::Index { namespace, step: self.metadata.checkpoint.step }.into());
+                return Err(Damage::Index { namespace, step: self.metadata.checkpoint_step() }.into());
             }
-            bytes => bytes?,
+            loaded => loaded?,
         };
+        let bytes = IndexBytes::from(bytes);
         self.counters.index_units_read += units;
         self.check_index(namespace, place, &bytes)?;
         Ok((bytes, done_ns))
@@ -143,7 +132,7 @@ impl Parts {
         if bytes.checksum() == place.checksum {
             return Ok(());
         }
-        let step = self.metadata.checkpoint.step;
+        let step = self.metadata.checkpoint_step();
         Err(Damage::Index { namespace, step }.into())
     }
 
@@ -156,11 +145,7 @@ impl Parts {
         let Some(place) = namespace.index.on_flash() else {
             return Some(Box::new(namespace.index.get().from(0)));
         };
-        let read = |ppn, unit: &mut [u8]| Ok(self.nand.peek(ppn, unit)?);
-        let bytes = match self.metadata.nvm() {
-            Some(nvm) => IndexBytes::from(nvm.load_checkpoint(&self.nand, place.bytes(), 0).ok()?.0),
-            None => bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), read).ok()?,
-        };
+        let bytes = IndexBytes::from(self.metadata.peek_checkpoint(&self.nand, place.bytes()).ok()?);
         let entries: Vec<Entry> = bytes.entries().collect();
         (bytes.checksum() == place.checksum)
             .then(|| Box::new(entries.into_iter()) as Box<dyn Iterator<Item = Entry>>)
@@ -219,27 +204,4 @@ impl Ftl {
             Err(error) => Err(error),
         }
     }
-}
-
-/// The bytes of an index, from the units of a checkpoint that contain any of them.
-fn bytes_at(
-    place: InCheckpoint,
-    geometry: &Geometry,
-    pages: &[PageId],
-    mut read: impl FnMut(Ppn, &mut [u8]) -> Result<(), FtlError>,
-) -> Result<IndexBytes, FtlError> {
-    let bytes = place.bytes();
-    let mut entries = Vec::with_capacity((bytes.end - bytes.start) as usize);
-    let mut unit = [0; UNIT_BYTES];
-    let units_per_page = u64::from(geometry.units_per_page());
-    let mut next = bytes.start;
-    while next < bytes.end {
-        let (number, start) = (next / UNIT_BYTES as u64, (next % UNIT_BYTES as u64) as usize);
-        let page = pages[(number / units_per_page) as usize];
-        read(geometry.unit(page, (number % units_per_page) as u32), &mut unit)?;
-        let count = (bytes.end - next).min((UNIT_BYTES - start) as u64) as usize;
-        entries.extend(&unit[start..start + count]);
-        next += count as u64;
-    }
-    Ok(entries.into())
 }
