@@ -30,7 +30,7 @@ mod valid;
 pub use l2p::Map;
 pub use logs::{EndedClaim, HintError, Living, Logs};
 pub use owner::{Claim, IN_SPARE, Owner, ValidUnit};
-pub use packed::{BlockPacked, MOST_WEIGHT, UNIT_WEIGHT};
+pub use packed::{MOST_WEIGHT, UNIT_WEIGHT};
 pub use runs::{Attempt, Attempts, extend_whole_run, in_whole_run};
 pub use touched::CHUNK_ENTRIES;
 pub use transactions::{Transactions, TxPage};

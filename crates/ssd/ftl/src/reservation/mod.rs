@@ -27,16 +27,11 @@
 //!
 //! A test of the torture compares what commands reserve with what they use.
 
-mod blocks;
-pub(crate) mod capacity;
 #[cfg(feature = "canaries")]
 mod uses;
 
-use tantalum_nand::{FailingStep, Nand, Nanoseconds};
+use tantalum_nand::{FailingStep, Nand};
 
-use crate::error::FtlError;
-use crate::ftl::Ftl;
-use crate::parts::Parts;
 use crate::space::Target;
 
 #[cfg(feature = "canaries")]
@@ -105,7 +100,7 @@ pub(crate) enum Pages<'a> {
 }
 
 impl Pages<'_> {
-    fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         match self {
             Pages::None => 0,
             Pages::One(_) => 1,
@@ -231,37 +226,4 @@ impl Reservation {
 #[inline]
 pub(crate) fn finds_no_room(nand: &mut Nand) -> bool {
     nand.step_fails(FailingStep::Room)
-}
-
-impl Ftl {
-    /// Makes room. Nothing has changed for the command yet, and if this fails, nothing will.
-    pub(crate) fn reserve(&mut self, need: &Need<'_>, at_ns: Nanoseconds) -> Result<Reservation, FtlError> {
-        self.make_owner_room(need.owners, at_ns)?;
-        if need.records > 0 {
-            self.make_journal_room(need.records, at_ns)?;
-        }
-        match need.pages {
-            Pages::None => {}
-            Pages::One(target) => self.make_page_room(target, at_ns)?,
-            Pages::All(pages) => self.make_pages_room(pages, at_ns)?,
-        }
-        if need.records > 0 && need.pages.count() > 0 {
-            // collection may have used it
-            self.make_journal_room(need.records, at_ns)?;
-        }
-        Ok(Reservation::new(need.purpose, need.pages.count(), need.records, need.owners))
-    }
-
-    /// Reserves room for a step that changes the map, and takes it. A step that fails has changed something, and nothing may be
-    /// built on that.
-    pub(crate) fn step<T>(
-        &mut self,
-        need: &Need<'_>,
-        at_ns: Nanoseconds,
-        change: impl FnOnce(&mut Parts, &mut Reservation) -> Result<T, FtlError>,
-    ) -> Result<T, FtlError> {
-        let mut room = self.reserve(need, at_ns)?;
-        self.metadata.between_steps(at_ns);
-        change(self, &mut room).map_err(FtlError::unfinished)
-    }
 }

@@ -68,6 +68,14 @@ pub struct FtlConfig {
     pub index_dram_bytes: Option<u64>,
 }
 
+impl FtlConfig {
+    /// Whether a capacitor protects DRAM.
+    #[inline]
+    pub fn has_plp(&self) -> bool {
+        self.dump_units > 0
+    }
+}
+
 /// The plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {

@@ -90,6 +90,11 @@ impl Space {
         }
     }
 
+    /// The medium's shape.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
     /// The plan of the flash.
     pub fn layout(&self) -> &Layout {
         &self.layout

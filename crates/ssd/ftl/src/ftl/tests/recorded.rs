@@ -3,13 +3,13 @@
 
 use tantalum_nand::{BlockId, Scheduling};
 
-use crate::ftl::Ftl;
+use super::super::{Ftl, Parts};
+use super::waits::{cut_idle, format, read, settle, unit, write};
 use crate::host_unit::HostUnit;
 use crate::metadata::Record;
 use crate::space::{BlockUse, Target};
 use crate::test_support::{GEOMETRY, TIMING};
 use crate::types::{Generation, Hint, Lpn, Seq};
-use crate::waits::{cut_idle, format, read, settle, unit, write};
 
 /// Units of the log: slot s is at the unit 2s.
 const HOME: Lpn = Lpn(1);
@@ -118,14 +118,15 @@ fn nothing_counts_as_recorded_that_a_checkpoint_covers() {
     log_pages(&mut ftl, generation, 1..=9);
     let blocks = drop_pages(&mut ftl, 1..=8);
     assert_eq!(pages_to_erase(&mut ftl, blocks[0]), 1);
-    assert!(ftl.metadata.memberships().has_slot(generation, 0, 9));
+    assert!(ftl.log.memberships().has_slot(generation, 0, 9));
     ftl.take_checkpoint(0, false).unwrap();
-    assert!(!ftl.metadata.memberships().has_slot(generation, 0, 1));
+    assert!(!ftl.log.memberships().has_slot(generation, 0, 1));
     let (from, at_ns) = (block_of(&ftl, 18), settle(&mut ftl));
     ftl.collect_block(from, at_ns).unwrap();
     let copies = block_of(&ftl, 18);
     assert_ne!(copies, from);
-    ftl.close_block(copies);
+    let Parts { space, map, .. } = &mut ftl.allocator.parts;
+    space.close(copies, map);
     ftl.space.stream_mut(Target::Collect).close(GEOMETRY.plane_of(copies));
     let at_ns = settle(&mut ftl);
     write(&mut ftl, 18, 9, at_ns);
@@ -174,13 +175,13 @@ fn an_erase_waits_for_what_an_earlier_one_recorded() {
     // the next block of the journal is there
     (1..=2).for_each(|id| membership(&mut ftl, id));
     settle(&mut ftl);
-    let journal = GEOMETRY.plane_of(ftl.metadata.open_block().expect("the journal has an open block"));
+    let journal = GEOMETRY.plane_of(ftl.log.open_block().expect("the journal has an open block"));
     let is_elsewhere = |block: &BlockId| GEOMETRY.plane_of(*block) != journal;
     let block = ftl.space.blocks_with(BlockUse::Free).find(is_elsewhere).expect("a free block");
     ftl.space.blocks_mut().take_block(GEOMETRY.plane_of(block), block, BlockUse::Open);
     membership(&mut ftl, 3);
-    let (now_ns, stored_ns) = (ftl.nand().now_ns(), ftl.metadata.stored_ns());
-    assert!(stored_ns > now_ns && ftl.metadata.nothing_waits());
+    let (now_ns, stored_ns) = (ftl.nand().now_ns(), ftl.log.stored_ns());
+    assert!(stored_ns > now_ns && ftl.log.nothing_waits());
     assert!(ftl.erase(block, now_ns).unwrap());
     let done_ns = ftl.nand().plane_idle_ns(GEOMETRY.plane_of(block));
     assert_eq!(done_ns, stored_ns + TIMING.erase_ns, "after the journal");
@@ -200,11 +201,11 @@ fn a_flush_waits_for_a_record_of_a_host_beside_memberships() {
         let before = journal_pages(&ftl);
         erase(&mut ftl, blocks[0]);
         assert_eq!(journal_pages(&ftl), before + 1);
-        let stored_ns = ftl.metadata.stored_ns();
+        let stored_ns = ftl.log.stored_ns();
         assert!(stored_ns > start_ns + TIMING.program_ns);
         let flushed_ns = ftl.flush_journal(start_ns).unwrap();
         assert_eq!(flushed_ns, if with_record { stored_ns } else { start_ns });
-        let steps_ns = ftl.metadata.steps_done_ns();
+        let steps_ns = ftl.log.steps_done_ns();
         assert_eq!(steps_ns > start_ns, with_record, "nor does a command that waits for steps");
     }
 }
@@ -243,11 +244,11 @@ fn a_membership_counts_once_its_page_is_issued() {
     let mut ftl = format(GEOMETRY);
     let whole = Record::BatchWhole { id: Seq(7) };
     ftl.append_reserved(whole, 0).unwrap();
-    let has = |ftl: &Ftl| ftl.metadata.memberships().has_batch(Seq(7));
+    let has = |ftl: &Ftl| ftl.log.memberships().has_batch(Seq(7));
     assert!(!has(&ftl), "it waits");
     let page = ftl.take_journal_page(Seq(9));
     assert!(!has(&ftl), "it is taken");
-    ftl.metadata.put_back(page);
+    ftl.log.put_back(page);
     assert!(!has(&ftl));
     ftl.flush_journal(0).unwrap();
     assert!(has(&ftl));

@@ -18,91 +18,38 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tantalum_nand::{BlockId, NandError, Nanoseconds};
+use tantalum_nand::{BlockId, Nand, NandError, Nanoseconds, UnitSpare};
 
-use crate::allocate::Allocator;
+use super::allocate::Allocator;
+use super::parts::Parts;
+use crate::batches::Batches;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::metadata::Record;
-use crate::parts::Parts;
+use crate::metadata::{MetadataLog, Record};
 use crate::reservation::{Purpose, Reservation};
 use crate::space::BlockUse;
 use crate::spare::{Mark, Spare};
+use crate::tenants::units::Units;
 use crate::types::{Generation, Seq};
 
-impl Parts {
-    /// What is true of a block that is about to be erased.
-    fn assert_erasable(&self, block: BlockId) {
+impl Allocator {
+    /// Erases a block by the rule. False if the erase failed and the block is retired.
+    pub(super) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
         debug_assert_eq!(self.map.valid(block), 0, "block {block} is erased with places in use");
         debug_assert!(
             !self.map.is_candidate(block),
             "block {block} is erased while garbage collection may choose it"
         );
-    }
-
-    /// The batches and runs that pages of this block belong to, if neither a checkpoint nor the journal has them.
-    /// Reading their spare areas takes no time: firmware keeps a number in DRAM for each page that it marked, or found
-    /// marked in recovery, until the next checkpoint.
-    fn memberships_of(&mut self, block: BlockId) -> Result<Vec<Record>, FtlError> {
-        let mut batches: BTreeSet<Seq> = BTreeSet::new();
-        let mut slots: BTreeMap<Generation, BTreeSet<(u32, u32)>> = BTreeMap::new();
-        let mut spares = std::mem::take(&mut self.scratch.spares);
-        let decoded =
-            self.nand.block_spares(block, &mut spares)?.filter_map(|(_, spare)| Spare::decode(spare));
-        let recorded = self.metadata.memberships();
-        for spare in decoded.filter(|spare| spare.step > self.metadata.checkpoint_step()) {
-            match spare.mark {
-                Mark::Plain => {}
-                Mark::Batch(batch) if self.batches.is_abandoned(batch.id) => {}
-                Mark::Batch(_) if canary::out(Guard::BatchMemberErased) => {}
-                Mark::Hint(..) if canary::out(Guard::RunMemberErased) => {}
-                Mark::Batch(batch) if recorded.has_batch(batch.id) => {}
-                Mark::Batch(batch) => drop(batches.insert(batch.id)),
-                Mark::Hint(hint, _) => {
-                    let (attempt, slot) = (hint.attempt().0, hint.slot);
-                    if !recorded.has_slot(hint.generation, attempt, slot) {
-                        slots.entry(hint.generation).or_default().insert((attempt, slot));
-                    }
-                }
-            }
-        }
-        self.scratch.spares = spares;
-        let mut records: Vec<Record> = batches.into_iter().map(|id| Record::BatchWhole { id }).collect();
-        for (generation, slots) in slots {
-            self.run_of(generation, &slots, &mut records);
-        }
-        Ok(records)
-    }
-
-    /// How far a log is whole, if one of these slots (attempt, slot) is in its whole run.
-    fn run_of(&mut self, generation: Generation, slots: &BTreeSet<(u32, u32)>, records: &mut Vec<Record>) {
-        let run = self.tenants.units.logs.whole_run(generation);
-        let is_in_run = |&(attempt, slot): &(u32, u32)| {
-            run.iter().any(|&(number, last)| number == attempt && slot <= last)
-        };
-        if !slots.iter().any(is_in_run) {
-            return;
-        }
-        let recorded = self.metadata.memberships();
-        let new = run.iter().filter(|(attempt, last)| !recorded.has_slot(generation, *attempt, *last));
-        records.extend(new.map(|&(attempt, last)| Record::LogWhole { generation, attempt, last }));
-    }
-}
-
-impl Allocator {
-    /// Erases a block by the rule. False if the erase failed and the block is retired.
-    pub(crate) fn erase(&mut self, block: BlockId, at_ns: Nanoseconds) -> Result<bool, FtlError> {
-        self.assert_erasable(block);
         let is_for_journal = self.space.block_use(block) == BlockUse::Journal;
         if self.space.is_marked(block) {
             self.journal_memberships(block, is_for_journal, at_ns)?;
         }
         let journaled_ns = match canary::out(Guard::EraseBeforeJournal) {
             true => 0,
-            false => self.journal_for_erase(is_for_journal, at_ns)?.max(self.metadata.checkpoint_done_ns()),
+            false => self.journal_for_erase(is_for_journal, at_ns)?.max(self.log.checkpoint_done_ns()),
         };
         debug_assert!(
-            self.metadata.nothing_waits() || canary::out(Guard::EraseBeforeJournal),
+            self.log.nothing_waits() || canary::out(Guard::EraseBeforeJournal),
             "block {block} is erased while records wait"
         );
         self.space.clear_marks(block);
@@ -132,7 +79,8 @@ impl Allocator {
         is_for_journal: bool,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        let records = self.memberships_of(block)?;
+        let Parts { log, batches, units, nand, scratch, .. } = &mut self.parts;
+        let records = memberships_of(block, (log, batches), units, nand, &mut scratch.spares)?;
         if records.is_empty() {
             return Ok(());
         }
@@ -150,15 +98,71 @@ impl Allocator {
         is_for_journal: bool,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        let before_ns = self.metadata.stored_ns();
+        let before_ns = self.log.stored_ns();
         match is_for_journal {
             // no block for the journal is opened for the sake of another
             true => self.flush_records(at_ns)?,
             false => self.flush_journal(at_ns)?,
         };
-        let stored_ns = self.metadata.stored_ns();
+        let stored_ns = self.log.stored_ns();
         // without the guard: only what this erase recorded
         let is_new = stored_ns > before_ns || !canary::out(Guard::RecordInFlight);
         Ok(if is_new { stored_ns } else { at_ns })
     }
+}
+
+/// The batches and runs that pages of this block belong to, if neither a checkpoint nor the journal has them.
+/// Reading their spare areas takes no time: firmware keeps a number in DRAM for each page that it marked, or found
+/// marked in recovery, until the next checkpoint.
+fn memberships_of(
+    block: BlockId,
+    (log, batches): (&MetadataLog, &Batches),
+    units: &mut Units,
+    nand: &Nand,
+    scratch: &mut Vec<UnitSpare>,
+) -> Result<Vec<Record>, FtlError> {
+    let mut whole: BTreeSet<Seq> = BTreeSet::new();
+    let mut slots: BTreeMap<Generation, BTreeSet<(u32, u32)>> = BTreeMap::new();
+    let decoded = nand.block_spares(block, scratch)?.filter_map(|(_, spare)| Spare::decode(spare));
+    let recorded = log.memberships();
+    for spare in decoded.filter(|spare| spare.step > log.checkpoint_step()) {
+        match spare.mark {
+            Mark::Plain => {}
+            Mark::Batch(batch) if batches.is_abandoned(batch.id) => {}
+            Mark::Batch(_) if canary::out(Guard::BatchMemberErased) => {}
+            Mark::Hint(..) if canary::out(Guard::RunMemberErased) => {}
+            Mark::Batch(batch) if recorded.has_batch(batch.id) => {}
+            Mark::Batch(batch) => drop(whole.insert(batch.id)),
+            Mark::Hint(hint, _) => {
+                let (attempt, slot) = (hint.attempt().0, hint.slot);
+                if !recorded.has_slot(hint.generation, attempt, slot) {
+                    slots.entry(hint.generation).or_default().insert((attempt, slot));
+                }
+            }
+        }
+    }
+    let mut records: Vec<Record> = whole.into_iter().map(|id| Record::BatchWhole { id }).collect();
+    for (generation, slots) in slots {
+        run_of(generation, &slots, log, units, &mut records);
+    }
+    Ok(records)
+}
+
+/// How far a log is whole, if one of these slots (attempt, slot) is in its whole run.
+fn run_of(
+    generation: Generation,
+    slots: &BTreeSet<(u32, u32)>,
+    log: &MetadataLog,
+    units: &mut Units,
+    records: &mut Vec<Record>,
+) {
+    let run = units.whole_run(generation);
+    let is_in_run =
+        |&(attempt, slot): &(u32, u32)| run.iter().any(|&(number, last)| number == attempt && slot <= last);
+    if !slots.iter().any(is_in_run) {
+        return;
+    }
+    let recorded = log.memberships();
+    let new = run.iter().filter(|(attempt, last)| !recorded.has_slot(generation, *attempt, *last));
+    records.extend(new.map(|&(attempt, last)| Record::LogWhole { generation, attempt, last }));
 }

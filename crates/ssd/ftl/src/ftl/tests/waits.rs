@@ -10,16 +10,14 @@ use tantalum_nand::{
     Scheduling, StepFault, UNIT_BYTES,
 };
 
+use super::super::{Ftl, Parts};
 use crate::error::FtlError;
-use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
-use crate::space::BlockUse;
-use crate::space::FtlConfig;
-use crate::space::Target;
+use crate::reads::Reads;
+use crate::space::{BlockUse, FtlConfig, Target};
 use crate::spare::{Mark, Spare};
-use crate::tenants::Tenant;
-use crate::tenants::records::{KeyValueError, KvRecord, Records};
+use crate::tenants::records::{KeyValueError, KvRecord, Packing};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 use crate::types::{Hint, Lpn, METADATA_BYTES, ShareRange};
 
@@ -161,7 +159,7 @@ fn a_member_is_not_erased_before_the_checkpoint_that_knows_its_batch_is_on_flash
     assert!(ftl.space.is_marked(block) && ftl.space.block_use(block) == BlockUse::Free);
     ftl.space.blocks_mut().take_block(FOUR_PLANES.plane_of(block), block, BlockUse::Open);
     ftl.take_checkpoint(start_ns, false).unwrap();
-    let checkpoint = ftl.metadata.checkpoint_pages()[0];
+    let checkpoint = ftl.log.checkpoint_pages()[0];
     assert!(ftl.erase(block, start_ns).unwrap());
     let mut ftl = cut(ftl, in_turn(start_ns, 0), checkpoint);
     assert!(erased.iter().all(|lpn| read(&mut ftl, *lpn) == 3));
@@ -581,9 +579,11 @@ fn packed_records_are_ready_when_the_page_that_they_come_from_is_on_flash() {
     let done_ns = ftl.nand().programs_done_ns();
     let block = ftl.space.stream(Target::Host).blocks().find(|block| ftl.nand().next_page(*block) == 1);
     let place = GEOMETRY.unit(GEOMETRY.page(block.unwrap(), 0), 0);
-    let mut packer = Records.packer();
-    let mut packed = packer.pack(&mut ftl, place, start_ns).unwrap();
-    packed.extend(packer.take_open());
+    let mut packing = Packing::default();
+    let Parts { records, log, numbers, nand, space, counters, .. } = &mut ftl.allocator.parts;
+    let mut reads = Reads { nand, space, counters };
+    let mut packed = records.pack(place, &mut packing, log, numbers, &mut reads, start_ns).unwrap();
+    packed.extend(packing.take_open());
     assert_eq!(packed.len(), 1);
     assert!(done_ns > start_ns && packed[0].ready_ns() >= done_ns, "{} of {done_ns}", packed[0].ready_ns());
 }
@@ -599,9 +599,9 @@ fn a_journal_as_long_as_is_planned_asks_for_a_checkpoint() {
         ftl.trim(dst, 1, 0).unwrap();
         ftl.share(&[ShareRange { dst, src: Lpn(1), units: 1 }], 0).unwrap();
         ftl.flush_journal(0).unwrap();
-        longest = longest.max(ftl.metadata.journal_blocks());
+        longest = longest.max(ftl.log.journal_blocks());
         ftl.maintain(0).unwrap();
-        assert!(ftl.metadata.journal_blocks() <= limit, "round {round}");
+        assert!(ftl.log.journal_blocks() <= limit, "round {round}");
     }
     assert_eq!(longest, limit + 1, "it is as long as it may be");
 }
