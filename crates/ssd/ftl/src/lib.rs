@@ -1,8 +1,8 @@
 //! The flash translation layer: it keeps the place of each logical page, correctly through power cuts.
 //!
 //! The map is the maximum of a set of assertions (see `fold`), which are stored in spare areas (`spare`) and in the
-//! journal (`metadata`). A checkpoint is a fold that need not be repeated. `ftl/erase.rs` is the one rule that
-//! keeps all of this valid. Everything else decides where the next page goes: `space`, `ftl/allocate.rs`, `ftl/collect`.
+//! journal (`metadata`). A checkpoint is a fold that need not be repeated. `control/erase.rs` is the one rule that
+//! keeps all of this valid. Everything else decides where the next page goes: `space`, `control/allocate.rs`, `control/collect`.
 //!
 //! The parts of a drive are `map`, `space`, `metadata`, `tenants/units` and `tenants/records`; `ftl` conducts them, and has a
 //! guide to what each of them does.
@@ -13,12 +13,13 @@
 mod batches;
 mod block_states;
 pub mod canary;
+mod control;
 mod counters;
 mod error;
 mod file_lists;
 mod findings;
 mod fold;
-mod ftl;
+
 mod host_unit;
 mod key;
 mod map;
@@ -39,11 +40,11 @@ mod test_support;
 mod types;
 
 pub use block_states::BlockState;
+pub use control::{FormatError, Ftl, PREFETCHED, Wear};
 pub use counters::{Counters, FlashUnits};
 pub use error::{Damage, FtlError, LayoutError};
 pub use file_lists::{ListRefusal, ListsPlan};
 pub use findings::{Audit, Finding};
-pub use ftl::{FormatError, Ftl, PREFETCHED, Wear};
 pub use host_unit::HostUnit;
 pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
 pub use map::HintError;

@@ -175,8 +175,8 @@ mod tests {
     use tantalum_nand::{Access, Nand, UNIT_BYTES};
 
     use super::*;
-    use crate::ftl::FormatError;
-    use crate::ftl::Ftl;
+    use crate::control::FormatError;
+    use crate::control::Ftl;
     use crate::host_unit::HostUnit;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::Lpn;

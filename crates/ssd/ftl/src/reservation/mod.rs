@@ -1,7 +1,7 @@
 //! What each command reserves before it changes anything.
 //!
 //! A command first obtains a [`Reservation`]: all collection, erasing and checkpointing that it may need happens there, and it may
-//! still be refused, as nothing has changed for it. The step that follows changes [`Parts`](crate::parts::Parts), which can do
+//! still be refused, as nothing has changed for it. The step that follows changes [`Parts`](crate::control::Parts), which can do
 //! none of these. What a step leaves of its room goes back when the room is dropped.
 //!
 //! | for | pages | records | owners |
@@ -21,9 +21,14 @@
 //!
 //! *Pages* come with their blocks, *records* are of the journal, and *owners* are those of shared units whose versions no spare
 //! area has: they take room in the next checkpoint. A checkpoint has blocks of its own, which are never given to anything else
-//! (`Parts::system_blocks`). Capacity is admitted when a command arrives, which may be long before its units leave the
-//! cache: [`capacity`]. The last two rows are the [`Allocator`](crate::allocate::Allocator)'s: it may erase, and collects
-//! nothing.
+//! (`Parts::system_blocks`). The last two rows are the `Allocator`'s: it may erase, and collects nothing.
+//!
+//! Capacity is admitted when a command arrives, which may be long before its units leave the cache (`Ftl::admit`). A drive lays
+//! its flash out for its logical capacity, so block units alone always find room. Records share that capacity. Mapped logical
+//! pages, homes that a cut would map, records (as they are packed when moved), what waits in DRAM, and the indexes in two
+//! checkpoints together never exceed the drive's logical units. So garbage collection always gains something, and a command
+//! that does not fit is refused before it has changed anything. Pages of open transactions are not counted: their number is
+//! bounded, and they have separate room ([`crate::Layout::transaction_units_limit`]).
 //!
 //! A test of the torture compares what commands reserve with what they use.
 

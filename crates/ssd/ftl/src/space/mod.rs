@@ -1,9 +1,20 @@
 //! Space: what each block is used for, the open blocks of each stream, how much flash each purpose gets, and the blocks
 //! that go bad.
 //!
-//! A block is *taken* from the free ones, *opened* (erased first, if it must be: `erase.rs`), *closed* when it takes no more
+//! A block is *taken* from the free ones, *opened* (erased first, if it must be: `control/erase.rs`), *closed* when it takes no more
 //! pages, and *released* when nothing in it is needed any more. One that fails a program, or keeps lost units, is *failing*:
-//! it is emptied, then out of use, then retired, and never free again.
+//! it is emptied, then out of use, then retired, and never free again. One that fails an erase is retired at once.
+//!
+//! Bad blocks, and units lost with a page (M6):
+//!
+//! - A lost unit stays mapped to the unreadable place, and reads as an error until it is written or trimmed. What its
+//!   spare area asserted is lost too. So when a loss is detected, a checkpoint records where the unit is, and no older
+//!   copy comes back after a cut ([`Space::has_loss_since`]).
+//! - A drive that can no longer be laid out is read-only: with fewer good blocks than [`Layout::least_blocks`], plus
+//!   two for each namespace with its own logs, it accepts no writes, collects no garbage for the host, and stores what
+//!   it has acknowledged in the blocks that are left. That follows from the bad blocks alone, so it
+//!   holds after every power cycle. The same happens if the last free blocks fail while others hold data: the next
+//!   checkpoint records that, and if there is no room for one, every recovery finds the same again.
 
 mod blocks;
 mod free;

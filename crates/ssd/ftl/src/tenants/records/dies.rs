@@ -55,8 +55,8 @@ mod tests {
     use tantalum_nand::{BlockId, Geometry, Nand, PlaneId, Timing};
 
     use super::*;
+    use crate::control::Ftl;
     use crate::error::FtlError;
-    use crate::ftl::Ftl;
     use crate::key::Key;
     use crate::key::NamespaceId;
     use crate::space::{FtlConfig, Target};

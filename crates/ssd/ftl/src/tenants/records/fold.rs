@@ -408,8 +408,8 @@ mod tests {
     use tantalum_nand::{Geometry, Nand};
 
     use super::*;
-    use crate::ftl::FormatError;
-    use crate::ftl::Ftl;
+    use crate::control::FormatError;
+    use crate::control::Ftl;
     use crate::key::NamespaceAttributes;
     use crate::space::FtlConfig;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};

@@ -308,7 +308,7 @@ mod tests {
     use tantalum_nand::{BlockId, Nand, Outcome, PlaneId};
 
     use super::*;
-    use crate::ftl::Ftl;
+    use crate::control::Ftl;
     use crate::key::{Key, NamespaceAttributes};
     use crate::space::{FtlConfig, Target};
     use crate::spare::BatchMark;

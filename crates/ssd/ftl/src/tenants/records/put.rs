@@ -12,8 +12,8 @@ use super::record::{Header, SEGMENT_BYTES, TENANT, UnitImage, chunks_of, spare, 
 use super::{KeyValueError, KvRecord, Records, VALUE_BYTES};
 use crate::batches::Marks;
 use crate::canary::{self, Guard};
+use crate::control::Parts;
 use crate::error::FtlError;
-use crate::ftl::Parts;
 use crate::key::{Key, NamespaceId};
 use crate::map::{Map, UNIT_WEIGHT};
 use crate::page_image::PageImage;

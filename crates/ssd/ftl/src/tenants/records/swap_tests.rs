@@ -7,8 +7,8 @@ use tantalum_nand::{BlockId, Geometry, Nand};
 use super::record::{RecordPlace, SEGMENT_BYTES};
 use super::residence::InCheckpoint;
 use super::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
+use crate::control::Ftl;
 use crate::error::FtlError;
-use crate::ftl::Ftl;
 use crate::space::{BlockUse, CheckpointInterval, FtlConfig};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 

@@ -312,7 +312,7 @@ mod tests {
     use tantalum_nand::{Nand, UNIT_BYTES};
 
     use super::*;
-    use crate::ftl::Ftl;
+    use crate::control::Ftl;
     use crate::host_unit::HostUnit;
     use crate::spare::BatchMark;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};

@@ -15,7 +15,7 @@
 //!
 //! | type | has | may in addition | in |
 //! |---|---|---|---|
-//! | [`Parts`] | the parts | change them within the room that was reserved | `parts`; `controller` for what is no step |
+//! | [`Parts`] | the parts | change them within the room that was reserved | `parts`; `queries` for what is no step |
 //! | [`Allocator`] | `Parts` | open blocks, and so erase them; move what a victim holds | `allocate`, `erase`, `batch`, `collect` |
 //! | [`Ftl`] | `Allocator` | make room: collect garbage, take checkpoints | this file for commands, `room`, `recovery` |
 //!
@@ -25,9 +25,9 @@
 mod allocate;
 mod batch;
 mod collect;
-mod controller;
 mod erase;
 mod parts;
+mod queries;
 mod recovery;
 mod room;
 #[cfg(test)]

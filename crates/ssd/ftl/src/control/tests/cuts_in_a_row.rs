@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tantalum_nand::{Geometry, Nand, NandError, NvmShape, Outcome, SplitMix64, UNIT_BYTES};
 
+use crate::control::Ftl;
 use crate::error::FtlError;
-use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::map::CHUNK_ENTRIES;
 use crate::space::{FtlConfig, Layout};

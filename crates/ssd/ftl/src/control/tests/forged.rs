@@ -8,7 +8,7 @@ use tantalum_nand::{
     checksum_of,
 };
 
-use crate::ftl::Ftl;
+use crate::control::Ftl;
 use crate::host_unit::HostUnit;
 use crate::metadata::{CheckpointBytes, Facts};
 use crate::spare::{Kind, Mark, Spare};

@@ -1,7 +1,7 @@
 use tantalum_nand::{Access, Geometry, Nand, NvmShape, UNIT_BYTES};
 
+use crate::control::Ftl;
 use crate::error::FtlError;
-use crate::ftl::Ftl;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes};
 use crate::metadata::Record;
