@@ -1,12 +1,13 @@
-//! Atomic batches that are not settled yet.
+//! Atomic batches: those that are not settled yet, and the marks that members carry in their spare areas.
 
 use std::collections::BTreeSet;
 
 use tantalum_nand::Nanoseconds;
 
+use crate::spare::BatchMark;
 use crate::types::Seq;
 
-/// See the head of this file.
+/// The batches that are not settled yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batches {
     /// When the last batch of several pages is on flash: until then its members must not be copied, since copies have no
@@ -50,6 +51,26 @@ impl Batches {
     /// Whether a batch must never count as whole.
     pub fn is_abandoned(&self, id: Seq) -> bool {
         self.abandoned.contains(&id)
+    }
+}
+
+/// The marks of a batch's members of one kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Marks {
+    pub id: Seq,
+    /// The number of the first member of that kind.
+    pub first: u32,
+    /// Members of the batch.
+    pub count: u32,
+    /// Whether members carry marks at all.
+    pub are_needed: bool,
+}
+
+impl Marks {
+    /// The mark of one of them.
+    pub fn of(&self, index: usize) -> Option<BatchMark> {
+        let Marks { id, first, count, are_needed } = *self;
+        are_needed.then_some(BatchMark { id, index: first + index as u32, count })
     }
 }
 

@@ -1,6 +1,8 @@
 //! A page on its way to flash: the source of each unit's data, and its spare area.
 
-use tantalum_nand::{Geometry, MAX_UNITS_PER_PAGE, Nand, Source, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare};
+use tantalum_nand::{
+    Geometry, MAX_UNITS_PER_PAGE, Nand, NandError, Source, UNIT_BYTES, UNIT_SPARE_BYTES, UnitSpare,
+};
 
 use crate::error::FtlError;
 use crate::spare::Spare;
@@ -44,6 +46,13 @@ impl PageImage {
             if let Source::Staged(slot) = *source {
                 nand.release(slot);
             }
+        }
+    }
+
+    /// The same after an error. If power failed, the buffers belong to the medium.
+    pub fn give_up_after(&self, nand: &mut Nand, error: &FtlError) {
+        if !matches!(error, FtlError::Nand(NandError::PowerLost)) {
+            self.give_up(nand);
         }
     }
 

@@ -11,7 +11,9 @@ use crate::reader::{FirstPage, Reader};
 use crate::report::RecoveryReport;
 use crate::space::{BlockUse, FtlConfig};
 use crate::spare::{Kind, Mark};
-use crate::tenants::{CheckpointReader, DataPlaces, TenantFound, tenant_of};
+use crate::tenants::records::RecordsFound;
+use crate::tenants::units::UnitsFound;
+use crate::tenants::{CheckpointReader, DataPlaces, Tenant};
 use crate::types::{SEQ_LIMIT, Seq};
 
 /// What the flash says.
@@ -19,8 +21,8 @@ pub(crate) struct Found {
     pub step: Seq,
     pub clean: bool,
     pub facts: Facts,
-    /// The tenants' state, in the order of their list.
-    pub tenants: Vec<Box<dyn TenantFound>>,
+    pub units: UnitsFound,
+    pub records: RecordsFound,
     pub batches_dropped: BTreeSet<Seq>,
     /// Blocks with marks that the checkpoint does not cover.
     pub marked: BTreeSet<BlockId>,
@@ -74,13 +76,14 @@ impl Scan {
         let clean = facts.clean && journal.records.is_empty() && fold.is_empty();
         fold.journal(&journal.records);
         let batches_dropped = fold.assert_batches(&mut self.report);
-        let tenants = fold.finish(&mut self.reader, &mut self.report)?;
+        let (units, records) = fold.finish(&mut self.reader, &mut self.report)?;
         let uses = self.uses(&checkpoint.pages, &journal);
         let data = DataPlaces { reader: &self.reader, no_data: no_data(&uses, &first) };
-        tenants.iter().try_for_each(|tenant| tenant.check(&data))?;
+        units.check(&data)?;
+        records.check(&data)?;
         let checkpoint_pages = checkpoint.pages;
         let nvm = metadata.found;
-        Ok(Found { step, clean, facts, tenants, batches_dropped, marked, uses, checkpoint_pages, nvm })
+        Ok(Found { step, clean, facts, units, records, batches_dropped, marked, uses, checkpoint_pages, nvm })
     }
 
     /// The contents of the checkpoint's bytes.
@@ -136,7 +139,7 @@ impl Scan {
         let mut marked = BTreeSet::new();
         for (block, first) in (0..).map(BlockId).zip(first) {
             let since = match first {
-                FirstPage::Programmed(kind, since) if tenant_of(*kind).is_some() => {
+                FirstPage::Programmed(kind, since) if Tenant::of(*kind).is_some() => {
                     *since > step || open.contains(&block)
                 }
                 FirstPage::Torn => true,
@@ -172,9 +175,9 @@ mod tests {
     use tantalum_nand::{Access, Nand, UNIT_BYTES};
 
     use super::*;
-    use crate::ftl::Ftl;
+    use crate::control::FormatError;
+    use crate::control::Ftl;
     use crate::host_unit::HostUnit;
-    use crate::recovery::FormatError;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
     use crate::types::Lpn;
 

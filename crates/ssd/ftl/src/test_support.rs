@@ -1,14 +1,8 @@
 //! A small drive for tests.
 
-use tantalum_nand::{BlockId, Geometry, Nanoseconds, PlaneId, Timing};
+use tantalum_nand::{Geometry, Timing};
 
-use crate::error::FtlError;
-use crate::ftl::Ftl;
-use crate::metadata::{JournalPage, Record};
-use crate::parts::Parts;
-use crate::reservation::{Need, Purpose};
 use crate::space::{CheckpointInterval, FtlConfig, VictimPolicy};
-use crate::types::Seq;
 
 pub const GEOMETRY: Geometry = Geometry {
     channels: 2,
@@ -36,28 +30,3 @@ pub const CONFIG: FtlConfig = FtlConfig {
     nvm_log_bytes: None,
     file_lists: None,
 };
-
-impl Ftl {
-    /// Appends a record in room made for it.
-    pub(crate) fn append_reserved(&mut self, record: Record, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let mut room = self.reserve(&Need::record(Purpose::Trim), at_ns)?;
-        self.append_journal(&mut room, &[record], at_ns)
-    }
-}
-
-impl Parts {
-    /// Appends a record, whatever room there is.
-    pub(crate) fn append_without_room(&mut self, record: Record) -> Result<(), FtlError> {
-        self.metadata.append(&mut self.nand, &[record], 0)
-    }
-
-    /// Takes the waiting records as a page.
-    pub(crate) fn take_journal_page(&mut self, step: Seq) -> JournalPage {
-        self.metadata.take_page(&mut self.nand, step).unwrap()
-    }
-
-    /// Returns a block that was erased and not programmed since.
-    pub(crate) fn release_erased(&mut self, plane: PlaneId, block: BlockId) {
-        self.space.blocks.release_erased(plane, block, &self.nand);
-    }
-}

@@ -40,6 +40,37 @@ impl fmt::Display for Seq {
     }
 }
 
+/// Draws the numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers {
+    last: Seq,
+}
+
+impl Numbers {
+    /// Draws the next number.
+    #[inline]
+    pub fn draw(&mut self) -> Seq {
+        self.last.0 += 1;
+        debug_assert!(self.last < SEQ_LIMIT, "recovery would refuse the number {}", self.last);
+        self.last
+    }
+
+    /// The last number that was drawn.
+    pub fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// From now on only numbers beyond this one are drawn.
+    pub fn draw_beyond(&mut self, last: Seq) {
+        debug_assert!(
+            last >= self.last,
+            "number {last} would be followed by those up to {} again",
+            self.last
+        );
+        self.last = last;
+    }
+}
+
 /// No drive reaches this: at a million numbers per second it takes a hundred thousand years.
 pub(crate) const SEQ_LIMIT: Seq = Seq(1 << 62);
 

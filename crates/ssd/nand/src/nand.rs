@@ -9,7 +9,7 @@
 //!   planes may have completed in any combination.
 //! - **M5** DRAM is lost, unless the profile has PLP; then up to `dump_bytes` of it are saved, and no more.
 //! - **M6** Erases and programs may fail, and report it; injected faults make reads uncorrectable (`Nand::set_faults`). The
-//!   FTL retires the block and loses nothing that it could still read (`crates/ssd/ftl/src/retire.rs`).
+//!   FTL retires the block and loses nothing that it could still read (`crates/ssd/ftl/src/space/mod.rs`).
 //! - **M7** Memory beside the flash, if the drive has it, keeps its contents. It is written in words of 8 bytes, each
 //!   as a whole. Stores to one bank follow each other; the controller's memory is one bank, and each processor's is
 //!   another. Of the stores in flight when power is lost, each word is there or not.

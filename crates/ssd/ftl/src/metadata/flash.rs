@@ -6,7 +6,9 @@
 //! The next journal block is prepared when the open one is half full. So a flush never waits for an erase, and no block
 //! is erased while records wait that may be all that makes it invalid.
 
-use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, Slot, Source};
+use std::ops::Range;
+
+use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, Ppn, Slot, Source, UNIT_BYTES};
 
 use crate::error::FtlError;
 use crate::page_image::PageImage;
@@ -126,8 +128,31 @@ impl FlashLog {
         &self.checkpoint
     }
 
+    #[cfg(test)]
     pub fn checkpoint_pages(&self) -> &[PageId] {
         &self.checkpoint_pages
+    }
+
+    /// A part of the checkpoint, from the units that contain any of it.
+    pub fn checkpoint_bytes(
+        &self,
+        range: Range<u64>,
+        geometry: &Geometry,
+        mut read: impl FnMut(Ppn, &mut [u8]) -> Result<(), FtlError>,
+    ) -> Result<Vec<u8>, FtlError> {
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut unit = [0; UNIT_BYTES];
+        let units_per_page = u64::from(geometry.units_per_page());
+        let mut next = range.start;
+        while next < range.end {
+            let (number, start) = (next / UNIT_BYTES as u64, (next % UNIT_BYTES as u64) as usize);
+            let page = self.checkpoint_pages[(number / units_per_page) as usize];
+            read(geometry.unit(page, (number % units_per_page) as u32), &mut unit)?;
+            let count = (range.end - next).min((UNIT_BYTES - start) as u64) as usize;
+            bytes.extend(&unit[start..start + count]);
+            next += count as u64;
+        }
+        Ok(bytes)
     }
 
     /// Releases the last checkpoint's blocks before another one stands, for the canary that does so.

@@ -15,8 +15,6 @@ pub(crate) struct LastCheckpoint {
     pub pages_since: u64,
     /// Units of host data that had been programmed when it was taken.
     pub host_units: u64,
-    /// Whether another one is due because a unit was lost that only a spare area asserted.
-    pub wanted: bool,
     /// Count of medium operations when the last check found none due.
     pub not_due_at: u64,
     /// As it was when there was no room for the next one: there is none before it changes.
@@ -34,10 +32,10 @@ pub(crate) struct Room {
 }
 
 impl LastCheckpoint {
-    /// A newer one stands. The time at which it is on flash becomes known later.
-    pub fn replace(&mut self, step: Seq, host_units: u64) {
+    /// A newer one stands, and will be on flash at `done_ns`.
+    pub fn replace(&mut self, step: Seq, done_ns: Nanoseconds, host_units: u64) {
         let last = self.step;
         debug_assert!(step >= last, "a checkpoint of step {step} would replace that of step {last}");
-        *self = LastCheckpoint { step, pages_since: 0, host_units, wanted: false, ..*self };
+        *self = LastCheckpoint { step, done_ns, pages_since: 0, host_units, ..*self };
     }
 }

@@ -1,6 +1,6 @@
 //! Journal records, and the bytes of a journal page: assertions and memberships that no spare area records.
 
-use tantalum_nand::{Geometry, Ppn, UNIT_BYTES};
+use tantalum_nand::{Geometry, Nand, Nanoseconds, Ppn, UNIT_BYTES};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -218,6 +218,23 @@ stored! {
 }
 
 impl Record {
+    /// When what it names is on flash.
+    pub fn ready_ns(&self, nand: &Nand) -> Nanoseconds {
+        match self {
+            Record::Trim { .. }
+            | Record::ClaimEnded { .. }
+            | Record::NamespaceMade { .. }
+            | Record::NamespaceDeleted { .. }
+            | Record::PowerOn { .. } => 0,
+            // Garbage collection may have issued the program, so waiting for the host's programs is not enough.
+            Record::Map { ppn, .. } | Record::MapInGroup { ppn, .. } => {
+                let named_ns = nand.programmed_ns(nand.geometry().page_of(*ppn));
+                named_ns.max(nand.host_programs_done_ns())
+            }
+            _ => nand.host_programs_done_ns(),
+        }
+    }
+
     /// Whether it only says what was whole, so that a block that proves it can be erased.
     pub fn is_membership(&self) -> bool {
         matches!(self, Record::BatchWhole { .. } | Record::LogWhole { .. })

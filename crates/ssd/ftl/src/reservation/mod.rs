@@ -1,7 +1,7 @@
 //! What each command reserves before it changes anything.
 //!
 //! A command first obtains a [`Reservation`]: all collection, erasing and checkpointing that it may need happens there, and it may
-//! still be refused, as nothing has changed for it. The step that follows changes [`Parts`](crate::parts::Parts), which can do
+//! still be refused, as nothing has changed for it. The step that follows changes [`Parts`](crate::control::Parts), which can do
 //! none of these. What a step leaves of its room goes back when the room is dropped.
 //!
 //! | for | pages | records | owners |
@@ -21,22 +21,22 @@
 //!
 //! *Pages* come with their blocks, *records* are of the journal, and *owners* are those of shared units whose versions no spare
 //! area has: they take room in the next checkpoint. A checkpoint has blocks of its own, which are never given to anything else
-//! (`Parts::system_blocks`). Capacity is admitted when a command arrives, which may be long before its units leave the
-//! cache: [`capacity`]. The last two rows are the [`Allocator`](crate::allocate::Allocator)'s: it may erase, and collects
-//! nothing.
+//! (`Parts::system_blocks`). The last two rows are the `Allocator`'s: it may erase, and collects nothing.
+//!
+//! Capacity is admitted when a command arrives, which may be long before its units leave the cache (`Ftl::admit`). A drive lays
+//! its flash out for its logical capacity, so block units alone always find room. Records share that capacity. Mapped logical
+//! pages, homes that a cut would map, records (as they are packed when moved), what waits in DRAM, and the indexes in two
+//! checkpoints together never exceed the drive's logical units. So garbage collection always gains something, and a command
+//! that does not fit is refused before it has changed anything. Pages of open transactions are not counted: their number is
+//! bounded, and they have separate room ([`crate::Layout::transaction_units_limit`]).
 //!
 //! A test of the torture compares what commands reserve with what they use.
 
-mod blocks;
-pub(crate) mod capacity;
 #[cfg(feature = "canaries")]
 mod uses;
 
-use tantalum_nand::Nanoseconds;
+use tantalum_nand::{FailingStep, Nand};
 
-use crate::error::FtlError;
-use crate::ftl::Ftl;
-use crate::parts::Parts;
 use crate::space::Target;
 
 #[cfg(feature = "canaries")]
@@ -105,7 +105,7 @@ pub(crate) enum Pages<'a> {
 }
 
 impl Pages<'_> {
-    fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         match self {
             Pages::None => 0,
             Pages::One(_) => 1,
@@ -227,35 +227,8 @@ impl Reservation {
     }
 }
 
-impl Ftl {
-    /// Makes room. Nothing has changed for the command yet, and if this fails, nothing will.
-    pub(crate) fn reserve(&mut self, need: &Need<'_>, at_ns: Nanoseconds) -> Result<Reservation, FtlError> {
-        self.make_owner_room(need.owners, at_ns)?;
-        if need.records > 0 {
-            self.make_journal_room(need.records, at_ns)?;
-        }
-        match need.pages {
-            Pages::None => {}
-            Pages::One(target) => self.make_page_room(target, at_ns)?,
-            Pages::All(pages) => self.make_pages_room(pages, at_ns)?,
-        }
-        if need.records > 0 && need.pages.count() > 0 {
-            // collection may have used it
-            self.make_journal_room(need.records, at_ns)?;
-        }
-        Ok(Reservation::new(need.purpose, need.pages.count(), need.records, need.owners))
-    }
-
-    /// Reserves room for a step that changes the map, and takes it. A step that fails has changed something, and nothing may be
-    /// built on that.
-    pub(crate) fn step<T>(
-        &mut self,
-        need: &Need<'_>,
-        at_ns: Nanoseconds,
-        change: impl FnOnce(&mut Parts, &mut Reservation) -> Result<T, FtlError>,
-    ) -> Result<T, FtlError> {
-        let mut room = self.reserve(need, at_ns)?;
-        self.metadata.between_steps(at_ns);
-        change(self, &mut room).map_err(FtlError::unfinished)
-    }
+/// Whether a test lets this step find no room.
+#[inline]
+pub(crate) fn finds_no_room(nand: &mut Nand) -> bool {
+    nand.step_fails(FailingStep::Room)
 }

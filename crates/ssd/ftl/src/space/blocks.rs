@@ -1,6 +1,6 @@
 //! The use of each block, the free blocks, and the choice of the next block to erase.
 //!
-//! A free block may still hold old pages: it is erased when it is opened, never before (see `erase.rs`).
+//! A free block may still hold old pages: it is erased when it is opened, never before (see `control/erase.rs`).
 
 use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PlaneId};
 

@@ -4,11 +4,11 @@
 //! checkpoint, dump and recover (hazard 11 of docs/internals/hazards.md). Bad blocks count as absent: as their number grows, the
 //! streams become narrower, down to the minimum that the drive needs to accept writes.
 
+use serde::{Deserialize, Serialize};
 use tantalum_nand::{Geometry, UNIT_BYTES};
 
 use crate::error::LayoutError;
 use crate::file_lists::ListsPlan;
-use crate::space::victim_policy::VictimPolicy;
 
 /// Maximum number of open logs. Each takes a few bytes of every checkpoint.
 pub const OPEN_LOGS: usize = 256;
@@ -30,6 +30,16 @@ impl CheckpointInterval {
     /// one; a full drive takes a checkpoint after a sixteenth of its capacity was written. A longer interval saves
     /// little and lengthens recovery in proportion: docs/recovery.md has the figures.
     pub const DEFAULT: CheckpointInterval = CheckpointInterval::HostUnitsForEachUnit(64);
+}
+
+/// How garbage collection chooses a victim. Profiles call them `greedy` and `cost-benefit`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VictimPolicy {
+    /// Fewest valid units.
+    Greedy,
+    /// Most space freed for the work, older blocks first.
+    CostBenefit,
 }
 
 /// The configuration of a drive's FTL.
@@ -56,6 +66,14 @@ pub struct FtlConfig {
     /// DRAM for the indexes of key-value namespaces, in bytes; if all take more, the least recently used are on flash
     /// only. `None` means room for all.
     pub index_dram_bytes: Option<u64>,
+}
+
+impl FtlConfig {
+    /// Whether a capacitor protects DRAM.
+    #[inline]
+    pub fn has_plp(&self) -> bool {
+        self.dump_units > 0
+    }
 }
 
 /// The plan.

@@ -191,6 +191,12 @@ impl Streams {
         }
     }
 
+    /// A namespace with logs of its own has them on these planes, where they may keep this many blocks open.
+    pub fn plan_logs(&mut self, namespace: NamespaceId, geometry: &Geometry, home: Vec<PlaneId>, width: u32) {
+        let logs = self.logs.entry(namespace);
+        logs.or_insert_with(|| Stream::new(geometry, width)).set_home(home, width);
+    }
+
     /// The open blocks of all.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
         let logs = self.logs.values().flat_map(Stream::blocks);

@@ -10,37 +10,28 @@
 //!   log in addition to its budget; the cache gives up the same amount for each namespace with its own logs.
 //! - Versions of waiting records are greater than the step of the last checkpoint, and units hold nothing older.
 
-use tantalum_nand::{Nanoseconds, PageId, Source};
+use std::collections::BTreeSet;
 
-use super::KvRecord;
+use tantalum_nand::{Nand, Nanoseconds, PageId, Ppn, Source};
+
 use super::plan::{Piece, Plan};
-use super::record::RecordPlace;
-use super::record::{CHUNK_BYTES, HEADER_BYTES, Header};
+use super::record::{CHUNK_BYTES, HEADER_BYTES, Header, RecordPlace};
 use super::waiting::{Buffer, Waiting, WaitingUnit};
+use super::{KvRecord, Records};
 use crate::canary::{self, Guard};
 use crate::error::FtlError;
-use crate::ftl::Ftl;
 use crate::key::NamespaceId;
+use crate::map::Map;
+use crate::metadata::MetadataLog;
 use crate::page_image::PageImage;
-use crate::parts::Parts;
-use crate::reservation::Need;
+use crate::reads::Reads;
 use crate::space::Target;
-use crate::types::Seq;
+use crate::types::{Numbers, Seq};
 
-impl Parts {
-    /// Whether a `put` of these records would wait.
-    pub fn put_waits(&self, records: &[KvRecord<'_>]) -> bool {
-        self.can_wait(&self.plan_of(records))
-    }
-
-    /// Whether a `put` can wait: there is a capacitor, and the `put` fits in a unit.
-    pub(super) fn can_wait(&self, plan: &Plan) -> bool {
-        self.has_plp() && plan.targets.len() == 1 && plan.pieces.iter().all(|piece| piece.segment == 0)
-    }
-
+impl Records {
     /// The units that wait for a stream.
     fn waiting_for(&self, target: Target) -> impl DoubleEndedIterator<Item = &WaitingUnit> {
-        self.tenants.records.buffer.units.iter().filter(move |unit| unit.target == target)
+        self.buffer.units.iter().filter(move |unit| unit.target == target)
     }
 
     /// Whether the records of a plan fit in the last unit that waits for their stream.
@@ -49,22 +40,30 @@ impl Parts {
         self.waiting_for(plan.targets[0]).next_back().is_some_and(|unit| unit.image.has_room(chunks))
     }
 
+    /// Whether so much waits for a plan's stream that its records must wait for another page, of this many units.
+    pub fn page_waits(&self, plan: &Plan, page_units: u32) -> bool {
+        !self.has_waiting_room(plan) && self.waiting_for(plan.targets[0]).count() == page_units as usize
+    }
+
     /// Adds records to those that wait, in a new unit if they do not fit in the last one.
-    fn add_waiting(
+    pub fn add_waiting(
         &mut self,
         records: &[KvRecord<'_>],
         plan: &Plan,
+        numbers: &mut Numbers,
+        log: &mut MetadataLog,
+        reads: &mut Reads<'_>,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         let target = plan.targets[0];
         // The last step that may fail before anything waits. Only power, the image or the drive's own data can fail it, and
         // then the drive stops; so a unit begun before it would do no harm.
-        let indexed = self.indexed(records, at_ns)?;
+        let indexed = self.indexed(records, reads, at_ns)?;
         if !self.has_waiting_room(plan) {
-            self.tenants.records.buffer.begin(target, self.geometry.units_per_page());
+            self.buffer.begin(target, reads.nand.geometry().units_per_page());
         }
-        let version = self.next_seq();
-        let Buffer { units, latest, .. } = &mut self.tenants.records.buffer;
+        let version = numbers.draw();
+        let Buffer { units, latest, .. } = &mut self.buffer;
         let last = units.iter_mut().rev().find(|unit| unit.target == target).expect("there is one with room");
         let old_bytes = last.filled_bytes();
         for Piece { record, .. } in &plan.pieces {
@@ -82,69 +81,82 @@ impl Parts {
             latest.insert((namespace, key), waiting);
         }
         let unit = last.number;
-        self.protect_waiting(unit, old_bytes)
+        self.protect_waiting(unit, old_bytes, log, reads.nand)
     }
 
     /// Which of the keys are in an index.
-    fn indexed(&mut self, records: &[KvRecord<'_>], at_ns: Nanoseconds) -> Result<Vec<bool>, FtlError> {
-        let found = |record: &KvRecord<'_>| Ok(self.find(record.namespace, &record.key, at_ns)?.0.is_some());
+    fn indexed(
+        &self,
+        records: &[KvRecord<'_>],
+        reads: &mut Reads<'_>,
+        at_ns: Nanoseconds,
+    ) -> Result<Vec<bool>, FtlError> {
+        let found =
+            |record: &KvRecord<'_>| Ok(self.find(record.namespace, &record.key, reads, at_ns)?.0.is_some());
         records.iter().map(found).collect()
     }
 
     /// Stores a unit in the image's mirror, if there is one; the mirror already has its first `old_bytes`.
-    fn protect_waiting(&mut self, unit: u64, old_bytes: usize) -> Result<(), FtlError> {
-        let Some(protected) = self.metadata.protected() else { return Ok(()) };
-        let waiting = self.tenants.records.buffer.unit(unit);
-        let spare = waiting.spare(waiting.newest).encode();
+    fn protect_waiting(
+        &self,
+        unit: u64,
+        old_bytes: usize,
+        log: &mut MetadataLog,
+        nand: &mut Nand,
+    ) -> Result<(), FtlError> {
+        let waiting = self.buffer.unit(unit);
+        let spare = || waiting.spare(waiting.newest).encode();
         let new = old_bytes..waiting.filled_bytes();
-        protected.records_wait(&mut self.nand, unit, spare, &waiting.image.bytes, new)
+        log.records_wait(nand, unit, spare, &waiting.image.bytes, new)
     }
 
-    /// The indexes name what waited for a stream and is now on a page.
-    fn name_waiting_page(
+    /// What waited for a stream is now on a page, and will be on flash at `done_ns`: the indexes name it.
+    pub fn name_waiting_page(
         &mut self,
         target: Target,
-        page: PageId,
-        done_ns: Nanoseconds,
+        (page, done_ns): (PageId, Nanoseconds),
+        map: &mut Map,
+        log: &mut MetadataLog,
+        reads: &mut Reads<'_>,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         let of_target = |unit: &mut WaitingUnit| unit.target == target;
-        let units: Vec<WaitingUnit> = self.tenants.records.buffer.units.extract_if(.., of_target).collect();
+        let units: Vec<WaitingUnit> = self.buffer.units.extract_if(.., of_target).collect();
+        let geometry = *reads.nand.geometry();
         debug_assert!(
-            units.len() <= self.geometry.units_per_page() as usize,
+            units.len() <= geometry.units_per_page() as usize,
             "{} units waited for one page",
             units.len()
         );
-        self.counters.flash_units.key_value += units.len() as u64;
+        reads.counters.flash_units.key_value += units.len() as u64;
         for (index, unit) in units.iter().enumerate() {
-            let named = self.name_waiting(unit, self.geometry.unit(page, index as u32), at_ns);
+            let named = self.name_waiting(unit, geometry.unit(page, index as u32), map, reads, at_ns);
             named.map_err(FtlError::unfinished)?;
         }
-        let buffer = &mut self.tenants.records.buffer;
+        let buffer = &mut self.buffer;
         debug_assert!(!buffer.units.is_empty() || buffer.latest.is_empty(), "something waits in no unit");
         buffer.programmed.push((units.len() as u32, done_ns));
-        self.unprotect_waiting(units.iter().map(|unit| unit.number))
-    }
-
-    /// Units no longer wait.
-    fn unprotect_waiting(&mut self, mut units: impl Iterator<Item = u64>) -> Result<(), FtlError> {
-        let Some(protected) = self.metadata.protected() else { return Ok(()) };
-        units.try_for_each(|unit| protected.records_programmed(&mut self.nand, unit))
+        log.records_left(reads.nand, units.iter().map(|unit| unit.number))
     }
 
     /// A namespace is deleted: what waits for its own logs is dropped.
-    pub(super) fn forget_waiting(&mut self, namespace: NamespaceId) -> Result<(), FtlError> {
-        let buffer = &mut self.tenants.records.buffer;
-        buffer.forget_namespace(namespace);
+    pub(super) fn forget_waiting(
+        &mut self,
+        namespace: NamespaceId,
+        log: &mut MetadataLog,
+        nand: &mut Nand,
+    ) -> Result<(), FtlError> {
+        self.buffer.forget_namespace(namespace);
         let of_namespace = |unit: &mut WaitingUnit| unit.target == Target::Logs(namespace);
-        let units: Vec<u64> = buffer.units.extract_if(.., of_namespace).map(|unit| unit.number).collect();
-        self.unprotect_waiting(units.into_iter())
+        let units: Vec<u64> =
+            self.buffer.units.extract_if(.., of_namespace).map(|unit| unit.number).collect();
+        log.records_left(nand, units.into_iter())
     }
 
     /// The streams with waiting records.
-    pub(crate) fn waiting_targets(&self) -> Vec<Target> {
+    pub fn waiting_targets(&self) -> Vec<Target> {
         let mut targets: Vec<Target> = Vec::new();
-        for unit in &self.tenants.records.buffer.units {
+        for unit in &self.buffer.units {
             if !targets.contains(&unit.target) {
                 targets.push(unit.target);
             }
@@ -152,20 +164,42 @@ impl Parts {
         targets
     }
 
-    /// What waits for a stream, as a page.
-    pub(crate) fn stage_waiting(&mut self, target: Target, step: Seq) -> Result<PageImage, FtlError> {
-        let (mut page, checkpoint) = (PageImage::new(), self.metadata.checkpoint.step);
-        for unit in self.tenants.records.buffer.units.iter().filter(|unit| unit.target == target) {
+    /// A stream with waiting records.
+    pub fn first_waiting(&self) -> Option<Target> {
+        self.buffer.units.first().map(|unit| unit.target)
+    }
+
+    /// The stream for which a record with this key waits.
+    pub fn waits_for(&self, record: &KvRecord<'_>) -> Option<Target> {
+        let waiting = self.buffer.get(record.namespace, &record.key)?;
+        Some(self.buffer.unit(waiting.unit).target)
+    }
+
+    /// The namespaces of the records that wait for a stream.
+    pub fn namespaces_waiting_for(&self, target: Target) -> BTreeSet<NamespaceId> {
+        self.buffer.namespaces_for(target)
+    }
+
+    /// What waits for a stream, as a page at a step. All of it is newer than the checkpoint that stands.
+    pub fn stage_waiting(
+        &self,
+        target: Target,
+        step: Seq,
+        checkpoint: Seq,
+        nand: &mut Nand,
+    ) -> Result<PageImage, FtlError> {
+        let mut page = PageImage::new();
+        for unit in self.waiting_for(target) {
             let is_newer = |waiting: &Waiting| waiting.header.version > checkpoint;
             debug_assert!(
                 unit.records.iter().all(is_newer) || canary::out(Guard::WaitingKeepsVersion),
                 "a checkpoint of step {checkpoint} stands over waiting {:?}",
                 unit.records
             );
-            match self.nand.stage(&unit.image.bytes) {
+            match nand.stage(&unit.image.bytes) {
                 Ok(slot) => page.push(Source::Staged(slot), unit.spare(step).encode()),
                 Err(error) => {
-                    self.give_up_page(&page);
+                    page.give_up(nand);
                     return Err(error.into());
                 }
             }
@@ -176,107 +210,59 @@ impl Parts {
     fn name_waiting(
         &mut self,
         unit: &WaitingUnit,
-        ppn: tantalum_nand::Ppn,
+        ppn: Ppn,
+        map: &mut Map,
+        reads: &mut Reads<'_>,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
         for waiting in &unit.records {
             let Header { namespace, key, tombstone, .. } = waiting.header;
-            if !self.tenants.records.buffer.is_latest(waiting) {
+            if !self.buffer.is_latest(waiting) {
                 continue;
             }
-            self.forget(namespace, &key, at_ns)?;
+            self.forget(namespace, &key, map, reads, at_ns)?;
             let place = RecordPlace { ppn, chunk: waiting.chunk, chunks: waiting.header.chunks() };
-            self.name(namespace, &key, (0, 0), tombstone, place);
-            self.tenants.records.buffer.latest.remove(&(namespace, key));
+            self.name(namespace, &key, (0, 0), tombstone, place, map);
+            self.buffer.latest.remove(&(namespace, key));
         }
         Ok(())
     }
 
     /// Pages of records programmed since the last call: how many units of each a capacitor protects until they are on
     /// flash, and when they are.
-    pub fn take_programmed_records(&mut self) -> impl Iterator<Item = (u32, Nanoseconds)> + '_ {
-        self.tenants.records.buffer.programmed.drain(..)
+    pub fn take_programmed(&mut self) -> impl Iterator<Item = (u32, Nanoseconds)> + '_ {
+        self.buffer.programmed.drain(..)
     }
 
     /// A checkpoint is about to be programmed without the waiting records, so they get later versions. Replaced records
     /// are dropped: after the checkpoint they would be taken for copies of what it has.
-    pub(crate) fn renew_waiting(&mut self) -> Result<(), FtlError> {
+    pub fn before_checkpoint(
+        &mut self,
+        numbers: &mut Numbers,
+        log: &mut MetadataLog,
+        nand: &mut Nand,
+    ) -> Result<(), FtlError> {
         if canary::out(Guard::WaitingKeepsVersion) {
             return Ok(());
         }
-        let old = std::mem::take(&mut self.tenants.records.buffer.units);
+        let page_units = nand.geometry().units_per_page();
+        let old = std::mem::take(&mut self.buffer.units);
         for old_unit in &old {
-            let number =
-                self.tenants.records.buffer.begin(old_unit.target, self.geometry.units_per_page()).number;
+            let number = self.buffer.begin(old_unit.target, page_units).number;
             for waiting in &old_unit.records {
-                if !self.tenants.records.buffer.is_latest(waiting) {
+                if !self.buffer.is_latest(waiting) {
                     continue;
                 }
-                let header = Header { version: self.next_seq(), ..waiting.header };
+                let header = Header { version: numbers.draw(), ..waiting.header };
                 let start = usize::from(waiting.chunk) * CHUNK_BYTES + HEADER_BYTES;
                 let value = &old_unit.image.bytes[start..start + usize::from(header.value_bytes)];
-                let Buffer { units, latest, .. } = &mut self.tenants.records.buffer;
+                let Buffer { units, latest, .. } = &mut self.buffer;
                 let renewed = units.last_mut().expect("it was just begun");
                 latest.insert((header.namespace, header.key), renewed.push(header, value, waiting.indexed));
             }
-            self.protect_waiting(number, 0)?;
-            self.unprotect_waiting(std::iter::once(old_unit.number))?;
+            self.protect_waiting(number, 0, log, nand)?;
+            log.records_left(nand, std::iter::once(old_unit.number))?;
         }
         Ok(())
-    }
-}
-
-impl Ftl {
-    /// Adds records to those that wait for the same stream. If its units already fill a page, they are programmed
-    /// first.
-    pub(super) fn put_waiting(
-        &mut self,
-        records: &[KvRecord<'_>],
-        plan: &Plan,
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        let (target, full) = (plan.targets[0], self.geometry.units_per_page() as usize);
-        if !self.has_waiting_room(plan) && self.waiting_for(target).count() == full {
-            self.program_waiting_for(target, at_ns)?;
-        }
-        self.add_waiting(records, plan, at_ns)
-    }
-
-    /// A `put` that goes to flash at once replaces these, and may be lost until there is room for it or it is on flash.
-    /// Waiting records with these keys were acknowledged as durable, so they go to flash first.
-    pub(crate) fn settle_waiting(
-        &mut self,
-        records: &[KvRecord<'_>],
-        at_ns: Nanoseconds,
-    ) -> Result<(), FtlError> {
-        for record in records {
-            let buffer = &self.tenants.records.buffer;
-            if let Some(waiting) = buffer.get(record.namespace, &record.key) {
-                self.program_waiting_for(buffer.unit(waiting.unit).target, at_ns)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Programs all waiting records, and lets the indexes name them.
-    pub fn program_waiting(&mut self, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let mut done_ns = at_ns;
-        while let Some(unit) = self.tenants.records.buffer.units.first() {
-            done_ns = done_ns.max(self.program_waiting_for(unit.target, at_ns)?);
-        }
-        Ok(done_ns)
-    }
-
-    /// Programs what waits for a stream.
-    fn program_waiting_for(&mut self, target: Target, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let namespaces = self.tenants.records.buffer.namespaces_for(target);
-        let at_ns = self.load_indexes(namespaces, at_ns)?;
-        let mut room = self.reserve(&Need::waiting(&[(target, 1)]), at_ns)?;
-        let step = self.next_seq();
-        let page = self.stage_waiting(target, step)?;
-        let programmed = self.program_reserved(&mut room, target, &page, step, at_ns);
-        let (place, done_ns) = programmed.inspect_err(|error| self.release_page(&page, error))?;
-        self.name_waiting_page(target, place, done_ns, at_ns)?;
-        Ok(done_ns)
     }
 }

@@ -3,18 +3,19 @@
 //! A record is copied unchanged: its version stays (hazard 6), and the unit takes a new step. A tombstone is in use
 //! until a checkpoint covers it.
 
-use tantalum_nand::{NandError, Nanoseconds, Ppn, UNIT_BYTES};
+use tantalum_nand::{Nanoseconds, Ppn, UNIT_BYTES};
 
+use super::Records;
 use super::record::RecordPlace;
 use super::record::{self, HEADER_BYTES, Header, TENANT, UnitImage, bytes_of, records, weight};
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
-use crate::key::NamespaceId;
-use crate::parts::Parts;
+use crate::map::Map;
+use crate::metadata::MetadataLog;
+use crate::reads::Reads;
 use crate::space::Target;
 use crate::spare::Spare;
-use crate::tenants::{PackedUnit, Packer};
-use crate::types::Seq;
+use crate::types::{Numbers, Seq};
 
 /// A record in transit, with its first chunk in the new unit.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ struct MovingRecord {
 
 /// A unit of records in transit.
 #[derive(Debug)]
-struct RecordsUnit {
+pub(crate) struct PackedRecords {
     /// Its destination.
     target: Target,
     image: UnitImage,
@@ -36,25 +37,25 @@ struct RecordsUnit {
     ready_ns: Nanoseconds,
 }
 
-impl PackedUnit for RecordsUnit {
-    fn target(&self) -> Target {
+impl PackedRecords {
+    /// Its destination.
+    pub fn target(&self) -> Target {
         self.target
     }
 
-    fn ready_ns(&self) -> Nanoseconds {
+    /// When all of it has been read.
+    pub fn ready_ns(&self) -> Nanoseconds {
         self.ready_ns
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// Its data, a unit.
+    pub fn bytes(&self) -> &[u8] {
         &self.image.bytes
     }
 
-    fn spare(&self, step: Seq) -> Spare {
+    /// Its spare area.
+    pub fn spare(&self, step: Seq) -> Spare {
         record::spare(step, self.image.ends, None, true)
-    }
-
-    fn moved(&self, parts: &mut Parts, to: Ppn) {
-        parts.move_records(&self.records, to);
     }
 }
 
@@ -62,7 +63,7 @@ impl PackedUnit for RecordsUnit {
 /// unit's worth, so that packing gains what the weights of records promise.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
-    open: Vec<RecordsUnit>,
+    open: Vec<PackedRecords>,
 }
 
 /// Units that are filled at the same time for one stream.
@@ -71,8 +72,8 @@ const OPEN_UNITS: usize = 4;
 impl Packing {
     /// The unit in which a record of this many chunks leaves the least room. If a unit must make way for a new one, it
     /// is the fullest.
-    fn unit_for(&mut self, target: Target, chunks: u8, full: &mut Vec<RecordsUnit>) -> &mut RecordsUnit {
-        let fullest = |fits: &dyn Fn(&RecordsUnit) -> bool| {
+    fn unit_for(&mut self, target: Target, chunks: u8, full: &mut Vec<PackedRecords>) -> &mut PackedRecords {
+        let fullest = |fits: &dyn Fn(&PackedRecords) -> bool| {
             let units = self.open.iter().enumerate().filter(|(_, unit)| unit.target == target && fits(unit));
             units.max_by_key(|(_, unit)| unit.image.used()).map(|(index, _)| index)
         };
@@ -84,69 +85,53 @@ impl Packing {
         {
             full.push(self.open.remove(index));
         }
-        self.open.push(RecordsUnit { target, image: UnitImage::new(), records: Vec::new(), ready_ns: 0 });
+        self.open.push(PackedRecords { target, image: UnitImage::new(), records: Vec::new(), ready_ns: 0 });
         self.open.last_mut().expect("it was just pushed")
     }
-}
 
-impl Packer for Packing {
-    fn pack(
-        &mut self,
-        parts: &mut Parts,
-        ppn: Ppn,
-        at_ns: Nanoseconds,
-    ) -> Result<Vec<Box<dyn PackedUnit>>, FtlError> {
-        Ok(boxed(parts.pack_records(ppn, self, at_ns)?))
-    }
-
-    fn open_units(&self) -> usize {
+    /// How many units are partly filled.
+    pub fn open_units(&self) -> usize {
         self.open.len()
     }
 
-    fn take_open(&mut self) -> Vec<Box<dyn PackedUnit>> {
-        boxed(std::mem::take(&mut self.open))
+    /// The partly filled units.
+    pub fn take_open(&mut self) -> Vec<PackedRecords> {
+        std::mem::take(&mut self.open)
     }
 }
 
-fn boxed(units: Vec<RecordsUnit>) -> Vec<Box<dyn PackedUnit>> {
-    units.into_iter().map(|unit| Box::new(unit) as Box<dyn PackedUnit>).collect()
-}
-
-impl Parts {
-    /// Packs the records of a unit that are in use. Returns the units that are full.
-    fn pack_records(
+impl Records {
+    /// Packs the records of a unit that are in use. Returns the units that this fills.
+    pub fn pack(
         &mut self,
         ppn: Ppn,
         packing: &mut Packing,
+        log: &MetadataLog,
+        numbers: &mut Numbers,
+        reads: &mut Reads<'_>,
         at_ns: Nanoseconds,
-    ) -> Result<Vec<RecordsUnit>, FtlError> {
+    ) -> Result<Vec<PackedRecords>, FtlError> {
         let mut unit = [0; UNIT_BYTES];
-        let read_ns = match self.nand.read_in_background(ppn, &mut unit, at_ns) {
-            Ok(read_ns) => read_ns,
-            // lost records stay where they are
-            Err(NandError::Uncorrectable { .. }) => {
-                self.note_loss_in(self.geometry.block_of_unit(ppn));
-                return Ok(Vec::new());
-            }
-            Err(error) => return Err(error.into()),
-        };
+        // lost records stay where they are
+        let Some(read_ns) = reads.read_in_background(ppn, &mut unit, at_ns)? else { return Ok(Vec::new()) };
         let damaged = || FtlError::from(Damage::Records { ppn });
-        let spare = Spare::decode(&self.nand.spare(ppn)?).ok_or_else(damaged)?;
+        let spare = Spare::decode(&reads.nand.spare(ppn)?).ok_or_else(damaged)?;
         let found = records(&unit, record::ends(&spare), ppn).ok_or_else(damaged)?;
-        let loaded_ns = self.load_indexes(found.iter().map(|(_, header)| header.namespace), at_ns)?;
+        let namespaces = found.iter().map(|(_, header)| header.namespace);
+        let loaded_ns = self.load_indexes(namespaces, log, reads.nand, reads.counters, at_ns)?;
         let read_ns = read_ns.max(loaded_ns);
         let mut full = Vec::new();
         for (place, header) in found {
             if !self.is_in_use(&header, place) {
                 continue;
             }
-            let target = self.copies_of(header.namespace);
+            let target = reads.space.copies_of(header.namespace);
             let packed = packing.unit_for(target, place.chunks, &mut full);
             let (chunk, to) = packed.image.push(place.chunks);
             to.copy_from_slice(bytes_of(&unit, place));
             if canary::out(Guard::RecordTakesNewVersion) {
                 let value = to[HEADER_BYTES..][..usize::from(header.value_bytes)].to_vec();
-                Header { version: self.next_seq(), ..header }.write(&value, to);
+                Header { version: numbers.draw(), ..header }.write(&value, to);
             }
             packed.ready_ns = packed.ready_ns.max(read_ns);
             packed.records.push(MovingRecord { header, from: place, chunk });
@@ -154,34 +139,25 @@ impl Parts {
         Ok(full)
     }
 
-    /// The stream for moved records of a namespace.
-    fn copies_of(&self, namespace: NamespaceId) -> Target {
-        if self.space.streams.logs.contains_key(&namespace) {
-            Target::LogCopies(namespace)
-        } else {
-            Target::Collect
-        }
-    }
-
     fn is_in_use(&self, header: &Header, place: RecordPlace) -> bool {
         if header.tombstone {
-            return self.tenants.records.tombstones.get(&(header.namespace, header.key)) == Some(&place);
+            return self.tombstones.get(&(header.namespace, header.key)) == Some(&place);
         }
-        let namespace = self.tenants.records.namespaces.get(&header.namespace);
+        let namespace = self.namespaces.get(&header.namespace);
         namespace.is_some_and(|namespace| namespace.index.get().names(header.hash(), place))
     }
 
-    /// Packed records are at a new place.
-    fn move_records(&mut self, records: &[MovingRecord], to: Ppn) {
-        for &MovingRecord { header, from, chunk } in records {
+    /// Packed records have a place, and no longer occupy the old ones.
+    pub fn moved(&mut self, packed: &PackedRecords, to: Ppn, map: &mut Map) {
+        for &MovingRecord { header, from, chunk } in &packed.records {
             let place = RecordPlace { ppn: to, chunk, chunks: from.chunks };
             if header.tombstone {
-                self.tenants.records.tombstones.insert((header.namespace, header.key), place);
+                self.tombstones.insert((header.namespace, header.key), place);
             } else {
                 self.namespace_mut(header.namespace).index.get_mut().relocate(header.hash(), from, place);
             }
-            self.map.remove_packed(from.ppn, weight(from.chunks));
-            self.map.add_packed(TENANT, to, weight(from.chunks));
+            map.remove_packed(from.ppn, weight(from.chunks));
+            map.add_packed(TENANT, to, weight(from.chunks));
         }
     }
 }

@@ -1,36 +1,21 @@
-//! The logs of namespaces that have their own: their dies, and how many blocks they keep open.
-//!
-//! A namespace with L logs of its own has one on each of L dies (KAML, sections 3.2.2 and 3.3.3). They are one stream:
-//! a page of records goes to the log whose die is idle first, in turn. If the key determined the log, a page would wait
-//! for a busy die while others are idle, and a `put` of many keys would leave part of a page on each.
-//!
-//! The existing namespaces determine these dies, so they are not stored: in order of creation, each namespace takes the
-//! dies with the fewest logs. Deleting a namespace may therefore move the logs of later ones; what they wrote stays
-//! where it is until it is collected.
+//! The logs of namespaces that have their own: the room for them.
+//! `Space::plan_logs` says how dies are assigned.
 
-use tantalum_nand::PlaneId;
+use tantalum_nand::Geometry;
 
-use super::{KeyValueError, NamespaceAttributes};
-use crate::key::NamespaceId;
-use crate::parts::Parts;
-use crate::space::Stream;
-use crate::space::Target;
+use super::{KeyValueError, NamespaceAttributes, Records, waiting_log_units};
+use crate::space::{FtlConfig, Space};
 
-impl Parts {
-    /// The stream that takes the records of a namespace.
-    pub(super) fn logs_of(&self, namespace: NamespaceId) -> Target {
-        if self.space.streams.logs.contains_key(&namespace) { Target::Logs(namespace) } else { Target::Host }
-    }
-
-    /// Units of protected DRAM in which records for namespaces' own logs may wait: the cache must be smaller by this
-    /// number.
-    pub fn waiting_log_units(&self) -> u32 {
-        if self.has_plp() { self.space.streams.logs.len() as u32 * self.geometry.units_per_page() } else { 0 }
-    }
-
+impl Records {
     /// Checks that there are dies, blocks and protected DRAM for the logs of one more namespace.
-    pub(super) fn check_logs(&self, attributes: &NamespaceAttributes) -> Result<(), KeyValueError> {
-        let (logs, dies) = (attributes.logs, self.geometry.dies());
+    pub(super) fn check_logs(
+        &self,
+        attributes: &NamespaceAttributes,
+        space: &Space,
+        config: &FtlConfig,
+        geometry: &Geometry,
+    ) -> Result<(), KeyValueError> {
+        let (logs, dies) = (attributes.logs, geometry.dies());
         if logs == 0 {
             return Ok(());
         }
@@ -42,70 +27,39 @@ impl Parts {
                 expected,
             });
         }
-        let of_namespaces =
-            self.tenants.records.namespaces.values().map(|namespace| namespace.attributes.logs);
-        let blocks = of_namespaces.chain([logs]).map(|logs| self.blocks_for(logs)).sum();
-        let limit = self.space.layout.log_blocks.into();
+        let of_namespaces = self.namespaces.values().map(|namespace| namespace.attributes.logs);
+        let blocks = of_namespaces.chain([logs]).map(|logs| blocks_for(logs, geometry)).sum();
+        let limit = space.layout().log_blocks.into();
         if blocks > limit {
             let what = "open and reserved blocks of namespaces' own logs";
             return Err(KeyValueError::OverLimit { what, asked: blocks, limit });
         }
-        let units = u64::from(self.waiting_log_units()) + u64::from(self.geometry.units_per_page());
-        let limit = u64::from(self.config.protected_units / 2);
-        if self.has_plp() && units > limit {
+        let units =
+            u64::from(waiting_log_units(space, config, geometry)) + u64::from(geometry.units_per_page());
+        let limit = u64::from(config.protected_units / 2);
+        if config.has_plp() && units > limit {
             let what = "units of protected DRAM (a page for each namespace with logs of its own)";
             return Err(KeyValueError::OverLimit { what, asked: units, limit });
         }
         Ok(())
     }
+}
 
-    /// Blocks that this many logs take: an open one on each plane, and one in reserve for their copies.
-    fn blocks_for(&self, logs: u32) -> u64 {
-        if logs == 0 { 0 } else { u64::from(logs) * u64::from(self.geometry.planes_per_die) + 1 }
-    }
-
-    /// Assigns dies to the namespaces, and the number of blocks that they may keep open. It falls as blocks go bad,
-    /// down to one.
-    pub(crate) fn plan_logs(&mut self) {
-        let mut on_die = vec![0; self.geometry.dies() as usize];
-        let mut room = self.space.layout.log_blocks;
-        for (id, namespace) in &self.tenants.records.namespaces {
-            let mut dies: Vec<usize> = (0..on_die.len()).collect();
-            // adjacent numbers are on different channels
-            dies.sort_by_key(|die| on_die[*die]);
-            dies.truncate(namespace.attributes.logs as usize);
-            if dies.is_empty() {
-                continue;
-            }
-            dies.iter().for_each(|die| on_die[*die] += 1);
-            let is_home = |plane: &PlaneId| dies.contains(&self.geometry.die_of(*plane).index());
-            let home: Vec<PlaneId> = (0..self.geometry.planes()).map(PlaneId).filter(is_home).collect();
-            let width = room.saturating_sub(1).clamp(1, home.len() as u32);
-            room = room.saturating_sub(width + 1);
-            let logs = self.space.streams.logs.entry(*id);
-            logs.or_insert_with(|| Stream::new(&self.geometry, width)).set_home(home, width);
-        }
-    }
-
-    /// A namespace is deleted, and its logs with it.
-    pub(super) fn drop_logs(&mut self, namespace: NamespaceId) {
-        let Some(logs) = self.space.streams.logs.remove(&namespace) else { return };
-        logs.blocks().for_each(|block| self.close_block(block));
-        self.plan_logs();
-    }
+/// Blocks that this many logs take: an open one on each plane, and one in reserve for their copies.
+fn blocks_for(logs: u32, geometry: &Geometry) -> u64 {
+    if logs == 0 { 0 } else { u64::from(logs) * u64::from(geometry.planes_per_die) + 1 }
 }
 
 #[cfg(test)]
 mod tests {
-    use tantalum_nand::{BlockId, Geometry, Nand, Timing};
+    use tantalum_nand::{BlockId, Geometry, Nand, PlaneId, Timing};
 
     use super::*;
+    use crate::control::Ftl;
     use crate::error::FtlError;
-    use crate::ftl::Ftl;
     use crate::key::Key;
-    use crate::space::BlockUse;
-    use crate::space::FtlConfig;
-    use crate::space::Marked;
+    use crate::key::NamespaceId;
+    use crate::space::{FtlConfig, Target};
     use crate::tenants::records::KvRecord;
     use crate::test_support;
 
@@ -133,8 +87,9 @@ mod tests {
     }
 
     fn dies_of(ftl: &Ftl, namespace: NamespaceId) -> Vec<u32> {
-        let planes = ftl.space.streams.logs[&namespace].unopened();
-        let opened = ftl.space.streams.logs[&namespace].blocks().map(|block| GEOMETRY.plane_of(block));
+        let planes = ftl.space().stream(Target::Logs(namespace)).unopened();
+        let opened =
+            ftl.space().stream(Target::Logs(namespace)).blocks().map(|block| GEOMETRY.plane_of(block));
         let mut dies: Vec<u32> = planes.chain(opened).map(|plane| GEOMETRY.die_of(plane).0).collect();
         dies.sort_unstable();
         dies.dedup();
@@ -152,8 +107,7 @@ mod tests {
     /// How many records of a namespace are on its dies, and how many elsewhere.
     fn places(ftl: &Ftl, namespace: NamespaceId) -> (usize, usize) {
         let dies = dies_of(ftl, namespace);
-        let places =
-            ftl.tenants.records.namespaces[&namespace].index.get().from(0).map(|entry| entry.place.ppn);
+        let places = ftl.records().namespaces[&namespace].index.get().from(0).map(|entry| entry.place.ppn);
         let die_of = |ppn| GEOMETRY.die_of(GEOMETRY.plane_of(GEOMETRY.block_of_unit(ppn))).0;
         let (home, away): (Vec<u32>, Vec<u32>) = places.map(die_of).partition(|die| dies.contains(die));
         (home.len(), away.len())
@@ -167,7 +121,7 @@ mod tests {
         assert_eq!(dies_of(&ftl, first), [0, 1], "on different channels");
         assert_eq!(dies_of(&ftl, second), [2, 3, 4, 5]);
         assert_eq!(dies_of(&ftl, third), [0, 1, 6, 7]);
-        assert!(!ftl.space.streams.logs.contains_key(&shared));
+        assert_eq!(ftl.space().logs_of(shared), Target::Host);
         ftl.delete_namespace(first, 0).unwrap();
         assert_eq!(dies_of(&ftl, second), [0, 1, 2, 3]);
         assert_eq!(dies_of(&ftl, third), [4, 5, 6, 7]);
@@ -196,11 +150,11 @@ mod tests {
         let mut ftl = ftl(CONFIG);
         let refused = ftl.create_namespace(with_logs(9), 0);
         assert!(matches!(refused, Err(KeyValueError::Attribute { asked: 9, .. })), "{refused:?}");
-        let fit = ftl.space.layout.log_blocks / 17;
+        let fit = ftl.space().layout().log_blocks / 17;
         for _ in 0..fit {
             ftl.create_namespace(with_logs(8), 0).unwrap();
         }
-        let limit = ftl.space.layout.log_blocks.into();
+        let limit = ftl.space().layout().log_blocks.into();
         match ftl.create_namespace(with_logs(8), 0) {
             Err(KeyValueError::OverLimit { asked, limit: told, .. }) => {
                 assert_eq!((asked, told), (u64::from(fit + 1) * 17, limit));
@@ -233,7 +187,7 @@ mod tests {
             number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             put(&mut ftl, namespaces[round % 3], (number >> 8) % 300).unwrap();
         }
-        assert!(ftl.counters.flash_units.key_value_copyback > 100 && ftl.counters.blocks_erased > 1000);
+        assert!(ftl.counters().flash_units.key_value_copyback > 100 && ftl.counters().blocks_erased > 1000);
         for namespace in &namespaces[..2] {
             let (home, away) = places(&ftl, *namespace);
             assert_eq!((home + away, away), (300, 0), "of namespace {namespace}");
@@ -261,22 +215,20 @@ mod tests {
         let mut ftl = ftl(CONFIG);
         let namespaces = [8, 4].map(|logs| ftl.create_namespace(with_logs(logs), 0).unwrap());
         let spare = ftl.spare_good_blocks();
-        assert_eq!(spare.available + 4, ftl.geometry.blocks() - ftl.space.layout.least_blocks);
-        let mut planes = (0..ftl.geometry.planes()).cycle().map(PlaneId);
+        assert_eq!(spare.available + 4, GEOMETRY.blocks() - ftl.space().layout().least_blocks);
+        let mut planes = (0..GEOMETRY.planes()).cycle().map(PlaneId);
         for _ in 0..spare.available {
             let plane = planes.next().unwrap();
-            let block = ftl.take_free(plane, BlockUse::Bad, Marked::Ranked).unwrap();
-            ftl.retire(block).unwrap();
+            ftl.lose_free_block(plane);
         }
         assert!(!ftl.is_read_only());
         for (number, namespace) in namespaces.into_iter().enumerate() {
             (0..50).for_each(|key| put(&mut ftl, namespace, key + 100 * number as u32).unwrap());
-            assert_eq!(ftl.space.streams.logs[&namespace].opened(), 1);
+            assert_eq!(ftl.space().stream(Target::Logs(namespace)).opened(), 1);
         }
-        let open: Vec<BlockId> = ftl.space.streams.blocks().collect();
+        let open: Vec<BlockId> = ftl.space().open_blocks();
         assert!(open.len() >= 2 && ftl.audit_maps().findings().count() == 0, "{open:?}");
-        let block = ftl.take_free(planes.next().unwrap(), BlockUse::Bad, Marked::Ranked).unwrap();
-        ftl.retire(block).unwrap();
+        ftl.lose_free_block(planes.next().unwrap());
         assert!(ftl.is_read_only());
     }
 }

@@ -11,20 +11,19 @@ use tantalum_nand::{NandError, PageState, Ppn, UNIT_BYTES};
 use super::assertions::{Assertion, Assertions, Best};
 use super::contents::{NamespaceContents, RecordsKept};
 use super::index::{Entry, Index};
-use super::record::RecordPlace;
-use super::record::{Header, TENANT, bytes_of, ends, records};
+use super::record::{Header, RecordPlace, TENANT, bytes_of, ends, records};
 use super::residence::InCheckpoint;
-use super::state::{KeyValue, Namespace};
 use super::weights::Weights;
+use super::{Namespace, Records, waiting_log_units};
 use crate::error::{Damage, FtlError};
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
-use crate::map::Owner;
+use crate::map::{Map, Owner};
 use crate::metadata::Record;
-use crate::parts::Parts;
 use crate::reader::Reader;
 use crate::report::RecoveryReport;
+use crate::space::{FtlConfig, Space};
 use crate::spare::{BatchMark, Mark, Spare};
-use crate::tenants::{DataPlaces, TenantFold, TenantFound};
+use crate::tenants::{CheckpointReader, DataPlaces};
 use crate::types::{SEQ_LIMIT, Seq};
 
 /// A record that asserts only if its batch is whole.
@@ -50,7 +49,7 @@ pub(crate) struct RecordsFold {
 
 /// The result of the fold.
 pub(crate) struct RecordsFound {
-    records: KeyValue,
+    records: Records,
     /// The weight of what each place has.
     weights: Weights,
     /// The positions of the indexes in the checkpoint, if they are swapped.
@@ -58,8 +57,18 @@ pub(crate) struct RecordsFound {
 }
 
 impl RecordsFold {
+    /// A fold over the contents of the checkpoint at `step`, which are at the front of `kept`. None if they are not valid.
+    pub fn over(kept: &mut CheckpointReader<'_>, step: Seq) -> Option<RecordsFold> {
+        let records = RecordsKept::decode(kept)?;
+        let indexes = match kept.config.index_dram_bytes {
+            Some(_) => records.indexes(kept.first_byte),
+            None => Vec::new(),
+        };
+        Some(RecordsFold::new(step, records, indexes))
+    }
+
     /// A fold over the contents of the checkpoint at `step`.
-    pub fn new(step: Seq, kept: RecordsKept, indexes: Vec<(NamespaceId, InCheckpoint)>) -> RecordsFold {
+    fn new(step: Seq, kept: RecordsKept, indexes: Vec<(NamespaceId, InCheckpoint)>) -> RecordsFold {
         RecordsFold {
             step,
             base: kept.namespaces,
@@ -102,10 +111,9 @@ impl RecordsFold {
             _ => {}
         }
     }
-}
 
-impl TenantFold for RecordsFold {
-    fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError> {
+    /// A unit of records, programmed since the checkpoint.
+    pub fn unit(&mut self, reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError> {
         let batch = if let Mark::Batch(batch) = spare.mark { Some(batch) } else { None };
         for (place, header) in read_records(reader, ppn, spare)? {
             reader.newest = reader.newest.max(header.version);
@@ -114,15 +122,18 @@ impl TenantFold for RecordsFold {
         Ok(())
     }
 
-    fn journal(&mut self, records: &[Record]) {
+    /// The journal since the checkpoint, after all units.
+    pub fn journal(&mut self, records: &[Record]) {
         records.iter().for_each(|record| self.journaled(record));
     }
 
-    fn batches(&self) -> Vec<BatchMark> {
-        self.members.iter().map(|member| member.batch).collect()
+    /// The batches whose members were seen, with the members found.
+    pub fn batches(&self) -> impl Iterator<Item = BatchMark> {
+        self.members.iter().map(|member| member.batch)
     }
 
-    fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
+    /// The members of whole batches assert, the others do not.
+    pub fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
         for Member { batch, assertion } in std::mem::take(&mut self.members) {
             if whole.contains(&batch.id) {
                 self.assert(assertion);
@@ -130,15 +141,17 @@ impl TenantFold for RecordsFold {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether nothing was asserted since the checkpoint.
+    pub fn is_empty(&self) -> bool {
         self.count == 0 && self.members.is_empty()
     }
 
-    fn finish(
-        mut self: Box<Self>,
+    /// Decides what is conditional, and takes the maximum.
+    pub fn finish(
+        mut self,
         reader: &mut Reader,
         report: &mut RecoveryReport,
-    ) -> Result<Box<dyn TenantFound>, FtlError> {
+    ) -> Result<RecordsFound, FtlError> {
         report.assertions += self.count;
         let newest = self.assertions.into_newest();
         let mut weights = Weights::new(reader.nand.geometry().units());
@@ -146,7 +159,7 @@ impl TenantFold for RecordsFold {
         self.base.retain(|contents| !self.deleted.contains(&contents.namespace));
         let namespaces = begun(self.made, self.base, newest.len() as u64, &mut weights);
         let mut over = Over { step: self.step, namespaces, weights: weights.checked()?, reader };
-        let mut found = KeyValue { last_namespace: self.last_namespace, ..KeyValue::default() };
+        let mut found = Records { last_namespace: self.last_namespace, ..Records::default() };
         // obsolete entries are removed first: until then, every entry names what the checkpoint had there
         let mut copies = Vec::new();
         for of_key in newest.by_value() {
@@ -167,7 +180,7 @@ impl TenantFold for RecordsFold {
             weights.iter().eq(Weights::of(places(&found), over.reader.nand.geometry().units()).iter()),
             "places do not weigh what their records do"
         );
-        Ok(Box::new(RecordsFound { records: found, weights, indexes: self.indexes }))
+        Ok(RecordsFound { records: found, weights, indexes: self.indexes })
     }
 }
 
@@ -349,10 +362,40 @@ impl RecordsFound {
         let mut places = places(&self.records);
         places.find(|(_, place)| place.ppn == ppn).expect("a place with a weight has a record").0
     }
+
+    /// Everything must be at a place that holds data.
+    pub fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError> {
+        match self.weights.iter().find(|(ppn, _)| !data.has(*ppn)) {
+            None => Ok(()),
+            Some((ppn, _)) => Err(Damage::RecordPlace { namespace: self.namespace_at(ppn), ppn }.into()),
+        }
+    }
+
+    /// Makes it the running drive's state, after that of units. `clean` if nothing followed the checkpoint.
+    pub fn restore(
+        self,
+        map: &mut Map,
+        space: &mut Space,
+        config: &FtlConfig,
+        clean: bool,
+    ) -> Result<Records, FtlError> {
+        if let Some((ppn, _)) = self.weights.iter().find(|(ppn, _)| map.owner(*ppn) != Owner::None) {
+            return Err(Damage::TwoOwners { namespace: self.namespace_at(ppn), ppn }.into());
+        }
+        self.weights.iter().for_each(|(ppn, weight)| map.add_packed(TENANT, ppn, weight));
+        let mut records = Records { index_limit: config.index_dram_bytes, ..self.records };
+        if clean {
+            records.are_in_checkpoint(&self.indexes);
+        }
+        records.plan_logs(space);
+        let units = waiting_log_units(space, config, space.geometry());
+        let limit = config.protected_units / 2;
+        if units > limit { Err(Damage::NamespaceLogs { units, limit }.into()) } else { Ok(records) }
+    }
 }
 
 /// The namespaces and places of all records.
-fn places(records: &KeyValue) -> impl Iterator<Item = (NamespaceId, RecordPlace)> + '_ {
+fn places(records: &Records) -> impl Iterator<Item = (NamespaceId, RecordPlace)> + '_ {
     let indexed = records
         .namespaces
         .iter()
@@ -360,37 +403,14 @@ fn places(records: &KeyValue) -> impl Iterator<Item = (NamespaceId, RecordPlace)
     indexed.chain(records.tombstones.iter().map(|((id, _), place)| (*id, *place)))
 }
 
-impl TenantFound for RecordsFound {
-    fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError> {
-        match self.weights.iter().find(|(ppn, _)| !data.has(*ppn)) {
-            None => Ok(()),
-            Some((ppn, _)) => Err(Damage::RecordPlace { namespace: self.namespace_at(ppn), ppn }.into()),
-        }
-    }
-
-    fn restore(self: Box<Self>, parts: &mut Parts, clean: bool) -> Result<(), FtlError> {
-        if let Some((ppn, _)) = self.weights.iter().find(|(ppn, _)| parts.map.owner(*ppn) != Owner::None) {
-            return Err(Damage::TwoOwners { namespace: self.namespace_at(ppn), ppn }.into());
-        }
-        self.weights.iter().for_each(|(ppn, weight)| parts.map.add_packed(TENANT, ppn, weight));
-        parts.tenants.records = self.records;
-        if clean {
-            parts.tenants.records.are_in_checkpoint(&self.indexes);
-        }
-        parts.plan_logs();
-        let (units, limit) = (parts.waiting_log_units(), parts.config.protected_units / 2);
-        if units > limit { Err(Damage::NamespaceLogs { units, limit }.into()) } else { Ok(()) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tantalum_nand::{Geometry, Nand};
 
     use super::*;
-    use crate::ftl::Ftl;
+    use crate::control::FormatError;
+    use crate::control::Ftl;
     use crate::key::NamespaceAttributes;
-    use crate::recovery::FormatError;
     use crate::space::FtlConfig;
     use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
@@ -417,7 +437,7 @@ mod tests {
         let reader = Reader::new(Nand::in_memory(GEOMETRY, TIMING).unwrap(), 128, 0);
         let data = DataPlaces { reader: &reader, no_data: Vec::new() };
         let found = |ppns: &[u32]| -> Result<RecordsFound, FtlError> {
-            let mut records = KeyValue::default();
+            let mut records = Records::default();
             for ppn in ppns {
                 let place = RecordPlace { ppn: Ppn(*ppn), chunk: 0, chunks: 1 };
                 records.tombstones.insert((NamespaceId(1), Key::new(&[*ppn as u8]).unwrap()), place);

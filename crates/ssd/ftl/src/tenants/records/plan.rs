@@ -1,6 +1,7 @@
 //! Assigns each record of a `put` to a unit, before anything is staged. A unit holds records of one stream.
 
 use std::ops::Range;
+use std::slice::ChunkBy;
 
 use super::record::{SEGMENT_BYTES, UNIT_CHUNKS, chunks_of, weight};
 
@@ -27,6 +28,9 @@ pub(crate) struct Plan {
     /// The stream of each unit. Units of one stream are adjacent.
     pub targets: Vec<Target>,
 }
+
+/// The pieces of each unit of a plan.
+pub(crate) type UnitPieces<'a> = ChunkBy<'a, Piece, fn(&Piece, &Piece) -> bool>;
 
 /// A unit that is not full.
 struct OpenUnit {
@@ -107,8 +111,13 @@ impl Plan {
     }
 
     /// The pieces of each unit.
-    pub(super) fn by_unit(&self) -> impl Iterator<Item = &[Piece]> {
+    pub fn by_unit(&self) -> UnitPieces<'_> {
         self.pieces.chunk_by(|a, b| a.unit == b.unit)
+    }
+
+    /// Whether its records can wait for a full page in protected DRAM: they fit in a unit.
+    pub fn fits_in_a_unit(&self) -> bool {
+        self.targets.len() == 1 && self.pieces.iter().all(|piece| piece.segment == 0)
     }
 }
 

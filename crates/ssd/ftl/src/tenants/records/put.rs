@@ -1,25 +1,23 @@
 //! `put`: records are packed into units and programmed, and only then do the indexes name them.
 
 use std::iter::Sum;
-use std::ops::{Add, Mul};
+use std::ops::{Add, Mul, Range};
 
-use tantalum_nand::{Nanoseconds, Ppn, Source};
+use tantalum_nand::{Nand, Nanoseconds, Ppn, Source};
 
 use super::index::Entry;
-use super::plan::{Piece, Plan, continuations, segment_of};
+use super::plan::{Piece, UnitPieces, continuations, segment_of};
 use super::record::RecordPlace;
 use super::record::{Header, SEGMENT_BYTES, TENANT, UnitImage, chunks_of, spare, weight};
-use super::{KeyValueError, KvRecord, VALUE_BYTES};
-use crate::allocate::Allocator;
-use crate::batch_marks::Marks;
+use super::{KeyValueError, KvRecord, Records, VALUE_BYTES};
+use crate::batches::Marks;
 use crate::canary::{self, Guard};
+use crate::control::Parts;
 use crate::error::FtlError;
-use crate::ftl::Ftl;
 use crate::key::{Key, NamespaceId};
-use crate::map::UNIT_WEIGHT;
+use crate::map::{Map, UNIT_WEIGHT};
 use crate::page_image::PageImage;
-use crate::parts::Parts;
-use crate::reservation::Reservation;
+use crate::reads::Reads;
 use crate::types::{HashSet, Seq};
 
 /// The units of a `put` on flash.
@@ -81,24 +79,6 @@ impl Sum for Room {
 }
 
 impl Parts {
-    /// Checks a `put` before anything is changed.
-    pub fn check_put(&self, records: &[KvRecord<'_>]) -> Result<(), KeyValueError> {
-        let mut seen = HashSet::default();
-        for &KvRecord { namespace, key, value } in records {
-            if !self.tenants.records.namespaces.contains_key(&namespace) {
-                return Err(KeyValueError::NoSuchNamespace(namespace));
-            }
-            let bytes = value.map_or(0, <[u8]>::len);
-            if bytes > VALUE_BYTES {
-                return Err(KeyValueError::ValueTooLarge { key, bytes: bytes as u64 });
-            }
-            if records.len() > 1 && !seen.insert((namespace, key)) {
-                return Err(KeyValueError::KeyTwice { namespace, key });
-            }
-        }
-        Ok(())
-    }
-
     /// Whether records currently fit in addition to everything that is stored, even if they are put in parts, and
     /// whatever they replace. `waiting` units are in the cache.
     pub fn has_room(&self, Room { chunks, entries }: Room, waiting: usize) -> bool {
@@ -116,22 +96,51 @@ impl Parts {
         waiting: usize,
         groups: impl Iterator<Item = &'a [(NamespaceId, Key)]>,
     ) -> Vec<i64> {
-        let mut removal = self.map.removal();
+        let mut removal = self.map().removal();
         let mut remove = |place: RecordPlace| removal.remove(place.ppn, weight(place.chunks));
-        self.tenants.records.tombstones.values().for_each(|place| remove(*place));
-        let now = i64::from(self.config.logical_units) - self.held_units(entries, waiting) as i64;
+        self.records().tombstones.values().for_each(|place| remove(*place));
+        let now = i64::from(self.logical_units()) - self.held_units(entries, waiting) as i64;
         let mut free = vec![(now + removal.units() as i64) * i64::from(UNIT_WEIGHT)];
         for group in groups {
-            let places = group.iter().flat_map(|(namespace, key)| self.places_of(*namespace, key));
+            let places = group.iter().flat_map(|(namespace, key)| self.records().places_of(*namespace, key));
             places.for_each(|place| removal.remove(place.ppn, weight(place.chunks)));
             free.push((now + removal.units() as i64) * i64::from(UNIT_WEIGHT));
         }
         free
     }
 
+    /// Whether these records, for which there is no room, would have it if a checkpoint released the tombstones.
+    pub fn tombstones_have_room_of(&self, records: &[KvRecord<'_>], waiting: usize) -> bool {
+        let (chunks, entries) = self.plan_of(records).room(records);
+        let free = self.free_without(entries, waiting, std::iter::empty())[0];
+        !self.records().tombstones.is_empty()
+            && !self.has_room(Room { chunks, entries }, waiting)
+            && (chunks + entries.div_ceil(2)) as i64 <= free
+    }
+}
+
+impl Records {
+    /// Checks a `put` before anything is changed.
+    pub fn check_put(&self, records: &[KvRecord<'_>]) -> Result<(), KeyValueError> {
+        let mut seen = HashSet::default();
+        for &KvRecord { namespace, key, value } in records {
+            if !self.namespaces.contains_key(&namespace) {
+                return Err(KeyValueError::NoSuchNamespace(namespace));
+            }
+            let bytes = value.map_or(0, <[u8]>::len);
+            if bytes > VALUE_BYTES {
+                return Err(KeyValueError::ValueTooLarge { key, bytes: bytes as u64 });
+            }
+            if records.len() > 1 && !seen.insert((namespace, key)) {
+                return Err(KeyValueError::KeyTwice { namespace, key });
+            }
+        }
+        Ok(())
+    }
+
     /// Where a record is according to its index, which is in DRAM.
     fn places_of(&self, namespace: NamespaceId, key: &Key) -> impl Iterator<Item = RecordPlace> {
-        let namespace = self.tenants.records.namespaces.get(&namespace);
+        let namespace = self.namespaces.get(&namespace);
         let index = namespace.filter(|namespace| !namespace.index.is_swapped_out());
         let entry = move |segment| index?.index.get().with_hash(key.segment_hash(segment)).next();
         let head = entry(0);
@@ -139,82 +148,27 @@ impl Parts {
         (0..segments as u16).filter_map(entry).map(|entry| entry.place)
     }
 
-    /// Whether these records, for which there is no room, would have it if a checkpoint released the tombstones.
-    pub fn tombstones_have_room_of(&self, records: &[KvRecord<'_>], waiting: usize) -> bool {
-        let (chunks, entries) = self.plan_of(records).room(records);
-        let free = self.free_without(entries, waiting, std::iter::empty())[0];
-        !self.tenants.records.tombstones.is_empty()
-            && !self.has_room(Room { chunks, entries }, waiting)
-            && (chunks + entries.div_ceil(2)) as i64 <= free
-    }
-
-    /// The units that records are packed into.
-    pub(crate) fn plan_of(&self, records: &[KvRecord<'_>]) -> Plan {
-        Plan::new(records, |namespace| self.logs_of(namespace))
-    }
-
     /// When everything put is durable: a key may be missing because of a put that is not durable yet.
-    fn puts_durable_ns(&self) -> Nanoseconds {
-        if canary::out(Guard::IdleDeleteDoesNotWait) { 0 } else { self.tenants.records.durable_ns }
+    pub fn puts_durable_ns(&self) -> Nanoseconds {
+        if canary::out(Guard::IdleDeleteDoesNotWait) { 0 } else { self.durable_ns }
     }
 
-    /// The `needed` records, or all of them if the deletes of missing keys must be part of the step like the others,
-    /// because the step could become durable before what removed those keys.
-    fn with_unsettled_deletes<'a>(
-        &self,
-        needed: Vec<KvRecord<'a>>,
-        all: &[KvRecord<'a>],
-    ) -> Vec<KvRecord<'a>> {
-        if self.puts_durable_ns() <= self.nand.now_ns() { needed } else { all.to_vec() }
-    }
-
-    /// When there is room in protected DRAM, if there ever is. The drive has the records from then on, and power does
-    /// not fail before (hazard 12).
-    fn wait_for_room(
-        &mut self,
-        units: usize,
-        at_ns: Nanoseconds,
-        room_ns: RoomNs<'_>,
-    ) -> Option<Nanoseconds> {
-        let room_ns = room_ns(units)?.max(at_ns);
-        self.nand.advance(room_ns);
-        Some(room_ns)
-    }
-
-    /// The indexes name programmed records instead of what they had for their keys. Returns when that was known.
-    pub(crate) fn name_programmed(
-        &mut self,
-        records: &[KvRecord<'_>],
-        programmed: ProgrammedUnits,
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, FtlError> {
-        let ProgrammedUnits { pieces, places, .. } = programmed;
-        self.counters.flash_units.key_value += places.len() as u64;
-        let namespaces = &self.tenants.records.namespaces;
-        records.iter().for_each(|of| namespaces[&of.namespace].index.get().prefetch(of.key.hash()));
-        let mut done_ns = at_ns;
-        for record in records {
-            done_ns = done_ns.max(self.forget(record.namespace, &record.key, at_ns)?);
-        }
-        for (piece, chunk) in pieces {
-            let record = &records[piece.record];
-            let place = RecordPlace { ppn: places[piece.unit], chunk, chunks: piece.chunks };
-            let segment = (piece.segment, continuations(record));
-            self.name(record.namespace, &record.key, segment, record.value.is_none(), place);
-        }
-        Ok(done_ns)
+    /// What was put last is durable only at this time.
+    pub fn are_durable_at(&mut self, durable_ns: Nanoseconds) {
+        self.durable_ns = self.durable_ns.max(durable_ns);
     }
 
     /// The records without deletes of missing keys, and when that is known.
-    fn without_idle_deletes<'a>(
-        &mut self,
+    pub fn without_idle_deletes<'a>(
+        &self,
         records: &[KvRecord<'a>],
+        reads: &mut Reads<'_>,
         at_ns: Nanoseconds,
     ) -> Result<(Vec<KvRecord<'a>>, Nanoseconds), FtlError> {
         let (mut needed, mut done_ns) = (Vec::with_capacity(records.len()), at_ns);
         for record in records {
             if record.value.is_none() {
-                let (is_there, found_ns) = self.is_there(record.namespace, &record.key, at_ns)?;
+                let (is_there, found_ns) = self.is_there(record.namespace, &record.key, reads, at_ns)?;
                 done_ns = done_ns.max(found_ns);
                 if !is_there {
                     continue;
@@ -225,30 +179,69 @@ impl Parts {
         Ok((needed, done_ns))
     }
 
+    /// The `needed` records, or all of them if the deletes of missing keys must be part of the step like the others,
+    /// because the step could become durable before what removed those keys.
+    pub fn with_unsettled_deletes<'a>(
+        &self,
+        needed: Vec<KvRecord<'a>>,
+        all: &[KvRecord<'a>],
+        now_ns: Nanoseconds,
+    ) -> Vec<KvRecord<'a>> {
+        if self.puts_durable_ns() <= now_ns { needed } else { all.to_vec() }
+    }
+
+    /// The indexes name programmed records instead of what they had for their keys. Returns when that was known.
+    pub fn name_programmed(
+        &mut self,
+        records: &[KvRecord<'_>],
+        programmed: ProgrammedUnits,
+        map: &mut Map,
+        reads: &mut Reads<'_>,
+        at_ns: Nanoseconds,
+    ) -> Result<Nanoseconds, FtlError> {
+        let ProgrammedUnits { pieces, places, .. } = programmed;
+        reads.counters.flash_units.key_value += places.len() as u64;
+        let namespaces = &self.namespaces;
+        records.iter().for_each(|of| namespaces[&of.namespace].index.get().prefetch(of.key.hash()));
+        let mut done_ns = at_ns;
+        for record in records {
+            done_ns = done_ns.max(self.forget(record.namespace, &record.key, map, reads, at_ns)?);
+        }
+        for (piece, chunk) in pieces {
+            let record = &records[piece.record];
+            let place = RecordPlace { ppn: places[piece.unit], chunk, chunks: piece.chunks };
+            let segment = (piece.segment, continuations(record));
+            self.name(record.namespace, &record.key, segment, record.value.is_none(), place, map);
+        }
+        Ok(done_ns)
+    }
+
     /// Removes a key's entries and tombstone from the index. Returns the time at which they were found.
     pub(super) fn forget(
         &mut self,
         namespace: NamespaceId,
         key: &Key,
+        map: &mut Map,
+        reads: &mut Reads<'_>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        if let Some(place) = self.tenants.records.tombstones.remove(&(namespace, *key)) {
-            self.map.remove_packed(place.ppn, weight(place.chunks));
+        if let Some(place) = self.tombstones.remove(&(namespace, *key)) {
+            map.remove_packed(place.ppn, weight(place.chunks));
         }
-        let (found, done_ns) = self.find(namespace, key, at_ns)?;
+        let (found, done_ns) = self.find(namespace, key, reads, at_ns)?;
         let Some(head) = found else { return Ok(done_ns) };
-        self.unname(namespace, head);
+        self.unname(namespace, head, map);
         for segment in 1..=head.continuations {
-            let (entry, _) = self.find_segment(namespace, key, segment, at_ns)?;
-            self.unname(namespace, entry);
+            let (entry, _) = self.find_segment(namespace, key, segment, reads, at_ns)?;
+            self.unname(namespace, entry, map);
         }
         self.namespace_mut(namespace).records -= 1;
         Ok(done_ns)
     }
 
-    fn unname(&mut self, namespace: NamespaceId, entry: Entry) {
+    fn unname(&mut self, namespace: NamespaceId, entry: Entry, map: &mut Map) {
         self.namespace_mut(namespace).index.get_mut().remove(entry.hash, entry.place);
-        self.map.remove_packed(entry.place.ppn, weight(entry.place.chunks));
+        map.remove_packed(entry.place.ppn, weight(entry.place.chunks));
     }
 
     /// Lets the index name a programmed record, or keeps a tombstone. A segment is given with the number of segments
@@ -260,149 +253,62 @@ impl Parts {
         (segment, continuations): (u16, u16),
         tombstone: bool,
         place: RecordPlace,
+        map: &mut Map,
     ) {
         if tombstone && canary::out(Guard::TombstoneDropped) {
             return;
         }
-        self.map.add_packed(TENANT, place.ppn, weight(place.chunks));
+        map.add_packed(TENANT, place.ppn, weight(place.chunks));
         if tombstone {
-            self.tenants.records.tombstones.insert((namespace, *key), place);
+            self.tombstones.insert((namespace, *key), place);
             return;
         }
         let namespace = self.namespace_mut(namespace);
         namespace.records += u64::from(segment == 0);
         namespace.index.get_mut().insert(Entry::of(key, segment, continuations, place));
     }
-
-    pub(crate) fn count_put(&mut self, record: &KvRecord<'_>) {
-        let counters = &mut self.counters;
-        match record.value {
-            Some(value) => {
-                counters.records_put += 1;
-                counters.record_bytes_put += (record.key.as_bytes().len() + value.len()) as u64;
-            }
-            None => counters.records_deleted += 1,
-        }
-    }
-
-    pub(super) fn namespace_mut(&mut self, namespace: NamespaceId) -> &mut super::state::Namespace {
-        self.tenants
-            .records
-            .namespaces
-            .get_mut(&namespace)
-            .expect("the namespace was there when the command began")
-    }
 }
 
-impl Allocator {
-    /// Programs the units of a batch that records at this version are packed into. The records have no owner yet.
-    pub(crate) fn program_records(
+impl ProgrammedUnits {
+    /// Stages the units of one page, at this version, and remembers where their pieces are. The number of each unit in its batch
+    /// says which mark it has.
+    pub fn stage(
         &mut self,
-        room: &mut Reservation,
+        units: Range<usize>,
         records: &[KvRecord<'_>],
-        plan: &Plan,
-        (version, marks): (Seq, Marks),
-        at_ns: Nanoseconds,
-    ) -> Result<ProgrammedUnits, FtlError> {
-        let mut pieces = plan.by_unit();
+        pieces: &mut UnitPieces<'_>,
+        (version, step, marks): (Seq, Seq, Marks),
+        nand: &mut Nand,
+    ) -> Result<PageImage, FtlError> {
         let mut image = UnitImage::new();
-        let mut programmed = ProgrammedUnits::default();
-        for (target, units) in plan.pages(self.geometry.units_per_page() as usize) {
-            let step = self.next_seq();
-            let mut page = PageImage::new();
-            page.marked = marks.are_needed;
-            for (index, pieces) in units.clone().zip(&mut pieces) {
-                image.clear();
-                fill(&mut image, records, pieces, version, &mut programmed.pieces);
-                let slot = match self.nand.stage(&image.bytes) {
-                    Ok(slot) => slot,
-                    Err(error) => {
-                        self.give_up_page(&page);
-                        return Err(error.into());
-                    }
-                };
-                let spare = spare(step, image.ends, marks.of(index), false);
-                page.push(Source::Staged(slot), spare.encode());
+        let mut page = PageImage::new();
+        page.marked = marks.are_needed;
+        for (index, pieces) in units.zip(pieces) {
+            image.clear();
+            fill(&mut image, records, pieces, version, &mut self.pieces);
+            match nand.stage(&image.bytes) {
+                Ok(slot) => {
+                    let spare = spare(step, image.ends, marks.of(index), false);
+                    page.push(Source::Staged(slot), spare.encode());
+                }
+                Err(error) => {
+                    page.give_up(nand);
+                    return Err(error.into());
+                }
             }
-            let issued = self.program_reserved(room, target, &page, step, at_ns);
-            let (place, done_ns) = issued.inspect_err(|error| self.release_page(&page, error))?;
-            programmed.places.extend((0..units.len() as u32).map(|unit| self.geometry.unit(place, unit)));
-            programmed.pages.push((units.len() as u32, done_ns));
         }
-        debug_assert_eq!(programmed.places.len(), plan.targets.len(), "units of records are without a place");
-        Ok(programmed)
-    }
-}
-
-impl Ftl {
-    /// Puts and deletes records, all or nothing. `Ftl::check_put` has passed. Returns when they are durable: on
-    /// flash, or in DRAM that a capacitor protects. `room_ns` returns when there is room there for this many more
-    /// units, if there ever is. `waiting` units are in the cache.
-    pub fn put(
-        &mut self,
-        records: &[KvRecord<'_>],
-        waiting: usize,
-        at_ns: Nanoseconds,
-        room_ns: RoomNs<'_>,
-    ) -> Result<Nanoseconds, FtlError> {
-        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
-        let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
-        if needed.is_empty() {
-            return Ok(found_ns.max(self.puts_durable_ns()));
-        }
-        let records = self.with_unsettled_deletes(needed, records);
-        let plan = self.plan_of(&records);
-        let (chunks, entries) = plan.room(&records);
-        let at_ns = self.admit_records(chunks, entries, waiting, at_ns)?;
-        let done_ns = if self.can_wait(&plan) {
-            let room_ns = self.wait_for_room(1, at_ns, room_ns).unwrap_or(at_ns);
-            self.put_waiting(&records, &plan, room_ns)?;
-            room_ns
-        } else {
-            self.settle_waiting(&records, at_ns)?;
-            self.put_on_flash(&records, &plan, at_ns, room_ns)?
-        };
-        records.iter().for_each(|record| self.count_put(record));
-        Ok(done_ns.max(found_ns))
+        Ok(page)
     }
 
-    /// The records that a batch needs, among those given, and when that is known. Their indexes are then in DRAM.
-    pub(crate) fn needed_records<'a>(
-        &mut self,
-        records: &[KvRecord<'a>],
-        at_ns: Nanoseconds,
-    ) -> Result<(Vec<KvRecord<'a>>, Nanoseconds), FtlError> {
-        let at_ns = self.use_indexes(records.iter().map(|record| record.namespace), at_ns)?;
-        let (needed, found_ns) = self.without_idle_deletes(records, at_ns)?;
-        Ok((self.with_unsettled_deletes(needed, records), found_ns))
+    /// The units of a page were programmed at these places, and will be on flash at `done_ns`.
+    pub fn programmed(&mut self, places: impl ExactSizeIterator<Item = Ppn>, done_ns: Nanoseconds) {
+        self.pages.push((places.len() as u32, done_ns));
+        self.places.extend(places);
     }
 
-    /// Programs the units of a `put` as an atomic batch. With a capacitor it is done as soon as there is room for all
-    /// of them (KAML, section 3.2.4): from then on the dump saves those that are not on flash. Without one, or if there
-    /// are too many, it is done when they are on flash. In that case they go there at once, and need no protected room
-    /// on the way.
-    fn put_on_flash(
-        &mut self,
-        records: &[KvRecord<'_>],
-        plan: &Plan,
-        at_ns: Nanoseconds,
-        room_ns: RoomNs<'_>,
-    ) -> Result<Nanoseconds, FtlError> {
-        let batch = self.program_batch(&[], records, plan, at_ns)?;
-        let on_flash_ns = batch.done_ns;
-        let room_ns = self.wait_for_room(plan.targets.len(), at_ns, room_ns);
-        if room_ns.is_none() {
-            self.tenants.records.is_durable_at(on_flash_ns);
-        }
-        if room_ns.is_some() {
-            let now_ns = self.nand.now_ns();
-            self.tenants.records.acknowledged.issued(now_ns, on_flash_ns, batch.id);
-            self.tenants.records.buffer.programmed.extend(&batch.records.pages);
-        }
-        let named = self.name_programmed(records, batch.records, at_ns);
-        let named_ns = named.map_err(FtlError::unfinished)?;
-        // index lookups are not waited for if the records are already safe
-        Ok(room_ns.unwrap_or(on_flash_ns.max(named_ns)))
+    /// How many units were programmed.
+    pub fn count(&self) -> usize {
+        self.places.len()
     }
 }
 

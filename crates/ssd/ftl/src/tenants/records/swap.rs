@@ -12,64 +12,91 @@
 //! command uses together with those whose records are moved meanwhile; and if a drive has no room for the checkpoint
 //! that swapping would need, or takes none any more.
 
-use tantalum_nand::{Geometry, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES};
+use tantalum_nand::{Nand, NandError, Nanoseconds};
 
 use super::contents::{IndexBytes, NamespaceContents, RecordsKept};
 use super::index::Entry;
 use super::residence::InCheckpoint;
-use super::state::Namespace;
+use super::{Namespace, Records};
 use crate::canary::{self, Guard};
+use crate::counters::Counters;
 use crate::error::{Damage, FtlError};
-use crate::ftl::Ftl;
 use crate::key::NamespaceId;
-use crate::parts::Parts;
+use crate::metadata::MetadataLog;
 
-impl Parts {
+impl Records {
+    /// Whether indexes may have to be swapped out.
+    #[inline]
+    pub fn are_swapped(&self) -> bool {
+        self.index_limit.is_some()
+    }
+
+    /// A command begins that uses these indexes. Returns the bytes of DRAM that those take that must be loaded for it.
+    pub fn begin_use(&mut self, namespaces: impl IntoIterator<Item = NamespaceId>) -> u64 {
+        self.uses += 1;
+        let mut needed = 0;
+        for id in namespaces {
+            let Some(namespace) = self.namespaces.get_mut(&id) else { continue };
+            if namespace.index.is_swapped_out() && namespace.index.used < self.uses {
+                needed += namespace.index.swapped_bytes;
+            }
+            namespace.index.used = self.uses;
+        }
+        needed
+    }
+
     /// Loads indexes in the middle of a command, even beyond the limit. Returns when they are there.
-    pub(super) fn load_indexes(
+    pub fn load_indexes(
         &mut self,
         namespaces: impl IntoIterator<Item = NamespaceId>,
+        log: &MetadataLog,
+        nand: &mut Nand,
+        counters: &mut Counters,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
         let mut done_ns = at_ns;
-        if self.config.index_dram_bytes.is_none() {
+        if self.index_limit.is_none() {
             return Ok(done_ns);
         }
         for id in namespaces {
-            let Some(namespace) = self.tenants.records.namespaces.get(&id) else { continue };
+            let Some(namespace) = self.namespaces.get_mut(&id) else { continue };
             let Some(place) = namespace.index.on_flash() else { continue };
-            let attributes = namespace.attributes;
-            let (bytes, read_ns) = self.read_index(id, place, at_ns)?;
+            let (bytes, read_ns) = read_index(id, place, log, nand, counters, at_ns)?;
             done_ns = done_ns.max(read_ns);
-            let index = &mut self.namespace_mut(id).index;
-            index.index = Some(bytes.index(&attributes, 0));
-            self.counters.indexes_swapped_in += 1;
+            namespace.index.index = Some(bytes.index(&namespace.attributes, 0));
+            counters.indexes_swapped_in += 1;
         }
         Ok(done_ns)
     }
 
     /// After recovery, which loads all indexes: swaps out what the last checkpoint has.
-    pub(crate) fn fit_recovered_indexes(&mut self) {
-        if let Some(limit) = self.config.index_dram_bytes {
+    pub fn fit_recovered(&mut self, counters: &mut Counters) {
+        if self.index_limit.is_some() {
             // none is in use
-            self.tenants.records.uses += 1;
-            self.swap_out_to(limit);
+            self.uses += 1;
+            self.swap_out(0, counters);
         }
     }
 
-    /// Drops indexes from DRAM that the last checkpoint has and that are not in use, until at most this many bytes are
-    /// left. Returns whether they are.
-    fn swap_out_to(&mut self, limit: u64) -> bool {
-        let mut left = self.tenants.records.index_bytes();
+    /// Drops indexes from DRAM that the last checkpoint has and that are not in use, until there is room for this many more bytes.
+    /// Returns whether there is, or nothing more could be dropped after another checkpoint either.
+    pub fn swap_out(&mut self, bytes: u64, counters: &mut Counters) -> bool {
+        let Some(limit) = self.index_limit else { return true };
+        self.swap_out_to(limit.saturating_sub(bytes), counters) || self.idle().is_empty()
+    }
+
+    /// The same until at most this many bytes are left. Returns whether they are.
+    fn swap_out_to(&mut self, limit: u64, counters: &mut Counters) -> bool {
+        let mut left: u64 = self.namespaces.values().map(|namespace| namespace.index.dram_bytes()).sum();
         if left <= limit {
             return true;
         }
-        for id in self.tenants.records.idle() {
+        for id in self.idle() {
             let index = &mut self.namespace_mut(id).index;
             index.swap_out();
             if index.is_swapped_out() {
                 left -= index.swapped_bytes;
-                self.counters.indexes_swapped_out += 1;
+                counters.indexes_swapped_out += 1;
             }
             if left <= limit {
                 return true;
@@ -78,168 +105,72 @@ impl Parts {
         false
     }
 
+    /// The namespaces whose indexes are in DRAM and not in use, least recently used first.
+    fn idle(&self) -> Vec<NamespaceId> {
+        let is_idle =
+            |namespace: &Namespace| !namespace.index.is_swapped_out() && namespace.index.used < self.uses;
+        let idle = self.namespaces.iter().filter(|(_, namespace)| is_idle(namespace));
+        let mut idle: Vec<_> = idle.map(|(id, namespace)| (namespace.index.used, *id)).collect();
+        idle.sort_unstable();
+        idle.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// A checkpoint's contents about records, and when the indexes that are only on flash have been read.
-    pub(super) fn records_kept(
-        &mut self,
+    pub(super) fn kept(
+        &self,
+        log: &MetadataLog,
+        nand: &mut Nand,
+        counters: &mut Counters,
         at_ns: Nanoseconds,
     ) -> Result<(RecordsKept, Nanoseconds), FtlError> {
-        let ids: Vec<NamespaceId> = self.tenants.records.namespaces.keys().copied().collect();
-        let (mut contents, mut done_ns) = (Vec::with_capacity(ids.len()), at_ns);
-        for id in ids {
-            let namespace = &self.tenants.records.namespaces[&id];
-            let attributes = namespace.attributes;
+        let (mut contents, mut done_ns) = (Vec::with_capacity(self.namespaces.len()), at_ns);
+        for (id, namespace) in &self.namespaces {
             let entries = match namespace.index.on_flash() {
                 None => IndexBytes::of_index(namespace.index.get()),
                 Some(_) if canary::out(Guard::SwappedIndexNotCopied) => IndexBytes::default(),
                 Some(place) => {
-                    let (entries, read_ns) = self.read_index(id, place, at_ns)?;
+                    let (entries, read_ns) = read_index(*id, place, log, nand, counters, at_ns)?;
                     done_ns = done_ns.max(read_ns);
                     entries
                 }
             };
-            contents.push(NamespaceContents { namespace: id, attributes, entries });
+            contents.push(NamespaceContents { namespace: *id, attributes: namespace.attributes, entries });
         }
-        let last_namespace = self.tenants.records.last_namespace;
-        Ok((RecordsKept { last_namespace, namespaces: contents }, done_ns))
-    }
-
-    /// Reads an index from the last checkpoint.
-    fn read_index(
-        &mut self,
-        namespace: NamespaceId,
-        place: InCheckpoint,
-        at_ns: Nanoseconds,
-    ) -> Result<(IndexBytes, Nanoseconds), FtlError> {
-        if let Some(nvm) = self.metadata.nvm() {
-            let (bytes, done_ns) = nvm.load_checkpoint(&self.nand, place.bytes(), at_ns)?;
-            let bytes = IndexBytes::from(bytes);
-            self.check_index(namespace, place, &bytes)?;
-            return Ok((bytes, done_ns));
-        }
-        let (mut done_ns, mut units) = (at_ns, 0);
-        let nand = &mut self.nand;
-        let bytes = bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), |ppn, unit| {
-            units += 1;
-            done_ns = done_ns.max(nand.read_retrying(ppn, unit, at_ns)?);
-            Ok(())
-        });
-        let bytes = match bytes {
-            Err(FtlError::Nand(NandError::Uncorrectable { .. })) => {
-                return Err(Damage::Index { namespace, step: self.metadata.checkpoint.step }.into());
-            }
-            bytes => bytes?,
-        };
-        self.counters.index_units_read += units;
-        self.check_index(namespace, place, &bytes)?;
-        Ok((bytes, done_ns))
-    }
-
-    fn check_index(
-        &self,
-        namespace: NamespaceId,
-        place: InCheckpoint,
-        bytes: &IndexBytes,
-    ) -> Result<(), FtlError> {
-        if bytes.checksum() == place.checksum {
-            return Ok(());
-        }
-        let step = self.metadata.checkpoint.step;
-        Err(Damage::Index { namespace, step }.into())
-    }
-
-    /// The entries of an index wherever it is, without taking time or counting as an operation of the medium: for
-    /// audits. None if it cannot be read.
-    pub(super) fn peek_index<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-    ) -> Option<Box<dyn Iterator<Item = Entry> + 'a>> {
-        let Some(place) = namespace.index.on_flash() else {
-            return Some(Box::new(namespace.index.get().from(0)));
-        };
-        let read = |ppn, unit: &mut [u8]| Ok(self.nand.peek(ppn, unit)?);
-        let bytes = match self.metadata.nvm() {
-            Some(nvm) => IndexBytes::from(nvm.load_checkpoint(&self.nand, place.bytes(), 0).ok()?.0),
-            None => bytes_at(place, &self.geometry, self.metadata.checkpoint_pages(), read).ok()?,
-        };
-        let entries: Vec<Entry> = bytes.entries().collect();
-        (bytes.checksum() == place.checksum)
-            .then(|| Box::new(entries.into_iter()) as Box<dyn Iterator<Item = Entry>>)
+        Ok((RecordsKept { last_namespace: self.last_namespace, namespaces: contents }, done_ns))
     }
 }
 
-impl Ftl {
-    /// Loads the indexes that a command uses, after making room for them. Returns when they are there. Call it at the
-    /// beginning of a command: a checkpoint may be taken.
-    pub(super) fn use_indexes(
-        &mut self,
-        namespaces: impl IntoIterator<Item = NamespaceId> + Clone,
-        at_ns: Nanoseconds,
-    ) -> Result<Nanoseconds, FtlError> {
-        if self.config.index_dram_bytes.is_none() {
-            return Ok(at_ns);
-        }
-        let key_value = &mut self.tenants.records;
-        key_value.uses += 1;
-        let mut needed = 0;
-        for id in namespaces.clone() {
-            let Some(namespace) = key_value.namespaces.get_mut(&id) else { continue };
-            if namespace.index.is_swapped_out() && namespace.index.used < key_value.uses {
-                needed += namespace.index.swapped_bytes;
-            }
-            namespace.index.used = key_value.uses;
-        }
-        let room_ns = self.make_index_room(needed, at_ns)?;
-        self.load_indexes(namespaces, room_ns)
-    }
-
-    /// Swaps out indexes between commands, if they exceed the DRAM for them.
-    pub(crate) fn fit_indexes(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        self.make_index_room(0, at_ns).map(drop)
-    }
-
-    /// Swaps out indexes until this many more bytes fit. If too many have changed since the last checkpoint, a
-    /// checkpoint is taken. Returns when the room is there.
-    fn make_index_room(&mut self, bytes: u64, at_ns: Nanoseconds) -> Result<Nanoseconds, FtlError> {
-        let Some(limit) = self.config.index_dram_bytes else { return Ok(at_ns) };
-        let limit = limit.saturating_sub(bytes);
-        if self.swap_out_to(limit) || self.tenants.records.idle().is_empty() {
-            return Ok(at_ns);
-        }
-        if self.is_read_only() || self.is_stopped {
-            return Ok(at_ns);
-        }
-        self.counters.index_checkpoints += 1;
-        match self.take_checkpoint(at_ns, false) {
-            Ok(done_ns) => {
-                self.swap_out_to(limit);
-                Ok(done_ns)
-            }
-            // they stay where they are
-            Err(FtlError::CapacityExceeded) => Ok(at_ns),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// The bytes of an index, from the units of a checkpoint that contain any of them.
-fn bytes_at(
+/// Reads an index from the last checkpoint.
+fn read_index(
+    namespace: NamespaceId,
     place: InCheckpoint,
-    geometry: &Geometry,
-    pages: &[PageId],
-    mut read: impl FnMut(Ppn, &mut [u8]) -> Result<(), FtlError>,
-) -> Result<IndexBytes, FtlError> {
-    let bytes = place.bytes();
-    let mut entries = Vec::with_capacity((bytes.end - bytes.start) as usize);
-    let mut unit = [0; UNIT_BYTES];
-    let units_per_page = u64::from(geometry.units_per_page());
-    let mut next = bytes.start;
-    while next < bytes.end {
-        let (number, start) = (next / UNIT_BYTES as u64, (next % UNIT_BYTES as u64) as usize);
-        let page = pages[(number / units_per_page) as usize];
-        read(geometry.unit(page, (number % units_per_page) as u32), &mut unit)?;
-        let count = (bytes.end - next).min((UNIT_BYTES - start) as u64) as usize;
-        entries.extend(&unit[start..start + count]);
-        next += count as u64;
-    }
-    Ok(entries.into())
+    log: &MetadataLog,
+    nand: &mut Nand,
+    counters: &mut Counters,
+    at_ns: Nanoseconds,
+) -> Result<(IndexBytes, Nanoseconds), FtlError> {
+    let damaged = || FtlError::from(Damage::Index { namespace, step: log.checkpoint_step() });
+    let (bytes, done_ns, units) = match log.load_checkpoint(nand, place.bytes(), at_ns) {
+        Err(FtlError::Nand(NandError::Uncorrectable { .. })) => return Err(damaged()),
+        loaded => loaded?,
+    };
+    let bytes = IndexBytes::from(bytes);
+    counters.index_units_read += units;
+    if bytes.checksum() == place.checksum { Ok((bytes, done_ns)) } else { Err(damaged()) }
+}
+
+/// The entries of an index wherever it is, without taking time or counting as an operation of the medium: for
+/// audits. None if it cannot be read.
+pub(super) fn peek_index<'a>(
+    namespace: &'a Namespace,
+    log: &MetadataLog,
+    nand: &Nand,
+) -> Option<Box<dyn Iterator<Item = Entry> + 'a>> {
+    let Some(place) = namespace.index.on_flash() else {
+        return Some(Box::new(namespace.index.get().from(0)));
+    };
+    let bytes = IndexBytes::from(log.peek_checkpoint(nand, place.bytes()).ok()?);
+    let entries: Vec<Entry> = bytes.entries().collect();
+    (bytes.checksum() == place.checksum)
+        .then(|| Box::new(entries.into_iter()) as Box<dyn Iterator<Item = Entry>>)
 }

@@ -7,8 +7,8 @@ use tantalum_nand::{BlockId, Geometry, Nand};
 use super::record::{RecordPlace, SEGMENT_BYTES};
 use super::residence::InCheckpoint;
 use super::{Key, KeyValueError, KvRecord, NamespaceAttributes, NamespaceId};
+use crate::control::Ftl;
 use crate::error::FtlError;
-use crate::ftl::Ftl;
 use crate::space::{BlockUse, CheckpointInterval, FtlConfig};
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
@@ -284,9 +284,9 @@ fn an_index_that_is_not_what_it_was_is_refused() {
     drive.put(0, 1, Some(b"value"));
     drive.swap_out_all_but_last();
     let id = drive.namespaces[0];
-    let place = drive.ftl.tenants.records.namespaces[&id].index.on_flash().unwrap();
+    let place = drive.ftl.records().namespaces[&id].index.on_flash().unwrap();
     let other = InCheckpoint { checksum: !place.checksum, ..place };
-    drive.ftl.tenants.records.are_in_checkpoint(&[(id, other)]);
+    drive.ftl.records_mut().are_in_checkpoint(&[(id, other)]);
     let found = drive.ftl.get(id, &key(1), &mut Vec::new(), 0);
     assert!(matches!(found, Err(KeyValueError::Ftl(FtlError::Damaged(_)))), "{found:?}");
     assert!(drive.ftl.audit_maps().findings().count() > 0);
@@ -336,10 +336,10 @@ fn copies_of_keys_with_the_same_hash_are_told_apart_when_the_originals_are_gone(
                 break;
             }
             for block in &old {
-                if drive.ftl.space.blocks.block_use(*block) == BlockUse::Closed
+                if drive.ftl.space().block_use(*block) == BlockUse::Closed
                     && drive.ftl.map().valid(*block) > 0
                 {
-                    drive.ftl.collect_block(*block, 0).unwrap();
+                    drive.ftl.empty_block(*block);
                 }
             }
         }
@@ -359,7 +359,7 @@ const NO_CHECKPOINTS: FtlConfig =
 
 /// The place of the first segment of a key's value; no other key of the namespace has its hash.
 fn place_of(drive: &Drive, namespace: usize, key: &Key) -> RecordPlace {
-    let namespace = &drive.ftl.tenants.records.namespaces[&drive.namespaces[namespace]];
+    let namespace = &drive.ftl.records().namespaces[&drive.namespaces[namespace]];
     let found = namespace.index.get().with_hash(key.hash()).next();
     found.expect("the key is there").place
 }
@@ -368,7 +368,7 @@ fn place_of(drive: &Drive, namespace: usize, key: &Key) -> RecordPlace {
 fn checkpoint_of_full_blocks(drive: &mut Drive, namespace: usize, keys: &[Key]) {
     let is_open = |drive: &Drive, key: &Key| {
         let block = GEOMETRY.block_of_unit(place_of(drive, namespace, key).ppn);
-        drive.ftl.space.blocks.block_use(block) != BlockUse::Closed
+        drive.ftl.space().block_use(block) != BlockUse::Closed
     };
     for number in 100.. {
         if !keys.iter().any(|key| is_open(drive, key)) {
@@ -383,8 +383,8 @@ fn checkpoint_of_full_blocks(drive: &mut Drive, namespace: usize, keys: &[Key]) 
 fn move_head(drive: &mut Drive, namespace: usize, key: &Key) {
     let old = place_of(drive, namespace, key);
     let block = GEOMETRY.block_of_unit(old.ppn);
-    if drive.ftl.space.blocks.block_use(block) == BlockUse::Closed {
-        drive.ftl.collect_block(block, 0).unwrap();
+    if drive.ftl.space().block_use(block) == BlockUse::Closed {
+        drive.ftl.empty_block(block);
         assert_ne!(place_of(drive, namespace, key), old);
     }
 }
@@ -423,7 +423,7 @@ fn a_record_that_was_copied_and_replaced_is_there_once() {
         }
         let mut drive = drive.recovered();
         drive.compare();
-        let namespace = &drive.ftl.tenants.records.namespaces[&drive.namespaces[0]];
+        let namespace = &drive.ftl.records().namespaces[&drive.namespaces[0]];
         let segments = new.map_or(0, |value| value.len().div_ceil(SEGMENT_BYTES) as u64);
         assert_eq!(namespace.index.entries(), others + 2 * segments);
     }
@@ -480,7 +480,7 @@ fn a_record_written_over_another_key_with_its_hash_is_not_taken_for_what_was_the
     let mut drive = Drive { key: colliding_key, ..Drive::new(NO_CHECKPOINTS, GEOMETRY, 1) };
     let (namespace, hash) = (drive.namespaces[0], colliding_key(0).hash());
     let places = |drive: &Drive| -> Vec<RecordPlace> {
-        let index = drive.ftl.tenants.records.namespaces[&namespace].index.get();
+        let index = drive.ftl.records().namespaces[&namespace].index.get();
         index.with_hash(hash).filter(|entry| entry.key_length > 0).map(|entry| entry.place).collect()
     };
     drive.put(0, 0, Some(b"small"));
@@ -493,10 +493,10 @@ fn a_record_written_over_another_key_with_its_hash_is_not_taken_for_what_was_the
         for block in [small_block, large] {
             let is_old = drive.ftl.nand().erase_count(block) == 1;
             if is_old
-                && drive.ftl.space.blocks.block_use(block) == BlockUse::Closed
+                && drive.ftl.space().block_use(block) == BlockUse::Closed
                 && drive.ftl.map().valid(block) > 0
             {
-                drive.ftl.collect_block(block, 0).unwrap();
+                drive.ftl.empty_block(block);
             }
         }
         drive.put(0, 1 + round % 3, Some(&[round as u8; 4000]));
@@ -511,7 +511,7 @@ fn a_record_written_over_another_key_with_its_hash_is_not_taken_for_what_was_the
     assert_eq!(drive.ftl.counters().checkpoints, 2, "that of the new drive, and the one above");
     let mut drive = drive.recovered();
     drive.compare();
-    assert_eq!(drive.ftl.tenants.records.namespaces[&namespace].index.entries(), drive.model.len() as u64);
+    assert_eq!(drive.ftl.records().namespaces[&namespace].index.entries(), drive.model.len() as u64);
     drive.put(0, 4, Some(&[5; 9000]));
     drive.compare();
 }

@@ -12,16 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tantalum_nand::Ppn;
 
+use super::Units;
 use super::kept::UnitsKept;
 use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
-use crate::map::{Attempt, Attempts, CHUNK_ENTRIES, Living, extend_whole_run, in_whole_run};
+use crate::map::{Attempt, Attempts, CHUNK_ENTRIES, Living, Map, extend_whole_run, in_whole_run};
 use crate::metadata::Record;
-use crate::parts::Parts;
-use crate::reader::Reader;
 use crate::report::RecoveryReport;
 use crate::spare::{BatchMark, Kind, Mark, Spare};
-use crate::tenants::{DataPlaces, TenantFold, TenantFound};
+use crate::tenants::{CheckpointReader, DataPlaces};
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
 
 /// The best assertion for a logical page so far.
@@ -51,7 +50,7 @@ struct Member {
 }
 
 /// Assertions gathered over a checkpoint.
-pub(super) struct UnitsFold {
+pub(crate) struct UnitsFold {
     step: Seq,
     base: UnitsKept,
     best: HashMap<u32, Best>,
@@ -71,7 +70,7 @@ pub(super) struct UnitsFold {
 }
 
 /// The result of the fold.
-struct UnitsFound {
+pub(crate) struct UnitsFound {
     /// The place of each mapped page, in the order of the pages.
     places: Vec<(Lpn, Ppn)>,
     /// Versions that spare areas do not record.
@@ -83,6 +82,11 @@ struct UnitsFound {
 }
 
 impl UnitsFold {
+    /// A fold over the contents of the checkpoint at `step`, which are at the front of `kept`. None if they are not valid.
+    pub fn over(kept: &mut CheckpointReader<'_>, step: Seq) -> Option<UnitsFold> {
+        Some(UnitsFold::new(step, UnitsKept::decode(kept)?))
+    }
+
     /// A fold over a checkpoint taken at `step`.
     pub fn new(step: Seq, base: UnitsKept) -> UnitsFold {
         let mut fold = UnitsFold {
@@ -267,10 +271,9 @@ impl UnitsFold {
             is_newer || self.standing.contains(&claim) || canary::out(Guard::ClaimOlderThanCheckpoint);
         (stands && !self.ended.contains(&claim)).then_some(home)
     }
-}
 
-impl TenantFold for UnitsFold {
-    fn unit(&mut self, _reader: &mut Reader, ppn: Ppn, spare: &Spare) -> Result<(), FtlError> {
+    /// A unit programmed since the checkpoint.
+    pub fn unit(&mut self, ppn: Ppn, spare: &Spare) {
         match spare.kind {
             Kind::Transaction => {
                 for &owner in spare.owners() {
@@ -279,20 +282,22 @@ impl TenantFold for UnitsFold {
             }
             _ => self.data(ppn, spare),
         }
-        Ok(())
     }
 
-    fn journal(&mut self, records: &[Record]) {
+    /// The journal since the checkpoint, after all units.
+    pub fn journal(&mut self, records: &[Record]) {
         self.conditions(records);
         let chunks = self.chunks(records);
         records.iter().for_each(|record| self.record(record, &chunks));
     }
 
-    fn batches(&self) -> Vec<BatchMark> {
-        self.members.iter().map(|member| member.batch).collect()
+    /// The batches whose members were seen, with the members found.
+    pub fn batches(&self) -> impl Iterator<Item = BatchMark> {
+        self.members.iter().map(|member| member.batch)
     }
 
-    fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
+    /// The members of whole batches assert, the others do not.
+    pub fn assert_batches(&mut self, whole: &BTreeSet<Seq>) {
         for Member { batch, lpn, best } in std::mem::take(&mut self.members) {
             if whole.contains(&batch.id) {
                 self.assert(lpn, best);
@@ -300,15 +305,13 @@ impl TenantFold for UnitsFold {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether nothing was asserted since the checkpoint.
+    pub fn is_empty(&self) -> bool {
         self.assertions == 0 && self.members.is_empty()
     }
 
-    fn finish(
-        mut self: Box<Self>,
-        _reader: &mut Reader,
-        report: &mut RecoveryReport,
-    ) -> Result<Box<dyn TenantFound>, FtlError> {
+    /// Decides what is conditional, and takes the maximum.
+    pub fn finish(mut self, report: &mut RecoveryReport) -> UnitsFound {
         self.count_transactions(report);
         let logs = self.assert_homes(report);
         report.assertions += self.assertions;
@@ -326,7 +329,7 @@ impl TenantFold for UnitsFold {
         kept.extend_before(u32::MAX, &mut found.places);
         debug_assert!(found.places.is_sorted(), "assertions and chunks are in the order of logical pages");
         found.versions.retain(|lpn, version| !self.transaction_units.contains_key(&(Lpn(*lpn), *version)));
-        Ok(Box::new(found))
+        found
     }
 }
 
@@ -340,26 +343,24 @@ impl UnitsFound {
             }
         }
     }
-}
 
-impl TenantFound for UnitsFound {
-    fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError> {
+    /// Everything must be at a place that holds data.
+    pub fn check(&self, data: &DataPlaces<'_>) -> Result<(), FtlError> {
         match self.places.iter().find(|(_, ppn)| !data.has(*ppn)) {
             None => Ok(()),
             Some(&(lpn, ppn)) => Err(Damage::Place { lpn, ppn }.into()),
         }
     }
 
-    fn restore(self: Box<Self>, parts: &mut Parts, clean: bool) -> Result<(), FtlError> {
-        let UnitsFound { places, versions, logs, chunks } = *self;
-        parts.map.expect(chunks);
-        parts.map.rebuild(places.into_iter(), &versions);
+    /// Makes it the running drive's state. `clean` if nothing followed the checkpoint.
+    pub fn restore(self, units: &mut Units, map: &mut Map, clean: bool) {
+        let UnitsFound { places, versions, logs, chunks } = self;
+        map.expect(chunks);
+        map.rebuild(places.into_iter(), &versions);
         // until recovery's own checkpoint stands, the erase rule needs to know what was found whole
         if !clean && !canary::out(Guard::RecoveryErases) {
-            logs.into_iter()
-                .for_each(|(generation, attempts)| parts.tenants.units.logs.found(generation, attempts));
+            logs.into_iter().for_each(|(generation, attempts)| units.logs.found(generation, attempts));
         }
-        Ok(())
     }
 }
 
@@ -368,6 +369,7 @@ mod tests {
     use tantalum_nand::Nand;
 
     use super::*;
+    use crate::reader::Reader;
     use crate::test_support::{GEOMETRY, TIMING};
 
     #[test]

@@ -1,0 +1,101 @@
+use std::collections::HashSet;
+
+use tantalum_nand::{Faults, Nand, Slot, UNIT_BYTES};
+
+use super::super::batch::pages_by_stream;
+use super::super::*;
+use crate::key::{Key, NamespaceAttributes};
+use crate::space::FtlConfig;
+use crate::test_support::{CONFIG, GEOMETRY, TIMING};
+
+fn stage(ftl: &mut Ftl) -> Vec<Slot> {
+    (0..6).map(|_| ftl.nand_mut().stage(&[1; UNIT_BYTES]).unwrap()).collect()
+}
+
+/// Six units from `first` on.
+fn units(ftl: &mut Ftl, first: u32) -> Vec<HostUnit> {
+    let unit = |(lpn, slot)| HostUnit { slot, lpn: Lpn(lpn), version: Seq(0), metadata: [0; 24], hint: None };
+    (first..).zip(stage(ftl)).map(unit).collect()
+}
+
+/// A drive that refused atomic writes for lack of blocks kept their buffers forever.
+#[test]
+fn a_refused_batch_keeps_no_buffer() {
+    let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+    ftl.nand_mut().set_faults(Faults { program_failure_ppm: 1_000_000, ..Faults::default() });
+    for _ in 0..3 {
+        let units = units(&mut ftl, 0);
+        let slots: Vec<Slot> = units.iter().map(|unit| unit.slot).collect();
+        assert!(matches!(ftl.write_batch(&units, &[], 0), Err(FtlError::CapacityExceeded)));
+        let again = stage(&mut ftl);
+        assert_eq!(again.iter().collect::<HashSet<_>>(), slots.iter().collect());
+        again.into_iter().for_each(|slot| ftl.nand_mut().release(slot));
+    }
+}
+
+/// Counted separately, the pages of each kind seemed to fit in the open blocks.
+#[test]
+fn pages_of_one_stream_are_counted_together() {
+    let own = Target::Logs(crate::key::NamespaceId(1));
+    let record_pages = [(Target::Host, 0..2), (Target::Host, 2..3), (own, 3..4)];
+    assert_eq!(pages_by_stream(2, &record_pages), [(Target::Host, 4), (own, 1)]);
+    assert_eq!(pages_by_stream(0, &record_pages[2..]), [(own, 1)]);
+    assert_eq!(pages_by_stream(1, &[]), [(Target::Host, 1)]);
+}
+
+/// Members of several pages are counted by recovery. A single page needs no mark, unless a dump must know whether its
+/// records were acknowledged.
+#[test]
+fn members_are_marked_if_they_are_on_several_pages_or_may_be_dumped() {
+    let format = |config| Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), config).unwrap();
+    let marks = |ftl: &mut Ftl, units, records, pages| {
+        let (of_units, of_records) = ftl.marks(Seq(9), units, records, pages);
+        assert_eq!(of_units.are_needed, of_records.are_needed);
+        [of_units, of_records].map(|marks| marks.of(1).map(|mark| (mark.id.0, mark.index, mark.count)))
+    };
+    let mut ftl = format(CONFIG);
+    assert_eq!(marks(&mut ftl, 2, 0, 1), [None, None]);
+    assert_eq!(marks(&mut ftl, 0, 1, 1), [None, None]);
+    assert_eq!(marks(&mut ftl, 3, 2, 3), [Some((9, 1, 5)), Some((9, 4, 5))]);
+    let mut ftl = format(FtlConfig { dump_units: 16, protected_units: 8, ..CONFIG });
+    assert_eq!(marks(&mut ftl, 2, 0, 1), [None, None]);
+    assert_eq!(marks(&mut ftl, 0, 1, 1), [Some((9, 1, 1)), Some((9, 1, 1))]);
+    assert_eq!(marks(&mut ftl, 3, 2, 3), [Some((9, 1, 5)), Some((9, 4, 5))]);
+}
+
+/// Before a block with members is erased, the journal must say that their batch was whole.
+#[test]
+fn blocks_with_members_of_several_pages_are_marked() {
+    for (count, is_marked) in [(2, false), (6, true)] {
+        let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+        let mut units = units(&mut ftl, 0);
+        units.drain(count..).for_each(|unit| ftl.nand_mut().release(unit.slot));
+        ftl.write_batch(&units, &[], 0).unwrap();
+        for unit in &units {
+            let block = GEOMETRY.block_of_unit(ftl.map().lookup(unit.lpn).unwrap());
+            assert_eq!(ftl.space.is_marked(block), is_marked, "{count} members");
+        }
+    }
+}
+
+/// Counted separately, the units and the records of a batch each fit in what is left.
+#[test]
+fn units_and_records_of_a_batch_must_fit_together() {
+    let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+    let namespace = ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap();
+    for first in (0..114).step_by(6) {
+        let units = units(&mut ftl, first);
+        ftl.write_batch(&units, &[], 0).unwrap();
+    }
+    let value = [1; 4000];
+    let keys: Vec<Key> = (0..10_u32).map(|number| Key::new(&number.to_le_bytes()).unwrap()).collect();
+    let record = |key: &Key| KvRecord { namespace, key: *key, value: Some(&value) };
+    let records: Vec<KvRecord<'_>> = keys.iter().map(record).collect();
+    // 14 units are left, less what the entries take
+    let mut fits = |units: u32, records: &[KvRecord<'_>]| {
+        ftl.budget = 0;
+        ftl.admit_batch((114..114 + units).map(Lpn), records, 0, 0).is_ok()
+    };
+    assert!(fits(10, &records[..1]) && fits(1, &records));
+    assert!(!fits(10, &records) && !fits(10, &records[..5]));
+}
