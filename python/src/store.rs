@@ -211,7 +211,7 @@ impl PyStore {
         Ok(damage.into_iter().map(|error| raised(error).into_value(py).into_any()).collect())
     }
 
-    /// Drops what is lost, and returns it as `find_damage` does. No snapshot may be open.
+    /// Drops what is lost, and returns it as `find_damage` does. Snapshots go on to see what they saw, without what is lost of it.
     fn drop_damaged(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let store = self.get()?;
         let dropped = || {

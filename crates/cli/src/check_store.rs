@@ -46,6 +46,6 @@ fn dropped(lost: &Error) -> String {
         Error::Damaged { namespace, key } => {
             format!("dropped key \"{}\" of namespace {namespace:?}, whose value was lost", key.escape_ascii())
         }
-        other => format!("built that index anew from what can be read: {other}"),
+        other => format!("took out of that index what cannot be read: {other}"),
     }
 }

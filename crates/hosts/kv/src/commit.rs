@@ -7,7 +7,6 @@
 //! them.
 
 use std::collections::HashSet;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -17,14 +16,13 @@ use tantalum::{Device, NamespaceId, Nanoseconds, Room, Status};
 use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
-use crate::keys::borrowed;
 use crate::large::sizes;
 use crate::large_values::{Change, LargeValues};
 use crate::limits::Limits;
 use crate::plan::{Plan, Planner};
-use crate::record::{Bytes, Name, OrderedChanges, Value};
+use crate::record::{Name, OrderedChanges, Value};
 use crate::redo::Redo;
-use crate::tree::{Changed, Numbers, change, is_node, number_of, page, rebuild};
+use crate::tree::{Mended, Numbers, change, is_node, mend, number_of};
 
 /// What a transaction changes.
 #[derive(Clone, Default)]
@@ -144,10 +142,10 @@ impl Commits {
         Ok(())
     }
 
-    /// Builds the index of an ordered namespace anew, from what can be read of it, and deletes values that nothing names.
-    pub fn rebuild_index(&self, drive: &Drive, namespace: NamespaceId) -> Result<(), Failure> {
+    /// Takes out of the index of an ordered namespace what cannot be read of it, and deletes values that nothing names.
+    pub fn mend_index(&self, drive: &Drive, namespace: NamespaceId) -> Result<(), Failure> {
         let mut leader = self.leader.lock();
-        let done = leader.rebuild_index(drive, &self.limits, namespace).and_then(|()| drive.sync());
+        let done = leader.mend_index(drive, &self.limits, namespace).and_then(|()| drive.sync());
         if let Some(cause) = done.as_ref().err().and_then(Failure::stops) {
             drive.doubt_unsynced(cause);
         }
@@ -247,26 +245,25 @@ impl Leader {
         results
     }
 
-    fn rebuild_index(
-        &mut self,
-        drive: &Drive,
-        limits: &Limits,
-        namespace: NamespaceId,
-    ) -> Result<(), Failure> {
-        let entries = entries_of(drive, namespace)?;
-        let (mut last, mut old) = (0, Records::new());
-        let named: HashSet<u64> = entries.iter().map(|(_, number)| *number).collect();
+    fn mend_index(&mut self, drive: &Drive, limits: &Limits, namespace: NamespaceId) -> Result<(), Failure> {
+        let Mended { mut records, named } = mend(drive, namespace)?;
+        let changed: HashSet<Name> = records.iter().map(|(name, _)| *name).collect();
+        let mut last = 0;
         for key in drive.list(namespace, None, usize::MAX)? {
-            let Some((number, is_value)) = number_of(&key) else { continue };
+            let (Some((number, is_value)), name) = (number_of(&key), (namespace, key)) else { continue };
             last = last.max(number);
-            if is_node((namespace, key)) || is_value && !named.contains(&number) {
-                old.push(((namespace, key), None));
+            if (is_value || is_node(name)) && !named.contains(&number) && !changed.contains(&name) {
+                records.push((name, None));
             }
         }
-        let Changed { mut records, numbers } = rebuild(drive, namespace, entries, Numbers::after(last))?;
-        let new: HashSet<Name> = records.iter().map(|(name, _)| *name).collect();
-        records.extend(old.into_iter().filter(|(name, _)| !new.contains(name)));
+        // its record may be lost as well
+        let numbers = Numbers::after(last);
+        records.push(numbers.record(namespace));
+        let mut change = Change::default();
+        let descriptions = self.values.describe(drive, records.iter(), &mut change)?;
+        records.extend(descriptions);
         self.put_index(drive, limits, records)?;
+        self.values.committed(drive, change);
         self.numbers.insert(namespace, numbers);
         Ok(())
     }
@@ -374,17 +371,6 @@ impl Leader {
 /// What values take.
 fn room_of_values<'a>(values: impl Iterator<Item = &'a Value>) -> Room {
     values.flat_map(|value| sizes(value.len())).map(Room::of).sum()
-}
-
-/// The keys that can be found in a tree, with the numbers of their values.
-fn entries_of(drive: &Drive, namespace: NamespaceId) -> Result<Vec<(Bytes, u64)>, Failure> {
-    let (mut entries, mut rest) = (Vec::new(), Some((Bound::Unbounded, Bound::Unbounded)));
-    while let Some(range) = rest {
-        let found = page(drive, namespace, borrowed(&range), false, usize::MAX)?;
-        entries.extend(found.entries);
-        rest = found.gap.and_then(|gap| gap.divide(range, false).1);
-    }
-    Ok(entries)
 }
 
 /// One `put`; if the drive refuses it, one for each, so that only those fail that must.

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::record::{Namespace, Order};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
+use crate::transaction::Transaction;
 
 /// Keys of a hashed namespace listed at once.
 const LISTED: usize = 1000;
@@ -38,8 +39,9 @@ impl Store {
     }
 
     /// Drops what [`Store::find_damage`] found: keys without values are deleted in one transaction for each namespace, and
-    /// damaged indexes built anew from what can be read of them. What keys these had is not known any more, so values that
-    /// no key names are deleted too. No snapshot may be open.
+    /// nodes that cannot be read are taken out of their index. What keys these had is not known any more, so values that no key
+    /// names are deleted too. A value that has been written anew since stays. Snapshots go on to see what they saw, and to report
+    /// what is lost of it. A full store has room for this. If it fails for one namespace, others may be done; call it again.
     pub fn drop_damaged(&self, damage: &[Error]) -> Result<(), Error> {
         let mut keys: BTreeMap<&str, Vec<&[u8]>> = BTreeMap::new();
         for error in damage {
@@ -54,11 +56,19 @@ impl Store {
             let is_index =
                 |error: &Error| matches!(error, Error::DamagedIndex { namespace, .. } if namespace == name);
             if damage.iter().any(is_index) {
-                self.rebuild_index(namespace)?;
+                self.mend_index(namespace)?;
             }
-            self.transact(|tx| keys.iter().try_for_each(|key| tx.delete(namespace, key).map(drop)))?;
+            self.transact(|tx| keys.iter().try_for_each(|key| drop_value(tx, namespace, key)))?;
         }
         Ok(())
+    }
+}
+
+/// Deletes a key, unless its value can be read.
+fn drop_value(tx: &mut Transaction, namespace: Namespace, key: &[u8]) -> Result<(), Error> {
+    match tx.read_for_update(namespace, key) {
+        Err(Error::Damaged { .. }) => tx.delete(namespace, key).map(drop),
+        read => read.map(drop),
     }
 }
 

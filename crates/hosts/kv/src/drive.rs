@@ -18,7 +18,7 @@ use crate::canary::{Guard, out};
 use crate::failure::{Cause, Failure};
 use crate::large::{Large, Stored, part_key, sizes};
 use crate::record::{Name, Value};
-use crate::versions::{AsOf, Versions};
+use crate::versions::{AsOf, Earlier, Versions};
 
 /// Bytes of the drive that a record takes at least.
 const LEAST_RECORD_BYTES: u64 = 64;
@@ -190,8 +190,8 @@ impl Drive {
         let mut seen = HashSet::new();
         let names = parts.iter().flatten().map(|(name, _)| *name);
         let wanted = names.filter(|name| versions.wants(*name) && seen.insert(*name));
-        let old: Result<Records, Failure> =
-            wanted.map(|name| Ok((name, self.read(name, &mut None)?))).collect();
+        let old: Result<Vec<(Name, Earlier)>, Failure> =
+            wanted.map(|name| Ok((name, self.earlier(name)?))).collect();
         versions.replaced(old.map_err(|failure| (0, failure))?);
         // all of them: if one part fails, the others are not to be seen either
         self.unsynced.lock().extend(parts.iter().flatten().map(|(name, _)| *name));
@@ -216,6 +216,14 @@ impl Drive {
             }
         }
         Ok(done_ns)
+    }
+
+    /// A record as snapshots will see it once it has changed. A lost one stays lost for them: it can be changed like any other.
+    fn earlier(&self, name: Name) -> Result<Earlier, Failure> {
+        match self.read(name, &mut None) {
+            Err(failure) if failure.is_damage() => Ok(Earlier::Lost),
+            read => Ok(read?.into()),
+        }
     }
 
     /// Puts records that nobody reads, not even a snapshot.
@@ -357,7 +365,9 @@ pub(crate) struct Past<'a> {
 impl Source for Past<'_> {
     fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
         match self.stable.versions.of(name, self.at) {
-            Some(value) => Ok(value.clone()),
+            Some(Earlier::Value(value)) => Ok(Some(value.clone())),
+            Some(Earlier::Missing) => Ok(None),
+            Some(Earlier::Lost) => Err(Failure::missing(name)),
             None => self.stable.record(name),
         }
     }

@@ -216,10 +216,10 @@ impl Shared {
         failure.in_store(|namespace| live.get(&namespace).map_or_else(String::new, |(name, _)| name.clone()))
     }
 
-    /// Builds the index of an ordered namespace anew, from what can be read of it.
-    pub fn rebuild_index(&self, namespace: NamespaceId) -> Result<(), Error> {
+    /// Takes out of the index of an ordered namespace what cannot be read of it.
+    pub fn mend_index(&self, namespace: NamespaceId) -> Result<(), Error> {
         self.check()?;
-        self.commits.rebuild_index(&self.drive, namespace).map_err(|failure| self.failed(failure))
+        self.commits.mend_index(&self.drive, namespace).map_err(|failure| self.failed(failure))
     }
 
     /// Shuts the drive down, if it is still there.

@@ -186,8 +186,8 @@ impl Store {
         catalog.names.get(name).map(|(namespace, _)| Namespace(*namespace)).ok_or(Error::NoSuchNamespace)
     }
 
-    pub(crate) fn rebuild_index(&self, namespace: Namespace) -> Result<(), Error> {
-        self.shared.rebuild_index(namespace.0)
+    pub(crate) fn mend_index(&self, namespace: Namespace) -> Result<(), Error> {
+        self.shared.mend_index(namespace.0)
     }
 
     /// Deletes a namespace with all its records. Transactions that use it fail with [`Error::NoSuchNamespace`].

@@ -18,11 +18,25 @@ const OVERHEAD_BYTES: usize = 128;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct AsOf(u64);
 
+/// What a record was before it changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Earlier {
+    Missing,
+    Value(Value),
+    /// Its flash could not be read.
+    Lost,
+}
+
+impl From<Option<Value>> for Earlier {
+    fn from(value: Option<Value>) -> Earlier {
+        value.map_or(Earlier::Missing, Earlier::Value)
+    }
+}
+
 struct Old {
     /// The put that replaced it.
     until: u64,
-    /// `None`: the record did not exist.
-    value: Option<Value>,
+    record: Earlier,
 }
 
 /// A record's place in the order in which a namespace lists its keys.
@@ -44,8 +58,9 @@ fn listed((namespace, key): Name) -> Listed {
     (namespace, key.listing_order())
 }
 
-fn cost(value: &Option<Value>) -> usize {
-    value.as_ref().map_or(0, |value| value.len()) + OVERHEAD_BYTES
+fn cost(record: &Earlier) -> usize {
+    let value_bytes = if let Earlier::Value(value) = record { value.len() } else { 0 };
+    value_bytes + OVERHEAD_BYTES
 }
 
 impl Versions {
@@ -104,11 +119,11 @@ impl Versions {
     }
 
     /// A put was done. It replaced these records, which must be kept.
-    pub fn replaced(&mut self, records: Vec<(Name, Option<Value>)>) {
+    pub fn replaced(&mut self, records: Vec<(Name, Earlier)>) {
         self.puts += 1;
-        for (name, value) in records {
-            self.bytes += cost(&value);
-            self.old.entry(listed(name)).or_default().push(Old { until: self.puts, value });
+        for (name, record) in records {
+            self.bytes += cost(&record);
+            self.old.entry(listed(name)).or_default().push(Old { until: self.puts, record });
         }
         while self.bytes > self.budget_bytes
             && let Some((at, _)) = self.open.pop_first()
@@ -129,7 +144,7 @@ impl Versions {
         self.old.retain(|_, versions| {
             versions.retain(|old| {
                 let is_seen = old.until > oldest;
-                *bytes -= if is_seen { 0 } else { cost(&old.value) };
+                *bytes -= if is_seen { 0 } else { cost(&old.record) };
                 is_seen
             });
             !versions.is_empty()
@@ -137,7 +152,7 @@ impl Versions {
     }
 
     /// A record's version as a snapshot sees it, if it has changed since.
-    pub fn of(&self, name: Name, at: AsOf) -> Option<&Option<Value>> {
+    pub fn of(&self, name: Name, at: AsOf) -> Option<&Earlier> {
         seen(self.old.get(&listed(name))?, at)
     }
 
@@ -152,12 +167,12 @@ impl Versions {
         let from = from.map(Key::listing_order);
         let all = self.old.range((namespace, from.unwrap_or((0, Key::LEAST)))..);
         all.take_while(move |((of, _), _)| *of == namespace)
-            .filter_map(move |((_, (_, key)), old)| Some((*key, seen(old, at)?.is_some())))
+            .filter_map(move |((_, (_, key)), old)| Some((*key, *seen(old, at)? != Earlier::Missing)))
     }
 }
 
-fn seen(versions: &[Old], at: AsOf) -> Option<&Option<Value>> {
-    versions.iter().find(|old| old.until > at.0).map(|old| &old.value)
+fn seen(versions: &[Old], at: AsOf) -> Option<&Earlier> {
+    versions.iter().find(|old| old.until > at.0).map(|old| &old.record)
 }
 
 #[cfg(test)]
@@ -168,12 +183,12 @@ mod tests {
         (NamespaceId(1), Key::new(&[key]).unwrap())
     }
 
-    fn value(number: u8) -> Option<Value> {
-        Some(vec![number; 100].into())
+    fn value(number: u8) -> Earlier {
+        Earlier::Value(vec![number; 100].into())
     }
 
     /// Changes a record that was `old`, as a store does.
-    fn change(versions: &mut Versions, key: u8, old: Option<Value>) {
+    fn change(versions: &mut Versions, key: u8, old: Earlier) {
         let wanted = versions.wants(name(key));
         versions.replaced(if wanted { vec![(name(key), old)] } else { Vec::new() });
     }
@@ -181,18 +196,18 @@ mod tests {
     #[test]
     fn each_snapshot_sees_what_was_there_when_it_was_opened() {
         let mut versions = Versions::new(1 << 20);
-        change(&mut versions, 1, None);
+        change(&mut versions, 1, Earlier::Missing);
         assert_eq!(versions.bytes(), 0, "nobody asks");
         let first = versions.open();
         change(&mut versions, 1, value(1));
         change(&mut versions, 1, value(2));
         let second = versions.open();
-        change(&mut versions, 2, None);
+        change(&mut versions, 2, Earlier::Missing);
         assert_eq!(versions.of(name(1), first), Some(&value(1)));
         assert_eq!(versions.of(name(1), second), None, "it is as it was");
         change(&mut versions, 1, value(3));
         assert_eq!(versions.of(name(1), second), Some(&value(3)));
-        assert_eq!(versions.of(name(2), second), Some(&None));
+        assert_eq!(versions.of(name(2), second), Some(&Earlier::Missing));
         let mut listed: Vec<_> = versions.listed_from(NamespaceId(1), None, second).collect();
         listed.sort();
         assert_eq!(listed, [(name(1).1, true), (name(2).1, false)]);

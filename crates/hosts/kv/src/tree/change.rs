@@ -3,7 +3,7 @@
 //! Each node on the way is read once and written once, however many of its keys change. A node that grows too large is
 //! split, one that becomes small is merged with a neighbour, and one that becomes empty is removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use tantalum::{NamespaceId, Room};
 
@@ -33,18 +33,23 @@ pub(crate) fn change(
     Ok(work.changed(numbers))
 }
 
-/// Computes what to put for a new tree with these keys and the numbers of their values, whatever nodes there are.
-pub(crate) fn rebuild(
-    source: &impl Source,
-    namespace: NamespaceId,
-    entries: Vec<(Bytes, u64)>,
-    numbers: Numbers,
-) -> Result<Changed, Failure> {
+/// What to put so that a tree does without what cannot be read of it.
+pub(crate) struct Mended {
+    pub records: Records,
+    /// The numbers of the nodes that can be read, and of the values that they name.
+    pub named: HashSet<u64>,
+}
+
+/// Computes what to put so that a tree does without the nodes that cannot be read: their parents lose the entries for them.
+pub(crate) fn mend(source: &impl Source, namespace: NamespaceId) -> Result<Mended, Failure> {
+    // none are taken
+    let numbers = Numbers::after(ROOT);
     let mut work = Work { source, namespace, numbers, nodes: BTreeMap::new(), records: Records::new() };
-    let entries = entries.into_iter().map(|(key, number)| Entry { key, number }).collect();
-    let children = work.pieces(ROOT, no_key(), 0, entries, true);
-    work.raise(0, children)?;
-    Ok(work.changed(numbers))
+    let mut named = HashSet::new();
+    if let Some((level, root)) = work.readable(ROOT, None, no_key(), &mut named)? {
+        work.raise(level, vec![root])?;
+    }
+    Ok(Mended { records: work.changed(numbers).records, named })
 }
 
 /// A key's new value, none if it is to be deleted. Several are in the order of their keys.
@@ -93,6 +98,45 @@ impl<S: Source> Work<'_, S> {
             }
         };
         self.raise(level, children)
+    }
+
+    /// A node of this level, or of any, as its parent gets it without the children that cannot be read; none if nothing is left
+    /// of it.
+    fn readable(
+        &mut self,
+        number: u64,
+        level: Option<u8>,
+        low: Bytes,
+        named: &mut HashSet<u64>,
+    ) -> Result<Option<(u8, Child)>, Failure> {
+        let bytes = match node_at(self.source, self.namespace, number) {
+            Err(failure) if failure.is_damage() => None,
+            found => found?,
+        };
+        let node = bytes.as_deref().and_then(Node::parse);
+        let node = node.filter(|node| level.is_none_or(|level| node.level() == level));
+        let Some((level, before)) = node.and_then(|node| Some((node.level(), node.entries(&low)?))) else {
+            self.nodes.insert(number, None);
+            return Ok(None);
+        };
+        let mut changed = None;
+        if level == 0 {
+            named.extend(before.iter().map(|entry| entry.number));
+        } else {
+            let mut children = Vec::with_capacity(before.len());
+            for Entry { key, number } in &before {
+                let child = self.readable(*number, Some(level - 1), key.clone(), named)?;
+                children.extend(child.map(|(_, child)| child));
+            }
+            let after = self.store_children(level - 1, children);
+            if after.is_empty() {
+                self.nodes.insert(number, None);
+                return Ok(None);
+            }
+            changed = (after != before).then_some(after);
+        }
+        named.insert(number);
+        Ok(Some((level, Child { low, number, changed })))
     }
 
     /// Writes nodes of one level, and those above up to the root.

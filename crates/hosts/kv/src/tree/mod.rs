@@ -14,7 +14,7 @@ use tantalum::{Key, NamespaceId};
 
 use crate::record::Name;
 
-pub(crate) use change::{Change, Changed, change, rebuild};
+pub(crate) use change::{Change, Mended, change, mend};
 pub(crate) use find::{Gap, Page, find, page};
 pub(crate) use numbers::Numbers;
 

@@ -7,6 +7,7 @@ use super::{Kind, ROOT, name};
 use crate::canary::{Guard, out};
 use crate::drive::{Records, Source};
 use crate::failure::Failure;
+use crate::record::{Name, Value};
 
 /// Numbers issued by one write of the record.
 const AT_ONCE: u64 = 1024;
@@ -60,8 +61,12 @@ impl Numbers {
     /// Adds the record, if more numbers are issued than `before`.
     pub fn store(self, before: Numbers, namespace: NamespaceId, records: &mut Records) {
         if self.end != before.end && !out(Guard::NumbersTwice) {
-            let value = self.end.to_le_bytes();
-            records.push((name(namespace, Kind::Numbers, 0), Some(value[..].into())));
+            records.push(self.record(namespace));
         }
+    }
+
+    /// The record that says which are issued.
+    pub fn record(self, namespace: NamespaceId) -> (Name, Option<Value>) {
+        (name(namespace, Kind::Numbers, 0), Some(self.end.to_le_bytes()[..].into()))
     }
 }

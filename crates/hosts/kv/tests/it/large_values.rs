@@ -312,3 +312,37 @@ fn a_damaged_large_value_is_named_and_its_room_comes_back_when_it_is_dropped() {
         );
     }
 }
+
+/// Its parts stayed for ever: no key named them, and nothing deleted them.
+#[test]
+fn a_large_value_whose_key_is_lost_with_its_node_gives_its_room_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.tant");
+    let options = || options().capacity_bytes(32 << 20);
+    let store = options().open(&path).unwrap();
+    let namespace = store.ordered("all").unwrap();
+    let bytes = 2 * PART + 500;
+    store
+        .transact(|tx| {
+            (0..600_u32).try_for_each(|n| tx.put(namespace, format!("key {n:04}"), n.to_be_bytes()))?;
+            tx.put(namespace, "key 0300a", value(1, bytes))?;
+            tx.put(namespace, "key 0001", value(2, bytes))
+        })
+        .unwrap();
+    expect_records(&store, &[bytes, bytes]);
+    store.close().unwrap();
+    corrupt(&path, b"key 0300key 0300akey 0301");
+    let store = options().open(&path).unwrap();
+    let damage = store.find_damage().unwrap();
+    assert!(!damage.is_empty() && damage.iter().all(|error| matches!(error, Error::DamagedIndex { .. })));
+    let snapshot = store.snapshot().unwrap();
+    store.drop_damaged(&damage).unwrap();
+    assert!(snapshot.read(namespace, "key 0001").unwrap().unwrap()[..] == value(2, bytes));
+    drop(snapshot);
+    put(&store, namespace, b"another", b"commit").unwrap();
+    expect_records(&store, &[bytes]);
+    store.close().unwrap();
+    let store = options().open(&path).unwrap();
+    assert!(store.begin().unwrap().read(namespace, "key 0001").unwrap().unwrap()[..] == value(2, bytes));
+    expect_records(&store, &[bytes]);
+}
