@@ -51,7 +51,7 @@ pub struct CommandInfo {
 macro_rules! commands {
     ($($variant:ident $kind:ident $effect:ident $work:ident $opcode:expr;)*) => {
         /// All commands, in the order of [`AnyCommand`]'s variants.
-        pub static COMMANDS: &[CommandInfo] = &[$(
+        pub static COMMANDS: [CommandInfo; [$(Row::$variant),*].len()] = [$(
             CommandInfo {
                 name: stringify!($variant),
                 kind: Kind::$kind,

@@ -8,6 +8,7 @@ mod collection;
 mod counters;
 mod damage;
 mod damaged_images;
+mod documents;
 mod doubt;
 mod ended_claims;
 mod failing_steps;
