@@ -4,14 +4,13 @@
 //! journal (`metadata`). A checkpoint is a fold that need not be repeated. `control/erase.rs` is the one rule that
 //! keeps all of this valid. Everything else decides where the next page goes: `space`, `control/allocate.rs`, `control/collect`.
 //!
-//! The parts of a drive are `map`, `space`, `metadata`, `tenants/units` and `tenants/records`; `ftl` conducts them, and has a
+//! The parts of a drive are `map`, `space`, `metadata`, `tenants/units` and `tenants/records`; `control` conducts them, and has a
 //! guide to what each of them does.
 //!
 //! Nothing here asks for the time: each operation takes the earliest time at which it may start and returns the time at
 //! which it is done.
 
 mod batches;
-mod block_states;
 pub mod canary;
 mod control;
 mod counters;
@@ -19,7 +18,6 @@ mod error;
 mod file_lists;
 mod findings;
 mod fold;
-
 mod host_unit;
 mod key;
 mod map;
@@ -39,8 +37,7 @@ mod tenants;
 mod test_support;
 mod types;
 
-pub use block_states::BlockState;
-pub use control::{FormatError, Ftl, PREFETCHED, Wear};
+pub use control::{BlockState, FormatError, Ftl, PREFETCHED, Wear};
 pub use counters::{Counters, FlashUnits};
 pub use error::{Damage, FtlError, LayoutError};
 pub use file_lists::{ListRefusal, ListsPlan};

@@ -39,7 +39,8 @@ use tantalum_nand::{Nand, NandError, Nanoseconds, Slot};
 
 use self::allocate::Allocator;
 use self::batch::ProgrammedBatch;
-pub use self::parts::{PREFETCHED, Parts, Wear};
+pub use self::parts::Parts;
+pub use self::queries::{BlockState, PREFETCHED, Wear};
 pub use self::recovery::FormatError;
 use crate::canary::{self, Guard};
 use crate::error::FtlError;

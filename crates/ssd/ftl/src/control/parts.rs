@@ -25,24 +25,7 @@ use crate::tenants::records::{KeyValueError, KvRecord, Plan, ProgrammedUnits, Re
 use crate::tenants::units::{MapStep, OWNER_BYTES, ShareRefusal, Units, check_share};
 use crate::types::{Lpn, Numbers, Seq, ShareRange, TxId};
 
-/// Units prefetched into the processor's cache together: few enough to stay there, and enough for their misses to
-/// overlap.
-pub const PREFETCHED: usize = 16;
-
-/// Erase counts of the good blocks.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Wear {
-    /// The least-worn block's.
-    pub min: u32,
-    /// The most-worn block's.
-    pub max: u32,
-    /// The mean.
-    pub mean: f64,
-    /// Blocks retired.
-    pub bad_blocks: u32,
-}
-
-/// See the head of `ftl`.
+/// See the head of `control`.
 #[derive(Debug)]
 pub struct Parts {
     pub(super) nand: Nand,

@@ -8,8 +8,7 @@ use tantalum_nand::{
     UnitSpare, WORD_BYTES,
 };
 
-use super::parts::{PREFETCHED, Parts, Wear};
-use crate::block_states::BlockState;
+use super::parts::Parts;
 use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::FtlError;
@@ -19,12 +18,47 @@ use crate::host_unit::HostUnit;
 use crate::map::{HintError, Logs, Map, Transactions, TxPage};
 use crate::metadata::DumpPages;
 use crate::page_image::PageImage;
-use crate::space::{Layout, SpareBlocks};
+use crate::space::{BlockUse, Layout, SpareBlocks};
 use crate::spare::{self, Spare};
 use crate::tenants::Tenant;
 use crate::tenants::records::NamespaceInfo;
 use crate::tenants::units::Units;
 use crate::types::{FileEntry, FileId, Hint, Lpn, Metadata, Seq, TxId};
+
+/// Units prefetched into the processor's cache together: few enough to stay there, and enough for their misses to
+/// overlap.
+pub const PREFETCHED: usize = 16;
+
+/// Erase counts of the good blocks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Wear {
+    /// The least-worn block's.
+    pub min: u32,
+    /// The most-worn block's.
+    pub max: u32,
+    /// The mean.
+    pub mean: f64,
+    /// Blocks retired.
+    pub bad_blocks: u32,
+}
+
+/// A block as it is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockState {
+    /// What it is used for.
+    pub block_use: BlockUse,
+    /// Its units that are in use.
+    pub valid_units: u32,
+    /// How often it was erased.
+    pub erases: u32,
+}
+
+impl Default for BlockState {
+    /// A free block that was never erased.
+    fn default() -> BlockState {
+        BlockState { block_use: BlockUse::Free, valid_units: 0, erases: 0 }
+    }
+}
 
 impl Parts {
     // -- what observers see -------------------------------------------------------------------------------------

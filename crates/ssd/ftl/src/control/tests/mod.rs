@@ -2,13 +2,13 @@
 
 mod allocate;
 mod batch;
-mod block_states;
 mod capacity;
 mod checkpoint;
 mod collect;
 mod cuts_in_a_row;
 mod forged;
 mod journaling;
+mod queries;
 mod recorded;
 mod recovery;
 mod retire;

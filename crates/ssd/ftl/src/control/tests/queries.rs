@@ -1,7 +1,6 @@
 use tantalum_nand::{BlockId, Nand, UNIT_BYTES};
 
 use super::super::*;
-use crate::block_states::BlockState;
 use crate::host_unit::HostUnit;
 use crate::space::BlockUse;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
@@ -42,4 +41,13 @@ fn no_more_are_given_than_there_are_or_than_there_is_room_for() {
     assert_eq!(states(&ftl, blocks - 1, 3), all[blocks as usize - 1..]);
     assert_eq!(states(&ftl, blocks, 3), []);
     assert_eq!(states(&ftl, u32::MAX, 3), []);
+}
+
+#[test]
+fn metadata_are_those_that_the_unit_was_written_with() {
+    let mut ftl = Ftl::format(Nand::in_memory(GEOMETRY, TIMING).unwrap(), CONFIG).unwrap();
+    let slot = ftl.nand.stage(&[1; UNIT_BYTES]).unwrap();
+    let (lpn, version, metadata) = (Lpn(1), ftl.next_seq(), [7; 24]);
+    ftl.write_page(&[HostUnit { slot, lpn, version, metadata, hint: None }], 0).unwrap();
+    assert_eq!([1, 2].map(|lpn| ftl.metadata(Lpn(lpn)).unwrap()), [[7; 24], [0; 24]]);
 }
