@@ -262,7 +262,8 @@ pub struct CreateOptions {
     #[arg(long)]
     pub aged: bool,
 
-    /// Fill this share of the capacity with other data, in a volume [default with --aged: 90]
+    /// Fill this share of the capacity with other data, in a volume [default with --aged: 90, or less on a drive below 320 MiB,
+    /// of which 32 MiB stay free]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=95))]
     pub fill: Option<u8>,
 

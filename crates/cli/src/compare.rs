@@ -9,7 +9,7 @@ use tantalum_report::{InvalidSetting, check_place};
 use tantalum_sqlite::Mode;
 
 use crate::arguments::{COMPARE_CAPACITY, CompareOptions};
-use crate::drive::note_rounding;
+use crate::drive::{note_rounding, note_small_fill};
 use crate::failure::Failure;
 use crate::{interrupt, output};
 
@@ -27,6 +27,7 @@ pub fn run(options: &CompareOptions) -> Result<(), Failure> {
     let workload = workload(options, &settings.profile)?;
     let _offer = options.offer.offer()?;
     note_rounding(&settings.profile);
+    note_small_fill(&settings.profile, "");
     let comparison = compare(&settings, workload.as_ref(), &interrupt::monitor())?;
     if let Some(path) = &options.report {
         write_report(&comparison, path)?;

@@ -11,7 +11,7 @@ use tantalum_volume::{FileId, MetadataChange, Volume};
 use tantalum_workloads::ageing::{Ageing, age, age_leaving, fill_leaving};
 
 use crate::arguments::CreateOptions;
-use crate::drive::{check, created};
+use crate::drive::{check, created, note_small_fill};
 use crate::failure::Failure;
 use crate::{baseline, interrupt, output};
 
@@ -28,10 +28,14 @@ pub fn run(options: &CreateOptions) -> Result<(), Failure> {
     let path = &options.image;
     let device = created(path, &profile)?;
     let use_so_far = if options.aged || options.fill.is_some() {
-        used(options, device).inspect_err(|_| {
+        let done = used(options, device).inspect_err(|_| {
             // A partly aged drive is useless; the first error is the one that counts.
             let _ = fs::remove_file(path);
-        })?
+        })?;
+        if options.aged && options.fill.is_none() {
+            note_small_fill(&profile, ", or --fill 90");
+        }
+        done
     } else {
         shut_down(path, device)?;
         String::new()

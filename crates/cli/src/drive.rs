@@ -6,6 +6,7 @@ use clap::Args;
 use tantalum::{Access, Device, DeviceError, Effective, FormatError, Profile, Size, Status};
 use tantalum_ftl::LayoutError;
 use tantalum_report::table;
+use tantalum_workloads::ageing::small_fill;
 
 use crate::baseline;
 use crate::failure::Failure;
@@ -125,6 +126,13 @@ pub fn only_read(path: &Path, why: &Status) -> String {
 /// Says where a drive differs much from what its profile asks for.
 pub fn note_rounding(profile: &Profile) {
     Effective::of(profile).warnings().iter().for_each(|line| complain(&format!("note: {line}")));
+}
+
+/// Says that a drive is filled less than others before it is aged. `instead` continues the advice.
+pub fn note_small_fill(profile: &Profile, instead: &str) {
+    if let Some(line) = small_fill(profile.capacity_bytes) {
+        complain(&format!("note: {line}{instead}"));
+    }
 }
 
 /// Creates an image.

@@ -15,7 +15,7 @@ use tantalum_measure::{
 use tantalum_report::check_place;
 use tantalum_report::table::{bytes, grouped};
 
-use crate::drive::{ProfileOptions, capacity_help, note_rounding};
+use crate::drive::{ProfileOptions, capacity_help, note_rounding, note_small_fill};
 use crate::failure::Failure;
 use crate::output;
 
@@ -40,7 +40,8 @@ pub struct MeasureOptions {
     #[command(flatten)]
     pub drive: ProfileOptions,
 
-    /// First fill the drive with other data, and overwrite them until garbage collection is steady
+    /// First fill 90 % of the drive, of which at least 32 MiB stay free, with other data, and overwrite them until garbage
+    /// collection is steady
     #[arg(long)]
     pub aged: bool,
 
@@ -110,6 +111,9 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
 fn task(options: &MeasureOptions) -> Result<Task, Failure> {
     let profile = options.drive.load(Some(CAPACITY), None)?;
     note_rounding(&profile);
+    if options.aged {
+        note_small_fill(&profile, "");
+    }
     Ok(Task {
         program: options.program.clone(),
         setup: options.setup.clone(),

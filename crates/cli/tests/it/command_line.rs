@@ -137,6 +137,13 @@ fn every_report_tells_the_flash_that_a_drive_has() {
         let notes = String::from_utf8_lossy(&output.stderr).into_owned();
         let has = "note: the drive has 9.4 % over-provisioning where 7 % were asked for";
         assert!(notes.contains(has) && notes.contains("blocks have 8 pages"), "{command:?}: {notes}");
+        // only the comparison ages its drive
+        let is_aged = command[0] == "compare";
+        assert_eq!(
+            notes.contains("note: at most 75 % of the drive are filled"),
+            is_aged,
+            "{command:?}: {notes}"
+        );
         let text = printed(output);
         assert!(text.contains("9.4 % over-provisioning (7 % asked)"), "{command:?}: {text}");
     }
@@ -188,7 +195,9 @@ fn stat(dir: &Path, more: &[&str]) -> serde_json::Value {
 fn an_aged_drive_counts_from_its_ageing_and_tells_its_life() {
     let dir = TempDir::new().unwrap();
     let create = ["create", "d.tant", "--capacity", "128M", "--aged", "--fill", "85"];
-    let said = printed(tantalum(dir.path(), &create));
+    let output = tantalum(dir.path(), &create);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("stay free"), "{output:?}");
+    let said = printed(output);
     assert!(said.contains("of other data and aged to write amplification"), "{said}");
     let aged = stat(dir.path(), &[]);
     let (amplification, used) = (&aged["write_amplification"], &aged["life"]["percentage_used"]);
@@ -247,7 +256,12 @@ fn an_image_that_could_not_be_aged_is_gone() {
     let (what, would_do) = message.split_once("; use --capacity ").expect(&message);
     assert!(what.contains("a drive of 8 MiB is too small for this"), "{message}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a refused command left something");
-    printed(tantalum(dir.path(), &create(would_do.strip_suffix(" or more\n").expect(&message))));
+    let output = tantalum(dir.path(), &create(would_do.strip_suffix(" or more\n").expect(&message)));
+    // a small drive is filled less than others, unless --fill says how much
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(notes.contains("32 MiB stay free for a log"), "{notes}");
+    assert!(notes.contains("use --capacity 320M or more, or --fill 90\n"), "{notes}");
+    printed(output);
 }
 
 #[test]

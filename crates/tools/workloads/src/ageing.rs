@@ -8,6 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum_report::table::bytes;
 use tantalum_report::{Bar, Monitor};
 use tantalum_volume::Volume;
 
@@ -51,6 +52,24 @@ pub fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, 
 /// Units that [`age`] leaves free on a drive with this many units.
 pub fn left_free(capacity_units: u64) -> u64 {
     (capacity_units * FREE_PERCENT / 100).max(LEAST_FREE_UNITS)
+}
+
+/// One line if [`age`] leaves a larger share of a drive of this capacity free than of others, because the drive is small: by
+/// how much, why, and the capacity from which it does not. Such a drive collects much less garbage.
+pub fn small_fill(capacity_bytes: u64) -> Option<String> {
+    let units = capacity_bytes / UNIT_BYTES as u64;
+    if units == 0 || units * FREE_PERCENT / 100 >= LEAST_FREE_UNITS {
+        return None;
+    }
+    let filled_percent = 100 - (LEAST_FREE_UNITS * 100).div_ceil(units).min(100);
+    let enough_units = (LEAST_FREE_UNITS * 100).div_ceil(FREE_PERCENT);
+    Some(format!(
+        "at most {filled_percent} % of the drive are filled before it is aged, where {} % are of a larger one, because {} stay \
+         free for a log; it collects less garbage; use --capacity {}M or more",
+        100 - FREE_PERCENT,
+        bytes(LEAST_FREE_UNITS * UNIT_BYTES as u64),
+        (enough_units * UNIT_BYTES as u64).div_ceil(1 << 20)
+    ))
 }
 
 /// Fills the volume with other data in order, and leaves this many units free. Returns the number of bytes written.
@@ -128,9 +147,9 @@ fn fill(
     random: &mut Xoshiro256PlusPlus,
     bar: &Bar,
 ) -> Result<Vec<Lpn>, WorkloadError> {
-    let bytes = units * UNIT_BYTES as u64;
+    let size = units * UNIT_BYTES as u64;
     let file = volume.create(OTHER_DATA)?;
-    volume.reserve(file, bytes)?;
+    volume.reserve(file, size)?;
     let place = |unit| volume.lpn(file, unit).expect("a reserved unit has a place");
     let lpns: Vec<Lpn> = (0..units).map(place).collect();
     let mut data = vec![0; FILL_UNITS * UNIT_BYTES];
@@ -145,7 +164,7 @@ fn fill(
         }
     }
     volume.wait_until(queue.drained_ns());
-    volume.set_size(file, bytes)?;
+    volume.set_size(file, size)?;
     volume.sync(file)?;
     volume.sync_names()?;
     Ok(lpns)
@@ -176,4 +195,21 @@ fn submit(volume: &mut Volume, queue: &mut CommandQueue, command: Command<'_>) -
     volume.wait_until(queue.issue_ns());
     queue.completes(volume.submit_queued(command)?.done_ns);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_drives_that_are_filled_less_than_others_are_noted() {
+        let note = small_fill(64 << 20).unwrap();
+        assert!(
+            note.starts_with("at most 50 % of the drive are filled before it is aged, where 90 % are"),
+            "{note}"
+        );
+        assert!(note.contains("32 MiB stay free") && note.ends_with("use --capacity 320M or more"), "{note}");
+        assert!(small_fill(319 << 20).is_some() && small_fill(8 << 20).unwrap().contains("0 %"));
+        assert_eq!(small_fill(320 << 20), None);
+    }
 }
