@@ -94,7 +94,7 @@ fn a_drive_too_small_for_the_database_is_refused() {
     let output = tantalum(dir.path(), &arguments);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
-    let (what, would_do) = message.split_once("; use --capacity ").expect(&message);
+    let (what, would_do) = message.rsplit_once("; use --capacity ").expect(&message);
     assert!(what.contains("a drive of 64 MiB is too small for this: filling the table"), "{message}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     let few =
