@@ -78,6 +78,7 @@ pub enum Response {
 
 /// Why the process that uses an image did not answer.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ControlError {
     /// Nothing listens.
     #[error("image {}: nothing answers at {}: {error}", image.display(), socket_path(image).display())]

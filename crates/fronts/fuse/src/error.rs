@@ -14,6 +14,7 @@ pub(crate) const DEVICE: &str = "/dev/fuse";
 
 /// Why a volume could not be mounted, or its image could not be closed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MountError {
     /// The folder cannot be used.
     #[error(transparent)]

@@ -18,6 +18,7 @@ pub(crate) const SOURCE: &str = "tantalum:";
 
 /// Why a folder cannot be used, or cannot be unmounted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MountPointError {
     /// The folder cannot be accessed.
     #[error("{}: {error}; create the folder first", path.display())]

@@ -21,6 +21,7 @@ const MOST_BYTES: usize = 1 << 26;
 
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpoolError {
     /// The file cannot be read.
     #[error("the recording cannot be read: {0}")]

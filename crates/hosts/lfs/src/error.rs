@@ -5,6 +5,7 @@ use tantalum_filesystem::Errno;
 
 /// Why an operation failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LfsError {
     /// The drive refused a command, or has come to its end.
     #[error(transparent)]
@@ -80,6 +81,7 @@ pub enum LfsError {
 
 /// What is wrong with a unit of metadata.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Damage {
     /// The checksum does not match.
     #[error("its checksum is {found:#010x}, but its contents have {computed:#010x}")]

@@ -41,6 +41,7 @@ mod handler {
 
 /// Why Atomic-Writes could not be set up.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AtomicWritesError {
     /// It could not be installed.
     #[error(transparent)]

@@ -21,6 +21,7 @@ const UNDER_WAY: usize = 32;
 
 /// Why a read or write failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IoError {
     /// The request could not be sent.
     #[error(transparent)]

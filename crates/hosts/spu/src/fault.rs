@@ -2,6 +2,7 @@
 
 /// Why a program was ended.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// The module trapped: an access beyond its memory, a full stack, a division by zero, and so on.
     #[error("{0}")]

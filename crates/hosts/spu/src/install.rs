@@ -39,6 +39,7 @@ pub struct InstallOptions {
 
 /// Why a program was not installed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InstallError {
     /// The module cannot be a program.
     #[error(transparent)]

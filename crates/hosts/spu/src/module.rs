@@ -31,6 +31,7 @@ const LINKER_GLOBALS: u64 = 2;
 
 /// Why a module cannot be a program.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModuleError {
     /// It is larger than any that could fit.
     #[error("the module has {bytes} bytes; the limit is {MOST_MODULE_BYTES}")]

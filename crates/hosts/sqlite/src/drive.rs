@@ -25,6 +25,7 @@ pub struct Drive {
 
 /// Why an operation on a drive failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DriveError {
     /// SQLite did not accept the VFS.
     #[error("SQLite could not register a VFS named {name:?}: code {code}")]

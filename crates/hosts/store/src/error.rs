@@ -6,6 +6,7 @@ use tantalum_spu::{InstallError, IoError, SpuError};
 
 /// Why a store could not be created, run or recovered.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// The drive could not be created.
     #[error(transparent)]

@@ -5,6 +5,7 @@ use tantalum_filesystem::FileId;
 
 /// Why an operation on a volume failed. Unless the variant says otherwise, nothing was lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum VolumeError {
     /// The drive's first unit is not a superblock.
     #[error("the drive holds no Tantalum volume: format it first")]
@@ -218,6 +219,7 @@ impl VolumeError {
 
 /// What is wrong with a unit of a volume's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Damage {
     /// The checksum does not match the contents.
     #[error("its checksum is {found:#010x}, but its contents give {computed:#010x}")]

@@ -13,6 +13,7 @@ use crate::servers::ServerError;
 
 /// Why an experiment was not completed. Wrong contents are not an error but a result.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExperimentError {
     /// It was interrupted.
     #[error(transparent)]

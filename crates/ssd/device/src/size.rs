@@ -8,6 +8,7 @@ pub struct Size(pub u64);
 
 /// Why a text is not a valid size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SizeError {
     /// It is not a number and a unit.
     #[error(

@@ -44,6 +44,7 @@ impl HostError {
 
 /// Why an operation failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NandError {
     /// Power was lost at or before this operation.
     #[error("power is lost")]
@@ -121,6 +122,7 @@ pub enum NandError {
 
 /// Why a medium was not created or opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MediumError {
     /// The geometry cannot be built.
     #[error(transparent)]

@@ -104,6 +104,7 @@ pub struct Geometry {
 
 /// Why a geometry is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GeometryError {
     /// A count is zero.
     #[error("{field} is 0; it must be at least 1")]

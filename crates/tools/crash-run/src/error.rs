@@ -11,6 +11,7 @@ use tantalum_volume::VolumeError;
 
 /// Why a run was not completed. A failed check is a result, not an error.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// It was interrupted.
     #[error(transparent)]

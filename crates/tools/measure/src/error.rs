@@ -14,6 +14,7 @@ use tantalum_workloads::WorkloadError;
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MeasureError {
     /// It was interrupted before anything was measured.
     #[error(transparent)]

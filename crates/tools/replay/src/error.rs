@@ -10,6 +10,7 @@ use crate::trace::TraceError;
 
 /// Why a trace was not replayed to its end.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayError {
     /// It was interrupted before there was anything to report.
     #[error(transparent)]

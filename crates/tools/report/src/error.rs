@@ -39,6 +39,7 @@ pub struct MissingFeature {
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReportError {
     /// A file cannot be written.
     #[error("{}: {error}", path.display())]

@@ -9,6 +9,7 @@ use tantalum_report::{Interrupted, InvalidSetting, MissingFeature, ReportError};
 
 /// Why a sweep, or one of its runs, was not done.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SweepError {
     /// It was interrupted. Complete runs are kept.
     #[error(transparent)]

@@ -7,6 +7,7 @@ use tantalum_volume::{UnmountError, VolumeError};
 
 /// Why a torture test was not completed. A broken promise is not an error but a result.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CrashError {
     /// It was interrupted.
     #[error(transparent)]

@@ -21,6 +21,7 @@ pub struct Weights<K> {
 
 /// Why a text is not a list of weights.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WeightsError {
     /// A part that is not `command=weight`.
     #[error("{0:?} is not of the form command=weight, as in write=24,trim=5")]

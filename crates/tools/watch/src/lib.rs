@@ -46,6 +46,7 @@ pub struct Options {
 
 /// Why a drive cannot be watched.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WatchError {
     /// Other machines could see the page.
     #[error("{address} can be reached from other machines: listen on 127.0.0.1 or [::1]")]

@@ -7,6 +7,7 @@ use tantalum_volume::VolumeError;
 
 /// Why a workload did not complete.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WorkloadError {
     /// Somebody asked to stop.
     #[error(transparent)]

@@ -45,6 +45,7 @@ pub enum Admission {
 
 /// Why hosts and their secrets could not be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HostsError {
     /// The file could not be read.
     #[error("{}: {error}", file.display())]

@@ -18,6 +18,7 @@ pub struct Secret {
 
 /// Why a text is not a secret. None of these repeats the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SecretError {
     /// Not `DHHC-1:HH:BASE64:`.
     #[error("not of the form DHHC-1:HH:BASE64: that `nvme gen-dhchap-key` prints")]

@@ -66,6 +66,7 @@ pub struct Outcome {
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BenchError {
     /// The drive could not be created.
     #[error("the drive could not be created: {0}")]

@@ -11,6 +11,7 @@ use crate::qualified_name::not_qualified;
 
 /// Why an image could not be served, or could not be closed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// The address is not a loopback address, and a host may connect without a proof.
     #[error(

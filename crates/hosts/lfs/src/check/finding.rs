@@ -7,6 +7,7 @@ use tantalum_filesystem::FileId;
 
 /// Something that is wrong with a file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Finding {
     /// A node of a file cannot be read, or is the wrong one.
     BadNode {

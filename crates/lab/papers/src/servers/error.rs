@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 /// Why a server, or the place for its files, is not available.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServerError {
     /// A program is not installed.
     #[error("{program} is not installed; as root: apt-get install {package}")]

@@ -8,6 +8,7 @@ use super::{InvalidField, Profile};
 
 /// Why a profile could not be loaded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProfileError {
     /// It is neither a built-in profile nor a file.
     #[error("no profile named {name:?}; use {known}, or the path of a TOML file")]

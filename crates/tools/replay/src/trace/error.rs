@@ -9,6 +9,7 @@ use super::format::Format;
 
 /// Why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TraceError {
     /// The file cannot be read.
     #[error("{}: {error}", path.display())]

@@ -11,6 +11,7 @@ use super::{Parser, alibaba, blkparse, etw, fio, fio_one, mqsim, msr, spc, systo
 /// A format of traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Format {
     /// fio's iologs, versions 2 and 3.
     Fio,

@@ -10,6 +10,7 @@ pub struct Skip(BTreeSet<u64>);
 
 /// Why a text is not a list of commands.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SkipError {
     /// A part that is neither a number nor a range.
     #[error("{0:?} is neither a command number nor a range A..B")]
