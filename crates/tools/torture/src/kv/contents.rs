@@ -79,6 +79,12 @@ impl Contents {
         Ok(Ok(Contents { ordered, hashed }))
     }
 
+    /// How many records there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.ordered.len() + self.hashed.len()
+    }
+
     /// Whether the store's own namespace has what belongs to these records and nothing else: the names; once there was a large
     /// value, the numbers of those; of each its parts and a description. Says what is wrong.
     pub fn own_records(&self, found: u64) -> Result<(), String> {

@@ -83,12 +83,26 @@ pub(super) struct Session<'a> {
     pub checked: u64,
     /// Commits acknowledged.
     pub commits: u64,
+    /// Transactions that deleted more than a quarter of all keys when the drive had refused a put for room.
+    #[cfg(test)]
+    large_deletes: u64,
 }
 
 impl<'a> Session<'a> {
     pub fn new(store: Store, namespaces: Namespaces, seed: u64, expected: &'a mut Expected) -> Session<'a> {
         let (snapshots, random) = (Vec::new(), Random::seed_from_u64(seed));
-        Session { store, namespaces, expected, snapshots, added: 0, random, checked: 0, commits: 0 }
+        Session {
+            store,
+            namespaces,
+            expected,
+            snapshots,
+            added: 0,
+            random,
+            checked: 0,
+            commits: 0,
+            #[cfg(test)]
+            large_deletes: 0,
+        }
     }
 
     /// Does one step.
@@ -234,6 +248,13 @@ impl<'a> Session<'a> {
         for key in others {
             tx.delete(self.namespaces.other, key)?;
         }
+        #[cfg(test)]
+        {
+            let others_before = self.store.list(self.namespaces.other, None, usize::MAX)?.len();
+            let all = self.expected.contents.len() + others_before;
+            let deleted = self.expected.contents.len() - next.len() + others.len();
+            self.large_deletes += u64::from(deleted * 4 > all);
+        }
         self.expected.under_way = Some(next);
         tx.commit()?;
         self.expected.contents = self.expected.under_way.take().expect("it was put there");
@@ -272,5 +293,41 @@ impl<'a> Session<'a> {
         }
         self.added = 0;
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::under_test::KeyValue;
+    use super::*;
+    use crate::program::Program;
+
+    /// The seeds to run.
+    fn seeds() -> u64 {
+        std::env::var("SEEDS").map_or(10, |seeds| seeds.parse().expect("SEEDS is a number"))
+    }
+
+    /// How often a transaction deletes more than a quarter of all keys of a drive that has just refused a put for room, in a
+    /// life of that many commits without cuts.
+    fn large_deletes(seed: u64, commits: u64) -> u64 {
+        let device = KeyValue::prepare(seed).unwrap();
+        let store = Store::over(device, tantalum_kv::Options::default()).unwrap();
+        let namespaces = Namespaces::open(&store).unwrap();
+        let mut expected = Expected::default();
+        let mut session = Session::new(store, namespaces, seed, &mut expected);
+        while session.commits < commits {
+            assert!(session.step().is_ok(), "seed {seed}");
+        }
+        session.large_deletes
+    }
+
+    /// `SEEDS=300` counts over more of them.
+    #[test]
+    fn full_drives_delete_much_in_one_transaction() {
+        let seeds = seeds();
+        let large: Vec<u64> = (0..seeds).map(|seed| large_deletes(seed, 200)).collect();
+        let some = large.iter().filter(|large| **large > 0).count() as u64;
+        println!("{} large deletes, in {some} of {seeds} seeds", large.iter().sum::<u64>());
+        assert!(some * 10 >= seeds, "{large:?}");
     }
 }
