@@ -24,6 +24,8 @@ use tantalum_volume::VolumeError;
 use tantalum_watch::WatchError;
 use tantalum_workloads::WorkloadError;
 
+use crate::seeds::SeedOptions;
+
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -52,6 +54,9 @@ pub enum Failure {
         /// How many.
         violations: usize,
     },
+    /// The time was up before anything was tested. That has been printed.
+    #[error("nothing was tested: the time was up before the first cut; use more --minutes")]
+    NothingTested,
     /// A program in the drive faulted. The results have been printed.
     #[error("a program faulted; see the results above")]
     ProgramFaulted,
@@ -400,10 +405,11 @@ impl Failure {
         }
     }
 
-    /// Broken promises, if there are any; else an interruption.
-    pub fn of_outcome(outcome: &CrashOutcome) -> Result<(), Failure> {
+    /// Broken promises, if there are any; else an interruption, or that the time for these seeds was too short for any cut.
+    pub fn of_outcome(outcome: &CrashOutcome, seeds: &SeedOptions) -> Result<(), Failure> {
         match outcome.violations.len() {
             0 if outcome.interrupted => Err(Interrupted.into()),
+            0 if seeds.minutes.is_some() && outcome.has_done_nothing() => Err(Failure::NothingTested),
             0 => Ok(()),
             violations => Err(Failure::Violations { violations }),
         }
