@@ -115,8 +115,41 @@ fn a_trace_is_replayed_or_refused_with_its_line() {
     let refused = run(dir.path(), &["replay", "trace.log"]);
     let said = text(&refused.stderr);
     assert!(refused.status.code() == Some(2) && said.contains("trace.log, line 2: expected"), "{said}");
+    let refused = |arguments: &[&str]| {
+        let refused = run(dir.path(), &[&["replay"], arguments].concat());
+        assert_eq!(refused.status.code(), Some(2));
+        text(&refused.stderr)
+    };
+    assert_eq!(refused(&["trace.log", "--report", "."]), "error: .: it is a folder; name a file\n");
+    let said = refused(&["trace.log", "--action", "Q"]);
+    assert!(said.contains("trace.log: the action chooses events of blktrace"), "{said}");
+    fs::write(dir.path().join("empty"), "").unwrap();
+    assert!(refused(&["empty"]).ends_with("error: empty: the trace is empty\n"));
     let both = run(dir.path(), &["replay", "trace.log", "--speed", "2", "--queue-depth", "3"]);
     assert_eq!(both.status.code(), Some(2));
+}
+
+/// It ended without a word.
+#[test]
+fn ctrl_c_while_a_trace_is_read_says_that_nothing_was_replayed() {
+    let dir = TempDir::new().unwrap();
+    let mut child = tantalum(dir.path())
+        .args(["replay", "-", "--format", "alibaba", "--capacity", "64M"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let mut write = || std::io::Write::write_all(&mut pipe, b"0,W,0,4096,1\n").unwrap();
+    write();
+    thread::sleep(Duration::from_secs(2));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    thread::sleep(Duration::from_secs(1));
+    write();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), text(&ended.stdout)), (Some(130), String::new()));
+    assert_eq!(text(&ended.stderr), "interrupted: nothing was replayed yet\n");
 }
 
 /// A trace is read twice. From a pipe it was of no known format, or "changed".
