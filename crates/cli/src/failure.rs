@@ -40,6 +40,12 @@ pub enum Failure {
         /// The number of findings, as text.
         findings: String,
     },
+    /// An image could not be repaired, because the host failed.
+    #[error("image {error}; {}", error.remedy())]
+    NotRepaired {
+        /// How it failed; with the image.
+        error: Box<HostError>,
+    },
     /// What is lost of a key-value store could not be dropped. Nothing else was lost.
     #[error("{}: what is lost could not be dropped: {error}", path.display())]
     Store {
