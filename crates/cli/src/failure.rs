@@ -156,12 +156,16 @@ pub enum Failure {
     #[error(transparent)]
     Sweep(SweepError),
     /// Runs of a sweep failed. The others are in the table.
-    #[error("{failed} of {runs} runs failed; the column \"failed\" of the table says why")]
+    #[error(
+        "{failed} of {runs} runs failed; the column \"failed\" of the table says why; the first is {first}"
+    )]
     RunsFailed {
         /// How many.
         failed: usize,
         /// Of how many.
         runs: usize,
+        /// The first one's values, and why.
+        first: String,
     },
     /// A torture failed.
     #[error(transparent)]

@@ -100,6 +100,25 @@ fn runs_can_be_done_one_by_one_elsewhere() {
 }
 
 #[test]
+fn options_come_before_notes_and_a_failed_run_tells_why() {
+    let dir = TempDir::new().unwrap();
+    let trace = format!("0,W,{},4096,2\n", 1u64 << 40);
+    fs::write(dir.path().join("trace.csv"), trace).unwrap();
+    let grid = "[run]\ncapacity = \"64M\"\ntrace = \"trace.csv\"\nscale = \"none\"\n";
+    fs::write(dir.path().join("grid.toml"), grid).unwrap();
+    let sweep = |more: &[&str]| {
+        let output = run(dir.path(), &[&["lab", "sweep", "grid.toml"], more].concat());
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    assert_eq!(sweep(&["--threads", "0"]), "error: --threads 0: it must be at least 1\n");
+    let said = sweep(&["--output", "trace.csv"]);
+    assert!(said.starts_with("error: trace.csv/runs: ") && said.lines().count() == 1, "{said}");
+    let said = sweep(&[]);
+    assert!(said.contains("the first is seed 1: trace.csv, line 1: the request ends at byte"), "{said}");
+}
+
+#[test]
 fn a_trace_is_replayed_or_refused_with_its_line() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("trace.log"), "fio version 3 iolog\n0 f write 0 512\n9 f datasync 0 0\n")
