@@ -1,10 +1,11 @@
 //! `tantalum check`.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::Serialize;
 use tantalum::check::{Check, CheckFinding, CheckedPart, Remedy};
-use tantalum::{Device, DeviceError};
+use tantalum::{Device, DeviceError, Status};
 use tantalum_report::Interrupted;
 use tantalum_report::table::{Align, Table, grouped};
 
@@ -61,7 +62,8 @@ fn outcome(options: &CheckOptions) -> Result<Outcome, Failure> {
     if !options.repair {
         return Ok(Outcome::of(path, check()?));
     }
-    let (mut repair, device) = check_progress::repair(path, &monitor).map_err(failed)?;
+    let (mut repair, device) = check_progress::repair(path, &monitor)
+        .map_err(|error| not_repaired(&error).unwrap_or_else(|| failed(error)))?;
     let lost = add_contents(&mut repair.after, device);
     let beyond = repair.before.is_beyond_repair();
     if !beyond && !lost.is_empty() {
@@ -76,6 +78,22 @@ fn outcome(options: &CheckOptions) -> Result<Outcome, Failure> {
         refused: beyond.then_some("some damage is beyond repair, so nothing was changed; restore a backup"),
         ..Outcome::of(path, repair.after)
     })
+}
+
+/// The failure of a host that has no room, or lets nobody write; with what to do.
+fn not_repaired(error: &DeviceError) -> Option<Failure> {
+    let host = match error {
+        DeviceError::Shutdown(Status::Host(host)) => host,
+        error => error.host()?,
+    };
+    let can_be_mended = matches!(
+        host.kind,
+        ErrorKind::StorageFull
+            | ErrorKind::QuotaExceeded
+            | ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem
+    );
+    can_be_mended.then(|| Failure::NotRepaired { error: Box::new(host.clone()) })
 }
 
 /// Checks what the drive holds, and returns what is lost of a key-value store.
@@ -157,4 +175,29 @@ impl Outcome {
 fn count(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {what}{plural}", grouped(number as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum::HostError;
+
+    use super::*;
+
+    #[test]
+    fn a_repair_without_room_says_what_to_do() {
+        let host = |kind| HostError {
+            path: "g.tant".into(),
+            action: "read the redo log of the image",
+            kind,
+            reason: "No space left on device".to_owned(),
+        };
+        let error = DeviceError::Shutdown(Status::Host(host(ErrorKind::StorageFull)));
+        assert_eq!(
+            not_repaired(&error).unwrap().to_string(),
+            "image g.tant: cannot read the redo log of the image: No space left on device; make room on the disk, and open the \
+             image again"
+        );
+        let missing = DeviceError::Shutdown(Status::Host(host(ErrorKind::NotFound)));
+        assert!(not_repaired(&missing).is_none());
+    }
 }

@@ -118,7 +118,7 @@ pub fn run(options: &CrashClientsOptions) -> Result<(), Failure> {
     options.plan.check_place(options.age, options.commands)?;
     let crash = torture(&settings(options), &interrupt::monitor())?;
     output::report(&crash, options.plan.json, of_clients_crash)?;
-    Failure::of_outcome(&crash.outcome)
+    Failure::of_outcome(&crash.outcome, &options.seeds)
 }
 
 fn settings(options: &CrashClientsOptions) -> Settings {

@@ -69,7 +69,7 @@ pub fn run(options: &CrashDeviceOptions) -> Result<(), Failure> {
     options.plan.check_place(options.age, options.commands)?;
     let crash = torture(&settings(options), &interrupt::monitor())?;
     output::report(&crash, options.plan.json, of_device_crash)?;
-    Failure::of_outcome(&crash.outcome)
+    Failure::of_outcome(&crash.outcome, &options.seeds)
 }
 
 fn settings(options: &CrashDeviceOptions) -> Settings {

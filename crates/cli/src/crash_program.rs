@@ -59,6 +59,6 @@ impl ProgramOptions {
         let _offer = self.offer.offer()?;
         let outcome = torture(&interrupt::monitor())?;
         output::report(&outcome, self.json, summary::of)?;
-        Failure::of_outcome(&outcome)
+        Failure::of_outcome(&outcome, &self.seeds)
     }
 }

@@ -7,15 +7,11 @@ use tantalum::{Access, Device, DeviceError, Effective, FormatError, Profile, Siz
 use tantalum_ftl::LayoutError;
 use tantalum_report::table;
 use tantalum_workloads::ageing::small_fill;
+use tantalum_workloads::capacity::sufficient_flash;
 
 use crate::baseline;
 use crate::failure::Failure;
 use crate::output::complain;
-
-const MIB: u64 = 1 << 20;
-
-/// The largest capacity tried when searching for a sufficient one.
-const MOST_TRIED: u64 = 64 << 30;
 
 /// The options that select a drive's profile.
 #[derive(Args, Debug)]
@@ -139,39 +135,14 @@ pub fn note_small_fill(profile: &Profile, instead: &str) {
 pub fn created(path: &Path, profile: &Profile) -> Result<Device, Failure> {
     let device = Device::create(path, profile).map_err(|error| match error {
         DeviceError::Ftl(FormatError::Layout(error @ LayoutError::TooLittleFlash { .. })) => {
-            Failure::TooLittleFlash {
-                path: path.to_path_buf(),
-                error,
-                sufficient_bytes: smallest_capacity(profile),
-            }
+            let sufficient_bytes = sufficient_flash(profile, &error);
+            Failure::TooLittleFlash { path: path.to_path_buf(), error, sufficient_bytes }
         }
         error => Failure::Image { path: path.to_path_buf(), error },
     })?;
     baseline::forget(path);
     note_rounding(profile);
     Ok(device)
-}
-
-/// The smallest capacity in MiB, above the profile's, for which its flash can be laid out. `None` if there is none up
-/// to [`MOST_TRIED`].
-fn smallest_capacity(profile: &Profile) -> Option<u64> {
-    let would_do = |mib: u64| {
-        let profile = Profile { capacity_bytes: mib * MIB, ..profile.clone() };
-        Device::in_memory(&profile).is_ok()
-    };
-    let mut below = profile.capacity_bytes / MIB;
-    let mut above = (below + 1).next_power_of_two();
-    while !would_do(above) {
-        (below, above) = (above, above * 2);
-        if above * MIB > MOST_TRIED {
-            return None;
-        }
-    }
-    while above - below > 1 {
-        let middle = below + (above - below) / 2;
-        if would_do(middle) { above = middle } else { below = middle }
-    }
-    Some(above * MIB)
 }
 
 /// Checks a profile that an option has changed.

@@ -24,6 +24,8 @@ use tantalum_volume::VolumeError;
 use tantalum_watch::WatchError;
 use tantalum_workloads::WorkloadError;
 
+use crate::seeds::SeedOptions;
+
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -37,6 +39,12 @@ pub enum Failure {
         path: PathBuf,
         /// The number of findings, as text.
         findings: String,
+    },
+    /// An image could not be repaired, because the host failed.
+    #[error("image {error}; {}", error.remedy())]
+    NotRepaired {
+        /// How it failed; with the image.
+        error: Box<HostError>,
     },
     /// What is lost of a key-value store could not be dropped. Nothing else was lost.
     #[error("{}: what is lost could not be dropped: {error}", path.display())]
@@ -52,6 +60,9 @@ pub enum Failure {
         /// The number of violations.
         violations: usize,
     },
+    /// The time was up before anything was tested. That has been printed.
+    #[error("nothing was tested: the time was up before the first cut; use more --minutes")]
+    NothingTested,
     /// A program in the drive faulted. The results have been printed.
     #[error("a program faulted; see the results above")]
     ProgramFaulted,
@@ -148,12 +159,16 @@ pub enum Failure {
     #[error(transparent)]
     Sweep(SweepError),
     /// Runs of a sweep failed. The others are in the table.
-    #[error("{failed} of {runs} runs failed; the column \"failed\" of the table says why")]
+    #[error(
+        "{failed} of {runs} runs failed; the column \"failed\" of the table says why; the first is {first}"
+    )]
     RunsFailed {
         /// The number of failed runs.
         failed: usize,
         /// The number of runs of the sweep.
         runs: usize,
+        /// The first one's values, and why.
+        first: String,
     },
     /// A torture failed.
     #[error(transparent)]
@@ -403,10 +418,11 @@ impl Failure {
         }
     }
 
-    /// Broken promises, if there are any; else an interruption.
-    pub fn of_outcome(outcome: &CrashOutcome) -> Result<(), Failure> {
+    /// Broken promises, if there are any; else an interruption, or that the time for these seeds was too short for any cut.
+    pub fn of_outcome(outcome: &CrashOutcome, seeds: &SeedOptions) -> Result<(), Failure> {
         match outcome.violations.len() {
             0 if outcome.interrupted => Err(Interrupted.into()),
+            0 if seeds.minutes.is_some() && outcome.has_done_nothing() => Err(Failure::NothingTested),
             0 => Ok(()),
             violations => Err(Failure::Violations { violations }),
         }

@@ -54,9 +54,9 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "LIST", requires = "columns")]
     pub operations: Option<OperationNames>,
 
-    /// Events of a trace by blktrace or blkparse to replay: Q (queued), D (issued to the device) or C (completed)
-    #[arg(long, value_name = "LETTER", default_value = "D")]
-    pub action: Action,
+    /// Events of a trace by blktrace or blkparse to replay: Q (queued), D (issued to the device) or C (completed) [default: D]
+    #[arg(long, value_name = "LETTER")]
+    pub action: Option<Action>,
 
     /// Replay only this volume, as the trace names it: a file, MAJOR,MINOR, HOST,DISK or a number; may be repeated
     #[arg(long = "volume", value_name = "NAME")]
@@ -116,7 +116,11 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     options.report.as_deref().map_or(Ok(()), check_place)?;
     let settings = settings(options)?;
     note_rounding(&settings.profile);
-    let outcome = replay(&settings, &interrupt::monitor())?;
+    let outcome = replay(&settings, &interrupt::monitor()).inspect_err(|error| {
+        if matches!(error, ReplayError::Interrupted(_)) {
+            output::complain("interrupted: nothing was replayed yet");
+        }
+    })?;
     if let Some(path) = &options.report {
         write_report(&outcome, path)?;
     }

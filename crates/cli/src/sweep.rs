@@ -7,7 +7,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tantalum_report::Interrupted;
 use tantalum_report::table::grouped;
-use tantalum_sweep::{Folder, Grid, Run, SweepError, Swept, kept_text, require_parquet, sweep};
+use tantalum_sweep::{Folder, Grid, Run, SweepError, Swept, kept_text, require_parquet, sweep, threads};
 
 use crate::failure::Failure;
 use crate::{interrupt, output};
@@ -56,20 +56,25 @@ pub fn run(options: &SweepOptions) -> Result<(), Failure> {
     if options.list {
         return grid.runs.iter().try_for_each(|run| output::print_json_line(&Listed { id: run.id(), run }));
     }
+    let threads = threads(options.threads)?;
+    let folder = options.output.clone().unwrap_or_else(|| path.with_extension("sweep"));
+    let folder = Folder::open(&folder)?;
     if let Some(line) = grid.rounding()? {
         output::complain(&format!("note: {line}"));
     }
     if let Err(missing) = require_parquet() {
         output::complain(&format!("note: the table is CSV only: {missing}"));
     }
-    let folder = options.output.clone().unwrap_or_else(|| path.with_extension("sweep"));
-    let folder = Folder::open(&folder)?;
-    let swept = sweep(&grid, &folder, options.threads, &interrupt::monitor())?;
+    let swept = sweep(&grid, &folder, threads, &interrupt::monitor())?;
     output::print(&of(&swept))?;
-    match (swept.interrupted, swept.failed.len()) {
+    match (swept.interrupted, swept.failed.first()) {
         (true, _) => Err(Interrupted.into()),
-        (false, 0) => Ok(()),
-        (false, failed) => Err(Failure::RunsFailed { failed, runs: swept.runs }),
+        (false, None) => Ok(()),
+        (false, Some((run, why))) => Err(Failure::RunsFailed {
+            failed: swept.failed.len(),
+            runs: swept.runs,
+            first: format!("{run}: {why}"),
+        }),
     }
 }
 

@@ -70,12 +70,13 @@ fn malformed_profile_names_file_line_and_field() {
 #[test]
 fn impossible_capacity_and_over_provisioning_say_what_would_be_right() {
     let dir = TempDir::new().unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (
             &["create", "d.tant", "--capacity", "0"],
             "--capacity: capacity_bytes is 0: it must be a multiple of 4 KiB",
         ),
         (&["create", "d.tant", "--capacity", "1000001"], "it must be a multiple of 4 KiB"),
+        (&["create", "d.tant", "--capacity", "1.3G"], "such as 1363148K"),
         (&["create", "d.tant", "--capacity", "large"], "a size is a number and a unit"),
         (
             &["create", "d.tant", "--over-provisioning-percent", "-3"],

@@ -126,6 +126,17 @@ fn each_torture_keeps_to_a_fraction_of_a_minute() {
     });
 }
 
+/// It had passed, with "seeds 0".
+#[test]
+fn a_time_too_short_for_any_cut_is_no_success() {
+    for torture in ["device", "clients", "sqlite", "couch", "kv"] {
+        let output = tantalum(&["crash", torture, "--minutes", "1e-9"]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{torture}: {message}");
+        assert!(message.contains("error: nothing was tested: the time was up"), "{torture}: {message}");
+    }
+}
+
 #[test]
 fn cuts_that_do_not_exist_are_refused() {
     let drive =

@@ -102,6 +102,25 @@ fn runs_can_be_done_one_by_one_elsewhere() {
 }
 
 #[test]
+fn options_come_before_notes_and_a_failed_run_tells_why() {
+    let dir = TempDir::new().unwrap();
+    let trace = format!("0,W,{},4096,2\n", 1u64 << 40);
+    fs::write(dir.path().join("trace.csv"), trace).unwrap();
+    let grid = "[run]\ncapacity = \"64M\"\ntrace = \"trace.csv\"\nscale = \"none\"\n";
+    fs::write(dir.path().join("grid.toml"), grid).unwrap();
+    let sweep = |more: &[&str]| {
+        let output = run(dir.path(), &[&["lab", "sweep", "grid.toml"], more].concat());
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    assert_eq!(sweep(&["--threads", "0"]), "error: --threads 0: it must be at least 1\n");
+    let said = sweep(&["--output", "trace.csv"]);
+    assert!(said.starts_with("error: trace.csv/runs: ") && said.lines().count() == 1, "{said}");
+    let said = sweep(&[]);
+    assert!(said.contains("the first is seed 1: trace.csv, line 1: the request ends at byte"), "{said}");
+}
+
+#[test]
 fn a_trace_is_replayed_or_refused_with_its_line() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("trace.log"), "fio version 3 iolog\n0 f write 0 512\n9 f datasync 0 0\n")
@@ -117,8 +136,41 @@ fn a_trace_is_replayed_or_refused_with_its_line() {
     let refused = run(dir.path(), &["replay", "trace.log"]);
     let said = text(&refused.stderr);
     assert!(refused.status.code() == Some(2) && said.contains("trace.log, line 2: expected"), "{said}");
+    let refused = |arguments: &[&str]| {
+        let refused = run(dir.path(), &[&["replay"], arguments].concat());
+        assert_eq!(refused.status.code(), Some(2));
+        text(&refused.stderr)
+    };
+    assert_eq!(refused(&["trace.log", "--report", "."]), "error: .: it is a folder; name a file\n");
+    let said = refused(&["trace.log", "--action", "Q"]);
+    assert!(said.contains("trace.log: the action chooses events of blktrace"), "{said}");
+    fs::write(dir.path().join("empty"), "").unwrap();
+    assert!(refused(&["empty"]).ends_with("error: empty: the trace is empty\n"));
     let both = run(dir.path(), &["replay", "trace.log", "--speed", "2", "--queue-depth", "3"]);
     assert_eq!(both.status.code(), Some(2));
+}
+
+/// It ended without a word.
+#[test]
+fn ctrl_c_while_a_trace_is_read_says_that_nothing_was_replayed() {
+    let dir = TempDir::new().unwrap();
+    let mut child = tantalum(dir.path())
+        .args(["replay", "-", "--format", "alibaba", "--capacity", "64M"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let mut write = || std::io::Write::write_all(&mut pipe, b"0,W,0,4096,1\n").unwrap();
+    write();
+    thread::sleep(Duration::from_secs(2));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    thread::sleep(Duration::from_secs(1));
+    write();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), text(&ended.stdout)), (Some(130), String::new()));
+    assert_eq!(text(&ended.stderr), "interrupted: nothing was replayed yet\n");
 }
 
 /// A trace is read twice. From a pipe it was of no known format, or "changed".

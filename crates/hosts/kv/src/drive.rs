@@ -277,7 +277,7 @@ impl Drive {
         if let Some(begun) = begun {
             let failed = |error| {
                 let reason = format!("the image could not be synced: {error}");
-                Failure::Stops(Cause { reason, is_host: true })
+                Failure::Stops(Cause { reason, is_host: true, only_read: false })
             };
             begun.run().map_err(failed)?;
             self.device().lock().sync_end().map_err(Failure::Drive)?;

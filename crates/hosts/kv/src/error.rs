@@ -145,14 +145,14 @@ pub enum Error {
     },
     /// The store takes no more changes, because an earlier commit failed and it is unknown whether it took effect, or because
     /// the host had no room when it was opened. Records that such a commit was to change cannot be read. Reopen the store.
-    #[error(
-        "the store takes no more changes: {reason}; what it holds can be read; reopen it once that is mended: every commit that returned is there"
-    )]
+    #[error("{}", stopped(reason, *only_read))]
     Stopped {
         /// What went wrong.
         reason: String,
         /// Whether the host failed, for instance because its disk is full.
         is_host: bool,
+        /// Whether it could only be opened to be read, so that nothing was changed.
+        only_read: bool,
     },
     /// A change of a store that was opened to be read ([`crate::Options::read_only`]).
     #[error("the store was opened to be read; open it without `read_only` to change it")]
@@ -248,6 +248,16 @@ impl Error {
             other => other,
         }
     }
+}
+
+fn stopped(reason: &str, only_read: bool) -> String {
+    if only_read {
+        return format!("the store can only be read: {reason}");
+    }
+    format!(
+        "the store takes no more changes: {reason}; what it holds can be read; reopen it once that is mended: every commit \
+         that returned is there"
+    )
 }
 
 fn range_text(from: &[u8], to: Option<&[u8]>) -> String {

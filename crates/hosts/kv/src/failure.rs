@@ -14,6 +14,8 @@ pub(crate) struct Cause {
     pub reason: String,
     /// Whether the host failed.
     pub is_host: bool,
+    /// Whether the image was opened to be read, so that nothing was changed since.
+    pub only_read: bool,
 }
 
 impl From<&Status> for Cause {
@@ -23,13 +25,18 @@ impl From<&Status> for Cause {
             inner = why;
         }
         let is_host = matches!(inner, Status::Host(_) | Status::WriteProtected(_));
-        Cause { reason: status.to_string(), is_host }
+        match inner {
+            Status::WriteProtected(host) => {
+                Cause { reason: format!("{host}; {}", host.remedy()), is_host, only_read: true }
+            }
+            _ => Cause { reason: status.to_string(), is_host, only_read: false },
+        }
     }
 }
 
 impl From<Cause> for Error {
-    fn from(Cause { reason, is_host }: Cause) -> Error {
-        Error::Stopped { reason, is_host }
+    fn from(Cause { reason, is_host, only_read }: Cause) -> Error {
+        Error::Stopped { reason, is_host, only_read }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::{File, TryLockError};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
-use tantalum::{LockHolder, MediumError};
+use tantalum::{LockHolder, MediumError, Status};
 
 use crate::error::Error;
 
@@ -19,6 +19,7 @@ pub(crate) fn unfinished(path: &Path) -> PathBuf {
 pub(crate) fn make_new(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error>) -> Result<bool, Error> {
     let unfinished = unfinished(path);
     let made = make(&unfinished).and_then(|()| publish(&unfinished, path));
+    let made = made.map_err(|error| named(error, &unfinished, path));
     // it has its name now, or is useless
     let _ = std::fs::remove_file(&unfinished);
     made
@@ -62,10 +63,27 @@ pub(crate) fn replace(path: &Path, make: impl FnOnce(&Path) -> Result<(), Error>
         std::fs::rename(&unfinished, path).map_err(io_error(path, "replace the image"))?;
         sync_folder_of(path)
     });
+    let made = made.map_err(|error| named(error, &unfinished, path));
     if made.is_err() {
         let _ = std::fs::remove_file(&unfinished);
     }
     made
+}
+
+/// The same error, of the file that the user named instead of the unfinished one.
+fn named(error: Error, unfinished: &Path, path: &Path) -> Error {
+    let host = match error {
+        Error::Io { path: of, action, source } if of == unfinished => return io_error(path, action)(source),
+        Error::Device(ref device) => device.host().cloned(),
+        Error::Drive(Status::Host(ref host)) => Some(host.clone()),
+        _ => None,
+    };
+    match host {
+        Some(host) if host.path == unfinished => {
+            io_error(path, host.action)(std::io::Error::new(host.kind, host.reason))
+        }
+        _ => error,
+    }
 }
 
 fn publish(unfinished: &Path, path: &Path) -> Result<bool, Error> {
@@ -113,6 +131,9 @@ mod tests {
         let elsewhere = folder.path().join("missing").join("app.tant");
         let made = make_new(&elsewhere, |path| std::fs::write(path, "ours").map_err(io_error(path, "write")));
         assert!(matches!(made, Err(Error::Io { .. })), "no other failure is taken for it");
+        let message = crate::Store::open(&elsewhere).err().unwrap().to_string();
+        let named = format!("{}: cannot create the image: No such file", elsewhere.display());
+        assert!(message.starts_with(&named), "{message}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left");
     }
 
@@ -148,6 +169,11 @@ mod tests {
             Err(Error::Catalog)
         };
         assert!(replace(&path, fails).is_err());
+        // the name of the temporary file is nobody's
+        let full =
+            |path: &Path| Err(io_error(path, "write the header")(std::io::ErrorKind::StorageFull.into()));
+        let message = replace(&path, full).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{}: cannot write the header", path.display())), "{message}");
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         replace(&path, |path| std::fs::write(path, "new").map_err(io_error(path, "write"))).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");

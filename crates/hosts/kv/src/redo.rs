@@ -94,7 +94,8 @@ impl Redo {
         drive.put_parts(&parts, None).map_err(|(done, failure)| {
             let all = parts.len();
             let reason = format!("{done} of {all} parts of a commit are in place, and then: {failure}");
-            Failure::Stops(Cause { reason, is_host: failure.stops().is_some_and(|cause| cause.is_host) })
+            let is_host = failure.stops().is_some_and(|cause| cause.is_host);
+            Failure::Stops(Cause { reason, is_host, only_read: false })
         })
     }
 

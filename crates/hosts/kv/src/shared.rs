@@ -190,7 +190,10 @@ impl Shared {
 
     /// Why it takes no changes, if it does not.
     pub fn stopped(&self) -> Option<String> {
-        let why = self.stopped.lock().as_ref().map(|cause| cause.reason.clone());
+        let why = self.stopped.lock().as_ref().map(|cause| match cause.only_read {
+            true => format!("it can only be read: {}", cause.reason),
+            false => cause.reason.clone(),
+        });
         why.or_else(|| self.options.read_only.then(|| Error::ReadOnly.to_string()))
     }
 

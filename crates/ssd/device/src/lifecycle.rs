@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use tantalum_ftl::{
-    FormatError, Ftl, FtlError, Layout, LayoutError, NvmPlan, RecoveryReport, protected_bytes,
+    FormatError, Ftl, FtlConfig, FtlError, Layout, LayoutError, NvmPlan, RecoveryReport, protected_bytes,
 };
 use tantalum_nand::{
-    Access, Faults, HostError, HostSync, InFlight, LostProgram, MediumError, Nand, NandError, Nanoseconds,
-    Operation, Outcome, StepFault, TestHost,
+    Access, Faults, Geometry, HostError, HostSync, InFlight, LostProgram, MediumError, Nand, NandError,
+    Nanoseconds, Operation, Outcome, StepFault, TestHost,
 };
 
 use crate::controller::{Device, Power};
@@ -83,23 +83,34 @@ impl Device {
     }
 
     fn create_with(path: &Path, profile: &Profile, host: Option<&TestHost>) -> Result<Device, DeviceError> {
-        profile.validate()?;
-        let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
         // a drive that cannot be laid out leaves no file behind
-        let config = profile.ftl_config();
-        let layout =
-            Layout::plan(&geometry, &config, profile.flash.factory_bad_blocks).map_err(FormatError::from)?;
+        let (geometry, config, layout) = Device::planned(profile)?;
         let protected = match profile.power.plp {
             Plp::None | Plp::Nvm => 0,
             Plp::Capacitor => protected_bytes(&geometry, layout.dump_blocks, config.protected_units),
         };
-        NvmPlan::plan(&geometry, &config, &layout).map_err(FormatError::from)?;
         let (timing, nvm) = (profile.timing(), profile.nvm_shape());
         let nand = Nand::create_with(path, geometry, timing, &profile.to_toml(), protected, nvm, host)?;
         Device::format(nand, profile).inspect_err(|_| {
             // a drive without its format is no drive, and the error matters more than a file that stays
             let _ = std::fs::remove_file(path);
         })
+    }
+
+    /// Fails if no drive of this profile can be made, as [`Device::create`] would, and makes none.
+    pub fn check_profile(profile: &Profile) -> Result<(), DeviceError> {
+        Device::planned(profile).map(drop)
+    }
+
+    /// The flash of a profile, and what it is used for.
+    fn planned(profile: &Profile) -> Result<(Geometry, FtlConfig, Layout), DeviceError> {
+        profile.validate()?;
+        let geometry = profile.geometry().map_err(LayoutError::from).map_err(FormatError::from)?;
+        let config = profile.ftl_config();
+        let layout =
+            Layout::plan(&geometry, &config, profile.flash.factory_bad_blocks).map_err(FormatError::from)?;
+        NvmPlan::plan(&geometry, &config, &layout).map_err(FormatError::from)?;
+        Ok((geometry, config, layout))
     }
 
     fn format(mut nand: Nand, profile: &Profile) -> Result<Device, DeviceError> {

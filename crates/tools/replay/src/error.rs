@@ -37,10 +37,13 @@ pub enum ReplayError {
     },
     /// A request goes beyond the end of the drive, and scaling is off.
     #[error(
-        "line {line}: the request ends at byte {end_bytes}, but the drive has {capacity_bytes}; use --scale fit or wrap, \
-         or a larger --capacity"
+        "{}, line {line}: the request ends at byte {end_bytes}, but the drive has {capacity_bytes}; use --scale fit or \
+         wrap, or a larger --capacity",
+        path.display()
     )]
     BeyondCapacity {
+        /// The trace.
+        path: PathBuf,
         /// The line.
         line: u64,
         /// Where the request ends, with all volumes one after the other.

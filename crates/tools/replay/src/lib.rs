@@ -26,7 +26,7 @@ pub use load::{Load, Synthetic};
 pub use outcome::{DriveAbout, Outcome, ReplayAbout, Requests, TraceAbout, Unaligned, Wear};
 pub use page::write_report;
 pub use placement::Scale;
-pub use run::replay;
+pub use run::{check, replay};
 pub use settings::{Pace, Settings};
 pub use tally::RequestKind;
 pub use trace::{

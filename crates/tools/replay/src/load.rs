@@ -1,5 +1,7 @@
 //! The source of requests: a trace, or a synthetic pattern.
 
+use std::path::Path;
+
 use tantalum_image::SplitMix64;
 use tantalum_report::InvalidSetting;
 use tantalum_workloads::bench::Pattern;
@@ -19,6 +21,16 @@ pub enum Load {
     Trace(Source),
     /// Requests over the whole drive. They have no times.
     Synthetic(Synthetic),
+}
+
+impl Load {
+    /// The file of a trace; a pattern has none.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Load::Trace(source) => &source.path,
+            Load::Synthetic(_) => Path::new(""),
+        }
+    }
 }
 
 /// A pattern over the whole drive.

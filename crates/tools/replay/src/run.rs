@@ -9,13 +9,13 @@ use tantalum_workloads::binds::Beginning;
 use crate::error::ReplayError;
 use crate::host::Host;
 use crate::job::Job;
-use crate::load::Feed;
+use crate::load::{Feed, Load};
 use crate::outcome::{Ended, Outcome, Replayed, outcome};
 use crate::placement::Placement;
 use crate::settings::{Pace, Settings};
 use crate::survey::{Survey, survey};
 use crate::tally::Tally;
-use crate::trace::{Operation, Request, TraceError};
+use crate::trace::{Input, Operation, Request, Trace, TraceError};
 
 /// Requests between two checks for cancellation, and between two moments at which others may look at the drive.
 const REQUESTS_PER_STEP: u64 = 1024;
@@ -49,6 +49,20 @@ pub fn replay(settings: &Settings, monitor: &Monitor) -> Result<Outcome, ReplayE
     let (after, tally) = run.close(&ended)?;
     let replayed = Replayed { pace, aged, before, after, tally, phase, ended };
     Ok(outcome(settings, &survey, &placement, replayed))
+}
+
+/// Fails if the replay cannot begin: a setting that cannot be used, or a trace whose beginning cannot be read. What later
+/// lines say is found by [`replay`].
+pub fn check(settings: &Settings) -> Result<(), ReplayError> {
+    settings.validate()?;
+    if let Load::Trace(source) = &settings.load {
+        let mut trace = Trace::open(source, &Input::open(&source.path, &Monitor::silent())?)?;
+        if trace.next()?.is_none() {
+            return Err(ReplayError::NoRequests { path: source.path.clone() });
+        }
+        settings.pace(trace.has_times())?;
+    }
+    Ok(())
 }
 
 struct Run<'a> {
@@ -165,6 +179,7 @@ impl Run<'_> {
     fn job(&mut self, request: &Request, asked_ns: Nanoseconds) -> Result<Option<Job>, ReplayError> {
         let mut pieces = Vec::new();
         self.placement.place(request, &mut pieces).map_err(|beyond| ReplayError::BeyondCapacity {
+            path: self.settings.load.path().to_owned(),
             line: request.line,
             end_bytes: beyond.end_bytes,
             capacity_bytes: self.settings.profile.capacity_bytes,

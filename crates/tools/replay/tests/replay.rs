@@ -311,6 +311,7 @@ fn addresses_beyond_the_drive_are_scaled_or_refused() {
     let wrap = run(&trace, |settings| settings.scale = Scale::Wrap).unwrap();
     assert!(wrap.replay.addresses.contains("modulo the drive's 64 MiB"), "{}", wrap.replay.addresses);
     let error = run(&trace, |settings| settings.scale = Scale::None).unwrap_err();
+    assert!(error.to_string().contains(", line 1: the request ends at byte"), "{error}");
     let ReplayError::BeyondCapacity { line: 1, end_bytes, .. } = error else { panic!("{error}") };
     assert_eq!(end_bytes, (far + 1) * 4096);
 }

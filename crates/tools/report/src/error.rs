@@ -49,6 +49,12 @@ pub enum ReportError {
         /// The system's error.
         error: io::Error,
     },
+    /// There is a folder in the file's place.
+    #[error("{}: it is a folder; name a file", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A plot could not be drawn.
     #[error("cannot draw the plot of {plot}: {reason}")]
     Plot {

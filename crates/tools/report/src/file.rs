@@ -10,6 +10,9 @@ use crate::error::ReportError;
 
 /// Checks that a report can be written there, before anything is measured for it.
 pub fn check_place(path: &Path) -> Result<(), ReportError> {
+    if path.is_dir() {
+        return Err(ReportError::Folder { path: path.to_owned() });
+    }
     beside(path).map(drop)
 }
 
@@ -60,6 +63,11 @@ mod tests {
     fn an_impossible_place_is_found_before_measuring() {
         let error = check_place(Path::new("no/such/folder/report.html")).unwrap_err().to_string();
         assert!(error.starts_with("no/such/folder/report.html: "), "{error}");
+    }
+
+    #[test]
+    fn a_folder_in_its_place_is_told() {
+        assert_eq!(check_place(Path::new(".")).unwrap_err().to_string(), ".: it is a folder; name a file");
     }
 
     #[test]

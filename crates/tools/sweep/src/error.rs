@@ -46,14 +46,24 @@ pub enum SweepError {
         expected: String,
     },
     /// The settings do not describe a valid drive.
-    #[error("{origin}: with {values}: {error}")]
+    #[error("{origin}{}: {error}", with(values))]
     Profile {
         /// The grid's file.
         origin: String,
-        /// The run's values.
+        /// The run's values; empty if it has no axes.
         values: String,
         /// What is wrong with the drive.
         error: Box<ProfileError>,
+    },
+    /// A run of these values would fail at once.
+    #[error("{origin}{}: {reason}", with(values))]
+    Impossible {
+        /// The grid's file.
+        origin: String,
+        /// The run's values; empty if it has no axes.
+        values: String,
+        /// Why.
+        reason: String,
     },
     /// The grid has too many runs.
     #[error("{origin}: the grid has more than {most} runs")]
@@ -94,6 +104,10 @@ pub enum SweepError {
         /// The library's error.
         error: parquet::errors::ParquetError,
     },
+}
+
+fn with(values: &str) -> String {
+    if values.is_empty() { String::new() } else { format!(": with {values}") }
 }
 
 impl SweepError {

@@ -2,18 +2,19 @@
 //!
 //! Any setting other than those below is a field of the profile, by its name in the profile's file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-use tantalum::{Profile, Size};
+use tantalum::{Profile, ProfileError, Size};
 use tantalum_replay::{Scale, Source};
 use tantalum_workloads::bench::{Condition, Pattern};
 use toml::Value as Toml;
 
+use crate::check::Checks;
 use crate::drives::Drives;
 use crate::error::SweepError;
 use crate::reading::{Reading, Unusable};
@@ -26,6 +27,24 @@ const MOST_RUNS: u64 = 1 << 20;
 const REQUESTS: u64 = 100_000;
 
 const UNIT_BYTES: u64 = 4096;
+
+/// The settings that are no fields of a profile, for any load.
+const OWN: &[&str] = &[
+    "profile",
+    "capacity",
+    "condition",
+    "workload",
+    "requests",
+    "request_bytes",
+    "queue_depth",
+    "speed",
+    "scale",
+    "trace",
+];
+
+/// Those that say how a trace is read.
+const OF_TRACES: &[&str] =
+    &["format", "blkparse_format", "columns", "time_unit", "offset_unit", "operations", "action", "volumes"];
 
 /// A grid whose runs are all checked.
 #[derive(Clone, Debug)]
@@ -95,11 +114,20 @@ impl Grid {
         if seeds.is_empty() {
             return Err(reason("seeds is empty: give a number of them, or a list".to_owned()));
         }
+        let mut known = HashSet::new();
+        if let Some(twice) = seeds.iter().find(|seed| !known.insert(**seed)) {
+            return Err(reason(format!(
+                "seeds has {twice} twice, whose runs would be the same: give it once"
+            )));
+        }
         let mut axes = Vec::new();
         let mut runs = seeds.len() as u64;
         for (key, values) in &written.axes {
-            let values = values.as_array().filter(|values| !values.is_empty());
+            let values = values.as_array();
             let values = values.ok_or_else(|| reason(format!("axes.{key} is not a list of values")))?;
+            if values.is_empty() {
+                return Err(reason(format!("axes.{key} is an empty list: give it at least one value")));
+            }
             if written.run.contains_key(key) {
                 return Err(reason(format!("{key} is both in [run] and in [axes]")));
             }
@@ -110,10 +138,12 @@ impl Grid {
             axes.push((key.clone(), values.clone()));
         }
         let mut builder = Builder { origin, folder, contents: HashMap::new() };
+        let mut checks = Checks::new(origin);
         let mut grid = Grid { runs: Vec::with_capacity(runs as usize) };
         for combination in 0..runs / seeds.len() as u64 {
             let chosen = chosen(&axes, combination);
             let first = builder.run(&written.run, &chosen)?;
+            checks.check(&first)?;
             for seed in &seeds {
                 grid.runs.push(Run { number: grid.runs.len() as u64, seed: *seed, ..first.clone() });
             }
@@ -259,7 +289,7 @@ impl Builder<'_> {
     ) -> Result<String, SweepError> {
         let wrong = |error| SweepError::Profile {
             origin: self.origin.to_owned(),
-            values: run.about(),
+            values: run.values(),
             error: Box::new(error),
         };
         let beside = self.folder.join(name);
@@ -270,13 +300,24 @@ impl Builder<'_> {
         if let Some(Size(bytes)) = capacity {
             table.insert("capacity_bytes".to_owned(), Toml::Integer(bytes.try_into().unwrap_or(i64::MAX)));
         }
-        for (key, value) in fields {
-            self.set(&mut table, &key, value)?;
+        for (key, value) in &fields {
+            self.set(&mut table, key, value.clone())?;
         }
         let text = toml::to_string(&table).expect("a table is TOML");
-        Profile::from_toml(&text, &format!("{name}, changed by the grid"))
-            .map(|profile| profile.to_toml())
-            .map_err(wrong)
+        let profile = Profile::from_toml(&text, &name).map_err(|error| match error {
+            ProfileError::Invalid { invalid, .. } => SweepError::Impossible {
+                origin: self.origin.to_owned(),
+                values: run.values(),
+                reason: invalid.to_string(),
+            },
+            ProfileError::Malformed { field, reason, .. } if fields.contains_key(&field) => {
+                let expected = if reason.starts_with("unknown field") { unknown(&field) } else { reason };
+                let (origin, value) = (self.origin.to_owned(), fields[&field].to_string());
+                SweepError::Value { origin, key: field, value, expected }
+            }
+            error => wrong(error),
+        })?;
+        Ok(profile.to_toml())
     }
 
     /// Changes a field such as `flash.read_ns`. The profile decides whether it has such a field.
@@ -298,6 +339,18 @@ impl Builder<'_> {
             }),
         }
     }
+}
+
+/// Why a setting that has not been taken is none, since the profile does not know it either.
+fn unknown(key: &str) -> String {
+    if OF_TRACES.contains(&key) {
+        return "it is for a trace; leave it out, or set trace".to_owned();
+    }
+    let own = OWN.iter().chain(OF_TRACES).copied().collect::<Vec<_>>().join(", ");
+    format!(
+        "there is no such setting; a grid has {own}, and the fields of a profile, such as over_provisioning_percent or \
+         \"flash.read_ns\""
+    )
 }
 
 /// Settings of which some have been taken; the rest are fields of the profile.
@@ -396,10 +449,17 @@ mod tests {
             ("[run]\ntrace = \"no/such/trace\"", "no/such/trace: No such file"),
             ("seeds = []", "seeds is empty"),
             ("seeds = 99999999999", "more than 1048576 runs"),
+            ("seeds = [3, 1, 3]", "seeds has 3 twice"),
             ("[axes]\ncapacity = 5", "axes.capacity is not a list"),
+            ("[axes]\ncapacity = []", "axes.capacity is an empty list"),
             ("\n[axes\n", "line 2"),
             ("what = 1", "unknown field `what`"),
-            ("[run]\nworkload = \"mixed\"\nchannels = 5", "unknown field `channels`"),
+            (
+                "[run]\nworkload = \"mixed\"\nchannels = 5",
+                "grid.toml: channels = 5: there is no such setting; a grid has profile, capacity,",
+            ),
+            ("[run]\nworkload = \"mixed\"\n\"flash.page\" = 5", "flash.page = 5: there is no such setting"),
+            ("[run]\nworkload = \"mixed\"\n\"flash.read_ns\" = \"a\"", "flash.read_ns = \"a\": invalid type"),
             ("[run]\nworkload = \"mixed\"\n\"flash.page_bytes\" = 5000", "it must be 4096, 8192 or 16384"),
             ("[run]\nworkload = \"mixed\"\n\"name.what\" = 1", "name is not a section"),
             (
@@ -410,7 +470,19 @@ mod tests {
             ("[run]\nworkload = \"mixed\"\ncapacity = \"5X\"", "capacity = \"5X\": a size is"),
             ("[run]\nworkload = \"mixed\"\nprofile = \"nothing\"", "no profile named \"nothing\""),
             ("[run]\nworkload = \"mixed\"\n[axes]\nworkload = [\"mixed\"]", "both in [run] and in [axes]"),
-            ("[run]\nworkload = \"mixed\"\ncolumns = \"op\"", "unknown field `columns`"),
+            ("[run]\nworkload = \"mixed\"\ncolumns = \"op\"", "columns = \"op\": it is for a trace"),
+            (
+                "[run]\nworkload = \"mixed\"\nprofile = \"kaml-board\"\n[axes]\ncapacity = [\"64M\"]",
+                "grid.toml: with capacity 64M: ",
+            ),
+            (
+                "[run]\nworkload = \"mixed\"\nprofile = \"kaml-board\"\ncapacity = \"64M\"",
+                "capacity; use capacity = \"",
+            ),
+            (
+                "[run]\nworkload = \"mixed\"\ncapacity = \"64M\"\nrequest_bytes = 67108865",
+                "request_bytes = 67108865: it must be from 1 to the drive's 67108864",
+            ),
             ("[run]\ntrace = \"t\"\nformat = \"vhs\"", "format = vhs: use one of fio"),
             ("[run]\ntrace = \"t\"\ncolumns = \"op,offset\"", "columns = op,offset: name one column bytes"),
             ("[run]\ntrace = \"t\"\ncolumns = \"time,op,offset,bytes\"", "say in which unit the times are"),

@@ -8,6 +8,7 @@
 //!   the runs in progress. The file's name depends on everything that determines the run's figures, so a changed grid,
 //!   profile, trace or program does not find the runs of another.
 
+mod check;
 mod drives;
 mod error;
 mod folder;
@@ -27,5 +28,5 @@ pub use folder::{Folder, kept_text};
 pub use grid::Grid;
 pub use reading::Reading;
 pub use run::{Load, Row, Run, Value};
-pub use sweep::{Swept, collect, sweep};
+pub use sweep::{Swept, collect, sweep, threads};
 pub use table_parquet::require_parquet;

@@ -65,7 +65,7 @@ impl Reading {
             format,
             columns,
             blkparse_format,
-            action: parsed(("action", &self.action))?.unwrap_or_default(),
+            action: parsed(("action", &self.action))?,
             volumes: self.volumes.clone(),
             most_requests: self.requests,
             ..Source::of(path)

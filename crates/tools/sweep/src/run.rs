@@ -97,8 +97,18 @@ impl Run {
 
     /// Its axes and seed, in words.
     pub fn about(&self) -> String {
-        let axes: String = self.axes.iter().map(|(key, value)| format!("{key} {value}, ")).collect();
-        format!("{axes}seed {}", self.seed)
+        let values = self.values();
+        if values.is_empty() {
+            format!("seed {}", self.seed)
+        } else {
+            format!("{values}, seed {}", self.seed)
+        }
+    }
+
+    /// Its axes, in words.
+    pub(crate) fn values(&self) -> String {
+        let values: Vec<String> = self.axes.iter().map(|(key, value)| format!("{key} {value}")).collect();
+        values.join(", ")
     }
 
     /// Its drive.
@@ -119,7 +129,7 @@ impl Run {
         }
     }
 
-    fn settings(&self) -> Result<Settings, SweepError> {
+    pub(crate) fn settings(&self) -> Result<Settings, SweepError> {
         let profile = self.profile()?;
         let condition: Condition =
             self.condition.parse().map_err(|expected| wrong("condition", &self.condition, expected))?;

@@ -33,19 +33,22 @@ pub struct Swept {
     pub tables: Vec<PathBuf>,
 }
 
-/// Does all runs of a grid that are not in the folder, on this many threads (by default all processors), and writes the
-/// table. A run that fails does not end the others.
+/// How many threads are asked for; by default, one for each processor.
+pub fn threads(asked: Option<usize>) -> Result<NonZeroUsize, SweepError> {
+    match asked {
+        Some(asked) => NonZeroUsize::new(asked)
+            .ok_or_else(|| InvalidSetting::new("--threads", 0, "it must be at least 1").into()),
+        None => Ok(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)),
+    }
+}
+
+/// Does all runs of a grid that are not in the folder, on this many threads, and writes the table. A run that fails does not end the others.
 pub fn sweep(
     grid: &Grid,
     folder: &Folder,
-    threads: Option<usize>,
+    threads: NonZeroUsize,
     monitor: &Monitor,
 ) -> Result<Swept, SweepError> {
-    let threads = match threads {
-        Some(0) => return Err(InvalidSetting::new("--threads", 0, "it must be at least 1").into()),
-        Some(threads) => threads,
-        None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
-    };
     table_parquet::check(&folder.table("parquet"))?;
     let bar = monitor.bar("sweep", grid.runs.len() as u64);
     let mut left = Vec::new();
@@ -56,7 +59,7 @@ pub fn sweep(
         }
     }
     let kept = grid.runs.len() - left.len();
-    let failed = run_all(&left, folder, threads.min(left.len()), &bar, monitor)?;
+    let failed = run_all(&left, folder, threads.get().min(left.len()), &bar, monitor)?;
     let mut swept = collect(grid, folder, &failed)?;
     swept.interrupted = swept.done + failed.len() < grid.runs.len();
     swept.kept = kept;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tantalum_report::Monitor;
-use tantalum_sweep::{Folder, Grid, SweepError, sweep};
+use tantalum_sweep::{Folder, Grid, SweepError, sweep, threads};
 use tempfile::TempDir;
 
 const GRID: &str = r#"
@@ -60,7 +60,9 @@ fn cells(line: &str) -> Vec<&str> {
 fn the_table_is_the_same_for_any_number_of_threads_and_after_an_interruption() {
     let grid = grid(GRID);
     let (alone, among) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let swept = sweep(&grid, &Folder::open(alone.path()).unwrap(), Some(1), &Monitor::silent()).unwrap();
+    let swept =
+        sweep(&grid, &Folder::open(alone.path()).unwrap(), threads(Some(1)).unwrap(), &Monitor::silent())
+            .unwrap();
     assert_eq!((swept.runs, swept.done, swept.kept, swept.interrupted), (16, 16, 0, false));
     // interrupted as soon as a run is complete
     let folder = Folder::open(among.path()).unwrap();
@@ -79,11 +81,11 @@ fn the_table_is_the_same_for_any_number_of_threads_and_after_an_interruption() {
             }
             cancelled.store(true, Ordering::Relaxed);
         });
-        sweep(&grid, &folder, Some(3), &Monitor::new(Arc::clone(&cancelled))).unwrap()
+        sweep(&grid, &folder, threads(Some(3)).unwrap(), &Monitor::new(Arc::clone(&cancelled))).unwrap()
     });
     assert!(first.interrupted && first.done >= 1 && first.done < 16, "{first:?}");
     assert_eq!(first.done, count());
-    let second = sweep(&grid, &folder, Some(3), &Monitor::silent()).unwrap();
+    let second = sweep(&grid, &folder, threads(Some(3)).unwrap(), &Monitor::silent()).unwrap();
     assert_eq!((second.kept, second.done, second.interrupted), (first.done, 16 - first.done, false));
     assert_eq!(tables(alone.path()), tables(among.path()));
     let csv = csv(alone.path());
@@ -122,18 +124,18 @@ fn what_is_kept_is_of_the_run_and_damage_is_told() {
         grid("[run]\nprofile = \"femu-2021\"\ncapacity = \"64M\"\nworkload = \"seqwrite\"\nrequests = 100\n");
     let output = TempDir::new().unwrap();
     let folder = Folder::open(output.path()).unwrap();
-    sweep(&grid, &folder, None, &Monitor::silent()).unwrap();
+    sweep(&grid, &folder, threads(None).unwrap(), &Monitor::silent()).unwrap();
     let file = output.path().join("runs").join(format!("{}.json", grid.runs[0].id()));
     let whole = fs::read_to_string(&file).unwrap();
     // a file that is half there can only come from somebody else: runs appear in one step
     fs::write(&file, &whole[..whole.len() / 2]).unwrap();
-    let error = sweep(&grid, &folder, None, &Monitor::silent()).unwrap_err();
+    let error = sweep(&grid, &folder, threads(None).unwrap(), &Monitor::silent()).unwrap_err();
     assert!(
         matches!(error, SweepError::Kept { .. }) && error.to_string().contains("remove the file"),
         "{error}"
     );
     fs::write(&file, whole.replace("\"requests\": 100", "\"requests\": 101")).unwrap();
-    let error = sweep(&grid, &folder, None, &Monitor::silent()).unwrap_err().to_string();
+    let error = sweep(&grid, &folder, threads(None).unwrap(), &Monitor::silent()).unwrap_err().to_string();
     assert!(error.contains("it is of another run"), "{error}");
 }
 
@@ -143,7 +145,9 @@ fn a_run_that_fails_is_a_row_and_ends_no_other() {
     fs::write(output.path().join("trace.csv"), format!("0,W,0,4096,1\n0,W,{},4096,2\n", 1u64 << 40)).unwrap();
     let text = "[run]\nprofile = \"femu-2021\"\ncapacity = \"64M\"\ntrace = \"trace.csv\"\n[axes]\nscale = [\"none\", \"wrap\"]\n";
     let grid = Grid::from_toml(text, "grid.toml", output.path()).unwrap();
-    let swept = sweep(&grid, &Folder::open(output.path()).unwrap(), None, &Monitor::silent()).unwrap();
+    let swept =
+        sweep(&grid, &Folder::open(output.path()).unwrap(), threads(None).unwrap(), &Monitor::silent())
+            .unwrap();
     assert_eq!((swept.done, swept.failed.len(), swept.interrupted), (1, 1, false));
     let csv = fs::read_to_string(output.path().join("table.csv")).unwrap();
     assert_eq!((cell(&csv, 1, "requests"), cell(&csv, 1, "write_amplification").is_empty()), ("2", false));
@@ -156,7 +160,9 @@ fn a_run_that_fails_is_a_row_and_ends_no_other() {
 
 fn swept(text: &str, folder: &TempDir) -> (Grid, String) {
     let grid = Grid::from_toml(text, "grid.toml", folder.path()).unwrap();
-    let swept = sweep(&grid, &Folder::open(folder.path()).unwrap(), None, &Monitor::silent()).unwrap();
+    let swept =
+        sweep(&grid, &Folder::open(folder.path()).unwrap(), threads(None).unwrap(), &Monitor::silent())
+            .unwrap();
     assert!(swept.failed.is_empty(), "{swept:?}");
     (grid, fs::read_to_string(folder.path().join("table.csv")).unwrap())
 }
@@ -187,20 +193,44 @@ fn a_trace_is_read_by_the_columns_that_the_grid_names() {
     assert_eq!([cell(&csv, 0, "requests"), cell(&csv, 1, "requests")], ["2", "1"]);
 }
 
+/// Such runs failed one by one, and only the table said why.
+#[test]
+fn a_trace_that_cannot_be_replayed_is_found_before_anything_runs() {
+    let folder = TempDir::new().unwrap();
+    let refused = |trace: &str, more: &str| {
+        fs::write(folder.path().join("trace"), trace).unwrap();
+        let text = format!("[run]\ncapacity = \"64M\"\ntrace = \"trace\"\n{more}\n");
+        Grid::from_toml(&text, "grid.toml", folder.path()).unwrap_err().to_string()
+    };
+    let without_times = refused("fio version 2 iolog\nf write 0 4096\n", "speed = 2");
+    assert_eq!(without_times, "grid.toml: speed = 2: the requests have no times; use queue_depth");
+    let unknown = refused("hello\n", "[axes]\nscale = [\"fit\"]");
+    assert!(
+        unknown.starts_with("grid.toml: with scale fit: ") && unknown.contains("of no known format"),
+        "{unknown}"
+    );
+    assert!(refused("", "").ends_with("the trace is empty"));
+}
+
 /// blktrace writes a file for each processor. A change of any of them makes another run.
 #[test]
 fn a_recording_of_blktrace_is_all_of_its_files() {
     let output = TempDir::new().unwrap();
     let text = "[run]\nprofile = \"femu-2021\"\ncapacity = \"64M\"\ntrace = \"sda\"\n";
-    let write = |processor: u32, text: &str| {
-        fs::write(output.path().join(format!("sda.blktrace.{processor}")), text).unwrap();
+    let write = |processor: u32, sector: u64| {
+        let (magic, event) = (0x6561_7407_u32, 7 | (1 << 6 | 2) << 16_u32);
+        let head = [magic.to_le_bytes(), 1_u32.to_le_bytes()].concat();
+        let place = [0, sector].map(u64::to_le_bytes).concat();
+        let rest = [4096, event, 7, 8 << 20, 0, 0].map(u32::to_le_bytes).concat();
+        let file = output.path().join(format!("sda.blktrace.{processor}"));
+        fs::write(file, [head, place, rest].concat()).unwrap();
     };
     let id = || Grid::from_toml(text, "grid.toml", output.path()).unwrap().runs[0].id();
-    write(0, "first");
-    write(1, "second");
+    write(0, 8);
+    write(1, 16);
     let before = id();
     assert_eq!(before, id());
-    write(1, "changed");
+    write(1, 24);
     assert_ne!(before, id());
 }
 
@@ -235,7 +265,9 @@ fn a_run_that_fails_has_its_drive_in_the_table() {
     let text =
         "[run]\nprofile = \"tlc-nvme\"\ncapacity = \"128M\"\ntrace = \"trace.csv\"\nscale = \"none\"\n";
     let grid = Grid::from_toml(text, "grid.toml", output.path()).unwrap();
-    let swept = sweep(&grid, &Folder::open(output.path()).unwrap(), None, &Monitor::silent()).unwrap();
+    let swept =
+        sweep(&grid, &Folder::open(output.path()).unwrap(), threads(None).unwrap(), &Monitor::silent())
+            .unwrap();
     assert_eq!(swept.failed.len(), 1, "{swept:?}");
     let csv = fs::read_to_string(output.path().join("table.csv")).unwrap();
     assert_eq!(cell(&csv, 0, "effective_pages_per_block"), "8");

@@ -40,7 +40,7 @@ pub struct CrashOutcome {
 
 impl CrashOutcome {
     /// Whether no cut was made, nothing was found, and the run was not interrupted.
-    pub(crate) fn has_done_nothing(&self) -> bool {
+    pub fn has_done_nothing(&self) -> bool {
         self.cuts == 0 && self.second_cuts == 0 && self.violations.is_empty() && !self.interrupted
     }
 

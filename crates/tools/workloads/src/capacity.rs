@@ -1,6 +1,6 @@
 //! The capacity that would do, for messages about drives that are too small.
 
-use tantalum::UNIT_BYTES;
+use tantalum::{Device, LayoutError, Profile, UNIT_BYTES};
 use tantalum_volume::Volume;
 
 const MIB: u64 = 1 << 20;
@@ -11,6 +11,9 @@ const LEAST_OTHER_UNITS: u64 = UNITS_PER_MIB;
 
 /// No larger capacity is suggested: 64 TiB.
 const MOST_MIB: u64 = 1 << 26;
+
+/// The largest capacity tried when searching for enough flash: 64 GiB.
+const MOST_FLASH_MIB: u64 = 1 << 16;
 
 /// Units that files and the volume itself take.
 pub fn units_in_use(volume: &Volume) -> u64 {
@@ -28,6 +31,29 @@ pub fn smallest_capacity(used_units: u64, free_of: impl Fn(u64) -> u64) -> Optio
     while !would_do(above) {
         (below, above) = (above, above * 2);
         if above > MOST_MIB {
+            return None;
+        }
+    }
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if would_do(middle) { above = middle } else { below = middle }
+    }
+    Some(above * MIB)
+}
+
+/// The smallest capacity in bytes, in whole MiB above the profile's, for which its flash can be laid out, which it could not
+/// because of `error`. `None` if there is none up to 64 GiB, or if another capacity is not what it needs.
+pub fn sufficient_flash(profile: &Profile, error: &LayoutError) -> Option<u64> {
+    if !matches!(error, LayoutError::TooLittleFlash { .. }) {
+        return None;
+    }
+    let would_do =
+        |mib: u64| Device::check_profile(&Profile { capacity_bytes: mib * MIB, ..profile.clone() }).is_ok();
+    let mut below = profile.capacity_bytes / MIB;
+    let mut above = (below + 1).next_power_of_two();
+    while !would_do(above) {
+        (below, above) = (above, above * 2);
+        if above > MOST_FLASH_MIB {
             return None;
         }
     }

@@ -3,6 +3,7 @@
 //! Files made of several members or frames, as `cat`, `pigz` and `pzstd` make them, are read to their end. Checksums are
 //! checked, and a file that was cut short is an error.
 
+use std::error::Error;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
@@ -53,11 +54,11 @@ impl From<io::Error> for Refused {
 pub(super) fn unpack(file: impl Read + 'static) -> Result<Unpacked, Refused> {
     let file = known(Box::new(BufReader::with_capacity(BUFFER, file)))?;
     if file.head.starts_with(GZIP) {
-        return known(Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(file.reader))));
+        return known(Box::new(BufReader::with_capacity(BUFFER, Whole(MultiGzDecoder::new(file.reader)))));
     }
     if file.head.starts_with(&ZSTD) || is_skippable(&file.head) {
         let frames = Frames { source: file.reader, decoder: FrameDecoder::new(), inside: false };
-        return known(Box::new(BufReader::with_capacity(BUFFER, frames)));
+        return known(Box::new(BufReader::with_capacity(BUFFER, Whole(frames))));
     }
     Ok(file)
 }
@@ -76,6 +77,18 @@ fn known(mut reader: Box<dyn BufRead>) -> Result<Unpacked, Refused> {
         }
     }
     Ok(Unpacked { reader: Box::new(Cursor::new(head.clone()).chain(reader)), head })
+}
+
+/// Compressed data, whose end before it is expected is told in plain words.
+struct Whole<R>(R);
+
+impl<R: Read> Read for Whole<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| match error.kind() {
+            kind @ io::ErrorKind::UnexpectedEof => io::Error::new(kind, "the file is cut off"),
+            _ => error,
+        })
+    }
 }
 
 /// The frames of a Zstandard file, one after the other.
@@ -104,7 +117,7 @@ impl<R: BufRead> Frames<R> {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }
-                Err(error) => return Err(damaged(error)),
+                Err(error) => return Err(failed(error)),
             }
         }
         Ok(true)
@@ -116,7 +129,7 @@ impl<R: BufRead> Read for Frames<R> {
         while !buffer.is_empty() && self.begin()? {
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                 let one = BlockDecodingStrategy::UptoBlocks(1);
-                self.decoder.decode_blocks(&mut self.source, one).map_err(damaged)?;
+                self.decoder.decode_blocks(&mut self.source, one).map_err(failed)?;
             }
             let read = self.decoder.read(buffer)?;
             if read > 0 {
@@ -130,6 +143,18 @@ impl<R: BufRead> Read for Frames<R> {
         }
         Ok(0)
     }
+}
+
+/// What the decoder says; the system's error if that is the cause.
+fn failed(error: FrameDecoderError) -> io::Error {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(inner) = cause {
+        if let Some(system) = inner.downcast_ref::<io::Error>() {
+            return io::Error::new(system.kind(), system.to_string());
+        }
+        cause = inner.source();
+    }
+    damaged(error)
 }
 
 fn damaged(why: impl ToString) -> io::Error {
@@ -185,7 +210,8 @@ pub(super) mod tests {
     fn damaged_files_are_errors() {
         for whole in [gzip(&lines()), zstd(&lines())] {
             for length in [4, 20, whole.len() / 2, whole.len() - 1] {
-                assert!(unpacked(whole[..length].to_vec()).is_err(), "{length} of {} bytes", whole.len());
+                let error = unpacked(whole[..length].to_vec()).unwrap_err().to_string();
+                assert_eq!(error, "the file is cut off", "{length} of {} bytes", whole.len());
             }
             let mut flipped = whole.clone();
             *flipped.last_mut().unwrap() ^= 1;

@@ -45,6 +45,23 @@ pub enum TraceError {
         /// What to do.
         instead: &'static str,
     },
+    /// It has no line, or only empty ones and comments.
+    #[error("{}: the trace is empty", path.display())]
+    Empty {
+        /// The trace.
+        path: PathBuf,
+    },
+    /// An action was chosen, which only traces of blktrace have.
+    #[error(
+        "{}: the action chooses events of blktrace and blkparse, but this trace is of the format {}; leave it out",
+        path.display(), format.name()
+    )]
+    Action {
+        /// The trace.
+        path: PathBuf,
+        /// Its format.
+        format: Format,
+    },
     /// Its first line is of no known format.
     #[error(
         "{}, line {line}: {found:?} is of no known format; --format names one of {known}; --columns or --blkparse-format describes \

@@ -19,6 +19,10 @@ const MILLISECOND: u64 = 1_000_000;
 
 const ACTIONS: Expected = "one of fio's actions: read, write, trim, sync, datasync, sync_file_range, syncfs, add, open, close, or wait in version 2";
 const LENGTH: Expected = "a file, an action, an offset and a length in bytes";
+const LENGTH_WITH_TIME: Expected =
+    "a time in microseconds, a file, an action, an offset and a length in bytes";
+const NO_BLANKS: Expected = "a file whose name has no blanks: fio's log does not show where such a name ends";
+const ONE_JOB: Expected = "a line of one job, but two jobs wrote into this file at once: give each job a log of its own (write_iolog)";
 const TIME: Expected = "a time in microseconds before the file and the action";
 const HEADER: Expected = "\"fio version 2 iolog\" or \"fio version 3 iolog\" as the first line";
 
@@ -82,38 +86,24 @@ impl Fio {
     }
 }
 
+/// The better reason for a wrong line of a version's log, if there is one.
+fn reason(line: &str, version: Version, otherwise: Expected) -> Expected {
+    // the second job's first line ends up anywhere among the first job's: fio's manual warns of that
+    if line.contains("fio version ") {
+        return ONE_JOB;
+    }
+    let place = if version == Version::Three { 2 } else { 1 };
+    let is_later = line.split_ascii_whitespace().skip(place + 1).any(|field| ACTION_NAMES.contains(&field));
+    if is_later { NO_BLANKS } else { otherwise }
+}
+
 impl Parser for Fio {
     fn parse<'a>(&mut self, line: &'a str) -> Result<Parsed<'a>, Expected> {
         if let Some(version) = version_of(line) {
             return self.begin(version);
         }
         let version = self.version.ok_or(HEADER)?;
-        let mut fields = line.split_ascii_whitespace();
-        let at_ns = match version {
-            Version::Two => self.last_ns,
-            Version::Three => self.at_ns(fields.next(), MICROSECOND, TIME)?,
-        };
-        let file = fields.next().ok_or(LENGTH)?;
-        let action = fields.next().ok_or(ACTIONS)?;
-        let (offset, length) = (fields.next(), fields.next());
-        if fields.next().is_some() {
-            return Err("no more than an offset and a length after the action");
-        }
-        let of_data =
-            |operation| request(file, at_ns, operation, number(offset, LENGTH)?, number(length, LENGTH)?);
-        match action {
-            "read" => of_data(Operation::Read),
-            "write" => of_data(WRITE),
-            "trim" => of_data(Operation::Trim),
-            "sync" | "datasync" | "sync_file_range" | "syncfs" => Ok(flush(file, at_ns)),
-            "add" | "open" | "close" => Ok(Parsed::Nothing),
-            "wait" if version == Version::Two => {
-                self.has_waits = true;
-                self.at_ns(offset, MILLISECOND, "milliseconds since the beginning after wait")?;
-                Ok(Parsed::Nothing)
-            }
-            _ => Err(ACTIONS),
-        }
+        self.entry(line, version).map_err(|expected| reason(line, version, expected))
     }
 
     /// A file of a log of version 2 may be called `#1`.
@@ -138,6 +128,40 @@ impl Parser for Fio {
         });
         let notes: Vec<String> = logs.into_iter().chain(waits).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
+    }
+}
+
+impl Fio {
+    /// What a line after the first one says.
+    fn entry<'a>(&mut self, line: &'a str, version: Version) -> Result<Parsed<'a>, Expected> {
+        let mut fields = line.split_ascii_whitespace();
+        let (at_ns, length_expected) = match version {
+            Version::Two => (self.last_ns, LENGTH),
+            Version::Three => (self.at_ns(fields.next(), MICROSECOND, TIME)?, LENGTH_WITH_TIME),
+        };
+        let file = fields.next().ok_or(length_expected)?;
+        let action = fields.next().ok_or(ACTIONS)?;
+        let (offset, length) = (fields.next(), fields.next());
+        if fields.next().is_some() {
+            return Err("no more than an offset and a length after the action");
+        }
+        let of_data = |operation| {
+            let (offset, length) = (number(offset, length_expected)?, number(length, length_expected)?);
+            request(file, at_ns, operation, offset, length)
+        };
+        match action {
+            "read" => of_data(Operation::Read),
+            "write" => of_data(WRITE),
+            "trim" => of_data(Operation::Trim),
+            "sync" | "datasync" | "sync_file_range" | "syncfs" => Ok(flush(file, at_ns)),
+            "add" | "open" | "close" => Ok(Parsed::Nothing),
+            "wait" if version == Version::Two => {
+                self.has_waits = true;
+                self.at_ns(offset, MILLISECOND, "milliseconds since the beginning after wait")?;
+                Ok(Parsed::Nothing)
+            }
+            _ => Err(ACTIONS),
+        }
     }
 }
 
@@ -215,6 +239,20 @@ mod tests {
         fio.parse(VERSION_2).unwrap();
         assert!(fio.is_comment("# written by hand") && fio.is_comment("#") && fio.is_comment("#write 0 512"));
         assert!(!fio.is_comment("#1 write 0 512") && !fio.is_comment("f write 0 512"));
+    }
+
+    /// Two jobs of fio with one `write_iolog`: the second one's first line stood within a line of the first one.
+    #[test]
+    fn lines_of_two_jobs_and_names_with_blanks_are_told() {
+        let of = |line: &str| all(&format!("{VERSION_3}\n{line}"))[0].unwrap_err();
+        assert_eq!(of("215884fio version 3 iolog"), ONE_JOB);
+        for line in ["1 my file write 0 4096", "1 a read b write 0 4096", "1 read it add"] {
+            assert_eq!(of(line), NO_BLANKS, "{line}");
+        }
+        assert_eq!((of("1 f write 0"), of("1")), (LENGTH_WITH_TIME, LENGTH_WITH_TIME));
+        assert_eq!(of("1 write write 0"), LENGTH_WITH_TIME);
+        assert_eq!(all(&format!("{VERSION_2}\nmy file write 0 512"))[0], Err(NO_BLANKS));
+        assert_eq!(all(&format!("{VERSION_2}\nf write 0"))[0], Err(LENGTH));
     }
 
     #[test]

@@ -130,9 +130,10 @@ impl Format {
         Some(match self {
             Format::Fio => Box::new(fio::Fio::default()),
             Format::Fio1 => Box::new(fio_one::FioOne),
-            Format::Blkparse => {
-                Box::new(blkparse::Blkparse::new(source.action, source.blkparse_format.clone()))
-            }
+            Format::Blkparse => Box::new(blkparse::Blkparse::new(
+                source.action.unwrap_or_default(),
+                source.blkparse_format.clone(),
+            )),
             Format::Msr => Box::new(msr::Msr::default()),
             Format::Alibaba => Box::new(alibaba::Alibaba::default()),
             Format::Spc => Box::new(spc::Spc::default()),

@@ -26,7 +26,7 @@ pub(super) fn entries(
     let mut files = files(input, read)?;
     if format == Format::Blktrace {
         let readers = files.into_iter().map(|(path, file)| (path, file.reader)).collect();
-        return Ok(Box::new(Blktrace::new(readers, source.action)?));
+        return Ok(Box::new(Blktrace::new(readers, source.action.unwrap_or_default())?));
     }
     let (path, file) = files.swap_remove(0);
     Ok(match format.parser(source) {
@@ -59,10 +59,11 @@ fn of_text(path: PathBuf, reader: Box<dyn BufRead>) -> Result<Format, TraceError
         match next {
             Next::Line if text.is_empty() || text.starts_with('#') => {}
             Next::Line => break Format::of(text),
-            Next::TooLong | Next::End => break Shown::Nothing,
+            Next::TooLong => break Shown::Nothing,
+            Next::End => return Err(TraceError::Empty { path }),
         }
     };
-    let (line, found) = (lines.number().max(1), beginning(lines.text()));
+    let (line, found) = (lines.number(), beginning(lines.text()));
     match shown {
         Shown::Format(format) => Ok(format),
         Shown::Ambiguous(formats) => {

@@ -50,6 +50,9 @@ impl Trace {
     pub(crate) fn open(source: &Source, input: &Input) -> Result<Trace, TraceError> {
         let bytes = Arc::default();
         let format = source.given().map_or_else(|| detect(input), Ok)?;
+        if source.action.is_some() && !matches!(format, Format::Blktrace | Format::Blkparse) {
+            return Err(TraceError::Action { path: source.path.clone(), format });
+        }
         Ok(Trace {
             source: source.clone(),
             input: input.clone(),
@@ -196,7 +199,7 @@ mod tests {
 
     use super::*;
     use crate::trace::compression::tests::{gzip, zstd};
-    use crate::trace::{Columns, Operation};
+    use crate::trace::{Action, Columns, Operation};
 
     fn source(text: &str) -> (NamedTempFile, Source) {
         let mut file = NamedTempFile::new().unwrap();
@@ -264,10 +267,32 @@ mod tests {
         let error = all(&unknown).unwrap_err().to_string();
         assert!(error.contains("line 3: \"hello\" is of no known format"), "{error}");
         let (_file, empty) = source("");
-        assert!(matches!(all(&empty), Err(TraceError::Unknown { line: 1, .. })));
+        assert!(matches!(all(&empty), Err(TraceError::Empty { .. })));
+        let (_file, comments) = source("# nothing\n\n");
+        let error = all(&comments).unwrap_err().to_string();
+        assert!(error.ends_with(": the trace is empty"), "{error}");
         let forced = Source { format: Some(Format::Fio), ..unknown };
         let error = all(&forced).unwrap_err().to_string();
         assert!(error.contains("line 3: expected \"fio version 2 iolog\""), "{error}");
+    }
+
+    #[test]
+    fn an_action_is_of_blktrace_alone() {
+        let (_file, plain) = source("0,W,0,4096,1\n");
+        let error = all(&Source { action: Some(Action::Queued), ..plain }).unwrap_err().to_string();
+        assert!(error.contains("this trace is of the format alibaba; leave it out"), "{error}");
+    }
+
+    /// What was cut off is another trace, not a shorter one.
+    #[test]
+    fn a_compressed_file_without_its_end_is_told_by_its_name() {
+        let text: String = (0..20_000).map(|at| format!("{at},W,0,4096,{at}\n")).collect();
+        for whole in [gzip(text.as_bytes()), zstd(text.as_bytes())] {
+            let mut file = NamedTempFile::new().unwrap();
+            file.write_all(&whole[..whole.len() / 2]).unwrap();
+            let error = all(&Source::of(file.path())).unwrap_err().to_string();
+            assert_eq!(error, format!("{}: the file is cut off", file.path().display()));
+        }
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub struct Source {
     pub columns: Option<Columns>,
     /// How blkparse printed it, if not in its default format.
     pub blkparse_format: Option<BlkparseFormat>,
-    /// Which events to take from blktrace's files and blkparse's text.
-    pub action: Action,
+    /// Which events to take from blktrace's files and blkparse's text; `None` for the default. Other traces have none.
+    pub action: Option<Action>,
     /// Which volumes; empty for all.
     pub volumes: Vec<String>,
     /// The maximum number of requests.
@@ -36,7 +36,7 @@ impl Source {
             format: None,
             columns: None,
             blkparse_format: None,
-            action: Action::default(),
+            action: None,
             volumes: Vec::new(),
             most_requests: None,
         }
