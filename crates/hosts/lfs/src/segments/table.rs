@@ -243,7 +243,7 @@ impl Segments {
 
     /// A unit no longer lives.
     pub fn release(&mut self, lpn: Lpn) -> Result<()> {
-        let segment = self.count_out(lpn)?;
+        let segment = self.count_out(lpn, |entry| entry.live - entry.apart)?;
         self.live -= 1;
         self.changed.insert(segment);
         Ok(())
@@ -251,15 +251,16 @@ impl Segments {
 
     /// A unit that was counted separately no longer lives.
     pub fn release_apart(&mut self, lpn: Lpn) -> Result<()> {
-        let segment = self.count_out(lpn)?;
+        let segment = self.count_out(lpn, |entry| entry.apart)?;
         self.table[segment as usize].apart -= 1;
         Ok(())
     }
 
-    fn count_out(&mut self, lpn: Lpn) -> Result<u32> {
+    /// A unit no longer lives, of those in its segment that `counted` counts.
+    fn count_out(&mut self, lpn: Lpn, counted: impl Fn(&Segment) -> u32) -> Result<u32> {
         let segment = self.of(lpn)?;
         let entry = &mut self.table[segment as usize];
-        if entry.live == 0 {
+        if counted(entry) == 0 {
             return Err(miscounted(lpn, "its segment has no unit that lives"));
         }
         entry.live -= 1;
@@ -362,5 +363,17 @@ mod tests {
         assert!(segments.release(Lpn(3)).is_err() && segments.add(Lpn(32)).is_err());
         segments.reserve().unwrap();
         assert_eq!((segments.reserved(), segments.available()), (2, 0));
+    }
+
+    /// A damaged table can name a unit where only units counted apart live. It was released all the same, and the total of
+    /// live units went below zero.
+    #[test]
+    fn a_unit_counted_apart_is_not_released_as_another() {
+        let mut segments = Segments::new(Lpn(0), 8, 4, 20);
+        segments.add_apart(Lpn(3)).unwrap();
+        assert!(segments.release(Lpn(3)).is_err());
+        segments.add(Lpn(9)).unwrap();
+        assert!(segments.release_apart(Lpn(9)).is_err());
+        assert_eq!((segments.get(0).live, segments.get(1).live, segments.available()), (1, 1, 19));
     }
 }
