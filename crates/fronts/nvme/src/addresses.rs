@@ -69,6 +69,10 @@ pub fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     if addresses.is_empty() {
         addresses.push(loopback);
     }
+    assert!(
+        addresses.iter().all(|address| !address.is_unspecified()),
+        "hosts cannot connect to all of {addresses:?}, at which {listening} is reached"
+    );
     addresses.into_iter().map(|address| SocketAddr::new(address, listening.port())).collect()
 }
 

@@ -38,6 +38,10 @@ pub struct Units {
 impl BlockSpace {
     /// Blocks of a given size on a drive with a given number of units.
     pub fn new(block_bytes: u32, units: u64) -> BlockSpace {
+        assert!(
+            (UNIT_BYTES as u32).is_multiple_of(block_bytes),
+            "a unit of {UNIT_BYTES} bytes has no whole number of blocks of {block_bytes}"
+        );
         BlockSpace { block_bytes, blocks: units * UNIT_BYTES as u64 / u64::from(block_bytes) }
     }
 
@@ -68,12 +72,19 @@ impl BlockSpace {
         let from = blocks.first * u64::from(self.block_bytes);
         let end = from + self.bytes(blocks.count);
         let first = from / unit;
-        Units {
+        let units = Units {
             first: Lpn(first as u32),
             count: (end.div_ceil(unit) - first) as u32,
             before: (from % unit) as usize,
             after: (end.next_multiple_of(unit) - end) as usize,
-        }
+        };
+        debug_assert_eq!(
+            units.bytes() as u64,
+            units.before as u64 + self.bytes(blocks.count) + units.after as u64,
+            "{blocks:?} of {} bytes lie in {units:?}",
+            self.block_bytes
+        );
+        units
     }
 }
 
@@ -92,6 +103,7 @@ impl Units {
     pub fn whole(&self) -> (Lpn, u32) {
         let skipped = u32::from(self.before > 0);
         let partial = skipped + u32::from(self.after > 0);
+        debug_assert!(partial <= self.count + 1, "{partial} units of {self:?} are covered in part");
         (Lpn(self.first.0 + skipped), self.count.saturating_sub(partial))
     }
 }

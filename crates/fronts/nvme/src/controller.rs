@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::events::{Event, Events};
 use crate::mailbox::{Mailbox, Message};
+use crate::wire::command::{Completion, Submission};
 use crate::wire::fabrics::property;
 use crate::wire::feature;
 
@@ -107,6 +108,16 @@ const ALL_COMMAND_SETS: u32 = 6 << 4;
 /// Sizes of queue entries as powers of two: 64 bytes of a command, 16 of a completion.
 const STANDARD_ENTRY_BYTES: u32 = 6 << 16 | 4 << 20;
 
+const _: () = assert!(
+    STANDARD_ENTRY_BYTES & !ENTRY_BYTES == 0 && ALL_COMMAND_SETS & !COMMAND_SET == 0,
+    "what is offered fits into the fields of the configuration"
+);
+const _: () = assert!(
+    1 << (STANDARD_ENTRY_BYTES >> 16 & 0xf) == size_of::<Submission>()
+        && 1 << (STANDARD_ENTRY_BYTES >> 20) == size_of::<Completion>(),
+    "entries of queues have the sizes of commands and completions"
+);
+
 /// The configuration that enables a controller for the NVM command set.
 pub const ENABLED: u32 = ENABLE | STANDARD_ENTRY_BYTES;
 
@@ -136,6 +147,11 @@ impl Controller {
         warnings: u8,
         has_command_sets: bool,
     ) -> Controller {
+        assert_ne!(
+            host.id, [0; 16],
+            "controller {id} is that of a host without an identifier: {}",
+            host.name
+        );
         let connections = FxHashMap::from_iter([(0, admin)]);
         let events = Events::new(warnings);
         let state = Mutex::new(State { keep_alive_ms, events, connections, ..State::default() });
@@ -181,7 +197,9 @@ impl Controller {
         if state.has_ended || state.status & READY == 0 || state.connections.contains_key(&queue) {
             return Err(QueueRefusal::Sequence);
         }
+        assert_ne!(queue, 0, "the admin queue of controller {} is added as an I/O queue", self.id);
         state.connections.insert(queue, mailbox);
+        state.assert_invariants(self.id);
         Ok(())
     }
 
@@ -221,6 +239,7 @@ impl Controller {
         let mut state = self.state.lock();
         state.has_ended = true;
         state.end_queues(|_| true);
+        state.assert_invariants(self.id);
     }
 
     /// The value of a property; `None` if there is no such property of this size.
@@ -235,6 +254,10 @@ impl Controller {
             (property::READY_TIMEOUTS, false) => READY_TIMEOUT << 16 | READY_TIMEOUT,
             _ => return None,
         };
+        assert!(
+            is_long || value <= u32::MAX.into(),
+            "property {offset:#x} has four bytes, but is {value:#x}"
+        );
         Some(value)
     }
 
@@ -252,6 +275,7 @@ impl Controller {
             }
             _ => {}
         }
+        state.assert_invariants(self.id);
         let announces_end = value & SHUTDOWN != 0 && before & SHUTDOWN == 0;
         if announces_end { Change::Shutdown } else { Change::None }
     }
@@ -285,6 +309,23 @@ impl State {
     /// Whether it has queues besides the admin queue.
     pub fn has_io_connections(&self) -> bool {
         self.connections.keys().any(|&queue| queue != 0)
+    }
+
+    /// Checks what its parts say about each other: I/O queues need a controller that is ready, and one that has ended has no
+    /// queues.
+    fn assert_invariants(&self, id: u16) {
+        let (status, queues) = (self.status, self.connections.len());
+        assert_ne!(status & (READY | FATAL), READY | FATAL, "controller {id} is ready, and failed");
+        assert!(
+            status & READY != 0 || !self.has_io_connections(),
+            "controller {id} has I/O queues, but is not ready"
+        );
+        assert!(!self.has_ended || queues == 0, "controller {id} has ended, and has {queues} queues");
+        assert!(
+            queues <= usize::from(self.io_queues.unwrap_or(IO_QUEUES)) + 1,
+            "controller {id} has {queues} queues, and {:?} were granted",
+            self.io_queues
+        );
     }
 
     fn end_queues(&mut self, which: impl Fn(u16) -> bool) {

@@ -42,6 +42,8 @@ impl ErrorLog {
         entry.namespace = command.namespace;
         entry.transport = TCP;
         entries.latest.truncate(ERROR_ENTRIES - 1);
+        let before = entries.latest.front().map_or(0, |entry| entry.count.get());
+        assert_eq!(before + 1, entries.count, "the error log leaves an error out");
         entries.latest.push_front(entry);
     }
 
@@ -54,7 +56,9 @@ impl ErrorLog {
     pub fn page(&self) -> Vec<u8> {
         let entries = self.0.lock();
         let mut page: Vec<u8> = entries.latest.iter().flat_map(|entry| entry.as_bytes()).copied().collect();
-        page.resize(ERROR_ENTRIES * size_of::<ErrorEntry>(), 0);
+        let bytes = ERROR_ENTRIES * size_of::<ErrorEntry>();
+        assert!(page.len() <= bytes, "{} entries are in a log of {ERROR_ENTRIES}", entries.latest.len());
+        page.resize(bytes, 0);
         page
     }
 }

@@ -38,6 +38,11 @@ pub fn critical_warning(device: &Device) -> u8 {
 /// The bit that enables notices of namespaces, in the feature and in Identify (`OAES`).
 pub const NAMESPACE_NOTICES: u32 = 1 << 8;
 
+const _: () = assert!(
+    NAMESPACE_NOTICES & (warning::SPARE_LOW | warning::READ_ONLY) as u32 == 0,
+    "a host enables notices and warnings separately"
+);
+
 /// Valid values of the feature: critical warnings, including those that never occur, and the existing notices.
 pub const CONFIGURABLE: u32 = 0xff | NAMESPACE_NOTICES;
 
@@ -119,6 +124,20 @@ impl Events {
         if !self.due.contains(&event) {
             self.due.push(event);
         }
+        self.assert_invariants();
+    }
+
+    /// Checks that each event waits at most once, and that each log page masks at most one that was reported.
+    fn assert_invariants(&self) {
+        let is_once = |event: &Event| self.due.iter().filter(|due| *due == event).count() <= 1;
+        debug_assert!(Event::ALL.iter().all(is_once), "an event waits twice: {:?}", self.due);
+        let is_unread_once =
+            |event: &Event| self.unread.iter().filter(|page| **page == event.log_page()).count() <= 1;
+        debug_assert!(
+            Event::ALL.iter().all(is_unread_once),
+            "a log page masks two events: {:?}",
+            self.unread
+        );
     }
 
     /// Takes an event that may be reported to a host that enabled these.
@@ -127,6 +146,7 @@ impl Events {
         let event = Event::ALL.into_iter().filter(|event| self.due.contains(event)).find(may)?;
         self.due.retain(|&due| due != event);
         self.unread.push(event.log_page());
+        self.assert_invariants();
         Some(event)
     }
 

@@ -140,6 +140,7 @@ impl Failure {
 
     /// The status field of a completion, without the phase: status in bits 11:1, Do Not Retry in bit 15.
     pub fn field(self) -> u16 {
+        assert!((1..0x800).contains(&self.code), "a completion has no room for status {:#x}", self.code);
         self.code << 1 | u16::from(self.is_final) << 15
     }
 

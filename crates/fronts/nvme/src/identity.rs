@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tantalum_image::mix;
 
-use crate::qualified_name::OF_UUID;
+use crate::qualified_name::{OF_UUID, is_qualified_name};
 
 /// A number that is the same each time the image is served.
 pub fn identity_of(image: &Path) -> u64 {
@@ -15,7 +15,9 @@ pub fn identity_of(image: &Path) -> u64 {
 
 /// The subsystem's name.
 pub fn name_of(identity: u64) -> String {
-    format!("{OF_UUID}{}", text_of_uuid(uuid_of(identity)))
+    let name = format!("{OF_UUID}{}", text_of_uuid(uuid_of(identity)));
+    assert!(is_qualified_name(&name), "hosts cannot connect to {name}");
+    name
 }
 
 /// The UUID of the namespace that has this number for hosts.
@@ -40,7 +42,6 @@ fn uuid_of(number: u64) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qualified_name::is_qualified_name;
 
     #[test]
     fn a_name_is_a_uuid_of_version_8() {

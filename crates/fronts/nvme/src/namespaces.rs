@@ -45,5 +45,7 @@ pub fn namespace_of(namespace: u32) -> Option<NamespaceId> {
 
 /// The number of one of the drive's namespaces for hosts.
 pub fn number_of(namespace: NamespaceId) -> u32 {
-    namespace.0 + FIRST_NAMESPACE - 1
+    let number = namespace.0 + FIRST_NAMESPACE - 1;
+    debug_assert_eq!(namespace_of(number), Some(namespace), "hosts know {namespace:?} as {number}");
+    number
 }

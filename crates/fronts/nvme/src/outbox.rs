@@ -2,6 +2,8 @@
 //!
 //! Headers and small data are gathered in one buffer; large data go out from where the drive put them, without another
 //! copy. Each piece knows how many bytes of the connection's budget it releases.
+//!
+//! Invariant, which `assert_invariants` checks: the bytes counted are those of the pieces, without what was sent of the first.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
@@ -44,10 +46,30 @@ impl Outbox {
         self.bytes
     }
 
+    /// Bytes of the budget that the pieces hold.
+    pub fn held(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.held).sum()
+    }
+
+    /// Checks the invariant, if assertions of debug builds are on.
+    fn assert_invariants(&self) {
+        if cfg!(debug_assertions) {
+            let bytes: usize = self.pieces.iter().map(|piece| piece.bytes.len()).sum();
+            debug_assert_eq!(
+                self.bytes + self.sent,
+                bytes,
+                "bytes that wait or were sent, and those of all pieces"
+            );
+            let first = self.pieces.front().map_or(0, |piece| piece.bytes.len());
+            debug_assert!(self.sent <= first, "{} bytes were sent of a piece of {first}", self.sent);
+        }
+    }
+
     /// Adds a few bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len();
         self.open().bytes.extend_from_slice(bytes);
+        self.assert_invariants();
     }
 
     /// Adds data that hold `held` bytes of the budget until they are sent.
@@ -59,6 +81,7 @@ impl Outbox {
         } else {
             self.bytes += data.len();
             self.pieces.push_back(Piece { bytes: data, is_open: false, held });
+            self.assert_invariants();
         }
     }
 
@@ -66,6 +89,7 @@ impl Outbox {
         let has_room = |piece: &Piece| piece.is_open && piece.bytes.len() < GATHERED_BYTES;
         if !self.pieces.back().is_some_and(has_room) {
             let bytes = std::mem::take(&mut self.spare);
+            assert!(bytes.is_empty(), "a buffer to gather in still holds {} bytes", bytes.len());
             self.pieces.push_back(Piece { bytes, is_open: true, held: 0 });
         }
         self.pieces.back_mut().expect("a piece was added if there was none")
@@ -103,6 +127,7 @@ impl Outbox {
     }
 
     fn forget(&mut self, sent: usize) -> usize {
+        assert!(sent <= self.bytes, "{sent} bytes were sent, but {} waited", self.bytes);
         self.bytes -= sent;
         self.sent += sent;
         let mut freed = 0;
@@ -117,6 +142,12 @@ impl Outbox {
                 self.spare = piece.bytes;
             }
         }
+        let left = (self.bytes, self.sent);
+        assert!(
+            !self.pieces.is_empty() || left == (0, 0),
+            "no piece is left, but bytes and sent bytes are {left:?}"
+        );
+        self.assert_invariants();
         freed
     }
 }

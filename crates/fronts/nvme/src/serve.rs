@@ -285,6 +285,8 @@ impl Served {
         }
         let report = subsystem.queue.drive().lock().power_on(&mut PowerLoss::seeded(seed));
         let report = report.map_err(ServeError::Recovery)?;
+        let accepted = place.server.connections();
+        assert_eq!(accepted, 0, "{accepted} connections were accepted while the drive recovered");
         subsystem.set_write_through(false);
         if let Some(programs) = &subsystem.programs {
             programs.power_on();

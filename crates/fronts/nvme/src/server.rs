@@ -117,7 +117,12 @@ impl Server {
             mailbox.post(Message::End);
         }
         let has_some = |connections: &mut FxHashMap<u64, Arc<Mailbox>>| !connections.is_empty();
-        !self.shared.ended.wait_while_for(&mut connections, has_some, MOST_WAIT).timed_out()
+        let is_idle = !self.shared.ended.wait_while_for(&mut connections, has_some, MOST_WAIT).timed_out();
+        if is_idle {
+            let (controllers, held) = (self.subsystem().controllers(), self.subsystem().held_bytes());
+            assert_eq!((controllers, held), (0, 0), "controllers and bytes are left without connections");
+        }
+        is_idle
     }
 
     /// Accepts connections again.
@@ -190,7 +195,8 @@ impl Shared {
             if !self.is_open.load(Ordering::SeqCst) || connections.len() >= MOST_CONNECTIONS {
                 return;
             }
-            connections.insert(number, Arc::clone(&mailbox));
+            let other = connections.insert(number, Arc::clone(&mailbox));
+            assert!(other.is_none(), "two connections have the number {number}");
         }
         self.accepted.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::clone(self);
@@ -212,8 +218,9 @@ impl Shared {
     }
 
     fn forget(&self, number: u64) {
-        self.connections.lock().remove(&number);
+        let removed = self.connections.lock().remove(&number);
         self.ended.notify_all();
+        assert!(removed.is_some(), "connection {number} has ended, but was not among those accepted");
     }
 }
 
@@ -279,6 +286,7 @@ impl Connection<'_> {
         if let Some(space) = self.session.direct_space() {
             let wanted = space.len();
             let Some(bytes) = read(&mut self.stream, space)? else { return Ok(Heard::Nothing) };
+            assert!(bytes <= wanted, "{bytes} bytes were read into a space of {wanted}");
             self.session.advance(bytes);
             return Ok(if bytes == wanted { Heard::More } else { Heard::Nothing });
         }
@@ -288,7 +296,9 @@ impl Connection<'_> {
     }
 
     fn feed(&mut self) -> Heard {
-        self.unread.start += self.session.feed(&self.buffer[self.unread.clone()]);
+        let taken = self.session.feed(&self.buffer[self.unread.clone()]);
+        assert!(taken <= self.unread.len(), "{taken} bytes were taken of {}", self.unread.len());
+        self.unread.start += taken;
         // wait for the socket to have more instead of a read that finds nothing
         let is_all = self.unread.is_empty() && self.unread.end < self.buffer.len();
         if is_all { Heard::Nothing } else { Heard::More }
@@ -322,7 +332,8 @@ impl Connection<'_> {
             Some(due) if due < AWAKE && self.shared.may_stay_awake() => {
                 thread::yield_now();
                 let polled = ppoll(&mut waits, Some(TimeSpec::from(Duration::ZERO)), None);
-                self.shared.is_awake.store(false, Ordering::Release);
+                let was_awake = self.shared.is_awake.swap(false, Ordering::Release);
+                debug_assert!(was_awake, "two threads stay awake at once");
                 polled
             }
             due => {

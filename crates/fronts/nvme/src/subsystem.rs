@@ -22,6 +22,11 @@ use crate::programs::Programs;
 /// Maximum number of controllers.
 const MOST_CONTROLLERS: usize = 1024;
 
+/// Numbers of controllers from here on are reserved (Base, section 3.1.1).
+const RESERVED_IDS: u16 = 0xfff0;
+
+const _: () = assert!(MOST_CONTROLLERS < RESERVED_IDS as usize, "there is a number for each controller");
+
 /// Bytes of data that commands of all connections may hold together, in addition to one command of each.
 const MOST_HELD_BYTES: usize = 256 << 20;
 
@@ -89,6 +94,11 @@ impl Subsystem {
         let blocks = BlockSpace::new(settings.block_bytes, device.limits().capacity_units);
         let key_value = device.namespaces().iter().map(|namespace| namespace.namespace).collect();
         let namespaces = Namespaces { blocks, key_value };
+        assert!(
+            namespaces.numbers().is_sorted_by(|number, next| number < next),
+            "hosts read namespaces in order, and their numbers are {:?}",
+            namespaces.numbers().collect::<Vec<_>>()
+        );
         let has_volatile_cache = has_volatile_cache(&device);
         drop(device);
         Subsystem {
@@ -160,7 +170,8 @@ impl Subsystem {
         let has_command_sets = self.namespaces.have_records();
         let controller = Controller::new(id, kind, host, keep_alive_ms, admin, warnings, has_command_sets);
         let controller = Arc::new(controller);
-        controllers.by_id.insert(id, Arc::clone(&controller));
+        let other = controllers.by_id.insert(id, Arc::clone(&controller));
+        assert!(other.is_none(), "controller {id} is in use, and a host got the same number");
         Some(controller)
     }
 
@@ -171,7 +182,12 @@ impl Subsystem {
 
     /// Removes a controller: all its connections end.
     pub fn disconnect(&self, controller: &Controller) {
-        self.controllers.lock().by_id.remove(&controller.id);
+        let removed = self.controllers.lock().by_id.remove(&controller.id);
+        assert!(
+            removed.is_some_and(|removed| std::ptr::eq(&*removed, controller)),
+            "the admin queue of controller {} ends, but another controller has its number, or none",
+            controller.id
+        );
         controller.end();
         if let Some(programs) = &self.programs {
             programs.end(controller);
@@ -204,7 +220,8 @@ impl Subsystem {
 
     /// Commands have released this many bytes.
     pub fn release(&self, bytes: usize) {
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        let held = self.held.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(bytes <= held, "commands release {bytes} bytes, but all connections hold {held}");
     }
 
     /// Bytes that commands hold.
@@ -219,10 +236,15 @@ impl Subsystem {
 }
 
 impl Controllers {
-    /// A free number that was not used recently. Numbers from FFF0h are reserved (Base, section 3.1.1).
+    /// A free number that was not used recently.
     fn free_id(&mut self) -> u16 {
         loop {
-            self.last_id = if self.last_id >= 0xffef { 1 } else { self.last_id + 1 };
+            self.last_id = if self.last_id + 1 >= RESERVED_IDS { 1 } else { self.last_id + 1 };
+            assert!(
+                (1..RESERVED_IDS).contains(&self.last_id),
+                "controllers have no number {:#x}",
+                self.last_id
+            );
             if !self.by_id.contains_key(&self.last_id) {
                 return self.last_id;
             }

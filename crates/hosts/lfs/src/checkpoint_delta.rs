@@ -52,7 +52,8 @@ impl CheckpointDelta {
 
     /// A file was created.
     pub fn created(&mut self, id: FileId, is_folder: bool) {
-        self.new.insert(id);
+        let is_new = self.new.insert(id);
+        assert!(is_new, "file {id} is created, but is a new file already");
         self.unnamed.push(id);
         self.has_new_folder |= is_folder;
     }

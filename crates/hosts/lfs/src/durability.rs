@@ -42,6 +42,8 @@ impl LogFs {
         if self.since.is_changed(id) || with_times && self.since.times.contains(&id) {
             self.store_inode(id)?;
         }
+        let dirty = self.pages.last_dirty_unit(id);
+        assert_eq!(dirty, None, "file {id} is synced, but a page of it was not written");
         match self.index.sync_file(&mut self.log, id)? {
             Synced::Yes => {
                 self.synced.indexed += 1;
@@ -98,6 +100,10 @@ impl LogFs {
     }
 
     fn store_inode(&mut self, id: FileId) -> Result<()> {
+        debug_assert!(
+            self.files.contains_key(&id) || !self.since.is_changed(id),
+            "file {id} has changed, but is no longer in memory"
+        );
         if let Some(file) = self.files.get_mut(&id) {
             self.index.set_inode(&mut self.log, id, &file.inode)?;
             file.stored_size = file.inode.metadata.size;
@@ -216,7 +222,9 @@ impl LogFs {
             self.limit_changes()?;
         }
         self.make_room(0, self.index.changed_units())?;
-        self.write_checkpoint(is_last)
+        self.write_checkpoint(is_last)?;
+        assert!(!self.is_dirty(), "everything was synced, but changes are left: {self:?}");
+        Ok(())
     }
 
     /// Makes all names, and everything written back, durable in one step.
@@ -236,11 +244,24 @@ impl LogFs {
         for id in self.since.changed.clone() {
             self.store_inode(id)?;
         }
+        debug_assert!(
+            self.since.times.is_empty() && self.since.resized.is_empty() && self.since.changed.is_empty(),
+            "a checkpoint leaves inodes out: {:?}",
+            self.since
+        );
         let orphans: Vec<FileId> = self.orphans.iter().copied().collect();
+        debug_assert!(
+            orphans.iter().all(|id| self.files.get(id).is_some_and(|file| file.opens > 0)),
+            "a file without a name is not open, of {orphans:?}"
+        );
+        let before = self.index.checkpoints();
         if out(Guard::ListsClearedEarly) {
             self.clear_lists()?;
         }
         self.index.checkpoint(&mut self.log, &orphans, is_last)?;
+        let (number, left) = (self.index.checkpoints(), self.index.changed_units());
+        assert_eq!(number, before + 1, "a checkpoint has another number than the next");
+        assert_eq!(left, 0, "checkpoint {number} leaves units of the index unwritten");
         self.clear_lists()?;
         self.synced.checkpoints += 1;
         self.since = CheckpointDelta::default();

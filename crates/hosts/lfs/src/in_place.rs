@@ -42,6 +42,10 @@ impl LogFs {
             for unit in units {
                 let BlockPointer::At(lpn) = self.index.pointer(&mut self.log, id, unit)? else { continue };
                 let frame = self.pages.find((id, unit)).expect("a dirty page is in memory");
+                debug_assert!(
+                    !self.log.lists_file(id),
+                    "unit {unit} of file {id} is written in place, and the drive's list does not tell"
+                );
                 self.log.overwrite(id, lpn, self.pages.data(frame))?;
                 self.pages.mark_clean(frame);
                 self.count_overwritten(1);
@@ -65,6 +69,10 @@ impl LogFs {
         let most = (data.len() / UNIT_BYTES).min(BUFFER_UNITS) as u32;
         let (pointer, units) = self.index.run(&mut self.log, id, first, most)?;
         let BlockPointer::At(lpn) = pointer else { return Ok(0) };
+        assert!(
+            (1..=most).contains(&units),
+            "{units} of {most} units from {first} of file {id} are adjacent"
+        );
         self.log.overwrite_run(id, lpn, &data[..units as usize * UNIT_BYTES], fills)?;
         self.count_overwritten(u64::from(units));
         Ok(units)

@@ -4,7 +4,7 @@
 //! parent (4 each), size, units (8 each), four times of 8 + 4 bytes, 4 zeros; at 96 the name (256); at 352 the extended
 //! attributes (1024): length of the name, length of the value (2), name, value; a length of 0 ends them.
 
-use tantalum_filesystem::{FileId, FileKind, Metadata, NewFile, Timestamp};
+use tantalum_filesystem::{FileId, FileKind, Metadata, NAME_BYTES, NewFile, Timestamp};
 
 use crate::bytes::{get16, get32, get64, put16, put32, put64};
 use crate::error::Damage;
@@ -17,6 +17,9 @@ pub(crate) const ATTRIBUTE_BYTES: usize = 1024;
 
 const NAME_AT: usize = 96;
 const ATTRIBUTES_AT: usize = 352;
+
+const _: () = assert!(NAME_AT + NAME_BYTES < ATTRIBUTES_AT, "the longest name ends before the attributes");
+const _: () = assert!(ATTRIBUTES_AT + ATTRIBUTE_BYTES == INODE_BYTES, "the attributes end the inode");
 
 const KINDS: [FileKind; 7] = [
     FileKind::File,
@@ -94,6 +97,12 @@ impl Inode {
             bytes[at..at + value.len()].copy_from_slice(value);
             at += value.len();
         }
+        let attribute_bytes = Inode::attribute_bytes(&self.attributes);
+        assert_eq!(
+            at - ATTRIBUTES_AT,
+            attribute_bytes,
+            "the attributes took other bytes than they were counted"
+        );
     }
 
     /// Reads an inode from the first [`INODE_BYTES`] of `bytes`.

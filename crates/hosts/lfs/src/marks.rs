@@ -23,12 +23,15 @@ impl Marks {
     /// Marks a number; false if it was already.
     pub fn insert(&mut self, number: u32) -> bool {
         let is_new = !std::mem::replace(&mut self.is_marked[number as usize], true);
-        is_new && self.marked.insert(number)
+        let is_inserted = is_new && self.marked.insert(number);
+        debug_assert_eq!(is_new, is_inserted, "number {number} was marked in one of the two places");
+        is_new
     }
 
     pub fn remove(&mut self, number: u32) {
-        self.is_marked[number as usize] = false;
-        self.marked.remove(&number);
+        let was_marked = std::mem::replace(&mut self.is_marked[number as usize], false);
+        let is_removed = self.marked.remove(&number);
+        debug_assert_eq!(was_marked, is_removed, "number {number} was marked in one of the two places");
     }
 
     /// The least number that is marked.
@@ -43,6 +46,7 @@ impl Marks {
     /// All of them, in order; none is marked any more.
     pub fn take(&mut self) -> BTreeSet<u32> {
         self.marked.iter().for_each(|number| self.is_marked[*number as usize] = false);
+        debug_assert!(!self.is_marked.contains(&true), "a number stays marked beside {:?}", self.marked);
         std::mem::take(&mut self.marked)
     }
 }

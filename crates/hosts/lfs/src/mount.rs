@@ -92,9 +92,16 @@ impl LogFs {
                 fs.forget(file)?;
             }
         }
+        let written = fs.log.written;
+        assert_eq!(
+            (written.contents, written.nodes, written.tables, written.roots),
+            (0, 0, 0, 0),
+            "a mount has written units before its checkpoint, and a second one could not recover (L5)"
+        );
         // What recovery read may be overwritten only after this checkpoint.
         fs.write_checkpoint(false)?;
         fs.finish_deletions()?;
+        assert!(!fs.is_dirty(), "a mount ends with changes that its checkpoint does not have: {fs:?}");
         Ok(fs)
     }
 
@@ -159,6 +166,8 @@ impl LogFs {
     /// Makes everything durable and returns the drive. If that fails, what was not synced is lost.
     pub fn unmount(mut self) -> std::result::Result<Client, Box<(Client, LfsError)>> {
         if self.is_snapshot {
+            let (written, dirty) = (self.log.written.total(), self.pages.dirty_pages());
+            assert_eq!((written, dirty), (0, 0), "a snapshot was changed: units written, dirty pages");
             return Ok(self.log.client);
         }
         match self.change(|fs| fs.sync_all(true)) {

@@ -1,4 +1,8 @@
 //! Nodes of an index in memory: read when needed, changed there. A changed node stays until it is written.
+//!
+//! Invariants, which assertions check:
+//! - A node is listed as changed if and only if it differs from what the drive holds.
+//! - Every node is in the ring, or it would never be given up.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
@@ -62,6 +66,7 @@ impl<N: CachedNode> NodeCache<N> {
     pub fn get(&mut self, number: N::Number) -> &N {
         let cached = self.cached.get_mut(&number).expect("it is loaded");
         cached.is_used = true;
+        debug_assert_eq!(cached.node.number(), number, "a node is in memory under another number");
         &cached.node
     }
 
@@ -71,7 +76,8 @@ impl<N: CachedNode> NodeCache<N> {
         cached.is_used = true;
         if !cached.is_changed {
             cached.is_changed = true;
-            self.changed.insert(cached.node.order());
+            let is_new = self.changed.insert(cached.node.order());
+            debug_assert!(is_new, "node {number:?} is unchanged, but listed as changed");
         }
         &mut cached.node
     }
@@ -93,15 +99,24 @@ impl<N: CachedNode> NodeCache<N> {
             self.changed.insert(node.order());
         }
         let number = node.number();
-        if self.cached.insert(number, Cached { node, is_changed, is_used: true }).is_none() {
-            self.ring.push_back(number);
+        match self.cached.insert(number, Cached { node, is_changed, is_used: true }) {
+            None => self.ring.push_back(number),
+            Some(old) => assert!(!old.is_changed, "node {number:?} replaces one that was never written"),
         }
+        assert!(
+            self.ring.len() >= self.cached.len() && self.cached.len() >= self.changed.len(),
+            "{} nodes are in memory, {} in the ring, and {} changed",
+            self.cached.len(),
+            self.ring.len(),
+            self.changed.len()
+        );
     }
 
     /// A node is given up.
     pub fn remove(&mut self, number: N::Number) {
         if let Some(cached) = self.cached.remove(&number) {
-            self.changed.remove(&cached.node.order());
+            let was_listed = self.changed.remove(&cached.node.order());
+            debug_assert_eq!(was_listed, cached.is_changed, "node {number:?} is given up");
         }
     }
 
@@ -109,6 +124,7 @@ impl<N: CachedNode> NodeCache<N> {
     pub fn mark_clean(&mut self, number: N::Number) {
         let cached = self.cached.get_mut(&number).expect("a written node is in memory");
         cached.is_changed = false;
-        self.changed.remove(&cached.node.order());
+        let was_listed = self.changed.remove(&cached.node.order());
+        assert!(was_listed, "node {number:?} was written, but was not changed");
     }
 }

@@ -22,6 +22,13 @@ use crate::wire::identify::{
 use crate::wire::pdu::ADMIN_CAPSULE_BYTES;
 use crate::wire::text;
 
+const _: () = assert!(
+    ERROR_ENTRIES <= 1 << 8 && ABORTS <= 1 << 8 && EVENT_REQUESTS <= 1 << 8 && COPY_RANGES <= 1 << 8,
+    "limits are told in one byte, less one"
+);
+const _: () = assert!(COPY_BLOCKS_BYTES / 512 <= u16::MAX as u32, "the largest copy is told in 16 bits");
+const _: () = assert!(ADMIN_CAPSULE_BYTES.is_multiple_of(16), "capsules are told in units of 16 bytes");
+
 /// Granularity of the keep-alive timer, in units of 100 ms.
 const KEEP_ALIVE_GRANULARITY: u16 = 10;
 
@@ -60,6 +67,8 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
         (cns::NAMESPACE_DESCRIPTORS, _) if is_there => Some(descriptors(subsystem, namespace)),
         _ => None,
     };
+    let bytes = told.as_ref().map_or(IDENTIFY_BYTES, Vec::len);
+    assert_eq!(bytes, IDENTIFY_BYTES, "structure {structure:#x} has another length than all others");
     told.ok_or(match (structure, set) {
         // the namespace is of another command set than the structure
         (cns::NAMESPACE, _) | (cns::NAMESPACE_OF_SET, ..=command_set::KEY_VALUE) if is_there => {
@@ -78,6 +87,7 @@ fn list(namespaces: impl Iterator<Item = u32>, above: u32) -> Result<Vec<u8>, Fa
     }
     let mut list: Vec<u8> =
         namespaces.filter(|&namespace| namespace > above).flat_map(u32::to_le_bytes).collect();
+    assert!(list.len() <= IDENTIFY_BYTES, "{} namespaces do not fit into a list", list.len() / 4);
     list.resize(IDENTIFY_BYTES, 0);
     Ok(list)
 }
@@ -255,6 +265,7 @@ fn descriptors(subsystem: &Subsystem, namespace: u32) -> Vec<u8> {
     add(descriptor::GUID, &guid(subsystem, namespace));
     add(descriptor::UUID, &uuid_of_namespace(subsystem.settings.identity, namespace));
     add(descriptor::COMMAND_SET, &[set]);
+    assert!(list.len() <= IDENTIFY_BYTES, "descriptors of namespace {namespace} take {} bytes", list.len());
     list.resize(IDENTIFY_BYTES, 0);
     list
 }

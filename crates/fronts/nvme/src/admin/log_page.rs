@@ -78,6 +78,7 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
     if !offset.is_multiple_of(4) || offset > page.len() as u64 {
         return Err(Failure::INVALID_FIELD);
     }
+    assert!(page.len().is_multiple_of(4), "log page {:#x} has {} bytes", command.dword(10) as u8, page.len());
     let mut data = page[offset as usize..].to_vec();
     data.resize(bytes, 0);
     let retains_event = command.bit(10, 15);
@@ -117,6 +118,7 @@ fn changed_namespaces(context: &Context<'_>) -> Vec<u8> {
     if context.controller.state.lock().events.have_namespaces_changed() {
         log.extend(context.subsystem.namespaces.numbers().flat_map(u32::to_le_bytes));
     }
+    assert!(log.len() <= 4096, "{} changed namespaces do not fit into their log", log.len() / 4);
     log.resize(4096, 0);
     log
 }
@@ -203,6 +205,13 @@ fn effects(commands: &[(u8, bool)]) -> Vec<u8> {
     ] {
         tell(opcode.into(), effect::SUPPORTED);
     }
+    debug_assert!(
+        commands
+            .iter()
+            .enumerate()
+            .all(|(at, (code, _))| commands[..at].iter().all(|(other, _)| other != code)),
+        "an opcode has two effects: {commands:?}"
+    );
     for &(opcode, changes) in commands {
         let changes = if changes { effect::CHANGES_CONTENT } else { 0 };
         tell(256 + usize::from(opcode), effect::SUPPORTED | changes);
@@ -233,6 +242,7 @@ fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
     header.generation = 1.into();
     header.entries = u64::from(address.is_some()).into();
     let mut log = header.as_bytes().to_vec();
+    let entries = header.entries.get() as usize;
     if let Some(address) = address {
         let mut entry: DiscoveryEntry = empty();
         entry.transport = 3;
@@ -247,5 +257,7 @@ fn discovery(subsystem: &Subsystem, address: Option<SocketAddr>) -> Vec<u8> {
         entry.subsystem_name = text(&subsystem.settings.name, 0);
         log.extend(entry.as_bytes());
     }
+    let bytes = size_of::<DiscoveryHeader>() + entries * size_of::<DiscoveryEntry>();
+    assert_eq!(log.len(), bytes, "a discovery log of {entries} entries has another length");
     log
 }

@@ -106,12 +106,24 @@ impl Exchange {
                 let public = agreed.share.as_ref().map_or(&[][..], |share| &share.public);
                 let chosen = (agreed.hash.id(), agreed.group.id());
                 let bytes = (agreed.challenge.len(), public.len());
+                assert_eq!(
+                    bytes.0,
+                    agreed.hash.bytes(),
+                    "a challenge is as long as a proof by {:?}",
+                    agreed.hash
+                );
                 let header = Challenge::new(agreed.transaction, chosen, agreed.sequence, bytes);
                 let message = [header.as_bytes(), &agreed.challenge, public].concat();
                 self.step = Step::Reply(agreed);
                 message
             }
             Step::Success1(transaction, hash, proof) => {
+                let bytes = proof.as_ref().map_or(hash.bytes(), Vec::len);
+                assert_eq!(
+                    bytes,
+                    hash.bytes(),
+                    "the proof to the host has another length than {hash:?} gives"
+                );
                 let header = Success1::new(transaction, hash.bytes(), proof.is_some());
                 match &proof {
                     // the host is satisfied with us, or it would have asked

@@ -73,7 +73,10 @@ impl Group {
         let field = self.field()?;
         let exponent = BoxedUint::from_be_slice_truncated(random, EXPONENT_BITS);
         let two = BoxedUint::from_be_slice_truncated(&[2], field.modulus.bits_precision());
-        Some(Share { group: self, public: field.power(two, &exponent), exponent })
+        let public = field.power(two, &exponent);
+        let bytes = field.modulus.bits_precision() as usize / 8;
+        assert_eq!(public.len(), bytes, "a share of {self:?} is as long as the modulus");
+        Some(Share { group: self, public, exponent })
     }
 }
 
@@ -136,7 +139,9 @@ fn modulus(bits: usize, above: u32) -> Vec<u8> {
     }
     let ones = [0xff; 8];
     let middle = sum.into_iter().flat_map(u32::to_be_bytes);
-    ones.into_iter().chain(middle).chain(ones).collect()
+    let modulus: Vec<u8> = ones.into_iter().chain(middle).chain(ones).collect();
+    assert_eq!(modulus.len(), bits / 8, "the modulus of a field of {bits} bits has another length");
+    modulus
 }
 
 #[cfg(test)]

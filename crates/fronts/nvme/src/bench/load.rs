@@ -11,6 +11,7 @@ use tantalum::UNIT_BYTES;
 
 use super::case::Case;
 use crate::client::{Client, block_command};
+use crate::controller::QUEUE_ENTRIES;
 use crate::wire::opcode::nvm;
 
 /// Distinct command identifiers: more than a queue has entries.
@@ -71,6 +72,18 @@ pub struct Load {
 impl Load {
     /// For connections to a drive with a given number of units.
     pub fn new(admin: Client, queues: Vec<Client>, case: Case, units: u64) -> Load {
+        assert!(
+            case.depth < usize::from(QUEUE_ENTRIES) && case.depth <= NAMES,
+            "{} keeps {} commands in flight on a queue of {QUEUE_ENTRIES}",
+            case.name,
+            case.depth
+        );
+        assert!(
+            u64::from(case.units) <= units,
+            "{} moves {} of {units} units at once",
+            case.name,
+            case.units
+        );
         let worker = |(index, client): (usize, Client)| Worker {
             client,
             case,
@@ -105,6 +118,7 @@ impl Worker {
     /// The latencies of all commands that were done.
     fn run(&mut self, until: Instant) -> io::Result<Vec<u64>> {
         let mut latencies = Vec::with_capacity(1 << 16);
+        let first = self.next;
         for _ in 0..self.case.depth {
             self.submit()?;
         }
@@ -125,6 +139,7 @@ impl Worker {
                 under_way += 1;
             }
         }
+        assert_eq!(latencies.len() as u64, self.next - first, "commands that were done, and those submitted");
         Ok(latencies)
     }
 
@@ -135,6 +150,10 @@ impl Worker {
         self.next += 1;
         let bytes = case.units as usize * UNIT_BYTES;
         let first = place * u64::from(case.units);
+        debug_assert!(
+            first + u64::from(case.units) <= self.units,
+            "unit {first} and those behind it are beyond the drive"
+        );
         let id = if case.is_write {
             let data = vec![self.next as u8; bytes];
             self.client.submit_write(block_command(nvm::WRITE, first, case.units), data)?

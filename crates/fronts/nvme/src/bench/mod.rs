@@ -192,6 +192,7 @@ fn rounds(
         }
     }
     let [served, limit] = measured;
+    assert_eq!(served.len(), limit.len(), "rounds of {} with the drive, and without", case.name);
     let quotient = |(served, limit): (&Measured, &Measured)| served.per_second / limit.per_second;
     let mut quotients: Vec<f64> = served.iter().zip(&limit).map(quotient).collect();
     quotients.sort_by(f64::total_cmp);

@@ -43,7 +43,8 @@ impl Client {
         }
         command.data = Pointer::new(data.len() as u32, TRANSPORT);
         let id = self.submit(command, Vec::new(), 0)?;
-        self.outgoing.insert(id, data);
+        let other = self.outgoing.insert(id, data);
+        assert!(other.is_none(), "command {id} is sent while another one of that name waits for its R2T");
         Ok(id)
     }
 
@@ -122,6 +123,7 @@ impl Client {
             }
             offset += piece.len();
         }
+        assert_eq!(offset, from + bytes, "the pieces of command {id} end elsewhere than its R2T");
         self.outgoing.insert(id, data);
         Ok(())
     }

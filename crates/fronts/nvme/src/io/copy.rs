@@ -7,6 +7,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::read;
+use super::transfer::TRANSFER_BYTES;
 use super::work::{Force, Worked};
 use super::write::{flush_if, write};
 use crate::blocks::{BlockSpace, Blocks, Units};
@@ -19,6 +20,10 @@ pub const COPY_RANGES: u32 = 128;
 pub const COPY_BLOCKS_BYTES: u32 = 1 << 20;
 /// Size of a source range descriptor.
 pub const RANGE_BYTES: u32 = 32;
+
+const _: () =
+    assert!(COPY_RANGES * RANGE_BYTES <= TRANSFER_BYTES, "the ranges of a command are one transfer");
+const _: () = assert!(size_of::<Range>() == RANGE_BYTES as usize, "a range is as long as it is counted");
 
 /// A source range (format 0).
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -65,7 +70,7 @@ pub fn copy(drive: &Drive, when: When, space: &BlockSpace, to: u64, data: &[u8],
         return Err(Failure::SIZE_LIMIT);
     }
     space.blocks(to, total as u32)?;
-    let (mut to, mut done_ns) = (to, 0);
+    let (first, mut to, mut done_ns) = (to, to, 0);
     for (copied, &source) in sources.iter().enumerate() {
         let target = Blocks { first: to, count: source.count };
         let ended = copy_range(drive, when, space, source, target);
@@ -73,6 +78,12 @@ pub fn copy(drive: &Drive, when: When, space: &BlockSpace, to: u64, data: &[u8],
         done_ns = done_ns.max(range_ns);
         to += u64::from(source.count);
     }
+    assert_eq!(
+        to,
+        first + total,
+        "{} ranges of {total} blocks were copied elsewhere than from block {first} on",
+        sources.len()
+    );
     flush_if(force, drive, when, done_ns)
 }
 
@@ -104,6 +115,7 @@ fn share(drive: &Drive, when: When, from: Units, onto: Units) -> Worked {
         done_ns = done_ns.max(reply);
         at += units;
     }
+    assert_eq!(at, from.count, "runs of {from:?} end elsewhere than the range");
     Ok((Default::default(), done_ns))
 }
 

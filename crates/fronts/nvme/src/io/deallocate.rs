@@ -4,6 +4,7 @@ use tantalum_drive::{Drive, Request, When};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use super::transfer::TRANSFER_BYTES;
 use super::work::{Force, Worked};
 use super::write::flush_if;
 use crate::blocks::{BlockSpace, Blocks};
@@ -11,6 +12,9 @@ use crate::failure::Failure;
 
 /// Bytes of a range.
 pub const RANGE_BYTES: u32 = 16;
+
+const _: () = assert!(size_of::<Range>() == RANGE_BYTES as usize, "a range is as long as it is counted");
+const _: () = assert!((1 << 8) * RANGE_BYTES <= TRANSFER_BYTES, "the ranges of a command are one transfer");
 
 /// A range of blocks.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -46,7 +50,12 @@ pub fn deallocate(
     }
     let mut done_ns = 0;
     for blocks in used {
-        let (lpn, units) = space.units(blocks).whole();
+        let around = space.units(blocks);
+        let (lpn, units) = around.whole();
+        assert!(
+            around.first <= lpn && lpn.0 + units <= around.first.0 + around.count || units == 0,
+            "{units} units at {lpn} are deallocated for {blocks:?}, which lie in {around:?}"
+        );
         if units > 0 {
             let reply = drive.perform(Request::Trim { lpn, units }, when)?;
             done_ns = done_ns.max(reply.done_ns);

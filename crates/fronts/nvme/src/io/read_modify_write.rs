@@ -17,6 +17,8 @@ pub fn surround(
     let mut unit = [0; UNIT_BYTES];
     let mut done_ns = 0;
     let end = buffer.len();
+    assert_eq!(end, units.bytes(), "a buffer surrounds {units:?}");
+    assert!(units.before + units.after < end, "nothing of {units:?} is written");
     if units.before > 0 {
         done_ns = device.issue(Command::Read { lpn: units.first, data: &mut unit }, when)?.done_ns;
         buffer[..units.before].copy_from_slice(&unit[..units.before]);

@@ -10,7 +10,7 @@ use crate::mailbox::{Answer, Message, Question};
 use crate::wire::command::Submission;
 
 /// Aborted commands whose data may still come.
-const DRAINED: usize = crate::controller::QUEUE_ENTRIES as usize;
+pub(super) const DRAINED: usize = crate::controller::QUEUE_ENTRIES as usize;
 
 /// Bit 0 of the answer is set if the command was not aborted (Base, section 5.1).
 fn answer(is_aborted: bool) -> Answer {
@@ -40,6 +40,7 @@ impl Session {
 
     /// The other connection has answered an Abort.
     pub(super) fn abort_answered(&mut self, id: u16, is_aborted: bool) {
+        assert!(self.aborts > 0, "Abort {id} was answered, but none was asked of another connection");
         self.aborts -= 1;
         self.complete(id, Ok(answer(is_aborted)));
     }
@@ -62,9 +63,14 @@ impl Session {
     /// it waits for no data.
     fn drain(&mut self, victim: u16) -> bool {
         let Some(pending) = self.pending.get_mut(&victim) else { return false };
-        if self.transfers.drained() >= DRAINED || !self.transfers.drain(victim) {
+        if self.transfers.drained() >= DRAINED {
             return false;
         }
+        let Some(bytes) = self.transfers.drain(victim) else { return false };
+        assert_eq!(
+            pending.held, bytes,
+            "command {victim} and its transfer hold different parts of the budget"
+        );
         pending.held = 0;
         true
     }

@@ -1,5 +1,6 @@
 //! Authentication Send and Authentication Receive: a queue that requires authentication accepts no other command before.
 
+use super::fabrics_command::MESSAGE_BYTES;
 use super::{Phase, Queue, Session};
 use crate::authentication::Exchange;
 use crate::failure::Failure;
@@ -43,6 +44,11 @@ impl Session {
     pub(super) fn give_message(&mut self, bytes: u32) -> Result<Answer, Failure> {
         let mut message = self.exchange()?.give();
         self.end_if_refused();
+        assert!(
+            message.len() <= MESSAGE_BYTES as usize,
+            "an authentication sends {} bytes, more than a host may ask for",
+            message.len()
+        );
         if message.len() > bytes as usize {
             return Err(Failure::INVALID_FIELD);
         }

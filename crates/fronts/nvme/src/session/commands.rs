@@ -52,7 +52,8 @@ impl Session {
         let (work, needed, transfer, in_capsule) = checked;
         let held = in_capsule.map_or(0, |(_, bytes)| bytes);
         self.hold(held);
-        self.pending.insert(id, Pending { command, work, transfer, needed, held });
+        let other = self.pending.insert(id, Pending { command, work, transfer, needed, held });
+        assert!(other.is_none(), "two commands under way are called {id}: {other:?}");
         match (transfer, in_capsule) {
             _ if is_damaged => self.complete(id, Err(Failure::TRANSIENT)),
             (_, Some((offset, bytes))) => {
@@ -152,7 +153,13 @@ impl Session {
             }
             match transfer {
                 Transfer::FromHost(bytes) => {
-                    let tag = self.transfers.open(id, self.spares.take(held));
+                    let buffer = self.spares.take(held);
+                    assert_eq!(
+                        buffer.len(),
+                        bytes as usize,
+                        "the buffer of command {id} is not as long as its data"
+                    );
+                    let tag = self.transfers.open(id, buffer);
                     self.send_ready(id, tag, bytes);
                 }
                 _ => {
@@ -166,6 +173,13 @@ impl Session {
     /// Data of a transfer have arrived, up to `end`.
     pub(super) fn received(&mut self, tag: u16, end: usize, is_damaged: bool) {
         let Some(incoming) = self.transfers.get_mut(tag) else { return };
+        assert!(
+            (incoming.received..=incoming.data.len()).contains(&end),
+            "command {} has {} of {} bytes, and now {end}",
+            incoming.command,
+            incoming.received,
+            incoming.data.len()
+        );
         incoming.received = end;
         incoming.is_damaged |= is_damaged;
         if end < incoming.data.len() {
@@ -186,6 +200,12 @@ impl Session {
     fn execute(&mut self, id: u16, mut data: Vec<u8>) {
         let Some(pending) = self.pending.get(&id) else { return };
         let (work, command) = (pending.work, pending.command);
+        debug_assert!(
+            data.len() >= pending.needed || !matches!(pending.transfer, Transfer::FromHost(_)),
+            "command {id} is executed with {} of {} bytes",
+            data.len(),
+            pending.needed
+        );
         data.truncate(pending.needed);
         match work {
             Work::Io(io) => self.give(id, io, data),
@@ -222,6 +242,7 @@ impl Session {
 
     /// The command stays until there is an event.
     fn await_event(&mut self, id: u16) {
+        debug_assert!(!self.events.contains(&id), "request {id} waits for two events");
         if self.events.len() >= EVENT_REQUESTS {
             return self.complete(id, Err(Failure::EVENT_LIMIT));
         }
@@ -243,6 +264,14 @@ impl Session {
     /// A command is done: its data and its completion go out.
     pub(super) fn complete(&mut self, id: u16, ended: Result<Answer, Failure>) {
         let Some(pending) = self.pending.remove(&id) else { return };
+        let room = if let Transfer::ToHost(bytes) = pending.transfer { bytes as usize } else { 0 };
+        if let Ok(answer) = &ended {
+            let bytes = answer.data.len();
+            assert!(
+                bytes <= room,
+                "command {id} is answered with {bytes} bytes, and its host has room for {room}"
+            );
+        }
         match ended {
             Ok(answer) if answer.data.is_empty() => {
                 self.spares.give(answer.spare, self.held);

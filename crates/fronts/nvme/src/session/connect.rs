@@ -99,6 +99,12 @@ impl Session {
             0 => self.connect_admin(kind, fields, data, host)?,
             queue => self.connect_io(kind, queue, data, &host)?,
         };
+        assert!(
+            self.queue.is_none() && self.pending.len() == 1,
+            "a connection of {} commands becomes queue {queue} of controller {}",
+            self.pending.len(),
+            controller.id
+        );
         controller.hear();
         let id = controller.id;
         let has_flow_control = fields.attributes & 1 << 2 == 0;

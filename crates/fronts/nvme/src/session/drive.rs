@@ -57,11 +57,15 @@ impl Session {
                 self.issue_alone(given);
             }
         }
+        let bytes = self.in_drive.bytes;
+        assert_eq!(bytes, 0, "all commands were issued, but {bytes} bytes of them are left");
+        assert!(together.is_empty(), "{} commands were taken and not issued", together.len());
         self.in_drive.spare = together;
         self.in_drive.is_issuing = false;
     }
 
     fn issue_alone(&mut self, given: QueuedCommand) {
+        debug_assert_eq!(given.bytes(), 0, "a read or write is issued alone: {given:?}");
         let QueuedCommand { id, kind: CommandKind::Other(io), data } = given else { return };
         let answers = self.subsystem.queue.answers();
         let ticket = answers.ticket();
@@ -75,7 +79,9 @@ impl Session {
     fn issue_together(&mut self, together: &mut Vec<QueuedCommand>) {
         let answers = self.subsystem.queue.answers();
         let (ticket, when) = (answers.ticket(), answers.when(0));
+        let taken = together.len();
         let mut accesses: Vec<Access<'_>> = together.iter_mut().filter_map(QueuedCommand::access).collect();
+        assert_eq!(accesses.len(), taken, "reads and writes issued together, and those taken for that");
         if !self.subsystem.is_without_drive {
             self.subsystem.queue.drive().access(&mut accesses, when);
         }
@@ -94,6 +100,10 @@ impl Session {
             Ok((answer, due_ns)) => (Ok(answer), due_ns),
             Err(failure) => (Err(failure), answers.now_ns().unwrap_or(0)),
         };
+        debug_assert!(
+            self.pending.contains_key(&id),
+            "the drive has done command {id}, which is not under way"
+        );
         let number = self.in_drive.next_number;
         self.in_drive.next_number += 1;
         let held = DelayedCompletion { due_ns, number, id, ticket, ended };
@@ -121,6 +131,7 @@ impl Session {
             self.answer(held);
         }
         self.issue();
+        self.assert_invariants();
     }
 
     /// When the next answer is due; `None` if no answer waits.

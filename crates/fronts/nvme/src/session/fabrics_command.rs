@@ -10,7 +10,7 @@ use crate::wire::fabrics::{CONNECT_DATA_BYTES, Connect, Property};
 use crate::wire::opcode::fabrics as kind;
 
 /// Maximum size of a message: the largest has fewer than 700 bytes.
-const MESSAGE_BYTES: u32 = 4096;
+pub(super) const MESSAGE_BYTES: u32 = 4096;
 
 /// A Fabrics command whose fields have been checked as far as they stand alone.
 #[derive(Clone, Copy, Debug)]

@@ -73,6 +73,12 @@ pub struct InDrive {
 }
 
 impl InDrive {
+    /// Commands that wait to be issued, or whose answers are not due.
+    pub fn commands(&self) -> impl Iterator<Item = u16> {
+        let held = self.held.iter().map(|Reverse(held)| held.id);
+        self.given.iter().map(|given| given.id).chain(held)
+    }
+
     /// The next command, if it is a read or write.
     pub fn take_access(&mut self) -> Option<QueuedCommand> {
         if !matches!(self.given.front()?.kind, CommandKind::Access(..)) {
@@ -101,7 +107,15 @@ impl QueuedCommand {
                 self.data.resize(units.bytes(), 0);
                 Access::read(units.first, &mut self.data)
             }
-            Direction::FromHost(fua) => Access::write(units.first, &self.data, fua.0),
+            Direction::FromHost(fua) => {
+                let (bytes, id) = (self.data.len(), self.id);
+                assert_eq!(
+                    bytes,
+                    units.bytes(),
+                    "command {id} writes {units:?} with other bytes than they have"
+                );
+                Access::write(units.first, &self.data, fua.0)
+            }
         })
     }
 
@@ -110,6 +124,7 @@ impl QueuedCommand {
         let mut data = self.data;
         match self.kind {
             CommandKind::Access(units, Direction::ToHost) => {
+                assert_eq!(data.len(), units.bytes(), "command {} has read {units:?}", self.id);
                 data.truncate(data.len() - units.after);
                 data.drain(..units.before);
                 Answer::data(data)

@@ -8,6 +8,12 @@
 //! - `drive.rs` passes I/O commands to the drive, and holds their answers back until they are due (`in_drive.rs`).
 //! - `abort.rs` aborts commands that wait.
 //! - `send.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
+//!
+//! Invariants, which `assert_invariants` checks after everything that came from the host, the drive or other threads:
+//!
+//! - A command under way waits in one place: for the budget, for its data, to be issued, until its answer is due, for an
+//!   event, for another connection, or for a program. Otherwise nobody would answer it, or two would.
+//! - The bytes of the budget in use are those of commands, of data that are discarded, and of what waits to be sent.
 
 mod abort;
 mod authenticate;
@@ -32,12 +38,15 @@ use rustc_hash::FxHashMap;
 
 use crate::authentication::Exchange;
 use crate::controller::Controller;
+use crate::io::TRANSFER_BYTES;
+use crate::limits::EVENT_REQUESTS;
 use crate::mailbox::{Mailbox, Message};
 use crate::outbox::Outbox;
 use crate::subsystem::Subsystem;
+use crate::wire::opcode::admin as opcode;
 
 use in_drive::InDrive;
-use pending::Pending;
+use pending::{Pending, Work};
 use receiver::Receiver;
 use spares::Spares;
 use transfers::Transfers;
@@ -53,6 +62,11 @@ const BUDGET_BYTES: usize = 4 << 20;
 
 /// While more than this many bytes wait to be sent, nothing is read from the connection.
 const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
+
+const _: () = assert!(
+    CAPSULE_BYTES <= BUDGET_BYTES && TRANSFER_BYTES as usize <= BUDGET_BYTES,
+    "the budget has room for the data of a command"
+);
 
 /// A connection that is not an authenticated queue after this time is ended.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -177,6 +191,49 @@ impl Session {
             }
         }
         self.issue();
+        self.assert_invariants();
+    }
+
+    /// Checks the invariants at the head of this file, if assertions of debug builds are on.
+    fn assert_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let of_commands: usize = self.pending.values().map(|pending| pending.held).sum();
+        let (discarded, unsent) = (self.transfers.discarded_bytes(), self.outbox.held());
+        debug_assert_eq!(
+            self.held,
+            of_commands + discarded + unsent,
+            "the budget in use, and {of_commands} bytes of commands, {discarded} discarded and {unsent} unsent"
+        );
+        let is_abort = |pending: &Pending| {
+            matches!(pending.work, Work::Admin) && pending.command.opcode == opcode::ABORT
+        };
+        let aborts = self.pending.values().filter(|pending| is_abort(pending)).count();
+        debug_assert_eq!(
+            aborts, self.aborts,
+            "Aborts under way, and those that another connection must answer"
+        );
+        let mut places: Vec<u16> = self.waiting.iter().chain(&self.events).copied().collect();
+        places.extend(self.transfers.commands());
+        places.extend(self.in_drive.commands());
+        let elsewhere = |pending: &Pending| is_abort(pending) || matches!(pending.work, Work::Program);
+        for (id, pending) in &self.pending {
+            let count = places.iter().filter(|place| *place == id).count();
+            debug_assert!(
+                count == 1 || count == 0 && elsewhere(pending),
+                "command {id} waits in {count} places: {pending:?}"
+            );
+        }
+        let unknown = places.iter().find(|id| !self.pending.contains_key(id));
+        debug_assert_eq!(unknown, None, "a command waits that is not under way");
+        let most = self.queue.as_ref().map_or(1, |queue| usize::from(queue.entries));
+        debug_assert!(
+            self.pending.len() <= most,
+            "{} commands are under way in {most} entries",
+            self.pending.len()
+        );
+        debug_assert!(self.events.len() <= EVENT_REQUESTS, "{} requests wait for events", self.events.len());
     }
 
     /// This many bytes of data have been sent.
@@ -187,6 +244,7 @@ impl Session {
             self.admit();
             self.issue();
         }
+        self.assert_invariants();
     }
 
     /// Keeps buffers whose data have been sent.
@@ -212,6 +270,7 @@ impl Session {
     }
 
     fn release(&mut self, bytes: usize) {
+        assert!(bytes <= self.held, "a connection releases {bytes} bytes, but holds {}", self.held);
         self.held -= bytes;
         self.subsystem.release(bytes);
     }

@@ -37,11 +37,20 @@ impl Session {
                 return bytes.len();
             }
             match self.take(&bytes[taken..]) {
-                Ok(more) => taken += more,
+                Ok(more) => {
+                    assert!(
+                        more > 0,
+                        "no byte was taken of {} in {:?}",
+                        bytes.len() - taken,
+                        self.receiver.stage
+                    );
+                    taken += more;
+                }
                 Err(fatal) => self.terminate(fatal),
             }
         }
         self.issue();
+        self.assert_invariants();
         taken
     }
 
@@ -58,6 +67,11 @@ impl Session {
 
     /// This many bytes have been read to [`Session::direct_space`].
     pub fn advance(&mut self, bytes: usize) {
+        assert!(
+            matches!(self.receiver.stage, Stage::Data(missing) if bytes <= missing),
+            "{bytes} bytes were read directly in {:?}",
+            self.receiver.stage
+        );
         self.note_data(bytes);
         if self.receiver.stage == Stage::Data(0)
             && let Err(fatal) = self.end_data()
@@ -65,6 +79,7 @@ impl Session {
             self.terminate(fatal);
         }
         self.issue();
+        self.assert_invariants();
     }
 
     /// Takes some bytes, at least one.
@@ -137,6 +152,10 @@ impl Session {
         let read = self.receiver.header_read;
         let common_bytes = size_of::<Common>();
         let end = if read < common_bytes { common_bytes } else { self.header_end() };
+        assert!(
+            read < end && end <= self.receiver.header.len(),
+            "{read} of {end} bytes of a header were read"
+        );
         let taken = (end - read).min(bytes.len());
         self.receiver.header[read..read + taken].copy_from_slice(&bytes[..taken]);
         self.receiver.header_read += taken;
@@ -254,6 +273,11 @@ impl Session {
         if request.alignment > 31 {
             return Err(Fatal::InvalidField(field::VERSION + 2));
         }
+        assert!(
+            self.phase == Phase::New && self.queue.is_none(),
+            "a connection is initialized again in phase {:?}",
+            self.phase
+        );
         self.alignment = (usize::from(request.alignment) + 1) * 4;
         self.has_header_digest = request.digests & 1 != 0;
         self.has_data_digest = request.digests & 2 != 0;
@@ -290,6 +314,7 @@ impl Session {
     // -- the end of data and of a PDU ---------------------------------------------------------------------------
 
     fn end_data(&mut self) -> Result<(), Fatal> {
+        debug_assert_eq!(self.receiver.stage, Stage::Data(0), "the data of a PDU end before they have come");
         if self.has_data_digest {
             self.receiver.stage = Stage::Digest(0);
             return Ok(());
@@ -300,6 +325,12 @@ impl Session {
     fn end_pdu(&mut self, is_damaged: bool) -> Result<(), Fatal> {
         let target = std::mem::replace(&mut self.receiver.target, Target::Capsule(Vec::new()));
         let command = self.receiver.capsule();
+        let bytes = match &target {
+            Target::Capsule(data) => data.len(),
+            Target::Transfer { from, at, .. } => at - from,
+        };
+        let announced = self.receiver.data_bytes;
+        assert_eq!(bytes, announced, "a PDU ends with other bytes of data than its header says");
         let ended = match target {
             Target::Capsule(data) => self.command(command, data, is_damaged),
             Target::Transfer { tag, at, .. } => {

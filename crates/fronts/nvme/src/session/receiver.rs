@@ -3,10 +3,16 @@
 use zerocopy::FromBytes;
 
 use crate::wire::command::Submission;
-use crate::wire::pdu::{Common, DIGEST_BYTES, Initialize};
+use crate::wire::pdu::{CommandCapsule, Common, DIGEST_BYTES, Data, Initialize};
 
 /// Bytes of the largest header, with its digest.
 const HEADER_BYTES: usize = size_of::<Initialize>() + DIGEST_BYTES;
+
+const _: () = assert!(
+    size_of::<CommandCapsule>() + DIGEST_BYTES <= HEADER_BYTES
+        && size_of::<Data>() + DIGEST_BYTES <= HEADER_BYTES,
+    "headers of commands and data fit with their digests"
+);
 
 /// The part of a PDU being read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

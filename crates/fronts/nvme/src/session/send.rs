@@ -2,13 +2,18 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Phase, Session};
+use super::{Phase, Queue, Session};
 use crate::failure::Failure;
 use crate::wire::command::Completion;
 use crate::wire::pdu::{Common, DIGEST_BYTES, Data, Fatal, ResponseCapsule, Terminate, flag, kind};
 
 /// Padding to align data.
 const PADDING: [u8; 128] = [0; 128];
+
+const _: () = assert!(
+    size_of::<Data>() + DIGEST_BYTES + PADDING.len() <= u8::MAX as usize,
+    "a header has room for the offset of its data, however they are aligned"
+);
 
 impl Session {
     /// Ends the connection, with the reason and the header at fault.
@@ -33,7 +38,15 @@ impl Session {
             common.flags |= flag::HEADER_DIGEST;
             common.pdu_bytes = (common.pdu_bytes.get() + DIGEST_BYTES as u32).into();
         }
+        let before = self.outbox.bytes();
         self.push_header(header.as_bytes());
+        let (common, _) = Common::read_from_prefix(header.as_bytes()).expect("headers begin so");
+        debug_assert_eq!(
+            self.outbox.bytes() - before,
+            common.pdu_bytes.get() as usize,
+            "a header of kind {} is sent with another length than it says",
+            common.kind
+        );
     }
 
     fn push_header(&mut self, header: &[u8]) {
@@ -45,6 +58,7 @@ impl Session {
 
     /// The data of a command, which hold `held` bytes of the budget until they are sent.
     pub(super) fn send_data(&mut self, command: u16, data: Vec<u8>, is_success: bool, held: usize) {
+        let before = self.outbox.bytes();
         let flags = flag::LAST | if is_success { flag::SUCCESS } else { 0 };
         let mut header = Data::new(kind::C2H_DATA, flags, command, 0, 0, data.len() as u32);
         let mut header_bytes = size_of::<Data>();
@@ -68,12 +82,21 @@ impl Session {
         if let Some(digest) = digest {
             self.outbox.push(&digest.to_le_bytes());
         }
+        let pushed = self.outbox.bytes() - before;
+        assert_eq!(
+            pushed, pdu_bytes,
+            "the data of command {command} are sent with another length than announced"
+        );
     }
 
     /// The completion of a command.
     pub(super) fn send_response(&mut self, id: u16, result: u64, failure: Option<Failure>) {
         let queue_head = match &self.queue {
-            Some(queue) if queue.has_flow_control => queue.head,
+            Some(queue) if queue.has_flow_control => {
+                let Queue { head, entries, id: queue, .. } = *queue;
+                assert!(head < entries, "queue {queue} was read up to {head} of {entries} entries");
+                head
+            }
             Some(_) => 0xffff,
             None => 0,
         };

@@ -17,6 +17,7 @@ impl Spares {
         let fits = self.buffers.last().is_some_and(|buffer| buffer.len() >= bytes);
         let Some(mut buffer) = fits.then(|| self.buffers.pop()).flatten() else { return vec![0; bytes] };
         self.bytes -= buffer.capacity();
+        self.assert_invariants();
         buffer.truncate(bytes);
         buffer
     }
@@ -34,6 +35,17 @@ impl Spares {
             self.bytes += buffer.capacity();
             self.buffers.push(buffer);
         }
+        self.assert_invariants();
+    }
+
+    /// Checks that the total is that of all buffers, if assertions of debug builds are on.
+    fn assert_invariants(&self) {
+        debug_assert_eq!(
+            self.bytes,
+            self.buffers.iter().map(Vec::capacity).sum::<usize>(),
+            "bytes counted, and those of {} buffers",
+            self.buffers.len()
+        );
     }
 
     /// Keeps at most as much as commands in progress hold.
@@ -43,6 +55,12 @@ impl Spares {
         {
             self.bytes -= buffer.capacity();
         }
+        self.assert_invariants();
+        assert!(
+            !self.buffers.is_empty() || self.bytes == 0,
+            "no buffer is kept, but {} bytes are",
+            self.bytes
+        );
     }
 }
 

@@ -1,5 +1,13 @@
 //! Transfers of data from the host (R2T).
 
+use super::abort::DRAINED;
+use crate::controller::QUEUE_ENTRIES;
+
+/// Maximum number of transfers: of commands under way, and of aborted ones whose data may still come.
+const MOST: usize = QUEUE_ENTRIES as usize + DRAINED;
+
+const _: () = assert!(MOST <= u16::MAX as usize, "there is a tag for each transfer");
+
 /// Data that are coming from the host.
 #[derive(Debug)]
 pub struct Incoming {
@@ -48,16 +56,27 @@ impl Transfers {
             self.0.push(None);
             self.0.len() - 1
         });
+        assert!(tag < MOST, "{tag} transfers are open, and a queue has at most {MOST}");
         self.0[tag] = Some(incoming);
         tag as u16
     }
 
-    /// Discards the data of this command when they arrive. False if none are expected.
-    pub fn drain(&mut self, command: u16) -> bool {
+    /// Discards the data of this command when they arrive. Returns their number of bytes; `None` if none are expected.
+    pub fn drain(&mut self, command: u16) -> Option<usize> {
         let is_its = |incoming: &&mut Incoming| incoming.command == command && incoming.drains.is_none();
-        let Some(incoming) = self.0.iter_mut().flatten().find(is_its) else { return false };
+        let incoming = self.0.iter_mut().flatten().find(is_its)?;
         incoming.drains = Some(incoming.data.len());
-        true
+        incoming.drains
+    }
+
+    /// Commands that wait for their data.
+    pub fn commands(&self) -> impl Iterator<Item = u16> {
+        self.0.iter().flatten().filter(|incoming| incoming.drains.is_none()).map(|incoming| incoming.command)
+    }
+
+    /// Bytes of the budget that discarded data hold until they have come.
+    pub fn discarded_bytes(&self) -> usize {
+        self.0.iter().flatten().filter_map(|incoming| incoming.drains).sum()
     }
 
     /// Transfers whose data are discarded.

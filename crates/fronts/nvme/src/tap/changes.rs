@@ -47,7 +47,12 @@ pub fn change_of(command: IoCommand, space: &BlockSpace, data: &[u8]) -> Option<
     match command {
         IoCommand::Write(blocks, force) => {
             let sums = data.chunks_exact(block_bytes).map(|block| Content::Is(sum_of(block)));
-            let spots = (blocks.first..).map(Spot::Block).zip(sums).collect();
+            let spots: Vec<(Spot, Content)> = (blocks.first..).map(Spot::Block).zip(sums).collect();
+            debug_assert_eq!(
+                spots.len(),
+                blocks.count as usize,
+                "blocks that get other bytes, and those of {blocks:?}"
+            );
             Some(plain(spots, force))
         }
         IoCommand::WriteZeroes(blocks, force) => {

@@ -161,8 +161,10 @@ impl Shared {
                     1
                 }
             };
+            assert!(run > 0, "nothing is read at {first:?}");
             left = &left[run..];
         }
+        assert_eq!(found.len(), spots.len(), "other blocks and records were read than changed");
         Ok(found)
     }
 
@@ -242,7 +244,8 @@ fn connect(shared: &Arc<Shared>, host: TcpStream) -> io::Result<()> {
         let mut connection = connection.lock();
         connection.closed(&shared.promises);
         if connection.is_io {
-            shared.queues.fetch_sub(1, Ordering::SeqCst);
+            let queues = shared.queues.fetch_sub(1, Ordering::SeqCst);
+            assert!(queues > 0, "an I/O queue was closed that was not counted");
         }
     })
 }

@@ -103,6 +103,11 @@ impl Promises {
     /// All data of a command have been sent, which changes this if it takes place.
     pub fn change(&mut self, sent: Moment, change: Change) {
         let Change { spots, is_step, is_durable, later } = change;
+        assert!(
+            self.in_progress.contains(&sent),
+            "command {sent} changes {} spots, but is not in progress",
+            spots.len()
+        );
         let mut make = |(spot, content): &(Spot, Content), is_step| {
             let version = Version {
                 content: content.clone(),
@@ -118,13 +123,15 @@ impl Promises {
         };
         let spots = spots.iter().map(|changed| make(changed, is_step)).collect();
         let later = later.iter().map(|changed| make(changed, false)).collect();
-        self.changing.insert(sent, Changing { spots, later, is_step, is_durable });
+        let other = self.changing.insert(sent, Changing { spots, later, is_step, is_durable });
+        assert!(other.is_none(), "command {sent} makes two changes, the first of {other:?}");
     }
 
     /// A command has ended.
     pub fn end(&mut self, sent: Moment, outcome: Outcome) {
         let now = self.now();
-        self.in_progress.remove(&sent);
+        let was_sent = self.in_progress.remove(&sent);
+        assert!(was_sent, "command {sent} ends as {outcome:?}, but is not in progress");
         let Some(changing) = self.changing.remove(&sent) else { return };
         let Changing { spots, later, is_step, is_durable } = changing;
         self.steps += u64::from(is_step && outcome == Outcome::Done);
@@ -191,6 +198,7 @@ impl Promises {
 
     /// A flush that was sent at that moment was acknowledged.
     pub fn flushed(&mut self, sent: Moment) {
+        assert!(sent <= self.last_moment, "a flush of moment {sent} is done at {}", self.last_moment);
         self.flushes += 1;
         let since = self.in_progress.first().copied().unwrap_or(self.last_moment);
         let spots = &mut self.spots;
@@ -252,6 +260,12 @@ impl Promises {
     /// Power has failed and come back, no command is in progress, and all changed blocks and records hold this, which is now
     /// durable. Returns what is forbidden.
     pub fn judge(&mut self, found: &[(Spot, Sum)]) -> Vec<Broken> {
+        assert!(
+            self.in_progress.is_empty() && self.changing.is_empty(),
+            "a drive is judged while commands are in progress: {:?}, {:?}",
+            self.in_progress,
+            self.changing
+        );
         let mut broken = Vec::new();
         let mut steps: FxHashMap<Moment, (Option<Spot>, Option<Spot>)> = FxHashMap::default();
         for &(spot, sum) in found {

@@ -102,6 +102,16 @@ impl Versions {
     /// A command changed nothing.
     pub fn remove(&mut self, sent: Moment) {
         self.versions.retain(|version| version.sent != sent);
+        self.assert_some();
+    }
+
+    /// Checks that it may hold something.
+    fn assert_some(&self) {
+        assert!(
+            !self.versions.is_empty(),
+            "nothing may be there, and the last that was over is {:?}",
+            self.over
+        );
     }
 
     /// A flush that was sent at this moment is done. False if no later flush can change anything here.
@@ -129,6 +139,7 @@ impl Versions {
                 self.versions.push(version.clone());
             }
         }
+        self.assert_some();
     }
 
     /// What a command finds that was sent at this moment and takes place now, or took place since, on a drive that has kept

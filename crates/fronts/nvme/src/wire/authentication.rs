@@ -209,9 +209,16 @@ impl Negotiate {
     }
 }
 
+/// Checks that the lengths of a proof and of a share fit into the fields that tell them.
+fn assert_told((hash_bytes, share_bytes): (usize, usize)) {
+    assert!(hash_bytes <= u8::MAX.into(), "no message has a proof of {hash_bytes} bytes");
+    assert!(share_bytes <= u16::MAX.into(), "no message has a share of {share_bytes} bytes");
+}
+
 impl Challenge {
     /// The header of a challenge.
     pub fn new(transaction: u16, chosen: (u8, u8), sequence: u32, bytes: (usize, usize)) -> Challenge {
+        assert_told(bytes);
         Challenge {
             head: Head::new(kind::CHAP, id::CHALLENGE, transaction),
             hash_bytes: bytes.0 as u8,
@@ -227,6 +234,7 @@ impl Challenge {
 impl Reply {
     /// The header of a reply.
     pub fn new(transaction: u16, has_challenge: bool, sequence: u32, bytes: (usize, usize)) -> Reply {
+        assert_told(bytes);
         Reply {
             head: Head::new(kind::CHAP, id::REPLY, transaction),
             hash_bytes: bytes.0 as u8,

@@ -15,6 +15,7 @@ mod victim;
 use crate::counters::CleanerCounters;
 use crate::error::Result;
 use crate::fs::LogFs;
+use crate::index::Resident;
 use job::Job;
 use victim::Policy;
 
@@ -82,9 +83,19 @@ impl LogFs {
         if std::mem::take(&mut self.since.is_share_refused) {
             self.write_checkpoint(false)?;
         }
-        let residents = self.index.residents(&mut self.log, segment)?;
+        let residents = self.residents_of(segment)?;
         self.cleaned.segments += 1;
         self.move_all(&residents, false)
+    }
+
+    /// The units that may be live in a segment.
+    fn residents_of(&mut self, segment: u32) -> Result<Vec<Resident>> {
+        let residents = self.index.residents(&mut self.log, segment)?;
+        debug_assert!(
+            residents.iter().all(|resident| self.log.segments.find(resident.lpn) == Some(segment)),
+            "units of other segments are to be moved out of segment {segment}: {residents:?}"
+        );
+        Ok(residents)
     }
 
     /// Does a slice of cleaning in the background, if that pays. Returns whether it did anything.
@@ -97,6 +108,13 @@ impl LogFs {
         };
         let slice = (self.log.segments.units() / SLICES) as usize;
         let end = (job.done + slice).min(job.residents.len());
+        assert!(
+            job.done < end || job.residents.is_empty(),
+            "a job for segment {} goes on after {} of its {} units",
+            job.segment,
+            job.done,
+            job.residents.len()
+        );
         self.move_all(&job.residents[job.done..end], true)?;
         job.done = end;
         if job.done < job.residents.len() {
@@ -121,7 +139,7 @@ impl LogFs {
         if segments.get(segment).live > segments.units() / 8 * 7 {
             return Ok(None);
         }
-        let residents = self.index.residents(&mut self.log, segment)?;
+        let residents = self.residents_of(segment)?;
         Ok(Some(Job { segment, residents, done: 0 }))
     }
 

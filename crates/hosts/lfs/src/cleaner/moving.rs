@@ -7,6 +7,7 @@ use crate::bytes::zeros;
 use crate::error::Result;
 use crate::fs::LogFs;
 use crate::index::{MovedPlace, Owner, Purpose, Resident};
+use crate::segments::State;
 use crate::superblock::Cleaning;
 
 /// A unit that the drive is to move.
@@ -35,8 +36,10 @@ impl LogFs {
                 Cleaning::Remap => {
                     if moves.is_empty() {
                         most = limit.min(self.index.moves_at_once(&mut self.log)?);
+                        assert!(most > 0, "the index has no place for unit {} to be moved to", resident.lpn);
                     }
                     let to = self.index.place_for(&mut self.log, resident.owner)?;
+                    self.assert_place(resident, to);
                     moves.push(Move { resident: *resident, to });
                     if moves.len() == most {
                         self.remap(&std::mem::take(&mut moves))?;
@@ -46,6 +49,21 @@ impl LogFs {
         }
         self.copy_all(&copies)?;
         self.remap(&moves)
+    }
+
+    /// Checks that a unit moves to another place, where a log head writes.
+    fn assert_place(&self, resident: &Resident, to: MovedPlace) {
+        assert_ne!(resident.lpn, to.lpn, "{resident:?} moves to where it is");
+        let segments = &self.log.segments;
+        let state = segments.find(to.lpn).map(|segment| segments.get(segment).state);
+        assert_eq!(state, Some(State::Open), "{resident:?} moves to {}", to.lpn);
+    }
+
+    /// Checks that contents in memory are no newer than what is moved or copied (hazard 18).
+    fn assert_clean(&self, resident: &Resident) {
+        if let Owner::Content { file, unit } = resident.owner {
+            assert!(!self.pages.is_dirty((file, unit)), "{resident:?} is moved, but is newer in memory");
+        }
     }
 
     /// Units that differ in memory are written from there: contents now, units of the index with the checkpoint.
@@ -67,6 +85,7 @@ impl LogFs {
         let mut contents = Vec::new();
         let mut read_ns = self.log.client.now_ns();
         for resident in residents {
+            self.assert_clean(resident);
             self.cleaned.copied_units += 1;
             match resident.owner {
                 Owner::Index(unit) => self.index.rewrite(&mut self.log, unit)?,
@@ -93,6 +112,9 @@ impl LogFs {
         if moves.is_empty() {
             return Ok(());
         }
+        moves.iter().for_each(|one| self.assert_clean(&one.resident));
+        let most = self.log.client.device().limits().share_units.max(1) as usize;
+        assert!(moves.len() <= most, "{} units move at once, and the drive takes {most}", moves.len());
         let is_shared = self.log.share(&ranges(moves))?;
         self.since.is_share_refused |= !is_shared;
         for one in moves {
@@ -127,6 +149,8 @@ fn ranges(moves: &[Move]) -> Vec<ShareRange> {
             None => ranges.push(ShareRange { dst, src, units: 1 }),
         }
     }
+    let units: u32 = ranges.iter().map(|range| range.units).sum();
+    assert_eq!(units as usize, moves.len(), "the ranges have other units than the moves: {ranges:?}");
     ranges
 }
 

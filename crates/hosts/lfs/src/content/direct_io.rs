@@ -39,6 +39,14 @@ impl LogFs {
         self.log.begin_sending();
         self.send_units(file, (offset / UNIT) as u32, data, is_listed, fills)?;
         self.log.wait_for_sent()?;
+        debug_assert_eq!(
+            self.pages
+                .dirty_units(file, (offset / UNIT) as u32, 1)
+                .first()
+                .filter(|unit| u64::from(**unit) * UNIT < end),
+            None,
+            "a page of file {file} stays dirty below a write of {offset} to {end}"
+        );
         if grows { self.grow_to(file, end) } else { Ok(()) }
     }
 
@@ -62,6 +70,10 @@ impl LogFs {
                 }
                 units =
                     self.units_without_place(file, unit, rest.len().min(has_room_for as usize * UNIT_BYTES))?;
+                assert!(
+                    (1..=has_room_for).contains(&units),
+                    "{units} units from {unit} of file {file} are appended, and there is room for {has_room_for}"
+                );
                 has_room_for -= units;
                 let part = &rest[..units as usize * UNIT_BYTES];
                 let mut run = Run::new((file, unit), part, fills.as_deref_mut(), is_listed);
@@ -112,6 +124,11 @@ impl LogFs {
             done_ns = done_ns.max(part_ns);
             at += read;
         }
+        assert_eq!(
+            at,
+            units.len(),
+            "the parts of a read of {bytes} bytes of file {file} at {offset} end elsewhere"
+        );
         self.log.client.wait_until(done_ns);
         if fetches.is_none() {
             units[bytes..].fill(0);
@@ -134,6 +151,10 @@ impl LogFs {
         }
         let most = (data.len() / UNIT_BYTES) as u32;
         let (pointer, units) = self.index.run(&mut self.log, file, unit, most)?;
+        debug_assert!(
+            (1..=most).contains(&units),
+            "{units} of {most} units from {unit} of file {file} are adjacent"
+        );
         let BlockPointer::At(lpn) = pointer else {
             data[..UNIT_BYTES].fill(0);
             return Ok((UNIT_BYTES, now_ns));

@@ -77,6 +77,10 @@ impl LogFs {
     /// Turns a range of units into holes.
     pub(crate) fn give_up_units(&mut self, file: FileId, units: Range<u64>) -> Result<()> {
         let given_up = self.index.clear(&mut self.log, file, units.clone())?;
+        assert!(
+            given_up <= units.end.saturating_sub(units.start),
+            "file {file} gave up {given_up} units of {units:?}"
+        );
         self.pages.remove_units(file, units);
         if given_up > 0 {
             self.change_space(file)?.units -= given_up;

@@ -48,6 +48,7 @@ impl LogFs {
                 None => to.fill(0),
             }
         }
+        debug_assert_eq!(done, bytes, "the pieces of a read of file {file} at {offset} end elsewhere");
         Ok(bytes)
     }
 
@@ -71,6 +72,7 @@ impl LogFs {
             self.grow_to(file, offset + done as u64)?;
             self.limit_dirty_pages()?;
         }
+        debug_assert_eq!(done, data.len(), "the pieces of a write of file {file} at {offset} end elsewhere");
         Ok(())
     }
 
@@ -81,6 +83,10 @@ impl LogFs {
         while unit < end {
             let most = (end - unit).min(AT_ONCE - unit % AT_ONCE) as u32;
             let (is_used, units) = self.index.used_run(&mut self.log, file, unit as u32, most)?;
+            assert!(
+                (1..=most).contains(&units),
+                "{units} of {most} units from {unit} of file {file} are alike"
+            );
             if !is_used || self.index.needs_promises() {
                 self.reserve_alike(file, unit as u32..=unit as u32 + (units - 1), is_used)?;
             }
@@ -126,6 +132,11 @@ impl LogFs {
             self.give_up_units(file, units_of(size)..1 << 32)?;
             self.change_space(file)?.size = size;
             self.clear_tail(file)?;
+            let last = self.pages.last_dirty_unit(file);
+            assert!(
+                last.is_none_or(|unit| u64::from(unit) < units_of(size)),
+                "unit {last:?} of file {file} is dirty beyond its {size} bytes"
+            );
         }
         Ok(())
     }

@@ -47,7 +47,12 @@ impl ListedFiles {
                 *end = (*end).max(run_end);
             }
         }
-        index.append_run(log, run)
+        let appended = index.append_run(log, run);
+        assert!(run.is_sent(), "a run of file {file} ends before it was sent: {appended:?}");
+        if appended.is_ok() {
+            assert_eq!(run.left(), 0, "a run of file {file} ends, and some units have no place");
+        }
+        appended
     }
 
     /// Units of a file change without its list telling: only the index can make them durable.

@@ -1,4 +1,8 @@
 //! A folder in memory: its entries by name and in the order of their places.
+//!
+//! Invariants, which `assert_invariants` checks:
+//! - Each entry is found by its name and by its place.
+//! - A block has the slots that its entries do not take.
 
 use std::collections::BTreeMap;
 
@@ -43,9 +47,26 @@ impl Folder {
         self.free.push(SLOTS as u16 - 1);
     }
 
+    /// Checks the invariants, if assertions of debug builds are on. Free slots are counted only if there are few entries.
+    fn assert_invariants(&self) {
+        const FEW: usize = 64;
+        debug_assert_eq!(self.by_name.len(), self.by_cookie.len(), "entries by name, and by place");
+        if cfg!(debug_assertions) && self.by_name.len() <= FEW {
+            let free: usize = self.free.iter().map(|free| usize::from(*free)).sum();
+            let taken: usize = self.by_name.keys().map(|name| slots_for(name)).sum();
+            let all = self.free.len() * (SLOTS - 1);
+            debug_assert_eq!(free + taken, all, "{free} slots are free, and {taken} have entries");
+        }
+    }
+
     /// Forgets all blocks. There must be no entries.
     pub fn clear(&mut self) {
         assert!(self.is_empty(), "a folder with entries keeps its blocks");
+        assert!(
+            self.free.iter().all(|free| usize::from(*free) == SLOTS - 1),
+            "the blocks of an empty folder have {:?} free slots",
+            self.free
+        );
         self.free.clear();
     }
 
@@ -61,15 +82,21 @@ impl Folder {
             return false;
         }
         self.free[entry.place.0 as usize] -= slots_for(name) as u16;
-        self.by_cookie.insert(cookie(entry.place), name.into());
+        let other = self.by_cookie.insert(cookie(entry.place), name.into());
+        assert_eq!(other, None, "{entry:?} takes the place of another entry");
         self.by_name.insert(name.into(), entry);
+        self.assert_invariants();
         true
     }
 
     pub fn remove(&mut self, name: &[u8]) -> Option<NameTarget> {
         let entry = self.by_name.remove(name)?;
-        self.by_cookie.remove(&cookie(entry.place));
-        self.free[entry.place.0 as usize] += slots_for(name) as u16;
+        let removed = self.by_cookie.remove(&cookie(entry.place));
+        assert_eq!(removed.as_deref(), Some(name), "{entry:?} is in the place of another entry");
+        let free = &mut self.free[entry.place.0 as usize];
+        *free += slots_for(name) as u16;
+        assert!(usize::from(*free) < SLOTS, "{free} slots are free in the block of {entry:?}");
+        self.assert_invariants();
         Some(entry)
     }
 

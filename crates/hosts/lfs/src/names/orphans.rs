@@ -18,7 +18,13 @@ impl LogFs {
             return Ok(());
         }
         if self.file(id)?.opens > 0 {
-            self.orphans.insert(id);
+            let is_new = self.orphans.insert(id);
+            assert!(is_new, "file {id} lost its last name twice");
+            assert!(
+                self.orphans.len() <= MOST_ORPHANS,
+                "a checkpoint cannot remember {} files",
+                self.orphans.len()
+            );
             return Ok(());
         }
         self.forget(id)
@@ -46,7 +52,11 @@ impl LogFs {
 
     /// Removes a file with its contents.
     pub(crate) fn forget(&mut self, id: FileId) -> Result<()> {
+        let opens = self.files.get(&id).map_or(0, |file| file.opens);
+        assert_eq!(opens, 0, "file {id} is removed while programs have it open");
         self.give_up_units(id, 0..1 << 32)?;
+        let dirty = self.pages.last_dirty_unit(id);
+        assert_eq!(dirty, None, "file {id} is removed, but a page of it would be written");
         self.index.remove_file(&mut self.log, id)?;
         self.files.remove(&id);
         self.folders.remove(&id);

@@ -40,6 +40,7 @@ impl LogFs {
                 folder.add_unit();
                 self.load_block(id, unit, &mut folder)?;
             }
+            debug_assert!(self.files.contains_key(&id), "folder {id} is in memory, but not its inode");
             self.folders.insert(id, folder);
         }
         Ok(self.folders.get_mut(&id).expect("it is in memory"))
@@ -79,7 +80,8 @@ impl LogFs {
         }
         let inode = Inode::new(new, folder, name);
         let file = self.index.new_file(&mut self.log, &inode)?;
-        self.files.insert(file, File::new(inode));
+        let other = self.files.insert(file, File::new(inode));
+        assert!(other.is_none(), "file {file} is made, but is in memory: {other:?}");
         self.since.created(file, new.kind == FileKind::Folder);
         if let Err(error) = self.add_entry(folder, name, file, new.kind) {
             self.forget(file)?;
@@ -314,7 +316,14 @@ impl LogFs {
         let unit = self.folder(id)?.units();
         self.change_block(id, unit)?;
         self.folder(id)?.add_unit();
-        self.change_space(id)?.size += tantalum::UNIT_BYTES as u64;
+        let size = &mut self.change_space(id)?.size;
+        *size += tantalum::UNIT_BYTES as u64;
+        let blocks = size.div_ceil(tantalum::UNIT_BYTES as u64);
+        assert_eq!(
+            blocks,
+            u64::from(unit) + 1,
+            "folder {id} got block {unit}, and has another number of blocks"
+        );
         Ok(unit)
     }
 

@@ -48,8 +48,17 @@ impl Nat {
         for (number, is_synced) in chained {
             self.append_node(log, number, is_synced)?;
         }
+        debug_assert!(
+            files.iter().all(|file| self.changed_of(*file).iter().all(|number| self.is_rebuilt(*number))),
+            "the chain has all of files {files:?}, but some of their nodes still differ"
+        );
         log.write_buffer_durably(FILE_NODES)?;
         Ok(Synced::Yes)
+    }
+
+    /// Whether recovery rebuilds a node in memory from others.
+    fn is_rebuilt(&mut self, number: u32) -> bool {
+        matches!(self.nodes.get(number).level(), Level::Indirect | Level::DoubleIndirect)
     }
 
     /// Whether a mount would have to read more than it should.

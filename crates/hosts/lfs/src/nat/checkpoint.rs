@@ -35,6 +35,8 @@ impl Nat {
         for number in changed {
             self.append_node(log, number, false)?;
         }
+        let left = self.nodes.changed();
+        assert!(left.is_empty(), "checkpoint {} leaves nodes {left:?} out", self.version + 1);
         // A mount must know where the chain begins.
         log.ensure_position(FILE_NODES)?;
         for segment in log.segments.take_changed() {
@@ -52,7 +54,15 @@ impl Nat {
         }
         let pack = self.pack(log, orphans, is_last);
         let version = if out(Guard::PackInPlace) { 0 } else { pack.version };
+        assert_eq!(
+            log.segments.changed_count(),
+            0,
+            "segments changed after their table was written for checkpoint {}",
+            pack.version
+        );
         let bytes = pack.encode();
+        let (units, most) = (bytes.len().div_ceil(UNIT_BYTES), self.layout.pack_units as usize);
+        assert!(units <= most, "pack {} has {units} units, and room for {most}", pack.version);
         log.write(Pack::place(version, &self.layout), &bytes, true)?;
         log.written.roots += (bytes.len() / UNIT_BYTES) as u64;
         self.version = pack.version;

@@ -11,3 +11,5 @@ pub(super) const FOLDER_NODES: usize = 3;
 /// The head whose nodes are chained.
 pub(super) const FILE_NODES: usize = 4;
 pub(super) const COLD_NODES: usize = 5;
+
+const _: () = assert!(COLD_NODES + 1 == HEADS, "a pack has the position of each head");

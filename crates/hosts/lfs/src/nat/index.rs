@@ -45,6 +45,11 @@ impl Index for Nat {
 
     fn new_file(&mut self, log: &mut Log, inode: &Inode) -> Result<FileId> {
         let file = FileId(self.new_node(log, None, 0, Level::Inode, inode.is_folder())?);
+        debug_assert_eq!(
+            self.nodes.get(file.0).file(),
+            file,
+            "the inode of a new file belongs to another one"
+        );
         self.files += 1;
         self.set_inode(log, file, inode)?;
         Ok(file)
@@ -161,6 +166,11 @@ impl Index for Nat {
         let first = log.segments.first_lpn(segment).0;
         let mut residents = Vec::new();
         let entries = self.summaries.entries(log, segment)?;
+        assert_eq!(
+            entries.len() as u32,
+            log.segments.units(),
+            "the summary of segment {segment} has an entry for each of its units"
+        );
         for ((number, slot), lpn) in entries.into_iter().zip((first..).map(Lpn)) {
             if number == 0 || number >= self.layout.nodes || self.entry(log, number)?[0] == 0 {
                 continue;
@@ -293,7 +303,12 @@ impl Nat {
         let first = pointer(index);
         let others = (index + 1..node.unit_pointers().end).zip(1..most);
         let alike = others.take_while(|(other, units)| alike(first, pointer(*other), *units));
-        Ok((first, 1 + alike.count() as u32))
+        let units = 1 + alike.count() as u32;
+        debug_assert!(
+            units <= most.max(1),
+            "{units} units from {unit} of file {file}, but at most {most} count"
+        );
+        Ok((first, units))
     }
 
     fn place_run(&mut self, log: &mut Log, run: &mut Run<'_>) -> Result<()> {

@@ -4,6 +4,7 @@
 use tantalum::{Lpn, UNIT_BYTES};
 
 use super::heads::HEADS;
+use super::summary::summary_bytes;
 use super::table::entries_per_unit;
 use crate::error::{LfsError, Result};
 use crate::index::MOST_ORPHANS;
@@ -12,7 +13,7 @@ use crate::index::MOST_ORPHANS;
 const LEAST_UNITS: u64 = 2048;
 
 /// The largest: a place has 32 bits, and two values are special.
-const MOST_UNITS: u64 = u32::MAX as u64 - 1;
+pub(super) const MOST_UNITS: u64 = u32::MAX as u64 - 1;
 
 /// Where the positions of heads begin in a pack.
 pub(super) const HEADS_AT: usize = 56;
@@ -71,6 +72,10 @@ impl Layout {
                 segment_count -= 1;
                 continue;
             }
+            let entries = u64::from(node_table_units) * entries_per_unit(NODE_WORDS) as u64;
+            assert!(u64::from(nodes) <= entries, "{nodes} nodes have {entries} entries in their table");
+            let end = summary_bytes(segment_units);
+            assert!(end <= UNIT_BYTES, "a summary of {segment_units} units takes {end} bytes");
             let for_cleaning = (segment_count / 16).max(crate::cleaner::LEAST_RESERVE);
             let capacity = u64::from(segment_count - for_cleaning) * u64::from(segment_units);
             return Ok(Layout {

@@ -11,6 +11,8 @@ use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 use tantalum_image::checksum_of;
 
+use super::layout::MOST_UNITS;
+use super::summary::NODE;
 use crate::bytes::{Page, get32, get64, put32, put64, zeros};
 use crate::error::Damage;
 use crate::index::BlockPointer;
@@ -29,6 +31,15 @@ const INODE_POINTERS: usize = (FOOTER_AT - INODE_BYTES) / 4;
 
 /// Units to which an inode points.
 pub(super) const INODE_UNITS: usize = INODE_POINTERS - ROOTS;
+
+const _: () = assert!(INODE_BYTES + 4 * INODE_POINTERS <= FOOTER_AT, "the pointers end before the footer");
+const _: () = assert!(POINTERS < NODE as usize, "a summary can tell the last pointer from the node itself");
+const _: () = assert!(
+    INODE_UNITS as u64 + 2 * (reach(Direct) + reach(Indirect)) + (ROOTS as u64 - 4) * reach(DoubleIndirect)
+        >= reach(Inode),
+    "the roots of an inode reach all units of the largest file"
+);
+const _: () = assert!(MOST_UNITS < RESERVED as u64, "no place on a drive is taken for a reserved unit");
 
 /// A pointer to a unit that has space but no place yet.
 pub(super) const RESERVED: u32 = u32::MAX;
@@ -66,7 +77,7 @@ pub(super) struct Pointer {
 }
 
 /// Units that a node of a level reaches.
-pub(super) fn reach(level: Level) -> u64 {
+pub(super) const fn reach(level: Level) -> u64 {
     let pointers = POINTERS as u64;
     match level {
         Direct => pointers,
@@ -84,6 +95,10 @@ pub(super) fn pointer_to(level: Level, first: u64, unit: u64) -> Pointer {
         DoubleIndirect => Some(Indirect),
         Inode => return inode_pointer_to(unit),
     };
+    debug_assert!(
+        (first..first + reach(level)).contains(&unit),
+        "a node of level {level:?} at unit {first} does not reach unit {unit}"
+    );
     let units = child.map_or(1, reach);
     let index = (unit - first) / units;
     Pointer { index: index as usize, first: first + index * units, units, child }
@@ -199,11 +214,23 @@ impl Node {
 
     /// The unit to which a pointer to a unit belongs.
     pub fn unit_of(&self, index: usize) -> u32 {
+        debug_assert!(
+            self.unit_pointers().contains(&index),
+            "pointer {index} of node {} of level {:?} leads to no unit",
+            self.number(),
+            self.level()
+        );
         let before = self.unit_pointers().start;
         (self.first() + (index - before) as u64) as u32
     }
 
     fn at(&self, index: usize) -> usize {
+        debug_assert!(
+            index < self.pointers(),
+            "node {} of level {:?} has no pointer {index}",
+            self.number(),
+            self.level()
+        );
         let start = if self.level() == Inode { INODE_BYTES } else { 0 };
         start + 4 * index
     }
@@ -227,7 +254,10 @@ pub(super) fn encode_pointer(pointer: BlockPointer) -> u32 {
     match pointer {
         BlockPointer::Hole => 0,
         BlockPointer::Reserved => RESERVED,
-        BlockPointer::At(lpn) => lpn.0,
+        BlockPointer::At(lpn) => {
+            debug_assert!(!matches!(lpn.0, 0 | RESERVED), "place {lpn} cannot be told from no place");
+            lpn.0
+        }
     }
 }
 

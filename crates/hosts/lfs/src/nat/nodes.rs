@@ -119,6 +119,11 @@ impl Nat {
             true => log.segments.reserve_anyway(),
             false => log.segments.reserve()?,
         }
+        debug_assert_eq!(
+            self.places.get(log, number),
+            Ok([0, 0]),
+            "node {number} is made for file {file}, and is in use"
+        );
         self.places.set(log, number, [NEW, file.0])?;
         // Numbers are issued in turn, so that one that was given up is not reused soon.
         self.last_node = number;
@@ -162,6 +167,11 @@ impl Nat {
         let (head, file) = (head_of(node), node.file());
         let place = log.allocate(head)?;
         let version = self.version;
+        assert!(
+            self.nodes.is_changed(number),
+            "node {number} of file {file} goes to unit {}, but does not differ",
+            place.lpn
+        );
         let node = self.node_mut(log, number)?;
         node.seal(version, place.next, is_synced);
         log.fill(head, place.lpn, &node.page)?;

@@ -76,6 +76,13 @@ impl Pack {
         bytes.extend_from_slice(&(self.orphans.len() as u32).to_le_bytes());
         self.orphans.iter().for_each(|file| bytes.extend_from_slice(&file.0.to_le_bytes()));
         let length = bytes.len() as u32;
+        let places = self.segment_places.len() + self.node_places.len();
+        assert_eq!(
+            bytes.len(),
+            FIXED_PACK_BYTES + places + 4 * self.orphans.len(),
+            "a pack with {places} bytes of places and {} orphans has another length than its layout says",
+            self.orphans.len()
+        );
         put32(&mut bytes, 4, length);
         seal(&mut bytes);
         bytes.resize(bytes.len().next_multiple_of(UNIT_BYTES), 0);

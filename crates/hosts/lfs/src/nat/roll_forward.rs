@@ -29,6 +29,13 @@ impl Nat {
         let is_synced =
             |(index, node): &(usize, &Node)| ends.get(&node.file()).is_some_and(|end| index <= end);
         let synced: Vec<&Node> = chain.iter().enumerate().filter(is_synced).map(|(_, node)| node).collect();
+        assert!(
+            synced.len() <= chain.len() && ends.len() <= synced.len(),
+            "{} files end {} of {} nodes of the chain",
+            ends.len(),
+            synced.len(),
+            chain.len()
+        );
         let mut nameless = BTreeSet::new();
         // Files come first: a node that recovery rebuilds must not take the number of a file.
         for node in synced.iter().filter(|node| node.level() == Level::Inode) {

@@ -21,6 +21,16 @@ const MOST_IN_MEMORY: usize = 32;
 /// What a unit was written for: a node, and its slot.
 pub(super) type SummaryEntry = (u32, u16);
 
+/// Where the entry of a unit is.
+const fn entry_at(unit: u32) -> usize {
+    8 + 6 * unit as usize
+}
+
+/// Bytes of the summary of a segment with so many units.
+pub(super) const fn summary_bytes(segment_units: u32) -> usize {
+    entry_at(segment_units)
+}
+
 #[derive(Debug)]
 struct Summary {
     page: Box<Page>,
@@ -61,6 +71,12 @@ impl Summaries {
         let segment = log.segments.find(lpn).expect("a unit of the log");
         let is_filled = log.segments.get(segment).state == State::Filling;
         if log.segments.first_lpn(segment) == lpn && !is_filled {
+            let state = log.segments.get(segment).state;
+            assert_ne!(
+                state,
+                State::Free,
+                "segment {segment} begins at unit {lpn}, but no head has opened it"
+            );
             self.in_memory.insert(segment, Summary { page: zeros(), is_changed: true });
         }
     }
@@ -68,7 +84,7 @@ impl Summaries {
     /// Records what a unit is written for.
     pub fn set(&mut self, log: &mut Log, lpn: Lpn, (node, slot): SummaryEntry) -> Result<()> {
         let segment = log.segments.find(lpn).expect("a unit of the log");
-        let at = 8 + 6 * (lpn.0 - log.segments.first_lpn(segment).0) as usize;
+        let at = entry_at(lpn.0 - log.segments.first_lpn(segment).0);
         let summary = self.load(log, segment)?;
         put32(&mut summary.page[..], at, node);
         put16(&mut summary.page[..], at + 4, slot);
@@ -81,9 +97,9 @@ impl Summaries {
 
     /// What the units of a segment were written for.
     pub fn entries(&mut self, log: &mut Log, segment: u32) -> Result<Vec<SummaryEntry>> {
-        let units = log.segments.units() as usize;
+        let units = log.segments.units();
         let page = &self.load(log, segment)?.page;
-        let entry = |unit: usize| (get32(&page[..], 8 + 6 * unit), get16(&page[..], 12 + 6 * unit));
+        let entry = |unit| (get32(&page[..], entry_at(unit)), get16(&page[..], entry_at(unit) + 4));
         Ok((0..units).map(entry).collect())
     }
 
@@ -99,6 +115,11 @@ impl Summaries {
         let is_written =
             |segment: u32| matches!(log.segments.get(segment).state, State::Open | State::Filling);
         self.in_memory.retain(|segment, _| is_written(*segment));
+        debug_assert!(
+            self.in_memory.values().all(|summary| !summary.is_changed),
+            "a summary was stored, but still counts as changed: {:?}",
+            self.in_memory.keys()
+        );
         Ok(())
     }
 }

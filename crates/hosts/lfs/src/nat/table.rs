@@ -54,6 +54,8 @@ impl PairedTable {
 
     /// The table that a checkpoint names: for each unit its place, in bits.
     pub fn load(&mut self, places: &[u8]) {
+        let bytes = (self.units as usize).div_ceil(8);
+        assert_eq!(places.len(), bytes, "a table of {} units has other bytes of places", self.units);
         for unit in 0..self.units as usize {
             let place = places[unit / 8] >> (unit % 8) & 1 == 1;
             (self.durable[unit], self.next[unit], self.written[unit]) = (place, place, true);
@@ -70,6 +72,7 @@ impl PairedTable {
     }
 
     fn place(&self, unit: u32, second: bool) -> Lpn {
+        debug_assert!(unit < self.units, "unit {unit} is beyond a table of {}", self.units);
         Lpn(self.first.0 + 2 * unit + u32::from(second))
     }
 
@@ -119,6 +122,11 @@ impl PairedTable {
         Ok(())
     }
 
+    /// Whether the next checkpoint names another place of a unit than the last durable one.
+    fn is_moved(&self, unit: u32) -> bool {
+        self.next[unit as usize] != self.durable[unit as usize]
+    }
+
     /// Writes changed units to their other places.
     pub fn store(&mut self, log: &mut Log) -> Result<()> {
         for unit in self.changed.clone() {
@@ -130,12 +138,18 @@ impl PairedTable {
             log.write(lpn, &page[..], false)?;
             log.written.tables += 1;
             self.next[unit as usize] = second;
+            assert!(self.is_moved(unit), "unit {unit} was written to {lpn}, which the last checkpoint names");
         }
         Ok(())
     }
 
     /// The checkpoint that names the places written last is durable.
     pub fn checkpointed(&mut self) {
+        debug_assert!(
+            (0..self.units).all(|unit| self.is_moved(unit) == self.changed.contains(&unit)),
+            "a checkpoint names other places of {:?}",
+            self.changed
+        );
         self.durable.clone_from(&self.next);
         self.changed.clear();
     }

@@ -46,6 +46,10 @@ impl Segments {
             let mut segments: Vec<(u32, u32)> = all.filter(is_candidate).collect();
             segments.sort_unstable();
             let holes = segments.iter().map(|(holes, _)| u64::from(*holes)).sum();
+            debug_assert!(
+                segments.iter().all(|(holes, segment)| *holes <= self.dead(*segment)),
+                "a segment has more holes than dead units: {segments:?}"
+            );
             self.holes.candidates = Some(Candidates { segments, holes });
         }
         self.holes.candidates.as_mut().expect("they were looked for")
@@ -59,6 +63,12 @@ impl Segments {
     /// Units that heads could put into holes now.
     pub fn holes(&mut self) -> u64 {
         if self.is_settled() { self.find_candidates().holes } else { 0 }
+    }
+
+    /// Whether nothing that is durable names a unit of a segment (H1).
+    pub(super) fn is_hole(&self, segment: u32, lpn: Lpn) -> bool {
+        self.get(segment).state == State::Filling
+            && !self.holes.is_held(segment, lpn.0 - self.first_lpn(segment).0)
     }
 
     /// Whether a checkpoint would make this many holes.
@@ -80,11 +90,23 @@ impl Segments {
         let candidates = self.find_candidates();
         let (holes, segment) = candidates.segments.pop()?;
         candidates.holes -= u64::from(holes);
+        assert!(
+            !candidates.segments.is_empty() || candidates.holes == 0,
+            "{} holes are left in no segment after segment {segment}",
+            candidates.holes
+        );
         Some(segment)
     }
 
     /// The holes of a segment, given the live units found there; none if the table counts another number.
     pub fn holes_beside(&mut self, segment: u32, living: &BTreeSet<Lpn>) -> VecDeque<Lpn> {
+        if let (Some(first), Some(last)) = (living.first(), living.last()) {
+            assert_eq!(
+                (self.find(*first), self.find(*last)),
+                (Some(segment), Some(segment)),
+                "units {first} to {last} live in segment {segment}"
+            );
+        }
         if living.len() != self.get(segment).live as usize {
             self.holes.unexplained.insert(segment);
             return VecDeque::new();

@@ -24,6 +24,8 @@ pub(crate) struct Head {
     pub(super) listed: Option<Listed>,
     /// Whether it sent something since the last flush that is not durable by itself.
     pub(super) is_unflushed: bool,
+    /// Where the unit that it assigned last says that the next one is.
+    pub(super) told: Option<Lpn>,
 }
 
 /// A full segment with holes.
@@ -36,6 +38,11 @@ pub(super) struct Filling {
 
 impl Head {
     pub(super) fn buffered(&self) -> u32 {
+        debug_assert!(
+            self.buffer.len().is_multiple_of(UNIT_BYTES),
+            "the buffer ends within a unit, after {} bytes",
+            self.buffer.len()
+        );
         (self.buffer.len() / UNIT_BYTES) as u32
     }
 
@@ -43,6 +50,12 @@ impl Head {
     pub(super) fn continues(&self, lpn: Lpn, listed: Option<Listed>) -> bool {
         let follows = self.listed.map(|(file, unit)| (file, unit.wrapping_add(self.buffered())));
         self.first + self.buffered() == lpn.0 && follows == listed
+    }
+
+    /// Whether the buffer holds any of some units.
+    pub(super) fn overlaps(&self, lpn: Lpn, units: u32) -> bool {
+        let buffered = self.buffered();
+        buffered > 0 && self.first < lpn.0 + units && lpn.0 < self.first + buffered
     }
 
     /// Whether the next unit takes another segment, given how many units one has.

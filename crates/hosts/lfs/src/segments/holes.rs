@@ -54,8 +54,15 @@ pub(super) struct Candidates {
 impl Holes {
     /// A unit was given up.
     pub fn hold(&mut self, segment: u32, unit: u32) {
-        self.held.entry(segment).or_default().insert(unit);
+        let units = self.held.entry(segment).or_default();
+        units.insert(unit);
         self.held_units += 1;
+        debug_assert!(
+            u64::from(units.count) <= self.held_units,
+            "segment {segment} holds {} units, and all segments {}",
+            units.count,
+            self.held_units
+        );
     }
 
     /// A checkpoint is durable that names nothing of what was given up before.

@@ -49,6 +49,7 @@ impl ListWriter {
     }
 
     fn number(&self, file: FileId) -> ListNumber {
+        assert_eq!(file.0 & ODD, 0, "file {file} has the bit that tells lists of checkpoints apart");
         tantalum::FileId(if self.is_odd { file.0 | ODD } else { file.0 })
     }
 

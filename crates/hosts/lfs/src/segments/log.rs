@@ -1,7 +1,13 @@
 //! The log: heads that append units to segments, and reading units back.
 //!
 //! What a head appends waits in its buffer until the buffer is large, the segment ends, or the unit is read or synced;
-//! then it goes to the drive in one command. Invariant: a unit that is in no buffer is on the drive.
+//! then it goes to the drive in one command.
+//!
+//! Invariants, which assertions check:
+//! - A unit that is in no buffer is on the drive.
+//! - A buffer holds units of adjacent places, and at most as many as one command writes.
+//! - The next unit of a head is where [`Log::allocate`] said: recovery looks for it there.
+//! - What has a fixed place is never written over the log.
 
 use std::collections::VecDeque;
 
@@ -12,7 +18,7 @@ use tantalum_filesystem::{Errno, FileId};
 
 use super::head::{Filling, Head};
 use super::list_writer::{ListWriter, Listed};
-use super::table::Segments;
+use super::table::{Segments, State};
 use crate::bytes::Page;
 use crate::counters::WrittenCounters;
 use crate::error::{LfsError, Result, refuse};
@@ -80,6 +86,16 @@ impl Log {
 
     /// A head continues where a checkpoint left it.
     pub fn continue_head(&mut self, head: usize, segment: Option<u32>, used: u32, following: Option<u32>) {
+        assert!(
+            used <= self.segments.units(),
+            "head {head} has used {used} of {} units of segment {segment:?}",
+            self.segments.units()
+        );
+        let buffered = self.heads[head].buffered();
+        assert_eq!(
+            buffered, 0,
+            "head {head} goes to segment {segment:?} with {buffered} units in its buffer"
+        );
         segment.into_iter().chain(following).for_each(|segment| self.segments.open_again(segment));
         // after a crash of the host, what precedes it may be only in the drive's cache
         self.heads[head] = Head { segment, used, following, is_unflushed: true, ..Head::default() };
@@ -101,6 +117,10 @@ impl Log {
         let entry = &mut self.heads[head];
         let segment = entry.segment.expect("the head has a segment");
         let lpn = Lpn(self.segments.first_lpn(segment).0 + entry.used);
+        let told = entry.told.take().unwrap_or(lpn);
+        assert_eq!(lpn, told, "head {head} goes on at unit {lpn}, but the unit before names {told}");
+        let state = self.segments.get(segment).state;
+        debug_assert_eq!(state, State::Open, "head {head} writes to segment {segment}");
         entry.used += 1;
         self.segments.wrote(segment);
         Ok(lpn)
@@ -118,6 +138,13 @@ impl Log {
             Some(following) if self.heads[head].used == units => self.segments.first_lpn(following),
             _ => Lpn(lpn.0 + 1),
         };
+        let entry = &mut self.heads[head];
+        entry.told = Some(next);
+        assert!(
+            entry.used < units || entry.following.is_some(),
+            "unit {lpn} ends segment {:?} of head {head}, and no segment follows",
+            entry.segment
+        );
         Ok(Allocated { lpn, next })
     }
 
@@ -128,6 +155,16 @@ impl Log {
 
     /// A head continues in the holes of a full segment.
     pub fn begin_filling(&mut self, head: usize, segment: u32, holes: VecDeque<Lpn>) {
+        assert!(
+            self.needs_segment(head),
+            "head {head} fills segment {segment}, but has segment {:?} and {} units of it left",
+            self.heads[head].segment,
+            self.segments.units() - self.heads[head].used
+        );
+        debug_assert!(
+            holes.iter().all(|hole| self.segments.find(*hole) == Some(segment)),
+            "the holes of segment {segment} are {holes:?}"
+        );
         let entry = &mut self.heads[head];
         entry.filling = Some(Filling { segment, holes });
         entry.used = 0;
@@ -143,7 +180,11 @@ impl Log {
         let segment = filling.segment;
         let hole = filling.holes.pop_front();
         match hole {
-            Some(_) => {
+            Some(hole) => {
+                debug_assert!(
+                    self.segments.is_hole(segment, hole),
+                    "hole {hole} of segment {segment} was given up after the last checkpoint"
+                );
                 self.filled_units += 1;
                 self.segments.wrote(segment);
             }
@@ -162,6 +203,11 @@ impl Log {
 
     fn next_segment(&mut self, head: usize) -> Result<()> {
         self.write_buffer(head, false)?;
+        let Head { segment, used, .. } = &self.heads[head];
+        assert!(
+            segment.is_none() || *used == self.segments.units(),
+            "head {head} leaves segment {segment:?} after {used} units"
+        );
         let next = match self.heads[head].following.take() {
             Some(following) => following,
             None => self.segments.open()?,
@@ -180,6 +226,7 @@ impl Log {
 
     /// Puts a file's unit, which the drive lists, into the place that a head has just assigned.
     pub fn fill_listed(&mut self, head: usize, lpn: Lpn, page: &Page, listed: Listed) -> Result<()> {
+        assert!(self.lists.is_some(), "the drive lists {listed:?} at unit {lpn} of a log without lists");
         self.put(head, lpn, page, Some(listed))
     }
 
@@ -188,7 +235,17 @@ impl Log {
             self.write_buffer(head, false)?;
             (self.heads[head].first, self.heads[head].listed) = (lpn.0, listed);
         }
+        debug_assert!(
+            head + 1 == self.heads.len() || self.segments.find(lpn).is_some(),
+            "head {head} writes unit {lpn}, which is not in the log"
+        );
         let entry = &mut self.heads[head];
+        debug_assert_eq!(
+            entry.first + entry.buffered(),
+            lpn.0,
+            "unit {lpn} does not follow the {} units in the buffer of head {head}",
+            entry.buffered()
+        );
         entry.buffer.extend_from_slice(page);
         match entry.buffer.len() >= BUFFER_UNITS * UNIT_BYTES {
             true => self.write_buffer(head, false),
@@ -215,6 +272,11 @@ impl Log {
         if entry.buffer.is_empty() {
             return Ok(());
         }
+        let buffered = entry.buffered();
+        assert!(
+            buffered <= BUFFER_UNITS as u32,
+            "head {head} writes {buffered} units at once, and {BUFFER_UNITS} are the most"
+        );
         let (lpn, data) = (Lpn(entry.first), &entry.buffer[..]);
         let listed_ns = match (&mut self.lists, entry.listed) {
             (Some(lists), Some(listed)) => lists.write(&mut self.client, lpn, data, listed)?,
@@ -287,18 +349,33 @@ impl Log {
     /// Makes everything appended durable.
     pub fn flush(&mut self) -> Result<()> {
         self.wait()?;
+        let buffered: u32 = self.heads.iter().map(Head::buffered).sum();
+        assert_eq!(buffered, 0, "{buffered} units are still in buffers when the log is flushed");
+        assert!(
+            self.is_unflushed || self.heads.iter().all(|head| !head.is_unflushed),
+            "a head has sent something that the log does not flush: {:?}",
+            self.heads.iter().map(|head| head.is_unflushed).collect::<Vec<_>>()
+        );
         if self.is_unflushed {
             self.client.submit(Command::Flush)?;
             self.is_unflushed = false;
             self.heads.iter_mut().for_each(|head| head.is_unflushed = false);
             self.unflushed.clear();
             self.flushed_ns = self.client.now_ns();
+            assert!(
+                self.flushed_ns >= self.done_ns,
+                "a flush ended at {} ns, before what was sent at {} ns",
+                self.flushed_ns,
+                self.done_ns
+            );
         }
         Ok(())
     }
 
     /// Writes units that are not in the log.
     pub fn write(&mut self, lpn: Lpn, data: &[u8], fua: bool) -> Result<()> {
+        let (units, log) = ((data.len() / UNIT_BYTES) as u32, self.segments.first_lpn(0));
+        assert!(lpn.0 + units <= log.0, "{units} units at {lpn} reach the log, which begins at unit {log}");
         for (index, part) in data.chunks(BUFFER_UNITS * UNIT_BYTES).enumerate() {
             let lpn = Lpn(lpn.0 + (index * BUFFER_UNITS) as u32);
             let done_ns = self.client.submit_queued(Command::Write { lpn, data: part, fua })?.done_ns;
@@ -337,12 +414,16 @@ impl Log {
     /// Sends the buffers that hold any of some units.
     pub(super) fn write_overlapping(&mut self, lpn: Lpn, units: u32) -> Result<()> {
         for head in 0..self.heads.len() {
-            let entry = &self.heads[head];
-            if entry.first < lpn.0 + units && lpn.0 < entry.first + entry.buffered() {
+            if self.heads[head].overlaps(lpn, units) {
                 self.write_buffer(head, false)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a buffer holds any of some units.
+    pub(super) fn is_buffered(&self, lpn: Lpn, units: u32) -> bool {
+        self.heads.iter().any(|head| head.overlaps(lpn, units))
     }
 
     /// Reads adjacent units now, and returns the time at which they are there, without waiting for it.
@@ -352,7 +433,12 @@ impl Log {
         data: &mut [u8],
         fetches: Option<&mut Fetches>,
     ) -> Result<Nanoseconds> {
-        self.write_overlapping(lpn, (data.len() / UNIT_BYTES) as u32)?;
+        let units = (data.len() / UNIT_BYTES) as u32;
+        self.write_overlapping(lpn, units)?;
+        debug_assert!(
+            !self.is_buffered(lpn, units),
+            "{units} units at {lpn} are read, but some are in a buffer"
+        );
         let command = match fetches {
             Some(fetches) => Command::ReadLater { lpn, data, fetches },
             None => Command::Read { lpn, data },

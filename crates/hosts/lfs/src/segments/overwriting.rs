@@ -4,7 +4,7 @@ use tantalum::canary::{Guard, out};
 use tantalum::{Command, Fills, Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
-use super::log::Log;
+use super::log::{BUFFER_UNITS, Log};
 use crate::bytes::Page;
 use crate::error::Result;
 
@@ -12,7 +12,12 @@ impl Log {
     /// Overwrites contents of a file that are in the log: sent with the next buffer, durable with the next flush.
     pub fn overwrite(&mut self, file: FileId, lpn: Lpn, page: &Page) -> Result<()> {
         self.begin_overwriting(file, lpn, 1)?;
-        self.put(self.heads.len() - 1, lpn, page, None)
+        let head = self.heads.len() - 1;
+        debug_assert_eq!(
+            self.heads[head].segment, None,
+            "the head that overwrites unit {lpn} of file {file} has a segment"
+        );
+        self.put(head, lpn, page, None)
     }
 
     /// Overwrites adjacent units of a file, `BUFFER_UNITS` at most, and sends them now. The next of `fills` already hold them.
@@ -23,7 +28,12 @@ impl Log {
         data: &[u8],
         fills: Option<&mut Fills>,
     ) -> Result<()> {
-        self.begin_overwriting(file, lpn, (data.len() / UNIT_BYTES) as u32)?;
+        let units = data.len() / UNIT_BYTES;
+        assert!(
+            (1..=BUFFER_UNITS).contains(&units),
+            "{units} units of file {file} are overwritten at once, and {BUFFER_UNITS} are the most"
+        );
+        self.begin_overwriting(file, lpn, units as u32)?;
         let command = match fills {
             Some(fills) => Command::WriteFilled { lpn, data, fills },
             None => Command::Write { lpn, data, fua: false },

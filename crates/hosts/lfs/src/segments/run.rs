@@ -54,6 +54,11 @@ impl<'a> Run<'a> {
         self.data.len() / UNIT_BYTES - self.placed
     }
 
+    /// Whether all units that have a place were sent.
+    pub fn is_sent(&self) -> bool {
+        self.placed == 0
+    }
+
     /// The next unit that has no place.
     pub fn next(&self) -> Option<u32> {
         (self.left() > 0).then(|| self.unit + self.placed as u32)
@@ -73,6 +78,7 @@ impl<'a> Run<'a> {
 
     /// The next unit goes to a place that a head has given out. Those before it are sent unless it continues them.
     pub fn place(&mut self, log: &mut Log, head: usize, lpn: Lpn) -> Result<()> {
+        assert!(self.left() > 0, "unit {lpn} is assigned to a run of file {} that has all places", self.file);
         let continues = self.first.0 + self.placed as u32 == lpn.0 && self.placed < BUFFER_UNITS;
         let sent = if continues { Ok(()) } else { self.send(log, head) };
         if self.placed == 0 {
@@ -108,6 +114,16 @@ impl Log {
         fills: Option<&mut Fills>,
         listed: Option<Listed>,
     ) -> Result<()> {
+        let units = data.len() / UNIT_BYTES;
+        assert!(
+            units <= BUFFER_UNITS,
+            "a run writes {units} units at {lpn}, and {BUFFER_UNITS} are the most"
+        );
+        debug_assert!(!self.is_buffered(lpn, units as u32), "a buffer holds some of {units} units at {lpn}");
+        assert!(
+            listed.is_none() || self.lists.is_some(),
+            "the drive lists {listed:?} at unit {lpn} of a log without lists"
+        );
         if let Some(done_ns) = self.write_listed(lpn, data, listed)? {
             if let Some(fills) = fills {
                 self.client.device().skip_fills(fills, data.len() / UNIT_BYTES);

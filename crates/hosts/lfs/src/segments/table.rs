@@ -1,8 +1,11 @@
 //! The segments of the log and how much of each lives.
 //!
-//! Invariants:
+//! Invariants, of which `assert_invariants` checks the last three:
 //! - A segment is reused only after a checkpoint that no longer names anything in it: until then it waits.
 //! - `live + reserved` never exceeds the capacity that files may use, so that cleaning always finds something to gain.
+//! - The free segments are those in the state [`State::Free`].
+//! - Nothing lives in a free or waiting segment, and something in a full one.
+//! - The total of live units is what the segments count, without those counted apart.
 
 use std::collections::BTreeSet;
 
@@ -60,6 +63,8 @@ pub(crate) struct Segments {
 impl Segments {
     /// `count` free segments of `units` each, starting at `first`. Files may use `capacity` units.
     pub fn new(first: Lpn, units: u32, count: u32, capacity: u64) -> Segments {
+        let all = u64::from(count) * u64::from(units);
+        assert!(capacity <= all, "files may use {capacity} units, but {count} segments have {all}");
         let free = Segment { live: 0, apart: 0, written: 0, state: State::Free };
         Segments {
             first: first.0,
@@ -78,6 +83,9 @@ impl Segments {
 
     /// Sets how many units of a segment can live; the others hold the file system's own data.
     pub fn with_payload(self, payload: u32) -> Segments {
+        assert!(payload <= self.units, "{payload} units of a segment can live, but it has {}", self.units);
+        let all = u64::from(self.count()) * u64::from(payload);
+        assert!(self.capacity <= all, "files may use {} units, but {all} can live", self.capacity);
         Segments { payload, ..self }
     }
 
@@ -93,11 +101,46 @@ impl Segments {
         if live > 0 {
             self.free.remove(&segment);
         }
+        self.assert_segment(segment);
+    }
+
+    /// Checks the invariants of one segment, if assertions of debug builds are on.
+    fn assert_segment(&self, segment: u32) {
+        let Segment { live, apart, state, .. } = self.table[segment as usize];
+        debug_assert!(
+            apart <= live && live <= self.units,
+            "segment {segment} of {} units has {live} live ones, of them {apart} counted apart",
+            self.units
+        );
+        debug_assert_eq!(
+            self.free.contains(&segment),
+            state == State::Free,
+            "segment {segment} is {state:?}, and the free ones are {:?}",
+            self.free
+        );
+        debug_assert!(
+            match state {
+                State::Free | State::Waiting => live == 0,
+                State::Full => live > 0,
+                State::Open | State::Filling => true,
+            },
+            "segment {segment} is {state:?} with {live} live units"
+        );
+    }
+
+    /// Checks the invariants at the head of this file, if assertions of debug builds are on.
+    fn assert_invariants(&self) {
+        if cfg!(debug_assertions) {
+            (0..self.count()).for_each(|segment| self.assert_segment(segment));
+            let counted: u64 = self.table.iter().map(|entry| u64::from(entry.live - entry.apart)).sum();
+            debug_assert_eq!(counted, self.live, "the segments count other live units than their total");
+        }
     }
 
     /// Continues the clock of a checkpoint.
     pub fn load_clock(&mut self, clock: u64, reserved: u64) {
         (self.clock, self.reserved) = (clock, reserved);
+        self.assert_invariants();
     }
 
     pub fn count(&self) -> u32 {
@@ -119,6 +162,7 @@ impl Segments {
     }
 
     pub fn first_lpn(&self, segment: u32) -> Lpn {
+        debug_assert!(segment <= self.count(), "segment {segment} is beyond the {} of the log", self.count());
         Lpn(self.first + segment * self.units)
     }
 
@@ -173,8 +217,11 @@ impl Segments {
     /// Takes a free segment for a log head.
     pub fn open(&mut self) -> Result<u32> {
         let Some(segment) = self.free.pop_first() else { return refuse(Errno::ENOSPC) };
-        self.table[segment as usize].state = State::Open;
+        let entry = &mut self.table[segment as usize];
+        assert_eq!((entry.state, entry.live), (State::Free, 0), "segment {segment} is opened");
+        entry.state = State::Open;
         self.changed.insert(segment);
+        self.assert_invariants();
         Ok(segment)
     }
 
@@ -182,6 +229,7 @@ impl Segments {
     pub fn open_again(&mut self, segment: u32) {
         self.free.remove(&segment);
         self.table[segment as usize].state = State::Open;
+        self.assert_segment(segment);
     }
 
     /// A log head is done with a segment.
@@ -189,12 +237,14 @@ impl Segments {
         let entry = &mut self.table[segment as usize];
         assert!(matches!(entry.state, State::Open | State::Filling), "only an open segment is closed");
         entry.state = if entry.live > 0 { State::Full } else { State::Waiting };
+        self.assert_invariants();
     }
 
     /// A log head fills the holes of a full segment.
     pub fn fill(&mut self, segment: u32) {
-        let entry = &mut self.table[segment as usize];
+        let (units, entry) = (self.units, &mut self.table[segment as usize]);
         assert_eq!(entry.state, State::Full, "only a full segment is filled");
+        assert!(entry.live < units, "segment {segment} is filled, but all its {units} units live");
         entry.state = State::Filling;
     }
 
@@ -203,6 +253,7 @@ impl Segments {
         if self.free.remove(&segment) {
             self.table[segment as usize].state = State::Waiting;
         }
+        self.assert_segment(segment);
     }
 
     /// A unit of a segment was written.
@@ -238,28 +289,32 @@ impl Segments {
             entry.state = State::Full; // recovery finds what was written after the checkpoint
             self.free.remove(&segment);
         }
+        self.assert_segment(segment);
         Ok(segment)
     }
 
     /// A unit no longer lives.
     pub fn release(&mut self, lpn: Lpn) -> Result<()> {
-        let segment = self.count_out(lpn)?;
+        let segment = self.count_out(lpn, |entry| entry.live - entry.apart)?;
         self.live -= 1;
         self.changed.insert(segment);
+        self.assert_segment(segment);
         Ok(())
     }
 
     /// A unit that was counted separately no longer lives.
     pub fn release_apart(&mut self, lpn: Lpn) -> Result<()> {
-        let segment = self.count_out(lpn)?;
+        let segment = self.count_out(lpn, |entry| entry.apart)?;
         self.table[segment as usize].apart -= 1;
+        self.assert_segment(segment);
         Ok(())
     }
 
-    fn count_out(&mut self, lpn: Lpn) -> Result<u32> {
+    /// A unit no longer lives, of those in its segment that `counted` counts.
+    fn count_out(&mut self, lpn: Lpn, counted: impl Fn(&Segment) -> u32) -> Result<u32> {
         let segment = self.of(lpn)?;
         let entry = &mut self.table[segment as usize];
-        if entry.live == 0 {
+        if counted(entry) == 0 {
             return Err(miscounted(lpn, "its segment has no unit that lives"));
         }
         entry.live -= 1;
@@ -306,11 +361,19 @@ impl Segments {
         let waiting = |segment: &u32| self.table[*segment as usize].state == State::Waiting;
         let freed: Vec<u32> = (0..self.count()).filter(waiting).collect();
         for segment in &freed {
-            self.table[*segment as usize].state = State::Free;
+            let entry = &mut self.table[*segment as usize];
+            assert_eq!(entry.live, 0, "segment {segment} is freed, and {} of its units live", entry.live);
+            entry.state = State::Free;
         }
         self.free.extend(&freed);
         self.holes.checkpointed();
+        self.assert_invariants();
         freed
+    }
+
+    /// Segments that changed since the table was last stored.
+    pub fn changed_count(&self) -> usize {
+        self.changed.len()
     }
 
     /// The segments that changed since the last call.
@@ -320,6 +383,7 @@ impl Segments {
 
     /// Compares the counts with an audit that found `live` units in each segment: returns the first difference.
     pub fn differs_from(&self, live: &[u32]) -> Option<(u32, u32, u32)> {
+        assert_eq!(live.len(), self.table.len(), "an audit counted other segments than there are");
         let pairs = self.table.iter().zip(live).enumerate();
         let mut different = pairs.filter(|(_, (segment, live))| segment.live != **live);
         different.next().map(|(number, (segment, live))| (number as u32, segment.live, *live))
@@ -362,5 +426,17 @@ mod tests {
         assert!(segments.release(Lpn(3)).is_err() && segments.add(Lpn(32)).is_err());
         segments.reserve().unwrap();
         assert_eq!((segments.reserved(), segments.available()), (2, 0));
+    }
+
+    /// A damaged table can name a unit where only units counted apart live. It was released all the same, and the total of
+    /// live units went below zero.
+    #[test]
+    fn a_unit_counted_apart_is_not_released_as_another() {
+        let mut segments = Segments::new(Lpn(0), 8, 4, 20);
+        segments.add_apart(Lpn(3)).unwrap();
+        assert!(segments.release(Lpn(3)).is_err());
+        segments.add(Lpn(9)).unwrap();
+        assert!(segments.release_apart(Lpn(9)).is_err());
+        assert_eq!((segments.get(0).live, segments.get(1).live, segments.available()), (1, 1, 19));
     }
 }

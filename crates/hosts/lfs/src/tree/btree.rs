@@ -104,7 +104,13 @@ impl Tree {
                 self.change(log, *branch)?.set_key(0, key);
             }
         }
-        self.insert(log, &path, key, value)
+        self.insert(log, &path, key, value)?;
+        debug_assert_eq!(
+            self.find(log, root, key),
+            Ok(Some(value)),
+            "key {key} was added to the tree of node {root:?}"
+        );
+        Ok(())
     }
 
     /// Adds a new key to the last node of a path.
@@ -166,6 +172,11 @@ impl Tree {
         let leaf = self.change(log, number)?;
         let end = (start..leaf.len()).find(|index| u64::from(leaf.key(*index)) >= range.end);
         let taken = leaf.take(start..end.unwrap_or(leaf.len()));
+        assert!(
+            taken.first().is_some_and(|(key, _)| *key == first)
+                && taken.iter().all(|(key, _)| range.contains(&u64::from(*key))),
+            "keys {taken:?} were taken from {range:?}, of which {first} is the first"
+        );
         self.prune(log, path)?;
         Ok(taken)
     }

@@ -49,6 +49,8 @@ impl Tree {
             self.table.set(log, self.layout.entry_of_segment(segment), words)?;
         }
         self.table.store(log, &mut self.partial)?;
+        let left = self.nodes.changed();
+        assert!(left.is_empty(), "checkpoint {} leaves nodes {left:?} out", self.number + 1);
         let summary = self.write_super_root(log, orphans)?;
         let is_anchored = is_last
             || self.number == 0
@@ -66,6 +68,12 @@ impl Tree {
             log.written.roots += 1;
             self.partial.anchored();
         }
+        let waiting = log.segments.waiting_segments();
+        assert!(
+            is_anchored || waiting == 0,
+            "checkpoint {} without an anchor frees {waiting} segments that a mount may read",
+            self.number
+        );
         self.quarantined = 0;
         self.since = CheckpointDelta::default();
         self.claimed.clear();
@@ -77,6 +85,12 @@ impl Tree {
     /// Ends the checkpoint's partial segment with files without names, which are in the same segment, and the super root.
     fn write_super_root(&mut self, log: &mut Log, orphans: &[FileId]) -> Result<Lpn> {
         let lists = orphans.chunks(UNIT_BYTES / 4);
+        assert!(
+            lists.len() <= MOST_ORPHAN_UNITS,
+            "{} files without names take {} units, and a super root names {MOST_ORPHAN_UNITS}",
+            orphans.len(),
+            lists.len()
+        );
         self.partial.ensure_room(log, lists.len() + 1)?;
         let mut orphan_units = [Lpn(0); MOST_ORPHAN_UNITS];
         for (list, lpn) in lists.zip(&mut orphan_units) {
@@ -101,7 +115,9 @@ impl Tree {
             snapshots: self.snapshots.clone(),
             branches: self.table.branches().to_vec(),
         };
-        self.partial.append(log, What::SuperRoot, &root.encode())?;
-        self.partial.seal(log, None)
+        let lpn = self.partial.append(log, What::SuperRoot, &root.encode())?;
+        let summary = self.partial.seal(log, None)?;
+        assert_eq!(summary.0, lpn.0 + 1, "the anchor finds the super root at {lpn} before its summary");
+        Ok(summary)
     }
 }

@@ -109,6 +109,11 @@ impl Tree {
             self.relocate(log, *number, lpn)
         });
         let count = numbers.len();
+        debug_assert!(
+            placed.is_err() || run.next().is_none_or(|next| next as usize == first as usize + count),
+            "{count} units from {first} of file {file} got places, and the next is {:?}",
+            run.next()
+        );
         self.numbers = numbers;
         placed.map(|()| count)
     }

@@ -46,6 +46,10 @@ impl Tree {
     /// The root of the tree of an existing file, mutable.
     pub(super) fn own_root(&mut self, log: &mut Log, file: FileId) -> Result<Number> {
         let Some(root) = self.root_of(log, file)? else { return Err(self.no_file(file)) };
+        debug_assert!(
+            !matches!(self.find(log, self.files_root, file.0), Ok(found) if found != Some(root.0)),
+            "the tree of files has another root of file {file} than {root:?}"
+        );
         let own = self.own(log, root)?;
         if own != root {
             let files = self.own_files_root(log)?;
@@ -63,6 +67,11 @@ impl Tree {
             self.free_node(log, root)?;
             return Err(error);
         }
+        debug_assert!(
+            !self.roots.contains_key(&file),
+            "file {file} is added, but has root {:?}",
+            self.roots[&file]
+        );
         self.remember_root(file, root);
         (self.last_file, self.files) = (file.0, self.files + 1);
         Ok(())

@@ -67,7 +67,8 @@ impl Index for Tree {
     fn remove_file(&mut self, log: &mut Log, file: FileId) -> Result<()> {
         let Some(root) = self.root_of(log, file)? else { return Ok(()) };
         let files = self.own_files_root(log)?;
-        self.take(log, files, &(u64::from(file.0)..u64::from(file.0) + 1))?;
+        let taken = self.take(log, files, &(u64::from(file.0)..u64::from(file.0) + 1))?;
+        debug_assert_eq!(taken, [(file.0, root.0)], "file {file} leaves the tree of files");
         self.free_node(log, root)?;
         self.roots.remove(&file);
         self.files = self.files.saturating_sub(1);

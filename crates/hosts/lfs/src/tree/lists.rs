@@ -95,8 +95,15 @@ impl Tree {
         let next = last.0 + 1;
         let what = |lpn| unnamed.remove(&Lpn(lpn)).unwrap_or(What::Nothing);
         let entries = (start.0..next).map(what).map(|what| SummaryEntry { what, is_unchecked: true });
-        self.partial.resume(start, entries.collect());
+        let entries = entries.collect();
+        assert!(unnamed.is_empty(), "listed units {unnamed:?} are not in {start} to {next}");
+        self.partial.resume(start, entries);
         let segment = log.segments.find(start).ok_or_else(|| not_there(start))?;
+        assert_eq!(
+            log.segments.find(Lpn(next)),
+            Some(segment),
+            "the summary of the listed units from {start} on has no place in their segment"
+        );
         log.continue_head(HEAD, Some(segment), next - log.segments.first_lpn(segment).0, None);
         Ok(())
     }

@@ -6,6 +6,8 @@
 //!
 //! Every node ends with a footer of 16 bytes, little-endian: checksum of everything else, its number, its file (4 each),
 //! level, whether it is a root (1 each), keys (2).
+//!
+//! `assert_invariants` checks after each change that the keys fit and are in order.
 
 use tantalum::UNIT_BYTES;
 use tantalum_filesystem::FileId;
@@ -60,6 +62,7 @@ impl Node {
     }
 
     pub fn set_level(&mut self, level: u8) {
+        assert!(level < MOST_LEVELS, "node {:?} is at level {level} of {MOST_LEVELS}", self.number());
         self.page[FOOTER_AT + 12] = level;
     }
 
@@ -134,27 +137,55 @@ impl Node {
         self.set_len(len + 1);
         self.set_key(index, key);
         self.set_value(index, value);
+        self.assert_invariants();
+    }
+
+    /// Checks the order of keys, if assertions of debug builds are on.
+    fn assert_invariants(&self) {
+        let len = self.len();
+        debug_assert!(
+            len <= self.most(),
+            "node {:?} has {len} keys, and room for {}",
+            self.number(),
+            self.most()
+        );
+        debug_assert!(
+            self.has_keys_in_order(),
+            "the keys of node {:?} of file {} are {:?}",
+            self.number(),
+            self.file(),
+            (0..len).map(|index| self.key(index)).collect::<Vec<_>>()
+        );
+    }
+
+    fn has_keys_in_order(&self) -> bool {
+        (1..self.len()).all(|index| self.key(index - 1) < self.key(index))
     }
 
     /// Removes adjacent keys, and returns what they stood for.
     pub fn take(&mut self, range: std::ops::Range<usize>) -> Vec<(u32, u32)> {
         let len = self.len();
+        assert!(range.end <= len, "keys {range:?} are taken from node {:?}, which has {len}", self.number());
         let taken = range.clone().map(|index| (self.key(index), self.value(index))).collect();
         let (start, end, to) = (self.at(range.start), self.at(range.end), self.at(len));
         self.page.copy_within(end..to, start);
         self.page[to - (end - start)..to].fill(0);
         self.set_len(len - range.len());
+        self.assert_invariants();
         taken
     }
 
     /// Adds keys after all others.
     pub fn extend(&mut self, entries: &[(u32, u32)]) {
         let len = self.len();
+        let (all, most) = (len + entries.len(), self.most());
+        assert!(all <= most, "node {:?} gets {} keys, and has {len} of {most}", self.number(), entries.len());
         self.set_len(len + entries.len());
         for (index, (key, value)) in (len..).zip(entries) {
             self.set_key(index, *key);
             self.set_value(index, *value);
         }
+        self.assert_invariants();
     }
 
     /// Completes the node for being written.
@@ -177,7 +208,7 @@ impl Node {
         let is_sound = node.level() < MOST_LEVELS
             && node.len() <= node.most()
             && (node.level() == 0 || node.len() > 0)
-            && (1..node.len()).all(|index| node.key(index - 1) < node.key(index));
+            && node.has_keys_in_order();
         if is_sound { Ok(node) } else { Err(Damage::NotA { expected: "a node" }) }
     }
 }

@@ -1,6 +1,6 @@
 //! Nodes in memory: read when needed, changed there, and written to the log by a checkpoint.
 //!
-//! Invariants:
+//! Invariants, of which assertions check the first:
 //! - No snapshot sees a changed node.
 //! - Space is promised for each node that was never written, and for a copy of each node that a snapshot shares with the
 //!   present: so a change of a tree that adds nothing is never refused.
@@ -39,6 +39,11 @@ impl Tree {
     /// A node that no snapshot sees, mutable.
     pub(super) fn change(&mut self, log: &mut Log, number: Number) -> Result<&mut Node> {
         self.load(log, number)?;
+        debug_assert_ne!(
+            self.is_shared(log, number),
+            Ok(true),
+            "node {number:?} is changed, but a snapshot sees it"
+        );
         Ok(self.nodes.change(number))
     }
 

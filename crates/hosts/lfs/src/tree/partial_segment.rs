@@ -1,6 +1,6 @@
 //! The end of the log: the partial segment that is being written.
 //!
-//! Invariants:
+//! Invariants, of which assertions check the first:
 //! - A partial segment is within one segment, and the last unit of a segment is a summary.
 //! - What the checksum of a summary does not cover (a unit that the drive moved) is durable before the summary is sent.
 
@@ -38,6 +38,12 @@ impl PartialSegment {
 
     /// Continues with existing units that have no summary.
     pub fn resume(&mut self, start: Lpn, entries: Vec<SummaryEntry>) {
+        assert!(
+            self.entries.is_empty() && entries.len() <= MOST_ENTRIES,
+            "{} units from {start} on follow {} others in a partial segment of up to {MOST_ENTRIES}",
+            entries.len(),
+            self.entries.len()
+        );
         (self.start, self.entries) = (Some(start), entries);
     }
 
@@ -63,6 +69,8 @@ impl PartialSegment {
 
     /// Makes room for `units` more in one partial segment.
     pub fn ensure_room(&mut self, log: &mut Log, units: usize) -> Result<()> {
+        let most = MOST_ENTRIES.min(log.segments.units() as usize - 1);
+        assert!(units <= most, "{units} units are to be in one partial segment, which has room for {most}");
         while self.room(log) < units {
             self.seal(log, None)?;
         }
@@ -73,7 +81,10 @@ impl PartialSegment {
         self.ensure_room(log, 1)?;
         let place = log.allocate(HEAD)?;
         self.segments_begun += u32::from(log.heads()[HEAD].used == 1);
-        self.start.get_or_insert(place.lpn);
+        let start = *self.start.get_or_insert(place.lpn);
+        let lpn = Lpn(start.0 + self.entries.len() as u32);
+        assert_eq!(place.lpn, lpn, "{what:?} follows {} units from {start} on", self.entries.len());
+        assert_eq!(place.next.0, lpn.0 + 1, "{what:?} is the last unit of its segment, at {lpn}");
         self.entries.push(SummaryEntry { what, is_unchecked });
         Ok(place.lpn)
     }
@@ -150,6 +161,13 @@ impl PartialSegment {
             synced,
             entries: std::mem::take(&mut self.entries),
         };
+        assert_eq!(
+            summary.place(),
+            u64::from(place.lpn.0),
+            "the summary of {} units from {} on goes elsewhere than behind them",
+            summary.entries.len(),
+            summary.start
+        );
         let (page, checksum) = summary.encode();
         log.fill(HEAD, place.lpn, &page)?;
         log.written.summaries += 1;

@@ -226,6 +226,11 @@ fn next_partial(log: &mut Log, (previous, start): (u32, Lpn)) -> Result<Option<W
             let follows =
                 |(summary, _): &(Summary, u32)| summary.previous == previous && summary.start == start;
             if let Some((summary, checksum)) = found.filter(follows) {
+                let described = summary.entries.len();
+                assert_eq!(
+                    described, index,
+                    "the summary behind {index} units from {start} on describes others"
+                );
                 let last = Box::new(pages[index.saturating_sub(1)]);
                 let is_whole = is_whole(&summary, pages) || out(Guard::PartialUnchecked);
                 return Ok(is_whole.then_some(Whole { summary, checksum, last }));
@@ -253,5 +258,7 @@ fn read_orphans(log: &mut Log, root: &SuperRoot) -> Result<Vec<FileId>> {
         log.read(lpn, &mut page[..])?;
         orphans.extend((0..left.min(UNIT_BYTES / 4)).map(|index| FileId(get32(&page[..], 4 * index))));
     }
+    let read = orphans.len();
+    assert_eq!(read, root.orphans as usize, "super root {} names other orphans than its units", root.number);
     Ok(orphans)
 }

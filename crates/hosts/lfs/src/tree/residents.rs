@@ -76,10 +76,14 @@ impl Tree {
     }
 
     pub(super) fn find_residents(&mut self, log: &mut Log, segment: u32) -> Result<Vec<Resident>> {
-        let mut residents = Vec::new();
+        let mut residents: Vec<Resident> = Vec::new();
         for summary in self.summaries(log, segment)?.iter().rev() {
             for (entry, lpn) in summary.entries.iter().zip((summary.start.0..).map(Lpn)) {
                 if let Some(owner) = self.owner_at(log, entry.what, lpn)? {
+                    debug_assert!(
+                        residents.last().is_none_or(|before| before.lpn < lpn),
+                        "two summaries of segment {segment} describe unit {lpn}"
+                    );
                     residents.push(Resident { lpn, owner });
                 }
             }

@@ -21,6 +21,12 @@ impl Tree {
         if self.snapshots.len() == MOST_SNAPSHOTS {
             return Err(LfsError::TooManySnapshots { most: MOST_SNAPSHOTS });
         }
+        let (nodes, table) = (self.nodes.changed().len(), self.table.changed_count());
+        assert_eq!(
+            (nodes, table),
+            (0, 0),
+            "a snapshot sees nodes and a table that no checkpoint has written"
+        );
         log.segments.reserve_many(u64::from(self.node_count.saturating_sub(self.shared_nodes)))?;
         self.shared_nodes = self.node_count;
         let number = self.epoch;
@@ -46,6 +52,8 @@ impl Tree {
         if !self.snapshots.iter().any(|one| one.is_going) {
             return Ok(None);
         }
+        let left = self.nodes.changed();
+        assert!(left.is_empty(), "snapshots are given up from number {from} on while nodes {left:?} differ");
         let mut number = from.max(1);
         while number < self.layout.numbers {
             self.thaw(log, Number(number))?;

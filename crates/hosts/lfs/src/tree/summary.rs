@@ -117,8 +117,22 @@ impl Summary {
         let bytes = &mut page[..];
         bytes[4..12].copy_from_slice(&MAGIC);
         let has_super_root = self.has_super_root();
+        let super_roots = self.entries.iter().filter(|entry| entry.what == What::SuperRoot).count();
+        assert_eq!(
+            super_roots,
+            usize::from(has_super_root),
+            "a super root is not the last of {} units from {} on",
+            self.entries.len(),
+            self.start
+        );
         let synced = self.synced.map_or(0, |file| file.0);
         let count = self.entries.len() as u32;
+        assert!(
+            count as usize <= MOST_ENTRIES,
+            "a summary describes {count} units from {} on, and has room for {MOST_ENTRIES}",
+            self.start
+        );
+        assert_ne!(self.synced, Some(FileId(0)), "a summary cannot name file 0, which stands for none");
         let words = [
             self.previous,
             self.start.0,
@@ -168,7 +182,8 @@ impl Summary {
         Summary::decode(page).filter(|(summary, _)| summary.place() == u64::from(lpn.0))
     }
 
-    fn place(&self) -> u64 {
+    /// The place behind the units that it describes.
+    pub fn place(&self) -> u64 {
         u64::from(self.start.0) + self.entries.len() as u64
     }
 

@@ -67,8 +67,18 @@ pub(super) struct SuperRoot {
     pub branches: Vec<u32>,
 }
 
+const _: () = assert!(MOST_ORPHAN_UNITS * (UNIT_BYTES / 4) == MOST_ORPHANS, "the units name all orphans");
+const _: () = assert!(36 + 4 * (10 + MOST_ORPHAN_UNITS) <= SNAPSHOTS_AT, "words end before the snapshots");
+
 impl SuperRoot {
     pub fn encode(&self) -> Box<Page> {
+        assert!(
+            self.snapshots.len() <= MOST_SNAPSHOTS && self.branches.len() <= MOST_BRANCHES,
+            "super root {} has {} snapshots and {} branches",
+            self.number,
+            self.snapshots.len(),
+            self.branches.len()
+        );
         let mut page = zeros();
         let bytes = &mut page[..];
         bytes[4..12].copy_from_slice(&MAGIC);

@@ -18,6 +18,10 @@ impl Tree {
 
     /// Appends a file's inode, if it was set, and the summary that ends its sync.
     pub(super) fn append_sync(&mut self, log: &mut Log, file: FileId) -> Result<()> {
+        assert!(
+            self.can_tell(file),
+            "the sync of file {file} cannot record which units it gave up or reserved"
+        );
         self.since.appended.remove(&file);
         if self.since.inodes.remove(&file)
             && let Some(root) = self.root_of(log, file)?

@@ -179,6 +179,11 @@ impl Table {
             seal(&mut page[..]);
             let lpn = partial.append(log, What::Table(number), page)?;
             self.moved(log, number, lpn)?;
+            let branch = self.branch_of(number);
+            assert!(
+                branch.is_none_or(|branch| self.changed.contains(branch)),
+                "leaf {number} was written to {lpn}, but its branch {branch:?} keeps the old place"
+            );
             self.changed.remove(number);
         }
         Ok(())
@@ -196,6 +201,11 @@ impl Table {
 
     /// Bounds memory: if there are too many leaves, unchanged ones are dropped.
     pub fn forget_some(&mut self) {
+        debug_assert_eq!(
+            self.in_memory,
+            self.leaves.iter().flatten().count(),
+            "the table counts other leaves than it has in memory"
+        );
         if self.in_memory > MOST_LEAVES {
             let changed = &self.changed;
             let unchanged = (0..).zip(&mut self.leaves).filter(|(number, _)| !changed.contains(*number));

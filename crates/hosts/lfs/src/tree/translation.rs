@@ -44,6 +44,10 @@ pub(super) struct Translation {
 
 impl Translation {
     fn words(self) -> [u32; 3] {
+        debug_assert!(
+            self.birth < NODE && !matches!(self.place, Some(Lpn(0 | NEW))),
+            "the table cannot hold {self:?}"
+        );
         let birth = self.birth | if self.is_node { NODE } else { 0 };
         [self.place.map_or(NEW, |lpn| lpn.0), birth, self.death.unwrap_or(NEVER)]
     }
@@ -115,6 +119,11 @@ impl Tree {
 
     /// A number is in use for a node that is in memory only.
     pub(super) fn use_for_node(&mut self, log: &mut Log, number: Number) -> Result<()> {
+        debug_assert_eq!(
+            self.find_translation(log, number),
+            Ok(None),
+            "number {number:?} is issued for a node, and is in use"
+        );
         let new = Translation { place: None, is_node: true, birth: self.epoch, death: None };
         self.set(log, number, new)
     }
