@@ -43,6 +43,7 @@ impl Batch {
                 self.changes.push((key.into(), value));
             }
         }
+        debug_assert_eq!(self.places.len(), self.changes.len(), "keys of a batch, and its changes");
     }
 
     /// The batch's effect on a key: `Some(Some(value))`, `Some(None)` if it deletes the key, `None` if it does not

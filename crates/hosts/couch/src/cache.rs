@@ -1,5 +1,5 @@
 //! Nodes of the index in memory, within a budget. A node that was used since the clock hand last passed gets a second
-//! chance (CLOCK). Nodes are written once, so no copy is ever stale.
+//! chance (CLOCK). Nodes are written once, so no copy is ever stale. Each node is once in the ring.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,6 +51,7 @@ impl NodeCache {
         while nodes.nodes.len() > self.most {
             nodes.evict();
         }
+        nodes.assert_invariants();
     }
 
     /// Forgets all nodes of a file.
@@ -58,10 +59,18 @@ impl NodeCache {
         let mut nodes = self.nodes.lock();
         nodes.nodes.retain(|place, _| place.0 != file);
         nodes.ring.retain(|place| place.0 != file);
+        nodes.assert_invariants();
     }
 }
 
 impl Nodes {
+    /// Whether as many nodes are in the ring as there are, and the next one to be looked at is one of them.
+    fn assert_invariants(&self) {
+        assert_eq!(self.nodes.len(), self.ring.len(), "nodes in memory, and places in the ring");
+        let next = self.ring.front();
+        debug_assert!(next.is_none_or(|next| self.nodes.contains_key(next)), "no node is at {next:?}");
+    }
+
     fn evict(&mut self) {
         while let Some(place) = self.ring.pop_front() {
             match self.nodes.get_mut(&place) {

@@ -100,6 +100,16 @@ impl<S: Storage> Inner<S> {
             if plan.stage_units > 0 && is_full {
                 self.start_stage_anew(writer)?;
             }
+            assert!(
+                plan.stage_units < limit,
+                "{} units and a header are shared of {limit}",
+                plan.stage_units
+            );
+            let (used, room) = (writer.stage_used + plan.stage_units + 1, version.header.stage_units);
+            assert!(
+                plan.stage_units == 0 || used <= room,
+                "{used} of {room} units of the staging area are used"
+            );
         }
         Ok(plan)
     }
@@ -148,10 +158,12 @@ impl<S: Storage> Inner<S> {
         if or_stop(writer, share_all(file, &ranges))? == Shared::Refused {
             return Ok(false);
         }
+        assert_is_last(&state, &version);
         let seq = version.seq + plan.changes.len() as u64;
         state.pending.extend(plan.changes.iter().map(pending));
         state.version = Arc::new(Version { file: Arc::clone(&version.file), header: version.header, seq });
         writer.stage_used += plan.stage_units;
+        state.assert_invariants();
         self.counters.documents_shared.fetch_add(plan.changes.len() as u64, Relaxed);
         Ok(true)
     }
@@ -166,6 +178,8 @@ impl<S: Storage> Inner<S> {
         let written = self.write_index(&version, &pending, &plan.changes, &mut appended)?;
         let header = written.header;
         let (file, shares) = (&version.file, plan.stage_units > 0);
+        let seq = version.seq + plan.changes.len() as u64;
+        assert_eq!(header.seq, seq, "the change of the header, and the last of {}", plan.changes.len());
         file.reserve(header.end())?;
         if shares {
             or_stop(writer, file.file.write(appended.start, &appended.buffer))?;
@@ -185,6 +199,11 @@ impl<S: Storage> Inner<S> {
             self.publish(writer, &mut state, &version, &written);
         } else {
             appended.buffer.extend_from_slice(&header.encode()[..]);
+            assert_eq!(
+                appended.end(),
+                header.end(),
+                "where the commit ends, and where the file was reserved to"
+            );
             or_stop(writer, file.file.write(appended.start, &appended.buffer))?;
             or_stop(writer, file.file.sync())?;
             self.publish(writer, &mut self.state.write(), &version, &written);
@@ -203,6 +222,7 @@ impl<S: Storage> Inner<S> {
         version: &Version<S::File>,
         written: &Written,
     ) {
+        assert_is_last(state, version);
         if state.snapshots > 0 {
             state.unseen.extend(&written.places);
         }
@@ -210,6 +230,7 @@ impl<S: Storage> Inner<S> {
         state.version = Arc::new(Version { file, header, seq: header.seq });
         state.pending.clear();
         writer.stage_used = 0;
+        state.assert_invariants();
     }
 
     fn count(&self, plan: &Plan<'_>, appended: &Appended) {
@@ -252,6 +273,12 @@ impl<S: Storage> Inner<S> {
         by_seq.sort_unstable();
         header.by_key = self.by_key(version).change(&by_key, Split::Even, appended)?;
         header.by_seq = self.by_seq(version).change(&by_seq, Split::Full, appended)?;
+        let nodes_bytes = appended.nodes.len() as u64 * UNIT;
+        assert_eq!(
+            appended.end() - nodes_from,
+            nodes_bytes,
+            "bytes that follow the documents, and those of nodes"
+        );
         header.live_nodes = (header.live_nodes + appended.nodes.len() as u64) - appended.replaced_nodes;
         header.seq_before = version.seq;
         header.seq = changes.last().map_or(version.seq, |planned| planned.change.seq);
@@ -259,6 +286,8 @@ impl<S: Storage> Inner<S> {
         header.covers_from = if shares { nodes_from } else { appended.start };
         header.covers_crc = appended.checksum_from(header.covers_from);
         header.offset = appended.end();
+        let before = version.header.end();
+        assert!(header.offset >= before, "a header at {} follows what ends at {before}", header.offset);
         Ok(Written { header, places })
     }
 }
@@ -325,11 +354,33 @@ fn stage_of(
         stage.extend_from_slice(&header.encode()[..]);
         add(&stage, from, header.offset);
     }
+    let units = plan.stage_units as usize + usize::from(header.is_some());
+    assert_eq!(
+        stage.len(),
+        units * UNIT_BYTES,
+        "bytes that are staged, and those of the {units} units reserved"
+    );
+    let shared: u64 = ranges.iter().map(|range| range.bytes).sum();
+    assert_eq!(shared, stage.len() as u64, "bytes that are shared into place, and those that are staged");
+    let (end, stage_end) = (start + shared, current.stage_end());
+    assert!(end <= stage_end, "what is staged ends at {end}, the staging area at {stage_end}");
     (stage, ranges)
+}
+
+/// Commits are serial: what a commit is based on is still the last state when it is published.
+fn assert_is_last<F>(state: &State<F>, version: &Version<F>) {
+    let last = &*state.version;
+    assert!(std::ptr::eq(last, version), "change {} was made while {} was the last", last.seq, version.seq);
 }
 
 /// Shares all ranges in one step.
 fn share_all<F: StorageFile>(file: &F, ranges: &[ShareRange]) -> std::io::Result<Shared> {
+    let bytes: u64 = ranges.iter().map(|range| range.bytes).sum();
+    debug_assert!(
+        bytes / UNIT <= file.share_units().into(),
+        "{bytes} bytes are shared, the drive takes {} units",
+        file.share_units()
+    );
     if canary::out(Guard::SharedInParts) {
         for range in ranges {
             if file.share(std::slice::from_ref(range))? == Shared::Refused {

@@ -97,6 +97,7 @@ impl<S: Storage> Compaction<S> {
         let snapshot = Snapshot::open(inner);
         let file = recovery::create(&inner.storage, &compact_name(&inner.name), &inner.options)?;
         let found = recovery::recover(file, &inner.name, &inner.cache, false)?;
+        debug_assert_eq!((found.header.documents, found.pending.len()), (0, 0), "documents of a new file");
         let (file, header) = (Arc::new(found.file), found.header);
         let documents = documents_of(&snapshot, forget_deletions_to)?;
         Ok(Compaction {
@@ -123,6 +124,11 @@ impl<S: Storage> Compaction<S> {
         while self.done < end {
             let run = if shares { self.share_run(&snapshot, end)? } else { self.copy_run(&snapshot, end)? };
             self.done += run;
+            assert!(
+                run > 0 && self.done <= end,
+                "{} documents are done of {end}, {run} of them now",
+                self.done
+            );
         }
         Ok(self.done < self.documents.len())
     }
@@ -140,6 +146,8 @@ impl<S: Storage> Compaction<S> {
             bytes += whole_units(document.bytes.into());
             run += 1;
         }
+        let waiting = self.appended.buffer.len();
+        assert_eq!(waiting, 0, "bytes that wait to be written where documents are shared to");
         let file = &self.version.file;
         file.reserve(to + bytes)?;
         file.file.copy_from(&snapshot.version.file.file, from, to, bytes)?;
@@ -211,6 +219,8 @@ impl<S: Storage> Compaction<S> {
     fn build_index(&mut self) -> Result<(), Error> {
         // once it is dropped at the end, updates can be shared again
         let snapshot = self.snapshot.take().expect("it is kept until the index is built");
+        let (done, all) = (self.done, self.documents.len());
+        assert_eq!(done, all, "documents that were moved, and all of them, when the index is built");
         pad(&mut self.appended.buffer);
         let mut header = self.version.header;
         (header.documents, header.live_bytes, header.live_nodes) = (0, 0, 0);
@@ -218,16 +228,19 @@ impl<S: Storage> Compaction<S> {
         let tree = inner.by_key(&snapshot.version);
         let mut cursor = tree.cursor(Bound::Unbounded)?;
         let mut by_key = Builder::new();
+        let mut entries = 0;
         while let Some((key, pointer)) = snapshot.next_entry(&tree, &mut cursor)? {
             let Ok(place) = self.documents.binary_search_by_key(&pointer.offset, |moved| moved.from) else {
                 continue;
             };
+            entries += 1;
             let pointer = self.documents[place].pointer();
             by_key.push(KeyValue { key, value: pointer.encode() }, &mut self.appended);
             header.documents += u64::from(!pointer.deleted);
             header.live_bytes += pointer.room_bytes(header.shares);
             header.live_nodes += self.flush_nodes(RUN_BYTES)?;
         }
+        debug_assert_eq!(entries, all, "documents that the new index by key has, and those that were moved");
         header.by_key = by_key.finish(&mut self.appended);
         header.live_nodes += self.flush_nodes(RUN_BYTES)?;
         self.documents.sort_unstable_by_key(|moved| moved.seq);
@@ -241,6 +254,8 @@ impl<S: Storage> Compaction<S> {
         self.documents = Vec::new();
         header.by_seq = by_seq.finish(&mut self.appended);
         header.live_nodes += self.flush_nodes(0)?;
+        let waiting = (self.appended.nodes.len(), self.appended.buffer.len());
+        assert_eq!(waiting, (0, 0), "nodes and bytes that wait while a header goes behind them");
         header.offset = self.appended.end();
         (header.covers_from, header.covers_crc) = (header.offset, 0);
         (header.seq_before, header.seq) = (snapshot.seq(), snapshot.seq());
@@ -281,6 +296,13 @@ impl<S: Storage> Compaction<S> {
             carried += some.len() as u64;
             self.carry_over(&some)?;
         }
+        debug_assert_eq!(
+            self.version.seq,
+            snapshot.seq(),
+            "the last change of the new file, and of the store"
+        );
+        let documents = self.version.header.documents;
+        debug_assert_eq!(documents, snapshot.len(), "documents of the new file, and of the store");
         Ok(carried)
     }
 
@@ -320,12 +342,18 @@ impl<S: Storage> Compaction<S> {
         let file: Arc<DataFile<S::File>> = Arc::clone(&self.version.file);
         let (header, seq) = (self.version.header, self.version.seq);
         let mut state = inner.state.write();
+        debug_assert_eq!(
+            state.version.seq, seq,
+            "the last change of the store, and of the file that replaces it"
+        );
+        assert_ne!(state.version.file.id, file.id, "the file is replaced by itself");
         inner.cache.forget(state.version.file.id);
         state.version = Arc::new(Version { file, header, seq });
         state.pending.clear();
         state.snapshots = 0;
         state.opened += 1;
         state.unseen.clear();
+        state.assert_invariants();
         writer.stage_used = 0;
         Ok(())
     }

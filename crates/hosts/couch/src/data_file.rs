@@ -40,11 +40,13 @@ const DELETED: u32 = 1 << 31;
 impl Pointer {
     /// As an entry of the tree by key.
     pub fn encode(&self) -> Box<[u8]> {
+        assert!(self.bytes & DELETED == 0, "a record of {} bytes does not fit in an entry", self.bytes);
         let bytes = if self.deleted { self.bytes | DELETED } else { self.bytes };
         let mut value = [0; 20];
         value[..8].copy_from_slice(&self.offset.to_le_bytes());
         value[8..12].copy_from_slice(&bytes.to_le_bytes());
         value[12..].copy_from_slice(&self.seq.to_le_bytes());
+        debug_assert_eq!(Pointer::decode(&value), Some(*self), "an entry as it is read, and as it was made");
         value.into()
     }
 

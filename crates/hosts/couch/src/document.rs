@@ -161,6 +161,8 @@ impl Change<'_> {
         to.extend_from_slice(header.as_bytes());
         to.extend_from_slice(self.key);
         to.extend_from_slice(value);
+        let bytes = to.len() - start;
+        assert_eq!(bytes, self.record_bytes(), "bytes of the record at {home}, and those reserved for it");
         header.crc = U32::new(checksum(&header, &to[start + RECORD_HEADER_BYTES..]));
         to[start..start + RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
     }

@@ -88,6 +88,14 @@ pub(crate) enum NoHeader {
 
 impl Header {
     pub fn encode(&self) -> Box<[u8; UNIT_BYTES]> {
+        let (covers_from, offset) = (self.covers_from, self.offset);
+        assert!(covers_from <= offset, "the header at {offset} covers what begins at {covers_from}");
+        debug_assert!(
+            self.seq_before <= self.seq,
+            "change {} is the last after {}",
+            self.seq,
+            self.seq_before
+        );
         let mut encoded = Encoded {
             magic: MAGIC,
             crc: U32::ZERO,
@@ -111,6 +119,11 @@ impl Header {
         encoded.crc = U32::new(tantalum_image::checksum_of(&encoded.as_bytes()[12..]));
         let mut unit = Box::new([0; UNIT_BYTES]);
         unit.copy_from_slice(encoded.as_bytes());
+        debug_assert_eq!(
+            Header::decode(&unit[..], offset),
+            Ok(*self),
+            "a header as it is read, and as it was made"
+        );
         unit
     }
 

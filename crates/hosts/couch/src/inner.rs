@@ -54,6 +54,33 @@ pub(crate) struct State<F> {
     pub unseen: FxHashSet<u64>,
 }
 
+impl<F> State<F> {
+    /// Whether the parts agree; called whenever one of them has changed, in builds with debug assertions.
+    pub fn assert_invariants(&self) {
+        let Version { file, header, seq } = &*self.version;
+        debug_assert_eq!(header.file, file.id, "the file that a header names, and the one that it is in");
+        debug_assert_eq!(
+            *seq,
+            header.seq + self.pending.len() as u64,
+            "the last change, and the header's with {} shared since",
+            self.pending.len()
+        );
+        debug_assert!(
+            (header.seq + 1..).zip(&self.pending).all(|(seq, pending)| pending.seq == seq),
+            "changes shared since {} are not in order: {:?}",
+            header.seq,
+            self.pending
+        );
+        debug_assert!(
+            self.snapshots > 0 || self.unseen.is_empty(),
+            "no snapshot is open, and {} places are unseen by it",
+            self.unseen.len()
+        );
+        let (open, opened) = (self.snapshots as u64, self.opened);
+        debug_assert!(open <= opened, "{open} snapshots are open of {opened}");
+    }
+}
+
 /// The writer's state.
 #[derive(Default)]
 pub(crate) struct Writer {

@@ -78,6 +78,11 @@ impl Node {
             at = value_at + entry.value.len();
             unit[value_at..at].copy_from_slice(&entry.value);
         }
+        assert!(
+            at <= UNIT_BYTES - 2,
+            "{} entries end at byte {at} of a node of level {level}, where its last two bytes are",
+            entries.len()
+        );
         unit[8] = level;
         unit[10..12].copy_from_slice(&(entries.len() as u16).to_le_bytes());
         let mut node = Node { unit, level, entries: entries.len() };

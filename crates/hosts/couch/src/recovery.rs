@@ -43,6 +43,13 @@ pub(crate) fn create<S: Storage>(storage: &S, name: &str, options: &Options) -> 
     let stage_units = if shares { options.stage_units } else { 0 };
     let header = Header { file: new_id(), shares, stage_offset: UNIT, stage_units, ..Header::default() };
     let second = Header { offset: header.stage_end(), covers_from: header.stage_end(), ..header };
+    let units = if shares { stage_units } else { 0 };
+    let room = second.offset - header.end();
+    assert_eq!(
+        room,
+        u64::from(units) * UNIT,
+        "bytes between the two headers, for {units} units of staging area"
+    );
     file.grow(second.end())?;
     file.write(0, &header.encode()[..])?;
     if shares {
@@ -70,6 +77,8 @@ pub(crate) fn recover<F: StorageFile>(
     let file = DataFile { id: first.file, name: Arc::clone(name), file, has_failed };
     let header = last_header(&file)?;
     let (pending, stage_used) = staged(&file, &header, cache)?;
+    let updates = pending.len();
+    assert!(updates <= stage_used as usize, "{updates} updates were staged in {stage_used} units");
     Ok(Found { file, header, pending, stage_used })
 }
 

@@ -36,6 +36,7 @@ impl<S: Storage> Snapshot<S> {
         state.snapshots += 1;
         state.opened += 1;
         state.unseen.clear();
+        state.assert_invariants();
         Snapshot {
             inner: Arc::clone(inner),
             version: Arc::clone(&state.version),
@@ -143,11 +144,13 @@ impl<S: Storage> Drop for Snapshot<S> {
         let mut state = self.inner.state.write();
         // once compaction has replaced the file, its snapshots no longer count
         if state.version.file.id == self.version.file.id {
+            assert!(state.snapshots > 0, "a snapshot of change {} is closed twice", self.version.seq);
             state.snapshots -= 1;
             if state.snapshots == 0 {
                 state.unseen.clear();
             }
         }
+        state.assert_invariants();
     }
 }
 

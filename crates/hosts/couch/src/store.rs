@@ -70,6 +70,9 @@ impl<S: Storage> Store<S> {
         let version = Arc::new(Version { file: Arc::new(found.file), header: found.header, seq });
         let state =
             State { version, pending: found.pending, snapshots: 0, opened: 0, unseen: FxHashSet::default() };
+        state.assert_invariants();
+        let (staged, room) = (found.stage_used, state.version.header.stage_units);
+        assert!(staged <= room, "{staged} units of the staging area are in use, it has {room}");
         Ok(Store {
             inner: Arc::new(Inner {
                 storage,

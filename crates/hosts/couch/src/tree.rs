@@ -44,6 +44,7 @@ impl<F: StorageFile> Tree<'_, F> {
 
     /// The place of a child of the node at `offset`, and the child's level.
     pub fn child(&self, node: &Node, offset: u64, index: usize) -> Result<(u64, Option<u8>), Error> {
+        debug_assert!(node.level() > 0, "the leaf at {offset} has no children");
         let child = node.child(index).map_err(|what| self.file.damaged(offset, what))?;
         Ok((child, Some(node.level() - 1)))
     }
@@ -110,12 +111,22 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
+    fn assert_is_of<F>(&self, tree: &Tree<'_, F>) {
+        let root = self.path.first().map(|step| step.offset);
+        debug_assert!(
+            root.is_none() || root == tree.root,
+            "a cursor from {root:?} goes on from {:?}",
+            tree.root
+        );
+    }
+
     /// The next entry. The tree must be the cursor's own.
     pub fn next<T, F: StorageFile>(
         &mut self,
         tree: &Tree<'_, F>,
         read: impl FnOnce(&[u8], &[u8]) -> T,
     ) -> Result<Option<T>, Error> {
+        self.assert_is_of(tree);
         loop {
             let Some(step) = self.path.last_mut() else { return Ok(None) };
             if step.index >= step.node.len() {
@@ -143,6 +154,7 @@ impl Cursor {
         tree: &Tree<'_, F>,
         read: impl FnOnce(&[u8], &[u8]) -> T,
     ) -> Result<Option<T>, Error> {
+        self.assert_is_of(tree);
         loop {
             let Some(step) = self.path.last_mut() else { return Ok(None) };
             let Some(before) = step.index.checked_sub(1) else {

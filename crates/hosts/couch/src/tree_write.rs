@@ -47,12 +47,18 @@ impl Appended {
 
     /// The checksum of everything from this place on.
     pub fn checksum_from(&self, from: u64) -> u32 {
+        let (start, end) = (self.start, self.end());
+        assert!((start..=end).contains(&from), "a checksum from {from} on, of what is at {start}..{end}");
         tantalum_image::checksum_of(&self.buffer[(from - self.start) as usize..])
     }
 
     /// Appends a node; only whole units may precede it.
     fn push(&mut self, node: Node) -> u64 {
-        debug_assert!(self.buffer.len().is_multiple_of(UNIT_BYTES));
+        let waiting = self.buffer.len();
+        assert!(
+            waiting.is_multiple_of(UNIT_BYTES),
+            "a node follows {waiting} bytes, which are not whole units"
+        );
         let offset = self.end();
         self.buffer.extend_from_slice(node.bytes());
         self.nodes.push((offset, Arc::new(node)));
@@ -61,6 +67,12 @@ impl Appended {
 
     /// Appends nodes of entries, and returns the entries of their parent.
     fn push_all(&mut self, level: u8, entries: &[KeyValue], split: Split) -> Vec<KeyValue> {
+        // the order of inner nodes is that of the file, which may be damaged
+        debug_assert!(
+            level > 0 || entries.is_sorted_by(|a, b| a.key < b.key),
+            "the {} entries of leaves are not in order",
+            entries.len()
+        );
         let mut parents = Vec::new();
         let mut rest = entries;
         let mut left: usize = entries.iter().map(KeyValue::bytes).sum();
@@ -70,6 +82,7 @@ impl Appended {
                 Split::Even => left.div_ceil(left.div_ceil(CAPACITY_BYTES)),
             };
             let (count, bytes) = prefix(rest, goal);
+            debug_assert!(count > 0 && bytes <= left, "{count} entries have {bytes} of {left} bytes");
             let (part, others) = rest.split_at(count);
             let offset = self.push(Node::encode(level, part));
             parents.push(KeyValue::child(&part[0].key, offset));
@@ -217,13 +230,19 @@ impl Builder {
         let (entries, used) = &mut self.levels[level];
         entries.push(entry);
         *used += bytes;
+        assert!(*used <= CAPACITY_BYTES, "{used} bytes wait for one node of level {level}");
     }
 
     /// Appends the remaining nodes, and returns the root.
     pub fn finish(mut self, appended: &mut Appended) -> Option<u64> {
         let mut level = 0;
         loop {
-            let (entries, _) = std::mem::take(self.levels.get_mut(level)?);
+            let (entries, used) = std::mem::take(self.levels.get_mut(level)?);
+            let bytes: usize = entries.iter().map(Entry::bytes).sum();
+            assert_eq!(
+                bytes, used,
+                "bytes of the entries that wait for a node of level {level}, and those counted"
+            );
             let is_top = level + 1 == self.levels.len();
             if let (true, true, [only]) = (is_top, level > 0, &entries[..]) {
                 return Some(u64::from_le_bytes((&only.value[..]).try_into().expect("it is a place")));

@@ -27,7 +27,8 @@ pub struct VolumeLock {
 
 impl Drop for VolumeLock {
     fn drop(&mut self) {
-        self.locked.lock().remove(&self.name);
+        let was_locked = self.locked.lock().remove(&self.name);
+        debug_assert!(was_locked, "the store {} is closed and was not open", self.name);
     }
 }
 
