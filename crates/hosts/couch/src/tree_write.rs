@@ -238,7 +238,7 @@ impl Builder {
         let mut level = 0;
         loop {
             let (entries, used) = std::mem::take(self.levels.get_mut(level)?);
-            let bytes: usize = entries.iter().map(Entry::bytes).sum();
+            let bytes: usize = entries.iter().map(KeyValue::bytes).sum();
             assert_eq!(
                 bytes, used,
                 "bytes of the entries that wait for a node of level {level}, and those counted"
