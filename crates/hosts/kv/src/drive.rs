@@ -18,6 +18,7 @@ use crate::canary::{Guard, out};
 use crate::failure::{Cause, Failure};
 use crate::large::{Large, Stored, part_key, sizes};
 use crate::record::{Name, Value};
+use crate::room::{ENTRIES_AT_ONCE, UNCOUNTED, beside_large};
 use crate::versions::{AsOf, Earlier, Versions};
 
 /// Bytes of the drive that a record takes at least.
@@ -259,14 +260,21 @@ impl Drive {
         free.first().is_some_and(|free| (room.chunks + room.entries.div_ceil(2)) as i64 <= *free)
     }
 
-    /// How many values of this many bytes the drive has room for, beside a reserve.
+    /// How many values of this many bytes the drive has room for at least, beside a reserve. What the
+    /// drive keeps of deleted records does not count: puts release it.
     pub fn room_for(&self, value_bytes: usize, reserve: Room) -> u64 {
         let device = self.device().lock();
         let value: Room = sizes(value_bytes).map(Room::of).sum();
+        let fits = |values: u64| {
+            let room = value * values + reserve + UNCOUNTED;
+            let beside = beside_large(&device, value_bytes, values);
+            let chunks = room.chunks + beside + room.entries.min(ENTRIES_AT_ONCE).div_ceil(2);
+            device.free_at_last(room.entries).is_some_and(|free| chunks as i64 <= free)
+        };
         let (mut least, mut most) = (0, device.profile().capacity_bytes / LEAST_RECORD_BYTES);
         while least < most {
             let middle = (least + most).div_ceil(2);
-            if device.has_room(value * middle + reserve) { least = middle } else { most = middle - 1 }
+            if fits(middle) { least = middle } else { most = middle - 1 }
         }
         least
     }

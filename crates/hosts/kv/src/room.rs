@@ -7,6 +7,7 @@
 use tantalum::{Device, Room};
 
 use crate::drive::Records;
+use crate::large::sizes;
 use crate::record::Name;
 
 /// Chunks of a unit of the drive.
@@ -14,6 +15,28 @@ const UNIT_CHUNKS: u64 = 64;
 
 /// Units for what is not counted: the marker, and the deletes of what a step is logged in.
 const SPARE_UNITS: u64 = 4;
+
+/// What is not counted when a store says how many records fit: units that are not full, and a namespace that does not exist yet,
+/// which takes as much of a checkpoint as a few entries.
+pub(crate) const UNCOUNTED: Room = Room { chunks: 4 * UNIT_CHUNKS, entries: 16 };
+
+/// Entries of the index that one put of the drive adds at most before they are counted with all others.
+pub(crate) const ENTRIES_AT_ONCE: u64 = 2048;
+
+/// Chunks that values of more than a unit take beside their own, at most. The drive counts in whole units what each of its blocks holds,
+/// and their last parts do not fill units; and the units of a record are put together, in pages that are free before. Values that share
+/// units lose nothing that their own chunks do not count.
+pub(crate) fn beside_large(device: &Device, value_bytes: usize, values: u64) -> u64 {
+    let value: Room = sizes(value_bytes).map(Room::of).sum();
+    if values == 0 || value.chunks <= UNIT_CHUNKS {
+        return 0;
+    }
+    let geometry = device.profile().geometry().expect("the drive has one");
+    let units = (value.chunks * values).div_ceil(UNIT_CHUNKS);
+    let blocks = u64::from(geometry.planes()) + units.div_ceil(geometry.units_per_block().into());
+    let at_once = sizes(value_bytes).map(|bytes| Room::of(bytes).chunks).max().unwrap_or(0);
+    blocks.min(units) * UNIT_CHUNKS + at_once
+}
 
 /// What a step takes.
 #[derive(Default)]

@@ -50,6 +50,13 @@ impl Device {
         self.engine().is_some_and(|engine| engine.has_room(room))
     }
 
+    /// How many chunks (64 of a unit) are free for records, with this many more entries of the index, when puts need them: then records
+    /// that wait are programmed, and a checkpoint is taken if that releases enough. Less than none if more is stored than there is
+    /// room for. It is not a command: it takes no time and counts nowhere. None without power.
+    pub fn free_at_last(&self, entries: u64) -> Option<i64> {
+        self.engine().map(|engine| engine.free_at_last(entries))
+    }
+
     /// How many chunks (64 of a unit) are free for records, with this many more entries of the index, once groups of records are
     /// deleted, one after the other: before the first group, and after each. Less than none if more is stored than there is
     /// room for. No record may be in it twice. It is not a command: it takes no time and counts nowhere. None without power.

@@ -558,3 +558,37 @@ fn a_store_says_how_many_records_of_a_size_it_has_room_for() {
     let store = open(&folder, Sync::None);
     assert_eq!(store.capacity_bytes(), 64 << 20);
 }
+
+/// It told a few more than fit: what waits for the rest of its unit takes a whole one, and so does what is left over in each block of
+/// the drive by values of more than a unit. It told a store of large values that were all deleted that nothing fits, because of what
+/// the drive remembers of deletes.
+#[test]
+fn a_store_has_room_for_as_many_records_as_it_says() {
+    for value_bytes in [100_000, 200, 984, 2000, 4056, 4057, 8113, 50_000, 500_000, 3 << 20] {
+        let folder = folder();
+        let options = Store::options().capacity_bytes(20 << 20).sync(Sync::None);
+        let store = options.open(folder.path().join("app.tant")).unwrap();
+        let told = store.room_for(value_bytes).unwrap();
+        let all = store.namespace("all").unwrap();
+        let put = |number: u64| store.transact(|tx| tx.put(all, number.to_be_bytes(), vec![7; value_bytes]));
+        for number in 0..told {
+            put(number).unwrap_or_else(|error| panic!("{value_bytes}: {error} after {number} of {told}"));
+        }
+        let more = (told..).take_while(|number| put(*number).is_ok()).count() as u64;
+        assert!(more <= 2 + told / 20, "{value_bytes}: {told} were told, and {more} more fit");
+        assert_eq!(store.room_for(value_bytes).unwrap(), 0, "{value_bytes}: it is full");
+        let fit = told + more;
+        store
+            .transact(|tx| (0..fit).try_for_each(|number| tx.delete(all, number.to_be_bytes()).map(drop)))
+            .unwrap();
+        let again = store.room_for(value_bytes).unwrap();
+        assert!(
+            again + told / 20 + 2 >= told,
+            "{value_bytes}: {told} were told, and {again} when all were deleted"
+        );
+        for number in 0..again {
+            put(number)
+                .unwrap_or_else(|error| panic!("{value_bytes}: {error} after {number} of {again}, again"));
+        }
+    }
+}

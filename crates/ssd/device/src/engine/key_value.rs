@@ -125,6 +125,11 @@ impl Engine {
         self.ftl.has_room(room, self.cache.len())
     }
 
+    /// How many chunks are free once nothing waits, and a checkpoint has released what deletes left behind.
+    pub fn free_at_last(&self, entries: u64) -> i64 {
+        self.ftl.free_at_last(entries, self.cache.len())
+    }
+
     /// How many chunks are free once groups of records are deleted.
     pub fn free_without<'a>(
         &self,

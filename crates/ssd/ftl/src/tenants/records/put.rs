@@ -50,9 +50,9 @@ impl Room {
     /// What a record with a value of this many bytes takes. A deletion takes as much as an empty value until the next
     /// checkpoint.
     pub fn of(value_bytes: usize) -> Room {
-        let whole = (value_bytes / SEGMENT_BYTES) as u64;
-        let rest = u64::from(weight(chunks_of(value_bytes % SEGMENT_BYTES)));
-        Room { chunks: whole * u64::from(UNIT_WEIGHT) + rest, entries: whole + 1 }
+        let whole = value_bytes.saturating_sub(1) / SEGMENT_BYTES;
+        let rest = u64::from(weight(chunks_of(value_bytes - whole * SEGMENT_BYTES)));
+        Room { chunks: whole as u64 * u64::from(UNIT_WEIGHT) + rest, entries: whole as u64 + 1 }
     }
 }
 
@@ -107,6 +107,19 @@ impl Parts {
             free.push((now + removal.units() as i64) * i64::from(UNIT_WEIGHT));
         }
         free
+    }
+
+    /// How many chunks are free at least, with this many more entries, once puts that need the room have programmed the records that
+    /// wait, and taken a checkpoint that releases the tombstones. Less than none if more is stored than there is room for.
+    pub fn free_at_last(&self, entries: u64, waiting: usize) -> i64 {
+        let mut removal = self.map().removal();
+        let records = self.records();
+        records.tombstones.values().for_each(|place| removal.remove(place.ppn, weight(place.chunks)));
+        let replaced =
+            records.buffer.latest.keys().flat_map(|(namespace, key)| records.places_of(*namespace, key));
+        replaced.for_each(|place| removal.remove(place.ppn, weight(place.chunks)));
+        let free = i64::from(self.logical_units()) - self.held_units(entries, waiting) as i64;
+        (free + removal.units() as i64) * i64::from(UNIT_WEIGHT)
     }
 
     /// Whether these records, for which there is no room, would have it if a checkpoint released the tombstones.
