@@ -99,7 +99,7 @@ impl ExtentMap {
     /// The extents within units `first..end`, clipped to them.
     pub fn between(&self, first: u32, end: u32) -> impl Iterator<Item = Extent> {
         let extents = &self.extents[self.position(first)..];
-        extents.iter().take_while(move |e| e.unit < end).map(move |e| e.within(first, end))
+        extents.iter().take_while(move |e| first < end && e.unit < end).map(move |e| e.within(first, end))
     }
 
     /// Index of the first extent that ends after `unit`.
@@ -237,6 +237,14 @@ mod tests {
         assert_eq!(map.as_slice(), [extent(0, 100, 2), extent(21, 301, 1), extent(23, 303, 1)]);
         assert_eq!(map.take(2, 21), []);
         assert_eq!(map.units(), 4);
+    }
+
+    /// It split the extent in two, and an empty piece of it was given up.
+    #[test]
+    fn an_empty_range_takes_nothing() {
+        let mut map = map(&[(0, 100, 4)]);
+        assert_eq!(map.take(2, 2), []);
+        assert_eq!(map.as_slice(), [extent(0, 100, 4)]);
     }
 
     #[test]
