@@ -89,11 +89,8 @@ impl Volume {
         }
         let mut files: BTreeSet<FileId> = transaction.units.iter().map(|&(file, _)| file).collect();
         files.insert(file);
-        if new_size.is_some_and(|size| self.file(file).is_ok_and(|f| size < f.inode.size)) {
-            self.check_no_transaction(file, Some(tx))?;
-        }
         for &touched in &files {
-            self.prepare_new_size(touched, new_size.filter(|_| touched == file))?;
+            self.prepare_new_size(touched, new_size.filter(|_| touched == file), Some(tx))?;
         }
         let sizes = files.iter().map(|&touched| (touched, new_size.filter(|_| touched == file)));
         let changes = self.prepare_all(sizes)?;
