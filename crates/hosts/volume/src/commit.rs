@@ -13,7 +13,7 @@ use crate::continuation::ContinuationUnit;
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
 use crate::file::Continuation;
-use crate::inode::{Inode, InodeUnit};
+use crate::inode::{CONTINUATIONS, Inode, InodeUnit, MOST_EXTENTS};
 use crate::link::LinkUnit;
 use crate::volume::Volume;
 
@@ -178,6 +178,10 @@ impl Volume {
             return Ok(None);
         }
         let encoded = inode.encode(slot);
+        if encoded.continuations.len() > CONTINUATIONS {
+            let extents = inode.extents.len();
+            return Err(VolumeError::TooFragmented { extents, most: MOST_EXTENTS });
+        }
         let lpn = self.superblock.slot_lpn(slot);
         let mut change = InodeChange { file: id, lpn, inode, unit: encoded.unit, continuations: Vec::new() };
         let continuations = encoded.continuations;
@@ -296,6 +300,7 @@ mod tests {
     use tantalum::{Device, Profile};
 
     use super::*;
+    use crate::extents::Extent;
 
     /// Writes every other unit, in falling order, so that no extent touches another.
     fn write_pieces(volume: &mut Volume, file: FileId, units: std::ops::Range<u64>) {
@@ -323,6 +328,22 @@ mod tests {
         assert!(slots.iter().all(|slot| !volume.free_slots.contains(slot)));
         volume.abandon(changes);
         assert_eq!(volume.free_slots, free);
+    }
+
+    /// Without the check it would be stored without its last extents.
+    #[test]
+    fn an_inode_with_more_extents_than_it_can_name_is_not_written() {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let mut volume = Volume::format(Device::in_memory(&profile).unwrap(), 16 << 20).unwrap();
+        let file = volume.create("pieces").unwrap();
+        let entry = volume.file_mut(file).unwrap();
+        let extents = 128 * 340 + 300;
+        for piece in 0..extents {
+            entry.inode.extents.insert(Extent { unit: 2 * piece, lpn: Lpn(9000 + 2 * piece), units: 1 });
+        }
+        entry.inode.size = u64::from(2 * extents) * UNIT_BYTES as u64;
+        let refused = VolumeError::TooFragmented { extents: extents as usize, most: MOST_EXTENTS };
+        assert_eq!(volume.prepare_all([(file, None)].into_iter()).err(), Some(refused));
     }
 
     /// Units merged by mistake belong to another file, and would be trimmed.

@@ -33,7 +33,8 @@ pub(crate) const MOST_EXTENTS: usize = (CONTINUATIONS - PROPERTY_CONTINUATIONS) 
 const BODY_BYTES: usize = 3164;
 /// Properties larger than this are stored in continuations.
 const INLINE_PROPERTY_BYTES: usize = BODY_BYTES / 2;
-const CONTINUATIONS: usize = 128;
+/// Maximum number of continuations of an inode.
+pub(crate) const CONTINUATIONS: usize = 128;
 const PROPERTY_CONTINUATIONS: usize = MOST_PROPERTY_BYTES.div_ceil(CONTINUATION_BYTES);
 
 pub(crate) const INODE_MAGIC: [u8; 4] = *b"INOD";

@@ -110,7 +110,7 @@ impl Volume {
             } else {
                 let hole = self.mapped_units(copy.from.0, copy.from.1 + done, left, false)?;
                 let first = copy.to.1 + done;
-                self.empty_units(copy.to.0, first, first + hole)?;
+                self.make_hole(copy.to.0, first, first + hole)?;
                 done += hole;
             }
         }
