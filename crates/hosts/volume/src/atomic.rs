@@ -36,6 +36,7 @@ impl Volume {
         self.prepare_new_size(file, new_size, None)?;
         let mut batch = self.place_writes(file, writes)?;
         let changes = self.prepare_all(std::iter::once((file, new_size)))?;
+        debug_assert!(!self.unnamed.contains(&file), "the batch of file {} lacks its name", file.0);
         batch.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));
         let written = self.settle(&changes).and_then(|()| match batch.is_empty() {
             true => Ok(()),
@@ -53,6 +54,7 @@ impl Volume {
         self.finish_new_size(file, new_size)?;
         self.apply(changes);
         self.trim();
+        self.assert_invariants();
         Ok(())
     }
 

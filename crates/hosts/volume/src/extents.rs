@@ -1,7 +1,7 @@
 //! Where a file's data are: runs of its units on runs of the drive's.
 //!
 //! Invariants of [`ExtentMap`]: extents are sorted by unit, not empty, and do not overlap; two that touch both in the
-//! file and on the drive are merged.
+//! file and on the drive are merged. `insert` checks this around its extent in builds with debug assertions.
 
 use std::ops::Range;
 
@@ -15,6 +15,11 @@ pub(crate) struct LpnRange {
 }
 
 impl LpnRange {
+    /// The first unit after it.
+    pub fn end(self) -> u32 {
+        self.lpn.0 + self.units
+    }
+
     /// The same in bytes of the drive.
     pub fn bytes(self) -> Range<u64> {
         let start = u64::from(self.lpn.0) * UNIT_BYTES as u64;
@@ -86,6 +91,24 @@ impl ExtentMap {
 
     pub fn iter(&self) -> impl Iterator<Item = &Extent> {
         self.extents.iter()
+    }
+
+    /// Checks the invariants at the head of this file.
+    pub fn assert_invariants(&self) {
+        for (at, extent) in self.extents.iter().enumerate() {
+            assert!(extent.units > 0, "extent {at} is empty: {extent:?}");
+            self.assert_follows(at);
+        }
+        let units: u64 = self.extents.iter().map(|e| u64::from(e.units)).sum();
+        assert_eq!(units, self.units, "units in extents, and units of the file");
+    }
+
+    /// Checks the extent at `at` against the one before it.
+    fn assert_follows(&self, at: usize) {
+        let before = at.checked_sub(1).and_then(|before| self.extents.get(before));
+        let (Some(before), Some(extent)) = (before, self.extents.get(at)) else { return };
+        assert!(before.end() <= extent.unit, "{extent:?} is not behind {before:?}");
+        assert!(!extent.continues(before), "{extent:?} is not merged with {before:?}");
     }
 
     /// A copy of the part below unit `end`.
@@ -161,6 +184,9 @@ impl ExtentMap {
         self.extents.insert(at, extent);
         self.merge(at + 1);
         self.merge(at);
+        if cfg!(debug_assertions) {
+            (at.saturating_sub(1)..at + 2).for_each(|at| self.assert_follows(at));
+        }
     }
 
     /// Merges the extent at `at` with the one before it, if it continues it.
@@ -183,6 +209,8 @@ impl ExtentMap {
             self.extents[start..stop].last().filter(|e| e.end() > end).map(|e| e.within(end, u32::MAX));
         self.extents.splice(start..stop, head.into_iter().chain(tail));
         self.units -= taken.iter().map(|e| u64::from(e.units)).sum::<u64>();
+        debug_assert!(self.between(first, end).next().is_none(), "units {first}..{end} still have places");
+        debug_assert!(!self.extents.is_empty() || self.units == 0, "{} units are in no extent", self.units);
         taken
     }
 }

@@ -43,6 +43,7 @@ mod file;
 mod file_system;
 mod folder;
 mod inode;
+mod invariants;
 mod lending;
 mod link;
 mod metadata_changes;

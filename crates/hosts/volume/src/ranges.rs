@@ -154,7 +154,7 @@ impl Volume {
         if let Some(frame) = self.page(file, unit, unit + 1)? {
             let start = from % UNIT;
             self.cache.data_mut(frame)[start as usize..(start + to - from) as usize].fill(0);
-            self.cache.mark_dirty(frame);
+            self.mark_dirty(file, unit, frame);
             self.limit_dirty_pages_after();
         }
         Ok(())

@@ -22,7 +22,8 @@ impl Volume {
     pub fn tx_begin(&mut self) -> Result<TxId, VolumeError> {
         let completion = self.drive.submit(Command::Begin)?;
         let tx = completion.tx.expect("Begin names the transaction it opened");
-        self.transactions.insert(tx, OpenTransaction::default());
+        let known = self.transactions.insert(tx, OpenTransaction::default());
+        assert!(known.is_none(), "{tx:?} was opened while it was open, with {:?}", known);
         Ok(tx)
     }
 
@@ -105,6 +106,7 @@ impl Volume {
         self.finish_new_size(file, new_size)?;
         self.apply(changes);
         self.trim();
+        self.assert_invariants();
         Ok(())
     }
 
@@ -117,6 +119,7 @@ impl Volume {
         for (file, unit) in transaction.units {
             self.cache.remove(PageKey { file, unit, tx: Some(tx) });
         }
+        self.assert_invariants();
         Ok(())
     }
 
