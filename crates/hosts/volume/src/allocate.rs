@@ -102,6 +102,10 @@ impl Volume {
             wanted = wanted.saturating_add(ahead as u32).min(u32::MAX - unit);
         }
         let range = space.allocate(extents.goal(unit), wanted).expect("free space was counted");
+        debug_assert!(
+            (1..=wanted).contains(&range.units),
+            "{wanted} units were wanted at unit {unit}, and {range:?} was allocated"
+        );
         extents.insert(Extent { unit, lpn: range.lpn, units: range.units });
         file.dirty = true;
         Ok(u64::from(range.units.saturating_sub(units)))

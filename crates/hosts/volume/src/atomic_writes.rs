@@ -1,7 +1,7 @@
 //! For programs that know the drive's abilities: atomic writes to a file, and informing the page cache of writes that
 //! bypassed it.
 
-use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum::{Command, Lpn, TxId, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
@@ -19,7 +19,8 @@ impl Volume {
     /// Writes whole units, each as (number in the file, data of one or several units), and sets the size, all or
     /// nothing, durable when it returns. Waiting names become durable first, if the file's is one of them.
     ///
-    /// Refuses data that are not whole units, and more than [`Volume::atomic_units_limit`] of them.
+    /// Refuses data that are not whole units, more than [`Volume::atomic_units_limit`] of them, and to cut a file in which an
+    /// open transaction has written.
     pub fn write_atomic(
         &mut self,
         file: FileId,
@@ -32,9 +33,10 @@ impl Volume {
             let (first, end) = check_units(unit.saturating_mul(UNIT_BYTES as u64), data)?;
             self.place_units(file, first, end)?;
         }
-        self.prepare_new_size(file, new_size)?;
+        self.prepare_new_size(file, new_size, None)?;
         let mut batch = self.place_writes(file, writes)?;
         let changes = self.prepare_all(std::iter::once((file, new_size)))?;
+        debug_assert!(!self.unnamed.contains(&file), "the batch of file {} lacks its name", file.0);
         batch.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));
         let written = self.settle(&changes).and_then(|()| match batch.is_empty() {
             true => Ok(()),
@@ -52,6 +54,7 @@ impl Volume {
         self.finish_new_size(file, new_size)?;
         self.apply(changes);
         self.trim();
+        self.assert_invariants();
         Ok(())
     }
 
@@ -116,15 +119,24 @@ impl Volume {
         self.cache.mark_clean(frame);
     }
 
-    /// Prepares a batch that sets the file's size: makes the file's name durable, which would otherwise need units of
-    /// the batch; and if the file grows, zeroes what is behind its end, which [`Volume::settle`] brings to the drive.
-    pub(crate) fn prepare_new_size(&mut self, file: FileId, size: Option<u64>) -> Result<(), VolumeError> {
+    /// Prepares a batch that sets the file's size: refuses to cut a file in which a transaction other than `own` has written;
+    /// makes the file's name durable, which would otherwise need units of the batch; and if the file grows, zeroes what is
+    /// behind its end, which [`Volume::settle`] brings to the drive.
+    pub(crate) fn prepare_new_size(
+        &mut self,
+        file: FileId,
+        size: Option<u64>,
+        own: Option<TxId>,
+    ) -> Result<(), VolumeError> {
+        let old_size = self.file(file)?.inode.size;
+        if size.is_some_and(|size| size < old_size) {
+            self.check_no_transaction(file, own)?;
+        }
         if self.unnamed.contains(&file) {
             self.commit_names()?;
         }
         let Some(size) = size else { return Ok(()) };
         check_end(size)?;
-        let old_size = self.file(file)?.inode.size;
         if size > old_size && !old_size.is_multiple_of(UNIT_BYTES as u64) {
             self.clear_tail(file)?;
         }

@@ -4,16 +4,19 @@
 //! around the batch keeps V3 and V4: data and new continuations, flush, batch, trim of what the batch gave up; only
 //! then is that free. A batch with a synced inode also carries all waiting names (see `tree`).
 
+use std::collections::BTreeSet;
+
 use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
 use crate::continuation::ContinuationUnit;
-use crate::error::VolumeError;
+use crate::error::{Damage, VolumeError};
 use crate::extents::LpnRange;
 use crate::file::Continuation;
-use crate::inode::{Inode, InodeUnit};
+use crate::inode::{CONTINUATIONS, Inode, InodeUnit, MOST_EXTENTS};
+use crate::inode_slots::free_slot;
 use crate::link::LinkUnit;
 use crate::volume::Volume;
 
@@ -26,6 +29,15 @@ pub(crate) struct InodeChange {
     inode: Box<Inode>,
     pub unit: Box<InodeUnit>,
     continuations: Vec<Continuation>,
+}
+
+impl InodeChange {
+    /// What a mount will read.
+    fn read_back(&self) -> Result<Inode, Damage> {
+        let mut inode = Inode::decode(&self.unit)?;
+        inode.add_continuations(self.continuations.iter().map(|c| &*c.unit))?;
+        Ok(inode)
+    }
 }
 
 impl Volume {
@@ -47,6 +59,11 @@ impl Volume {
         }
         let changes = self.prepare_all(files.iter().map(|&file| (file, None)))?;
         let names_wait = files.iter().any(|&file| self.names_wait_for(file));
+        for change in &changes {
+            // V4: data precede the inode that shows them
+            let dirty = self.cache.last_dirty_unit(change.file);
+            debug_assert_eq!(dirty, None, "a dirty unit of file {}, whose inode goes first", change.file.0);
+        }
         let written = self.flush().and_then(|()| match changes.is_empty() && !names_wait {
             true => Ok(()),
             false => self.write_batch(&changes),
@@ -85,6 +102,7 @@ impl Volume {
         }
         self.apply_removals();
         self.trim();
+        debug_assert_eq!(self.pending_names(), 0, "names that wait after all were made durable");
         Ok(())
     }
 
@@ -94,11 +112,20 @@ impl Volume {
         for change in changes {
             self.write_back_file(change.file)?;
         }
-        if self.must_flush && !changes.is_empty() { self.flush() } else { Ok(()) }
+        if self.must_flush && !changes.is_empty() {
+            self.flush()?;
+        }
+        for change in changes {
+            let dirty = self.cache.last_dirty_unit(change.file);
+            debug_assert_eq!(dirty, None, "a dirty unit of file {}, whose inode goes first", change.file.0);
+        }
+        Ok(())
     }
 
     /// Writes inodes and all waiting names in one batch. The names are then applied; the inodes not yet.
     fn write_batch(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
+        let is_flushed = changes.is_empty() || !self.must_flush;
+        assert!(is_flushed, "{} inodes are written before what they show is flushed", changes.len());
         let renamed = self.renamed_inodes(changes);
         let links = self
             .unnamed_links
@@ -111,6 +138,9 @@ impl Volume {
         writes.extend(links.iter().map(|(lpn, unit)| (*lpn, unit.as_bytes())));
         let removed = self.removed.iter().filter(|removed| removed.stored);
         writes.extend(removed.map(|removed| (self.superblock.slot_lpn(removed.slot), &ZEROS[..])));
+        let most = self.batch_units();
+        assert!(writes.len() <= most, "a batch has {} units, the drive takes {most}", writes.len());
+        debug_assert!(all_differ(&writes), "a batch has a unit twice: {:?}", places_of(&writes));
         self.drive.submit(Command::WriteAtomic { writes: &writes })?;
         for change in renamed {
             let file = self.files.get_mut(&change.file).expect("a file whose name waits");
@@ -178,6 +208,10 @@ impl Volume {
             return Ok(None);
         }
         let encoded = inode.encode(slot);
+        if encoded.continuations.len() > CONTINUATIONS {
+            let extents = inode.extents.len();
+            return Err(VolumeError::TooFragmented { extents, most: MOST_EXTENTS });
+        }
         let lpn = self.superblock.slot_lpn(slot);
         let mut change = InodeChange { file: id, lpn, inode, unit: encoded.unit, continuations: Vec::new() };
         let continuations = encoded.continuations;
@@ -186,6 +220,11 @@ impl Volume {
             return Err(error);
         }
         change.unit.set_continuation_slots(change.continuations.iter().map(|c| c.slot));
+        debug_assert_eq!(
+            change.read_back().as_ref(),
+            Ok(&*change.inode),
+            "an inode as it is written, and as it is"
+        );
         Ok(Some(change))
     }
 
@@ -217,7 +256,8 @@ impl Volume {
         for change in changes {
             let Some(file) = self.files.get(&change.file) else { continue };
             let is_new = |c: &&Continuation| file.continuations.iter().all(|stored| stored.slot != c.slot);
-            self.free_slots.extend(change.continuations.iter().filter(is_new).map(|c| c.slot));
+            let new = change.continuations.iter().filter(is_new);
+            new.for_each(|continuation| free_slot(&mut self.free_slots, continuation.slot));
         }
     }
 
@@ -225,8 +265,16 @@ impl Volume {
     pub(crate) fn apply(&mut self, changes: Vec<InodeChange>) {
         for change in changes {
             let file = self.files.get_mut(&change.file).expect("a file whose inode was written");
+            let lpn = file.slot.map(|slot| self.superblock.slot_lpn(slot));
+            assert_eq!(
+                lpn,
+                Some(change.lpn),
+                "where file {} is in the table, and was written",
+                change.file.0
+            );
             let is_old = |c: &&Continuation| change.continuations.iter().all(|new| new.slot != c.slot);
-            self.free_slots.extend(file.continuations.iter().filter(is_old).map(|c| c.slot));
+            let old = file.continuations.iter().filter(is_old);
+            old.for_each(|continuation| free_slot(&mut self.free_slots, continuation.slot));
             self.most_continuations = self.most_continuations.max(change.continuations.len());
             file.continuations = change.continuations;
             file.stored = Some(change.inode);
@@ -249,8 +297,8 @@ impl Volume {
     /// The drive knows what was removed, and therefore that it has no orphans.
     fn apply_removals(&mut self) {
         for mut removed in self.removed.drain(..) {
-            self.free_slots.insert(removed.slot);
-            self.free_slots.extend(removed.continuations);
+            free_slot(&mut self.free_slots, removed.slot);
+            removed.continuations.into_iter().for_each(|slot| free_slot(&mut self.free_slots, slot));
             self.untrimmed.append(&mut removed.freed);
         }
         for orphan in &self.orphans {
@@ -269,6 +317,9 @@ impl Volume {
     pub(crate) fn trim_all(&mut self) -> Result<(), VolumeError> {
         self.untrimmed.sort_unstable();
         merge(&mut self.untrimmed);
+        for (range, next) in self.untrimmed.iter().zip(self.untrimmed.iter().skip(1)) {
+            assert!(range.end() < next.lpn.0, "{range:?} and {next:?} were given up and not merged");
+        }
         self.tell_before_trim();
         while let Some(&range) = self.untrimmed.last() {
             self.must_flush |= !canary::out(Guard::TrimUnflushed);
@@ -278,6 +329,14 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+fn places_of(writes: &[(Lpn, &[u8])]) -> Vec<Lpn> {
+    writes.iter().map(|(lpn, _)| *lpn).collect()
+}
+
+fn all_differ(writes: &[(Lpn, &[u8])]) -> bool {
+    places_of(writes).into_iter().collect::<BTreeSet<Lpn>>().len() == writes.len()
 }
 
 /// Merges sorted ranges that touch.
@@ -296,6 +355,7 @@ mod tests {
     use tantalum::{Device, Profile};
 
     use super::*;
+    use crate::extents::Extent;
 
     /// Writes every other unit, in falling order, so that no extent touches another.
     fn write_pieces(volume: &mut Volume, file: FileId, units: std::ops::Range<u64>) {
@@ -323,6 +383,22 @@ mod tests {
         assert!(slots.iter().all(|slot| !volume.free_slots.contains(slot)));
         volume.abandon(changes);
         assert_eq!(volume.free_slots, free);
+    }
+
+    /// Without the check it would be stored without its last extents.
+    #[test]
+    fn an_inode_with_more_extents_than_it_can_name_is_not_written() {
+        let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
+        let mut volume = Volume::format(Device::in_memory(&profile).unwrap(), 16 << 20).unwrap();
+        let file = volume.create("pieces").unwrap();
+        let entry = volume.file_mut(file).unwrap();
+        let extents = 128 * 340 + 300;
+        for piece in 0..extents {
+            entry.inode.extents.insert(Extent { unit: 2 * piece, lpn: Lpn(9000 + 2 * piece), units: 1 });
+        }
+        entry.inode.size = u64::from(2 * extents) * UNIT_BYTES as u64;
+        let refused = VolumeError::TooFragmented { extents: extents as usize, most: MOST_EXTENTS };
+        assert_eq!(volume.prepare_all([(file, None)].into_iter()).err(), Some(refused));
     }
 
     /// Units merged by mistake belong to another file, and would be trimmed.

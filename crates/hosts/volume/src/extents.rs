@@ -1,7 +1,7 @@
 //! Where a file's data are: runs of its units on runs of the drive's.
 //!
 //! Invariants of [`ExtentMap`]: extents are sorted by unit, not empty, and do not overlap; two that touch both in the
-//! file and on the drive are merged.
+//! file and on the drive are merged. `insert` checks this around its extent in builds with debug assertions.
 
 use std::ops::Range;
 
@@ -15,6 +15,11 @@ pub(crate) struct LpnRange {
 }
 
 impl LpnRange {
+    /// The first unit after it.
+    pub fn end(self) -> u32 {
+        self.lpn.0 + self.units
+    }
+
     /// The range in bytes of the drive.
     pub fn bytes(self) -> Range<u64> {
         let start = u64::from(self.lpn.0) * UNIT_BYTES as u64;
@@ -88,6 +93,24 @@ impl ExtentMap {
         self.extents.iter()
     }
 
+    /// Checks the invariants at the head of this file.
+    pub fn assert_invariants(&self) {
+        for (at, extent) in self.extents.iter().enumerate() {
+            assert!(extent.units > 0, "extent {at} is empty: {extent:?}");
+            self.assert_follows(at);
+        }
+        let units: u64 = self.extents.iter().map(|e| u64::from(e.units)).sum();
+        assert_eq!(units, self.units, "units in extents, and units of the file");
+    }
+
+    /// Checks the extent at `at` against the one before it.
+    fn assert_follows(&self, at: usize) {
+        let before = at.checked_sub(1).and_then(|before| self.extents.get(before));
+        let (Some(before), Some(extent)) = (before, self.extents.get(at)) else { return };
+        assert!(before.end() <= extent.unit, "{extent:?} is not behind {before:?}");
+        assert!(!extent.continues(before), "{extent:?} is not merged with {before:?}");
+    }
+
     /// A copy of the part below unit `end`.
     pub fn cut_at(&self, end: u32) -> ExtentMap {
         let extents = self.between(0, end).collect();
@@ -99,7 +122,7 @@ impl ExtentMap {
     /// The extents within units `first..end`, clipped to them.
     pub fn between(&self, first: u32, end: u32) -> impl Iterator<Item = Extent> {
         let extents = &self.extents[self.position(first)..];
-        extents.iter().take_while(move |e| e.unit < end).map(move |e| e.within(first, end))
+        extents.iter().take_while(move |e| first < end && e.unit < end).map(move |e| e.within(first, end))
     }
 
     /// Index of the first extent that ends after `unit`.
@@ -161,6 +184,9 @@ impl ExtentMap {
         self.extents.insert(at, extent);
         self.merge(at + 1);
         self.merge(at);
+        if cfg!(debug_assertions) {
+            (at.saturating_sub(1)..at + 2).for_each(|at| self.assert_follows(at));
+        }
     }
 
     /// Merges the extent at `at` with the one before it, if it continues it.
@@ -183,6 +209,8 @@ impl ExtentMap {
             self.extents[start..stop].last().filter(|e| e.end() > end).map(|e| e.within(end, u32::MAX));
         self.extents.splice(start..stop, head.into_iter().chain(tail));
         self.units -= taken.iter().map(|e| u64::from(e.units)).sum::<u64>();
+        debug_assert!(self.between(first, end).next().is_none(), "units {first}..{end} still have places");
+        debug_assert!(!self.extents.is_empty() || self.units == 0, "{} units are in no extent", self.units);
         taken
     }
 }
@@ -237,6 +265,14 @@ mod tests {
         assert_eq!(map.as_slice(), [extent(0, 100, 2), extent(21, 301, 1), extent(23, 303, 1)]);
         assert_eq!(map.take(2, 21), []);
         assert_eq!(map.units(), 4);
+    }
+
+    /// It split the extent in two, and an empty piece of it was given up.
+    #[test]
+    fn an_empty_range_takes_nothing() {
+        let mut map = map(&[(0, 100, 4)]);
+        assert_eq!(map.take(2, 2), []);
+        assert_eq!(map.as_slice(), [extent(0, 100, 4)]);
     }
 
     #[test]

@@ -70,6 +70,9 @@ impl File {
 
     /// Gives up the places of all units in `first..end`; they are free at once if nothing was ever there.
     pub fn give_up(&mut self, first: u32, end: u32, space: &mut FreeSpace) {
+        let number = self.inode.number.0;
+        let is_unknown = self.touched || self.stored.is_none();
+        assert!(is_unknown, "units {first}..{end} of file {number} are freed while the drive knows the file");
         let ranges = self.inode.extents.take(first, end);
         let ranges = ranges.iter().map(|extent| extent.range());
         if self.touched {

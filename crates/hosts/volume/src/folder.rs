@@ -1,7 +1,7 @@
 //! The contents of a folder: an index in memory, built from the names in inodes and links.
 //!
 //! Entries have cookies: growing numbers that are never reused, so that a program reading a folder continues where it
-//! was, whatever is added or removed meanwhile.
+//! was, whatever is added or removed meanwhile. Each entry has one cookie, and none is after the last one given.
 
 use std::collections::BTreeMap;
 
@@ -47,13 +47,24 @@ impl Folder {
         let entry = NameTarget { cookie: self.last_cookie, file, link };
         self.by_cookie.insert(entry.cookie, name.clone());
         self.by_name.insert(name, entry);
+        self.assert_invariants();
         true
     }
 
     pub fn remove(&mut self, name: &[u8]) -> Option<NameTarget> {
         let entry = self.by_name.remove(name)?;
-        self.by_cookie.remove(&entry.cookie);
+        let by_cookie = self.by_cookie.remove(&entry.cookie);
+        assert_eq!(by_cookie.as_deref(), Some(name), "the name of cookie {}", entry.cookie);
+        self.assert_invariants();
         Some(entry)
+    }
+
+    /// Checks the invariants at the head of this file, in builds with debug assertions.
+    fn assert_invariants(&self) {
+        let (names, cookies) = (self.by_name.len(), self.by_cookie.len());
+        debug_assert_eq!(names, cookies, "names and cookies of a folder");
+        let last = self.by_cookie.last_key_value().map(|(cookie, _)| *cookie);
+        debug_assert!(last <= Some(self.last_cookie), "cookie {last:?} is after {}", self.last_cookie);
     }
 
     /// From now on the name is in the file's inode.

@@ -33,7 +33,8 @@ pub(crate) const MOST_EXTENTS: usize = (CONTINUATIONS - PROPERTY_CONTINUATIONS) 
 const BODY_BYTES: usize = 3164;
 /// Properties larger than this are stored in continuations.
 const INLINE_PROPERTY_BYTES: usize = BODY_BYTES / 2;
-const CONTINUATIONS: usize = 128;
+/// Maximum number of continuations of an inode.
+pub(crate) const CONTINUATIONS: usize = 128;
 const PROPERTY_CONTINUATIONS: usize = MOST_PROPERTY_BYTES.div_ceil(CONTINUATION_BYTES);
 
 pub(crate) const INODE_MAGIC: [u8; 4] = *b"INOD";
@@ -118,11 +119,12 @@ impl InodeUnit {
     /// Names the continuations, and seals the unit.
     pub fn set_continuation_slots(&mut self, slots: impl Iterator<Item = u32>) {
         let mut count = 0;
-        for (place, slot) in self.continuations.iter_mut().zip(slots) {
-            place.set(slot);
+        for slot in slots {
+            assert!(count < CONTINUATIONS, "an inode has more than {CONTINUATIONS} continuations");
+            self.continuations[count].set(slot);
             count += 1;
         }
-        self.continuation_count = U16::new(count);
+        self.continuation_count = U16::new(count as u16);
         self.seal();
     }
 }
@@ -270,6 +272,12 @@ impl Inode {
         unit.property_bytes = U16::new(inline.len() as u16);
         unit.body[BODY_BYTES - inline.len()..].copy_from_slice(inline);
         unit.seal();
+        debug_assert!(
+            own.len() * EXTENT_BYTES + inline.len() <= BODY_BYTES,
+            "{} extents and {} bytes of properties are in one unit",
+            own.len(),
+            inline.len()
+        );
         let mut continuations = Vec::new();
         for records in others.chunks(CONTINUATION_EXTENTS) {
             let (index, body) = (continuations.len(), records.as_bytes());

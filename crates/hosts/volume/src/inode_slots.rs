@@ -3,6 +3,8 @@
 //! Invariant: a unit becomes part of the table only when it is durably zero, so that a slot never shows what some file
 //! held there.
 
+use std::collections::BTreeSet;
+
 use tantalum::Command;
 use zerocopy::IntoBytes;
 
@@ -15,6 +17,11 @@ const GROWTH_UNITS: std::ops::RangeInclusive<u32> = 32..=4096;
 
 /// Slots reserved for existing inodes: without them files on a full volume could not be truncated.
 const RESERVED_SLOTS: usize = 8;
+
+/// A slot is free again.
+pub(crate) fn free_slot(free_slots: &mut BTreeSet<u32>, slot: u32) {
+    assert!(free_slots.insert(slot), "slot {slot} of the inode table is free already");
+}
 
 impl Volume {
     /// A slot for a new file or link. Leaves some for the continuations of existing files.
@@ -58,7 +65,12 @@ impl Volume {
             return Err(error);
         }
         self.superblock = grown;
-        self.free_slots.extend(new_slots);
+        debug_assert_eq!(
+            self.superblock.slot_lpn(new_slots.start),
+            piece.lpn,
+            "where the table's new piece is"
+        );
+        new_slots.for_each(|slot| free_slot(&mut self.free_slots, slot));
         Ok(())
     }
 }

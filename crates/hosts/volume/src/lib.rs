@@ -44,6 +44,7 @@ mod file_system;
 mod folder;
 mod inode;
 mod inode_slots;
+mod invariants;
 mod lending;
 mod link;
 mod metadata_changes;

@@ -53,6 +53,11 @@ impl Link {
         unit.name_bytes = name.len() as u8;
         unit.name[..name.len()].copy_from_slice(name);
         unit.seal();
+        debug_assert_eq!(
+            Link::decode(&unit).map(|link| (link.place, link.file)),
+            Ok((self.place.clone(), self.file)),
+            "a link as it is written, and as it is"
+        );
         unit
     }
 

@@ -66,6 +66,7 @@ impl Volume {
         let mut volume = Volume::empty(drive, superblock, cache_bytes);
         volume.write_root()?;
         volume.write_superblock(true)?;
+        volume.assert_invariants();
         Ok(volume)
     }
 
@@ -101,6 +102,7 @@ impl Volume {
         } else {
             volume.write_superblock(true)?;
         }
+        volume.assert_invariants();
         Ok(volume)
     }
 
@@ -141,6 +143,11 @@ impl Volume {
             // use.
             self.flush()?;
         }
+        // nothing is left that the next mount would have to find
+        assert!(self.untrimmed.is_empty(), "{:?} are not trimmed by the unmount", self.untrimmed);
+        assert!(self.transactions.is_empty(), "{:?} are open after the unmount", self.transactions.keys());
+        debug_assert_eq!(self.cache.dirty_pages(), 0, "dirty pages that the unmount leaves");
+        self.assert_invariants();
         let closed = self.write_superblock(false);
         if closed.is_err()
             && let Err(VolumeError::Device(status)) = self.write_superblock(true)
@@ -213,21 +220,22 @@ impl Volume {
                     return Err(damaged(Damage::Extent { lpn: extent.lpn, units: extent.units }));
                 }
             }
-            self.free_slots.remove(&slot);
-            for continuation in &continuations {
-                self.free_slots.remove(&continuation.slot);
-            }
+            self.claim_slot(slot);
+            continuations.iter().for_each(|continuation| self.claim_slot(continuation.slot));
             self.most_continuations = self.most_continuations.max(continuations.len());
             self.last_file = self.last_file.max(number.0);
             let stored = Some(Box::new(inode.clone()));
             let file = File { stored, continuations, touched: true, ..File::known(inode, slot) };
             self.files.insert(number, file);
         }
-        for slot in table.links.keys() {
-            self.free_slots.remove(slot);
-        }
+        table.links.keys().for_each(|slot| self.claim_slot(*slot));
         self.links = table.links;
         Ok(())
+    }
+
+    /// A slot of the table holds something.
+    fn claim_slot(&mut self, slot: u32) {
+        assert!(self.free_slots.remove(&slot), "two units were read from slot {slot} of the table");
     }
 
     /// Builds the index of the folders from the names in inodes and links, and checks that it is complete.
@@ -365,6 +373,6 @@ fn check_batches(device: &Device) -> Result<(), VolumeError> {
 }
 
 /// The drive's units, as a count within the range of LPNs.
-fn drive_units(capacity_units: u64) -> u32 {
+pub(crate) fn drive_units(capacity_units: u64) -> u32 {
     u32::try_from(capacity_units).unwrap_or(u32::MAX)
 }

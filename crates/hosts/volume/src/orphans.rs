@@ -4,6 +4,7 @@ use tantalum_filesystem::FileId;
 
 use crate::error::VolumeError;
 use crate::file::RemovedInodeSlot;
+use crate::inode_slots::free_slot;
 use crate::volume::Volume;
 
 impl Volume {
@@ -11,6 +12,9 @@ impl Volume {
     pub(crate) fn forget_file(&mut self, id: FileId) {
         let file = self.files.get_mut(&id).expect("the file exists");
         let slot = file.slot.take().expect("a file that has a name has a slot");
+        assert!(file.links.is_empty(), "file {} goes and has names in slots {:?}", id.0, file.links);
+        let is_empty = file.folder.as_ref().is_none_or(|folder| folder.is_empty());
+        assert!(is_empty, "folder {} goes and has entries", id.0);
         self.unnamed.remove(&id);
         let removed = RemovedInodeSlot {
             slot,
@@ -21,11 +25,11 @@ impl Volume {
         if removed.stored {
             self.removed.push(removed);
         } else {
-            self.free_slots.insert(slot);
-            self.free_slots.extend(removed.continuations);
+            free_slot(&mut self.free_slots, slot);
+            removed.continuations.into_iter().for_each(|slot| free_slot(&mut self.free_slots, slot));
             self.untrimmed.extend(removed.freed);
         }
-        self.orphans.insert(id);
+        assert!(self.orphans.insert(id), "file {} has lost its last name twice", id.0);
         if file.opens == 0 {
             self.forget_orphan(id);
         }
@@ -34,11 +38,12 @@ impl Volume {
     /// A file without a name was closed. The drive's inode may still name what it gives up, so that is freed
     /// together with the last removed file.
     pub(crate) fn forget_orphan(&mut self, id: FileId) {
-        self.orphans.remove(&id);
+        assert!(self.orphans.remove(&id), "file {} goes and still has a name", id.0);
         let mut file = self.files.remove(&id).expect("an orphan is a file");
         let end = file.inode.extents.end().max(file.inode.kept_units(file.inode.size));
         self.cache.remove_units(id, 0..end);
         file.give_up(0, u32::MAX, &mut self.space);
+        debug_assert_eq!(self.cache.last_dirty_unit(id), None, "the dirty unit of a file that is gone");
         match self.removed.last_mut() {
             Some(removed) => removed.freed.append(&mut file.freed),
             None => self.untrimmed.append(&mut file.freed),

@@ -41,6 +41,7 @@ impl Properties {
             bytes.extend_from_slice(name);
             bytes.extend_from_slice(value);
         }
+        assert_eq!(bytes.len(), self.encoded_bytes(), "bytes of the properties, and those reserved for them");
         bytes
     }
 

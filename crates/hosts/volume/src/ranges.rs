@@ -47,10 +47,16 @@ impl Volume {
         let end = self.check_range(file, offset, bytes)?;
         self.check_no_transaction(file, None)?;
         let (first, last) = self.zero_edges(file, offset, end)?;
-        if self.file(file)?.inode.extents.len() >= MOST_EXTENTS {
-            return self.zero_in_place(file, first, last);
+        self.make_hole(file, first, last)
+    }
+
+    /// Makes units read as zeros: a hole, or emptied in place if the file has too many extents to have one more. If it fails,
+    /// some of them do, and the others are as they were.
+    pub(crate) fn make_hole(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
+        match self.file(file)?.inode.extents.len() >= MOST_EXTENTS {
+            true => self.zero_in_place(file, first, end),
+            false => self.empty_units(file, first, end),
         }
-        self.empty_units(file, first, last)
     }
 
     /// Makes the range read as zeros. Then all of it has a place, as with [`Volume::allocate`]. If it fails, the file may
@@ -148,14 +154,14 @@ impl Volume {
         if let Some(frame) = self.page(file, unit, unit + 1)? {
             let start = from % UNIT;
             self.cache.data_mut(frame)[start as usize..(start + to - from) as usize].fill(0);
-            self.cache.mark_dirty(frame);
+            self.mark_dirty(file, unit, frame);
             self.limit_dirty_pages_after();
         }
         Ok(())
     }
 
     /// Makes a hole of whole units. Only a missing file makes it fail.
-    pub(crate) fn empty_units(&mut self, id: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
+    fn empty_units(&mut self, id: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
         let Volume { files, space, cache, .. } = self;
         let file = files.get_mut(&id).ok_or(VolumeError::NoSuchFile(id))?;
         cache.remove_units(id, first..end);

@@ -75,7 +75,7 @@ impl Volume {
             self.limit_dirty_pages()?;
             let frame = self.page_to_change(file, piece.unit, from.len() == UNIT_BYTES)?;
             self.cache.data_mut(frame)[piece.bytes].copy_from_slice(from);
-            self.cache.mark_dirty(frame);
+            self.mark_dirty(file, piece.unit, frame);
             self.grow_to(file, offset + done as u64)?;
             self.limit_dirty_pages_after();
         }
@@ -135,7 +135,7 @@ impl Volume {
         self.limit_dirty_pages()?;
         if let Some(frame) = self.page(file, unit, unit + 1)? {
             self.cache.data_mut(frame)[kept..].fill(0);
-            self.cache.mark_dirty(frame);
+            self.mark_dirty(file, unit, frame);
         }
         Ok(())
     }
@@ -156,6 +156,16 @@ impl Volume {
             file.give_up(unit, unit + 1, space);
         }
         file.dirty = true;
+    }
+
+    /// The page of a unit now differs from what the drive holds, and will be written to the unit's place.
+    pub(crate) fn mark_dirty(&mut self, file: FileId, unit: u32, frame: FrameId) {
+        debug_assert!(
+            self.lpn(file, unit.into()).is_some(),
+            "unit {unit} of file {} becomes dirty and has no place",
+            file.0
+        );
+        self.cache.mark_dirty(frame);
     }
 
     /// The page of a unit, read from the drive if necessary, together with following units below `end`. None if

@@ -110,7 +110,7 @@ impl Volume {
             } else {
                 let hole = self.mapped_units(copy.from.0, copy.from.1 + done, left, false)?;
                 let first = copy.to.1 + done;
-                self.empty_units(copy.to.0, first, first + hole)?;
+                self.make_hole(copy.to.0, first, first + hole)?;
                 done += hole;
             }
         }
@@ -129,6 +129,8 @@ impl Volume {
         let (to, first) = copy.to;
         self.place_units(to, first, first + copy.units)?;
         self.file_mut(to)?.touched = true;
+        let limit = self.drive.device().limits().share_units;
+        assert!(copy.units <= limit, "{} units are shared, the drive takes {limit}", copy.units);
         let ranges = self.share_ranges(copy)?;
         match self.drive.submit_queued(Command::Share { ranges: &ranges, deferred: true }) {
             Ok(completion) => {
@@ -173,6 +175,10 @@ impl Volume {
             ranges.push(ShareRange { dst: dst.lpn, src: src.lpn, units });
             done += units;
         }
+        debug_assert!(
+            ranges.iter().all(|range| range.src.0.abs_diff(range.dst.0) >= range.units),
+            "a range is shared over itself: {ranges:?}"
+        );
         Ok(ranges)
     }
 
@@ -203,11 +209,17 @@ impl Volume {
         for &copy in &copies {
             shares.extend(self.share_ranges(copy)?);
         }
+        for copy in &copies {
+            let dirty = self.cache.dirty_units(copy.from.0, copy.from.1, 1);
+            let is_clean = dirty.iter().all(|&unit| unit >= copy.from.1 + copy.units);
+            debug_assert!(is_clean, "unit {dirty:?} of file {} is shared while it is dirty", copy.from.0.0);
+        }
         self.drive.wait_until(self.write_back_done_ns);
         self.drive.submit(Command::Share { ranges: &shares, deferred: false })?;
         for copy in &copies {
             self.cache.remove_units(copy.to.0, copy.to.1..copy.to.1 + copy.units);
         }
+        self.assert_invariants();
         Ok(())
     }
 
@@ -297,6 +309,7 @@ impl Volume {
             self.swap_extents(ranges, units)?;
             return Err(error);
         }
+        self.assert_invariants();
         Ok(())
     }
 
@@ -322,6 +335,10 @@ impl Volume {
         for (file, unit) in ranges {
             self.tell_before_move(file, unit..unit + units)?;
         }
+        let held = |volume: &Volume| {
+            [a.0, b.0].map(|file| volume.files[&file].inode.extents.units()).iter().sum::<u64>()
+        };
+        let before = held(self);
         let of_a = self.file_mut(a.0)?.inode.extents.take(a.1, a.1 + units);
         let of_b = self.file_mut(b.0)?.inode.extents.take(b.1, b.1 + units);
         for (extents, from, to) in [(of_a, a, b), (of_b, b, a)] {
@@ -332,6 +349,13 @@ impl Volume {
             (file.dirty, file.touched) = (true, true);
             self.cache.remove_units(to.0, to.1..to.1 + units);
         }
+        debug_assert_eq!(
+            held(self),
+            before,
+            "units of files {} and {} after an exchange, and before",
+            a.0.0,
+            b.0.0
+        );
         Ok(())
     }
 }

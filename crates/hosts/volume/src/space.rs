@@ -1,7 +1,8 @@
 //! Which units of the drive belong to no file.
 //!
 //! Derived from the inodes at mount, never stored. Invariant: free ranges are not empty, do not overlap or touch, and
-//! everything in them reads as zeros (it was never written, or was trimmed before it was freed).
+//! everything in them reads as zeros (it was never written, or was trimmed before it was freed). Both indexes have the same
+//! ranges. Each change is checked beside the place that it changed, everything by [`crate::Volume`]'s own check.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,13 +35,38 @@ impl FreeSpace {
             self.by_place.insert(start, units);
             self.by_size.insert((units, start));
             self.free += u64::from(units);
+            debug_assert_eq!(self.by_place.len(), self.by_size.len(), "free ranges by place and by size");
+            let next = self.by_place.range(start + 1..).next();
+            debug_assert!(
+                next.is_none_or(|(&next, _)| start + units < next),
+                "{units} free units at {start} reach {next:?}"
+            );
         }
     }
 
     fn take_out(&mut self, start: u32, units: u32) {
-        self.by_place.remove(&start);
-        self.by_size.remove(&(units, start));
+        let by_place = self.by_place.remove(&start);
+        assert_eq!(by_place, Some(units), "units that are free at {start}, by place and by size");
+        assert!(self.by_size.remove(&(units, start)), "{units} units at {start} are free by place only");
         self.free -= u64::from(units);
+    }
+
+    /// Checks the invariant at the head of this file.
+    pub fn assert_invariants(&self) {
+        let mut end = None;
+        for range in self.ranges() {
+            assert!(range.units > 0, "a free range at {:?} is empty", range.lpn);
+            assert!(
+                end.is_none_or(|end| end < range.lpn.0),
+                "{range:?} touches the one that ends at {end:?}"
+            );
+            let is_by_size = self.by_size.contains(&(range.units, range.lpn.0));
+            assert!(is_by_size, "{range:?} is free by place only");
+            end = Some(range.end());
+        }
+        assert_eq!(self.by_place.len(), self.by_size.len(), "free ranges by place and by size");
+        let units: u64 = self.ranges().map(|range| u64::from(range.units)).sum();
+        assert_eq!(units, self.free, "units in free ranges, and free units");
     }
 
     /// The free range that contains `lpn`, as (first unit, length).

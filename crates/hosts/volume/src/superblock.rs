@@ -130,6 +130,7 @@ impl Superblock {
 
     /// Adds a piece to the table, and returns its slots. There must be room for it.
     pub fn grow(&mut self, piece: LpnRange) -> std::ops::Range<u32> {
+        assert!(self.can_grow(), "the table has {MOST_PIECES} pieces, the most");
         let first = self.table_units();
         let place = &mut self.table[self.pieces.get() as usize];
         *place = PieceRecord { lpn: U32::new(piece.lpn.0), units: U32::new(piece.units) };

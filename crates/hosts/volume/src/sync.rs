@@ -11,14 +11,18 @@ impl Volume {
     pub fn sync(&mut self, file: FileId) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.write_back_file(file)?;
-        self.commit(&[file], true)
+        self.commit(&[file], true)?;
+        self.assert_invariants();
+        Ok(())
     }
 
     /// As [`Volume::sync`], but times alone are not made durable (fdatasync).
     pub fn sync_data(&mut self, file: FileId) -> Result<(), VolumeError> {
         self.drive.check()?;
         self.write_back_file(file)?;
-        self.commit(&[file], false)
+        self.commit(&[file], false)?;
+        self.assert_invariants();
+        Ok(())
     }
 
     /// Whether anything waits to be made durable, apart from what programs wrote without the page cache.
@@ -49,6 +53,10 @@ impl Volume {
         for files in files.chunks(self.batch_units() / 2) {
             self.commit(files, true)?;
         }
-        self.commit_names()
+        self.commit_names()?;
+        let dirty = self.cache.dirty_pages();
+        debug_assert_eq!(dirty, 0, "dirty pages after a sync of everything");
+        self.assert_invariants();
+        Ok(())
     }
 }

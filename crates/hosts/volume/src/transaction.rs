@@ -21,7 +21,8 @@ impl Volume {
     /// Opens a transaction.
     pub fn tx_begin(&mut self) -> Result<TxId, VolumeError> {
         let tx = result_of(|tx| self.drive.submit(Command::Begin { tx }))?;
-        self.transactions.insert(tx, OpenTransaction::default());
+        let known = self.transactions.insert(tx, OpenTransaction::default());
+        assert!(known.is_none(), "{tx:?} was opened while it was open, with {known:?}");
         Ok(tx)
     }
 
@@ -88,11 +89,8 @@ impl Volume {
         }
         let mut files: BTreeSet<FileId> = transaction.units.iter().map(|&(file, _)| file).collect();
         files.insert(file);
-        if new_size.is_some_and(|size| self.file(file).is_ok_and(|f| size < f.inode.size)) {
-            self.check_no_transaction(file, Some(tx))?;
-        }
         for &touched in &files {
-            self.prepare_new_size(touched, new_size.filter(|_| touched == file))?;
+            self.prepare_new_size(touched, new_size.filter(|_| touched == file), Some(tx))?;
         }
         let sizes = files.iter().map(|&touched| (touched, new_size.filter(|_| touched == file)));
         let changes = self.prepare_all(sizes)?;
@@ -107,6 +105,7 @@ impl Volume {
         self.finish_new_size(file, new_size)?;
         self.apply(changes);
         self.trim();
+        self.assert_invariants();
         Ok(())
     }
 
@@ -119,6 +118,7 @@ impl Volume {
         for (file, unit) in transaction.units {
             self.cache.remove(PageKey { file, unit, tx: Some(tx) });
         }
+        self.assert_invariants();
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use crate::error::VolumeError;
 use crate::file::{File, RemovedInodeSlot};
 use crate::folder::{Folder, NameTarget};
 use crate::inode::Inode;
+use crate::inode_slots::free_slot;
 use crate::link::{Link, NamePlace};
 use crate::name::{check_name, display};
 use crate::volume::Volume;
@@ -273,6 +274,7 @@ impl Volume {
     pub(crate) fn remove_name(&mut self, folder: FileId, name: &[u8], now: Timestamp) {
         let entry = self.take_entry(folder, name);
         let file = self.files.get_mut(&entry.file).expect("an entry's file exists");
+        assert!(file.slot.is_some(), "file {} has a name, {:?}, and no slot", entry.file.0, display(name));
         let promoted = file.links.first().copied();
         match (entry.link, promoted) {
             (Some(link), _) => self.drop_link(link),
@@ -286,16 +288,29 @@ impl Volume {
             (None, None) => return self.forget_file(entry.file),
         }
         self.changed(entry.file, now);
+        self.assert_names_fit();
+    }
+
+    /// Waiting names are at most half a batch, so that they fit in one with the inodes of a sync. Checked in builds with
+    /// debug assertions.
+    fn assert_names_fit(&self) {
+        debug_assert!(
+            self.pending_names() <= self.batch_units() / 2,
+            "{} names wait, a batch has {} units",
+            self.pending_names(),
+            self.batch_units()
+        );
     }
 
     fn drop_link(&mut self, slot: u32) {
         let link = self.links.remove(&slot).expect("the link exists");
         self.unnamed_links.remove(&slot);
-        self.files.get_mut(&link.file).expect("a link's file exists").links.remove(&slot);
+        let file = self.files.get_mut(&link.file).expect("a link's file exists");
+        assert!(file.links.remove(&slot), "file {} did not know its link in slot {slot}", link.file.0);
         if link.stored.is_some() {
             self.removed.push(RemovedInodeSlot::of_link(slot, true));
         } else {
-            self.free_slots.insert(slot);
+            free_slot(&mut self.free_slots, slot);
         }
     }
 
@@ -308,6 +323,7 @@ impl Volume {
     fn set_place(&mut self, id: FileId, link: Option<u32>, place: &NamePlace) {
         if let Some(slot) = link {
             let link = self.links.get_mut(&slot).expect("an entry's link exists");
+            assert_eq!(link.file, id, "the file of the link in slot {slot}, and of the entry with it");
             link.place = place.clone();
             match link.stored.as_ref() == Some(place) {
                 true => self.unnamed_links.remove(&slot),
@@ -329,6 +345,7 @@ impl Volume {
         let folder = self.folder_mut(folder);
         folder.subfolders += u32::from(is_folder);
         assert!(folder.insert(name.into(), file, link), "the name {:?} was free", display(name));
+        self.assert_names_fit();
     }
 
     fn take_entry(&mut self, folder: FileId, name: &[u8]) -> NameTarget {

@@ -82,7 +82,13 @@ impl Volume {
             run.iter().for_each(|page| scratch.extend_from_slice(cache.data(page.frame)));
             scratch
         };
-        debug_assert_eq!(data.len(), run.len() * UNIT_BYTES);
+        debug_assert_eq!(
+            data.len(),
+            run.len() * UNIT_BYTES,
+            "bytes of {} pages at {:?}",
+            run.len(),
+            run[0].lpn
+        );
         let done_ns = drive.write(run[0].lpn, data)?;
         self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
         self.must_flush |= !canary::out(Guard::InodeBeforeData);

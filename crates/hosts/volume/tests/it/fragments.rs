@@ -4,7 +4,7 @@ use crate::common;
 
 use common::*;
 use tantalum::PowerLoss;
-use tantalum_volume::{Volume, VolumeError};
+use tantalum_volume::{SetMode, Volume, VolumeError};
 
 /// Writes every other unit of `units`, falling, so that no extent touches another; `stamp` in each.
 fn write_pieces(volume: &mut Volume, units: std::ops::Range<u64>, stamp: u64) -> Result<(), VolumeError> {
@@ -100,4 +100,36 @@ fn a_power_cut_leaves_the_old_pieces_or_the_new_ones() {
         }
         assert!(outcomes[0] > 0 && outcomes[1] > 0, "cut points on one side only: {outcomes:?}");
     }
+}
+
+/// The holes split extents beyond the limit, and the inode was stored without its last continuations.
+#[test]
+fn holes_are_copied_as_zeros_into_a_file_with_the_most_extents() {
+    const MOST: u64 = 111 * 340;
+    const UNIT: u64 = 4096;
+    let mut volume = volume(400, 1 << 20);
+    let to = volume.create("to").unwrap();
+    volume.allocate(to, 0, (2 * MOST + 700) * UNIT, false).unwrap();
+    volume.write(to, 2 * MOST * UNIT, &[1; 700 * 4096]).unwrap();
+    for piece in 0..MOST {
+        volume.punch_hole(to, (2 * piece + 1) * UNIT, UNIT).unwrap();
+    }
+    for (index, value) in [65_000, 400].into_iter().enumerate() {
+        let name = [b'a' + index as u8];
+        volume.set_extended_attribute(to, &name, &vec![7; value], SetMode::Any).unwrap();
+    }
+    volume.sync(to).unwrap();
+    let from = volume.create("from").unwrap();
+    volume.set_size(from, 600 * UNIT).unwrap();
+    for unit in 0..300 {
+        volume.write(from, 2 * unit * UNIT, &[2; 4096]).unwrap();
+    }
+    assert_eq!(volume.copy_range(from, 0, to, 2 * MOST * UNIT, 600 * UNIT), Ok(600 * UNIT));
+    volume.sync(to).unwrap();
+    let mut expected = [[2; 4096], [0; 4096]].concat().repeat(300);
+    expected.extend([1; 100 * 4096]);
+    let mut volume = crash(volume, 1 << 20);
+    let mut data = vec![9; 700 * 4096];
+    assert_eq!(volume.read(to, 2 * MOST * UNIT, &mut data), Ok(data.len()));
+    assert!(data == expected, "a unit of the copy differs");
 }

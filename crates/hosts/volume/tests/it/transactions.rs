@@ -106,3 +106,18 @@ fn unmounting_aborts_what_is_open() {
     volume.tx_write(tx, file, 0, &[2; 4096]).unwrap();
     assert_eq!(content(&mut remount(volume, LARGE_CACHE), file), [1; 4096]);
 }
+
+/// The unit lost its place, which another file got, and the commit would have written there.
+#[test]
+fn an_atomic_write_does_not_cut_what_a_transaction_has_written() {
+    let mut volume = volume(8, LARGE_CACHE);
+    let file = create(&mut volume, "db", &[1; 8192]);
+    let tx = volume.tx_begin().unwrap();
+    volume.tx_write(tx, file, 4096, &[2; 4096]).unwrap();
+    let refused = Err(VolumeError::InTransaction { file, tx });
+    assert_eq!(volume.write_atomic(file, &[(0, &[3; 4096])], Some(4096)), refused);
+    assert_eq!(content(&mut volume, file), [1; 8192]);
+    volume.tx_commit(tx, file, None).unwrap();
+    volume.write_atomic(file, &[(0, &[3; 4096])], Some(4096)).unwrap();
+    assert_eq!(content(&mut volume, file), [3; 4096]);
+}
