@@ -107,7 +107,7 @@ fn a_table_that_this_build_cannot_write_again_is_not_left_as_it_is() {
     let folder = Folder::open(output.path()).unwrap();
     let old = output.path().join("table.parquet");
     fs::write(&old, "old").unwrap();
-    let error = sweep(&grid, &folder, None, &Monitor::silent()).unwrap_err();
+    let error = sweep(&grid, &folder, threads(None).unwrap(), &Monitor::silent()).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
