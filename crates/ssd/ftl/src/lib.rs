@@ -44,15 +44,13 @@ pub use file_lists::{ListRefusal, ListsPlan};
 pub use findings::{Audit, Finding};
 pub use host_unit::HostUnit;
 pub use key::{KEY_BYTES, Key, KeyError, NamespaceAttributes, NamespaceId};
-pub use map::HintError;
+pub use map::{HintError, OPEN_LOGS};
 pub use metadata::{NvmPlan, protected_bytes};
 pub use report::RecoveryReport;
 pub use reservation::Reservation;
 #[cfg(feature = "canaries")]
 pub use reservation::{Purpose, ReservationUse, take_reservation_uses};
-pub use space::{
-    BlockUse, CheckpointInterval, FtlConfig, Layout, OPEN_LOGS, SpareBlocks, VictimPolicy, map_bytes,
-};
+pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, SpareBlocks, VictimPolicy, map_bytes};
 pub use tenants::records::{KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, Room, VALUE_BYTES};
 pub use tenants::units::ShareRefusal;
 pub use types::{FileEntry, FileId, Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};

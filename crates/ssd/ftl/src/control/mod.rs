@@ -298,8 +298,7 @@ impl Ftl {
         let mut done_ns = batch.done_ns;
         let ProgrammedBatch { versions, places, records: programmed, mut room, .. } = batch;
         if !records.is_empty() {
-            let Parts { records: tenant, .. } = &mut self.allocator.parts;
-            tenant.are_durable_at(done_ns);
+            self.records.are_durable_at(done_ns);
             // before the units: looking for what is replaced may fail
             let named = self.name_programmed(records, programmed, at_ns);
             done_ns = done_ns.max(named.map_err(FtlError::unfinished)?);

@@ -427,7 +427,7 @@ impl Parts {
         self.map.audit(&self.nand, &mut audit);
         self.space.audit(&self.map, &self.nand, &mut audit);
         self.log.audit(&self.space, &mut audit);
-        self.units.audit(&self.map, &mut audit);
+        self.units.audit(&self.map, &self.geometry, &mut audit);
         self.records.audit(&self.map, &self.log, &self.nand, &mut audit);
         audit
     }

@@ -24,8 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::l2p::Map;
 use super::runs::{Attempt, Attempts, extend_whole_run, in_whole_run};
 use crate::canary::{self, Guard};
-use crate::space::OPEN_LOGS;
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
+
+/// Maximum number of open logs. Each takes a few bytes of every checkpoint.
+pub const OPEN_LOGS: usize = 256;
 
 /// A hint that lives, or that waits with its page in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,6 +18,7 @@
 //!
 //! A home that a page of a hinted log claims keeps its place until a share takes the page there (`logs`).
 
+mod audit;
 mod l2p;
 mod logs;
 mod owner;
@@ -28,7 +29,7 @@ mod transactions;
 mod valid;
 
 pub use l2p::Map;
-pub use logs::{EndedClaim, HintError, Living, Logs};
+pub use logs::{EndedClaim, HintError, Living, Logs, OPEN_LOGS};
 pub use owner::{Claim, IN_SPARE, Owner, ValidUnit};
 pub use packed::{MOST_WEIGHT, UNIT_WEIGHT};
 pub use runs::{Attempt, Attempts, extend_whole_run, in_whole_run};

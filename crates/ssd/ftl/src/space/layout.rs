@@ -9,9 +9,7 @@ use tantalum_nand::{Geometry, UNIT_BYTES};
 
 use crate::error::LayoutError;
 use crate::file_lists::ListsPlan;
-
-/// Maximum number of open logs. Each takes a few bytes of every checkpoint.
-pub const OPEN_LOGS: usize = 256;
+use crate::map::OPEN_LOGS;
 
 /// When a checkpoint is due, given what recovery would have to read since the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ mod fold;
 mod kept;
 mod step;
 
-use tantalum_nand::{Nand, Ppn, Slot};
+use tantalum_nand::{Geometry, Nand, Ppn, Slot};
 
 pub(crate) use self::fold::{UnitsFold, UnitsFound};
 use self::kept::{CHUNK_BYTES, HINT_BYTES, put_chunks};
@@ -248,8 +248,8 @@ impl Units {
     }
 
     /// Compares L2P with P2L, and the hints with both.
-    pub fn audit(&self, map: &Map, audit: &mut Audit) {
-        map.audit_owners(audit);
+    pub fn audit(&self, map: &Map, geometry: &Geometry, audit: &mut Audit) {
+        map.audit_owners(geometry, audit);
         audit.hints = self.logs.count() as u64;
         let mut wrong = |lpn, wrong| audit.map_findings.push(Finding::Hint { lpn, wrong });
         for (lpn, _) in self.logs.living() {
