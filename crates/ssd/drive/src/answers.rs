@@ -160,6 +160,12 @@ impl Answers {
             return answer(self.0.0.delivery(ticket, due_ns));
         }
         let mut waiting = self.0.0.waiting.lock();
+        let losses = self.0.0.losses.load(Ordering::Acquire);
+        debug_assert!(
+            ticket.losses <= losses,
+            "a ticket of loss {}, of which there were {losses}",
+            ticket.losses
+        );
         let number = waiting.next_number;
         waiting.next_number += 1;
         let is_first = waiting.answers.peek().is_none_or(|Reverse(first)| due_ns < first.due_ns);
@@ -199,6 +205,10 @@ impl Answers {
 
     /// In virtual time: delivers the answer that is due first, and returns its time; none if no answer waits.
     pub fn deliver_next(&self) -> Option<Nanoseconds> {
+        debug_assert!(
+            matches!(self.0.0.pace, Pace::Virtual),
+            "answers that follow a clock are given by their thread"
+        );
         let mut waiting = self.0.0.waiting.lock();
         let due_ns = waiting.answers.peek()?.0.due_ns;
         self.0.0.give_first(&mut waiting);
@@ -248,6 +258,13 @@ impl Shared {
     /// Delivers the first answer; others may add answers meanwhile.
     fn give_first(&self, waiting: &mut MutexGuard<'_, Waiting>) {
         let Reverse(entry) = waiting.answers.pop().expect("there is a first");
+        let (number, next) = (entry.number, waiting.next_number);
+        debug_assert!(number < next, "answer {number} waits, but the next one is {next}");
+        debug_assert!(
+            waiting.answers.peek().is_none_or(|Reverse(later)| *later > entry),
+            "answer {number}, due at {} ns, is given before one that is due earlier",
+            entry.due_ns
+        );
         MutexGuard::unlocked(waiting, || (entry.answer)(self.delivery(entry.ticket, entry.due_ns)));
     }
 

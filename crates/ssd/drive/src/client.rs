@@ -207,6 +207,11 @@ impl Client {
         let at_ns = self.clock.now_ns();
         let mut device = self.drive.lock();
         let issued = issue(&mut device, at_ns);
+        debug_assert!(
+            issued.is_err() || device.issued_ns() >= at_ns,
+            "the drive's last command is of {} ns, before the client's time of {at_ns} ns",
+            device.issued_ns()
+        );
         let ended = issued.as_ref().err().and_then(|_| device.ended());
         drop(device);
         issued.inspect_err(|status| self.note_end(status, ended))

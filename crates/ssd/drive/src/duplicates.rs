@@ -50,6 +50,8 @@ impl Duplicates {
     pub fn write(&mut self, device: &mut Device, mut write: Write<'_>) -> Result<Completion, Status> {
         let mut sources = std::mem::take(&mut self.sources);
         self.find(device, &write, &mut sources);
+        let (found, units) = (sources.len(), write.units.len());
+        assert_eq!(found, units, "sources of {found} units were looked for, and {units} are written");
         let mut completion = Completion::default();
         for run in sources.chunk_by(|a, b| a.is_some() == b.is_some()) {
             let (mut part, rest) = write.split(run.len());
@@ -60,6 +62,8 @@ impl Duplicates {
             completion.done_ns = completion.done_ns.max(part_ns);
             (write.lpn, write.units) = rest;
         }
+        let left = write.units.len();
+        assert_eq!(left, 0, "{left} units were neither written nor shared");
         self.sources = sources;
         Ok(completion)
     }
@@ -108,6 +112,8 @@ impl Duplicates {
         sources: &[Option<Lpn>],
     ) -> Result<Nanoseconds, Status> {
         collect_ranges(&mut self.ranges, write.lpn, sources);
+        let shared: u32 = self.ranges.iter().map(|range| range.units).sum();
+        assert_eq!(shared as usize, write.units.len(), "the ranges of a share have {shared} units");
         let deferred = !write.fua && !device.is_write_through();
         let share = Command::Share { ranges: &self.ranges, deferred };
         match issue(device, share, write.at_ns) {
@@ -141,6 +147,7 @@ pub(crate) fn write_command<'a>(
     fills: Option<&'a mut Fills>,
     fua: bool,
 ) -> Command<'a> {
+    debug_assert!(!(fua && fills.is_some()), "buffers are filled for writes that need not be on flash");
     match fills {
         Some(fills) => Command::WriteFilled { lpn, data, fills },
         None => Command::Write { lpn, data, fua },

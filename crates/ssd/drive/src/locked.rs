@@ -152,6 +152,7 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        debug_assert_eq!(self.holder.load(Ordering::Relaxed), this_thread(), "another thread has the device");
         let has_power = self.state.device.has_power();
         if has_power == self.state.is_told {
             self.state.is_told = !has_power;
@@ -159,6 +160,10 @@ impl Drop for Locked<'_> {
                 self.state.on_power_loss.retain(|tell| tell());
             }
         }
+        debug_assert_eq!(
+            self.state.is_told, !has_power,
+            "a power loss is announced before others have the device"
+        );
         self.holder.store(0, Ordering::Relaxed);
     }
 }

@@ -47,6 +47,9 @@ impl Queue {
             (Err(_), When::At(at_ns)) => at_ns,
             (Err(_), When::AfterAll) => 0,
         };
+        if let (Ok(_), When::At(at_ns)) = (&ended, when) {
+            debug_assert!(done_ns >= at_ns, "a request of {at_ns} ns was done at {done_ns} ns");
+        }
         self.answers.at(ticket, done_ns, move |delivery| match delivery {
             Delivery::InTime => answer(ended, done_ns),
             Delivery::PowerLost => answer(ended.and(Err(Status::PowerLost)), done_ns),

@@ -71,6 +71,8 @@ impl RecentWrites {
         }
         entries[..=known.unwrap_or(BUCKET_ENTRIES - 1)].rotate_right(1);
         entries[0] = Entry { checksum, lpn, shares: 0 };
+        let same = entries.iter().filter(|entry| entry.checksum == checksum).count();
+        debug_assert!(same == 1 || checksum == NONE.checksum, "checksum {checksum:#x} is there {same} times");
         None
     }
 }
