@@ -18,6 +18,7 @@ use crate::canary::{Guard, out};
 use crate::failure::{Cause, Failure};
 use crate::large::{Large, Stored, part_key, sizes};
 use crate::record::{Name, Value};
+use crate::room::UNCOUNTED;
 use crate::versions::{AsOf, Earlier, Versions};
 
 /// Bytes of the drive that a record takes at least.
@@ -266,7 +267,11 @@ impl Drive {
         let (mut least, mut most) = (0, device.profile().capacity_bytes / LEAST_RECORD_BYTES);
         while least < most {
             let middle = (least + most).div_ceil(2);
-            if device.has_room(value * middle + reserve) { least = middle } else { most = middle - 1 }
+            if device.has_room(value * middle + reserve + UNCOUNTED) {
+                least = middle
+            } else {
+                most = middle - 1
+            }
         }
         least
     }

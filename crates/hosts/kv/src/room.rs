@@ -15,6 +15,10 @@ const UNIT_CHUNKS: u64 = 64;
 /// Units for what is not counted: the marker, and the deletes of what a step is logged in.
 const SPARE_UNITS: u64 = 4;
 
+/// What is not counted when a store says how many records fit: units that are not full, and a namespace that does not exist yet,
+/// which takes as much of a checkpoint as a few entries.
+pub(crate) const UNCOUNTED: Room = Room { chunks: 4 * UNIT_CHUNKS, entries: 16 };
+
 /// What a step takes.
 #[derive(Default)]
 pub(crate) struct Taken {

@@ -558,3 +558,20 @@ fn a_store_says_how_many_records_of_a_size_it_has_room_for() {
     let store = open(&folder, Sync::None);
     assert_eq!(store.capacity_bytes(), 64 << 20);
 }
+
+/// Of records that fill units it told a few more than fit: what waits for the rest of its unit takes a whole one.
+#[test]
+fn a_store_has_room_for_as_many_records_as_it_says() {
+    for value_bytes in [200, 984, 2000] {
+        let folder = folder();
+        let options = Store::options().capacity_bytes(16 << 20).sync(Sync::None);
+        let store = options.open(folder.path().join("app.tant")).unwrap();
+        let told = store.room_for(value_bytes).unwrap();
+        let all = store.namespace("all").unwrap();
+        for number in 0..told {
+            let put = store.transact(|tx| tx.put(all, number.to_be_bytes(), vec![7; value_bytes]));
+            put.unwrap_or_else(|error| panic!("{value_bytes}: {error} after {number} of {told}"));
+        }
+        assert!(store.room_for(value_bytes).unwrap() < 100, "it is nearly full");
+    }
+}
