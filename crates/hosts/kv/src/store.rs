@@ -139,7 +139,8 @@ impl Store {
     }
 
     /// Shuts the drive down, and returns whether that succeeded. Nothing is lost if it did not, or if this is not
-    /// called. A store that could only be opened to be read has nothing to shut down. If there are other clones or open transactions, the drive is shut down when the last one is gone.
+    /// called. A store that could only be opened to be read has nothing to shut down. If there are other clones or open
+    /// transactions, the drive is shut down when the last one is gone.
     pub fn close(self) -> Result<(), Error> {
         match self.shared.check() {
             // nothing is to be written; the file is released with the last clone
