@@ -9,7 +9,7 @@
 //! | 68 KiB | a [`BlockEntry`] for each block |
 //! | then | a page record for each page: [`PageHead`] and its units' spare areas; none crosses a multiple of 4 KiB |
 //! | then, aligned | the protected DRAM |
-//! | then, aligned | the lines of the non-volatile memory ([`super::nvm_lines`]), if there is one |
+//! | then, aligned | the lines of the non-volatile memory (`nvm_lines.rs`), if there is one |
 //! | then, aligned | the redo log of an image that survives the loss of the machine (`ordered`), 4 MiB |
 //! | then, aligned | the slots, 4 KiB each; staged units may grow the file beyond one slot for each unit |
 //!
