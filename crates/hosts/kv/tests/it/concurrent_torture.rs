@@ -21,6 +21,13 @@ fn threads_see_a_sorted_map_through_full_drives_and_power_losses() {
             panic!("seed {seed}: {wrong}\nsmaller: {how}\n{smallest:#?}");
         }
     }
+    // whether a drive is full when something large is put depends on how the threads take turns
+    for seed in (103..=135).step_by(4).take_while(|_| is_usual) {
+        if counts.refused > 0 {
+            break;
+        }
+        run(&Plan::draw(seed), &mut counts).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    }
     println!("{counts:?}");
     if is_usual {
         assert!(counts.commits > 500 && counts.unknown > 10 && counts.gave_way > 20, "{counts:?}");
