@@ -142,6 +142,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     }
     output::report(&outcome, options.json, summary::of)?;
     match outcome.failed {
+        0 if outcome.checked == 0 && monitor.check().is_ok() => Err(Failure::NothingTested),
         0 => Ok(monitor.check()?),
         failed => Err(Failure::FailedChecks { failed, checked: outcome.checked }),
     }

@@ -1,6 +1,7 @@
 //! A run: makes the outcomes of all cuts, checks each different one, and explains the failures.
 
 use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,7 +61,7 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
     };
     check_without_cut(recording, &checker)?;
     let ends = settings.time().and_then(|time| Instant::now().checked_add(time));
-    let (tried, failures) = check_outcomes(recording, settings, &checker, monitor)?;
+    let (tried, failures) = check_outcomes(recording, settings, &checker, ends, monitor)?;
     // what an interrupted run has found is explained all the same
     let checker = Checker { monitor: Monitor::silent(), ..checker };
     let findings = Findings::new(recording, settings, &checker, ends);
@@ -72,10 +73,10 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
         places: tried.places,
         cuts: tried.cuts,
         outcomes: tried.outcomes,
-        checked: tried.checked,
+        checked: tried.different - tried.skipped,
         failed: failures.len() as u64,
         unexplained,
-        ended_early: tried.cuts < tried.planned,
+        ended_early: tried.cuts < tried.planned || tried.skipped > 0,
         findings,
         not_saved,
     })
@@ -100,26 +101,39 @@ fn check_outcomes(
     recording: &Recording,
     settings: &Settings,
     checker: &Checker,
+    ends: Option<Instant>,
     monitor: &Monitor,
 ) -> Result<(Tried, Vec<(Job, Verdict)>), RunError> {
     let workers = thread::available_parallelism().map_or(2, NonZero::get);
     let (jobs, queue) = mpsc::sync_channel(4 * workers);
     let queue = Mutex::new(queue);
-    let checks = Checks { recording, checker, failures: Mutex::default(), stopped: Mutex::default() };
-    let (tried, made) = thread::scope(|scope| {
+    let sector = settings.losses.sector();
+    let checks = Checks {
+        recording,
+        checker,
+        sector,
+        ends,
+        failures: Mutex::default(),
+        skipped: AtomicU64::new(0),
+        stopped: Mutex::default(),
+    };
+    let (mut tried, made) = thread::scope(|scope| {
         for worker in 0..workers {
             let (checks, queue) = (&checks, &queue);
             scope.spawn(move || checks.work(worker, queue));
         }
         outcomes::make(recording, settings, workers, jobs, monitor)
     });
+    tried.skipped = checks.skipped.load(Ordering::Relaxed);
     let mut failures = checks.into_failures()?;
     match made {
         Ok(()) | Err(RunError::Interrupted(_)) => {}
         Err(other) => return Err(other),
     }
+    // not in the order in which their checks ended
     failures.sort_by_key(|(job, _)| {
-        (job.operations, job.kept.as_ref().map(|kept| kept.iter().filter(|kept| !**kept).count()))
+        let lost = job.kept.as_ref().map(|kept| kept.iter().filter(|kept| !**kept).count());
+        (job.operations, lost, job.number)
     });
     Ok((tried, failures))
 }
@@ -128,7 +142,12 @@ fn check_outcomes(
 struct Checks<'a> {
     recording: &'a Recording,
     checker: &'a Checker,
+    sector: Sector,
+    /// When the run's time is up: what waits then is not checked.
+    ends: Option<Instant>,
     failures: Mutex<Vec<(Job, Verdict)>>,
+    /// Outcomes that were not checked, because the time was up or the run interrupted.
+    skipped: AtomicU64,
     /// Why a check could not be run.
     stopped: Mutex<Option<RunError>>,
 }
@@ -137,16 +156,25 @@ impl Checks<'_> {
     /// Runs the check on outcomes until there are no more.
     fn work(&self, worker: usize, queue: &Mutex<Receiver<Job>>) {
         loop {
-            let Ok(job) = queue.lock().recv() else { return };
+            let Ok(mut job) = queue.lock().recv() else { return };
             // after an error the queue is still emptied, or the sender would block
             if self.stopped.lock().is_some() {
                 continue;
             }
+            if self.ends.is_some_and(|ends| Instant::now() >= ends) {
+                self.skipped.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             match self.checker.run(&job.tree, self.recording.acks_by(job.operations), worker) {
                 Ok(verdict) if verdict.failed.is_none() => {}
-                Ok(verdict) => self.failures.lock().push((job, verdict)),
+                Ok(verdict) => {
+                    if job.kept.is_none() {
+                        job.find_loss(self.recording, self.sector);
+                    }
+                    self.failures.lock().push((job, verdict));
+                }
                 // no verdict, and nothing that has failed
-                Err(RunError::Interrupted(_)) => {}
+                Err(RunError::Interrupted(_)) => drop(self.skipped.fetch_add(1, Ordering::Relaxed)),
                 Err(error) => *self.stopped.lock() = Some(error),
             }
         }

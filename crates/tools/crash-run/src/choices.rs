@@ -62,6 +62,13 @@ pub(crate) fn choices(posix: &Posix, seed: u64) -> Vec<Kept> {
     chosen
 }
 
+/// Sets of which all that came before some operation survived, as a file system loses that writes in order.
+pub(crate) fn in_order(posix: &Posix) -> impl Iterator<Item = Kept> {
+    let operations: BTreeSet<usize> = posix.waiting.iter().map(|piece| piece.operation).collect();
+    let before = |end| posix.waiting.iter().map(|piece| piece.operation < end).collect();
+    operations.into_iter().rev().map(before)
+}
+
 /// Adds the pieces that must have survived because a later one in the same sector did.
 pub(crate) fn close(kept: &mut Kept, earlier: &[Option<usize>]) {
     for index in (0..kept.len()).rev() {

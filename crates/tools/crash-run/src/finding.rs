@@ -15,7 +15,8 @@ pub struct Finding {
     pub check_ended: String,
     /// The end of what it printed.
     pub check_said: String,
-    /// What had to be lost for the check to fail. Empty if the drive decides what is lost.
+    /// What had to be lost for the check to fail. Empty if nothing had to, and if a drive left something that is no set of whole
+    /// operations.
     pub lost: Vec<String>,
     /// Operations that survived although they came after the first that was lost.
     pub there: Vec<String>,

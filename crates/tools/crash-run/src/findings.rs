@@ -132,11 +132,10 @@ impl<'a> Findings<'a> {
 
     /// Adds a cause, or a failure to one that has a remedy in common with it. Returns the operations that had to be lost.
     fn explain(&mut self, job: &Job, verdict: &Verdict) -> Result<BTreeSet<usize>, RunError> {
-        let explanation = match (&job.kept, &self.settings.losses) {
-            (Some(kept), Losses::Posix(sector)) => {
-                explain(self.recording, self.checker, *sector, job.operations, kept)?
-            }
-            _ => Explanation::default(),
+        let sector = self.settings.losses.sector();
+        let explanation = match &job.kept {
+            Some(kept) => explain(self.recording, self.checker, sector, job.operations, kept)?,
+            None => Explanation::default(),
         };
         let lost = explanation.operations.clone();
         let same = self.causes.iter_mut().position(|cause| cause.takes(&explanation));
@@ -164,7 +163,9 @@ impl<'a> Findings<'a> {
             also: 0,
             saved: None,
         };
-        let tree = explanation.tree.unwrap_or_else(|| job.tree.clone());
+        // less may be lost than a drive can lose
+        let least = explanation.tree.filter(|_| matches!(self.settings.losses, Losses::Posix(_)));
+        let tree = least.unwrap_or_else(|| job.tree.clone());
         Cause { finding, operations: job.operations, tree, outcomes: 0 }
     }
 
@@ -206,7 +207,7 @@ impl<'a> Findings<'a> {
 
 impl Known {
     /// Whether `job` fails for the same reason: it lost at least the same. The empty set is part of every set, so a failure
-    /// that needs no loss explains only those at the same place, or all if the drive decides what is lost.
+    /// that needs no loss explains only those at the same place, or all of which is not known what the drive lost.
     fn explains(&self, job: &Job) -> bool {
         let is_same_place = job.kept.is_none() || self.operations == job.operations;
         self.lost.is_subset(&job.lost) && (!self.lost.is_empty() || is_same_place)

@@ -1,16 +1,14 @@
 //! Makes the outcomes of all cuts, and hands over those that are new.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use tantalum::Profile;
 use tantalum_report::{Bar, Monitor};
 
-use crate::choices::{Kept, choices};
+use crate::choices::{Kept, choices, in_order};
 use crate::drive;
 use crate::error::RunError;
 use crate::operation::Recording;
@@ -24,13 +22,32 @@ const PASSES: [usize; 4] = [64, 16, 4, 1];
 
 /// An outcome to be checked.
 pub(crate) struct Job {
+    /// Its number, in the order in which different outcomes were made, which is the same in each run.
+    pub number: u64,
     /// How many operations were done before the cut.
     pub operations: usize,
-    /// Which pieces survived, if POSIX decides.
+    /// Which pieces survived, in terms of POSIX; none if a drive decided and [`Job::find_loss`] does not know.
     pub kept: Option<Kept>,
     /// The operations that were lost in whole or in part.
     pub lost: BTreeSet<usize>,
     pub tree: Tree,
+}
+
+impl Job {
+    fn new(operations: usize, kept: Option<Kept>, lost: BTreeSet<usize>, tree: Tree) -> Job {
+        Job { number: 0, operations, kept, lost, tree }
+    }
+
+    /// Finds out in terms of POSIX what a drive lost, if one of the outcomes that are tried there left the same files.
+    pub fn find_loss(&mut self, recording: &Recording, sector: Sector) {
+        let posix = Posix::after(recording, self.operations, sector, None);
+        let digest = self.tree.digest();
+        let is_same = |kept: &Kept| posix.tree(|index| kept[index]).digest() == digest;
+        if let Some(kept) = choices(&posix, 0).into_iter().chain(in_order(&posix)).find(is_same) {
+            self.lost = posix.lost_operations(&kept);
+            self.kept = Some(kept);
+        }
+    }
 }
 
 /// How much was tried.
@@ -44,8 +61,10 @@ pub(crate) struct Tried {
     pub cuts: u64,
     /// Outcomes made.
     pub outcomes: u64,
-    /// Different outcomes, which are checked.
-    pub checked: u64,
+    /// Different outcomes, which are handed over to be checked.
+    pub different: u64,
+    /// Those of them that were not checked, because the time was up or the run interrupted.
+    pub skipped: u64,
 }
 
 /// Makes all outcomes. `makers` threads do so where each cut is a separate run. Returns how much was tried even if that
@@ -96,7 +115,7 @@ impl Making<'_> {
             for kept in choices(&posix, self.settings.seed ^ operations as u64) {
                 let tree = posix.tree(|index| kept[index]);
                 let lost = posix.lost_operations(&kept);
-                sent.send(Job { operations, kept: Some(kept), lost, tree })?;
+                sent.send(Job::new(operations, Some(kept), lost, tree))?;
                 // a cut has many outcomes, and each may take long to check
                 if sent.is_late() {
                     return Ok(());
@@ -107,36 +126,35 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Each cut is a separate run, so several are made at a time.
+    /// Each cut is a separate run, so several are made at a time, and handed over in their order.
     fn of_drive(self, profile: &Profile, makers: usize, tried: &mut Tried) -> Result<(), RunError> {
         let (recording, seed) = (self.recording, self.settings.seed);
         let at_end = drive::cut_at(recording, profile, None, seed)?;
         let all = at_end.map_or(0, |left| left.flash_operations);
         let places = self.places(all as usize + 1, tried);
         let bar = self.monitor.bar("cuts", places.len() as u64);
-        let sent = Mutex::new(Sent::new(self, &bar, tried));
-        let next = AtomicUsize::new(0);
-        let make = || -> Result<(), RunError> {
-            while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                // the last place is after the last command
-                let at = (*place < all as usize).then_some(*place as u64 + 1);
-                let left = drive::cut_at(recording, profile, at, seed ^ at.unwrap_or_default())?;
-                let mut sent = sent.lock();
-                if let Some(left) = left {
-                    let (operations, lost) = (left.operations, BTreeSet::new());
-                    sent.send(Job { operations, kept: None, lost, tree: left.tree })?;
+        let mut sent = Sent::new(self, &bar, tried);
+        let make = |place: usize| {
+            // the last place is after the last command
+            let at = (place < all as usize).then_some(place as u64 + 1);
+            drive::cut_at(recording, profile, at, seed ^ at.unwrap_or_default())
+        };
+        for places in places.chunks(makers) {
+            let left: Vec<_> = thread::scope(|scope| {
+                let made: Vec<_> = places.iter().map(|place| scope.spawn(|| make(*place))).collect();
+                made.into_iter().map(|left| left.join().expect("it does not panic")).collect()
+            });
+            for left in left {
+                if let Some(left) = left? {
+                    sent.send(Job::new(left.operations, None, BTreeSet::new(), left.tree))?;
                 }
                 sent.ends_cut()?;
-                if sent.is_late() {
-                    break;
-                }
             }
-            Ok(())
-        };
-        thread::scope(|scope| {
-            let makers: Vec<_> = (0..makers).map(|_| scope.spawn(make)).collect();
-            makers.into_iter().try_for_each(|maker| maker.join().expect("it does not panic"))
-        })
+            if sent.is_late() {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// The places to cut power at, out of `all`, in the order in which they are tried.
@@ -169,15 +187,16 @@ impl<'a> Sent<'a> {
         Sent { making, bar, seen: HashSet::new(), begun: Instant::now(), tried }
     }
 
-    fn send(&mut self, job: Job) -> Result<(), RunError> {
+    fn send(&mut self, mut job: Job) -> Result<(), RunError> {
         self.tried.outcomes += 1;
         let acks = self.making.recording.acks_by(job.operations).len();
         if self.seen.insert((job.tree.digest(), acks)) {
-            self.tried.checked += 1;
+            job.number = self.tried.different;
+            self.tried.different += 1;
             // fails if a check could not be run, which is reported at the end
             let _ = self.making.jobs.send(job);
         }
-        self.bar.say(format!("{} outcomes, {} different", self.tried.outcomes, self.tried.checked));
+        self.bar.say(format!("{} outcomes, {} different", self.tried.outcomes, self.tried.different));
         Ok(self.bar.check()?)
     }
 

@@ -9,7 +9,7 @@ use tantalum_report::{ReportError, save};
 
 use crate::campaign::Outcome;
 use crate::finding::Finding;
-use crate::summary::{UNAVOIDABLE, counts, without_loss};
+use crate::summary::{UNAVOIDABLE, counts, why};
 
 /// Writes the page: counts, and a section for each finding.
 pub fn write_report(outcome: &Outcome, program: &str, path: &Path) -> Result<(), ReportError> {
@@ -70,7 +70,7 @@ fn section(contents: &mut String, number: usize, finding: &Finding) {
     item("lost", &finding.lost);
     item("survived, although later", &finding.there);
     item("the check passes with", &finding.saved_by);
-    item("why", finding.without_loss.map(|why| without_loss(why).to_owned()).as_slice());
+    item("why", why(finding).map(str::to_owned).as_slice());
     item(UNAVOIDABLE.trim_end_matches(':'), &finding.unavoidable);
     let said: Vec<String> = finding.check_said.lines().map(str::to_owned).collect();
     item("the check said", &said);

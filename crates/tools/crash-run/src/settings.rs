@@ -20,6 +20,16 @@ pub enum Losses {
     Drive(Box<Profile>),
 }
 
+impl Losses {
+    /// What is written whole or not at all: of a drive, a unit.
+    pub(crate) fn sector(&self) -> Sector {
+        match self {
+            Losses::Posix(sector) => *sector,
+            Losses::Drive(_) => Sector::KiB4,
+        }
+    }
+}
+
 /// How a recording is checked.
 #[derive(Clone, Debug)]
 pub struct Settings {

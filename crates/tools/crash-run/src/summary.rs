@@ -10,8 +10,12 @@ use crate::finding::{Finding, WithoutLoss};
 /// The title of [`Finding::unavoidable`].
 pub(crate) const UNAVOIDABLE: &str = "no sync helps if power fails meanwhile; the reader must tolerate it (checksum, length, or a new name and a rename):";
 
-/// What [`Finding::without_loss`] means.
-pub(crate) fn without_loss(why: WithoutLoss) -> &'static str {
+/// Why the check fails, if what was lost does not say it.
+pub(crate) fn why(finding: &Finding) -> Option<&'static str> {
+    finding.without_loss.map(without_loss).or(finding.lost.is_empty().then_some(NOT_KNOWN))
+}
+
+fn without_loss(why: WithoutLoss) -> &'static str {
     match why {
         WithoutLoss::Acknowledged => {
             "everything written is there: it was acknowledged before it was written (mapped memory needs msync first, a buffer \
@@ -22,6 +26,10 @@ pub(crate) fn without_loss(why: WithoutLoss) -> &'static str {
         }
     }
 }
+
+/// The reason of a finding that names nothing.
+const NOT_KNOWN: &str =
+    "the drive left neither whole operations nor whole writes: without --drive, findings name the syncs";
 
 /// A sync that the kernel keeps to itself looks like none.
 const NO_SYNC: &str = "\nNothing was synced. Linux passes fsync and fdatasync on to this folder, and sync FILE, but neither sync \
@@ -81,8 +89,7 @@ fn of_finding(number: usize, finding: &Finding) -> String {
     list("lost:", &finding.lost);
     list("survived, although later:", &finding.there);
     list("the check passes with:", &finding.saved_by);
-    let why = finding.without_loss.map(|why| without_loss(why).to_owned());
-    list("why:", why.as_slice());
+    list("why:", why(finding).map(str::to_owned).as_slice());
     let said: Vec<String> = finding.check_said.lines().rev().take(5).map(str::to_owned).collect();
     list(UNAVOIDABLE, &finding.unavoidable);
     list("the check said:", &said.into_iter().rev().collect::<Vec<_>>());

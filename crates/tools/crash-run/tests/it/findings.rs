@@ -140,11 +140,60 @@ fn a_drive_loses_less_than_posix_allows() {
     assert!(outcome.cuts > 2 && outcome.checked >= 1, "{outcome:?}");
 }
 
+/// What a drive lost is named in terms of the program as well.
+#[test]
+fn what_a_drive_lost_has_its_remedies() {
+    let mut profile = tantalum::Profile::load("tlc-nvme").unwrap();
+    profile.capacity_bytes = 64 << 20;
+    let recording = recording(&[], &[create("a", 1), write(1, 0, "1"), create("b", 2), Operation::Sync(2)]);
+    let script = "! test -e b || test -s a";
+    let on_drive = Settings { losses: Losses::Drive(Box::new(profile)), ..settings(script) };
+    let outcome = check(&recording, &on_drive, &Monitor::silent()).unwrap();
+    let [finding] = &outcome.findings[..] else { panic!("{outcome:#?}") };
+    assert!(finding.lost.iter().any(|lost| lost.contains("a")), "{finding:#?}");
+    assert!(finding.saved_by.contains(&"fsync a after write to a".to_owned()), "{finding:#?}");
+}
+
+/// Checks run in parallel and do not end in their order. Of outcomes that lose equally much, the one that was made first
+/// represents the finding.
+#[test]
+fn checks_that_end_in_another_order_give_the_same_findings() {
+    let recording = recording(
+        &[create("a", 1), Operation::SyncFolder(ROOT)],
+        &[write(1, 0, &"x".repeat(1000)), Operation::Sync(1)],
+    );
+    let script = |slow: &str| {
+        format!(
+            "head -c 1 a | grep -q {slow} && sleep 0.1; size=$(tr -d '\\0' < a | wc -c); test $size = 0 || test $size = 1000"
+        )
+    };
+    let findings =
+        |script: String| check(&recording, &settings(&script), &Monitor::silent()).unwrap().findings;
+    let (first, other) = (findings(script("x")), findings(script("'^$'")));
+    assert_eq!(first, findings(script("nothing")));
+    assert_eq!(first, other);
+    assert_eq!(first.len(), 1, "{first:#?}");
+}
+
 #[test]
 fn a_check_that_fails_with_power_on_is_refused() {
     let recording = recording(&[], &[create("a", 1)]);
     let error = check(&recording, &settings("echo no; exit 3"), &Monitor::silent()).unwrap_err().to_string();
     assert!(error.contains("exit code 3") && error.ends_with("no"), "{error}");
+}
+
+/// What waited for a check when the time was up was still checked, for minutes.
+#[test]
+fn nothing_more_is_checked_when_the_time_is_up() {
+    let program: Vec<Operation> = (0..12).map(|file| create(&format!("{file}"), file + 1)).collect();
+    let settings = Settings { minutes: Some(0.01), ..settings("sleep 0.5") };
+    let outcome = check(&recording(&[], &program), &settings, &Monitor::silent()).unwrap();
+    assert!(outcome.ended_early && outcome.checked > 0, "{outcome:?}");
+    let workers = std::thread::available_parallelism().map_or(2, usize::from) as u64;
+    assert!(
+        outcome.checked <= 2 * workers,
+        "each worker may begin one within 0.6 s, and one more: {outcome:?}"
+    );
 }
 
 #[test]
