@@ -32,7 +32,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
         bar.say(format!("in {drive}: {}", case.name));
         bar.advance(1).is_ok()
     };
-    let outcomes = bench(&settings, &mut tell).map_err(Failure::ServedBench)?;
+    let outcomes = bench(&settings, &mut tell)?;
     drop(bar);
     if options.json { output::print_json(&outcomes) } else { output::print(&tables(&outcomes)) }
 }

@@ -1,8 +1,10 @@
 //! Errors that may be an interruption: Ctrl-C ends each part of the program in the same way.
 
 use tantalum_crash_run::RunError;
+use tantalum_nvme::bench::BenchError;
 use tantalum_papers::ExperimentError;
 use tantalum_replay::ReplayError;
+use tantalum_report::Interrupted;
 use tantalum_sweep::SweepError;
 use tantalum_torture::CrashError;
 use tantalum_workloads::WorkloadError;
@@ -59,6 +61,15 @@ impl From<WorkloadError> for Failure {
         match error {
             WorkloadError::Interrupted(interrupted) => interrupted.into(),
             error => Failure::Bench(error),
+        }
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Failure {
+        match error {
+            BenchError::Interrupted => Interrupted.into(),
+            error => Failure::ServedBench(error),
         }
     }
 }

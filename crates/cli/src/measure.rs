@@ -105,7 +105,9 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
         }
         None => run_task(&task(options)?, &stop)?,
     };
-    tell_all(options, &measurement)
+    tell_all(options, &measurement)?;
+    // Ctrl-C has ended the replays
+    Ok(stop.monitor().check()?)
 }
 
 fn task(options: &MeasureOptions) -> Result<Task, Failure> {

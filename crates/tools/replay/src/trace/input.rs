@@ -9,6 +9,9 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use tantalum_report::Monitor;
 
@@ -18,8 +21,12 @@ use super::error::TraceError;
 const DASH: &str = "-";
 const STANDARD_INPUT: &str = "/dev/stdin";
 
-/// Bytes copied from a pipe between two checks for cancellation.
-const COPIED: usize = 1 << 20;
+/// Bytes of a pipe that are read at a time, and how many of these pieces wait to be copied.
+const PIECE_BYTES: usize = 1 << 20;
+const WAITING_PIECES: usize = 2;
+
+/// The time between two checks for cancellation while a pipe gives nothing.
+const CHECKED: Duration = Duration::from_millis(50);
 
 /// What stands between the name of a device and the number of a processor in the names of blktrace's files.
 const PER_PROCESSOR: &str = ".blktrace.";
@@ -89,30 +96,57 @@ fn opened(path: &Path, monitor: &Monitor) -> Result<Opened, TraceError> {
     // a block device can be read again, too
     let file = if metadata.is_file() || metadata.file_type().is_block_device() {
         File::open(path).map_err(failed(path))?
-    } else if path == Path::new(STANDARD_INPUT) {
-        copied(path, &mut io::stdin().lock(), monitor)?
     } else {
-        copied(path, &mut File::open(path).map_err(failed(path))?, monitor)?
+        copied(path, monitor)?
     };
     let bytes = file.metadata().map_err(failed(path))?.len();
     Ok(Opened { path: path.to_owned(), file: Arc::new(file), bytes })
 }
 
-/// A temporary file with all that `source` gives.
-fn copied(path: &Path, source: &mut dyn Read, monitor: &Monitor) -> Result<File, TraceError> {
+/// A temporary file with all that a pipe gives.
+fn copied(path: &Path, monitor: &Monitor) -> Result<File, TraceError> {
     let folder = std::env::temp_dir();
     let no_room = |error| TraceError::Copy { path: path.to_owned(), folder: folder.clone(), error };
     let mut file = tempfile::tempfile_in(&folder).map_err(no_room)?;
-    let mut buffer = vec![0; COPIED];
+    let pieces = read_apart(path.to_owned());
     loop {
         monitor.check().map_err(TraceError::Interrupted)?;
-        match source.read(&mut buffer) {
-            Ok(0) => return Ok(file),
-            Ok(read) => file.write_all(&buffer[..read]).map_err(no_room)?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(failed(path)(error)),
+        match pieces.recv_timeout(CHECKED) {
+            Ok(piece) => file.write_all(&piece.map_err(failed(path))?).map_err(no_room)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(file),
         }
     }
+}
+
+/// Reads a pipe on a thread, because opening and reading one may wait for its writer without end. The thread ends with the pipe,
+/// or with the first piece that nobody takes.
+fn read_apart(path: PathBuf) -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, pieces) = mpsc::sync_channel(WAITING_PIECES);
+    thread::spawn(move || {
+        let opened: io::Result<Box<dyn Read>> = match path == Path::new(STANDARD_INPUT) {
+            true => Ok(Box::new(io::stdin().lock())),
+            false => File::open(&path).map(|file| Box::new(file) as Box<dyn Read>),
+        };
+        let mut source = match opened {
+            Ok(source) => source,
+            Err(error) => return drop(sender.send(Err(error))),
+        };
+        loop {
+            let mut piece = vec![0; PIECE_BYTES];
+            let read = source.read(&mut piece).map(|bytes| piece.truncate(bytes));
+            let is_last = piece.is_empty();
+            let sent = match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(()) if is_last => return,
+                read => sender.send(read.map(|()| piece)),
+            };
+            if sent.is_err() {
+                return;
+            }
+        }
+    });
+    pieces
 }
 
 /// The files of the trace at `path`: that of this name, or those of one recording by blktrace.
@@ -151,6 +185,8 @@ fn processor(end: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     fn contents(input: &Input) -> Vec<String> {
@@ -194,5 +230,18 @@ mod tests {
             (vec!["twice".to_owned()], vec!["twice".to_owned()])
         );
         assert_eq!(input.bytes(), 5);
+    }
+
+    /// The first Ctrl-C was without effect until the writer of the pipe did something.
+    #[test]
+    fn a_pipe_that_gives_nothing_is_not_waited_for_after_an_interruption() {
+        let (reader, _writer) = io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let monitor = Monitor::new(Arc::clone(&cancelled)).quiet();
+        let opened = thread::spawn(move || Input::open(Path::new(&path), &monitor).map(|_| ()));
+        thread::sleep(Duration::from_millis(100));
+        cancelled.store(true, Ordering::Relaxed);
+        assert!(matches!(opened.join().unwrap(), Err(TraceError::Interrupted(_))));
     }
 }
