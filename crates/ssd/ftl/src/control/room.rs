@@ -41,12 +41,11 @@ impl Ftl {
         if owners > 0 && (finds_no_room(&mut self.nand) || !self.checkpoint_has_place(owners, 0)) {
             return Err(FtlError::CapacityExceeded);
         }
-        while owners > 0 && self.space.free_blocks() < self.system_blocks(owners) {
-            if !self.collect_one(at_ns)? {
-                return Err(FtlError::CapacityExceeded);
-            }
+        let is_enough = |parts: &Parts| parts.space.free_blocks() >= parts.system_blocks(owners);
+        match owners == 0 || self.collect_until(is_enough, at_ns)? {
+            true => Ok(()),
+            false => Err(FtlError::CapacityExceeded),
         }
-        Ok(())
     }
 
     /// This many records can be appended and made durable without another block.
@@ -97,18 +96,15 @@ impl Ftl {
                 self.collect_for(target, at_ns)?;
             }
         }
-        // each victim frees something; more rounds than blocks mean that nothing is gained
-        for _ in 0..2 * self.geometry.blocks() {
-            let blocks = self.spare_blocks().saturating_sub(self.space.collection_reserve());
-            let missing = |&(target, pages)| self.space.missing_blocks(target, pages, &self.nand);
-            if pages.iter().map(missing).sum::<u32>() <= blocks {
-                return Ok(());
-            }
-            if !self.collect_one(at_ns)? {
-                break;
-            }
+        let is_enough = |parts: &Parts| {
+            let blocks = parts.spare_blocks().saturating_sub(parts.space.collection_reserve());
+            let missing = |&(target, pages)| parts.space.missing_blocks(target, pages, &parts.nand);
+            pages.iter().map(missing).sum::<u32>() <= blocks
+        };
+        match self.collect_until(is_enough, at_ns)? {
+            true => Ok(()),
+            false => Err(FtlError::CapacityExceeded),
         }
-        Err(FtlError::CapacityExceeded)
     }
 
     /// Ensures room in the drive's capacity for contents of this weight and this many index entries. Returns when the room is
@@ -173,11 +169,28 @@ impl Ftl {
         space.choose_victim(config.victim_policy, map, numbers.last())
     }
 
-    /// Collects one victim, whatever the reserve says. False if there is none.
-    fn collect_one(&mut self, at_ns: Nanoseconds) -> Result<bool, FtlError> {
-        let Some(victim) = self.choose_victim() else { return Ok(false) };
-        self.collect_block(victim, at_ns)?;
-        Ok(true)
+    /// Collects victims, whatever the reserve says, until there is enough room. False if there is not. What they hold is packed
+    /// together: moved by itself, a victim with less garbage than a page frees nothing.
+    fn collect_until(
+        &mut self,
+        is_enough: impl Fn(&Parts) -> bool,
+        at_ns: Nanoseconds,
+    ) -> Result<bool, FtlError> {
+        // each victim frees something; more of them than this mean that nothing is gained
+        let mut rounds = 2 * self.geometry.blocks();
+        while rounds > 0 && !is_enough(self) {
+            let mut collection = self.begin_collection(at_ns);
+            while rounds > 0 && !is_enough(self) {
+                let Some(victim) = self.choose_victim() else {
+                    rounds = 0;
+                    break;
+                };
+                rounds -= 1;
+                self.collect_into(&mut collection, victim, at_ns)?;
+            }
+            self.finish_collection(collection, at_ns)?;
+        }
+        Ok(is_enough(self))
     }
 
     /// Collects on the planes on which a namespace's logs have no open block and find no free one.

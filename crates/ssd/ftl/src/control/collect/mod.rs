@@ -142,17 +142,37 @@ impl Allocator {
         moved
     }
 
-    /// Programs what waits if there is no room for both that and one more victim. A packed unit with a little of each
-    /// victim keeps all of them from becoming free, while their other units take up blocks.
+    /// Programs what waits if there is no room for both that and one more victim: first packed units, then all, for which the last
+    /// page may have to be padded.
     fn finish_if_short(&mut self, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let pages = self.geometry.pages_per_block + collection.waiting_pages();
-        if collection.victims.is_empty()
-            || self.space.missing_blocks(Target::Collect, pages, &self.nand) <= self.spare_blocks()
-        {
+        if collection.victims.is_empty() || self.has_room_for_victim(collection) {
+            return Ok(());
+        }
+        let open = collection.packing.take_open();
+        if let Err(error) = self.move_packed(open, collection, at_ns) {
+            self.release_victims(collection);
+            collection.give_up(&mut self.nand, &error);
+            return Err(error);
+        }
+        if self.has_room_for_victim(collection) {
             return Ok(());
         }
         let waiting = std::mem::replace(collection, self.begin_collection(at_ns));
         self.finish_collection(waiting, at_ns)
+    }
+
+    /// Whether there is room for what waits and for one more victim. A packed unit with a little of each victim keeps all of them
+    /// from becoming free, while their other units take up blocks. If a single page waits, the next victim fills it first, and all
+    /// victims before it become free.
+    fn has_room_for_victim(&self, collection: &Collection) -> bool {
+        let spare = self.spare_blocks();
+        let has_room =
+            |pages, blocks| self.space.missing_blocks(Target::Collect, pages, &self.nand) <= blocks;
+        let pages = self.geometry.pages_per_block + collection.waiting_pages();
+        has_room(pages, spare)
+            || collection.waiting_pages() == 1
+                && has_room(1, spare)
+                && has_room(pages, spare + collection.victims.len() as u32)
     }
 
     /// Programs all units in transit, and releases the victims.
