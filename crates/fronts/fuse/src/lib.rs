@@ -30,6 +30,7 @@ mod refusal;
 pub mod report;
 mod requests;
 mod session;
+mod system_call;
 mod users;
 pub mod watched_files;
 

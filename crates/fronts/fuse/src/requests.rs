@@ -15,11 +15,13 @@ use fuser::{
 };
 use tantalum::UNIT_BYTES;
 use tantalum_filesystem::{FileKind, NAME_BYTES};
+use tantalum_record::Tape;
 
 use crate::convert::{kind_of_mode, permissions_of_mode};
 use crate::front::Front;
 use crate::host::{Caller, Change};
 use crate::ioctl;
+use crate::system_call::asked_bytes;
 
 /// The largest request of the kernel in bytes.
 const TRANSFER_BYTES: u32 = 1 << 20;
@@ -40,7 +42,10 @@ const WISHES: [InitFlags; 7] = [
 ];
 
 /// Answers the kernel.
-pub(crate) struct Requests(pub Arc<Front>);
+pub(crate) struct Requests {
+    pub front: Arc<Front>,
+    pub tape: Tape,
+}
 
 impl Filesystem for Requests {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -49,7 +54,7 @@ impl Filesystem for Requests {
             let _ = config.add_capabilities(wish);
         }
         // A kernel without the other feature would not pass on what it holds before another program uses `O_DIRECT`.
-        if self.0.look(|host| host.write_back) == Some(true)
+        if self.front.look(|host| host.write_back) == Some(true)
             && config.capabilities().contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
         {
             let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
@@ -61,15 +66,15 @@ impl Filesystem for Requests {
     }
 
     fn lookup(&self, _request: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.0.serve_known(reply, |host| host.lookup(folder, name.as_bytes()));
+        self.front.serve_known(reply, |host| host.lookup(folder, name.as_bytes()));
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, references: u64) {
-        self.0.look(|host| host.forget(inode, references));
+        self.front.look(|host| host.forget(inode, references));
     }
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.0.serve_known(reply, |host| host.attributes(inode));
+        self.front.serve_known(reply, |host| host.attributes(inode));
     }
 
     fn setattr(
@@ -91,12 +96,12 @@ impl Filesystem for Requests {
         reply: ReplyAttr,
     ) {
         let change = Change { mode, owner, group, size, accessed, modified, changed };
-        self.0.serve(reply, |host| host.change(request.into(), inode, change));
+        self.front.serve(reply, |host| host.change(request.into(), inode, change));
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
-        let ended = self.0.with(|host| host.read_link(inode));
-        self.0.finish(ended, move |target| match target {
+        let ended = self.front.with(|host| host.read_link(inode));
+        self.front.finish(ended, move |target| match target {
             Ok(target) => reply.data(&target),
             Err(refusal) => reply.error(refusal.0),
         });
@@ -113,7 +118,7 @@ impl Filesystem for Requests {
         reply: ReplyEntry,
     ) {
         let (caller, permissions) = (Caller::from(request), permissions_of_mode(mode));
-        self.0.serve(reply, |host| {
+        self.front.serve(reply, |host| {
             host.make(caller, folder, name.as_bytes(), kind_of_mode(mode)?, permissions, device_number)
         });
     }
@@ -128,22 +133,23 @@ impl Filesystem for Requests {
         reply: ReplyEntry,
     ) {
         let (caller, permissions) = (Caller::from(request), permissions_of_mode(mode));
-        self.0.serve(reply, |host| {
+        self.front.serve(reply, |host| {
             host.make(caller, folder, name.as_bytes(), FileKind::Folder, permissions, 0)
         });
     }
 
     fn unlink(&self, _request: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.0.serve(reply, |host| host.unlink(folder, name.as_bytes()));
+        self.front.serve(reply, |host| host.unlink(folder, name.as_bytes()));
     }
 
     fn rmdir(&self, _request: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.0.serve(reply, |host| host.remove_folder(folder, name.as_bytes()));
+        self.front.serve(reply, |host| host.remove_folder(folder, name.as_bytes()));
     }
 
     fn symlink(&self, request: &Request, folder: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let target = target.as_os_str().as_bytes();
-        self.0.serve(reply, |host| host.make_symbolic_link(request.into(), folder, name.as_bytes(), target));
+        self.front
+            .serve(reply, |host| host.make_symbolic_link(request.into(), folder, name.as_bytes(), target));
     }
 
     fn rename(
@@ -156,17 +162,17 @@ impl Filesystem for Requests {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        self.0.serve(reply, |host| {
+        self.front.serve(reply, |host| {
             host.rename(request.into(), (folder, name.as_bytes()), (new_folder, new_name.as_bytes()), flags)
         });
     }
 
     fn link(&self, _request: &Request, inode: INodeNo, folder: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.0.serve(reply, |host| host.link(inode, folder, name.as_bytes()));
+        self.front.serve(reply, |host| host.link(inode, folder, name.as_bytes()));
     }
 
     fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.0.serve(reply, |host| host.open(inode, flags));
+        self.front.serve(reply, |host| host.open(inode, flags));
     }
 
     fn create(
@@ -180,7 +186,7 @@ impl Filesystem for Requests {
         reply: ReplyCreate,
     ) {
         let (caller, permissions) = (Caller::from(request), permissions_of_mode(mode));
-        self.0.serve(reply, |host| {
+        self.front.serve(reply, |host| {
             host.make_and_open(caller, folder, name.as_bytes(), permissions, OpenFlags(flags))
         });
     }
@@ -196,12 +202,12 @@ impl Filesystem for Requests {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.0.read(inode, offset, bytes as usize, reply);
+        self.front.read(inode, offset, bytes as usize, reply);
     }
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -212,8 +218,14 @@ impl Filesystem for Requests {
         reply: ReplyWrite,
     ) {
         let ends_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        self.0.write(offset, data, flags, reply, |host, fills| {
-            host.write(inode, offset, data, flags, ends_privileges, fills)
+        let ends_call = self.tape.may_be_first_part(offset, data.len() as u64)
+            && asked_bytes(request.pid()) == Some(data.len() as u64);
+        self.front.write(offset, data, flags, reply, |host, fills| {
+            let written = host.write(inode, offset, data, flags, ends_privileges, fills);
+            if ends_call {
+                self.tape.call_ends(host.file_system.client().now_ns());
+            }
+            written
         });
     }
 
@@ -239,7 +251,7 @@ impl Filesystem for Requests {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.look(|host| host.handles.close(handle));
+        self.front.look(|host| host.handles.close(handle));
         reply.ok();
     }
 
@@ -251,7 +263,7 @@ impl Filesystem for Requests {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.serve(reply, |host| host.sync(inode, data_only));
+        self.front.serve(reply, |host| host.sync(inode, data_only));
     }
 
     fn opendir(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -266,8 +278,8 @@ impl Filesystem for Requests {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let ended = self.0.with(|host| host.read_folder(inode, offset, &mut reply));
-        self.0.finish(ended, move |outcome| match outcome {
+        let ended = self.front.with(|host| host.read_folder(inode, offset, &mut reply));
+        self.front.finish(ended, move |outcome| match outcome {
             Ok(()) => reply.ok(),
             Err(refusal) => reply.error(refusal.0),
         });
@@ -281,8 +293,8 @@ impl Filesystem for Requests {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let ended = self.0.with(|host| host.read_folder_plus(inode, offset, &mut reply));
-        self.0.finish(ended, move |outcome| match outcome {
+        let ended = self.front.with(|host| host.read_folder_plus(inode, offset, &mut reply));
+        self.front.finish(ended, move |outcome| match outcome {
             Ok(()) => reply.ok(),
             Err(refusal) => reply.error(refusal.0),
         });
@@ -296,11 +308,11 @@ impl Filesystem for Requests {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.serve(reply, |host| host.sync_folder(inode));
+        self.front.serve(reply, |host| host.sync_folder(inode));
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        match self.0.with(|host| Ok(host.file_system.statistics())).outcome {
+        match self.front.with(|host| Ok(host.file_system.statistics())).outcome {
             Ok(held) => reply.statfs(
                 held.units,
                 held.free_units,
@@ -325,19 +337,19 @@ impl Filesystem for Requests {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        self.0.serve(reply, |host| host.set_extended_attribute(inode, name.as_bytes(), value, flags));
+        self.front.serve(reply, |host| host.set_extended_attribute(inode, name.as_bytes(), value, flags));
     }
 
     fn getxattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
-        self.0.serve(reply, |host| host.extended_attribute(inode, name.as_bytes(), room));
+        self.front.serve(reply, |host| host.extended_attribute(inode, name.as_bytes(), room));
     }
 
     fn listxattr(&self, _request: &Request, inode: INodeNo, room: u32, reply: ReplyXattr) {
-        self.0.serve(reply, |host| host.extended_attributes(inode, room));
+        self.front.serve(reply, |host| host.extended_attributes(inode, room));
     }
 
     fn removexattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.0.serve(reply, |host| host.remove_extended_attribute(inode, name.as_bytes()));
+        self.front.serve(reply, |host| host.remove_extended_attribute(inode, name.as_bytes()));
     }
 
     fn ioctl(
@@ -352,7 +364,7 @@ impl Filesystem for Requests {
         reply: ReplyIoctl,
     ) {
         match ioctl::Request::parse(command, argument, out_bytes) {
-            Ok(request) => self.0.ioctl(reply, |host| host.ioctl(handle, request)),
+            Ok(request) => self.front.ioctl(reply, |host| host.ioctl(handle, request)),
             Err(refusal) => reply.error(refusal.0),
         }
     }
@@ -367,7 +379,7 @@ impl Filesystem for Requests {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.0.serve(reply, |host| host.allocate(inode, offset, bytes, mode));
+        self.front.serve(reply, |host| host.allocate(inode, offset, bytes, mode));
     }
 
     fn lseek(
@@ -379,7 +391,7 @@ impl Filesystem for Requests {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.0.serve(reply, |host| host.seek(inode, offset, whence));
+        self.front.serve(reply, |host| host.seek(inode, offset, whence));
     }
 
     fn copy_file_range(
@@ -395,6 +407,6 @@ impl Filesystem for Requests {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        self.0.serve(reply, |host| host.copy((from, from_offset), (to, to_offset), bytes));
+        self.front.serve(reply, |host| host.copy((from, from_offset), (to, to_offset), bytes));
     }
 }

@@ -160,7 +160,8 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     let observed =
         front.look(|host| (host.file_system.client().drive().downgrade(), is_only_read(&*host.file_system)));
     let (drive, only_read) = observed.expect("the file system was not taken out yet");
-    let session = Session::new(Requests(Arc::clone(front)), &folder, &config(&image, options, only_read));
+    let requests = Requests { front: Arc::clone(front), tape: tape.clone() };
+    let session = Session::new(requests, &folder, &config(&image, options, only_read));
     let session = session.map_err(system)?;
     let (changed, changes) = mpsc::channel();
     *front.changed.lock() = Some(changed);
@@ -181,12 +182,12 @@ fn mount(front: &Arc<Front>, tape: Tape, options: &Options) -> Result<Mounted, M
     });
     let socket = control::serve(Arc::clone(&subject)).map_err(|error| MountError::Socket { image, error })?;
     let ended = sender.clone();
-    let requests = move || {
+    let serve = move || {
         // How the kernel disconnected does not matter: the volume is closed in any case.
         let _ = session.run();
         let _ = ended.send(Event::Ended);
     };
-    start("requests", requests).map_err(system)?;
+    start("requests", serve).map_err(system)?;
     start("changes", move || drop_cached(&changes, &notifier)).map_err(system)?;
     let (synced, interval) = (Arc::clone(front), options.sync_interval);
     if !only_read {

@@ -86,6 +86,9 @@ pub enum Event<'a> {
     },
     /// A mark, set from outside; everything before it is durable.
     Marked,
+    /// The last write is all that its system call was to write, although more could have followed
+    /// ([`is_first_part`](crate::operation::is_first_part)).
+    CallEnded,
 }
 
 /// An event with its times, in the drive's time.

@@ -109,7 +109,8 @@ const PAGE_BYTES: u64 = 4096;
 
 /// Whether a write of `bytes` at `offset` is only the first part of what a program wrote, if the next write to the file begins at
 /// `next`: Linux 6.18 passes on what goes to the end of the first page apart from the rest of a buffered write. A program
-/// that ends a write at such a boundary and continues there with the next one looks the same.
+/// that ends a write at such a boundary and continues there with the next one looks the same, unless
+/// [`Event::CallEnded`](crate::Event::CallEnded) is between them.
 pub fn is_first_part(offset: u64, bytes: u64, next: u64) -> bool {
     let end = offset + bytes;
     end == next && end.is_multiple_of(PAGE_BYTES) && bytes < PAGE_BYTES

@@ -176,6 +176,7 @@ mod tests {
             Event::Exchanged { a: (1, 2), b: (3, 4), bytes: 4096 },
             Event::Held { file: 1, bytes: 7 },
             Event::Marked,
+            Event::CallEnded,
         ]
     }
 

@@ -11,7 +11,7 @@ use tantalum::Nanoseconds;
 use tantalum_filesystem::{FileId, FileKind, FileSystem, Metadata, Outcome};
 
 use crate::event::{Event, Stamped};
-use crate::operation::{FileNumber, FolderName, Made, Operation, ROOT};
+use crate::operation::{FileNumber, FolderName, Made, Operation, ROOT, is_first_part};
 
 /// Takes a recorder's events.
 pub trait Sink: Send {
@@ -107,6 +107,16 @@ impl Tape {
             }
             None => Err(io::Error::other("nothing is recorded")),
         }
+    }
+
+    /// Whether this write is recorded and may be only the first part of its system call.
+    pub fn may_be_first_part(&self, offset: u64, bytes: u64) -> bool {
+        is_first_part(offset, bytes, offset + bytes) && self.runs()
+    }
+
+    /// Records that the last write is all of its system call.
+    pub fn call_ends(&self, at_ns: Nanoseconds) {
+        self.record(at_ns, 0, |_| Event::CallEnded);
     }
 
     /// Ends the recording, if there is one.

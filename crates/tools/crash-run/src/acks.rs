@@ -34,6 +34,8 @@ const MOST_PIPE_BYTES: usize = 1 << 20;
 pub(crate) struct Heard {
     pub recording: Recording,
     pipes: Vec<Pipe>,
+    /// How many operations there were when a system call had written all that it was to.
+    ended: usize,
 }
 
 /// Shared by the recorder and the threads that wait for the program.
@@ -64,11 +66,18 @@ impl Heard {
         }
     }
 
+    /// The last write is all of its system call.
+    pub fn call_ends(&mut self) {
+        self.ended = self.recording.operations.len();
+    }
+
     /// Joins a write with the one before it, if they are parts of what the program wrote at once.
     fn joins(&mut self, operation: &Operation) -> bool {
+        let ended = self.ended;
         let Recording { operations, begins, acks } = &mut self.recording;
-        let is_apart =
-            operations.len() == *begins || acks.last().is_some_and(|(at, _)| *at == operations.len());
+        let is_apart = ended == operations.len()
+            || operations.len() == *begins
+            || acks.last().is_some_and(|(at, _)| *at == operations.len());
         match (operation, operations.last_mut()) {
             (Operation::Write(file, offset, rest), Some(Operation::Write(before, from, data)))
                 if !is_apart && file == before && is_first_part(*from, data.len() as u64, *offset) =>

@@ -16,6 +16,7 @@ impl Sink for Kept {
             Event::Punched { file, offset, bytes } => {
                 Operation::Zero { file, offset, bytes, keep_size: true }
             }
+            Event::CallEnded => return self.0.lock().call_ends(),
             _ => return,
         };
         self.0.lock().done(operation);

@@ -278,6 +278,7 @@ impl<'a> Replay<'a> {
                 self.mark();
                 Ok(())
             }
+            Event::CallEnded => Ok(()),
         }
     }
 

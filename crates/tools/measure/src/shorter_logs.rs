@@ -93,7 +93,7 @@ impl<'a> ShorterLogs<'a> {
         self.without.is_some()
     }
 
-    /// Whether this continues where a log was last written, or only changes times.
+    /// Whether this continues where a log was last written, or changes no contents.
     pub fn goes_on(&mut self, event: &Event<'_>) -> bool {
         match (event, &mut self.gathered) {
             (Event::Wrote { file, offset, data, .. }, Some(gathered))
@@ -105,6 +105,7 @@ impl<'a> ShorterLogs<'a> {
                 true
             }
             (Event::Touched(file), Some(gathered)) => *file == gathered.file,
+            (Event::CallEnded, Some(_)) => true,
             _ => false,
         }
     }

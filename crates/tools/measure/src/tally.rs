@@ -162,6 +162,7 @@ impl Counter {
                 self.wrote(*file, offset, bytes, is_rest, stamped.at_ns);
                 self.before = Some((*file, offset, bytes));
             }
+            Event::CallEnded => self.before = None,
             Event::Held { file, bytes } => self.files.entry(*file).or_default().end = *bytes,
             Event::Copied { copied, .. } if counts => self.copied_bytes += copied,
             Event::Marked if self.begun_ns.is_some() => self.has_ended = true,

@@ -59,6 +59,26 @@ fn a_script_counted_by_hand_is_told_exactly() {
     check_replay(&measurement);
 }
 
+/// The kernel passes on what goes to the end of a page apart from the rest of a write. A write that ends there by itself was counted
+/// together with the next one.
+#[test]
+fn each_call_is_one_write_wherever_pages_end() {
+    let script = "import os, sys
+file = os.open('pages', os.O_CREAT | os.O_WRONLY)
+for _ in range(50):
+    os.write(file, b'x' * 4000)
+    os.write(file, b'y' * 96)
+file = os.open('thousands', os.O_CREAT | os.O_WRONLY)
+for _ in range(100):
+    os.write(file, b'z' * 1500)
+for at in range(0, 20000, 5000):
+    os.pwrite(file, b'a' * 3000, at + 3000)
+    os.pwritev(file, [b'b' * 1000, b'c' * 2000], at + 3500)
+";
+    let measurement = run(&task(&["python3", "-c", script]), &Stop::default()).unwrap();
+    assert_eq!(measurement.asked.writes, 100 + 100 + 8);
+}
+
 /// SQLite writes each page to its log and then home: the drive sees both, and the replay finds one in the other.
 #[test]
 fn sqlite_writes_pages_twice() {

@@ -162,8 +162,7 @@ fn for_each_statement(
         };
         let mut prepared = sqlite.prepare(text);
         // a trigger has semicolons of its own
-        while let Err(rusqlite::Error::SqlInputError { msg, .. }) = &prepared
-            && msg == "incomplete input"
+        while prepared.as_ref().is_err_and(is_unfinished)
             && let Some(longer) = script.extend()
         {
             text = longer;
@@ -194,6 +193,15 @@ fn finish(statement: &mut Statement<'_>) -> rusqlite::Result<()> {
 }
 
 /// SQLite's error message about a statement.
+/// Whether a statement goes on behind its end.
+fn is_unfinished(error: &rusqlite::Error) -> bool {
+    let (rusqlite::Error::SqlInputError { msg, .. } | rusqlite::Error::SqliteFailure(_, Some(msg))) = error
+    else {
+        return false;
+    };
+    msg == "incomplete input"
+}
+
 fn message_of(error: rusqlite::Error, text: &str) -> String {
     match error {
         rusqlite::Error::SqlInputError { msg, .. } if is_limited_change(&msg, text) => {
@@ -334,6 +342,20 @@ mod tests {
         fs::write(&copy, image).unwrap();
         let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
         assert_eq!(Connection::open(copy).unwrap().query_row("SELECT count(*) FROM t", [], count), Ok(2));
+    }
+
+    /// SQLite gives no place in a statement that ends too early, and every trigger was refused.
+    #[test]
+    fn a_trigger_has_statements_of_its_own() {
+        let files = Files::new(
+            "CREATE TABLE u (x);
+             CREATE TRIGGER a AFTER INSERT ON t BEGIN INSERT INTO u VALUES (new.x); DELETE FROM u WHERE x = 5; END;
+             INSERT INTO t VALUES (9);",
+        );
+        assert_eq!(files.read().unwrap().transactions, 3);
+        let error =
+            Files::new("CREATE TRIGGER a AFTER INSERT ON t BEGIN SELECT 1;").read().unwrap_err().to_string();
+        assert!(error.contains("incomplete input"), "{error}");
     }
 
     #[test]
