@@ -40,7 +40,7 @@ class CapacityError(TantalumError):
     """No flash is left, even after garbage collection."""
 
 class ReadOnlyError(TantalumError):
-    """Too few good blocks are left for writes, the machine has no room for them, or documents can only be read."""
+    """Too few good blocks are left for writes, or documents can only be read."""
 
 class UnreadableError(TantalumError):
     """The flash page of a unit or record cannot be read. An error of a store has the record's namespace and key."""

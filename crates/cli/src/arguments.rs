@@ -223,7 +223,7 @@ pub struct CompareOptions {
     #[arg(long, value_name = "FILE", requires = "sql")]
     pub database: Option<PathBuf>,
 
-    /// Run your own statements, each as a transaction unless they BEGIN one
+    /// Run your own statements, each as a transaction unless they BEGIN one, on --database (an empty file is an empty database)
     #[arg(long, value_name = "FILE", requires = "database")]
     pub sql: Option<PathBuf>,
 
@@ -308,7 +308,7 @@ pub struct CheckOptions {
 #[command(mut_arg("capacity", |capacity| capacity.help(bench_capacity_help())))]
 pub struct BenchOptions {
     /// Access pattern: seqwrite, randwrite, randread, or mixed (70 % reads, 30 % writes)
-    #[arg(long, value_name = "PATTERN", required_unless_present = "nvme", conflicts_with = "nvme")]
+    #[arg(long, value_name = "PATTERN", required_unless_present_any = ["nvme", "seconds", "image", "time"], conflicts_with = "nvme")]
     pub pattern: Option<bench::Pattern>,
 
     /// Measure the drive as `tantalum serve` serves it, compared with the same server without a drive
@@ -324,7 +324,7 @@ pub struct BenchOptions {
     pub time: Option<Pacing>,
 
     /// With --nvme: seconds to measure each case, in turns with its limit
-    #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "pattern", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "nvme", value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
 
     #[command(flatten)]
@@ -392,11 +392,13 @@ mod tests {
     /// `bench --pattern` ignored --seconds, and `bench --nvme` --operations.
     #[test]
     fn bench_refuses_what_it_would_ignore() {
-        for ignored in [["--pattern", "mixed", "--seconds", "9"].as_slice(), &["--nvme", "--operations", "9"]]
-        {
+        let error = |ignored: &[&str]| {
             let arguments = ["tantalum", "bench"].iter().chain(ignored);
-            assert!(Arguments::try_parse_from(arguments).is_err(), "{ignored:?}");
-        }
+            Arguments::try_parse_from(arguments).unwrap_err().to_string()
+        };
+        error(&["--pattern", "mixed", "--seconds", "9"]);
+        error(&["--nvme", "--operations", "9"]);
+        assert!(error(&["--seconds", "9"]).contains("--nvme"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tantalum_crash_run::{SavedFinding, check_again, mount_finding};
 
+use crate::crash_run::parse_command;
 use crate::failure::Failure;
 use crate::output;
 
@@ -20,7 +21,7 @@ pub struct CrashReplayOptions {
     pub folder: Option<PathBuf>,
 
     /// Run this check instead of the one that failed
-    #[arg(long, value_name = "COMMAND", conflicts_with = "folder")]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "folder", value_parser = parse_command)]
     pub check: Option<String>,
 }
 

@@ -19,11 +19,11 @@ use crate::{interrupt, output};
 #[derive(Args, Debug)]
 pub struct CrashRunOptions {
     /// A program or shell command that exits with 0 if the files in its working directory ($TANTALUM_DIR) are intact
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", value_parser = parse_command)]
     pub check: String,
 
     /// A shell command that prepares the folder before the program runs; its files are durable
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", value_parser = parse_command)]
     pub setup: Option<String>,
 
     /// Lose as much as POSIX allows: any part of the data not synced, torn at sectors. This is the default
@@ -88,6 +88,14 @@ fn parse_cuts(text: &str) -> Result<Cuts, String> {
         Ok(cuts) if cuts > 0 => Ok(Cuts(Some(cuts))),
         _ if text == "all" => Ok(Cuts(None)),
         _ => Err("use a number of cuts from 1, or all".to_owned()),
+    }
+}
+
+/// A shell takes an empty command for one that succeeds, so that an unset variable would pass every check.
+pub fn parse_command(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("use a command; an empty one does nothing and succeeds".to_owned()),
+        false => Ok(text.to_owned()),
     }
 }
 

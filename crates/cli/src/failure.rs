@@ -112,7 +112,7 @@ pub enum Failure {
         checked: u64,
     },
     /// The check of a finding failed again. What it said has been printed.
-    #[error("the check ended with {ended}")]
+    #[error("the check {}", tantalum_crash_run::ended(ended))]
     CheckFailedAgain {
         /// How it ended.
         ended: String,

@@ -21,14 +21,20 @@ use crate::output;
 /// What the background process prints once the drive is served; the rest of the line says where, or warns.
 const SERVED: &str = "served";
 
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "use an IP address and a port, such as 127.0.0.1:4420, 0.0.0.0:4420 or [::1]:4420".to_owned()
+    })
+}
+
 /// `tantalum serve`.
 #[derive(Args, Debug)]
 pub struct ServeOptions {
     /// The image file of the drive
     pub image: PathBuf,
 
-    /// Address and port to listen on; an address that other machines can reach requires --host-secrets
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420")]
+    /// Address and port to listen on; an address that other machines can reach requires --allow-host and --host-secrets
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420", value_parser = parse_listen)]
     pub listen: SocketAddr,
 
     /// The address that hosts are told to connect to, in the discovery log and by this command, where they reach this machine
@@ -40,7 +46,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "NQN,...", value_delimiter = ',')]
     pub allow_host: Vec<String>,
 
-    /// File with the hosts' secrets (DH-HMAC-CHAP). Each line has a host's NQN, its secret as `nvme gen-dhchap-key` prints
+    /// File with the secrets (DH-HMAC-CHAP) of the hosts that --allow-host names. Each line has a host's NQN, its secret as `nvme gen-dhchap-key` prints
     /// it, and optionally the subsystem's secret. The file must not be readable by others
     #[arg(long, value_name = "FILE", requires = "allow_host")]
     pub host_secrets: Option<PathBuf>,

@@ -102,7 +102,9 @@ struct Change {
 /// The report in a file that the caller names.
 pub fn since(earlier: &Path, report: &Report) -> Result<Before, Failure> {
     let refused = |why: String| Failure::from(InvalidSetting::new("--since", earlier.display(), why));
-    let text = fs::read_to_string(earlier).map_err(|error| refused(error.to_string()))?;
+    // what is not text is not JSON either
+    let text = fs::read(earlier).map_err(|error| refused(error.to_string()))?;
+    let text = String::from_utf8_lossy(&text);
     let before = parsed(&text)
         .map_err(|why| refused(format!("it must be the output of `tantalum stat --json`; {why}")))?;
     let Earlier { report: before, identity: then } = before;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tantalum_report::Monitor;
 
 use crate::check::{Checker, Verdict};
-use crate::error::RunError;
+use crate::error::{RunError, temporary_folder};
 use crate::finding::Finding;
 use crate::findings::{Explained, Findings};
 use crate::operation::{Operation, Recording};
@@ -51,8 +51,7 @@ pub struct Outcome {
 
 /// Checks what a program may find after power cuts.
 pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> Result<Outcome, RunError> {
-    let place =
-        tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir().map_err(RunError::files("/tmp"))?;
+    let place = temporary_folder()?;
     let checker = Checker {
         check: settings.check.clone(),
         most: Duration::from_secs(settings.check_seconds),

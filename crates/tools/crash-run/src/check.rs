@@ -84,6 +84,17 @@ pub(crate) struct Verdict {
     pub said: String,
 }
 
+/// What a check has that takes too long.
+const NO_END: &str = "no end";
+
+/// How a check ended, as the end of a sentence about it.
+pub fn ended(how: &str) -> String {
+    match how.strip_prefix(NO_END) {
+        Some(within) => format!("did not end{within}"),
+        None => format!("ended with {how}"),
+    }
+}
+
 impl Checker {
     /// Runs the check on these files, with what the program had acknowledged. Checks that run at the same time need different
     /// `worker` numbers.
@@ -131,7 +142,7 @@ impl Checker {
             None => {
                 let _ = child.wait();
                 self.monitor.check()?;
-                Some(format!("no end within {} s", self.most.as_secs()))
+                Some(format!("{NO_END} within {} s", self.most.as_secs()))
             }
         };
         Ok(Verdict { failed, said: end_of(&output) })

@@ -1,13 +1,17 @@
 //! Errors that stop a run.
 
+use std::env;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tantalum::{DeviceError, ProfileError};
 use tantalum_filesystem::Errno;
 use tantalum_fuse::MountError;
 use tantalum_report::Interrupted;
 use tantalum_volume::VolumeError;
+use tempfile::TempDir;
+
+use crate::check::ended;
 
 /// Why a run was not completed. A failed check is a result, not an error.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +57,7 @@ pub enum RunError {
         hint: String,
     },
     /// The check fails although nothing was lost.
-    #[error("the check ended with {status} on what the program left, although power stayed on: {said}{hint}")]
+    #[error("the check {} on what the program left, although power stayed on: {said}{hint}", ended(status))]
     CheckFails {
         /// How it ended.
         status: String,
@@ -102,7 +106,7 @@ pub enum RunError {
         to: PathBuf,
     },
     /// A file could not be read or written.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}{}", path.display(), room_elsewhere(path, error))]
     Files {
         /// The file.
         path: PathBuf,
@@ -138,8 +142,23 @@ impl RunError {
         }
     }
 
+    /// Why a file could not be used.
     pub(crate) fn files(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RunError {
         let path = path.into();
         move |error| RunError::Files { path, error }
     }
+}
+
+/// What to do if there is no room for temporary files.
+fn room_elsewhere(path: &Path, error: &io::Error) -> &'static str {
+    match error.kind() == io::ErrorKind::StorageFull && path.starts_with(env::temp_dir()) {
+        true => "; make room there, or name a folder with more in $TMPDIR",
+        false => "",
+    }
+}
+
+/// A new folder in `$TMPDIR`, else in `/tmp`.
+pub(crate) fn temporary_folder() -> Result<TempDir, RunError> {
+    let place = env::temp_dir();
+    tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir_in(&place).map_err(RunError::files(place))
 }

@@ -37,7 +37,7 @@ mod test;
 mod tree;
 
 pub use campaign::{Outcome, check};
-pub use check::{Check, CheckFunction};
+pub use check::{Check, CheckFunction, ended};
 pub use error::RunError;
 pub use finding::{Finding, WithoutLoss};
 pub use page::write_report;

@@ -22,7 +22,7 @@ use tantalum_volume::Volume;
 
 use crate::acks::{Shared, listening};
 use crate::commands::{hint, not_started};
-use crate::error::RunError;
+use crate::error::{RunError, temporary_folder};
 use crate::operation::{Operation, Recording};
 use crate::recorder::Kept;
 
@@ -68,8 +68,7 @@ pub(crate) fn record_with(
     capacity_bytes: u64,
     uses: impl FnOnce(&Path, &Path, &Shared) -> Result<(), RunError>,
 ) -> Result<Recording, RunError> {
-    let place =
-        tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir().map_err(RunError::files("/tmp"))?;
+    let place = temporary_folder()?;
     let (folder, image) = (place.path().join("dir"), place.path().join("drive"));
     fs::create_dir(&folder).map_err(RunError::files(&folder))?;
     // a mount is identified by the path of its image, and this drive is in memory

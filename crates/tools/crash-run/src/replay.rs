@@ -9,7 +9,7 @@ use tantalum_report::Monitor;
 use tempfile::TempDir;
 
 use crate::check::{Check, Checker};
-use crate::error::RunError;
+use crate::error::{RunError, temporary_folder};
 use crate::program::{mount, new_volume};
 use crate::saved_finding::SavedFinding;
 
@@ -35,7 +35,7 @@ pub struct MountedFinding {
 /// Runs a finding's check, or another one, on a copy of its files.
 pub fn check_again(saved: &SavedFinding, check: Option<&str>) -> Result<Again, RunError> {
     let check = check.or(saved.check.as_deref()).ok_or(RunError::NoCheck)?;
-    let place = temporary()?;
+    let place = temporary_folder()?;
     let folder = place.path().join("dir");
     fs::create_dir(&folder).map_err(RunError::files(&folder))?;
     saved.copy_to(&folder)?;
@@ -51,7 +51,7 @@ pub fn check_again(saved: &SavedFinding, check: Option<&str>) -> Result<Again, R
 
 /// Mounts the files of a finding on an empty folder.
 pub fn mount_finding(saved: &SavedFinding, folder: &Path) -> Result<MountedFinding, RunError> {
-    let place = temporary()?;
+    let place = temporary_folder()?;
     let image = place.path().join("drive");
     // a mount is identified by the path of its image, and this drive is in memory
     File::create(&image).map_err(RunError::files(&image))?;
@@ -66,8 +66,4 @@ pub fn mount_finding(saved: &SavedFinding, folder: &Path) -> Result<MountedFindi
             Err(error)
         }
     }
-}
-
-fn temporary() -> Result<TempDir, RunError> {
-    tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir().map_err(RunError::files("/tmp"))
 }

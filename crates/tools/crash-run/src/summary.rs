@@ -5,6 +5,7 @@ use std::fmt::Write;
 use tantalum_report::table::{Align, Table, grouped};
 
 use crate::campaign::Outcome;
+use crate::check::ended;
 use crate::finding::{Finding, WithoutLoss};
 
 /// The title of [`Finding::unavoidable`].
@@ -75,8 +76,9 @@ pub fn of(outcome: &Outcome) -> String {
 
 fn of_finding(number: usize, finding: &Finding) -> String {
     let mut text = format!(
-        "\nFINDING {number}: the check ended with {}, power was cut after operation {}\n",
-        finding.check_ended, finding.last_operation
+        "\nFINDING {number}: the check {}, power was cut after operation {}\n",
+        ended(&finding.check_ended),
+        finding.last_operation
     );
     let mut list = |title: &str, lines: &[String]| {
         if !lines.is_empty() {
