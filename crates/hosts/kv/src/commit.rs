@@ -12,8 +12,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tantalum::{Device, NamespaceId, Nanoseconds, Room, Status};
+use tantalum_canaries::guard;
 
-use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
 use crate::large::sizes;
@@ -207,7 +207,7 @@ impl Leader {
     /// Whether records that take this leave the room that deletes may need; after programming what waits for a full page, if
     /// they must be: until then the records that it replaces take room.
     fn leaves_reserve(&self, drive: &Drive, limits: &Limits, room: Room) -> Result<bool, Failure> {
-        let room = if out(Guard::ReserveTaken) { room } else { room + limits.reserve };
+        let room = room + guard!(ReserveTaken, limits.reserve);
         if drive.has_room(room) {
             return Ok(true);
         }
@@ -324,10 +324,7 @@ impl Leader {
                 if grows && !self.leaves_reserve(drive, limits, room)? {
                     return refused();
                 }
-                let done_ns = match out(Guard::NodesApart) {
-                    true => put_nodes_apart(drive, &records),
-                    false => drive.put(&records, work.at_ns),
-                }?;
+                let done_ns = guard!(NodesApart(drive, &records), drive.put(&records, work.at_ns))?;
                 self.numbers.extend(numbers);
                 return Ok(done_ns);
             }
@@ -335,12 +332,9 @@ impl Leader {
         let numbers_of = |namespace| self.numbers_of(drive, namespace);
         let mut plan = Planner::new(drive, limits).plan(&work.records, &work.ordered, numbers_of)?;
         plan.add(limits, self.values.describe(drive, plan.records(), change)?);
-        let after = if grows && !out(Guard::ReserveTaken) { limits.reserve } else { Room::default() };
+        let after = if grows { guard!(ReserveTaken, limits.reserve) } else { Room::default() };
         let numbers = plan.numbers.clone();
-        let done_ns = match out(Guard::LargeInParts) {
-            true => put_in_parts(drive, &plan),
-            false => self.redo.put(drive, plan, after),
-        }?;
+        let done_ns = guard!(LargeInParts(drive, &plan), self.redo.put(drive, plan, after))?;
         self.numbers.extend(numbers);
         Ok(done_ns)
     }
@@ -393,19 +387,6 @@ fn put(drive: &Drive, together: &[&Pending]) -> Ended {
             drive.put(&records.collect(), at_ns)
         }
     }
-}
-
-/// What [`Guard::NodesApart`] protects against.
-fn put_nodes_apart(drive: &Drive, records: &Records) -> Ended {
-    let (nodes, others): (Records, Records) = records.iter().cloned().partition(|(name, _)| is_node(*name));
-    drive.put(&others, None)?;
-    drive.put(&nodes, None)
-}
-
-/// What [`Guard::LargeInParts`] protects against.
-fn put_in_parts(drive: &Drive, plan: &Plan) -> Ended {
-    let parts: Vec<Records> = plan.steps.iter().map(|step| step.records.clone()).collect();
-    drive.put_parts(&parts, None).map_err(|(_, failure)| failure)
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Room, Status};
+use tantalum_canaries::guard;
 use tantalum_drive::Drive as SharedDrive;
 
 use crate::cache::Cache;
-use crate::canary::{Guard, out};
 use crate::failure::{Cause, Failure};
 use crate::large::{Large, Stored, part_key, sizes};
 use crate::record::{Name, Value};
@@ -196,7 +196,8 @@ impl Drive {
         versions.replaced(old.map_err(|failure| (0, failure))?);
         // all of them: if one part fails, the others are not to be seen either
         self.unsynced.lock().extend(parts.iter().flatten().map(|(name, _)| *name));
-        let _nobody_reads = (!out(Guard::PartsSeen)).then_some(versions);
+        // while this is held, nobody reads
+        let mut unread = Some(versions);
         let mut done_ns = 0;
         for (number, records) in parts.iter().enumerate() {
             done_ns = self.submit_put(records, at_ns).map_err(|status| {
@@ -206,9 +207,7 @@ impl Drive {
                 }
                 (number, status.into())
             })?;
-            if out(Guard::PartsSeen) {
-                std::thread::yield_now();
-            }
+            guard!(PartsSeen(&mut unread));
             for (name, value) in records {
                 match value {
                     Some(value) => self.cache.put(*name, value.clone()),
@@ -237,7 +236,7 @@ impl Drive {
     /// stable sees them go.
     pub fn put_if_not_seen(&self, until: u64, records: &Records) -> Result<bool, Failure> {
         let versions = self.versions.write();
-        if versions.sees(until) && !out(Guard::PartsGone) {
+        if guard!(PartsGone, versions.sees(until)) {
             return Ok(false);
         }
         self.put_unseen(records).map(|()| true)
@@ -357,7 +356,7 @@ impl<'a> Stable<'a> {
 
     /// The records as they were for a snapshot.
     pub fn past(self, at: AsOf) -> Result<Past<'a>, Failure> {
-        match self.versions.is_lost(at) && !out(Guard::LostSnapshotRead) {
+        match guard!(LostSnapshotRead, self.versions.is_lost(at)) {
             true => Err(Failure::SnapshotLost { budget_bytes: self.versions.budget_bytes() }),
             false => Ok(Past { stable: self, at }),
         }

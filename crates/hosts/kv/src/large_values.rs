@@ -7,8 +7,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tantalum::{Command, Device, Key, NamespaceId, Status};
+use tantalum_canaries::guard;
 
-use crate::canary::{Guard, out};
 use crate::catalog::Catalog;
 use crate::drive::{Drive, Records, kv_records};
 use crate::error::Error;
@@ -76,9 +76,7 @@ impl LargeValues {
         }
         for key in keys {
             match Use::of(&key) {
-                Use::Part(number) if !has_value.contains(&number) && !out(Guard::PartsLeft) => {
-                    stale.push(key)
-                }
+                Use::Part(number) if guard!(PartsLeft, !has_value.contains(&number)) => stale.push(key),
                 Use::Part(number) | Use::Description(number) => values.last = values.last.max(number),
                 Use::Other => {}
             }
@@ -139,10 +137,7 @@ impl LargeValues {
             if let Some((_, large)) = new.map(|at| &mut change.new[*at]) {
                 large.name = *name;
                 let description = ((self.first, description_key(large.number)), Some(large.description()));
-                match out(Guard::DescriptionApart) {
-                    true => drive.put_unseen(&vec![description])?,
-                    false => added.push(description),
-                }
+                guard!(DescriptionApart(drive, description)?, added.push(description));
             }
         }
         if let Some((numbers, before)) = self.numbers {

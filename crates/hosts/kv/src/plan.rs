@@ -6,8 +6,8 @@
 
 use rustc_hash::FxHashMap;
 use tantalum::{Device, NamespaceId, Room};
+use tantalum_canaries::guard;
 
-use crate::canary::{Guard, out};
 use crate::drive::{Drive, Listing, Records, Source};
 use crate::failure::Failure;
 use crate::limits::Limits;
@@ -123,9 +123,8 @@ struct Overlay<'a> {
 impl Overlay<'_> {
     /// The records of a step are in place.
     fn apply(&mut self, records: &Records) {
-        if !out(Guard::PlannedOnOldNodes) {
-            self.changed.extend(records.iter().filter(|(name, _)| is_node(*name)).cloned());
-        }
+        let nodes = records.iter().filter(|(name, _)| is_node(*name)).cloned();
+        guard!(PlannedOnOldNodes, self.changed.extend(nodes));
     }
 }
 

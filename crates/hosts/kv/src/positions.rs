@@ -7,9 +7,9 @@
 use std::ops::Bound;
 
 use tantalum::{Key, NamespaceId};
+use tantalum_canaries::guard;
 use tantalum_image::{checksum_of, checksum_with};
 
-use crate::canary::{Guard, out};
 use crate::drive::Listing;
 use crate::failure::Failure;
 use crate::record::{Bytes, Order};
@@ -98,7 +98,7 @@ impl Positions {
                 walk.stays();
             }
         }
-        if checksum_of_keys(keys.iter()) != self.checksum && !out(Guard::OtherKeysDeleted) {
+        if guard!(OtherKeysDeleted, checksum_of_keys(keys.iter()) != self.checksum) {
             return Err(Failure::interrupted(namespace, "where it deletes keys there are others"));
         }
         *cursor = walk.cursor;

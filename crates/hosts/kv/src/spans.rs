@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use tantalum_canaries::guard;
+
 use crate::age::{Age, Mode, Requester, conflict};
-use crate::canary::{Guard, out};
 use crate::record::Bytes;
 use crate::wake::Wake;
 
@@ -91,10 +92,10 @@ impl Spans {
         let mut holders = Vec::new();
         match extent {
             Extent::Point(key) => holders.extend(self.points.get(key).into_iter().flatten()),
-            Extent::Range(..) if out(Guard::RangeOverPoints) => {}
             Extent::Range(from, to) => {
                 let bounds = (from.as_ref().map(|key| &key[..]), to.as_ref().map(|key| &key[..]));
-                holders.extend(self.points.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders));
+                let points = self.points.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders);
+                guard!(RangeOverPoints, holders.extend(points));
             }
         }
         let ranges = self.ranges.iter().filter(|held| held.extent.overlaps(extent));

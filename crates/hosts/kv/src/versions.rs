@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use tantalum::{Key, NamespaceId};
+use tantalum_canaries::guard;
 
-use crate::canary::{Guard, out};
 use crate::record::{Name, Value};
 
 /// Memory of a version besides its value.
@@ -111,11 +111,8 @@ impl Versions {
     /// Whether a record's current version must be kept when it changes.
     pub fn wants(&self, name: Name) -> bool {
         let Some((newest, _)) = self.open.last_key_value() else { return false };
-        if out(Guard::VersionsForgotten) {
-            return false;
-        }
         let last = self.old.get(&listed(name)).and_then(|old| old.last());
-        last.is_none_or(|last| last.until <= newest.0)
+        guard!(VersionsForgotten, last.is_none_or(|last| last.until <= newest.0))
     }
 
     /// A put was done. It replaced these records, which must be kept.

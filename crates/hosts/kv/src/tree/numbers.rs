@@ -2,9 +2,9 @@
 //! the change that uses the first of them, so that after a loss some are skipped but none is used twice.
 
 use tantalum::NamespaceId;
+use tantalum_canaries::guard;
 
 use super::{Kind, ROOT, name};
-use crate::canary::{Guard, out};
 use crate::drive::{Records, Source};
 use crate::failure::Failure;
 use crate::record::{Name, Value};
@@ -60,7 +60,7 @@ impl Numbers {
 
     /// Adds the record, if more numbers are issued than `before`.
     pub fn store(self, before: Numbers, namespace: NamespaceId, records: &mut Records) {
-        if self.end != before.end && !out(Guard::NumbersTwice) {
+        if guard!(NumbersTwice, self.end != before.end) {
             records.push(self.record(namespace));
         }
     }
