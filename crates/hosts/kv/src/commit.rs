@@ -16,7 +16,7 @@ use tantalum_canaries::guard;
 
 use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
-use crate::large::sizes;
+use crate::large::{PART_BYTES, sizes};
 use crate::large_values::{Change, LargeValues};
 use crate::limits::Limits;
 use crate::plan::{Plan, Planner};
@@ -116,6 +116,7 @@ impl Commits {
                 return ended;
             }
             let together = self.take();
+            assert!(!together.is_empty(), "a commit that has not ended is not in the queue");
             leader.lead(drive, &self.limits, &together);
         }
     }
@@ -168,7 +169,12 @@ impl Commits {
             records <= self.limits.records && bytes <= self.limits.bytes
         });
         let count = fitting.count().max(1).min(queue.len());
-        queue.drain(..count).collect()
+        let together: Vec<Arc<Pending>> = queue.drain(..count).collect();
+        debug_assert!(
+            together.iter().all(|pending| pending.ended.lock().is_none()),
+            "a commit that has ended is still in the queue"
+        );
+        together
     }
 }
 
@@ -189,8 +195,10 @@ fn alone<T>(
 impl Leader {
     /// Does the work of all, and delivers each result.
     fn lead(&mut self, drive: &Drive, limits: &Limits, together: &[Arc<Pending>]) {
+        debug_assert!(change_apart(together), "two transactions that commit have changed the same record");
         self.values.tidy(drive);
         let mut results = self.put_all(drive, limits, together);
+        assert_eq!(results.len(), together.len(), "results, and transactions that commit");
         if let Err(failure) = drive.sync() {
             // before anyone gives up the locks on what it has changed
             if let Some(cause) = failure.stops() {
@@ -200,7 +208,8 @@ impl Leader {
             done.for_each(|(_, ended)| *ended = Err(failure.clone()));
         }
         for (pending, ended) in results {
-            *pending.ended.lock() = Some(ended);
+            let before = pending.ended.lock().replace(ended);
+            assert!(before.is_none(), "a commit ends twice, before with {before:?}");
         }
     }
 
@@ -238,6 +247,7 @@ impl Leader {
         let (alone, shared): (Vec<&Pending>, Vec<&Pending>) =
             plain.into_iter().partition(|pending| is_alone || waits(pending));
         let ended = if shared.is_empty() { Vec::new() } else { put_together(drive, &shared) };
+        assert_eq!(ended.len(), shared.len(), "results of a put, and transactions in it");
         let mut results: Vec<_> = shared.into_iter().zip(ended).collect();
         results.extend(alone.into_iter().map(|pending| (pending, put(drive, &[pending]))));
         results
@@ -314,6 +324,10 @@ impl Leader {
 
     /// Puts everything in one step, or in several that are logged first.
     fn put_work(&mut self, drive: &Drive, limits: &Limits, work: &Work, change: &mut Change) -> Ended {
+        debug_assert!(
+            work.values().all(|value| value.len() <= PART_BYTES),
+            "a value that is put in place of its head has more than {PART_BYTES} bytes"
+        );
         let grows = work.values().next().is_some();
         let refused = || Err(Failure::Drive(Status::CapacityExceeded));
         if work.len() <= limits.records {
@@ -325,7 +339,7 @@ impl Leader {
                     return refused();
                 }
                 let done_ns = guard!(NodesApart(drive, &records), drive.put(&records, work.at_ns))?;
-                self.numbers.extend(numbers);
+                self.go_on_from(numbers);
                 return Ok(done_ns);
             }
         }
@@ -335,8 +349,17 @@ impl Leader {
         let after = if grows { guard!(ReserveTaken, limits.reserve) } else { Room::default() };
         let numbers = plan.numbers.clone();
         let done_ns = guard!(LargeInParts(drive, &plan), self.redo.put(drive, plan, after))?;
-        self.numbers.extend(numbers);
+        self.go_on_from(numbers);
         Ok(done_ns)
+    }
+
+    /// The next numbers of ordered namespaces, after a commit. They never go back: none is used twice.
+    fn go_on_from(&mut self, numbers: Vec<(NamespaceId, Numbers)>) {
+        for (namespace, now) in numbers {
+            if let Some(before) = self.numbers.insert(namespace, now) {
+                assert!(now.follow(before), "numbers of {namespace:?} are {before:?} and then {now:?}");
+            }
+        }
     }
 
     /// The numbers of an ordered namespace.
@@ -360,6 +383,17 @@ impl Leader {
         }
         Ok((records, left))
     }
+}
+
+/// Whether no record is changed by two of these: who commits has locked what it changes.
+fn change_apart(together: &[Arc<Pending>]) -> bool {
+    let (mut records, mut keys) = (HashSet::new(), HashSet::new());
+    together.iter().all(|pending| {
+        let mut ordered =
+            pending.work.ordered.iter().flat_map(|(of, changes)| changes.keys().map(move |key| (of, key)));
+        pending.work.records.iter().all(|(name, _)| records.insert(name))
+            && ordered.all(|key| keys.insert(key))
+    })
 }
 
 /// What values take.

@@ -129,7 +129,8 @@ impl Drive {
     fn check_doubt(&self, concerns: impl FnOnce(&HashSet<Name>) -> bool) -> Result<(), Failure> {
         match &*self.doubt.read() {
             Some((doubtful, cause)) if concerns(doubtful) => Err(Failure::Stops(cause.clone())),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => unreachable!("records are in doubt, and nobody knows which"),
         }
     }
 
@@ -166,6 +167,11 @@ impl Drive {
         let mut device = self.device().lock();
         let at_ns = device.time_ns();
         device.submit(Command::KvList { namespace, from: from.copied(), keys: &mut keys, limit }, at_ns)?;
+        assert!(keys.len() <= limit, "the drive lists {} keys, and {limit} were wanted", keys.len());
+        debug_assert!(
+            keys.is_sorted_by(|a, b| a.listing_order() < b.listing_order()),
+            "the drive lists keys of {namespace:?} out of order"
+        );
         Ok(keys)
     }
 
@@ -186,6 +192,7 @@ impl Drive {
         parts: &[Records],
         at_ns: Option<Nanoseconds>,
     ) -> Result<Nanoseconds, (usize, Failure)> {
+        debug_assert!(parts.iter().all(names_once), "a part has a record twice: {parts:?}");
         let mut versions = self.versions.write();
         // a node may be in several parts
         let mut seen = HashSet::new();
@@ -194,6 +201,11 @@ impl Drive {
         let old: Result<Vec<(Name, Earlier)>, Failure> =
             wanted.map(|name| Ok((name, self.earlier(name)?))).collect();
         versions.replaced(old.map_err(|failure| (0, failure))?);
+        debug_assert!(
+            parts.iter().flatten().all(|(name, _)| !versions.wants(*name)),
+            "put {} replaces what a snapshot sees, and it is not kept",
+            versions.puts()
+        );
         // all of them: if one part fails, the others are not to be seen either
         self.unsynced.lock().extend(parts.iter().flatten().map(|(name, _)| *name));
         // while this is held, nobody reads
@@ -330,6 +342,12 @@ impl Listing for Flash<'_> {
     }
 }
 
+/// Whether records have names of their own.
+fn names_once(records: &Records) -> bool {
+    let mut seen = HashSet::new();
+    records.iter().all(|(name, _)| seen.insert(*name))
+}
+
 /// The records for the drive.
 pub(crate) fn kv_records(records: &Records) -> Vec<KvRecord<'_>> {
     let all = records.iter();
@@ -356,6 +374,11 @@ impl<'a> Stable<'a> {
 
     /// The records as they were for a snapshot.
     pub fn past(self, at: AsOf) -> Result<Past<'a>, Failure> {
+        let (is_open, is_lost) = (self.versions.is_open(at), self.versions.is_lost(at));
+        assert!(
+            is_open != is_lost,
+            "a snapshot that is read, {at:?}, is open: {is_open}, and lost: {is_lost}"
+        );
         match guard!(LostSnapshotRead, self.versions.is_lost(at)) {
             true => Err(Failure::SnapshotLost { budget_bytes: self.versions.budget_bytes() }),
             false => Ok(Past { stable: self, at }),
@@ -410,6 +433,11 @@ impl Past<'_> {
             now.into_iter().filter(|key| versions.of((namespace, *key), self.at).is_none()).collect();
         keys.extend(changed.filter(|(_, existed)| *existed).map(|(key, _)| key));
         keys.sort_unstable_by_key(Key::listing_order);
+        debug_assert!(
+            keys.is_sorted_by(|a, b| a != b),
+            "a key of {namespace:?} is both as it was and changed for {:?}",
+            self.at
+        );
         Ok((keys, last))
     }
 }

@@ -67,6 +67,11 @@ fn pieces_of(logged: &[u8]) -> u32 {
 /// The number of bytes that follow (4 bytes, little-endian), and what is logged of a step.
 fn logged(step: &Step) -> Vec<u8> {
     let bytes = step.encode();
+    debug_assert!(
+        Step::decode(&bytes).is_some_and(|read| read.form == step.form),
+        "a step would be read otherwise than it is logged: {:?}",
+        step.form
+    );
     [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()
 }
 
@@ -80,6 +85,8 @@ impl Redo {
     pub fn put(&self, drive: &Drive, mut plan: Plan, after: Room) -> Result<Nanoseconds, Failure> {
         self.check_namespaces(drive, &plan)?;
         let log = self.log_of(drive, &mut plan, after)?;
+        assert!(!log.is_empty(), "a commit without a step is logged");
+        assert_eq!(log.len(), plan.steps.len(), "steps that are logged, and those of a commit");
         let marker = [&[FORMAT][..], &(log.len() as u32).to_le_bytes()].concat();
         let marker = vec![((self.namespace, key(MARKER)), Some(marker.into()))];
         guard!(MarkerBeforeGroups(drive, &marker)?);
@@ -190,6 +197,13 @@ impl Redo {
             parts.push(records);
         }
         let is_logged = |(namespace, key): &Name| *namespace == self.namespace && is_piece(key);
+        let is_marker =
+            |(name, value): &(Name, _)| *name == (self.namespace, key(MARKER)) && Option::is_none(value);
+        debug_assert!(
+            parts.iter().position(|records| records.iter().any(is_marker)) == Some(parts.len() - 1),
+            "the marker of a commit goes before the last of its {} parts, or stays",
+            parts.len()
+        );
         guard!(StepsRepeated(&mut parts, is_logged));
         parts
     }

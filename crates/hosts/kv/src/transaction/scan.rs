@@ -139,6 +139,11 @@ impl Scan for Transaction {
         guard!(RangeNotLocked, self.lock_range(namespace, &range, mode)?);
         if guard!(NotReadAgain, self.shared.drive.stable().puts() != puts) {
             found = self.committed(namespace, &range, backwards, usize::MAX)?.0;
+            assert!(
+                found.is_all || found.gap.is_some(),
+                "{} keys of a range are not all that it has, and none is lost",
+                found.entries.len()
+            );
         }
         let lost = found.gap.map(|gap| self.shared.failed(Failure::Lost { namespace, gap }));
         Ok(Batch { entries: self.with_own(namespace, &range, backwards, found.entries), lost, rest })
