@@ -15,7 +15,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tantalum::canary::{self, Guard};
+use tantalum_canaries::guard;
 
 use crate::batch::Batch;
 use crate::data_file::{Pointer, seq_key};
@@ -117,9 +117,7 @@ impl<S: Storage> Inner<S> {
     fn choose_shared(&self, plan: &mut Plan<'_>, limit: u32) {
         let state = self.state.read();
         let is_seen = |old: &Pointer| {
-            state.snapshots > 0
-                && !state.unseen.contains(&old.offset)
-                && !canary::out(Guard::SharedOverSnapshot)
+            guard!(SharedOverSnapshot, state.snapshots > 0 && !state.unseen.contains(&old.offset))
         };
         for planned in &mut plan.changes {
             let bytes = planned.change.record_bytes() as u64;
@@ -137,12 +135,8 @@ impl<S: Storage> Inner<S> {
 
     /// Writes a header that includes everything shared so far, so that the staging area can be reused from its start.
     pub(crate) fn start_stage_anew(&self, writer: &mut Writer) -> Result<(), Error> {
-        if canary::out(Guard::StageReused) {
-            writer.stage_used = 0;
-            return Ok(());
-        }
         let plan = Plan { changes: Vec::new(), stage_units: 0, opened: 0 };
-        self.append(writer, &plan).map(drop)
+        guard!(StageReused(writer), self.append(writer, &plan).map(drop))
     }
 
     /// Commits a batch of updates by sharing. False if that was not possible; then nothing has changed.
@@ -152,7 +146,7 @@ impl<S: Storage> Inner<S> {
         let file = &version.file.file;
         or_stop(writer, file.write(ranges[0].from, &stage))?;
         let mut state = self.state.write();
-        if state.opened != plan.opened && !canary::out(Guard::SharedOverSnapshot) {
+        if guard!(SharedOverSnapshot, state.opened != plan.opened) {
             return Ok(false);
         }
         if or_stop(writer, share_all(file, &ranges))? == Shared::Refused {
@@ -187,8 +181,8 @@ impl<S: Storage> Inner<S> {
             or_stop(writer, file.file.write(ranges[0].from, &stage))?;
             or_stop(writer, file.file.sync())?;
             let mut state = self.state.write();
-            let is_decided = state.opened == plan.opened || canary::out(Guard::SharedOverSnapshot);
-            if !is_decided || or_stop(writer, share_all(&file.file, &ranges))? == Shared::Refused {
+            let is_undecided = guard!(SharedOverSnapshot, state.opened != plan.opened);
+            if is_undecided || or_stop(writer, share_all(&file.file, &ranges))? == Shared::Refused {
                 drop(state);
                 // the next attempt goes to the same place, and these documents must not pass for its own
                 appended.buffer.fill(0);
@@ -381,15 +375,7 @@ fn share_all<F: StorageFile>(file: &F, ranges: &[ShareRange]) -> std::io::Result
         "{bytes} bytes are shared, the drive takes {} units",
         file.share_units()
     );
-    if canary::out(Guard::SharedInParts) {
-        for range in ranges {
-            if file.share(std::slice::from_ref(range))? == Shared::Refused {
-                return Ok(Shared::Refused);
-            }
-        }
-        return Ok(Shared::Done);
-    }
-    file.share(ranges)
+    guard!(SharedInParts(file, ranges), file.share(ranges))
 }
 
 /// A failed request to the file cannot be undone: its contents are unknown.

@@ -16,7 +16,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tantalum::canary::{self, Guard};
+use tantalum_canaries::guard;
 
 use crate::commit::Planned;
 use crate::data_file::{DataFile, Pointer, seq_key};
@@ -210,9 +210,7 @@ impl<S: Storage> Compaction<S> {
             return Err(Error::Stopped);
         }
         self.catch_up(&Snapshot::open(&inner))?;
-        if !canary::out(Guard::CompactedNotSynced) {
-            self.version.file.file.sync()?;
-        }
+        guard!(CompactedNotSynced, self.version.file.file.sync()?);
         self.switch(&mut writer)
     }
 
@@ -329,10 +327,7 @@ impl<S: Storage> Compaction<S> {
     fn switch(&mut self, writer: &mut Writer) -> Result<(), Error> {
         let inner = &self.inner;
         let renamed = inner.storage.rename(&compact_name(&inner.name), &inner.name);
-        let durable = renamed.and_then(|()| match canary::out(Guard::SwitchNotDurable) {
-            true => Ok(()),
-            false => inner.storage.sync_names(),
-        });
+        let durable = renamed.and_then(|()| guard!(SwitchNotDurable, inner.storage.sync_names()));
         self.switched = true;
         if let Err(error) = durable {
             // the old file may have no name by now

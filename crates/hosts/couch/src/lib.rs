@@ -36,6 +36,8 @@
 
 mod batch;
 mod cache;
+#[cfg(feature = "canaries")]
+pub mod canaries;
 mod commit;
 mod compaction;
 mod data_file;

@@ -11,7 +11,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use tantalum::canary::{self, Guard};
+use tantalum_canaries::guard;
 
 use crate::cache::NodeCache;
 use crate::data_file::{DataFile, Pointer, seq_key};
@@ -120,10 +120,8 @@ fn last_header<F: StorageFile>(file: &DataFile<F>) -> Result<Header, Error> {
 
 /// Whether everything that the header's commit appended is there.
 fn is_whole<F: StorageFile>(file: &DataFile<F>, header: &Header) -> Result<bool, Error> {
-    if canary::out(Guard::HeaderAlone) {
-        return Ok(true);
-    }
-    Ok(is_covered(file, header)? && (!header.shares || has_documents(file, header)?))
+    let all = || Ok(is_covered(file, header)? && (!header.shares || has_documents(file, header)?));
+    guard!(HeaderAlone, all())
 }
 
 /// Whether the documents of the header's commit, or later ones shared over them, are there.

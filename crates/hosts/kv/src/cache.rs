@@ -78,6 +78,7 @@ impl Cache {
             Some(old) => self.subtract(cost(&old.value)),
             None => shard.ring.push_back(name),
         }
+        shard.assert_ring();
         drop(shard);
         while self.bytes() > self.budget_bytes {
             self.visit(kept);
@@ -91,6 +92,7 @@ impl Cache {
             if shard.ring.len() > 2 * shard.records.len() + LEAST_RING {
                 shard.tidy();
             }
+            shard.assert_ring();
         }
     }
 
@@ -99,7 +101,8 @@ impl Cache {
     }
 
     fn subtract(&self, bytes: usize) {
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "{bytes} bytes leave a cache of {before}");
     }
 
     /// Moves the hand to the next record of the next shard, which is evicted unless it was looked at or is to be kept.
@@ -128,6 +131,13 @@ impl Shard {
     fn tidy(&mut self) {
         let mut seen = FxHashSet::default();
         self.ring.retain(|name| self.records.contains_key(name) && seen.insert(*name));
+        assert_eq!(self.ring.len(), self.records.len(), "names in a tidy ring, and records");
+    }
+
+    /// The hand comes to every record, and past few others.
+    fn assert_ring(&self) {
+        let (names, records) = (self.ring.len(), self.records.len());
+        assert!(records <= names, "the hand passes {names} names, of {records} records");
     }
 }
 

@@ -81,7 +81,12 @@ impl Catalog {
     /// Creates a namespace of that name. If it fails, the name is not taken.
     pub fn create(&mut self, device: &mut Device, name: &str, order: Order) -> Result<NamespaceId, Status> {
         let namespace = create(device)?;
-        self.names.insert(name.to_owned(), (namespace, order));
+        assert!(
+            namespace != self.first && self.names.values().all(|(other, _)| *other != namespace),
+            "the drive gives a new namespace the number of another one: {namespace:?}, of {self:?}"
+        );
+        let before = self.names.insert(name.to_owned(), (namespace, order));
+        assert_eq!(before, None, "{name:?} is the name of two namespaces");
         if let Err(status) = self.store(device) {
             self.names.remove(name);
             // otherwise each attempt would leave one, until the store is opened again
@@ -95,6 +100,7 @@ impl Catalog {
     /// has no name, it is deleted when the store is opened.
     pub fn delete(&mut self, device: &mut Device, name: &str, namespace: NamespaceId) -> Result<(), Status> {
         let removed = self.names.remove(name);
+        assert_eq!(removed.map(|(of, _)| of), Some(namespace), "what {name:?} names, and what is deleted");
         if let Err(status) = self.store(device) {
             self.names.extend(removed.map(|entry| (name.to_owned(), entry)));
             return Err(status);
@@ -113,6 +119,11 @@ impl Catalog {
 
     fn store(&self, device: &mut Device) -> Result<(), Status> {
         let value = encode(&self.names, self.has_large);
+        debug_assert!(
+            decode(&value)
+                .is_some_and(|(names, has_large)| names == self.names && has_large == self.has_large),
+            "the names would be read otherwise than they are written: {self:?}"
+        );
         let record = KvRecord { namespace: self.first, key: key(), value: Some(&value) };
         submit(device, Command::KvPut { records: &[record] }).map(drop)
     }

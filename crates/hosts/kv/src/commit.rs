@@ -12,11 +12,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tantalum::{Device, NamespaceId, Nanoseconds, Room, Status};
+use tantalum_canaries::guard;
 
-use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
-use crate::large::sizes;
+use crate::large::{PART_BYTES, sizes};
 use crate::large_values::{Change, LargeValues};
 use crate::limits::Limits;
 use crate::plan::{Plan, Planner};
@@ -116,6 +116,7 @@ impl Commits {
                 return ended;
             }
             let together = self.take();
+            assert!(!together.is_empty(), "a commit that has not ended is not in the queue");
             leader.lead(drive, &self.limits, &together);
         }
     }
@@ -168,7 +169,12 @@ impl Commits {
             records <= self.limits.records && bytes <= self.limits.bytes
         });
         let count = fitting.count().max(1).min(queue.len());
-        queue.drain(..count).collect()
+        let together: Vec<Arc<Pending>> = queue.drain(..count).collect();
+        debug_assert!(
+            together.iter().all(|pending| pending.ended.lock().is_none()),
+            "a commit that has ended is still in the queue"
+        );
+        together
     }
 }
 
@@ -189,8 +195,10 @@ fn alone<T>(
 impl Leader {
     /// Does the work of all, and delivers each result.
     fn lead(&mut self, drive: &Drive, limits: &Limits, together: &[Arc<Pending>]) {
+        debug_assert!(change_apart(together), "two transactions that commit have changed the same record");
         self.values.tidy(drive);
         let mut results = self.put_all(drive, limits, together);
+        assert_eq!(results.len(), together.len(), "results, and transactions that commit");
         if let Err(failure) = drive.sync() {
             // before anyone gives up the locks on what it has changed
             if let Some(cause) = failure.stops() {
@@ -200,14 +208,15 @@ impl Leader {
             done.for_each(|(_, ended)| *ended = Err(failure.clone()));
         }
         for (pending, ended) in results {
-            *pending.ended.lock() = Some(ended);
+            let before = pending.ended.lock().replace(ended);
+            assert!(before.is_none(), "a commit ends twice, before with {before:?}");
         }
     }
 
     /// Whether records that take this leave the room that deletes may need; after programming what waits for a full page, if
     /// they must be: until then the records that it replaces take room.
     fn leaves_reserve(&self, drive: &Drive, limits: &Limits, room: Room) -> Result<bool, Failure> {
-        let room = if out(Guard::ReserveTaken) { room } else { room + limits.reserve };
+        let room = room + guard!(ReserveTaken, limits.reserve);
         if drive.has_room(room) {
             return Ok(true);
         }
@@ -238,6 +247,7 @@ impl Leader {
         let (alone, shared): (Vec<&Pending>, Vec<&Pending>) =
             plain.into_iter().partition(|pending| is_alone || waits(pending));
         let ended = if shared.is_empty() { Vec::new() } else { put_together(drive, &shared) };
+        assert_eq!(ended.len(), shared.len(), "results of a put, and transactions in it");
         let mut results: Vec<_> = shared.into_iter().zip(ended).collect();
         results.extend(alone.into_iter().map(|pending| (pending, put(drive, &[pending]))));
         results
@@ -314,6 +324,10 @@ impl Leader {
 
     /// Puts everything in one step, or in several that are logged first.
     fn put_work(&mut self, drive: &Drive, limits: &Limits, work: &Work, change: &mut Change) -> Ended {
+        debug_assert!(
+            work.values().all(|value| value.len() <= PART_BYTES),
+            "a value that is put in place of its head has more than {PART_BYTES} bytes"
+        );
         let grows = work.values().next().is_some();
         let refused = || Err(Failure::Drive(Status::CapacityExceeded));
         if work.len() <= limits.records {
@@ -324,25 +338,28 @@ impl Leader {
                 if grows && !self.leaves_reserve(drive, limits, room)? {
                     return refused();
                 }
-                let done_ns = match out(Guard::NodesApart) {
-                    true => put_nodes_apart(drive, &records),
-                    false => drive.put(&records, work.at_ns),
-                }?;
-                self.numbers.extend(numbers);
+                let done_ns = guard!(NodesApart(drive, &records), drive.put(&records, work.at_ns))?;
+                self.go_on_from(numbers);
                 return Ok(done_ns);
             }
         }
         let numbers_of = |namespace| self.numbers_of(drive, namespace);
         let mut plan = Planner::new(drive, limits).plan(&work.records, &work.ordered, numbers_of)?;
         plan.add(limits, self.values.describe(drive, plan.records(), change)?);
-        let after = if grows && !out(Guard::ReserveTaken) { limits.reserve } else { Room::default() };
+        let after = if grows { guard!(ReserveTaken, limits.reserve) } else { Room::default() };
         let numbers = plan.numbers.clone();
-        let done_ns = match out(Guard::LargeInParts) {
-            true => put_in_parts(drive, &plan),
-            false => self.redo.put(drive, plan, after),
-        }?;
-        self.numbers.extend(numbers);
+        let done_ns = guard!(LargeInParts(drive, &plan), self.redo.put(drive, plan, after))?;
+        self.go_on_from(numbers);
         Ok(done_ns)
+    }
+
+    /// The next numbers of ordered namespaces, after a commit. They never go back: none is used twice.
+    fn go_on_from(&mut self, numbers: Vec<(NamespaceId, Numbers)>) {
+        for (namespace, now) in numbers {
+            if let Some(before) = self.numbers.insert(namespace, now) {
+                assert!(now.follow(before), "numbers of {namespace:?} are {before:?} and then {now:?}");
+            }
+        }
     }
 
     /// The numbers of an ordered namespace.
@@ -366,6 +383,17 @@ impl Leader {
         }
         Ok((records, left))
     }
+}
+
+/// Whether no record is changed by two of these: who commits has locked what it changes.
+fn change_apart(together: &[Arc<Pending>]) -> bool {
+    let (mut records, mut keys) = (HashSet::new(), HashSet::new());
+    together.iter().all(|pending| {
+        let mut ordered =
+            pending.work.ordered.iter().flat_map(|(of, changes)| changes.keys().map(move |key| (of, key)));
+        pending.work.records.iter().all(|(name, _)| records.insert(name))
+            && ordered.all(|key| keys.insert(key))
+    })
 }
 
 /// What values take.
@@ -393,19 +421,6 @@ fn put(drive: &Drive, together: &[&Pending]) -> Ended {
             drive.put(&records.collect(), at_ns)
         }
     }
-}
-
-/// What [`Guard::NodesApart`] protects against.
-fn put_nodes_apart(drive: &Drive, records: &Records) -> Ended {
-    let (nodes, others): (Records, Records) = records.iter().cloned().partition(|(name, _)| is_node(*name));
-    drive.put(&others, None)?;
-    drive.put(&nodes, None)
-}
-
-/// What [`Guard::LargeInParts`] protects against.
-fn put_in_parts(drive: &Drive, plan: &Plan) -> Ended {
-    let parts: Vec<Records> = plan.steps.iter().map(|step| step.records.clone()).collect();
-    drive.put_parts(&parts, None).map_err(|(_, failure)| failure)
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Room, Status};
+use tantalum_canaries::guard;
 use tantalum_drive::Drive as SharedDrive;
 
 use crate::cache::Cache;
-use crate::canary::{Guard, out};
 use crate::failure::{Cause, Failure};
 use crate::large::{Large, Stored, part_key, sizes};
 use crate::record::{Name, Value};
@@ -129,7 +129,8 @@ impl Drive {
     fn check_doubt(&self, concerns: impl FnOnce(&HashSet<Name>) -> bool) -> Result<(), Failure> {
         match &*self.doubt.read() {
             Some((doubtful, cause)) if concerns(doubtful) => Err(Failure::Stops(cause.clone())),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => unreachable!("records are in doubt, and nobody knows which"),
         }
     }
 
@@ -166,6 +167,11 @@ impl Drive {
         let mut device = self.device().lock();
         let at_ns = device.time_ns();
         device.submit(Command::KvList { namespace, from: from.copied(), keys: &mut keys, limit }, at_ns)?;
+        assert!(keys.len() <= limit, "the drive lists {} keys, and {limit} were wanted", keys.len());
+        debug_assert!(
+            keys.is_sorted_by(|a, b| a.listing_order() < b.listing_order()),
+            "the drive lists keys of {namespace:?} out of order"
+        );
         Ok(keys)
     }
 
@@ -186,6 +192,7 @@ impl Drive {
         parts: &[Records],
         at_ns: Option<Nanoseconds>,
     ) -> Result<Nanoseconds, (usize, Failure)> {
+        debug_assert!(parts.iter().all(names_once), "a part has a record twice: {parts:?}");
         let mut versions = self.versions.write();
         // a node may be in several parts
         let mut seen = HashSet::new();
@@ -194,9 +201,15 @@ impl Drive {
         let old: Result<Vec<(Name, Earlier)>, Failure> =
             wanted.map(|name| Ok((name, self.earlier(name)?))).collect();
         versions.replaced(old.map_err(|failure| (0, failure))?);
+        debug_assert!(
+            parts.iter().flatten().all(|(name, _)| !versions.wants(*name)),
+            "put {} replaces what a snapshot sees, and it is not kept",
+            versions.puts()
+        );
         // all of them: if one part fails, the others are not to be seen either
         self.unsynced.lock().extend(parts.iter().flatten().map(|(name, _)| *name));
-        let _nobody_reads = (!out(Guard::PartsSeen)).then_some(versions);
+        // while this is held, nobody reads
+        let mut unread = Some(versions);
         let mut done_ns = 0;
         for (number, records) in parts.iter().enumerate() {
             done_ns = self.submit_put(records, at_ns).map_err(|status| {
@@ -206,9 +219,7 @@ impl Drive {
                 }
                 (number, status.into())
             })?;
-            if out(Guard::PartsSeen) {
-                std::thread::yield_now();
-            }
+            guard!(PartsSeen(&mut unread));
             for (name, value) in records {
                 match value {
                     Some(value) => self.cache.put(*name, value.clone()),
@@ -237,7 +248,7 @@ impl Drive {
     /// stable sees them go.
     pub fn put_if_not_seen(&self, until: u64, records: &Records) -> Result<bool, Failure> {
         let versions = self.versions.write();
-        if versions.sees(until) && !out(Guard::PartsGone) {
+        if guard!(PartsGone, versions.sees(until)) {
             return Ok(false);
         }
         self.put_unseen(records).map(|()| true)
@@ -331,6 +342,12 @@ impl Listing for Flash<'_> {
     }
 }
 
+/// Whether records have names of their own.
+fn names_once(records: &Records) -> bool {
+    let mut seen = HashSet::new();
+    records.iter().all(|(name, _)| seen.insert(*name))
+}
+
 /// The records for the drive.
 pub(crate) fn kv_records(records: &Records) -> Vec<KvRecord<'_>> {
     let all = records.iter();
@@ -357,7 +374,12 @@ impl<'a> Stable<'a> {
 
     /// The records as they were for a snapshot.
     pub fn past(self, at: AsOf) -> Result<Past<'a>, Failure> {
-        match self.versions.is_lost(at) && !out(Guard::LostSnapshotRead) {
+        let (is_open, is_lost) = (self.versions.is_open(at), self.versions.is_lost(at));
+        assert!(
+            is_open != is_lost,
+            "a snapshot that is read, {at:?}, is open: {is_open}, and lost: {is_lost}"
+        );
+        match guard!(LostSnapshotRead, self.versions.is_lost(at)) {
             true => Err(Failure::SnapshotLost { budget_bytes: self.versions.budget_bytes() }),
             false => Ok(Past { stable: self, at }),
         }
@@ -411,6 +433,11 @@ impl Past<'_> {
             now.into_iter().filter(|key| versions.of((namespace, *key), self.at).is_none()).collect();
         keys.extend(changed.filter(|(_, existed)| *existed).map(|(key, _)| key));
         keys.sort_unstable_by_key(Key::listing_order);
+        debug_assert!(
+            keys.is_sorted_by(|a, b| a != b),
+            "a key of {namespace:?} is both as it was and changed for {:?}",
+            self.at
+        );
         Ok((keys, last))
     }
 }

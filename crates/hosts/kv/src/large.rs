@@ -90,6 +90,7 @@ impl Large {
 
     /// Bytes of a part.
     pub fn part_bytes(&self, part: u32) -> usize {
+        assert!(part < self.parts(), "part {part} of {self:?}, which has {}", self.parts());
         (self.bytes - u64::from(part) * PART_BYTES as u64).min(PART_BYTES as u64) as usize
     }
 
@@ -163,6 +164,7 @@ impl Stored {
         for number in 0..large.parts() {
             whole.extend_from_slice(&part(&large, number)?);
         }
+        assert_eq!(whole.len() as u64, large.bytes, "bytes of all parts, and of the value, {large:?}");
         Ok(whole.into())
     }
 
@@ -189,6 +191,7 @@ impl Stored {
             let bytes = part(large, (at / PART_BYTES as u64) as u32)?;
             let found = &bytes[(at % PART_BYTES as u64) as usize..];
             let count = found.len().min(length - done);
+            assert!(count > 0, "{large:?} ends before its byte {at}, in a part of {} bytes", bytes.len());
             buffer[done..done + count].copy_from_slice(&found[..count]);
             done += count;
         }

@@ -7,8 +7,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tantalum::{Command, Device, Key, NamespaceId, Status};
+use tantalum_canaries::guard;
 
-use crate::canary::{Guard, out};
 use crate::catalog::Catalog;
 use crate::drive::{Drive, Records, kv_records};
 use crate::error::Error;
@@ -76,9 +76,7 @@ impl LargeValues {
         }
         for key in keys {
             match Use::of(&key) {
-                Use::Part(number) if !has_value.contains(&number) && !out(Guard::PartsLeft) => {
-                    stale.push(key)
-                }
+                Use::Part(number) if guard!(PartsLeft, !has_value.contains(&number)) => stale.push(key),
                 Use::Part(number) | Use::Description(number) => values.last = values.last.max(number),
                 Use::Other => {}
             }
@@ -106,6 +104,12 @@ impl LargeValues {
         let number = self.take_number(drive)?;
         let name = (self.first, description_key(number));
         let large = Large { name, number, bytes: bytes.len() as u64 };
+        debug_assert!(
+            self.live.values().all(|live| live.number != number),
+            "number {number} is that of another large value: {:?}",
+            self.live
+        );
+        assert_eq!(bytes.chunks(PART_BYTES).len(), large.parts() as usize, "parts of {large:?}");
         change.new.push((large.head(), large));
         for (part, bytes) in (0..).zip(bytes.chunks(PART_BYTES)) {
             drive.put_unseen(&vec![((self.first, part_key(number, part)), Some(bytes.into()))])?;
@@ -139,10 +143,7 @@ impl LargeValues {
             if let Some((_, large)) = new.map(|at| &mut change.new[*at]) {
                 large.name = *name;
                 let description = ((self.first, description_key(large.number)), Some(large.description()));
-                match out(Guard::DescriptionApart) {
-                    true => drive.put_unseen(&vec![description])?,
-                    false => added.push(description),
-                }
+                guard!(DescriptionApart(drive, description)?, added.push(description));
             }
         }
         if let Some((numbers, before)) = self.numbers {
@@ -169,16 +170,23 @@ impl LargeValues {
     /// The commit took effect.
     pub fn committed(&mut self, drive: &Drive, change: Change) {
         if let (Some((_, stored)), Some(numbers)) = (&mut self.numbers, change.numbers) {
+            assert!(numbers.follow(*stored), "numbers are {stored:?} and then {numbers:?}");
             *stored = numbers;
         }
         if !change.old.is_empty() {
             let puts = drive.stable().puts();
             for old in change.old {
-                self.live.remove(&old.name);
+                let was = self.live.remove(&old.name);
+                assert_eq!(was, Some(old), "the large value that a commit replaces, by its head");
                 self.gone.push((puts, keys_of(&old)));
             }
         }
-        self.live.extend(change.new.into_iter().map(|(_, large)| (large.name, large)));
+        for (_, large) in change.new {
+            let undescribed = (self.first, description_key(large.number));
+            assert_ne!(large.name, undescribed, "a commit has put the head of {large:?} nowhere");
+            let before = self.live.insert(large.name, large);
+            assert_eq!(before, None, "two large values have one head, with {large:?}");
+        }
         self.tidy(drive);
     }
 
@@ -197,8 +205,18 @@ impl LargeValues {
         self.tidy(drive);
     }
 
+    /// Whether no key that is to be deleted is that of a value which is there.
+    fn gone_are_dead(&self) -> bool {
+        let live: FxHashSet<u64> = self.live.values().map(|large| large.number).collect();
+        self.gone.iter().flat_map(|(_, keys)| keys).all(|key| match Use::of(key) {
+            Use::Part(number) | Use::Description(number) => !live.contains(&number),
+            Use::Other => false,
+        })
+    }
+
     /// Deletes the parts of values that are gone and that no snapshot sees.
     pub fn tidy(&mut self, drive: &Drive) {
+        debug_assert!(self.gone_are_dead(), "parts of {:?} are to be deleted", self.live);
         let first = self.first;
         self.gone.retain_mut(|(since, keys)| {
             while !keys.is_empty() {

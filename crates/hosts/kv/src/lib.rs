@@ -35,9 +35,7 @@ mod age;
 mod backup;
 mod cache;
 #[cfg(feature = "canaries")]
-pub mod canary;
-#[cfg(not(feature = "canaries"))]
-mod canary;
+pub mod canaries;
 mod catalog;
 mod commit;
 mod copy;

@@ -3,6 +3,7 @@
 use tantalum::{Device, Room};
 
 use crate::drive::Records;
+use crate::large::PART_BYTES;
 
 /// Chunks of the nodes that a step of a large commit changes, unless one key changes more: 64 nodes of the usual size.
 const STEP_NODES: u64 = 64 * 32;
@@ -42,6 +43,12 @@ impl Limits {
             chunks: capacity_bytes / BYTES_PER_CHUNK_OF_LOG,
             entries: capacity_bytes / BYTES_PER_RECORD_OF_LOG,
         };
+        assert!(
+            put.put_records as usize > STEP_SPARE_RECORDS && put.put_bytes as usize >= PART_BYTES,
+            "a put of the drive takes {} records of {} bytes: too little for a step",
+            put.put_records,
+            put.put_bytes
+        );
         let step = Room::of(0) * put.put_records.into() + Room { chunks: STEP_NODES, entries: 0 };
         Limits {
             records: put.put_records as usize,

@@ -6,8 +6,8 @@
 
 use rustc_hash::FxHashMap;
 use tantalum::{Device, NamespaceId, Room};
+use tantalum_canaries::guard;
 
-use crate::canary::{Guard, out};
 use crate::drive::{Drive, Listing, Records, Source};
 use crate::failure::Failure;
 use crate::limits::Limits;
@@ -33,6 +33,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// Whether a drive has room for it beside this, and for `after` when it is in place.
     pub fn fits(&self, device: &Device, beside: Room, after: Room) -> bool {
+        assert_eq!(self.steps.len(), self.taken.len(), "steps, and those whose room is known");
         fits(device, std::iter::once(&self.values).chain(&self.taken), beside, after)
     }
 
@@ -48,6 +49,7 @@ impl Plan {
 
     /// Adds records, in as many steps as they need.
     pub fn add(&mut self, limits: &Limits, records: Records) {
+        let (count, before) = (records.len(), self.records().count());
         let mut rest = records.into_iter().peekable();
         while rest.peek().is_some() {
             let (mut step, mut bytes) = (Records::new(), 0);
@@ -57,9 +59,15 @@ impl Plan {
             }) {
                 step.push(record);
             }
+            assert!(
+                limits.hold(&step),
+                "a step has {} records, and a put of the drive takes {limits:?}",
+                step.len()
+            );
             let taken = Taken::of(&step, |_| None);
             self.push(Step::of_records(step), taken);
         }
+        debug_assert_eq!(self.records().count(), before + count, "records of the steps, with {count} more");
     }
 
     fn push(&mut self, step: Step, taken: Taken) {
@@ -101,6 +109,7 @@ fn shorten(
         };
         forms.push(Form::Positions { namespace, numbers, positions });
     }
+    assert_eq!(forms.len(), steps.len(), "steps that delete by positions, and steps");
     let bytes = |steps: &[Step]| steps.iter().map(|step| step.encode().len()).sum::<usize>();
     let before = bytes(steps);
     let swap = |steps: &mut [Step], forms: &mut [Form]| {
@@ -123,9 +132,8 @@ struct Overlay<'a> {
 impl Overlay<'_> {
     /// The records of a step are in place.
     fn apply(&mut self, records: &Records) {
-        if !out(Guard::PlannedOnOldNodes) {
-            self.changed.extend(records.iter().filter(|(name, _)| is_node(*name)).cloned());
-        }
+        let nodes = records.iter().filter(|(name, _)| is_node(*name)).cloned();
+        guard!(PlannedOnOldNodes, self.changed.extend(nodes));
     }
 }
 
@@ -200,11 +208,20 @@ impl<'a> Planner<'a> {
         while !rest.is_empty() {
             let (namespace, before) = self.plan.numbers[at];
             let (now, later) = rest.split_at(at_once.min(rest.len()));
+            debug_assert!(now.is_sorted_by(|a, b| a.0 < b.0), "changes of {namespace:?} are out of order");
             let changed = change(&self.source, namespace, now, before)?;
+            assert!(changed.numbers.follow(before), "numbers are {before:?} and then {:?}", changed.numbers);
             if now.len() > 1 && !self.fits(&changed.records) {
                 at_once = now.len() / 2;
                 continue;
             }
+            assert!(
+                self.limits.hold(&changed.records),
+                "a change of {} keys has {} records, and a put of the drive takes {:?}",
+                now.len(),
+                changed.records.len(),
+                self.limits
+            );
             let changes = now.iter().map(|(key, value)| ((*key).clone(), (*value).clone())).collect();
             let form = Form::Keys { namespace, numbers: before, changes };
             let deletes = now.iter().all(|(_, value)| value.is_none()).then_some(namespace);

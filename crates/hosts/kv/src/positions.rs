@@ -7,9 +7,9 @@
 use std::ops::Bound;
 
 use tantalum::{Key, NamespaceId};
+use tantalum_canaries::guard;
 use tantalum_image::{checksum_of, checksum_with};
 
-use crate::canary::{Guard, out};
 use crate::drive::Listing;
 use crate::failure::Failure;
 use crate::record::{Bytes, Order};
@@ -43,6 +43,11 @@ pub(crate) struct Cursor {
 impl Positions {
     /// Those of keys, which are in the namespace's order, and not necessarily there.
     pub fn of(walk: &mut Walk<'_, impl Listing>, keys: &[Bytes]) -> Result<Positions, Failure> {
+        debug_assert!(
+            keys.is_sorted_by(|a, b| walk.spot(a.clone()) < walk.spot(b.clone())),
+            "keys of {:?} to be deleted are out of order",
+            walk.namespace
+        );
         let (mut before, mut marks) = (None, Vec::new());
         let mut found = Vec::new();
         for key in keys {
@@ -64,6 +69,8 @@ impl Positions {
                 |marks: &[bool]| marks.iter().zip(0..).map(|(mark, bit)| u8::from(*mark) << bit).sum::<u8>();
             bits = marks.chunks(8).map(byte).collect();
         }
+        let meant = marks.iter().filter(|is_meant| **is_meant).count();
+        assert_eq!(meant, found.len(), "positions that are meant, and keys, of {}", keys.len());
         let checksum = checksum_of_keys(found.into_iter());
         Ok(Positions {
             before: before.unwrap_or(walk.cursor.left),
@@ -98,7 +105,7 @@ impl Positions {
                 walk.stays();
             }
         }
-        if checksum_of_keys(keys.iter()) != self.checksum && !out(Guard::OtherKeysDeleted) {
+        if guard!(OtherKeysDeleted, checksum_of_keys(keys.iter()) != self.checksum) {
             return Err(Failure::interrupted(namespace, "where it deletes keys there are others"));
         }
         *cursor = walk.cursor;
@@ -199,7 +206,9 @@ impl<'a, S: Listing> Walk<'a, S> {
 
     /// The next key is to be deleted.
     fn goes(&mut self) {
-        self.cursor.last = self.page.next().map(|spot| spot.bytes);
+        let next = self.page.next();
+        assert!(next.is_some(), "a walk goes beyond the last key of {:?}: {:?}", self.namespace, self.cursor);
+        self.cursor.last = next.map(|spot| spot.bytes);
     }
 
     fn listed(&mut self) -> Result<Vec<Spot>, Failure> {

@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use tantalum::{Command, Device, Key, NamespaceId, Nanoseconds, Room, Status};
+use tantalum_canaries::guard;
 
-use crate::canary::{Guard, out};
 use crate::drive::{Drive, Flash, Listing, Records, Source, kv_records};
 use crate::error::Error;
 use crate::failure::{Cause, Failure};
@@ -23,7 +23,7 @@ use crate::step::Step;
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Deletes in one `put`.
-const DELETED_AT_ONCE: usize = 1000;
+pub(crate) const DELETED_AT_ONCE: usize = 1000;
 
 const MARKER: &[u8] = b"redo";
 
@@ -54,6 +54,11 @@ fn piece_key(step: u32, piece: u32) -> Key {
     key(&[MARKER, &step.to_be_bytes()[..], &piece.to_be_bytes()[..]].concat())
 }
 
+/// Whether a key of the first namespace is a piece's, the marker's or the filler's.
+fn is_piece(key: &Key) -> bool {
+    key.as_bytes().starts_with(MARKER)
+}
+
 /// What a step is logged in.
 fn pieces_of(logged: &[u8]) -> u32 {
     logged.len().div_ceil(PIECE_BYTES) as u32
@@ -62,6 +67,11 @@ fn pieces_of(logged: &[u8]) -> u32 {
 /// The number of bytes that follow (4 bytes, little-endian), and what is logged of a step.
 fn logged(step: &Step) -> Vec<u8> {
     let bytes = step.encode();
+    debug_assert!(
+        Step::decode(&bytes).is_some_and(|read| read.form == step.form),
+        "a step would be read otherwise than it is logged: {:?}",
+        step.form
+    );
     [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()
 }
 
@@ -75,11 +85,11 @@ impl Redo {
     pub fn put(&self, drive: &Drive, mut plan: Plan, after: Room) -> Result<Nanoseconds, Failure> {
         self.check_namespaces(drive, &plan)?;
         let log = self.log_of(drive, &mut plan, after)?;
+        assert!(!log.is_empty(), "a commit without a step is logged");
+        assert_eq!(log.len(), plan.steps.len(), "steps that are logged, and those of a commit");
         let marker = [&[FORMAT][..], &(log.len() as u32).to_le_bytes()].concat();
         let marker = vec![((self.namespace, key(MARKER)), Some(marker.into()))];
-        if out(Guard::MarkerBeforeGroups) {
-            drive.put_unseen(&marker)?;
-        }
+        guard!(MarkerBeforeGroups(drive, &marker)?);
         let written = self.write(drive, &log, &plan, after).and_then(|()| drive.put_unseen(&marker));
         if let Err(failure) = written {
             match failure.stops() {
@@ -128,7 +138,8 @@ impl Redo {
         }
         plan.shorten(&Flash(drive), |_, _| true)?;
         let log: Vec<Vec<u8>> = plan.steps.iter().map(logged).collect();
-        match self.has_room(drive, plan, room_of_log(&log), after)? || out(Guard::RoomNotAsked) {
+        let has_room = self.has_room(drive, plan, room_of_log(&log), after)?;
+        match guard!(RoomNotAsked, has_room) {
             true => Ok(log),
             false => Err(Failure::Drive(Status::CapacityExceeded)),
         }
@@ -141,7 +152,8 @@ impl Redo {
                 drive.put_unseen(&vec![((self.namespace, piece_key(step, piece)), Some(bytes.into()))])?;
             }
         }
-        match self.has_room(drive, plan, Room::default(), after)? || out(Guard::RoomNotAsked) {
+        let has_room = self.has_room(drive, plan, Room::default(), after)?;
+        match guard!(RoomNotAsked, has_room) {
             true => Ok(()),
             false => Err(Failure::Drive(Status::CapacityExceeded)),
         }
@@ -179,17 +191,20 @@ impl Redo {
         let last = log.len() as u32 - 1;
         let deletes = |names: &[Name]| names.iter().map(|name| (*name, None)).collect();
         let mut parts: Vec<Records> = plan.values().chunks(DELETED_AT_ONCE).map(deletes).collect();
-        let mut late = Records::new();
         for ((step, bytes), number) in plan.steps.into_iter().zip(log).zip(0..) {
             let mut records = step.records;
-            let deletes = self.deletes(number, pieces_of(bytes), number == last);
-            match out(Guard::StepsRepeated) && number < last {
-                true => late.extend(deletes),
-                false => records.extend(deletes),
-            }
+            records.extend(self.deletes(number, pieces_of(bytes), number == last));
             parts.push(records);
         }
-        parts.extend(late.chunks(DELETED_AT_ONCE).map(<[_]>::to_vec));
+        let is_logged = |(namespace, key): &Name| *namespace == self.namespace && is_piece(key);
+        let is_marker =
+            |(name, value): &(Name, _)| *name == (self.namespace, key(MARKER)) && Option::is_none(value);
+        debug_assert!(
+            parts.iter().position(|records| records.iter().any(is_marker)) == Some(parts.len() - 1),
+            "the marker of a commit goes before the last of its {} parts, or stays",
+            parts.len()
+        );
+        guard!(StepsRepeated(&mut parts, is_logged));
         parts
     }
 
@@ -214,8 +229,7 @@ impl Redo {
         let mut keys = Vec::new();
         let (namespace, limit) = (self.namespace, usize::MAX);
         submit(device, Command::KvList { namespace, from: None, keys: &mut keys, limit })?;
-        let pieces = keys.into_iter().filter(|key| key.as_bytes().starts_with(MARKER));
-        for key in pieces {
+        for key in keys.into_iter().filter(is_piece) {
             put(device, &vec![((namespace, key), None)])?;
         }
         Ok(())

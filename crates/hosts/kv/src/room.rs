@@ -60,6 +60,10 @@ impl Taken {
         let puts = records.iter().filter_map(|(name, value)| Some((name, Room::of(value.as_ref()?.len()))));
         let new: Room = puts.clone().map(|(_, room)| room).sum();
         let is_new = |(name, _): &(&Name, Room)| planned(name).is_none();
+        debug_assert!(
+            new == Room::default() || all.chunks >= new.chunks && all.entries >= new.entries,
+            "records take {all:?}, and those among them that are put {new:?}"
+        );
         Taken {
             need: if new == Room::default() { new } else { all },
             new: new.chunks,
@@ -86,6 +90,9 @@ pub(crate) fn fits<'a>(
     let most = steps.clone().map(|step| step.need.entries).max().unwrap_or(0).max(after.entries);
     let groups = steps.clone().map(|step| &step.gone[..]);
     let free = device.free_without(entries + beside.entries + most, groups);
+    // before the first step, and after each; nothing without power
+    let expected = if free.is_empty() { 0 } else { steps.clone().count() + 1 };
+    assert_eq!(free.len(), expected, "what the drive says of its room, and what it was asked");
     let mut written = Written::new(device);
     let takes = |written: &Written, more| (written.chunks() + more + SPARE_UNITS * UNIT_CHUNKS) as i64;
     for (step, free) in steps.zip(&free) {
@@ -130,6 +137,12 @@ impl Written {
     fn add(&mut self, step: &Taken) {
         self.new += step.new;
         self.replaced += step.replaced;
+        assert!(
+            self.replaced <= self.new,
+            "steps replace {} chunks of steps before them, which put {}",
+            self.replaced,
+            self.new
+        );
         self.entries += step.entries;
         if step.new > 0 {
             self.pages += (step.need.chunks.div_ceil(UNIT_CHUNKS) + 1).div_ceil(self.units_per_page);

@@ -122,6 +122,7 @@ impl Shared {
         }
         let namespace = self.alone(|device| catalog.create(device, name, order))?;
         self.live.write().insert(namespace, (name.to_owned(), order));
+        self.assert_live(&catalog);
         Ok(namespace)
     }
 
@@ -138,7 +139,18 @@ impl Shared {
         if catalog.names.contains_key(name) {
             self.live.write().insert(namespace, (name.to_owned(), order));
         }
+        self.assert_live(&catalog);
         deleted
+    }
+
+    /// The namespaces that can be used are those that have names, unless nobody knows what is on the drive.
+    fn assert_live(&self, catalog: &Catalog) {
+        debug_assert!(
+            self.is_stopped.load(Ordering::Acquire) || *self.live.read() == live(&catalog.names),
+            "{:?} can be used, and names are {:?}",
+            self.live.read(),
+            catalog.names
+        );
     }
 
     /// The value of a record that nobody can change meanwhile, as it is stored.
@@ -156,6 +168,7 @@ impl Shared {
     pub fn commit(&self, work: Work) -> Result<Nanoseconds, Error> {
         if work.has_large {
             self.expect_large_values()?;
+            debug_assert!(self.catalog.lock().has_large, "a large value is put, and nobody expects any");
         }
         self.commits.commit(&self.drive, work).map_err(|failure| self.failed(failure))
     }

@@ -104,6 +104,11 @@ impl Snapshot {
                 None => break,
             }
         }
+        debug_assert!(
+            keys.is_sorted_by(|a, b| a.listing_order() < b.listing_order()),
+            "{:?} lists keys of {namespace:?} out of order, or twice",
+            self.at
+        );
         keys.truncate(limit);
         Ok(keys)
     }

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use tantalum_canaries::guard;
+
 use crate::age::{Age, Mode, Requester, conflict};
-use crate::canary::{Guard, out};
 use crate::record::Bytes;
 use crate::wake::Wake;
 
@@ -91,10 +92,10 @@ impl Spans {
         let mut holders = Vec::new();
         match extent {
             Extent::Point(key) => holders.extend(self.points.get(key).into_iter().flatten()),
-            Extent::Range(..) if out(Guard::RangeOverPoints) => {}
             Extent::Range(from, to) => {
                 let bounds = (from.as_ref().map(|key| &key[..]), to.as_ref().map(|key| &key[..]));
-                holders.extend(self.points.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders));
+                let points = self.points.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders);
+                guard!(RangeOverPoints, holders.extend(points));
             }
         }
         let ranges = self.ranges.iter().filter(|held| held.extent.overlaps(extent));
@@ -136,6 +137,10 @@ impl Spans {
     }
 
     fn grant(&mut self, by: Requester, extent: Extent, mode: Mode) {
+        debug_assert!(
+            self.holders(&extent).iter().all(|(other, held)| other.age == by.age || !conflict(*held, mode)),
+            "{by:?} gets {extent:?} in {mode:?}, which others have"
+        );
         match extent {
             Extent::Point(key) => {
                 let holders = self.points.entry(key).or_default();
@@ -145,6 +150,7 @@ impl Spans {
                 }
             }
             Extent::Range(from, to) => {
+                assert!(begins_within(&from, &to), "{by:?} locks nothing: {from:?} to {to:?}");
                 if !self.extend(by.age, mode, &from, &to) {
                     self.ranges.push(Held { by, mode, extent: Extent::Range(from, to) });
                 }
@@ -177,6 +183,7 @@ impl Spans {
     pub fn enqueue(&mut self, by: Requester, extent: Extent, mode: Mode) -> Arc<Wake> {
         let wake = Arc::new(Wake::default());
         self.queue.push(SpanWaiter { by, wake: wake.clone(), mode, extent });
+        assert!(!self.blockers_of(by.age).is_empty(), "{by:?} waits for nobody, in {mode:?}");
         wake
     }
 
@@ -196,6 +203,10 @@ impl Spans {
             }
         }
         self.ranges.retain(|held| held.by.age != age);
+        debug_assert!(
+            self.points.values().flatten().all(|(holder, _)| holder.age != age),
+            "{age:?} has ended, and still has a key locked"
+        );
     }
 
     /// Grants locks to those waiters that can have them, in order; they leave the queue.

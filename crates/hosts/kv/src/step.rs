@@ -8,8 +8,9 @@ use tantalum::{Key, NamespaceId};
 
 use crate::drive::{Listing, Records};
 use crate::failure::Failure;
+use crate::large::PART_BYTES;
 use crate::positions::{Cursor, Positions};
-use crate::record::{Bytes, Name, Order, Value};
+use crate::record::{Bytes, Name, ORDERED_KEY_BYTES, Order, Value};
 use crate::tree::{Numbers, change, find, value_name};
 
 /// A step.
@@ -164,10 +165,12 @@ fn decode_records(mut bytes: &[u8]) -> Option<Records> {
 
 /// Length of the key (2 bytes), key, 1 if there is a value (1), its length (4), value.
 fn encode_change(key: &[u8], value: Option<&Value>, bytes: &mut Vec<u8>) {
+    assert!(key.len() <= ORDERED_KEY_BYTES, "a key of {} bytes is logged", key.len());
     bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
     bytes.extend_from_slice(key);
     bytes.push(u8::from(value.is_some()));
     if let Some(value) = value {
+        debug_assert!(value.len() <= PART_BYTES, "a value of {} bytes is logged as a whole", value.len());
         bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
         bytes.extend_from_slice(value);
     }

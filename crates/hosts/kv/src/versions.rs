@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use tantalum::{Key, NamespaceId};
+use tantalum_canaries::guard;
 
-use crate::canary::{Guard, out};
 use crate::record::{Name, Value};
 
 /// Memory of a version besides its value.
@@ -71,13 +71,17 @@ impl Versions {
     /// Opens a snapshot of the current state.
     pub fn open(&mut self) -> AsOf {
         let now = AsOf(self.puts);
+        assert!(!self.is_lost(now), "{now:?} is lost before it is opened: {:?}", self.lost);
         *self.open.entry(now).or_default() += 1;
         now
     }
 
     /// Closes a snapshot.
     pub fn close(&mut self, at: AsOf) {
-        let Some(count) = self.open.get_mut(&at) else { return };
+        let Some(count) = self.open.get_mut(&at) else {
+            assert!(self.is_lost(at), "{at:?} is closed, and is neither open nor lost: {:?}", self.lost);
+            return;
+        };
         *count -= 1;
         if *count == 0 {
             self.open.remove(&at);
@@ -87,11 +91,18 @@ impl Versions {
 
     /// Whether a snapshot can no longer be read.
     pub fn is_lost(&self, at: AsOf) -> bool {
+        debug_assert!(at.0 <= self.puts, "{at:?} is later than the last put, {}", self.puts);
         self.lost.is_some_and(|lost| at <= lost)
+    }
+
+    /// Whether a snapshot is open, and can be read.
+    pub fn is_open(&self, at: AsOf) -> bool {
+        self.open.contains_key(&at)
     }
 
     /// Whether an open snapshot sees what a put replaced.
     pub fn sees(&self, until: u64) -> bool {
+        assert!(until <= self.puts, "put {until} is later than the last one, {}", self.puts);
         self.open.first_key_value().is_some_and(|(AsOf(oldest), _)| *oldest < until)
     }
 
@@ -111,19 +122,25 @@ impl Versions {
     /// Whether a record's current version must be kept when it changes.
     pub fn wants(&self, name: Name) -> bool {
         let Some((newest, _)) = self.open.last_key_value() else { return false };
-        if out(Guard::VersionsForgotten) {
-            return false;
-        }
         let last = self.old.get(&listed(name)).and_then(|old| old.last());
-        last.is_none_or(|last| last.until <= newest.0)
+        guard!(VersionsForgotten, last.is_none_or(|last| last.until <= newest.0))
     }
 
     /// A put was done. It replaced these records, which must be kept.
     pub fn replaced(&mut self, records: Vec<(Name, Earlier)>) {
         self.puts += 1;
+        assert!(
+            records.is_empty() || !self.open.is_empty(),
+            "{} records are kept at put {}, and no snapshot is open",
+            records.len(),
+            self.puts
+        );
         for (name, record) in records {
             self.bytes += cost(&record);
-            self.old.entry(listed(name)).or_default().push(Old { until: self.puts, record });
+            let old = self.old.entry(listed(name)).or_default();
+            let last = old.last().map_or(0, |last| last.until);
+            assert!(last < self.puts, "{name:?} is kept twice for put {last}");
+            old.push(Old { until: self.puts, record });
         }
         while self.bytes > self.budget_bytes
             && let Some((at, _)) = self.open.pop_first()
@@ -131,6 +148,8 @@ impl Versions {
             self.lost = Some(at);
             self.forget();
         }
+        let Versions { bytes, budget_bytes, .. } = *self;
+        assert!(bytes <= budget_bytes, "{bytes} bytes of {budget_bytes} are kept for {:?}", self.open);
     }
 
     /// Drops versions that no open snapshot sees.
@@ -149,6 +168,13 @@ impl Versions {
             });
             !versions.is_empty()
         });
+        assert!(!self.is_lost(AsOf(oldest)), "{:?} is lost, and {oldest} is open", self.lost);
+        debug_assert_eq!(self.bytes, self.counted(), "bytes of the versions that are kept");
+    }
+
+    /// What the versions take, counted.
+    fn counted(&self) -> usize {
+        self.old.values().flatten().map(|old| cost(&old.record)).sum()
     }
 
     /// A record's version as a snapshot sees it, if it has changed since.
@@ -172,6 +198,7 @@ impl Versions {
 }
 
 fn seen(versions: &[Old], at: AsOf) -> Option<&Earlier> {
+    debug_assert!(versions.is_sorted_by(|a, b| a.until < b.until), "versions of a record are out of order");
     versions.iter().find(|old| old.until > at.0).map(|old| &old.record)
 }
 

@@ -22,7 +22,8 @@ pub(crate) struct Wake {
 
 impl Wake {
     pub fn tell(&self, verdict: Result<(), Refusal>) {
-        *self.verdict.lock() = Some(verdict);
+        let before = self.verdict.lock().replace(verdict);
+        assert_eq!(before, None, "one that waits is told {verdict:?} as well");
         self.told.notify_one();
     }
 

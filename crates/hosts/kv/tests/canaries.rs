@@ -11,7 +11,8 @@ mod changed_positions;
 
 use concurrent::plan::Plan;
 use concurrent::shrink::failure;
-use tantalum_kv::canary::{Guard, take_out};
+use tantalum_canaries::take_out_everywhere;
+use tantalum_kv::canaries;
 
 /// Seeds within which a missing guard is noticed.
 const MOST_SEEDS: u64 = 40;
@@ -21,16 +22,16 @@ fn each_missing_guard_is_noticed() {
     std::panic::set_hook(Box::new(|_| {}));
     let mut unnoticed = Vec::new();
     for guard in [
-        Guard::RangeNotLocked,
-        Guard::RangeOverPoints,
-        Guard::NotReadAgain,
-        Guard::PartsSeen,
-        Guard::VersionsForgotten,
-        Guard::NodesApart,
+        &canaries::RangeNotLocked,
+        &canaries::RangeOverPoints,
+        &canaries::NotReadAgain,
+        &canaries::PartsSeen,
+        &canaries::VersionsForgotten,
+        &canaries::NodesApart,
     ] {
-        take_out(Some(guard));
+        let out = take_out_everywhere(guard);
         let noticed = (0..MOST_SEEDS).find_map(|seed| Some((seed, failure(&Plan::draw(seed))?)));
-        take_out(None);
+        drop(out);
         match noticed {
             Some((seed, wrong)) => {
                 let wrong: String = wrong.chars().take(150).collect();
@@ -39,14 +40,14 @@ fn each_missing_guard_is_noticed() {
             None => unnoticed.push(guard),
         }
     }
-    take_out(Some(Guard::OtherKeysDeleted));
+    let out = take_out_everywhere(&canaries::OtherKeysDeleted);
     let kept = changed_positions::refuses_other_keys();
-    take_out(None);
+    drop(out);
     if kept {
-        unnoticed.push(Guard::OtherKeysDeleted);
+        unnoticed.push(&canaries::OtherKeysDeleted);
     }
     let _ = std::panic::take_hook();
     assert!(changed_positions::refuses_other_keys());
-    assert_eq!(unnoticed, [], "taken out, and {MOST_SEEDS} seeds did not notice");
+    assert!(unnoticed.is_empty(), "{unnoticed:?} are taken out, and {MOST_SEEDS} seeds did not notice");
     assert_eq!(failure(&Plan::draw(0)), None, "all are back");
 }

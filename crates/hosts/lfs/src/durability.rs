@@ -1,6 +1,6 @@
 //! From memory to the drive: write-back, syncs, checkpoints, and how much may wait.
 
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 use tantalum_filesystem::{FileId, FileKind};
 
 use crate::checkpoint_delta::CheckpointDelta;
@@ -255,9 +255,7 @@ impl LogFs {
             "a file without a name is not open, of {orphans:?}"
         );
         let before = self.index.checkpoints();
-        if out(Guard::ListsClearedEarly) {
-            self.clear_lists()?;
-        }
+        guard!(ListsClearedEarly(self)?);
         self.index.checkpoint(&mut self.log, &orphans, is_last)?;
         let (number, left) = (self.index.checkpoints(), self.index.changed_units());
         assert_eq!(number, before + 1, "a checkpoint has another number than the next");

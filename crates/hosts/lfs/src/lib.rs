@@ -26,6 +26,8 @@
 
 mod attributes;
 mod bytes;
+#[cfg(feature = "canaries")]
+pub mod canaries;
 mod check;
 mod checkpoint_delta;
 mod cleaner;

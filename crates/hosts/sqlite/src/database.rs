@@ -1,6 +1,6 @@
 //! A database file that some connection has open, with its log, its locks and its shared memory.
 
-use tantalum::canary::{self, Guard};
+use tantalum_canaries::guard;
 use tantalum_volume::{FileId, Volume, VolumeError};
 
 use crate::framed_log::FramedLog;
@@ -110,10 +110,7 @@ impl Database {
     /// when the log's old frames are no longer needed.
     pub fn sync(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         self.issue_shares(volume)?;
-        if self.has_log() && canary::out(Guard::RestartBeforeHomes) {
-            return Ok(());
-        }
-        volume.sync(self.file)
+        guard!(RestartBeforeHomes(volume, self.file, self.has_log()), volume.sync(self.file))
     }
 
     fn issue_shares(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {

@@ -22,6 +22,8 @@ mod api;
 mod batch;
 #[cfg(feature = "bundled")]
 mod bundled;
+#[cfg(feature = "canaries")]
+pub mod canaries;
 mod checkpoint;
 mod database;
 mod drive;

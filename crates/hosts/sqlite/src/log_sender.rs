@@ -14,8 +14,8 @@
 //! until it restarts. The drive then brings home fewer transactions than SQLite recovers, and SQLite's own checkpoint
 //! makes up for it; it never brings home more.
 
-use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, Nanoseconds, Status, UNIT_BYTES, result_of};
+use tantalum_canaries::guard;
 use tantalum_volume::{Volume, VolumeError};
 
 use crate::frame::FrameHeader;
@@ -24,15 +24,12 @@ use crate::framed_log::{FramedLog, GROWTH_UNITS};
 impl FramedLog {
     /// Sends everything new and makes it durable.
     pub fn sync(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
-        let guard = match self.numbering.unsent().is_empty() {
-            true => Guard::FramesBeforeHeader,
-            false => Guard::HomesBeforeLog,
-        };
+        let is_header = self.numbering.unsent().is_empty();
         self.send(volume)?;
-        if canary::out(guard) {
-            return Ok(());
+        match is_header {
+            true => guard!(FramesBeforeHeader, volume.submit(Command::Flush).map(drop)),
+            false => guard!(HomesBeforeLog, volume.submit(Command::Flush).map(drop)),
         }
-        volume.submit(Command::Flush).map(drop)
     }
 
     /// Sends everything new.
@@ -105,7 +102,7 @@ impl FramedLog {
 
     fn begin_generation(&mut self, volume: &mut Volume) -> Result<(), VolumeError> {
         let Some(base) = self.numbering.needs_generation() else { return Ok(()) };
-        if (self.tail_is_stale || self.generation.is_some()) && !canary::out(Guard::StaleTailKept) {
+        if guard!(StaleTailKept, self.tail_is_stale || self.generation.is_some()) {
             for frame in self.numbering.unsent() {
                 self.load_page(volume, frame)?;
             }

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use tantalum::canary::{self, Guard};
 use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum_canaries::guard;
 use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
@@ -322,7 +322,7 @@ impl Volume {
         }
         self.tell_before_trim();
         while let Some(&range) = self.untrimmed.last() {
-            self.must_flush |= !canary::out(Guard::TrimUnflushed);
+            self.must_flush |= guard!(TrimUnflushed, true);
             self.drive.submit_queued(Command::Trim { lpn: range.lpn, units: range.units })?;
             self.space.release(range);
             self.untrimmed.pop();

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use tantalum::canary::{self, Guard};
 use tantalum::{Command, Fetches, Fills, Nanoseconds, UNIT_BYTES};
+use tantalum_canaries::guard;
 use tantalum_filesystem::FileId;
 
 use crate::atomic_writes::check_units;
@@ -78,7 +78,7 @@ impl Volume {
             match self.drive.write_filled(place.lpn, part, fills.as_deref_mut()) {
                 Ok(written_ns) => {
                     done_ns = done_ns.max(written_ns);
-                    self.must_flush |= !canary::out(Guard::InodeBeforeData);
+                    self.must_flush |= guard!(InodeBeforeData, true);
                 }
                 Err(error) => {
                     // Some units may be there, so clean pages may be old. A dirty one still has its turn.

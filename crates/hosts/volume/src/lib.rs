@@ -29,6 +29,8 @@
 
 mod allocate;
 mod atomic_writes;
+#[cfg(feature = "canaries")]
+pub mod canaries;
 mod checksum;
 mod commit;
 mod continuation;

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tantalum::canary::{self, Guard};
 use tantalum::{Command, Device, Lpn, UNIT_BYTES};
+use tantalum_canaries::guard;
 use tantalum_drive::Client;
 use tantalum_filesystem::{FileId, FileKind};
 use zerocopy::{FromBytes, IntoBytes};
@@ -138,7 +138,7 @@ impl Volume {
             self.forget_orphan(orphan);
         }
         self.trim_all()?;
-        if self.must_flush && !canary::out(Guard::ClosedBeforeTrims) {
+        if guard!(ClosedBeforeTrims, self.must_flush) {
             // A drive may lose its last trims and keep later writes, and mounting does not trim a volume that is not in
             // use.
             self.flush()?;

@@ -3,8 +3,8 @@
 //! A sync sends all dirty pages of a file at once, adjacent ones in one command. Between syncs the oldest dirty pages
 //! are written when there are too many: one such batch is in flight at a time, and whoever dirties more waits for it.
 
-use tantalum::canary::{self, Guard};
 use tantalum::{Lpn, UNIT_BYTES};
+use tantalum_canaries::guard;
 use tantalum_filesystem::FileId;
 
 use crate::error::VolumeError;
@@ -91,7 +91,7 @@ impl Volume {
         );
         let done_ns = drive.write(run[0].lpn, data)?;
         self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
-        self.must_flush |= !canary::out(Guard::InodeBeforeData);
+        self.must_flush |= guard!(InodeBeforeData, true);
         run.iter().for_each(|page| self.cache.mark_clean(page.frame));
         Ok(())
     }

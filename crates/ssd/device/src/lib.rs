@@ -4,6 +4,8 @@
 //! key-value stores know files and records. A [`Profile`] describes a drive.
 
 mod builtin;
+#[cfg(feature = "canaries")]
+pub mod canaries;
 pub mod check;
 mod command;
 mod command_failures;
@@ -48,7 +50,6 @@ pub use size::{Size, SizeError};
 pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart};
 pub use spu_memory::SpuMemoryCounters;
 pub use status::Status;
-pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{BlockState, BlockUse, Counters, FlashUnits};
 pub use tantalum_ftl::{FileEntry, FileId};
 pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tantalum::Nanoseconds;
-use tantalum::canary::{self, Guard};
+use tantalum_canaries::guard;
 
 use crate::clock::Clock;
 use crate::drive::Drive;
@@ -150,7 +150,7 @@ impl Answers {
 
     /// Delivers an answer at `due_ns`, or reports that power has failed since its ticket was taken.
     pub fn at(&self, ticket: Ticket, due_ns: Nanoseconds, answer: impl FnOnce(Delivery) + Send + 'static) {
-        let due_ns = if canary::out(Guard::AnsweredEarly) { due_ns.saturating_sub(300_000) } else { due_ns };
+        let due_ns = guard!(AnsweredEarly(due_ns), due_ns);
         let is_due = match &self.0.0.pace {
             Pace::AtOnce => true,
             Pace::Machine(clock) => clock.now_ns() >= due_ns,
@@ -248,11 +248,7 @@ impl Shared {
 
     fn without_drive(&self, ticket: Ticket) -> Delivery {
         let is_lost = ticket.losses != self.losses.load(Ordering::Acquire);
-        if is_lost && !canary::out(Guard::AnsweredWithoutPower) {
-            Delivery::PowerLost
-        } else {
-            Delivery::InTime
-        }
+        if guard!(AnsweredWithoutPower, is_lost) { Delivery::PowerLost } else { Delivery::InTime }
     }
 
     /// Delivers the first answer; others may add answers meanwhile.

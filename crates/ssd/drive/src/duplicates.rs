@@ -8,8 +8,8 @@
 //!   drive has no cache.
 //! - What the drive refuses to share is written.
 
-use tantalum::canary::{self, Guard};
 use tantalum::{Command, Completion, Device, Fills, Lpn, Nanoseconds, ShareRange, Status, UNIT_BYTES};
+use tantalum_canaries::guard;
 use tantalum_image::checksum_of;
 
 use crate::issue::issue;
@@ -75,7 +75,7 @@ impl Duplicates {
         for (number, (unit, lpn)) in write.units.iter().zip(all.clone()).enumerate() {
             let known = write.fills.as_deref().and_then(|fills| fills.checksum(number));
             let checksum = known.unwrap_or_else(|| checksum_of(unit));
-            let is_equal = |source| canary::out(Guard::DuplicateUnchecked) || device.holds(source, unit);
+            let is_equal = |source| guard!(DuplicateUnchecked, device.holds(source, unit));
             sources.push(self.recent.find_or_remember(checksum, Lpn(lpn), &all, is_equal));
         }
     }

@@ -13,6 +13,8 @@
 
 mod access;
 mod answers;
+#[cfg(feature = "canaries")]
+pub mod canaries;
 mod client;
 mod clock;
 mod drive;

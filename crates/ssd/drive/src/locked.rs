@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
-use tantalum::canary::{self, Guard};
 use tantalum::{Command, Completion, Device, Nanoseconds, Status};
+use tantalum_canaries::guard;
 
 use crate::duplicates::Duplicates;
 use crate::issue::issue;
@@ -75,8 +75,7 @@ impl Locked<'_> {
             // The client may have been held up since it read the clock. A power loss at this command must not undo what
             // was answered in the meantime.
             When::At(at_ns) => at_ns.max(self.state.answered_ns),
-            When::AfterAll if canary::out(Guard::AtOnceBeforeOthers) => self.issued_ns(),
-            When::AfterAll => self.time_ns(),
+            When::AfterAll => guard!(AtOnceBeforeOthers(self), self.time_ns()),
         }
     }
 

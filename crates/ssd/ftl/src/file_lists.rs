@@ -22,9 +22,9 @@
 
 use std::collections::BTreeMap;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nand, NandError, Nanoseconds, WORD_BYTES};
 
-use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::types::{FileEntry, FileId, HashMap, Lpn};
 
@@ -121,7 +121,7 @@ pub(crate) struct FileLists {
 }
 
 /// Words to be stored, by place.
-type Words = BTreeMap<u64, u64>;
+pub(crate) type Words = BTreeMap<u64, u64>;
 
 impl FileLists {
     /// Files that may have a list.
@@ -298,18 +298,16 @@ impl FileLists {
     ) -> Result<Nanoseconds, NandError> {
         let mut unlinked = Words::new();
         (first.0..first.0 + units).for_each(|unit| self.unlink(unit, &mut unlinked));
-        let (mut own, mut linking) = self.link(file, first.0, units, offset);
+        let (own, linking) = self.link(file, first.0, units, offset);
         let mut done_ns = at_ns;
         if !unlinked.is_empty() {
             // the list that a unit was in must not lead into the new one
             done_ns = store(nand, &unlinked, done_ns)?;
         }
-        if canary::out(Guard::ListLinkedEarly) {
-            own.append(&mut linking);
-            return store(nand, &own, done_ns);
-        }
-        done_ns = store(nand, &own, done_ns)?;
-        store(nand, &linking, done_ns)
+        guard!(ListLinkedEarly(nand, own, linking, done_ns), {
+            done_ns = store(nand, &own, done_ns)?;
+            store(nand, &linking, done_ns)
+        })
     }
 
     /// Clears a file's list.
@@ -342,13 +340,12 @@ impl FileLists {
         self.entries.clear();
         self.free.extend(&slots);
         debug_assert_eq!(self.free.len(), self.plan.files as usize, "places for lists once all are cleared");
-        if canary::out(Guard::ListsClearedInParts) {
-            let cleared = slots.iter().map(|slot| (self.plan.file_at(*slot), 0)).collect();
-            return store(nand, &cleared, at_ns);
-        }
-        let done_ns = store(nand, &Words::from([(self.plan.at, CLEARING)]), at_ns)?;
-        self.end_clearing(nand, slots.into_iter(), done_ns)?;
-        Ok(done_ns)
+        let files = slots.iter().map(|slot| self.plan.file_at(*slot));
+        guard!(ListsClearedInParts(nand, files, at_ns), {
+            let done_ns = store(nand, &Words::from([(self.plan.at, CLEARING)]), at_ns)?;
+            self.end_clearing(nand, slots.into_iter(), done_ns)?;
+            Ok(done_ns)
+        })
     }
 
     /// Clears the words of files, after the first word says that all are cleared.
@@ -364,7 +361,7 @@ impl FileLists {
     }
 }
 
-fn store(nand: &mut Nand, words: &Words, at_ns: Nanoseconds) -> Result<Nanoseconds, NandError> {
+pub(crate) fn store(nand: &mut Nand, words: &Words, at_ns: Nanoseconds) -> Result<Nanoseconds, NandError> {
     let bytes: Vec<(u64, [u8; 8])> = words.iter().map(|(at, word)| (*at, word.to_le_bytes())).collect();
     let parts: Vec<(u64, &[u8])> = bytes.iter().map(|(at, word)| (*at, &word[..])).collect();
     nand.nvm_store(&parts, at_ns)

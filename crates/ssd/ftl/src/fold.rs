@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tantalum_canaries::guard;
 use tantalum_nand::Ppn;
 
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::metadata::Record;
 use crate::reader::Reader;
@@ -65,9 +65,7 @@ impl Fold {
             seen.entry(batch.id).or_insert((batch.count, BTreeSet::new())).1.insert(batch.index);
         }
         let is_whole = |id: &Seq, (count, indexes): &(u32, BTreeSet<u32>)| {
-            indexes.len() == *count as usize
-                || self.whole.contains(id)
-                || canary::out(Guard::PutMembersCountAlone)
+            guard!(PutMembersCountAlone, indexes.len() == *count as usize || self.whole.contains(id))
         };
         let whole: BTreeSet<Seq> =
             seen.iter().filter(|(id, found)| is_whole(id, found)).map(|(id, _)| *id).collect();

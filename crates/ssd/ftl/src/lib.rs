@@ -11,7 +11,8 @@
 //! which it is done.
 
 mod batches;
-pub mod canary;
+#[cfg(feature = "canaries")]
+pub mod canaries;
 mod control;
 mod counters;
 mod error;

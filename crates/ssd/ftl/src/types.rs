@@ -1,7 +1,7 @@
 //! The vocabulary of the map: logical addresses, versions, hints, transactions.
 
-use crate::canary::{self, Guard};
 use std::fmt;
+use tantalum_canaries::guard;
 
 /// A hash map whose order depends only on its contents, so that runs repeat.
 pub(crate) type HashMap<K, V> = hashbrown::HashMap<K, V, rustc_hash::FxBuildHasher>;
@@ -124,7 +124,7 @@ pub struct Hint {
 impl Hint {
     /// Its attempt, and the slot at which that starts. Slots of different attempts never count together (hazard 8).
     pub(crate) fn attempt(&self) -> (u32, u32) {
-        if canary::out(Guard::AttemptsMixed) { (0, 1) } else { (self.attempt, self.start) }
+        guard!(AttemptsMixed, (self.attempt, self.start))
     }
 
     /// Whether both say the same about their page, apart from its home.

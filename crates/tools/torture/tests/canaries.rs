@@ -7,16 +7,17 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tantalum::canary::{Guard, take_out};
+use tantalum::canaries::{self as device, ftl};
 use tantalum::{CacheMode, FlashScheduling, Plp};
 use tantalum::{Purpose, ReservationUse, take_reservation_uses};
+use tantalum_canaries::{Guard, take_out};
 use tantalum_report::Monitor;
 use tantalum_torture::Violation;
 use tantalum_torture::device::{Cuts, DriveChoice, Flash, Plan, Settings, torture};
 
 /// How a guard's absence is looked for.
 struct Canary {
-    guard: Guard,
+    guard: &'static Guard,
     drives: DriveChoice,
     plan: Plan,
     /// Seeds within which it must be found.
@@ -110,83 +111,78 @@ fn random(weights: &str) -> Plan {
 fn canaries() -> Vec<Canary> {
     let canary = |guard, drives, plan, seeds| Canary { guard, drives, plan, seeds };
     vec![
-        canary(Guard::OldCopyGivenUpEarly, CACHED, random(""), 20),
-        canary(Guard::EraseBeforeJournal, UNPROTECTED, random(""), 50),
-        canary(Guard::EraseBeforeCopies, ANY, random(""), 50),
-        canary(Guard::BatchMemberErased, ANY, random("atomic=40,log=10"), 100),
-        canary(Guard::RunMemberErased, ANY, random("log=60"), 100),
-        canary(Guard::RunGrownSinceRecord, UNPROTECTED, random(HINTS), 100),
-        canary(Guard::RecordNotAwaited, HOSTS_FIRST, random(LOGS), 20),
-        canary(Guard::RunsOfSettledLogs, ANY, random("log=60"), 100),
-        canary(Guard::ExtraOwnersForgotten, ANY, random("share=60,remap=0,reopen=0,log=5"), 50),
-        canary(Guard::CopybackTakesNewVersion, ANY, random(""), 100),
-        canary(Guard::RecordTakesFlushStep, ANY, random("share=30"), 200),
-        canary(Guard::AttemptsMixed, ANY, random("log=80,batch=0,put=0,delete=0,namespace=0"), 400),
-        canary(Guard::CheckpointInPlace, ANY, random(""), 100),
-        canary(
-            Guard::RecoveryErases,
-            ANY,
-            random("atomic=40,batch=0,log=60,put=0,delete=0,namespace=0"),
-            100,
-        ),
-        canary(Guard::ProgramsNotDumped, PROTECTED, random(""), 100),
-        canary(Guard::SystemBlocksForgotten, FULL, random(REMAPS), 100),
-        canary(Guard::DumpUnbounded, PROTECTED, random(STREAM), 30),
-        canary(Guard::PowerBeforeRoom, QUEUED, random(BULKS), 100),
-        canary(Guard::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 200),
-        canary(Guard::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
-        canary(Guard::TrimsOfUntouchedChunks, ANY, random(BARE_MAPPINGS), 50),
-        canary(Guard::PutMembersCountAlone, ANY, random(RECORDS), 50),
-        canary(Guard::BatchKindsApart, ANY, random(BATCHES), 50),
-        canary(Guard::BatchDoneInFlight, QUEUES, random(BATCHES), 50),
-        canary(Guard::WaitingUnderBatch, PROTECTED, random(BATCHES), 50),
-        canary(Guard::TombstoneDropped, ANY, random(RECORDS), 100),
-        canary(Guard::WaitingKeepsVersion, PROTECTED, random(RECORDS), 100),
-        canary(Guard::RecordTakesNewVersion, ANY, random(RECORDS), 100),
-        canary(Guard::ChangedIndexSwappedOut, SWAPPED, random(RECORDS), 20),
-        canary(Guard::SwappedIndexNotCopied, SWAPPED, random(RECORDS), 20),
-        canary(Guard::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
-        canary(Guard::CopyBeforeStepIsDone, QUEUES, random(SHARES), 400),
-        canary(Guard::ClaimOutlivesPage, ANY, random(HINTS), 20),
-        canary(Guard::IdleTrimDoesNotWait, QUEUED, random(MAPPINGS), 50),
-        canary(Guard::NumbersDrawnTwice, ANY, random(HINTS), 100),
-        canary(Guard::ClaimNotEnded, ANY, random(HINTS), 100),
-        canary(Guard::GivenUpPageCounts, ANY, random(HINTS), 100),
-        canary(Guard::ClaimOlderThanCheckpoint, ANY, random(HINTS), 100),
-        canary(Guard::PagesBeforeWait, CACHED, random(HINTS), 100),
-        canary(Guard::OlderPageComesHome, ANY, random(HINTS), 100),
-        canary(Guard::SharedInPlaceStaysClaimed, ANY, random(HINTS), 100),
-        canary(Guard::CommitBelowClaim, ANY, random(HINTS), 100),
-        canary(Guard::IdleDeleteDoesNotWait, QUEUES, random(DELETES), 100),
-        canary(Guard::NvmBeforePrograms, IN_MEMORY, random(REMAPS), 50),
-        canary(Guard::NvmEntryInParts, IN_MEMORY, random(REMAPS), 50),
-        canary(Guard::NvmSwitchedEarly, IN_MEMORY, random(""), 50),
-        canary(Guard::NvmCheckpointBeforePrograms, IN_MEMORY, random(""), 100),
-        canary(Guard::NvmCheckpointInPlace, IN_MEMORY, random(""), 50),
-        canary(Guard::ListBeforeData, IN_MEMORY, random(LISTS), 50),
-        canary(Guard::ListLinkedEarly, IN_MEMORY, random(LISTS), 50),
-        canary(Guard::ListsClearedInParts, IN_MEMORY, random(LISTS), 50),
+        canary(&device::OldCopyGivenUpEarly, CACHED, random(""), 20),
+        canary(&ftl::EraseBeforeJournal, UNPROTECTED, random(""), 50),
+        canary(&ftl::EraseBeforeCopies, ANY, random(""), 50),
+        canary(&ftl::BatchMemberErased, ANY, random("atomic=40,log=10"), 100),
+        canary(&ftl::RunMemberErased, ANY, random("log=60"), 100),
+        canary(&ftl::RunGrownSinceRecord, UNPROTECTED, random(HINTS), 100),
+        canary(&ftl::RecordNotAwaited, HOSTS_FIRST, random(LOGS), 20),
+        canary(&ftl::RunsOfSettledLogs, ANY, random("log=60"), 100),
+        canary(&ftl::ExtraOwnersForgotten, ANY, random("share=60,remap=0,reopen=0,log=5"), 50),
+        canary(&ftl::CopybackTakesNewVersion, ANY, random(""), 100),
+        canary(&ftl::RecordTakesFlushStep, ANY, random("share=30"), 200),
+        canary(&ftl::AttemptsMixed, ANY, random("log=80,batch=0,put=0,delete=0,namespace=0"), 400),
+        canary(&ftl::CheckpointInPlace, ANY, random(""), 100),
+        canary(&ftl::RecoveryErases, ANY, random("atomic=40,batch=0,log=60,put=0,delete=0,namespace=0"), 100),
+        canary(&ftl::ProgramsNotDumped, PROTECTED, random(""), 100),
+        canary(&ftl::SystemBlocksForgotten, FULL, random(REMAPS), 100),
+        canary(&device::DumpUnbounded, PROTECTED, random(STREAM), 30),
+        canary(&device::PowerBeforeRoom, QUEUED, random(BULKS), 100),
+        canary(&ftl::JournalBlockMissing, WRITTEN_THROUGH, random(TRIMS), 200),
+        canary(&device::ReplacedNotSettled, PROTECTED, random("write=60,share=20,atomic=20"), 20),
+        canary(&ftl::TrimsOfUntouchedChunks, ANY, random(BARE_MAPPINGS), 50),
+        canary(&ftl::PutMembersCountAlone, ANY, random(RECORDS), 50),
+        canary(&ftl::BatchKindsApart, ANY, random(BATCHES), 50),
+        canary(&ftl::BatchDoneInFlight, QUEUES, random(BATCHES), 50),
+        canary(&ftl::WaitingUnderBatch, PROTECTED, random(BATCHES), 50),
+        canary(&ftl::TombstoneDropped, ANY, random(RECORDS), 100),
+        canary(&ftl::WaitingKeepsVersion, PROTECTED, random(RECORDS), 100),
+        canary(&ftl::RecordTakesNewVersion, ANY, random(RECORDS), 100),
+        canary(&ftl::ChangedIndexSwappedOut, SWAPPED, random(RECORDS), 20),
+        canary(&ftl::SwappedIndexNotCopied, SWAPPED, random(RECORDS), 20),
+        canary(&ftl::CopyBeforeJournal, WRITTEN_THROUGH, random(SHARES), 100),
+        canary(&ftl::CopyBeforeStepIsDone, QUEUES, random(SHARES), 400),
+        canary(&device::ClaimOutlivesPage, ANY, random(HINTS), 20),
+        canary(&ftl::IdleTrimDoesNotWait, QUEUED, random(MAPPINGS), 50),
+        canary(&ftl::NumbersDrawnTwice, ANY, random(HINTS), 100),
+        canary(&ftl::ClaimNotEnded, ANY, random(HINTS), 100),
+        canary(&ftl::GivenUpPageCounts, ANY, random(HINTS), 100),
+        canary(&ftl::ClaimOlderThanCheckpoint, ANY, random(HINTS), 100),
+        canary(&device::PagesBeforeWait, CACHED, random(HINTS), 100),
+        canary(&ftl::OlderPageComesHome, ANY, random(HINTS), 100),
+        canary(&ftl::SharedInPlaceStaysClaimed, ANY, random(HINTS), 100),
+        canary(&ftl::CommitBelowClaim, ANY, random(HINTS), 100),
+        canary(&ftl::IdleDeleteDoesNotWait, QUEUES, random(DELETES), 100),
+        canary(&ftl::NvmBeforePrograms, IN_MEMORY, random(REMAPS), 50),
+        canary(&ftl::NvmEntryInParts, IN_MEMORY, random(REMAPS), 50),
+        canary(&ftl::NvmSwitchedEarly, IN_MEMORY, random(""), 50),
+        canary(&ftl::NvmCheckpointBeforePrograms, IN_MEMORY, random(""), 100),
+        canary(&ftl::NvmCheckpointInPlace, IN_MEMORY, random(""), 50),
+        canary(&ftl::ListBeforeData, IN_MEMORY, random(LISTS), 50),
+        canary(&ftl::ListLinkedEarly, IN_MEMORY, random(LISTS), 50),
+        canary(&ftl::ListsClearedInParts, IN_MEMORY, random(LISTS), 50),
     ]
 }
 
 /// Guards that keep something waiting for the flash. What is in flight, and so when they matter, depends on the order of
 /// operations (hazard 26). `CopyBeforeStepIsDone` needs minutes, so it is taken out only if `GUARDS` names it.
-const WAITS: [Guard; 15] = [
-    Guard::OldCopyGivenUpEarly,
-    Guard::EraseBeforeJournal,
-    Guard::EraseBeforeCopies,
-    Guard::BatchMemberErased,
-    Guard::RunMemberErased,
-    Guard::CheckpointInPlace,
-    Guard::ProgramsNotDumped,
-    Guard::PowerBeforeRoom,
-    Guard::JournalBlockMissing,
-    Guard::BatchDoneInFlight,
-    Guard::CopyBeforeJournal,
-    Guard::IdleTrimDoesNotWait,
-    Guard::IdleDeleteDoesNotWait,
-    Guard::NvmBeforePrograms,
-    Guard::NvmCheckpointBeforePrograms,
+static WAITS: [&Guard; 15] = [
+    &device::OldCopyGivenUpEarly,
+    &ftl::EraseBeforeJournal,
+    &ftl::EraseBeforeCopies,
+    &ftl::BatchMemberErased,
+    &ftl::RunMemberErased,
+    &ftl::CheckpointInPlace,
+    &ftl::ProgramsNotDumped,
+    &device::PowerBeforeRoom,
+    &ftl::JournalBlockMissing,
+    &ftl::BatchDoneInFlight,
+    &ftl::CopyBeforeJournal,
+    &ftl::IdleTrimDoesNotWait,
+    &ftl::IdleDeleteDoesNotWait,
+    &ftl::NvmBeforePrograms,
+    &ftl::NvmCheckpointBeforePrograms,
 ];
 
 /// With priorities fewer operations wait for each other, and cases are rarer by up to this factor.
@@ -201,17 +197,16 @@ fn chosen() -> Option<Vec<String>> {
 /// The seed to begin with: for the guards that need the most, one close to where they were noticed before. All are tried if
 /// `GUARDS` names the guard.
 fn first_seed(canary: &Canary) -> u64 {
-    match (canary.guard, canary.drives.scheduling) {
+    match (canary.guard.name(), canary.drives.scheduling) {
         _ if chosen().is_some() => 0,
-        (Guard::RunGrownSinceRecord, Some(FlashScheduling::Fifo)) => 15,
-        (Guard::JournalBlockMissing, Some(FlashScheduling::Fifo)) => 30,
-        (Guard::JournalBlockMissing, _) => 150,
-        (Guard::CopyBeforeJournal, Some(FlashScheduling::Suspend)) => 100,
-        (Guard::CopyBeforeJournal, Some(FlashScheduling::Fifo)) => 45,
-        (Guard::CopyBeforeJournal, _) => 40,
-        (Guard::CopyBeforeStepIsDone, _) => 45,
-        (Guard::IdleTrimDoesNotWait, _)
-        | (Guard::IdleDeleteDoesNotWait, Some(FlashScheduling::ReadFirst)) => 25,
+        ("RunGrownSinceRecord", Some(FlashScheduling::Fifo)) => 15,
+        ("JournalBlockMissing", Some(FlashScheduling::Fifo)) => 30,
+        ("JournalBlockMissing", _) => 150,
+        ("CopyBeforeJournal", Some(FlashScheduling::Suspend)) => 100,
+        ("CopyBeforeJournal", Some(FlashScheduling::Fifo)) => 45,
+        ("CopyBeforeJournal", _) => 40,
+        ("CopyBeforeStepIsDone", _) => 45,
+        ("IdleTrimDoesNotWait", _) | ("IdleDeleteDoesNotWait", Some(FlashScheduling::ReadFirst)) => 25,
         _ => 0,
     }
 }
@@ -293,7 +288,7 @@ fn shows_again(violation: &Violation) -> bool {
 /// Takes a guard out, in this thread; returns whether that was noticed, and what reproduces it.
 fn is_noticed(canary: &Canary) -> bool {
     let guard = canary.guard;
-    take_out(Some(guard));
+    let out = take_out(guard);
     let found = find(canary);
     if let Some((seed, violation)) = &found {
         let (seeds, promise, detail, replay) =
@@ -302,7 +297,7 @@ fn is_noticed(canary: &Canary) -> bool {
         println!("{guard:?}, {scheduling:?}: {seeds} seeds, {promise}\n  {detail}\n  {replay}");
         assert!(shows_again(violation), "{replay} does not show {promise} again");
     }
-    take_out(None);
+    drop(out);
     found.is_some()
 }
 
@@ -391,13 +386,12 @@ fn guards_that_wait_are_noticed_whoever_goes_first() {
 
 #[test]
 fn a_cut_among_every_cut_is_shown_again_at_its_place() {
-    take_out(Some(Guard::OldCopyGivenUpEarly));
+    let _out = take_out(&device::OldCopyGivenUpEarly);
     let weights = "put=0,delete=0,namespace=0".parse().expect("the weights are right");
     let plan = Plan { age: 20, commands: 40, weights, ..Plan::default() };
-    let canary = Canary { guard: Guard::OldCopyGivenUpEarly, drives: CACHED, plan, seeds: 20 };
+    let canary = Canary { guard: &device::OldCopyGivenUpEarly, drives: CACHED, plan, seeds: 20 };
     let (_, violation) = find(&canary).expect("it is noticed");
     println!("{}: {}\n  {}", violation.promise, violation.detail, violation.replay);
     assert!(violation.replay.contains("--at "), "{}", violation.replay);
     assert!(shows_again(&violation), "{}", violation.replay);
-    take_out(None);
 }

@@ -4,8 +4,10 @@
 //! `cargo test --profile canary -p tantalum-torture --features canaries --test canaries_clients -- --nocapture` prints the
 //! table.
 
-use tantalum::canary::{Guard, take_out};
+use tantalum::canaries::{self as device, ftl};
 use tantalum::{CacheMode, FlashScheduling, Plp};
+use tantalum_canaries::{Guard, take_out};
+use tantalum_drive::canaries as drive;
 use tantalum_report::Monitor;
 use tantalum_torture::Violation;
 use tantalum_torture::clients::{Plan, Settings, SetupChoice, torture};
@@ -13,7 +15,7 @@ use tantalum_torture::device::{Cuts, Flash, Medium};
 
 /// How a guard's absence is looked for.
 struct Canary {
-    guard: Guard,
+    guard: &'static Guard,
     setups: SetupChoice,
     weights: &'static str,
     /// Seeds within which it must be found.
@@ -56,24 +58,24 @@ const BULKS: &str = "write=40,bulk=60,together=10,trim=10,hinted=0,flush=0,fua=0
 fn canaries() -> Vec<Canary> {
     let canary = |guard, setups, weights, seeds| Canary { guard, setups, weights, seeds };
     vec![
-        canary(Guard::AnsweredEarly, ANY, "", 20),
-        canary(Guard::AnsweredWithoutPower, ANY, "", 20),
-        canary(Guard::AtOnceBeforeOthers, AT_ONCE, "", 20),
-        canary(Guard::DuplicateUnchecked, REMAPPED, "", 20),
-        canary(Guard::OldCopyGivenUpEarly, CACHED, "", 20),
-        canary(Guard::EraseBeforeJournal, UNPROTECTED, "", 50),
-        canary(Guard::BatchKindsApart, ANY, BATCHES, 50),
-        canary(Guard::BatchDoneInFlight, UNPROTECTED, BATCHES, 50),
-        canary(Guard::PutMembersCountAlone, ANY, BATCHES, 50),
-        canary(Guard::ReplacedNotSettled, PROTECTED, "", 50),
-        canary(Guard::ProgramsNotDumped, PROTECTED, "", 50),
-        canary(Guard::PowerBeforeRoom, PROTECTED, BULKS, 100),
-        canary(Guard::IdleTrimDoesNotWait, PROTECTED, MAPPINGS, 100),
-        canary(Guard::IdleDeleteDoesNotWait, UNPROTECTED, DELETES, 100),
-        canary(Guard::ClaimOutlivesPage, ANY, "hinted=80", 50),
-        canary(Guard::PagesBeforeWait, CACHED, "hinted=80,share=30", 100),
-        canary(Guard::ListBeforeData, IN_MEMORY, "fs-write=80", 50),
-        canary(Guard::ListLinkedEarly, IN_MEMORY, "fs-write=80", 50),
+        canary(&drive::AnsweredEarly, ANY, "", 20),
+        canary(&drive::AnsweredWithoutPower, ANY, "", 20),
+        canary(&drive::AtOnceBeforeOthers, AT_ONCE, "", 20),
+        canary(&drive::DuplicateUnchecked, REMAPPED, "", 20),
+        canary(&device::OldCopyGivenUpEarly, CACHED, "", 20),
+        canary(&ftl::EraseBeforeJournal, UNPROTECTED, "", 50),
+        canary(&ftl::BatchKindsApart, ANY, BATCHES, 50),
+        canary(&ftl::BatchDoneInFlight, UNPROTECTED, BATCHES, 50),
+        canary(&ftl::PutMembersCountAlone, ANY, BATCHES, 50),
+        canary(&device::ReplacedNotSettled, PROTECTED, "", 50),
+        canary(&ftl::ProgramsNotDumped, PROTECTED, "", 50),
+        canary(&device::PowerBeforeRoom, PROTECTED, BULKS, 100),
+        canary(&ftl::IdleTrimDoesNotWait, PROTECTED, MAPPINGS, 100),
+        canary(&ftl::IdleDeleteDoesNotWait, UNPROTECTED, DELETES, 100),
+        canary(&device::ClaimOutlivesPage, ANY, "hinted=80", 50),
+        canary(&device::PagesBeforeWait, CACHED, "hinted=80,share=30", 100),
+        canary(&ftl::ListBeforeData, IN_MEMORY, "fs-write=80", 50),
+        canary(&ftl::ListLinkedEarly, IN_MEMORY, "fs-write=80", 50),
     ]
 }
 
@@ -167,7 +169,7 @@ fn shows_again(violation: &Violation) -> bool {
 /// Takes a guard out, in this thread; returns whether that was noticed, and what reproduces it.
 fn is_noticed(canary: &Canary) -> bool {
     let guard = canary.guard;
-    take_out(Some(guard));
+    let out = take_out(guard);
     let found = find(canary);
     if let Some((seed, violation)) = &found {
         let (seeds, promise, detail, replay) =
@@ -175,7 +177,7 @@ fn is_noticed(canary: &Canary) -> bool {
         println!("{guard:?}: {seeds} seeds, {promise}\n  {detail}\n  {replay}");
         assert!(shows_again(violation), "{replay} does not show {promise} again");
     }
-    take_out(None);
+    drop(out);
     found.is_some()
 }
 
@@ -186,7 +188,7 @@ fn every_guard_taken_out_is_noticed_and_shown_again() {
         let name = format!("{:?}", canary.guard);
         chosen.as_ref().is_none_or(|names| names.split(',').any(|chosen| chosen == name))
     };
-    let unnoticed: Vec<Guard> = canaries()
+    let unnoticed: Vec<&Guard> = canaries()
         .iter()
         .filter(|canary| is_chosen(canary) && !is_noticed(canary))
         .map(|canary| canary.guard)

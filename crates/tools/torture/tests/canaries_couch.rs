@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use tantalum::canary::{Guard, take_out};
-use tantalum_couch::{Options, ShareRange, Shared, Storage, StorageFile, Store, Way};
+use tantalum_canaries::{Guard, take_out};
+use tantalum_couch::{Options, ShareRange, Shared, Storage, StorageFile, Store, Way, canaries};
 use tantalum_report::Monitor;
 use tantalum_torture::Cuts;
 use tantalum_torture::couch::{Settings, run};
@@ -17,7 +17,7 @@ use tantalum_torture::couch::{Settings, run};
 const MOST_SEEDS: u64 = 20;
 
 /// Tortures a way until a promise is broken.
-fn catch(guard: Guard, way: Way) {
+fn catch(guard: &'static Guard, way: Way) {
     for seed in 0..MOST_SEEDS {
         let settings = Settings {
             ways: vec![way],
@@ -27,9 +27,9 @@ fn catch(guard: Guard, way: Way) {
             threads: 1,
             host_faults: false,
         };
-        take_out(Some(guard));
+        let out = take_out(guard);
         let outcome = run(&settings, &Monitor::silent());
-        take_out(None);
+        drop(out);
         if let Some(violation) = outcome.unwrap().violations.first() {
             println!("{guard:?}: {} seeds, {}", seed + 1, violation.promise);
             let outcome = run(&settings, &Monitor::silent()).unwrap();
@@ -42,27 +42,27 @@ fn catch(guard: Guard, way: Way) {
 
 #[test]
 fn a_header_without_what_it_covers_is_caught() {
-    catch(Guard::HeaderAlone, Way::Original);
+    catch(&canaries::HeaderAlone, Way::Original);
 }
 
 #[test]
 fn a_batch_that_is_shared_in_parts_is_caught() {
-    catch(Guard::SharedInParts, Way::Share);
+    catch(&canaries::SharedInParts, Way::Share);
 }
 
 #[test]
 fn a_staging_area_that_starts_anew_too_early_is_caught() {
-    catch(Guard::StageReused, Way::Share);
+    catch(&canaries::StageReused, Way::Share);
 }
 
 #[test]
 fn a_document_shared_over_what_a_snapshot_sees_is_caught() {
-    catch(Guard::SharedOverSnapshot, Way::Share);
+    catch(&canaries::SharedOverSnapshot, Way::Share);
 }
 
 #[test]
 fn a_compacted_file_that_is_not_durable_when_it_takes_the_name_is_caught() {
-    catch(Guard::CompactedNotSynced, Way::Original);
+    catch(&canaries::CompactedNotSynced, Way::Original);
 }
 
 /// A file system that promises only what POSIX does: a file's content is durable with its own sync, names with theirs.
@@ -190,9 +190,9 @@ fn document_after_compaction_and_crash() -> Option<Vec<u8>> {
 #[test]
 fn commits_to_a_compacted_file_without_a_durable_name_are_caught() {
     assert_eq!(document_after_compaction_and_crash().as_deref(), Some(&b"after"[..]), "with the guard");
-    take_out(Some(Guard::SwitchNotDurable));
+    let out = take_out(&canaries::SwitchNotDurable);
     let found = document_after_compaction_and_crash();
-    take_out(None);
+    drop(out);
     assert_eq!(found.as_deref(), Some(&b"before"[..]), "SwitchNotDurable was not noticed");
-    println!("{:?}: 1 case, acknowledged means there", Guard::SwitchNotDurable);
+    println!("{:?}: 1 case, acknowledged means there", &canaries::SwitchNotDurable);
 }

@@ -3,7 +3,8 @@
 //!
 //! `cargo test --profile canary -p tantalum-torture --features canaries --test canaries_kv -- --nocapture`
 
-use tantalum_kv::canary::{Guard, take_out};
+use tantalum_canaries::{Guard, take_out_everywhere};
+use tantalum_kv::canaries;
 use tantalum_report::Monitor;
 use tantalum_torture::Cuts;
 use tantalum_torture::kv::{Settings, run};
@@ -12,7 +13,7 @@ use tantalum_torture::kv::{Settings, run};
 const MOST_SEEDS: u64 = 20;
 
 /// Tortures the store until a promise is broken.
-fn catch(guard: Guard) {
+fn catch(guard: &'static Guard) {
     for seed in 0..MOST_SEEDS {
         let settings = Settings {
             seeds: (seed..seed + 1).into(),
@@ -20,9 +21,9 @@ fn catch(guard: Guard) {
             commits: 60,
             host_faults: false,
         };
-        take_out(Some(guard));
+        let out = take_out_everywhere(guard);
         let outcome = run(&settings, &Monitor::silent());
-        take_out(None);
+        drop(out);
         if let Some(violation) = outcome.unwrap().violations.first() {
             println!("{guard:?}: {} seeds, {}", seed + 1, violation.promise);
             let outcome = run(&settings, &Monitor::silent()).unwrap();
@@ -36,19 +37,19 @@ fn catch(guard: Guard) {
 #[test]
 fn each_missing_guard_is_caught() {
     for guard in [
-        Guard::MarkerBeforeGroups,
-        Guard::LargeInParts,
-        Guard::DescriptionApart,
-        Guard::PartsLeft,
-        Guard::PartsGone,
-        Guard::NodesApart,
-        Guard::NumbersTwice,
-        Guard::VersionsForgotten,
-        Guard::LostSnapshotRead,
-        Guard::StepsRepeated,
-        Guard::PlannedOnOldNodes,
-        Guard::RoomNotAsked,
-        Guard::ReserveTaken,
+        &canaries::MarkerBeforeGroups,
+        &canaries::LargeInParts,
+        &canaries::DescriptionApart,
+        &canaries::PartsLeft,
+        &canaries::PartsGone,
+        &canaries::NodesApart,
+        &canaries::NumbersTwice,
+        &canaries::VersionsForgotten,
+        &canaries::LostSnapshotRead,
+        &canaries::StepsRepeated,
+        &canaries::PlannedOnOldNodes,
+        &canaries::RoomNotAsked,
+        &canaries::ReserveTaken,
     ] {
         catch(guard);
     }

@@ -3,15 +3,15 @@
 //!
 //! `cargo test --profile canary -p tantalum-torture --features canaries --test canaries_sqlite -- --nocapture`
 
-use tantalum::canary::{Guard, take_out};
 use tantalum::{Device, Outcome, PowerLoss, Profile, UNIT_BYTES};
+use tantalum_canaries::{Guard, take_out};
 use tantalum_report::Monitor;
-use tantalum_sqlite::Synchronous;
 use tantalum_sqlite::rusqlite::{Connection, Row};
 use tantalum_sqlite::{Drive, Mode};
+use tantalum_sqlite::{Synchronous, canaries as sqlite};
 use tantalum_torture::Cuts;
 use tantalum_torture::sqlite::{Settings, run};
-use tantalum_volume::{FileId, Volume};
+use tantalum_volume::{FileId, Volume, canaries as volume};
 
 const CACHE_BYTES: u64 = 4 << 20;
 
@@ -19,8 +19,8 @@ const CACHE_BYTES: u64 = 4 << 20;
 const MOST_SEEDS: u64 = 20;
 
 /// Tortures a mode until a promise is broken.
-fn catch(guard: Guard, mode: Mode, synchronous: Synchronous) {
-    take_out(Some(guard));
+fn catch(guard: &'static Guard, mode: Mode, synchronous: Synchronous) {
+    let out = take_out(guard);
     for seed in 1..=MOST_SEEDS {
         let settings = Settings {
             modes: vec![mode],
@@ -39,7 +39,7 @@ fn catch(guard: Guard, mode: Mode, synchronous: Synchronous) {
                 "{}",
                 violation.replay
             );
-            take_out(None);
+            drop(out);
             println!("{guard:?}: {seed} seeds, {mode}: {}", violation.promise);
             let outcome = run(&settings, &Monitor::silent()).unwrap();
             assert_eq!(outcome.violations, [], "{guard:?} is back, and seed {seed} still fails");
@@ -60,12 +60,12 @@ fn replayed(settings: &Settings, replay: &str) -> Settings {
 
 #[test]
 fn a_log_that_is_not_durable_when_it_was_synced_is_caught() {
-    catch(Guard::HomesBeforeLog, Mode::SwWal, Synchronous::Full);
+    catch(&sqlite::HomesBeforeLog, Mode::SwWal, Synchronous::Full);
 }
 
 #[test]
 fn a_log_that_starts_anew_before_the_homes_are_durable_is_caught() {
-    catch(Guard::RestartBeforeHomes, Mode::Share, Synchronous::Full);
+    catch(&sqlite::RestartBeforeHomes, Mode::Share, Synchronous::Full);
 }
 
 /// A volume on a drive in memory.
@@ -125,10 +125,10 @@ fn log_that_starts_anew(seed: u64) -> bool {
 fn frames_sent_before_the_new_header_is_durable_are_caught() {
     const SEEDS: u64 = 100;
     assert!((0..SEEDS).all(log_that_starts_anew), "with the guard");
-    take_out(Some(Guard::FramesBeforeHeader));
+    let _out = take_out(&sqlite::FramesBeforeHeader);
     let needed = (0..SEEDS).find(|&seed| !log_that_starts_anew(seed));
     let needed = needed.expect("FramesBeforeHeader was taken out, and nothing noticed");
-    println!("{:?}: {} seeds, share: transactions are whole", Guard::FramesBeforeHeader, needed + 1);
+    println!("{:?}: {} seeds, share: transactions are whole", &sqlite::FramesBeforeHeader, needed + 1);
 }
 
 /// Two transactions are sent; the cut leaves all of the second and not the first. The first is done again, byte for
@@ -167,10 +167,10 @@ fn a_transaction_behind_a_reopened_log_that_comes_back_is_caught() {
     const SEEDS: u64 = 100;
     let found: Vec<i64> = (0..SEEDS).filter_map(transaction_behind_one_that_is_done_again).collect();
     assert!(!found.is_empty() && found.iter().all(|&number| number == 1), "with the guard: {found:?}");
-    take_out(Some(Guard::StaleTailKept));
+    let _out = take_out(&sqlite::StaleTailKept);
     let needed = (0..SEEDS).find(|&seed| transaction_behind_one_that_is_done_again(seed) == Some(2));
     let needed = needed.expect("StaleTailKept was taken out, and nothing noticed");
-    println!("{:?}: {} seeds, share: nothing is there that was not done", Guard::StaleTailKept, needed + 1);
+    println!("{:?}: {} seeds, share: nothing is there that was not done", &sqlite::StaleTailKept, needed + 1);
 }
 
 /// What a file holds after a cut at which nothing in flight reached flash.
@@ -198,9 +198,9 @@ fn file_in_the_place_of_another() -> Vec<u8> {
 #[test]
 fn a_trim_that_is_lost_while_its_units_have_a_new_owner_is_caught() {
     assert!(file_in_the_place_of_another().iter().all(|&byte| byte == 0), "V3, with the guard");
-    take_out(Some(Guard::TrimUnflushed));
+    let _out = take_out(&volume::TrimUnflushed);
     assert!(file_in_the_place_of_another().contains(&0xaa), "TrimUnflushed was not noticed");
-    println!("{:?}: 1 case, volume: V3, a file never shows what another held", Guard::TrimUnflushed);
+    println!("{:?}: 1 case, volume: V3, a file never shows what another held", &volume::TrimUnflushed);
 }
 
 /// A file was cut within a unit, and grows again by an atomic write.
@@ -220,9 +220,9 @@ fn tail_of_a_file_that_grows() -> Vec<u8> {
 #[test]
 fn an_inode_that_precedes_the_cleared_tail_is_caught() {
     assert!(tail_of_a_file_that_grows().iter().all(|&byte| byte == 0), "V4, with the guard");
-    take_out(Some(Guard::InodeBeforeData));
+    let _out = take_out(&volume::InodeBeforeData);
     assert!(tail_of_a_file_that_grows().contains(&0xaa), "InodeBeforeData was not noticed");
-    println!("{:?}: 1 case, volume: V4, metadata never precede data", Guard::InodeBeforeData);
+    println!("{:?}: 1 case, volume: V4, metadata never precede data", &volume::InodeBeforeData);
 }
 
 /// A file is removed and the volume closed; power fails at an operation of the closing, which completes. Returns whether
@@ -254,7 +254,7 @@ fn removed_file_is_seen_again(operation: u64) -> Option<bool> {
 fn a_volume_that_says_it_is_closed_before_its_last_trims_are_durable_is_caught() {
     let seen_again = || (1..).map_while(removed_file_is_seen_again).any(|seen| seen);
     assert!(!seen_again(), "V3, with the guard");
-    take_out(Some(Guard::ClosedBeforeTrims));
+    let _out = take_out(&volume::ClosedBeforeTrims);
     assert!(seen_again(), "ClosedBeforeTrims was not noticed");
-    println!("{:?}: 1 case, volume: V3, a file never shows what another held", Guard::ClosedBeforeTrims);
+    println!("{:?}: 1 case, volume: V3, a file never shows what another held", &volume::ClosedBeforeTrims);
 }

@@ -69,10 +69,12 @@ impl Lock {
             Some(_) => self.queue.push_front(waiter),
             None => self.queue.push_back(waiter),
         }
+        assert!(!self.blockers_of(by.age).is_empty(), "{by:?} waits for nobody, in {mode:?}");
         wake
     }
 
     pub fn release(&mut self, age: Age) {
+        assert!(self.held_by(age).is_some(), "{age:?} releases a lock of {:?}", self.holders);
         self.holders.retain(|holder| holder.0.age != age);
     }
 
@@ -118,6 +120,8 @@ impl Lock {
             Some(holder) => *holder = (by, mode),
             None => self.holders.push((by, mode)),
         }
+        let is_alone = mode == Mode::Shared || self.holders.len() == 1;
+        assert!(is_alone, "{by:?} has a lock alone, beside {:?}", self.holders);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::spans::{Extent, Spans};
 use crate::wake::{Refusal, Wake};
 
 /// Where a transaction waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Lock(LockId),
     Span(NamespaceId),
@@ -83,7 +83,8 @@ impl Waits {
     fn promote_spans(&mut self, namespace: NamespaceId) {
         let Entry::Occupied(mut spans) = self.spans.entry(namespace) else { return };
         for waiter in spans.get_mut().promote() {
-            self.waiting.remove(&waiter.by.age);
+            let noted = self.waiting.remove(&waiter.by.age).map(|waiting| waiting.place);
+            assert_eq!(noted, Some(Place::Span(namespace)), "where {:?} waits", waiter.by);
             waiter.wake.tell(Ok(()));
         }
         if spans.get().is_unused() {
@@ -134,7 +135,13 @@ impl<'a> All<'a> {
     }
 
     fn note(&mut self, by: Requester, place: Place) {
-        self.waits.waiting.insert(by.age, Waiting { place, thread: by.thread.number });
+        let mut others = self.waits.waiting.values();
+        debug_assert!(
+            others.all(|waiting| waiting.thread != by.thread.number),
+            "{by:?} waits for {place:?}, and its thread waits already"
+        );
+        let before = self.waits.waiting.insert(by.age, Waiting { place, thread: by.thread.number });
+        assert!(before.is_none(), "{by:?} waits for {place:?}, and in {before:?}");
     }
 
     /// Releases a lock, and grants it to those that can have it now.
@@ -182,7 +189,8 @@ impl<'a> All<'a> {
         let number = self.sharded.number_of(&id);
         let Some(lock) = self.shards[number].lock_mut(id) else { return };
         while let Some(waiter) = lock.promote() {
-            self.waits.waiting.remove(&waiter.by.age);
+            let noted = self.waits.waiting.remove(&waiter.by.age).map(|waiting| waiting.place);
+            assert_eq!(noted, Some(Place::Lock(id)), "where {:?} waits", waiter.by);
             waiter.wake.tell(Ok(()));
         }
     }

@@ -238,6 +238,7 @@ impl Transaction {
         if self.gave_way {
             return Err(Error::Deadlock);
         }
+        self.assert_changes();
         let records: Vec<_> = self.changes.drain().collect();
         let ordered: Vec<_> = std::mem::take(&mut self.ordered).into_iter().collect();
         if records.is_empty() && ordered.is_empty() {
@@ -247,6 +248,40 @@ impl Transaction {
         let done_ns =
             self.shared.commit(Work { records, ordered, has_large: self.has_large, at_ns: self.now_ns })?;
         Ok(self.now_ns.map(|_| done_ns))
+    }
+
+    /// Each changed record is locked alone, and values are large only if that is known.
+    fn assert_changes(&self) {
+        let ordered =
+            || self.ordered.iter().flat_map(|(of, changes)| changes.iter().zip(std::iter::repeat(of)));
+        debug_assert!(
+            ordered().all(|((key, _), of)| self.spans[of].get(key) == Some(&Mode::Exclusive)),
+            "{:?} commits a change of a key that it has not locked",
+            self.age
+        );
+        let records = self.shared.options.records_per_lock;
+        debug_assert!(
+            self.changes.keys().all(|(of, key)| {
+                self.locks.get(&LockId::of(*of, *key, records)) == Some(&Mode::Exclusive)
+            }),
+            "{:?} commits a change of a record that it has not locked",
+            self.age
+        );
+        let mut values = self.changes.values().chain(ordered().map(|((_, value), _)| value)).flatten();
+        debug_assert!(
+            self.has_large || values.all(|value| value.len() <= PART_BYTES),
+            "{:?} commits a large value without knowing",
+            self.age
+        );
+    }
+
+    /// Whether a record is locked at least like this.
+    fn has_locked(&self, target: &Target, mode: Mode) -> bool {
+        let held = match target {
+            Target::Hashed(_, id) => self.locks.get(id),
+            Target::Ordered(namespace, key) => self.spans.get(namespace).and_then(|keys| keys.get(key)),
+        };
+        held.is_some_and(|held| *held >= mode)
     }
 
     /// Discards the changes.
@@ -339,6 +374,7 @@ impl Transaction {
 
     /// The same as it is stored.
     fn stored(&mut self, target: &Target) -> Result<Option<Stored>, Error> {
+        assert!(self.has_locked(target, Mode::Shared), "{:?} reads what it has not locked", self.age);
         let (name, must_be_there) = match target {
             Target::Hashed(name, _) => match self.changes.get(name) {
                 Some(changed) => return Ok(changed.clone().map(Stored::Whole)),
@@ -373,6 +409,7 @@ impl Transaction {
     }
 
     fn change(&mut self, target: Target, value: Option<&[u8]>) -> Result<(), Error> {
+        assert!(self.has_locked(&target, Mode::Exclusive), "{:?} changes what others may read", self.age);
         let (bytes, limit) = (value.map_or(0, <[u8]>::len) as u64, self.shared.capacity_bytes);
         if bytes > limit {
             return Err(Error::ValueTooLarge { key: target.key(), bytes, limit });

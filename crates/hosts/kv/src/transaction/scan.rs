@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 
 use tantalum::NamespaceId;
+use tantalum_canaries::guard;
 
 use super::Transaction;
 use crate::age::Mode;
-use crate::canary::{Guard, out};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::keys::{KeyRange, borrowed, prefix_range, range_of};
@@ -76,9 +76,6 @@ impl Transaction {
     }
 
     fn lock_range(&mut self, namespace: NamespaceId, range: &KeyRange, mode: Mode) -> Result<(), Error> {
-        if out(Guard::RangeNotLocked) {
-            return Ok(());
-        }
         let extent = Extent::Range(range.0.clone(), range.1.clone());
         self.spans.entry(namespace).or_default();
         let acquired = self.shared.locks.acquire_span(self.requester(), namespace, extent, mode);
@@ -139,9 +136,14 @@ impl Scan for Transaction {
             }
             (None, None) => (range, None),
         };
-        self.lock_range(namespace, &range, mode)?;
-        if self.shared.drive.stable().puts() != puts && !out(Guard::NotReadAgain) {
+        guard!(RangeNotLocked, self.lock_range(namespace, &range, mode)?);
+        if guard!(NotReadAgain, self.shared.drive.stable().puts() != puts) {
             found = self.committed(namespace, &range, backwards, usize::MAX)?.0;
+            assert!(
+                found.is_all || found.gap.is_some(),
+                "{} keys of a range are not all that it has, and none is lost",
+                found.entries.len()
+            );
         }
         let lost = found.gap.map(|gap| self.shared.failed(Failure::Lost { namespace, gap }));
         Ok(Batch { entries: self.with_own(namespace, &range, backwards, found.entries), lost, rest })

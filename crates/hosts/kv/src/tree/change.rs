@@ -12,7 +12,7 @@ use super::node::{Entry, FULL_BYTES, Node, bytes_of, cut, encode, separator};
 use super::{Kind, Numbers, ROOT, name, value_name};
 use crate::drive::{Records, Source};
 use crate::failure::Failure;
-use crate::record::{Bytes, Value};
+use crate::record::{Bytes, Name, Value};
 
 /// The records to put for the changes, and the numbers that remain afterwards.
 pub(crate) struct Changed {
@@ -167,6 +167,10 @@ impl<S: Source> Work<'_, S> {
             let value = node.map(|(level, entries)| encode(level, &entries).into());
             records.push((name(namespace, Kind::Node, number), value));
         }
+        debug_assert!(
+            records.iter().map(|(name, _)| *name).collect::<HashSet<Name>>().len() == records.len(),
+            "a change of {namespace:?} puts a record twice: {records:?}"
+        );
         Changed { records, numbers }
     }
 
@@ -182,6 +186,7 @@ impl<S: Source> Work<'_, S> {
             (level, entries) = self.load(only, level, &no_key())?;
             self.nodes.insert(only, None);
         }
+        assert!(level == 0 || entries.len() > 1, "the root is on level {level}, with {entries:?}");
         self.nodes.insert(ROOT, Some((level, entries)));
         Ok(())
     }
@@ -330,10 +335,16 @@ impl<S: Source> Work<'_, S> {
             // the root's entries move to a separate node when it gets neighbours
             let number = if number == ROOT { self.numbers.take() } else { number };
             if let Some(changed) = changed {
+                assert!(!changed.is_empty(), "node {number} of {:?} is empty, and stays", self.namespace);
                 self.nodes.insert(number, Some((level, changed)));
             }
             entries.push(Entry { key: low, number });
         }
+        debug_assert!(
+            entries.iter().all(|entry| !matches!(self.nodes.get(&entry.number), Some(None))),
+            "a node of {:?} is removed, and its parent names it: {entries:?}",
+            self.namespace
+        );
         entries
     }
 

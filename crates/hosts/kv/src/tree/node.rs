@@ -115,7 +115,12 @@ pub(super) fn encode(level: u8, entries: &[Entry]) -> Vec<u8> {
         bytes.extend_from_slice(&(end as u16).to_le_bytes());
         bytes.extend_from_slice(&entry.number.to_le_bytes());
     }
+    assert!(end <= usize::from(u16::MAX), "{} entries of a node have keys of {end} bytes", entries.len());
     (0..entries.len()).for_each(|at| bytes.extend_from_slice(key_of(at)));
+    debug_assert!(
+        Node::parse(&bytes).and_then(|node| node.entries(&entries[0].key)).as_deref() == Some(entries),
+        "a node would be read otherwise than it is written: {entries:?}"
+    );
     bytes
 }
 
@@ -145,6 +150,7 @@ pub(super) fn cut(entries: Vec<Entry>, appended: bool) -> Vec<Vec<Entry>> {
         left -= 1;
     }
     nodes.push(node);
+    assert!(nodes.iter().all(|node| !node.is_empty()), "a node of {} entries is empty", nodes.len());
     nodes
 }
 

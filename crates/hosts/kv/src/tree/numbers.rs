@@ -2,9 +2,9 @@
 //! the change that uses the first of them, so that after a loss some are skipped but none is used twice.
 
 use tantalum::NamespaceId;
+use tantalum_canaries::guard;
 
 use super::{Kind, ROOT, name};
-use crate::canary::{Guard, out};
 use crate::drive::{Records, Source};
 use crate::failure::Failure;
 use crate::record::{Name, Value};
@@ -45,7 +45,8 @@ impl Numbers {
     pub fn from_bytes(bytes: &[u8]) -> Option<(Numbers, &[u8])> {
         let (next, rest) = bytes.split_first_chunk()?;
         let (end, rest) = rest.split_first_chunk()?;
-        Some((Numbers { next: u64::from_le_bytes(*next), end: u64::from_le_bytes(*end) }, rest))
+        let (next, end) = (u64::from_le_bytes(*next), u64::from_le_bytes(*end));
+        (ROOT < next && next <= end).then_some((Numbers { next, end }, rest))
     }
 
     /// The next number.
@@ -55,12 +56,19 @@ impl Numbers {
         if self.next > self.end {
             self.end += AT_ONCE;
         }
+        assert!(number > ROOT && self.next <= self.end, "number {number} is given, of {self:?}");
         number
+    }
+
+    /// Whether these can come after others: none is given again.
+    pub fn follow(self, before: Numbers) -> bool {
+        before.next <= self.next && before.end <= self.end
     }
 
     /// Adds the record, if more numbers are issued than `before`.
     pub fn store(self, before: Numbers, namespace: NamespaceId, records: &mut Records) {
-        if self.end != before.end && !out(Guard::NumbersTwice) {
+        assert!(self.follow(before), "numbers of {namespace:?} are {before:?} and then {self:?}");
+        if guard!(NumbersTwice, self.end != before.end) {
             records.push(self.record(namespace));
         }
     }
@@ -68,5 +76,23 @@ impl Numbers {
     /// The record that says which are issued.
     pub fn record(self, namespace: NamespaceId) -> (Name, Option<Value>) {
         (name(namespace, Kind::Numbers, 0), Some(self.end.to_le_bytes()[..].into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log that is read has anything in it, and what is taken from such numbers would be given twice.
+    #[test]
+    fn numbers_that_no_store_has_are_not_read() {
+        let read =
+            |next, end| Numbers::from_bytes(&Numbers { next, end }.to_bytes()).map(|(numbers, _)| numbers);
+        for (next, end) in [(1, 1), (1, 1025), (1025, 1025)] {
+            assert_eq!(read(next, end), Some(Numbers { next, end }));
+        }
+        for (next, end) in [(0, 1025), (2, 1), (u64::MAX, 1025)] {
+            assert_eq!(read(next, end), None, "{next}, {end}");
+        }
     }
 }

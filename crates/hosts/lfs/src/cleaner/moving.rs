@@ -1,7 +1,7 @@
 //! Moving the live units of a segment.
 
 use tantalum::ShareRange;
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 
 use crate::bytes::zeros;
 use crate::error::Result;
@@ -24,8 +24,9 @@ impl LogFs {
         let mut most = 0;
         for resident in residents {
             // It may have been rewritten elsewhere or given up since.
-            let is_unchecked = is_late && out(Guard::StaleMove);
-            if !is_unchecked && !self.index.lives_at(&mut self.log, resident)? {
+            let lives =
+                guard!(StaleMove(self, resident, is_late)?, self.index.lives_at(&mut self.log, resident)?);
+            if !lives {
                 continue;
             }
             if self.is_written_anyway(resident, &mut moves)? {

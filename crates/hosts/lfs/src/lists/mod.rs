@@ -14,7 +14,7 @@
 
 pub(crate) mod files;
 
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 use tantalum_filesystem::{FileId, FileKind};
 
 use crate::content::{UNIT, units_of};
@@ -64,8 +64,8 @@ impl LogFs {
     /// The index has made a file durable.
     pub(crate) fn index_told(&mut self, id: FileId) -> Result<()> {
         self.since.lists.untold.remove(&id);
-        if self.since.lists.ends.remove(&id).is_some() && !out(Guard::ListBehindNodes) {
-            self.log.clear_list(id)?;
+        if self.since.lists.ends.remove(&id).is_some() {
+            guard!(ListBehindNodes, self.log.clear_list(id)?);
         }
         Ok(())
     }

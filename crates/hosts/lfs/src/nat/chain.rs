@@ -1,7 +1,7 @@
 //! The chain: nodes of files that were synced since the last checkpoint, each of which says where the next one is. A mount
 //! rolls forward along it ([`super::roll_forward`]).
 
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 use tantalum_filesystem::FileId;
 
 use super::Nat;
@@ -36,11 +36,10 @@ impl Nat {
                 *is_synced = true;
             }
         }
-        if out(Guard::NodeBeforeData) && !chained.is_empty() {
-            log.wait()?;
-        } else {
-            files.iter().try_for_each(|file| log.flush_contents(*file))?;
-        }
+        guard!(
+            NodeBeforeData(log, files, !chained.is_empty())?,
+            files.iter().try_for_each(|file| log.flush_contents(*file))?
+        );
         if chained.is_empty() {
             return Ok(Synced::Yes);
         }

@@ -1,7 +1,7 @@
 //! Checkpoints: making the whole index durable in one step.
 
 use tantalum::UNIT_BYTES;
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 use tantalum_filesystem::FileId;
 
 use super::Nat;
@@ -47,13 +47,9 @@ impl Nat {
         self.summaries.store(log)?;
         self.places.store(log)?;
         self.segment_table.store(log)?;
-        if out(Guard::PackBeforeTables) {
-            log.wait()?;
-        } else {
-            log.flush()?;
-        }
+        guard!(PackBeforeTables(log)?, log.flush()?);
         let pack = self.pack(log, orphans, is_last);
-        let version = if out(Guard::PackInPlace) { 0 } else { pack.version };
+        let version = guard!(PackInPlace, pack.version);
         assert_eq!(
             log.segments.changed_count(),
             0,

@@ -11,7 +11,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use tantalum::Lpn;
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 
 use super::holes::Candidates;
 use super::table::{Segments, State};
@@ -57,7 +57,7 @@ impl Segments {
 
     /// Whether recovery may still need what is dead.
     fn is_settled(&self) -> bool {
-        self.holes.is_settled || out(Guard::HolesInRecovery)
+        guard!(HolesInRecovery, self.holes.is_settled)
     }
 
     /// Units that heads could put into holes now.

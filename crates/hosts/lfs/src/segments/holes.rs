@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 
 /// Units of a segment, as bits.
 #[derive(Clone, Debug, Default)]
@@ -80,11 +80,15 @@ impl Holes {
 
     /// How many units of a segment were given up since the last durable checkpoint.
     pub fn held_in(&self, segment: u32) -> u32 {
-        if out(Guard::HoleStillNamed) { 0 } else { self.held.get(&segment).map_or(0, |units| units.count) }
+        self.still_named(segment).map_or(0, |units| units.count)
     }
 
     /// Whether a unit was given up since the last durable checkpoint.
     pub fn is_held(&self, segment: u32, unit: u32) -> bool {
-        !out(Guard::HoleStillNamed) && self.held.get(&segment).is_some_and(|units| units.contains(unit))
+        self.still_named(segment).is_some_and(|units| units.contains(unit))
+    }
+
+    fn still_named(&self, segment: u32) -> Option<&Units> {
+        guard!(HoleStillNamed, self.held.get(&segment))
     }
 }

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use tantalum::canary::{Guard, out};
 use tantalum::{Command, Lpn, Nanoseconds, Status};
+use tantalum_canaries::guard;
 use tantalum_drive::Client;
 use tantalum_filesystem::FileId;
 
@@ -86,7 +86,7 @@ impl ListWriter {
         client.submit(Command::ListFiles { files: &mut numbers })?;
         for number in numbers {
             let file = FileId(number.0 & !ODD);
-            if self.number(file) == number || out(Guard::VoidListsFollowed) {
+            if guard!(VoidListsFollowed, self.number(file) == number) {
                 files.push((file, number));
             } else {
                 client.submit(Command::ClearFileLists { file: Some(number) })?;

@@ -1,7 +1,7 @@
 //! Overwriting contents in the log in place: with the buffer of other such units, or as a separate run.
 
-use tantalum::canary::{Guard, out};
 use tantalum::{Command, Fills, Lpn, UNIT_BYTES};
+use tantalum_canaries::guard;
 use tantalum_filesystem::FileId;
 
 use super::log::{BUFFER_UNITS, Log};
@@ -46,12 +46,10 @@ impl Log {
 
     fn begin_overwriting(&mut self, file: FileId, lpn: Lpn, units: u32) -> Result<()> {
         // What was appended there must not reach the drive later.
-        if !out(Guard::OverwriteBeforeAppend) {
-            self.write_overlapping(lpn, units)?;
-        }
-        if !out(Guard::OverwriteNotFlushed) {
+        guard!(OverwriteBeforeAppend, self.write_overlapping(lpn, units)?);
+        guard!(OverwriteNotFlushed, {
             self.unflushed.insert(file);
-        }
+        });
         self.written.contents += u64::from(units);
         Ok(())
     }

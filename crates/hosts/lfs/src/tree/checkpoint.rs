@@ -1,7 +1,7 @@
 //! Checkpoints: making everything durable in one step.
 
-use tantalum::canary::{Guard, out};
 use tantalum::{Lpn, UNIT_BYTES};
+use tantalum_canaries::guard;
 use tantalum_filesystem::FileId;
 
 use super::layout::ANCHORS;
@@ -56,10 +56,9 @@ impl Tree {
             || self.number == 0
             || log.segments.waiting_segments() > 0
             || self.partial.segments_begun() > ANCHOR_SEGMENTS;
-        if is_anchored && out(Guard::AnchorBeforeSuperRoot) {
-            log.wait()?;
-        } else {
-            self.partial.write_durably(log)?;
+        match is_anchored {
+            true => guard!(AnchorBeforeSuperRoot(log)?, self.partial.write_durably(log)?),
+            false => self.partial.write_durably(log)?,
         }
         self.number += 1;
         if is_anchored {

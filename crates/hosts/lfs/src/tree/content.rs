@@ -126,7 +126,7 @@ impl Tree {
     }
 
     /// The virtual number that new contents of a unit get.
-    pub(super) fn number_for(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Number> {
+    pub(crate) fn number_for(&mut self, log: &mut Log, file: FileId, unit: u32) -> Result<Number> {
         match self.number_of(log, file, unit)? {
             Some(number) if !self.is_shared(log, number)? => Ok(number),
             _ => self.free_number(log),

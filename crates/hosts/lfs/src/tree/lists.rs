@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use tantalum::Lpn;
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 use tantalum_filesystem::FileId;
 
 use super::summary::{MOST_ENTRIES, Summary, SummaryEntry, What};
@@ -64,8 +64,7 @@ impl Tree {
         let number = match self.behind.named.get(&lpn).copied() {
             Some(What::Content { file: of, unit: at, number }) if (of, at) == (file, unit) => {
                 match self.is_free_for(log, file, unit, number)? {
-                    _ if out(Guard::NamedNumber) => self.number_for(log, file, unit)?,
-                    true => number,
+                    true => guard!(NamedNumber(self, log, file, unit)?, number),
                     false => return Err(not_there(lpn)),
                 }
             }

@@ -54,6 +54,9 @@ use node::Node;
 use partial_segment::PartialSegment;
 use super_root::Frozen;
 use table::Table;
+#[cfg(feature = "canaries")]
+pub(crate) use translation::Number;
+#[cfg(not(feature = "canaries"))]
 use translation::Number;
 
 /// The only log head.

@@ -5,7 +5,7 @@
 //! - What the checksum of a summary does not cover (a unit that the drive moved) is durable before the summary is sent.
 
 use tantalum::Lpn;
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 use tantalum_filesystem::FileId;
 use tantalum_image::checksum_with;
 
@@ -127,7 +127,7 @@ impl PartialSegment {
 
     fn allocate_listed(&mut self, log: &mut Log, what: What) -> Result<Lpn> {
         let lpn = self.allocate(log, what, false)?;
-        if self.is_end_volatile && !out(Guard::ListBeforeSummary) {
+        if guard!(ListBeforeSummary, self.is_end_volatile) {
             self.write_durably(log)?;
         }
         Ok(lpn)
@@ -150,7 +150,7 @@ impl PartialSegment {
     pub fn seal(&mut self, log: &mut Log, synced: Option<FileId>) -> Result<Lpn> {
         let place = log.allocate(HEAD)?;
         self.segments_begun += u32::from(log.heads()[HEAD].used == 1);
-        if self.has_shared && !out(Guard::SummaryBeforeMoves) {
+        if guard!(SummaryBeforeMoves, self.has_shared) {
             log.flush()?;
         }
         let summary = Summary {

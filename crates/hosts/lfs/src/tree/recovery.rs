@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use tantalum::canary::{Guard, out};
 use tantalum::{Lpn, UNIT_BYTES};
+use tantalum_canaries::guard;
 use tantalum_drive::Client;
 use tantalum_filesystem::FileId;
 use tantalum_image::checksum_with;
@@ -232,7 +232,7 @@ fn next_partial(log: &mut Log, (previous, start): (u32, Lpn)) -> Result<Option<W
                     "the summary behind {index} units from {start} on describes others"
                 );
                 let last = Box::new(pages[index.saturating_sub(1)]);
-                let is_whole = is_whole(&summary, pages) || out(Guard::PartialUnchecked);
+                let is_whole = guard!(PartialUnchecked, is_whole(&summary, pages));
                 return Ok(is_whole.then_some(Whole { summary, checksum, last }));
             }
         }

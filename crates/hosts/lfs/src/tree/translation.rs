@@ -10,7 +10,7 @@
 //!   be applied.
 
 use tantalum::Lpn;
-use tantalum::canary::{Guard, out};
+use tantalum_canaries::guard;
 use tantalum_filesystem::Errno;
 
 use super::Tree;
@@ -19,7 +19,7 @@ use crate::segments::Log;
 
 /// A virtual unit number; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Number(pub u32);
+pub(crate) struct Number(pub u32);
 
 /// The place of a node that was never written.
 const NEW: u32 = u32::MAX;
@@ -145,7 +145,7 @@ impl Tree {
     pub(super) fn give_up(&mut self, log: &mut Log, number: Number) -> Result<bool> {
         let unit = self.translation(log, number)?;
         let dead = Translation { death: Some(self.epoch), ..unit };
-        if self.is_seen(&dead) && !out(Guard::SnapshotHolds) {
+        if guard!(SnapshotHolds, self.is_seen(&dead)) {
             self.set(log, number, dead)?;
             return Ok(true);
         }

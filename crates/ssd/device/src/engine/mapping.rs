@@ -1,6 +1,6 @@
 //! Commands that are one step of the map: trim, share and remap.
 
-use tantalum_ftl::canary::{self, Guard};
+use tantalum_canaries::guard;
 use tantalum_ftl::{Lpn, ShareRange};
 use tantalum_nand::Nanoseconds;
 
@@ -28,11 +28,8 @@ impl Engine {
         mut lpns: impl Iterator<Item = Lpn>,
         at_ns: Nanoseconds,
     ) -> Result<(), Status> {
-        if canary::out(Guard::ReplacedNotSettled) {
-            return Ok(());
-        }
         let must_settle = |lpn| self.cache.get(lpn).is_some() || self.is_log_page(lpn);
-        if self.ftl.has_plp() && lpns.any(must_settle) {
+        if guard!(ReplacedNotSettled, self.ftl.has_plp() && lpns.any(must_settle)) {
             self.drain(at_ns)?;
         }
         Ok(())
@@ -65,7 +62,7 @@ impl Engine {
             (range.src.0..range.src.0 + range.units).any(|lpn| self.cache.get(Lpn(lpn)).is_some())
         });
         // sharing a log page includes the pages before it: a reader of the log finds them as well
-        if cached || self.cache.has_hinted() && !canary::out(Guard::PagesBeforeWait) {
+        if cached || guard!(PagesBeforeWait, self.cache.has_hinted()) {
             self.drain(at_ns)?;
         }
         Ok(())
@@ -118,7 +115,7 @@ impl Engine {
         done_ns: Nanoseconds,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        match any && !canary::out(Guard::ClaimOutlivesPage) {
+        match guard!(ClaimOutlivesPage, any) {
             true => Ok(done_ns.max(self.make_change_durable(at_ns)?)),
             false => Ok(done_ns),
         }

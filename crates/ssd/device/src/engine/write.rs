@@ -1,6 +1,6 @@
 //! Writes: into the cache and from there to flash a page at a time, or straight to flash.
 
-use tantalum_ftl::canary::{self, Guard};
+use tantalum_canaries::guard;
 use tantalum_ftl::{Ftl, FtlError, Generation, Hint, HostUnit, Lpn, OPEN_LOGS, Reservation};
 use tantalum_nand::{Fills, Nanoseconds, Slot, UNIT_BYTES};
 
@@ -144,9 +144,7 @@ impl Engine {
             false => None,
         };
         // only then does the drive have it, and power does not go before (hazard 12)
-        if !canary::out(Guard::PowerBeforeRoom) {
-            ftl.nand_mut().advance(room_ns);
-        }
+        guard!(PowerBeforeRoom, ftl.nand_mut().advance(room_ns));
         let (slot, is_filled) = self.buffer(fills)?;
         let HostData { lpn, data, metadata, hint } = unit;
         let unit = HostUnit { slot, lpn, version: self.ftl.next_seq(), metadata, hint };
@@ -173,14 +171,11 @@ impl Engine {
         }
         ftl.unit_cached(unit, replaced.as_ref());
         if let Some(room) = end_of_claim
-            && !canary::out(Guard::ClaimOutlivesPage)
+            && guard!(ClaimOutlivesPage, true)
         {
             ftl.replaced_in_dram(room, lpn, unit.version, at_ns)?;
         }
-        #[cfg(feature = "canaries")]
-        if canary::out(Guard::OldCopyGivenUpEarly) {
-            ftl.give_up(lpn);
-        }
+        guard!(OldCopyGivenUpEarly(ftl, lpn));
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! How many units the cache holds: at most what a capacitor can save of it.
 
-use tantalum_ftl::canary::{self, Guard};
+use tantalum_canaries::guard;
 use tantalum_nand::UNIT_BYTES;
 
 use super::{CacheMode, Plp, Profile};
@@ -24,9 +24,10 @@ impl Profile {
         let units_per_page = u64::from(self.flash.page_bytes) / UNIT_BYTES as u64;
         let dumped = match self.power.plp {
             Plp::None | Plp::Nvm => u64::MAX,
-            _ if canary::out(Guard::DumpUnbounded) => u64::MAX,
-            Plp::Capacitor => (self.power.dump_bytes / UNIT_BYTES as u64)
-                .saturating_sub(DUMP_RESERVE_PAGES * units_per_page),
+            Plp::Capacitor => {
+                let saved = self.power.dump_bytes / UNIT_BYTES as u64;
+                guard!(DumpUnbounded, saved.saturating_sub(DUMP_RESERVE_PAGES * units_per_page))
+            }
         };
         units.min(dumped).max(CACHE_PAGES * units_per_page) as usize
     }

@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nanoseconds, Ppn, Source};
 
 use super::allocate::Allocator;
 use crate::batches::Marks;
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::host_unit::HostUnit;
 use crate::page_image::PageImage;
@@ -73,11 +73,7 @@ impl Allocator {
         // a mark on a single page of records tells a dump what was acknowledged
         let are_needed = pages > 1 || records > 0 && self.has_plp();
         let marks = Marks { id, first: 0, count: units + records, are_needed };
-        if canary::out(Guard::BatchKindsApart) {
-            let other = self.next_seq();
-            return (Marks { count: units, ..marks }, Marks { id: other, count: records, ..marks });
-        }
-        (marks, Marks { first: units, ..marks })
+        guard!(BatchKindsApart(marks, units, self.next_seq()), (marks, Marks { first: units, ..marks }))
     }
 
     /// Programs all members. Garbage collection would take those on flash for garbage, so none is collected.

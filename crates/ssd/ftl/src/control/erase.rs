@@ -18,12 +18,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Nand, NandError, Nanoseconds, UnitSpare};
 
 use super::allocate::Allocator;
 use super::parts::Parts;
 use crate::batches::Batches;
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::metadata::{MetadataLog, Record};
 use crate::reservation::{Purpose, Reservation};
@@ -44,19 +44,14 @@ impl Allocator {
         if self.space.is_marked(block) {
             self.journal_memberships(block, is_for_journal, at_ns)?;
         }
-        let journaled_ns = match canary::out(Guard::EraseBeforeJournal) {
-            true => 0,
-            false => self.journal_for_erase(is_for_journal, at_ns)?.max(self.log.checkpoint_done_ns()),
-        };
-        debug_assert!(
-            self.log.nothing_waits() || canary::out(Guard::EraseBeforeJournal),
-            "block {block} is erased while records wait"
-        );
+        let journaled_ns = guard!(EraseBeforeJournal, {
+            let stored_ns = self.journal_for_erase(is_for_journal, at_ns)?;
+            debug_assert!(self.log.nothing_waits(), "block {block} is erased while records wait");
+            stored_ns.max(self.log.checkpoint_done_ns())
+        });
         self.space.clear_marks(block);
-        let done_ns = match canary::out(Guard::EraseBeforeCopies) {
-            true => 0,
-            false => self.nand.released_ns(self.space.released_ns(block)).max(journaled_ns),
-        };
+        let done_ns =
+            guard!(EraseBeforeCopies, self.nand.released_ns(self.space.released_ns(block)).max(journaled_ns));
         match self.nand.erase(block, at_ns.max(done_ns)) {
             Ok(_) => {
                 self.counters.blocks_erased += 1;
@@ -98,16 +93,13 @@ impl Allocator {
         is_for_journal: bool,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
-        let before_ns = self.log.stored_ns();
+        guard!(RecordInFlight(&mut self.log));
         match is_for_journal {
             // no block for the journal is opened for the sake of another
             true => self.flush_records(at_ns)?,
             false => self.flush_journal(at_ns)?,
         };
-        let stored_ns = self.log.stored_ns();
-        // without the guard: only what this erase recorded
-        let is_new = stored_ns > before_ns || !canary::out(Guard::RecordInFlight);
-        Ok(if is_new { stored_ns } else { at_ns })
+        Ok(self.log.stored_ns())
     }
 }
 
@@ -129,13 +121,13 @@ fn memberships_of(
         match spare.mark {
             Mark::Plain => {}
             Mark::Batch(batch) if batches.is_abandoned(batch.id) => {}
-            Mark::Batch(_) if canary::out(Guard::BatchMemberErased) => {}
-            Mark::Hint(..) if canary::out(Guard::RunMemberErased) => {}
             Mark::Batch(batch) if recorded.has_batch(batch.id) => {}
-            Mark::Batch(batch) => drop(whole.insert(batch.id)),
+            Mark::Batch(batch) => guard!(BatchMemberErased, {
+                whole.insert(batch.id);
+            }),
             Mark::Hint(hint, _) => {
                 let (attempt, slot) = (hint.attempt().0, hint.slot);
-                if !recorded.has_slot(hint.generation, attempt, slot) {
+                if guard!(RunMemberErased, !recorded.has_slot(hint.generation, attempt, slot)) {
                     slots.entry(hint.generation).or_default().insert((attempt, slot));
                 }
             }

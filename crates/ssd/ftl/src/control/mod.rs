@@ -24,6 +24,8 @@
 
 mod allocate;
 mod batch;
+#[cfg(feature = "canaries")]
+mod canaries;
 mod collect;
 mod erase;
 mod parts;
@@ -35,14 +37,16 @@ mod tests;
 
 use std::ops::{Deref, DerefMut};
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nand, NandError, Nanoseconds, Slot};
 
 use self::allocate::Allocator;
 use self::batch::ProgrammedBatch;
+#[cfg(feature = "canaries")]
+pub(crate) use self::collect::MovingPage;
 pub use self::parts::Parts;
 pub use self::queries::{BlockState, PREFETCHED, Wear};
 pub use self::recovery::FormatError;
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes, NamespaceId};
@@ -230,7 +234,7 @@ impl Ftl {
     pub fn trim(&mut self, lpn: Lpn, units: u32, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let mut range = (lpn.0..lpn.0 + units).map(Lpn);
         let is_news = range.any(|lpn| self.map.lookup(lpn).is_some() || self.map.is_hinted(lpn));
-        if !is_news && (!self.may_come_back() || canary::out(Guard::IdleTrimDoesNotWait)) {
+        if !is_news && !guard!(IdleTrimDoesNotWait, self.may_come_back()) {
             return Ok(());
         }
         let most = self.records_per_page() as u32 - 1;
@@ -288,9 +292,7 @@ impl Ftl {
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
         let plan = self.plan_of(records);
-        if !canary::out(Guard::WaitingUnderBatch)
-            && let Err(error) = self.settle_waiting(records, at_ns)
-        {
+        if let Err(error) = guard!(WaitingUnderBatch, self.settle_waiting(records, at_ns)) {
             self.give_back(units, &error);
             return Err(error);
         }
@@ -315,10 +317,7 @@ impl Ftl {
         // a dump does not save a batch in flight, nor what ended with it
         let ready_ns = self.nand.host_programs_done_ns();
         self.append_step_ready(&mut room, ended, ready_ns, at_ns).map_err(FtlError::unfinished)?;
-        match canary::out(Guard::BatchDoneInFlight) {
-            true => Ok(at_ns),
-            false => Ok(done_ns),
-        }
+        Ok(guard!(BatchDoneInFlight(at_ns), done_ns))
     }
 
     /// Programs the pages of a batch. The buffers no longer belong to the caller, even if this fails.

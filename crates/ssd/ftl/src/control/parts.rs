@@ -3,12 +3,12 @@
 //! Nothing here erases a block, collects garbage or takes a checkpoint: whoever changes something has a
 //! [`Reservation`] for it, which [`Ftl`](crate::Ftl) has made before.
 
+use tantalum_canaries::guard;
 use tantalum_nand::{
     BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, Slot, Source, SpareEnds, UnitSpare,
 };
 
 use crate::batches::Batches;
-use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::FtlError;
 use crate::file_lists::FileLists;
@@ -137,12 +137,6 @@ impl Parts {
         self.has_unrecorded_loss()
             && !self.is_stopped
             && self.log.checkpoint_may_have_room(&self.nand, &self.space, self.kept(0, 0))
-    }
-
-    /// Forgets where a unit is, like firmware that drops old copies early.
-    #[cfg(feature = "canaries")]
-    pub fn give_up(&mut self, lpn: Lpn) {
-        self.map.unmap(lpn);
     }
 
     #[inline]
@@ -418,10 +412,7 @@ impl Parts {
         if self.log.nothing_waits() {
             return Ok(at_ns.max(self.nand.host_programs_done_ns()));
         }
-        if canary::out(Guard::RecordTakesFlushStep) {
-            let flushed = self.next_seq();
-            self.log.set_steps(flushed);
-        }
+        guard!(RecordTakesFlushStep(self.next_seq(), &mut self.log));
         let (step, kept) = (self.next_seq(), self.kept(0, 0));
         self.log.flush((&mut self.nand, &mut self.space), kept, step, &mut self.counters, at_ns)
     }

@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{
     BlockId, Fetches, LostProgram, Nand, NandError, Nanoseconds, PageId, PageState, Ppn, Source, UNIT_BYTES,
     UnitSpare, WORD_BYTES,
 };
 
 use super::parts::Parts;
-use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::FtlError;
 use crate::file_lists::{FileLists, ListRefusal};
@@ -305,7 +305,7 @@ impl Parts {
     ) -> Result<u64, FtlError> {
         let mut dump = DumpPages::new(self.log.dump_blocks().to_vec());
         for (slot, bytes) in lost.into_iter().flat_map(|program| program.units) {
-            if !canary::out(Guard::ProgramsNotDumped) && self.is_saved(&bytes) {
+            if guard!(ProgramsNotDumped, self.is_saved(&bytes)) {
                 dump.push(&mut self.nand, slot, bytes, cut_ns)?;
             } else {
                 self.nand.release(slot);
@@ -371,7 +371,7 @@ impl Parts {
         written_ns: Nanoseconds,
     ) -> Result<Nanoseconds, FtlError> {
         let lists = self.file_lists.as_mut().expect("it was checked that there are lists");
-        let at_ns = if canary::out(Guard::ListBeforeData) { 0 } else { written_ns };
+        let at_ns = guard!(ListBeforeData, written_ns);
         let linked_ns = lists.append(&mut self.nand, file, first, units, offset, at_ns)?;
         Ok(linked_ns.max(written_ns))
     }

@@ -13,12 +13,12 @@
 
 use std::collections::BTreeSet;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Nand, Nanoseconds};
 
 use super::Ftl;
 use super::allocate::Allocator;
 use super::parts::Parts;
-use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError, LayoutError};
 use crate::file_lists::FileLists;
 use crate::metadata::{MetadataLog, NvmPlan, dump_what_is_left};
@@ -97,7 +97,7 @@ impl Ftl {
     /// Numbers are drawn beyond the newest that was found from now on.
     fn draw_beyond(&mut self, newest: Seq) -> Result<(), FtlError> {
         // transactions and logs may have used numbers that left no trace on flash
-        let has_gap = !self.shut_down && !canary::out(Guard::NumbersDrawnTwice);
+        let has_gap = guard!(NumbersDrawnTwice, !self.shut_down);
         let last = Seq(newest.0 + if has_gap { DRAWN_UNSEEN } else { 0 });
         if last >= SEQ_LIMIT {
             return Err(Damage::Numbers { newest }.into());
@@ -192,10 +192,10 @@ impl Ftl {
         marked: &BTreeSet<BlockId>,
         at_ns: Nanoseconds,
     ) -> Result<(), FtlError> {
-        if !canary::out(Guard::RecoveryErases) {
+        guard!(RecoveryErases, {
             self.batches.found(batches_dropped);
             marked.iter().for_each(|block| self.space.mark(*block));
-        }
+        });
         self.space.set_recovering(true);
         let taken = self.take_checkpoint(at_ns, false);
         self.space.set_recovering(false);

@@ -1,11 +1,11 @@
 //! Makes room: collects garbage, takes checkpoints, levels wear, retires blocks, swaps out indexes. All of it happens before a step
 //! or between commands.
 
+use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Nanoseconds, PageId, Slot, UNIT_BYTES};
 
 use super::Ftl;
 use super::parts::Parts;
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::key::NamespaceId;
 use crate::map::UNIT_WEIGHT;
@@ -50,16 +50,13 @@ impl Ftl {
 
     /// This many records can be appended and made durable without another block.
     pub(super) fn make_journal_room(&mut self, records: usize, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        if canary::out(Guard::JournalBlockMissing) {
-            return Ok(());
-        }
         if finds_no_room(&mut self.nand) {
             return Err(FtlError::CapacityExceeded);
         }
         if self.log.is_in_memory() {
             return self.make_memory_room(records, at_ns);
         }
-        self.open_journal_blocks(records, at_ns)
+        guard!(JournalBlockMissing, self.open_journal_blocks(records, at_ns))
     }
 
     /// The same for a log in memory, which a checkpoint empties.
@@ -340,12 +337,7 @@ impl Ftl {
             return self.store_checkpoint(&bytes.into_bytes(), read_ns);
         }
         let units = bytes.into_units(&mut self.nand)?;
-        if canary::out(Guard::CheckpointInPlace) {
-            for block in self.log.give_up_checkpoint() {
-                self.nand.erase(block, at_ns)?;
-                self.release_block(block);
-            }
-        }
+        guard!(CheckpointInPlace(self, at_ns)?);
         let (mut units, mut blocks) = (units.into_iter(), Vec::new());
         let programmed = self.program_checkpoint(&mut units, &mut blocks, read_ns);
         units.for_each(|slot| self.nand.release(slot));
@@ -407,7 +399,7 @@ impl Ftl {
     ) -> Result<Nanoseconds, FtlError> {
         let Parts { numbers, records, log, nand, .. } = &mut self.allocator.parts;
         let step = numbers.draw();
-        records.before_checkpoint(numbers, log, nand)?;
+        guard!(WaitingKeepsVersion, records.before_checkpoint(numbers, log, nand)?);
         let done_ns = log.store_checkpoint(nand, bytes, step, at_ns)?;
         self.retain_only((step, done_ns), Vec::new(), Vec::new());
         Ok(done_ns)
@@ -430,7 +422,7 @@ impl Ftl {
         let Parts { numbers, records, log, nand, .. } = &mut self.allocator.parts;
         let step = numbers.draw();
         log.announce_checkpoint(nand, step)?;
-        records.before_checkpoint(numbers, log, nand)?;
+        guard!(WaitingKeepsVersion, records.before_checkpoint(numbers, log, nand)?);
         let mut new = NewCheckpoint::new(std::mem::take(blocks), bytes, step, &self.geometry);
         let programmed = self.program_checkpoint_pages(&mut new, units, at_ns);
         *blocks = new.blocks;

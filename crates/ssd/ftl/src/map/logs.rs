@@ -21,9 +21,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tantalum_canaries::guard;
+
 use super::l2p::Map;
 use super::runs::{Attempt, Attempts, extend_whole_run, in_whole_run};
-use crate::canary::{self, Guard};
 use crate::types::{Generation, HashMap, Hint, Lpn, Seq};
 
 /// Maximum number of open logs. Each takes a few bytes of every checkpoint.
@@ -297,7 +298,7 @@ impl Logs {
     /// shows that it was there.
     fn forget_unless_whole(&mut self, hint: &Hint) {
         self.extend(hint.generation);
-        if self.is_whole(hint) || canary::out(Guard::GivenUpPageCounts) {
+        if guard!(GivenUpPageCounts, self.is_whole(hint)) {
             return;
         }
         let (number, _) = hint.attempt();
@@ -386,7 +387,7 @@ impl Logs {
             extend_whole_run(&mut log.attempts);
             let known = |(&number, attempt): (&u32, &Attempt)| Some((generation, number, attempt.known?));
             let run = log.attempts.iter().filter_map(known);
-            let end = run.clone().next_back().filter(|_| !canary::out(Guard::RunsOfSettledLogs));
+            let end = guard!(RunsOfSettledLogs, run.clone().next_back());
             runs.extend(run.filter(|&(_, number, _)| {
                 living.contains(&(generation, number)) || end.is_some_and(|end| end.1 == number)
             }));

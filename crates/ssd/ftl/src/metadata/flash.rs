@@ -155,11 +155,6 @@ impl FlashLog {
         Ok(bytes)
     }
 
-    /// Releases the last checkpoint's blocks before another one stands, for the canary that does so.
-    pub fn give_up_checkpoint(&mut self) -> Vec<BlockId> {
-        std::mem::take(&mut self.checkpoint)
-    }
-
     /// A new checkpoint stands. Returns the blocks of the old one, and the journal blocks that the new one covers.
     pub fn stands(&mut self, blocks: Vec<BlockId>, pages: Vec<PageId>) -> Vec<BlockId> {
         debug_assert!(
@@ -167,7 +162,7 @@ impl FlashLog {
             "a block of the checkpoint, {blocks:?}, is one of the journal, {:?}",
             self.journal
         );
-        let mut freed = std::mem::replace(&mut self.checkpoint, blocks);
+        let mut freed = self.replace_checkpoint(blocks);
         self.checkpoint_pages = pages;
         let kept = [self.open, self.next];
         let (kept, covered): (Vec<BlockId>, Vec<BlockId>) =
@@ -175,6 +170,11 @@ impl FlashLog {
         self.journal = kept;
         freed.extend(covered);
         freed
+    }
+
+    /// The blocks of a checkpoint take the place of those of the last one, which it returns.
+    pub fn replace_checkpoint(&mut self, blocks: Vec<BlockId>) -> Vec<BlockId> {
+        std::mem::replace(&mut self.checkpoint, blocks)
     }
 }
 

@@ -15,8 +15,9 @@
 //!
 //! [`MetadataLog::stored_ns`]: super::MetadataLog::stored_ns
 
+use tantalum_canaries::guard;
+
 use super::record::Record;
-use crate::canary::{self, Guard};
 use crate::types::{Generation, HashMap, HashSet, Seq};
 
 /// See the head of this file.
@@ -36,7 +37,7 @@ impl Memberships {
     /// Whether an attempt is recorded as whole up to this slot or a later one.
     pub fn has_slot(&self, generation: Generation, attempt: u32, slot: u32) -> bool {
         let last = self.runs.get(&(generation, attempt));
-        last.is_some_and(|last| slot <= *last || canary::out(Guard::RunGrownSinceRecord))
+        last.is_some_and(|last| guard!(RunGrownSinceRecord, slot <= *last))
     }
 
     /// A record was issued with its page.

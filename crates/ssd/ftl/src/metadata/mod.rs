@@ -17,6 +17,8 @@
 //! A page that has only memberships is for the erase that recorded them. No flush waits for it, unlike for a page that has
 //! any other record; an erase waits for all pages. [`memberships`] tracks which are recorded.
 
+#[cfg(feature = "canaries")]
+mod canaries;
 mod checkpoint_bytes;
 mod dump_pages;
 mod facts;
@@ -36,6 +38,7 @@ mod under_way;
 
 use std::ops::Range;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, Ppn, UNIT_BYTES, UnitSpare};
 
 pub(crate) use self::checkpoint_bytes::CheckpointBytes;
@@ -57,7 +60,6 @@ use self::record::{encode_page, records_per_page, used_bytes};
 pub(crate) use self::scan::MetadataScan;
 use self::steps::Steps;
 pub(crate) use self::under_way::UnderWay;
-use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::FtlError;
 use crate::findings::Audit;
@@ -165,11 +167,6 @@ impl MetadataLog {
         self.waiting.iter().map(|waiting| &waiting.record)
     }
 
-    /// Gives the waiting records another step, for the canary that does so.
-    pub fn set_steps(&mut self, step: Seq) {
-        self.waiting.iter_mut().for_each(|waiting| waiting.record.set_step(step));
-    }
-
     /// Appends records, which a dump leaves out before `ready_ns`. There must be room for them.
     pub fn append(
         &mut self,
@@ -192,8 +189,8 @@ impl MetadataLog {
 
     /// Takes the waiting records as a page; one that goes to memory needs no image.
     pub fn take_page(&mut self, nand: &mut Nand, step: Seq) -> Result<JournalPage, FtlError> {
-        let is_for_erase = self.waiting.iter().all(|waiting| waiting.record.is_membership())
-            || canary::out(Guard::RecordNotAwaited);
+        let is_for_erase =
+            guard!(RecordNotAwaited, self.waiting.iter().all(|waiting| waiting.record.is_membership()));
         if self.nvm.is_some() {
             let records = std::mem::take(&mut self.waiting);
             return Ok(JournalPage { records, image: PageImage::new(), is_for_erase });
@@ -384,7 +381,7 @@ impl MetadataLog {
 
     /// Free blocks that the journal and checkpoints may still need, if a checkpoint keeps this.
     pub fn system_blocks(&self, layout: &Layout, kept: KeptBytes) -> u32 {
-        if self.nvm.is_some() || canary::out(Guard::SystemBlocksForgotten) {
+        if guard!(SystemBlocksForgotten, self.nvm.is_some()) {
             return 0;
         }
         let journal = JOURNAL_RESERVE_BLOCKS.saturating_sub(self.journal_blocks());
@@ -582,11 +579,6 @@ impl MetadataLog {
             Some(protected) => protected.checkpoint(nand, step),
             None => Ok(()),
         }
-    }
-
-    /// Releases the last checkpoint's blocks before another one stands, for the canary that does so.
-    pub fn give_up_checkpoint(&mut self) -> Vec<BlockId> {
-        self.flash.give_up_checkpoint()
     }
 
     /// A checkpoint stands, and will be on flash at `done_ns`: anything older may go. `host_units` had been written to the drive

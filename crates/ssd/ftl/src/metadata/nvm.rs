@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nand, Nanoseconds, WORD_BYTES, checksum_of, checksum_with};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
@@ -20,7 +21,6 @@ use super::flash::Attempt;
 use super::found::{FoundCheckpoint, FoundJournal};
 use super::nvm_plan::{CHECKPOINT_HEAD_BYTES, CheckpointHead, ENTRY_HEAD_BYTES, EntryHead, NvmPlan, words};
 use super::record::{RECORD_BYTES, Record, decode_records, encode_record, records_per_page};
-use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::reader::Reader;
 use crate::types::Seq;
@@ -100,10 +100,7 @@ impl NvmLog {
         if self.used + bytes > self.plan.log_bytes {
             return Ok(Attempt::NoBlock);
         }
-        let programs_ns = match canary::out(Guard::NvmBeforePrograms) {
-            true => 0,
-            false => ready_ns.max(nand.host_programs_done_ns()),
-        };
+        let programs_ns = guard!(NvmBeforePrograms, ready_ns.max(nand.host_programs_done_ns()));
         debug_assert_eq!(self.used % WORD_BYTES, 0, "the log ends at byte {}, within a word", self.used);
         let place = self.plan.log_at() + self.used;
         let done_ns = nand.nvm_store(&[(place, &self.scratch)], at_ns.max(programs_ns))?;
@@ -136,14 +133,11 @@ impl NvmLog {
         padded.resize(words(bytes.len() as u64) as usize, 0);
         let parts = [(place, head.as_bytes()), (place + CHECKPOINT_HEAD_BYTES, &padded[..])];
         let switch = number.to_le_bytes();
-        let programs_ns =
-            if canary::out(Guard::NvmCheckpointBeforePrograms) { 0 } else { nand.programs_done_ns() };
-        let done_ns = if canary::out(Guard::NvmSwitchedEarly) {
-            nand.nvm_store(&[(SWITCH_AT, &switch[..]), parts[0], parts[1]], at_ns.max(programs_ns))?
-        } else {
-            let stored_ns = nand.nvm_store(&parts, at_ns.max(programs_ns))?;
+        let start_ns = at_ns.max(guard!(NvmCheckpointBeforePrograms, nand.programs_done_ns()));
+        let done_ns = guard!(NvmSwitchedEarly(nand, (SWITCH_AT, &switch), parts, start_ns)?, {
+            let stored_ns = nand.nvm_store(&parts, start_ns)?;
             nand.nvm_store(&[(SWITCH_AT, &switch)], stored_ns)?
-        };
+        });
         (self.number, self.used, self.entries) = (number, 0, 0);
         Ok(done_ns)
     }
@@ -168,7 +162,7 @@ impl NvmLog {
 
 /// Where the checkpoint of this number is.
 fn place_of(plan: &NvmPlan, number: u64) -> u64 {
-    plan.place_at(if canary::out(Guard::NvmCheckpointInPlace) { 0 } else { number })
+    plan.place_at(guard!(NvmCheckpointInPlace, number))
 }
 
 /// Finds the checkpoint that counts.
@@ -247,7 +241,7 @@ fn read_entry(
     load(reader, at + ENTRY_HEAD_BYTES, &mut rest)?;
     rest.truncate(count * RECORD_BYTES);
     let checksum = checksum_with(checksum_of(&bytes[size_of::<U32>()..]), &rest);
-    if head.checksum.get() != checksum && !canary::out(Guard::NvmEntryInParts) {
+    if guard!(NvmEntryInParts, head.checksum.get() != checksum) {
         return Ok(None);
     }
     let records = decode_records(&rest).ok_or(Damage::NvmEntry { index: found.entries })?;

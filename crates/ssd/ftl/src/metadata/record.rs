@@ -270,13 +270,6 @@ impl Record {
         }
     }
 
-    /// Gives the record another step, for the canary that does so.
-    pub fn set_step(&mut self, new: Seq) {
-        if let Record::Map { step, .. } | Record::Trim { step, .. } = self {
-            *step = new;
-        }
-    }
-
     /// The greatest number drawn from `Seq` that the record names.
     pub fn newest_seq(&self) -> Seq {
         match *self {

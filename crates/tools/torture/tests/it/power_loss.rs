@@ -196,7 +196,7 @@ fn a_shutdown_whose_checkpoint_erases_part_of_a_batch_is_found_clean() {
 
 /// A deferred share waited in the journal buffer when garbage collection moved one of its units: the copy named the
 /// new owner, and a cut before the journal page left one unit of the share done and the others not. 3 of these seeds
-/// notice it when the journal is not flushed before such a copy (`canary::Guard::CopyBeforeJournal`).
+/// notice it when the journal is not flushed before such a copy (`CopyBeforeJournal`).
 #[test]
 fn a_copyback_does_not_make_part_of_a_deferred_share_durable() {
     let weights = "write=100,share=40,log=10,reopen=0,flush=1,atomic=0,batch=0,remap=0,transaction=0,trim=2";

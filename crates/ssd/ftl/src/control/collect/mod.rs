@@ -6,11 +6,11 @@
 
 mod moving_page;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, MAX_UNITS_PER_PAGE, Nand, Nanoseconds, PageId, Ppn, SpareEnds, UNIT_BYTES};
 
 use super::allocate::Allocator;
 use super::parts::Parts;
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::map::{Map, Owner, ValidUnit};
 use crate::metadata::Record;
@@ -19,7 +19,9 @@ use crate::reservation::{Purpose, Reservation};
 use crate::space::Target;
 use crate::spare;
 use crate::tenants::records::{PackedRecords, Packing};
-use moving_page::MovingPage;
+#[cfg(feature = "canaries")]
+pub(crate) use moving_page::Moving;
+pub(crate) use moving_page::MovingPage;
 
 /// Victims being emptied together, so that moved units fill whole pages.
 pub(super) struct Collection {
@@ -247,10 +249,10 @@ impl Allocator {
             moving.step = numbers.draw();
         }
         if let Some(lpn) = unit.plain {
-            if canary::out(Guard::CopybackTakesNewVersion) {
-                return moving.take_renewed(unit.ppn, lpn, numbers.draw(), nand);
-            }
-            moving.take_plain(unit.ppn, lpn);
+            guard!(
+                CopybackTakesNewVersion(moving, (unit.ppn, lpn), numbers.draw(), nand)?,
+                moving.take_plain(unit.ppn, lpn)
+            );
             return Ok(());
         }
         let owners = moving.take_marked(unit.ppn, map, units, nand)?;
@@ -267,9 +269,9 @@ impl Allocator {
 
     /// Packs the records of one unit that are in use, and moves the units that this fills.
     fn pack(&mut self, ppn: Ppn, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
-        let Parts { records, log, numbers, nand, space, counters, .. } = &mut self.parts;
+        let Parts { records, log, nand, space, counters, .. } = &mut self.parts;
         let mut reads = Reads { nand, space, counters };
-        let full = records.pack(ppn, &mut collection.packing, log, numbers, &mut reads, at_ns)?;
+        let full = records.pack(ppn, &mut collection.packing, log, &mut reads, at_ns)?;
         self.move_packed(full, collection, at_ns)
     }
 
@@ -351,12 +353,10 @@ impl Allocator {
         if !moving.waits_for_steps {
             return Ok(());
         }
-        if !self.log.nothing_waits() && !canary::out(Guard::CopyBeforeJournal) {
+        if guard!(CopyBeforeJournal, !self.log.nothing_waits()) {
             self.flush_journal(at_ns)?;
         }
-        if !canary::out(Guard::CopyBeforeStepIsDone) {
-            moving.earliest_ns = moving.earliest_ns.max(self.log.steps_done_ns());
-        }
+        moving.earliest_ns = moving.earliest_ns.max(guard!(CopyBeforeStepIsDone, self.log.steps_done_ns()));
         Ok(())
     }
 

@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nand, Nanoseconds, Ppn, Source, UnitSpare};
 
-use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::map::{Claim, Map, Owner};
 use crate::page_image::PageImage;
@@ -19,7 +19,7 @@ use crate::types::{Lpn, Seq, TxId};
 
 /// A unit in transit.
 #[derive(Clone, Copy)]
-pub(super) enum Moving {
+pub(crate) enum Moving {
     /// One owner, whose version the new spare area records.
     Plain(Lpn),
     /// Several owners, or versions that the old spare area does not record.
@@ -34,7 +34,7 @@ pub(super) enum Moving {
 }
 
 /// A page of units in transit.
-pub(super) struct MovingPage {
+pub(crate) struct MovingPage {
     pub target: Target,
     /// The page's contents, except the plain units that came last: a page that holds only plain units skips this.
     page: PageImage,
@@ -84,13 +84,6 @@ impl MovingPage {
     #[inline]
     pub fn take_plain(&mut self, ppn: Ppn, lpn: Lpn) {
         self.units.push((ppn, Moving::Plain(lpn)));
-    }
-
-    /// Adds a plain unit at a new version, for the canary that does so.
-    pub fn take_renewed(&mut self, ppn: Ppn, lpn: Lpn, version: Seq, nand: &Nand) -> Result<(), FtlError> {
-        let metadata = spare::metadata(&nand.spare(ppn)?);
-        let spare = spare::plain(lpn, version, version, &metadata);
-        self.push(nand, (ppn, Moving::Plain(lpn)), (Source::Copy(ppn), spare))
     }
 
     /// Adds a unit that is more than plain. Returns how many owners it has.
@@ -154,7 +147,7 @@ impl MovingPage {
         Ok(())
     }
 
-    fn push(
+    pub fn push(
         &mut self,
         nand: &Nand,
         (ppn, how): (Ppn, Moving),
@@ -228,7 +221,7 @@ impl MovingPage {
             Moving::Transaction(tx, lpn) => units.transaction_moved(map, (tx, lpn), from, to),
             Moving::Owners { spilled } => {
                 map.relocate_owners(from, to, spilled == 0);
-                if spilled > 0 && !canary::out(Guard::ExtraOwnersForgotten) {
+                if guard!(ExtraOwnersForgotten, spilled > 0) {
                     return self.spilled_owners(index, to, map);
                 }
             }

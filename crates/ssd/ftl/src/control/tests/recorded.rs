@@ -257,19 +257,21 @@ fn a_membership_counts_once_its_page_is_issued() {
 /// The torture test reaches the first of these guards; it did not reach the second one within 100 seeds.
 #[cfg(feature = "canaries")]
 mod without {
-    use crate::canary::{Guard, take_out};
+    use tantalum_canaries::take_out;
+
+    use crate::canaries;
 
     #[test]
     #[should_panic(expected = "the log is whole")]
     fn a_run_counts_as_recorded_although_it_has_grown() {
-        take_out(Some(Guard::RunGrownSinceRecord));
+        let _out = take_out(&canaries::RunGrownSinceRecord);
         super::a_run_is_recorded_once_until_slots_behind_the_record_are_erased();
     }
 
     #[test]
     #[should_panic(expected = "after the journal")]
     fn an_erase_does_not_wait_for_a_page_in_flight() {
-        take_out(Some(Guard::RecordInFlight));
+        let _out = take_out(&canaries::RecordInFlight);
         super::an_erase_waits_for_what_an_earlier_one_recorded();
     }
 }

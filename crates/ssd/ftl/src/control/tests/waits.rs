@@ -580,9 +580,9 @@ fn packed_records_are_ready_when_the_page_that_they_come_from_is_on_flash() {
     let block = ftl.space.stream(Target::Host).blocks().find(|block| ftl.nand().next_page(*block) == 1);
     let place = GEOMETRY.unit(GEOMETRY.page(block.unwrap(), 0), 0);
     let mut packing = Packing::default();
-    let Parts { records, log, numbers, nand, space, counters, .. } = &mut ftl.allocator.parts;
+    let Parts { records, log, nand, space, counters, .. } = &mut ftl.allocator.parts;
     let mut reads = Reads { nand, space, counters };
-    let mut packed = records.pack(place, &mut packing, log, numbers, &mut reads, start_ns).unwrap();
+    let mut packed = records.pack(place, &mut packing, log, &mut reads, start_ns).unwrap();
     packed.extend(packing.take_open());
     assert_eq!(packed.len(), 1);
     assert!(done_ns > start_ns && packed[0].ready_ns() >= done_ns, "{} of {done_ns}", packed[0].ready_ns());

@@ -12,13 +12,13 @@
 
 use std::collections::BTreeSet;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nand, Nanoseconds, PageId, Ppn, Source};
 
 use super::plan::{Piece, Plan};
 use super::record::{CHUNK_BYTES, HEADER_BYTES, Header, RecordPlace};
 use super::waiting::{Buffer, Waiting, WaitingUnit};
 use super::{KvRecord, Records};
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::key::NamespaceId;
 use crate::map::Map;
@@ -191,10 +191,13 @@ impl Records {
         let mut page = PageImage::new();
         for unit in self.waiting_for(target) {
             let is_newer = |waiting: &Waiting| waiting.header.version > checkpoint;
-            debug_assert!(
-                unit.records.iter().all(is_newer) || canary::out(Guard::WaitingKeepsVersion),
-                "a checkpoint of step {checkpoint} stands over waiting {:?}",
-                unit.records
+            guard!(
+                WaitingKeepsVersion,
+                debug_assert!(
+                    unit.records.iter().all(is_newer),
+                    "a checkpoint of step {checkpoint} stands over waiting {:?}",
+                    unit.records
+                )
             );
             match nand.stage(&unit.image.bytes) {
                 Ok(slot) => page.push(Source::Staged(slot), unit.spare(step).encode()),
@@ -242,9 +245,6 @@ impl Records {
         log: &mut MetadataLog,
         nand: &mut Nand,
     ) -> Result<(), FtlError> {
-        if canary::out(Guard::WaitingKeepsVersion) {
-            return Ok(());
-        }
         let page_units = nand.geometry().units_per_page();
         let old = std::mem::take(&mut self.buffer.units);
         for old_unit in &old {

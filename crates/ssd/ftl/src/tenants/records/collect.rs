@@ -3,19 +3,19 @@
 //! A record is copied unchanged: its version stays (hazard 6), and the unit takes a new step. A tombstone is in use
 //! until a checkpoint covers it.
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nanoseconds, Ppn, UNIT_BYTES};
 
 use super::Records;
 use super::record::RecordPlace;
-use super::record::{self, HEADER_BYTES, Header, TENANT, UnitImage, bytes_of, records, weight};
-use crate::canary::{self, Guard};
+use super::record::{self, Header, TENANT, UnitImage, bytes_of, records, weight};
 use crate::error::{Damage, FtlError};
 use crate::map::Map;
 use crate::metadata::MetadataLog;
 use crate::reads::Reads;
 use crate::space::Target;
 use crate::spare::Spare;
-use crate::types::{Numbers, Seq};
+use crate::types::Seq;
 
 /// A record in transit, with its first chunk in the new unit.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,6 @@ impl Records {
         ppn: Ppn,
         packing: &mut Packing,
         log: &MetadataLog,
-        numbers: &mut Numbers,
         reads: &mut Reads<'_>,
         at_ns: Nanoseconds,
     ) -> Result<Vec<PackedRecords>, FtlError> {
@@ -129,10 +128,7 @@ impl Records {
             let packed = packing.unit_for(target, place.chunks, &mut full);
             let (chunk, to) = packed.image.push(place.chunks);
             to.copy_from_slice(bytes_of(&unit, place));
-            if canary::out(Guard::RecordTakesNewVersion) {
-                let value = to[HEADER_BYTES..][..usize::from(header.value_bytes)].to_vec();
-                Header { version: numbers.draw(), ..header }.write(&value, to);
-            }
+            guard!(RecordTakesNewVersion(header, to));
             packed.ready_ns = packed.ready_ns.max(read_ns);
             packed.records.push(MovingRecord { header, from: place, chunk });
         }

@@ -57,6 +57,8 @@ use crate::spare::{Mark, Spare};
 use crate::types::{HashMap, Seq};
 #[cfg(test)]
 pub(crate) use record::{CHUNK_BYTES, UnitImage, spare as record_spare};
+#[cfg(feature = "canaries")]
+pub(crate) use record::{HEADER_BYTES, Header};
 
 /// One record of a `put`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,6 +3,7 @@
 use std::iter::Sum;
 use std::ops::{Add, Mul, Range};
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nand, Nanoseconds, Ppn, Source};
 
 use super::index::Entry;
@@ -11,7 +12,6 @@ use super::record::RecordPlace;
 use super::record::{Header, SEGMENT_BYTES, TENANT, UnitImage, chunks_of, spare, weight};
 use super::{KeyValueError, KvRecord, Records, VALUE_BYTES};
 use crate::batches::Marks;
-use crate::canary::{self, Guard};
 use crate::control::Parts;
 use crate::error::FtlError;
 use crate::key::{Key, NamespaceId};
@@ -163,7 +163,7 @@ impl Records {
 
     /// When everything put is durable: a key may be missing because of a put that is not durable yet.
     pub fn puts_durable_ns(&self) -> Nanoseconds {
-        if canary::out(Guard::IdleDeleteDoesNotWait) { 0 } else { self.durable_ns }
+        guard!(IdleDeleteDoesNotWait, self.durable_ns)
     }
 
     /// What was put last is durable only at this time.
@@ -268,14 +268,14 @@ impl Records {
         place: RecordPlace,
         map: &mut Map,
     ) {
-        if tombstone && canary::out(Guard::TombstoneDropped) {
+        if tombstone {
+            guard!(TombstoneDropped, {
+                map.add_packed(TENANT, place.ppn, weight(place.chunks));
+                self.tombstones.insert((namespace, *key), place);
+            });
             return;
         }
         map.add_packed(TENANT, place.ppn, weight(place.chunks));
-        if tombstone {
-            self.tombstones.insert((namespace, *key), place);
-            return;
-        }
         let namespace = self.namespace_mut(namespace);
         namespace.records += u64::from(segment == 0);
         namespace.index.get_mut().insert(Entry::of(key, segment, continuations, place));

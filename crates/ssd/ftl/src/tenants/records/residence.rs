@@ -1,7 +1,8 @@
 //! Where an index is: in DRAM, on flash, or both; and the space that it takes in a checkpoint.
 
+use tantalum_canaries::guard;
+
 use super::index::Index;
-use crate::canary::{self, Guard};
 
 pub(super) const NAMESPACE_BYTES: usize = 40;
 pub(super) const ENTRY_BYTES: usize = 16;
@@ -54,9 +55,7 @@ impl Residence {
     /// The same, mutable.
     #[inline]
     pub fn get_mut(&mut self) -> &mut Index {
-        if !canary::out(Guard::ChangedIndexSwappedOut) {
-            self.in_checkpoint = None;
-        }
+        guard!(ChangedIndexSwappedOut, self.in_checkpoint = None);
         self.index.as_mut().expect("an index is loaded before it is changed")
     }
 

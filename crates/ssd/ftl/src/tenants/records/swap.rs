@@ -12,13 +12,13 @@
 //! command uses together with those whose records are moved meanwhile; and if a drive has no room for the checkpoint
 //! that swapping would need, or takes none any more.
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nand, NandError, Nanoseconds};
 
 use super::contents::{IndexBytes, NamespaceContents, RecordsKept};
 use super::index::Entry;
 use super::residence::InCheckpoint;
 use super::{Namespace, Records};
-use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::error::{Damage, FtlError};
 use crate::key::NamespaceId;
@@ -127,9 +127,9 @@ impl Records {
         for (id, namespace) in &self.namespaces {
             let entries = match namespace.index.on_flash() {
                 None => IndexBytes::of_index(namespace.index.get()),
-                Some(_) if canary::out(Guard::SwappedIndexNotCopied) => IndexBytes::default(),
                 Some(place) => {
-                    let (entries, read_ns) = read_index(*id, place, log, nand, counters, at_ns)?;
+                    let (entries, read_ns) =
+                        guard!(SwappedIndexNotCopied, read_index(*id, place, log, nand, counters, at_ns)?);
                     done_ns = done_ns.max(read_ns);
                     entries
                 }

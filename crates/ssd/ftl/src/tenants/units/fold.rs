@@ -10,11 +10,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tantalum_canaries::guard;
 use tantalum_nand::Ppn;
 
 use super::Units;
 use super::kept::UnitsKept;
-use crate::canary::{self, Guard};
 use crate::error::{Damage, FtlError};
 use crate::map::{Attempt, Attempts, CHUNK_ENTRIES, Living, Map, extend_whole_run, in_whole_run};
 use crate::metadata::Record;
@@ -200,13 +200,11 @@ impl UnitsFold {
         let homes =
             self.log_pages.values().flat_map(|pages| pages.values()).filter_map(|page| page.hint.home);
         chunks.extend(homes.map(chunk));
-        if canary::out(Guard::TrimsOfUntouchedChunks) {
-            return chunks;
-        }
-        chunks.extend(records.iter().filter_map(|record| match record {
+        let mapped = records.iter().filter_map(|record| match record {
             Record::Map { lpn, .. } | Record::MapInGroup { lpn, .. } => Some(chunk(*lpn)),
             _ => None,
-        }));
+        });
+        guard!(TrimsOfUntouchedChunks, chunks.extend(mapped));
         chunks
     }
 
@@ -267,8 +265,7 @@ impl UnitsFold {
         let home = page.hint.home?;
         let claim = (home, page.version);
         let is_newer = page.version > self.step;
-        let stands =
-            is_newer || self.standing.contains(&claim) || canary::out(Guard::ClaimOlderThanCheckpoint);
+        let stands = guard!(ClaimOlderThanCheckpoint, is_newer || self.standing.contains(&claim));
         (stands && !self.ended.contains(&claim)).then_some(home)
     }
 
@@ -358,8 +355,9 @@ impl UnitsFound {
         map.expect(chunks);
         map.rebuild(places.into_iter(), &versions);
         // until recovery's own checkpoint stands, the erase rule needs to know what was found whole
-        if !clean && !canary::out(Guard::RecoveryErases) {
-            logs.into_iter().for_each(|(generation, attempts)| units.logs.found(generation, attempts));
+        if !clean {
+            let found = |(generation, attempts)| units.logs.found(generation, attempts);
+            guard!(RecoveryErases, logs.into_iter().for_each(found));
         }
     }
 }

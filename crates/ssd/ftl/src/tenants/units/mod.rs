@@ -8,6 +8,7 @@ mod fold;
 mod kept;
 mod step;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Geometry, Nand, Ppn, Slot};
 
 pub(crate) use self::fold::{UnitsFold, UnitsFound};
@@ -15,7 +16,6 @@ use self::kept::{CHUNK_BYTES, HINT_BYTES, put_chunks};
 pub(crate) use self::kept::{KeptChunks, OWNER_BYTES, UnitsKept};
 pub use self::step::ShareRefusal;
 pub(crate) use self::step::{MapStep, check_share};
-use crate::canary::{self, Guard};
 use crate::error::FtlError;
 use crate::findings::{Audit, Finding};
 use crate::host_unit::HostUnit;
@@ -113,11 +113,8 @@ impl Units {
         version: Seq,
     ) -> Option<Record> {
         let ended = self.logs.superseded(map, lpn, version)?;
-        if canary::out(Guard::ClaimNotEnded) {
-            return None;
-        }
         let EndedClaim { home, version } = ended;
-        Some(Record::ClaimEnded { home, version, step: numbers.draw() })
+        guard!(ClaimNotEnded, Some(Record::ClaimEnded { home, version, step: numbers.draw() }))
     }
 
     /// Units were programmed: ends the hints that they supersede, and begins those that they carry. Returns the records of the

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use tantalum_canaries::guard;
 use tantalum_nand::{Nand, Ppn};
 
 use super::{Units, whereabouts};
-use crate::canary::{self, Guard};
 use crate::counters::Counters;
 use crate::map::{Claim, IN_SPARE, Map, Owner, TxPage};
 use crate::metadata::{MetadataLog, Record};
@@ -160,8 +160,7 @@ impl MapStep<'_> {
         let logs = &mut self.units.logs;
         let living = *logs.hint(src)?;
         // a newer page that claims the same home would win after a cut, although it was written before the share
-        let is_newest =
-            logs.newest_claim(dst) == Some(living.version) || canary::out(Guard::OlderPageComesHome);
+        let is_newest = guard!(OlderPageComesHome, logs.newest_claim(dst) == Some(living.version));
         if living.hint.home != Some(dst) || !is_newest {
             return None;
         }
@@ -174,7 +173,7 @@ impl MapStep<'_> {
         let ppn = self.map.lookup(src).expect("the source is mapped");
         if self.map.lookup(dst) == Some(ppn) {
             // it keeps its version, unless a log page claims it: that page would win after a cut
-            if !self.units.logs.is_claimed(dst) || canary::out(Guard::SharedInPlaceStaysClaimed) {
+            if !guard!(SharedInPlaceStaysClaimed, self.units.logs.is_claimed(dst)) {
                 return;
             }
             self.map.unmap(dst);
@@ -206,8 +205,8 @@ impl MapStep<'_> {
     /// Maps a unit of a transaction. Returns its version.
     fn map_committed(&mut self, lpn: Lpn, page: &TxPage) -> Seq {
         // the page may be older than one that claims this unit as its home, and the commit is newer than both
-        let is_claimed = self.units.logs.newest_claim(lpn).is_some_and(|claim| claim > page.version)
-            && !canary::out(Guard::CommitBelowClaim);
+        let newest = self.units.logs.newest_claim(lpn);
+        let is_claimed = guard!(CommitBelowClaim, newest.is_some_and(|claim| claim > page.version));
         let told = !is_claimed && self.units.is_newest(self.map, self.nand, lpn, page);
         let version = if told { page.version } else { self.numbers.draw() };
         self.supersede(lpn, version);

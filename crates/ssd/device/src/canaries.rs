@@ -1,0 +1,29 @@
+//! The guards of the controller, named for what happens without them, and what is then done instead. Compiled for tests only
+//! ([`tantalum_canaries`]).
+
+pub use tantalum_ftl::canaries as ftl;
+use tantalum_ftl::{Ftl, Lpn};
+
+tantalum_canaries::guards! {
+    /// A unit's old copy is dropped when the new one enters the volatile cache.
+    #[hazard(1)]
+    fn OldCopyGivenUpEarly(ftl: &mut Ftl, lpn: Lpn) { ftl.give_up(lpn) }
+
+    /// The cache accepts more than the capacitor can dump.
+    #[hazard(12)]
+    fn DumpUnbounded() -> u64 { u64::MAX }
+
+    /// Power fails while queued commands still wait for room, and all of them are dumped.
+    #[hazard(12)]
+    fn PowerBeforeRoom() {}
+
+    /// Something durable replaces a log page, but the end of its claim is not durable.
+    #[hazard(14)]
+    fn ClaimOutlivesPage() -> bool { false }
+
+    /// A log page is shared while pages before it still wait in the cache.
+    fn PagesBeforeWait() -> bool { false }
+
+    /// What a step replaces is in protected DRAM, and the dump brings it back over the step.
+    fn ReplacedNotSettled() -> bool { false }
+}
