@@ -4,10 +4,10 @@ use tantalum::{Command, Key, NamespaceId, Nanoseconds, Status};
 
 use crate::activation::Room;
 use crate::answer;
+use crate::backing::submit;
 use crate::done::Done;
 use crate::message::ThreadRef;
 use crate::rights::CHECK_INSTRUCTIONS;
-use crate::stage::submit;
 use crate::system::Ssd;
 
 /// Bytes before a record's value in a scan: the lengths of key and value, and the key.

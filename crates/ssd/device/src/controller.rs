@@ -20,7 +20,6 @@ use crate::latency::{Kind, Latencies};
 use crate::limits::{Limits, Shape};
 use crate::link::Link;
 use crate::profile::{CacheMode, FirmwareProfile, Plp, Profile};
-use crate::spu_memory::SpuMemory;
 use crate::status::Status;
 use crate::usage::{Usage, Waited};
 
@@ -50,8 +49,7 @@ pub struct Device {
     pub(crate) doubt: Option<Box<Doubt>>,
     /// A command that a test makes fail.
     pub(crate) next_failure: Option<Box<NextFailure>>,
-    /// The banks of the processors' memory, once they have been used since power came on.
-    pub(crate) spu_memory: Option<SpuMemory>,
+    pub(crate) power_ons: u64,
 }
 
 /// Whether the drive has power.
@@ -60,6 +58,15 @@ pub(crate) enum Power {
     On(Box<Engine>),
     /// Without power there is only the flash, and not even that while the drive is being opened.
     Off(Option<Box<Nand>>),
+}
+
+impl Power {
+    pub fn engine_mut(&mut self) -> Result<&mut Engine, Status> {
+        match self {
+            Power::On(engine) => Ok(engine),
+            Power::Off(_) => Err(Status::PowerLost),
+        }
+    }
 }
 
 /// Where a command comes from.
@@ -92,7 +99,7 @@ impl Device {
             settled_read_only: false,
             doubt: None,
             next_failure: None,
-            spu_memory: None,
+            power_ons: 0,
         }
     }
 
@@ -109,7 +116,6 @@ impl Device {
             latencies: self.latencies.clone(),
             doubt: self.doubt.clone(),
             next_failure: self.next_failure.clone(),
-            spu_memory: self.spu_memory.clone(),
             ..*self
         })
     }
@@ -122,10 +128,7 @@ impl Device {
     }
 
     pub(crate) fn engine_mut(&mut self) -> Result<&mut Engine, Status> {
-        match &mut self.power {
-            Power::On(engine) => Ok(engine),
-            Power::Off(_) => Err(Status::PowerLost),
-        }
+        self.power.engine_mut()
     }
 
     pub(crate) fn ftl(&self) -> Option<&Ftl> {
@@ -202,7 +205,7 @@ impl Device {
         self.perform(&mut command, Client::Inside, at_ns.max(self.ready_ns))
     }
 
-    fn note_issue(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+    pub(crate) fn note_issue(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
         let nand = engine.ftl.nand_mut();
         if !nand.has_power() {

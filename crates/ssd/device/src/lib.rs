@@ -11,6 +11,7 @@ mod controller;
 mod doubt;
 mod effective;
 mod engine;
+mod inside_memory;
 mod inspect;
 mod latency;
 mod lifecycle;
@@ -19,13 +20,9 @@ mod link;
 mod nvm_use;
 mod plan;
 mod power;
-mod processors;
 mod profile;
 mod size;
 mod smart;
-mod spu_banks;
-mod spu_memory;
-mod start_gap;
 mod status;
 mod usage;
 
@@ -38,6 +35,7 @@ pub use command_failures::CommandFailure;
 pub use controller::Device;
 pub use effective::Effective;
 pub use engine::KeyValueLimits;
+pub use inside_memory::InsideMemory;
 pub use latency::{Kind, Latencies};
 pub use lifecycle::DeviceError;
 pub use limits::Limits;
@@ -46,7 +44,6 @@ pub use power::PowerLoss;
 pub use profile::*;
 pub use size::{Size, SizeError};
 pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart};
-pub use spu_memory::SpuMemoryCounters;
 pub use status::Status;
 pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{BlockState, BlockUse, Counters, FlashUnits};
@@ -59,6 +56,6 @@ pub use tantalum_ftl::{Purpose, ReservationUse, take_reservation_uses};
 pub use tantalum_nand::{
     Access, BlockId, FailingStep, Faults, Fetches, Fills, Geometry, HostCall, HostError, HostFailure,
     HostFault, HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError,
-    Nanoseconds, Operation, Outcome, StepFault, TestHost, UNIT_BYTES,
+    Nanoseconds, Operation, Outcome, StepFault, TestHost, UNIT_BYTES, WORD_BYTES,
 };
 pub use usage::Usage;
