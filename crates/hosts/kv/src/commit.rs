@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tantalum::{Device, NamespaceId, Nanoseconds, Room, Status};
+use tantalum::{Device, Footprint, NamespaceId, Nanoseconds, Status};
 
 use crate::canary::{Guard, out};
 use crate::drive::{Drive, Records, kv_records};
@@ -206,13 +206,13 @@ impl Leader {
 
     /// Whether records that take this leave the room that deletes may need; after programming what waits for a full page, if
     /// they must be: until then the records that it replaces take room.
-    fn leaves_reserve(&self, drive: &Drive, limits: &Limits, room: Room) -> Result<bool, Failure> {
-        let room = if out(Guard::ReserveTaken) { room } else { room + limits.reserve };
-        if drive.has_room(room) {
+    fn leaves_reserve(&self, drive: &Drive, limits: &Limits, footprint: Footprint) -> Result<bool, Failure> {
+        let footprint = if out(Guard::ReserveTaken) { footprint } else { footprint + limits.reserve };
+        if drive.has_room(footprint) {
             return Ok(true);
         }
         self.redo.settle(drive)?;
-        Ok(drive.has_room_at_last(room))
+        Ok(drive.has_room_at_last(footprint))
     }
 
     /// Small transactions are put separately where that takes no page of the drive, because they then fill units better
@@ -225,7 +225,7 @@ impl Leader {
         together: &'a [Arc<Pending>],
     ) -> Vec<(&'a Pending, Ended)> {
         let all = together.iter().flat_map(|pending| pending.work.values());
-        if !drive.has_room(room_of_values(all) + limits.reserve) {
+        if !drive.has_room(footprint_of(all) + limits.reserve) {
             let alone =
                 together.iter().map(|pending| (&**pending, self.put_computed(drive, limits, pending)));
             return alone.collect();
@@ -275,7 +275,7 @@ impl Leader {
             false => {
                 let mut plan = Plan::default();
                 plan.add(limits, records);
-                self.redo.put(drive, plan, Room::default())
+                self.redo.put(drive, plan, Footprint::default())
             }
         }
     }
@@ -301,7 +301,7 @@ impl Leader {
         change: &mut Change,
     ) -> Ended {
         let work = &pending.work;
-        if pending.grows() && !self.leaves_reserve(drive, limits, room_of_values(work.values()))? {
+        if pending.grows() && !self.leaves_reserve(drive, limits, footprint_of(work.values()))? {
             return Err(Failure::Drive(Status::CapacityExceeded));
         }
         if !work.has_large {
@@ -320,8 +320,8 @@ impl Leader {
             let (mut records, numbers) = self.computed(drive, work)?;
             records.extend(self.values.describe(drive, records.iter(), change)?);
             if limits.hold(&records) {
-                let room = room_of_values(records.iter().filter_map(|(_, value)| value.as_ref()));
-                if grows && !self.leaves_reserve(drive, limits, room)? {
+                let footprint = footprint_of(records.iter().filter_map(|(_, value)| value.as_ref()));
+                if grows && !self.leaves_reserve(drive, limits, footprint)? {
                     return refused();
                 }
                 let done_ns = match out(Guard::NodesApart) {
@@ -335,7 +335,7 @@ impl Leader {
         let numbers_of = |namespace| self.numbers_of(drive, namespace);
         let mut plan = Planner::new(drive, limits).plan(&work.records, &work.ordered, numbers_of)?;
         plan.add(limits, self.values.describe(drive, plan.records(), change)?);
-        let after = if grows && !out(Guard::ReserveTaken) { limits.reserve } else { Room::default() };
+        let after = if grows && !out(Guard::ReserveTaken) { limits.reserve } else { Footprint::default() };
         let numbers = plan.numbers.clone();
         let done_ns = match out(Guard::LargeInParts) {
             true => put_in_parts(drive, &plan),
@@ -369,8 +369,8 @@ impl Leader {
 }
 
 /// What values take.
-fn room_of_values<'a>(values: impl Iterator<Item = &'a Value>) -> Room {
-    values.flat_map(|value| sizes(value.len())).map(Room::of).sum()
+fn footprint_of<'a>(values: impl Iterator<Item = &'a Value>) -> Footprint {
+    values.flat_map(|value| sizes(value.len())).map(Footprint::of).sum()
 }
 
 /// One `put`; if the drive refuses it, one for each, so that only those fail that must.

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Room, Status};
+use tantalum::{Command, Device, Footprint, Key, KvRecord, NamespaceId, Nanoseconds, Status};
 use tantalum_drive::Drive as SharedDrive;
 
 use crate::cache::Cache;
@@ -250,26 +250,26 @@ impl Drive {
     }
 
     /// Whether the drive has room for this in addition to everything that it stores.
-    pub fn has_room(&self, room: Room) -> bool {
-        self.device().lock().has_room(room)
+    pub fn has_room(&self, footprint: Footprint) -> bool {
+        self.device().lock().has_room(footprint)
     }
 
     /// The same, once the drive does not need any more what it remembers of deleted records.
-    pub fn has_room_at_last(&self, room: Room) -> bool {
-        let free = self.device().lock().free_without(room.entries, std::iter::empty());
-        free.first().is_some_and(|free| (room.chunks + room.entries.div_ceil(2)) as i64 <= *free)
+    pub fn has_room_at_last(&self, footprint: Footprint) -> bool {
+        let free = self.device().lock().free_without(footprint.entries, std::iter::empty());
+        free.first().is_some_and(|free| (footprint.chunks + footprint.entries.div_ceil(2)) as i64 <= *free)
     }
 
     /// How many values of this many bytes the drive has room for at least, beside a reserve. What the
     /// drive keeps of deleted records does not count: puts release it.
-    pub fn room_for(&self, value_bytes: usize, reserve: Room) -> u64 {
+    pub fn room_for(&self, value_bytes: usize, reserve: Footprint) -> u64 {
         let device = self.device().lock();
-        let value: Room = sizes(value_bytes).map(Room::of).sum();
+        let value: Footprint = sizes(value_bytes).map(Footprint::of).sum();
         let fits = |values: u64| {
-            let room = value * values + reserve + UNCOUNTED;
+            let footprint = value * values + reserve + UNCOUNTED;
             let beside = beside_large(&device, value_bytes, values);
-            let chunks = room.chunks + beside + room.entries.min(ENTRIES_AT_ONCE).div_ceil(2);
-            device.free_at_last(room.entries).is_some_and(|free| chunks as i64 <= free)
+            let chunks = footprint.chunks + beside + footprint.entries.min(ENTRIES_AT_ONCE).div_ceil(2);
+            device.free_at_last(footprint.entries).is_some_and(|free| chunks as i64 <= free)
         };
         let (mut least, mut most) = (0, device.profile().capacity_bytes / LEAST_RECORD_BYTES);
         while least < most {

@@ -5,7 +5,7 @@
 //! come first: they make room, and the positions of their keys can be told from what is there now.
 
 use rustc_hash::FxHashMap;
-use tantalum::{Device, NamespaceId, Room};
+use tantalum::{Device, Footprint, NamespaceId};
 
 use crate::canary::{Guard, out};
 use crate::drive::{Drive, Listing, Records, Source};
@@ -32,7 +32,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Whether a drive has room for it beside this, and for `after` when it is in place.
-    pub fn fits(&self, device: &Device, beside: Room, after: Room) -> bool {
+    pub fn fits(&self, device: &Device, beside: Footprint, after: Footprint) -> bool {
         fits(device, std::iter::once(&self.values).chain(&self.taken), beside, after)
     }
 
@@ -141,7 +141,7 @@ impl Source for Overlay<'_> {
 
 /// What a record takes; a delete as much as an empty value.
 fn chunks_of(value: &Option<Value>) -> u64 {
-    Room::of(value.as_ref().map_or(0, |value| value.len())).chunks
+    Footprint::of(value.as_ref().map_or(0, |value| value.len())).chunks
 }
 
 /// Computes steps.
@@ -225,7 +225,9 @@ impl<'a> Planner<'a> {
         }
         let changed = &self.source.changed;
         Taken::of(records, |name| match is_node(*name) {
-            true => changed.get(name).map(|node| node.as_ref().map_or(0, |node| Room::of(node.len()).chunks)),
+            true => {
+                changed.get(name).map(|node| node.as_ref().map_or(0, |node| Footprint::of(node.len()).chunks))
+            }
             // it is deleted before
             false => are_deletes.then_some(0),
         })

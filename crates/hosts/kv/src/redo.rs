@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use tantalum::{Command, Device, Key, NamespaceId, Nanoseconds, Room, Status};
+use tantalum::{Command, Device, Footprint, Key, NamespaceId, Nanoseconds, Status};
 
 use crate::canary::{Guard, out};
 use crate::drive::{Drive, Flash, Listing, Records, Source, kv_records};
@@ -72,7 +72,7 @@ impl Redo {
     }
 
     /// Puts all of a commit or nothing. `after` must be free when it is in place.
-    pub fn put(&self, drive: &Drive, mut plan: Plan, after: Room) -> Result<Nanoseconds, Failure> {
+    pub fn put(&self, drive: &Drive, mut plan: Plan, after: Footprint) -> Result<Nanoseconds, Failure> {
         self.check_namespaces(drive, &plan)?;
         let log = self.log_of(drive, &mut plan, after)?;
         let marker = [&[FORMAT][..], &(log.len() as u32).to_le_bytes()].concat();
@@ -111,7 +111,7 @@ impl Redo {
     }
 
     /// What is logged of each step: by positions what deletes much of a namespace, and everything if there is little room.
-    fn log_of(&self, drive: &Drive, plan: &mut Plan, after: Room) -> Result<Vec<Vec<u8>>, Failure> {
+    fn log_of(&self, drive: &Drive, plan: &mut Plan, after: Footprint) -> Result<Vec<Vec<u8>>, Failure> {
         let present = drive.device().lock().namespaces();
         let is_dense = |namespace, deletes: usize| {
             let info = present.iter().find(|info| info.namespace == namespace);
@@ -123,32 +123,38 @@ impl Redo {
             shortened => shortened?,
         }
         let log: Vec<Vec<u8>> = plan.steps.iter().map(logged).collect();
-        if self.has_room(drive, plan, room_of_log(&log), after)? {
+        if self.has_room(drive, plan, footprint_of_log(&log), after)? {
             return Ok(log);
         }
         plan.shorten(&Flash(drive), |_, _| true)?;
         let log: Vec<Vec<u8>> = plan.steps.iter().map(logged).collect();
-        match self.has_room(drive, plan, room_of_log(&log), after)? || out(Guard::RoomNotAsked) {
+        match self.has_room(drive, plan, footprint_of_log(&log), after)? || out(Guard::RoomNotAsked) {
             true => Ok(log),
             false => Err(Failure::Drive(Status::CapacityExceeded)),
         }
     }
 
     /// Writes the log, and ensures that there is room for the steps in addition.
-    fn write(&self, drive: &Drive, log: &[Vec<u8>], plan: &Plan, after: Room) -> Result<(), Failure> {
+    fn write(&self, drive: &Drive, log: &[Vec<u8>], plan: &Plan, after: Footprint) -> Result<(), Failure> {
         for (step, bytes) in (0..).zip(log) {
             for (piece, bytes) in (0..).zip(bytes.chunks(PIECE_BYTES)) {
                 drive.put_unseen(&vec![((self.namespace, piece_key(step, piece)), Some(bytes.into()))])?;
             }
         }
-        match self.has_room(drive, plan, Room::default(), after)? || out(Guard::RoomNotAsked) {
+        match self.has_room(drive, plan, Footprint::default(), after)? || out(Guard::RoomNotAsked) {
             true => Ok(()),
             false => Err(Failure::Drive(Status::CapacityExceeded)),
         }
     }
 
     /// Whether there is room for steps beside this, and for `after` when they are in place.
-    fn has_room(&self, drive: &Drive, plan: &Plan, beside: Room, after: Room) -> Result<bool, Failure> {
+    fn has_room(
+        &self,
+        drive: &Drive,
+        plan: &Plan,
+        beside: Footprint,
+        after: Footprint,
+    ) -> Result<bool, Failure> {
         let fits = || plan.fits(&drive.device().lock(), beside, after);
         if fits() {
             return Ok(true);
@@ -267,9 +273,9 @@ fn error_of(failure: Failure) -> Error {
     failure.in_store(|NamespaceId(number)| format!("number {number}"))
 }
 
-/// The room that a log takes.
-fn room_of_log(log: &[Vec<u8>]) -> Room {
-    log.iter().flat_map(|bytes| bytes.chunks(PIECE_BYTES)).map(|piece| Room::of(piece.len())).sum()
+/// What a log takes.
+fn footprint_of_log(log: &[Vec<u8>]) -> Footprint {
+    log.iter().flat_map(|bytes| bytes.chunks(PIECE_BYTES)).map(|piece| Footprint::of(piece.len())).sum()
 }
 
 fn damaged(step: u32) -> Error {

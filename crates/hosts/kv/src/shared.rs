@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
-use tantalum::{Device, NamespaceId, Nanoseconds, Room, Status};
+use tantalum::{Device, Footprint, NamespaceId, Nanoseconds, Status};
 use tantalum_image::Process;
 
 use crate::age::Age;
@@ -31,8 +31,8 @@ pub(crate) struct Shared {
     pub options: Options,
     /// Bytes of the drive.
     pub capacity_bytes: u64,
-    /// Room of it that only deletes may use.
-    pub reserve: Room,
+    /// What only deletes may use.
+    pub reserve: Footprint,
     pub locks: Locks,
     commits: Commits,
     pub catalog: Mutex<Catalog>,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tantalum::Status;
 
-use crate::activation::Room;
+use crate::activation::OutBuffer;
 use crate::answer;
 use crate::backing::Backing;
 use crate::done::Done;
@@ -55,9 +55,9 @@ impl Ssd {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
         let done_ns =
             self.on_stage(thread, |stage, backing, at_ns| stage.read(backing, range, &mut bytes, at_ns))?;
-        let room = Room { at: to, bytes: bytes.len() as u32, length_at: 0 };
+        let buffer = OutBuffer { at: to, bytes: bytes.len() as u32, length_at: 0 };
         let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
-        copy.instance.fill(room, &bytes, None);
+        copy.instance.fill(buffer, &bytes, None);
         Ok(self.later(answer::OK, done_ns, instructions))
     }
 

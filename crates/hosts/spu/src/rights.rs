@@ -39,8 +39,7 @@ impl Ssd {
     ) -> Result<Nanoseconds, Status> {
         let at_ns = self.now_ns;
         let mut stage = std::mem::take(&mut self.call_of(thread).stage);
-        let result =
-            Backing::with(&self.drive, &mut self.memory, |backing| work(&mut stage, backing, at_ns));
+        let result = Backing::with(&self.drive, &mut self.memory, |backing| work(&mut stage, backing, at_ns));
         self.call_of(thread).stage = stage;
         result
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tantalum::{Nanoseconds, Status};
 
-use crate::activation::{Draft, Part, Room};
+use crate::activation::{Draft, OutBuffer, Part};
 use crate::answer;
 use crate::done::Done;
 use crate::fault::Fault;
@@ -161,7 +161,7 @@ impl Ssd {
         thread: ThreadRef,
         (program, handler): (ProgramId, u32),
         body: Vec<u8>,
-        out: Room,
+        out: OutBuffer,
     ) -> Done {
         if program == thread.program || !self.may_call(thread.program, program, handler) {
             return Done::Now(answer::NOT_ALLOWED, SEND_INSTRUCTIONS);

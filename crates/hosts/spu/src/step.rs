@@ -53,9 +53,8 @@ impl Ssd {
             false => answer::NO_PERMISSION,
         };
         let (at_ns, stage) = (self.now_ns, &mut call.stage);
-        let committed = Backing::with(&self.drive, &mut self.memory, |backing| {
-            stage.commit(backing, How::Cached, at_ns)
-        });
+        let committed =
+            Backing::with(&self.drive, &mut self.memory, |backing| stage.commit(backing, How::Cached, at_ns));
         let (status, done_ns) = match committed {
             Ok(done_ns) => (otherwise, done_ns),
             Err(Status::PowerLost) => return Err(Status::PowerLost),

@@ -48,9 +48,9 @@ pub use status::Status;
 pub use tantalum_ftl::canary;
 pub use tantalum_ftl::{BlockState, BlockUse, Counters, FlashUnits};
 pub use tantalum_ftl::{FileEntry, FileId};
+pub use tantalum_ftl::{Footprint, Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
-pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo, Room};
 #[cfg(feature = "canaries")]
 pub use tantalum_ftl::{Purpose, ReservationUse, take_reservation_uses};
 pub use tantalum_nand::{

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use tantalum::{NamespaceId, Room};
+use tantalum::{Footprint, NamespaceId};
 
 use super::find::node_at;
 use super::node::{Entry, FULL_BYTES, Node, bytes_of, cut, encode, separator};
@@ -78,7 +78,7 @@ fn no_key() -> Bytes {
 
 /// What a node takes of the drive.
 fn chunks_of(entries: &[Entry]) -> u64 {
-    Room::of(bytes_of(entries)).chunks
+    Footprint::of(bytes_of(entries)).chunks
 }
 
 impl<S: Source> Work<'_, S> {
