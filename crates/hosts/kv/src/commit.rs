@@ -14,13 +14,13 @@ use rustc_hash::FxHashMap;
 use tantalum::{Device, Footprint, NamespaceId, Nanoseconds, Status};
 
 use crate::canary::{Guard, out};
-use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
 use crate::large::sizes;
 use crate::large_values::{Change, LargeValues};
 use crate::limits::Limits;
 use crate::plan::{Plan, Planner};
 use crate::record::{Name, OrderedChanges, Value};
+use crate::record_store::{RecordStore, Records, kv_records};
 use crate::redo::Redo;
 use crate::tree::{Mended, Numbers, change, is_node, mend, number_of};
 
@@ -107,7 +107,7 @@ impl Commits {
     }
 
     /// Does a transaction's work; returns when it is as durable as requested.
-    pub fn commit(&self, drive: &Drive, work: Work) -> Ended {
+    pub fn commit(&self, drive: &RecordStore, work: Work) -> Ended {
         let pending = Arc::new(Pending::new(work));
         self.queue.lock().push(pending.clone());
         let mut leader = self.leader.lock();
@@ -123,7 +123,7 @@ impl Commits {
     /// Makes another change to the drive, durably.
     pub fn alone<T>(
         &self,
-        drive: &Drive,
+        drive: &RecordStore,
         work: impl FnOnce(&mut Device) -> Result<T, Status>,
     ) -> Result<T, Failure> {
         alone(&mut self.leader.lock(), drive, work)
@@ -132,7 +132,7 @@ impl Commits {
     /// Deletes a namespace by that change, and then the large values that were in it.
     pub fn delete_namespace(
         &self,
-        drive: &Drive,
+        drive: &RecordStore,
         namespace: NamespaceId,
         work: impl FnOnce(&mut Device) -> Result<(), Status>,
     ) -> Result<(), Failure> {
@@ -143,7 +143,7 @@ impl Commits {
     }
 
     /// Takes out of the index of an ordered namespace what cannot be read of it, and deletes values that nothing names.
-    pub fn mend_index(&self, drive: &Drive, namespace: NamespaceId) -> Result<(), Failure> {
+    pub fn mend_index(&self, drive: &RecordStore, namespace: NamespaceId) -> Result<(), Failure> {
         let mut leader = self.leader.lock();
         let done = leader.mend_index(drive, &self.limits, namespace).and_then(|()| drive.sync());
         if let Some(cause) = done.as_ref().err().and_then(Failure::stops) {
@@ -175,7 +175,7 @@ impl Commits {
 /// Makes a change to the drive, durably.
 fn alone<T>(
     _leader: &mut Leader,
-    drive: &Drive,
+    drive: &RecordStore,
     work: impl FnOnce(&mut Device) -> Result<T, Status>,
 ) -> Result<T, Failure> {
     let done = work(&mut drive.device().lock()).map_err(Failure::Drive);
@@ -188,7 +188,7 @@ fn alone<T>(
 
 impl Leader {
     /// Does the work of all, and delivers each result.
-    fn lead(&mut self, drive: &Drive, limits: &Limits, together: &[Arc<Pending>]) {
+    fn lead(&mut self, drive: &RecordStore, limits: &Limits, together: &[Arc<Pending>]) {
         self.values.tidy(drive);
         let mut results = self.put_all(drive, limits, together);
         if let Err(failure) = drive.sync() {
@@ -206,7 +206,12 @@ impl Leader {
 
     /// Whether records that take this leave the room that deletes may need; after programming what waits for a full page, if
     /// they must be: until then the records that it replaces take room.
-    fn leaves_reserve(&self, drive: &Drive, limits: &Limits, footprint: Footprint) -> Result<bool, Failure> {
+    fn leaves_reserve(
+        &self,
+        drive: &RecordStore,
+        limits: &Limits,
+        footprint: Footprint,
+    ) -> Result<bool, Failure> {
         let footprint = if out(Guard::ReserveTaken) { footprint } else { footprint + limits.reserve };
         if drive.has_room(footprint) {
             return Ok(true);
@@ -220,7 +225,7 @@ impl Leader {
     /// are too many, follow one by one. When there is little room, all of them do, so that only those fail that must.
     fn put_all<'a>(
         &mut self,
-        drive: &Drive,
+        drive: &RecordStore,
         limits: &Limits,
         together: &'a [Arc<Pending>],
     ) -> Vec<(&'a Pending, Ended)> {
@@ -245,7 +250,12 @@ impl Leader {
         results
     }
 
-    fn mend_index(&mut self, drive: &Drive, limits: &Limits, namespace: NamespaceId) -> Result<(), Failure> {
+    fn mend_index(
+        &mut self,
+        drive: &RecordStore,
+        limits: &Limits,
+        namespace: NamespaceId,
+    ) -> Result<(), Failure> {
         let Mended { mut records, named } = mend(drive, namespace)?;
         let changed: HashSet<Name> = records.iter().map(|(name, _)| *name).collect();
         let mut last = 0;
@@ -269,7 +279,7 @@ impl Leader {
     }
 
     /// Puts records of an index, all or nothing.
-    fn put_index(&mut self, drive: &Drive, limits: &Limits, records: Records) -> Ended {
+    fn put_index(&mut self, drive: &RecordStore, limits: &Limits, records: Records) -> Ended {
         match limits.hold(&records) {
             true => drive.put(&records, None),
             false => {
@@ -281,7 +291,7 @@ impl Leader {
     }
 
     /// Computes the records of a transaction and puts them; of large values their parts first.
-    fn put_computed(&mut self, drive: &Drive, limits: &Limits, pending: &Pending) -> Ended {
+    fn put_computed(&mut self, drive: &RecordStore, limits: &Limits, pending: &Pending) -> Ended {
         let mut change = Change::default();
         let done = self.put_with_parts(drive, limits, pending, &mut change);
         match &done {
@@ -295,7 +305,7 @@ impl Leader {
 
     fn put_with_parts(
         &mut self,
-        drive: &Drive,
+        drive: &RecordStore,
         limits: &Limits,
         pending: &Pending,
         change: &mut Change,
@@ -313,7 +323,7 @@ impl Leader {
     }
 
     /// Puts everything in one step, or in several that are logged first.
-    fn put_work(&mut self, drive: &Drive, limits: &Limits, work: &Work, change: &mut Change) -> Ended {
+    fn put_work(&mut self, drive: &RecordStore, limits: &Limits, work: &Work, change: &mut Change) -> Ended {
         let grows = work.values().next().is_some();
         let refused = || Err(Failure::Drive(Status::CapacityExceeded));
         if work.len() <= limits.records {
@@ -346,14 +356,14 @@ impl Leader {
     }
 
     /// The numbers of an ordered namespace.
-    fn numbers_of(&self, drive: &Drive, namespace: NamespaceId) -> Result<Numbers, Failure> {
+    fn numbers_of(&self, drive: &RecordStore, namespace: NamespaceId) -> Result<Numbers, Failure> {
         self.numbers.get(&namespace).map_or_else(|| Numbers::read(drive, namespace), |numbers| Ok(*numbers))
     }
 
     /// The records of a transaction, and the numbers of ordered namespaces after it.
     fn computed(
         &self,
-        drive: &Drive,
+        drive: &RecordStore,
         work: &Work,
     ) -> Result<(Records, Vec<(NamespaceId, Numbers)>), Failure> {
         let mut records = work.records.clone();
@@ -374,7 +384,7 @@ fn footprint_of<'a>(values: impl Iterator<Item = &'a Value>) -> Footprint {
 }
 
 /// One `put`; if the drive refuses it, one for each, so that only those fail that must.
-fn put_together(drive: &Drive, together: &[&Pending]) -> Vec<Ended> {
+fn put_together(drive: &RecordStore, together: &[&Pending]) -> Vec<Ended> {
     match put(drive, together) {
         Ok(done_ns) => vec![Ok(done_ns); together.len()],
         Err(failure) if together.len() == 1 || failure.stops().is_some() => {
@@ -384,7 +394,7 @@ fn put_together(drive: &Drive, together: &[&Pending]) -> Vec<Ended> {
     }
 }
 
-fn put(drive: &Drive, together: &[&Pending]) -> Ended {
+fn put(drive: &RecordStore, together: &[&Pending]) -> Ended {
     let at_ns = together.iter().filter_map(|pending| pending.work.at_ns).max();
     match together {
         [one] => drive.put(&one.work.records, at_ns),
@@ -396,14 +406,14 @@ fn put(drive: &Drive, together: &[&Pending]) -> Ended {
 }
 
 /// What [`Guard::NodesApart`] protects against.
-fn put_nodes_apart(drive: &Drive, records: &Records) -> Ended {
+fn put_nodes_apart(drive: &RecordStore, records: &Records) -> Ended {
     let (nodes, others): (Records, Records) = records.iter().cloned().partition(|(name, _)| is_node(*name));
     drive.put(&others, None)?;
     drive.put(&nodes, None)
 }
 
 /// What [`Guard::LargeInParts`] protects against.
-fn put_in_parts(drive: &Drive, plan: &Plan) -> Ended {
+fn put_in_parts(drive: &RecordStore, plan: &Plan) -> Ended {
     let parts: Vec<Records> = plan.steps.iter().map(|step| step.records.clone()).collect();
     drive.put_parts(&parts, None).map_err(|(_, failure)| failure)
 }
@@ -416,7 +426,7 @@ mod tests {
     use crate::options::{Options, Sync};
 
     /// A new drive in an image, with a namespace.
-    fn drive(folder: &std::path::Path) -> (Drive, NamespaceId) {
+    fn drive(folder: &std::path::Path) -> (RecordStore, NamespaceId) {
         let path = folder.join("app.tant");
         Options::default().capacity_bytes(64 << 20).sync(Sync::None).ensure_image(&path).unwrap();
         let mut device = Device::open_as(&path, Access::Ordered).unwrap();
@@ -425,7 +435,7 @@ mod tests {
         let create =
             |namespace: &mut _| device.submit(Command::CreateNamespace { attributes, namespace }, now_ns);
         let namespace = tantalum::result_of(create).unwrap();
-        (Drive::new(device, namespace, 1 << 20, 1 << 20), namespace)
+        (RecordStore::new(device, namespace, 1 << 20, 1 << 20), namespace)
     }
 
     fn work(name: Name, bytes: usize) -> Work {

@@ -2,7 +2,7 @@
 
 use tantalum::{Device, Footprint};
 
-use crate::drive::Records;
+use crate::record_store::Records;
 
 /// Chunks of the nodes that a step of a large commit changes, unless one key changes more: 64 nodes of the usual size.
 const STEP_NODES: u64 = 64 * 32;

@@ -8,11 +8,11 @@ use rustc_hash::FxHashMap;
 use tantalum::{Device, Footprint, NamespaceId};
 
 use crate::canary::{Guard, out};
-use crate::drive::{Drive, Listing, Records, Source};
 use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::positions::{Positions, Walk};
 use crate::record::{Bytes, Name, Order, OrderedChanges, Value};
+use crate::record_store::{Listing, RecordStore, Records, Source};
 use crate::room::{Taken, fits};
 use crate::step::{Form, Step};
 use crate::tree::{Change, Numbers, change, is_node};
@@ -116,7 +116,7 @@ fn shorten(
 
 /// The nodes as they are after some steps.
 struct Overlay<'a> {
-    drive: &'a Drive,
+    drive: &'a RecordStore,
     changed: FxHashMap<Name, Option<Value>>,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    pub fn new(drive: &'a Drive, limits: &'a Limits) -> Planner<'a> {
+    pub fn new(drive: &'a RecordStore, limits: &'a Limits) -> Planner<'a> {
         Planner { source: Overlay { drive, changed: FxHashMap::default() }, limits, plan: Plan::default() }
     }
 

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use tantalum::{Command, Device, Footprint, Key, NamespaceId, Nanoseconds, Status};
 
 use crate::canary::{Guard, out};
-use crate::drive::{Drive, Flash, Listing, Records, Source, kv_records};
 use crate::error::Error;
 use crate::failure::{Cause, Failure};
 use crate::plan::Plan;
 use crate::positions::Cursor;
 use crate::record::{Name, Value};
+use crate::record_store::{Flash, Listing, RecordStore, Records, Source, kv_records};
 use crate::step::Step;
 
 /// A step is logged in records of at most this size.
@@ -72,7 +72,7 @@ impl Redo {
     }
 
     /// Puts all of a commit or nothing. `after` must be free when it is in place.
-    pub fn put(&self, drive: &Drive, mut plan: Plan, after: Footprint) -> Result<Nanoseconds, Failure> {
+    pub fn put(&self, drive: &RecordStore, mut plan: Plan, after: Footprint) -> Result<Nanoseconds, Failure> {
         self.check_namespaces(drive, &plan)?;
         let log = self.log_of(drive, &mut plan, after)?;
         let marker = [&[FORMAT][..], &(log.len() as u32).to_le_bytes()].concat();
@@ -99,7 +99,7 @@ impl Redo {
         })
     }
 
-    fn check_namespaces(&self, drive: &Drive, plan: &Plan) -> Result<(), Failure> {
+    fn check_namespaces(&self, drive: &RecordStore, plan: &Plan) -> Result<(), Failure> {
         let namespaces: BTreeSet<NamespaceId> =
             plan.records().map(|((namespace, _), _)| *namespace).collect();
         let present = drive.device().lock().namespaces();
@@ -111,7 +111,12 @@ impl Redo {
     }
 
     /// What is logged of each step: by positions what deletes much of a namespace, and everything if there is little room.
-    fn log_of(&self, drive: &Drive, plan: &mut Plan, after: Footprint) -> Result<Vec<Vec<u8>>, Failure> {
+    fn log_of(
+        &self,
+        drive: &RecordStore,
+        plan: &mut Plan,
+        after: Footprint,
+    ) -> Result<Vec<Vec<u8>>, Failure> {
         let present = drive.device().lock().namespaces();
         let is_dense = |namespace, deletes: usize| {
             let info = present.iter().find(|info| info.namespace == namespace);
@@ -135,7 +140,13 @@ impl Redo {
     }
 
     /// Writes the log, and ensures that there is room for the steps in addition.
-    fn write(&self, drive: &Drive, log: &[Vec<u8>], plan: &Plan, after: Footprint) -> Result<(), Failure> {
+    fn write(
+        &self,
+        drive: &RecordStore,
+        log: &[Vec<u8>],
+        plan: &Plan,
+        after: Footprint,
+    ) -> Result<(), Failure> {
         for (step, bytes) in (0..).zip(log) {
             for (piece, bytes) in (0..).zip(bytes.chunks(PIECE_BYTES)) {
                 drive.put_unseen(&vec![((self.namespace, piece_key(step, piece)), Some(bytes.into()))])?;
@@ -150,7 +161,7 @@ impl Redo {
     /// Whether there is room for steps beside this, and for `after` when they are in place.
     fn has_room(
         &self,
-        drive: &Drive,
+        drive: &RecordStore,
         plan: &Plan,
         beside: Footprint,
         after: Footprint,
@@ -165,7 +176,7 @@ impl Redo {
 
     /// Lets the drive program the records that wait for a full page: until then what they replace takes room. It does so
     /// when one of them is replaced by a record that does not wait.
-    pub fn settle(&self, drive: &Drive) -> Result<(), Failure> {
+    pub fn settle(&self, drive: &RecordStore) -> Result<(), Failure> {
         let filler = |bytes: Option<usize>| bytes.map(|bytes| vec![0; bytes].into());
         [Some(1), Some(FILLER_BYTES), None]
             .into_iter()
@@ -173,7 +184,7 @@ impl Redo {
     }
 
     /// Deletes what a failed commit has written. What cannot be deleted now is deleted when the store is opened.
-    fn delete_pieces(&self, drive: &Drive, log: &[Vec<u8>]) {
+    fn delete_pieces(&self, drive: &RecordStore, log: &[Vec<u8>]) {
         for (step, bytes) in (0..).zip(log) {
             let _ = drive.put_unseen(&self.deletes(step, pieces_of(bytes), false));
         }

@@ -27,8 +27,8 @@ fn device<const N: usize>(profile: &str, capacity_bytes: u64) -> (Device, [Names
     (device, namespaces)
 }
 
-fn drive(device: &Device, first: NamespaceId) -> Drive {
-    Drive::new(device.try_clone().unwrap(), first, 1 << 20, 0)
+fn drive(device: &Device, first: NamespaceId) -> RecordStore {
+    RecordStore::new(device.try_clone().unwrap(), first, 1 << 20, 0)
 }
 
 fn value(bytes: usize) -> Option<Value> {
@@ -134,7 +134,7 @@ impl Case {
         case
     }
 
-    fn plan(&self, drive: &Drive) -> Plan {
+    fn plan(&self, drive: &RecordStore) -> Plan {
         let numbers_of = |namespace| Numbers::read(drive, namespace);
         Planner::new(drive, &self.limits).plan(&self.records, &self.ordered, numbers_of).unwrap()
     }

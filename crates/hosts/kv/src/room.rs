@@ -6,9 +6,9 @@
 
 use tantalum::{Device, Footprint};
 
-use crate::drive::Records;
 use crate::large::sizes;
 use crate::record::Name;
+use crate::record_store::Records;
 
 /// Chunks of a unit of the drive.
 const UNIT_CHUNKS: u64 = 64;

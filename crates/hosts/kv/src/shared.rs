@@ -12,7 +12,6 @@ use tantalum_image::Process;
 use crate::age::Age;
 use crate::catalog::{Catalog, Names};
 use crate::commit::{Commits, Work};
-use crate::drive::Drive;
 use crate::error::Error;
 use crate::failure::{Cause, Failure};
 use crate::large::Stored;
@@ -21,13 +20,14 @@ use crate::limits::Limits;
 use crate::locks::Locks;
 use crate::options::Options;
 use crate::record::{Name, Order, Value};
+use crate::record_store::RecordStore;
 use crate::redo::Redo;
 use crate::tree::is_node;
 use crate::versions::AsOf;
 
 /// What the clones of a store and its transactions share. The drive is shut down when it is dropped.
 pub(crate) struct Shared {
-    pub drive: Drive,
+    pub drive: RecordStore,
     pub options: Options,
     /// Bytes of the drive.
     pub capacity_bytes: u64,
@@ -53,7 +53,7 @@ impl Shared {
         Shared {
             capacity_bytes: device.profile().capacity_bytes,
             reserve: limits.reserve,
-            drive: Drive::new(device, catalog.first, options.cache_bytes, options.snapshot_bytes),
+            drive: RecordStore::new(device, catalog.first, options.cache_bytes, options.snapshot_bytes),
             options,
             locks: Locks::default(),
             commits: Commits::new(limits, Redo::new(catalog.first), values),

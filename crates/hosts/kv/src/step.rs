@@ -6,10 +6,10 @@
 
 use tantalum::{Key, NamespaceId};
 
-use crate::drive::{Listing, Records};
 use crate::failure::Failure;
 use crate::positions::{Cursor, Positions};
 use crate::record::{Bytes, Name, Order, Value};
+use crate::record_store::{Listing, Records};
 use crate::tree::{Numbers, change, find, value_name};
 
 /// A step.

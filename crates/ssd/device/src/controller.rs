@@ -71,7 +71,7 @@ impl Power {
 
 /// Where a command comes from.
 #[derive(Clone, Copy)]
-pub(crate) enum Client {
+pub(crate) enum Origin {
     /// A command from across the link.
     Host,
     /// A command from a program inside the drive.
@@ -147,7 +147,7 @@ impl Device {
         let work_ns = self.work_ns(&command, work, at_ns);
         let from_ns = if self.goes_alone(kind) { self.time_ns() } else { self.ready_ns };
         let start_ns = self.link.command(at_ns.max(from_ns), work_ns);
-        let mut completion = self.perform(&mut command, Client::Host, start_ns)?;
+        let mut completion = self.perform(&mut command, Origin::Host, start_ns)?;
         if kind == Kind::Flush {
             completion.done_ns = self.end_flush(completion.done_ns);
         }
@@ -202,7 +202,7 @@ impl Device {
         at_ns: Nanoseconds,
     ) -> Result<Completion, Status> {
         self.note_issue(at_ns)?;
-        self.perform(&mut command, Client::Inside, at_ns.max(self.ready_ns))
+        self.perform(&mut command, Origin::Inside, at_ns.max(self.ready_ns))
     }
 
     pub(crate) fn note_issue(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
@@ -224,12 +224,12 @@ impl Device {
     fn perform(
         &mut self,
         command: &mut Command<'_>,
-        client: Client,
+        origin: Origin,
         start_ns: Nanoseconds,
     ) -> Result<Completion, Status> {
         match self.next_failure {
-            None => self.carry_out(command, client, start_ns),
-            Some(_) => self.perform_or_fail(command, client, start_ns),
+            None => self.carry_out(command, origin, start_ns),
+            Some(_) => self.perform_or_fail(command, origin, start_ns),
         }
     }
 
@@ -238,7 +238,7 @@ impl Device {
     pub(crate) fn carry_out(
         &mut self,
         command: &mut Command<'_>,
-        client: Client,
+        origin: Origin,
         start_ns: Nanoseconds,
     ) -> Result<Completion, Status> {
         if command.changes_units() && self.is_read_only() {
@@ -257,9 +257,9 @@ impl Device {
         }
         let committed = self.units_to_commit(command);
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
-        let executed = match client {
-            Client::Host => engine.execute(command, &mut self.link, start_ns),
-            Client::Inside => engine.execute(command, &mut Inside, start_ns),
+        let executed = match origin {
+            Origin::Host => engine.execute(command, &mut self.link, start_ns),
+            Origin::Inside => engine.execute(command, &mut Inside, start_ns),
         };
         if matches!(executed, Err(Status::CapacityExceeded)) {
             engine.ftl.note_exhaustion();

@@ -10,9 +10,9 @@ use tantalum::{Footprint, NamespaceId};
 use super::find::node_at;
 use super::node::{Entry, FULL_BYTES, Node, bytes_of, cut, encode, separator};
 use super::{Kind, Numbers, ROOT, name, value_name};
-use crate::drive::{Records, Source};
 use crate::failure::Failure;
 use crate::record::{Bytes, Value};
+use crate::record_store::{Records, Source};
 
 /// The records to put for the changes, and the numbers that remain afterwards.
 pub(crate) struct Changed {

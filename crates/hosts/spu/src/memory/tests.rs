@@ -9,21 +9,21 @@ use super::*;
 const CAPACITY_BYTES: u64 = 1 << 20;
 
 /// A drive with its processors' memory.
-struct Drive {
+struct TestDrive {
     device: Device,
     memory: Memory,
 }
 
-impl Drive {
-    fn new(gap_stores: u32) -> Drive {
+impl TestDrive {
+    fn new(gap_stores: u32) -> TestDrive {
         let mut profile = Profile { capacity_bytes: CAPACITY_BYTES, ..Profile::load("willow").unwrap() };
         profile.spu.memory.as_mut().unwrap().gap_stores = gap_stores;
-        Drive::of(Device::in_memory(&profile).unwrap())
+        TestDrive::of(Device::in_memory(&profile).unwrap())
     }
 
-    fn of(device: Device) -> Drive {
+    fn of(device: Device) -> TestDrive {
         let memory = Memory::of(&device.profile().spu, CAPACITY_BYTES).unwrap();
-        Drive { device, memory }
+        TestDrive { device, memory }
     }
 
     fn load(&mut self, address: u64, data: &mut [u8], at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
@@ -74,7 +74,7 @@ fn apply(model: &mut [u8], parts: &[(u64, Vec<u8>)]) {
 
 #[test]
 fn an_access_takes_the_latency_and_the_rate_of_its_bank_alone() {
-    let mut drive = Drive::new(100);
+    let mut drive = TestDrive::new(100);
     // the first access looks for logs that a cut left
     drive.loaded(0, 8);
     let at_ns = drive.device.time_ns() + 1_000_000;
@@ -96,7 +96,7 @@ fn an_access_takes_the_latency_and_the_rate_of_its_bank_alone() {
 
 #[test]
 fn what_is_stored_is_loaded_while_lines_move() {
-    let (mut drive, mut random) = (Drive::new(2), SplitMix64(3));
+    let (mut drive, mut random) = (TestDrive::new(2), SplitMix64(3));
     let mut model = vec![0; CAPACITY_BYTES as usize];
     for _ in 0..4000 {
         let parts = parts(&mut random);
@@ -116,7 +116,7 @@ fn what_is_stored_is_loaded_while_lines_move() {
 fn a_store_is_all_or_nothing_and_durable_when_acknowledged_over_power_cuts() {
     let (mut unsettled, mut in_recovery) = (0, 0);
     for seed in 0..60 {
-        let (mut drive, mut random) = (Drive::new(3), SplitMix64(seed));
+        let (mut drive, mut random) = (TestDrive::new(3), SplitMix64(seed));
         let mut model = vec![0; CAPACITY_BYTES as usize];
         for _ in 0..4 {
             drive.device.cut_after(Some(1 + random.below(60)));
@@ -164,18 +164,18 @@ fn a_store_is_all_or_nothing_and_durable_when_acknowledged_over_power_cuts() {
 fn an_image_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("willow.img");
-    let profile = Drive::new(100).device.profile().clone();
-    let mut drive = Drive::of(Device::create(&path, &profile).unwrap());
+    let profile = TestDrive::new(100).device.profile().clone();
+    let mut drive = TestDrive::of(Device::create(&path, &profile).unwrap());
     drive.store(&[(12_345, b"kept")], 0).unwrap();
     let at_ns = drive.device.time_ns();
     drive.device.shutdown(at_ns).unwrap();
-    let mut drive = Drive::of(Device::open(&path).unwrap());
+    let mut drive = TestDrive::of(Device::open(&path).unwrap());
     assert_eq!(drive.loaded(12_345, 4), b"kept");
 }
 
 #[test]
 fn a_bank_forgets_what_it_knew_when_power_was_lost() {
-    let mut drive = Drive::new(1);
+    let mut drive = TestDrive::new(1);
     drive.store(&[(0, &[7; 8])], 0).unwrap();
     assert_eq!(drive.memory.counters().lines_moved, 1);
     let at_ns = drive.device.time_ns();

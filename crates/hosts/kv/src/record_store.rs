@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tantalum::{Command, Device, Footprint, Key, KvRecord, NamespaceId, Nanoseconds, Status};
-use tantalum_drive::Drive as SharedDrive;
+use tantalum_drive::Drive;
 
 use crate::cache::Cache;
 use crate::canary::{Guard, out};
@@ -27,9 +27,9 @@ const LEAST_RECORD_BYTES: u64 = 64;
 /// Records and their new values; `None` for those to be deleted.
 pub(crate) type Records = Vec<(Name, Option<Value>)>;
 
-pub(crate) struct Drive {
+pub(crate) struct RecordStore {
     /// `None` once the store is closed. No clone of it leaves this struct.
-    device: Option<SharedDrive>,
+    device: Option<Drive>,
     /// The first namespace, which has the parts of large values.
     first: NamespaceId,
     pub cache: Cache,
@@ -52,10 +52,10 @@ pub(crate) trait Listing: Source {
     fn list(&self, namespace: NamespaceId, from: Option<&Key>, limit: usize) -> Result<Vec<Key>, Failure>;
 }
 
-impl Drive {
-    pub fn new(device: Device, first: NamespaceId, cache_bytes: usize, snapshot_bytes: usize) -> Drive {
-        Drive {
-            device: Some(SharedDrive::new(device)),
+impl RecordStore {
+    pub fn new(device: Device, first: NamespaceId, cache_bytes: usize, snapshot_bytes: usize) -> RecordStore {
+        RecordStore {
+            device: Some(Drive::new(device)),
             first,
             cache: Cache::new(cache_bytes),
             versions: RwLock::new(Versions::new(snapshot_bytes)),
@@ -65,7 +65,7 @@ impl Drive {
         }
     }
 
-    pub fn device(&self) -> &SharedDrive {
+    pub fn device(&self) -> &Drive {
         self.device.as_ref().expect("the drive is there until the store is gone")
     }
 
@@ -310,14 +310,14 @@ impl Drive {
 }
 
 /// The writer is alone, and sees the records as they are.
-impl Source for Drive {
+impl Source for RecordStore {
     fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
         self.read(name, &mut None)
     }
 }
 
 /// The records as they are on the drive, past the cache. The writer is alone.
-pub(crate) struct Flash<'a>(pub &'a Drive);
+pub(crate) struct Flash<'a>(pub &'a RecordStore);
 
 impl Source for Flash<'_> {
     fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
@@ -339,7 +339,7 @@ pub(crate) fn kv_records(records: &Records) -> Vec<KvRecord<'_>> {
 
 /// The records while none of them changes.
 pub(crate) struct Stable<'a> {
-    drive: &'a Drive,
+    drive: &'a RecordStore,
     versions: RwLockReadGuard<'a, Versions>,
 }
 
