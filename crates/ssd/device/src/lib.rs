@@ -24,6 +24,7 @@ mod profile;
 mod size;
 mod smart;
 mod status;
+mod trace;
 mod usage;
 
 pub use builtin::builtin;
@@ -58,4 +59,5 @@ pub use tantalum_nand::{
     HostFault, HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError,
     Nanoseconds, Operation, Outcome, StepFault, TestHost, UNIT_BYTES, WORD_BYTES,
 };
+pub use trace::TRACE_TARGET;
 pub use usage::Usage;
