@@ -36,7 +36,7 @@ pub struct DriveOptions {
 
     /// Whether the drive's capacity is exceeded [default: the seed chooses]
     #[arg(long, value_enum)]
-    pub room: Option<Room>,
+    pub room: Option<Filling>,
 
     /// Whether flash programs, erases and reads may fail [default: sound]
     #[arg(long, value_enum)]
@@ -64,7 +64,7 @@ impl DriveOptions {
 
     /// Whether the drive becomes full.
     pub fn full(&self) -> Option<bool> {
-        self.room.map(|room| room == Room::Full)
+        self.room.map(|room| room == Filling::Full)
     }
 
     /// How flash operations are scheduled.
@@ -204,7 +204,7 @@ pub enum Indexes {
 
 /// `--room`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Room {
+pub enum Filling {
     /// There is room for everything
     Ample,
     /// The drive becomes full repeatedly

@@ -1,7 +1,8 @@
 //! What `tantalum info` says about non-volatile memory.
 
 use serde::Serialize;
-use tantalum::{Device, NvmUse, THESIS_PERCENT};
+use tantalum::{Device, NvmParts};
+use tantalum_papers::pebblessd_memory::{THESIS_PERCENT, at_thesis_capacity, in_use, percent};
 use tantalum_report::table::{bytes, grouped};
 
 /// How the memory is used.
@@ -27,21 +28,21 @@ impl NvmInfo {
     /// For a drive that has such memory.
     pub fn of(device: &Device) -> Option<NvmInfo> {
         let profile = device.profile();
-        let used: NvmUse = profile.nvm_use().ok()??;
-        let at_512_gib = profile.nvm_use_in_thesis().ok()??;
+        let parts: NvmParts = profile.nvm_parts().ok()??;
+        let at_512_gib = at_thesis_capacity(profile).nvm_parts().ok()??;
         let (files_limit, files_with_lists, list_entries) = device.file_list_counts();
         Some(NvmInfo {
-            bytes: used.bytes,
-            map_bytes: used.map,
-            remap_bytes: used.remap,
-            list_bytes: used.lists,
-            percent: used.percent(),
-            percent_at_512_gib: at_512_gib.percent(),
+            bytes: parts.bytes,
+            map_bytes: parts.map,
+            remap_bytes: parts.log,
+            list_bytes: parts.lists,
+            percent: percent(&parts),
+            percent_at_512_gib: percent(&at_512_gib),
             percent_in_thesis: THESIS_PERCENT,
             files_with_lists,
             files_limit,
             list_entries,
-            used: used.sums(),
+            used: in_use(&parts),
         })
     }
 

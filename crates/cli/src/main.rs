@@ -56,6 +56,7 @@ mod stat;
 mod stat_report;
 mod stop;
 mod sweep;
+mod trace;
 mod unmount;
 mod watch;
 
@@ -69,10 +70,10 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     let matches = help::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let done = match arguments.command {
+    let done = trace::start().map_err(Failure::from).and_then(|()| match arguments.command {
         None => output::print(help::TRY_FIRST),
         Some(command) => run(command),
-    };
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

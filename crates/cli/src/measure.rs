@@ -10,7 +10,7 @@ use clap::Args;
 use tantalum::{Size, UNIT_BYTES};
 use tantalum_fuse::Pacing;
 use tantalum_measure::{
-    Drive, MeasureError, Measurement, Stop, Task, Watched, attach, run as run_task, text,
+    DriveSetup, MeasureError, Measurement, Stop, Task, Watched, attach, run as run_task, text,
 };
 use tantalum_report::check_place;
 use tantalum_report::table::{bytes, grouped};
@@ -119,7 +119,11 @@ fn task(options: &MeasureOptions) -> Result<Task, Failure> {
     Ok(Task {
         program: options.program.clone(),
         setup: options.setup.clone(),
-        drive: Drive { profile, aged: options.aged.then_some(options.seed), image: options.keep.clone() },
+        drive: DriveSetup {
+            profile,
+            aged: options.aged.then_some(options.seed),
+            image: options.keep.clone(),
+        },
         time: options.time.unwrap_or(Pacing::Real),
         atomic_writes: options.atomic_writes,
         quiet_output: options.json,

@@ -418,6 +418,27 @@ fn a_bench_prints_one_json_object() {
     }
 }
 
+/// A bench writes faster than flash, so its drive collects garbage and its writes wait for that.
+#[test]
+fn commands_of_a_drive_are_lines_if_the_environment_asks_for_them() {
+    let dir = TempDir::new().unwrap();
+    let bench = ["bench", "--pattern", "randwrite", "--operations", "20000", "--capacity", "64M", "--json"];
+    let logged = |filter: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+        let output =
+            command.args(bench).current_dir(dir.path()).env("TANTALUM_LOG", filter).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = logged("write,1us");
+    let writes: Vec<&str> = text.lines().filter(|line| line.contains(" kind=write ")).collect();
+    assert_eq!((code, writes.len() > 1000), (Some(0), true), "{} lines", writes.len());
+    assert!(!text.contains(" kind=flush "), "only writes were asked for");
+    assert!(writes.iter().any(|line| line.contains(" collection_ns=")), "{}", writes[0]);
+    let (code, text) = logged("writes");
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("TANTALUM_LOG") && text.contains("use all, read, write"), "{text}");
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
     let dir = TempDir::new().unwrap();

@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tantalum::{BlockId, BlockState, BlockUse, Counters, Kind, RecoveryReport, Usage};
 
-use tantalum_drive::{Locked, Pacing, WeakDrive};
+use tantalum_drive::{DeviceGuard, Pacing, WeakDrive};
 
 /// Blocks examined before others may have the drive again.
 pub const PIECE: usize = 4096;
@@ -132,7 +132,7 @@ impl Shape {
 }
 
 impl Glance<'_> {
-    fn hold<T>(&mut self, look: impl FnOnce(&Locked<'_>) -> T) -> Option<T> {
+    fn hold<T>(&mut self, look: impl FnOnce(&DeviceGuard<'_>) -> T) -> Option<T> {
         self.drive.with(|device| {
             let begun = Instant::now();
             let seen = look(device);
@@ -167,7 +167,7 @@ impl Glance<'_> {
     }
 }
 
-fn without_blocks(device: &Locked<'_>, image: PathBuf, time: Option<Pacing>) -> Look {
+fn without_blocks(device: &DeviceGuard<'_>, image: PathBuf, time: Option<Pacing>) -> Look {
     let profile = device.profile();
     let shape = profile.geometry().map(|geometry| Shape {
         channels: geometry.channels,

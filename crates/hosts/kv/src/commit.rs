@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tantalum::{Device, NamespaceId, Nanoseconds, Room, Status};
+use tantalum::{Device, Footprint, NamespaceId, Nanoseconds, Status};
 use tantalum_canaries::guard;
 
-use crate::drive::{Drive, Records, kv_records};
 use crate::failure::Failure;
 use crate::large::{PART_BYTES, sizes};
 use crate::large_values::{Change, LargeValues};
 use crate::limits::Limits;
 use crate::plan::{Plan, Planner};
 use crate::record::{Name, OrderedChanges, Value};
+use crate::record_store::{RecordStore, Records, kv_records};
 use crate::redo::Redo;
 use crate::tree::{Mended, Numbers, change, is_node, mend, number_of};
 
@@ -107,7 +107,7 @@ impl Commits {
     }
 
     /// Does a transaction's work; returns when it is as durable as requested.
-    pub fn commit(&self, drive: &Drive, work: Work) -> Ended {
+    pub fn commit(&self, drive: &RecordStore, work: Work) -> Ended {
         let pending = Arc::new(Pending::new(work));
         self.queue.lock().push(pending.clone());
         let mut leader = self.leader.lock();
@@ -124,7 +124,7 @@ impl Commits {
     /// Makes another change to the drive, durably.
     pub fn alone<T>(
         &self,
-        drive: &Drive,
+        drive: &RecordStore,
         work: impl FnOnce(&mut Device) -> Result<T, Status>,
     ) -> Result<T, Failure> {
         alone(&mut self.leader.lock(), drive, work)
@@ -133,7 +133,7 @@ impl Commits {
     /// Deletes a namespace by that change, and then the large values that were in it.
     pub fn delete_namespace(
         &self,
-        drive: &Drive,
+        drive: &RecordStore,
         namespace: NamespaceId,
         work: impl FnOnce(&mut Device) -> Result<(), Status>,
     ) -> Result<(), Failure> {
@@ -144,7 +144,7 @@ impl Commits {
     }
 
     /// Takes out of the index of an ordered namespace what cannot be read of it, and deletes values that nothing names.
-    pub fn mend_index(&self, drive: &Drive, namespace: NamespaceId) -> Result<(), Failure> {
+    pub fn mend_index(&self, drive: &RecordStore, namespace: NamespaceId) -> Result<(), Failure> {
         let mut leader = self.leader.lock();
         let done = leader.mend_index(drive, &self.limits, namespace).and_then(|()| drive.sync());
         if let Some(cause) = done.as_ref().err().and_then(Failure::stops) {
@@ -181,7 +181,7 @@ impl Commits {
 /// Makes a change to the drive, durably.
 fn alone<T>(
     _leader: &mut Leader,
-    drive: &Drive,
+    drive: &RecordStore,
     work: impl FnOnce(&mut Device) -> Result<T, Status>,
 ) -> Result<T, Failure> {
     let done = work(&mut drive.device().lock()).map_err(Failure::Drive);
@@ -194,7 +194,7 @@ fn alone<T>(
 
 impl Leader {
     /// Does the work of all, and delivers each result.
-    fn lead(&mut self, drive: &Drive, limits: &Limits, together: &[Arc<Pending>]) {
+    fn lead(&mut self, drive: &RecordStore, limits: &Limits, together: &[Arc<Pending>]) {
         debug_assert!(change_apart(together), "two transactions that commit have changed the same record");
         self.values.tidy(drive);
         let mut results = self.put_all(drive, limits, together);
@@ -215,13 +215,18 @@ impl Leader {
 
     /// Whether records that take this leave the room that deletes may need; after programming what waits for a full page, if
     /// they must be: until then the records that it replaces take room.
-    fn leaves_reserve(&self, drive: &Drive, limits: &Limits, room: Room) -> Result<bool, Failure> {
-        let room = room + guard!(ReserveTaken, limits.reserve);
-        if drive.has_room(room) {
+    fn leaves_reserve(
+        &self,
+        drive: &RecordStore,
+        limits: &Limits,
+        footprint: Footprint,
+    ) -> Result<bool, Failure> {
+        let footprint = footprint + guard!(ReserveTaken, limits.reserve);
+        if drive.has_room(footprint) {
             return Ok(true);
         }
         self.redo.settle(drive)?;
-        Ok(drive.has_room_at_last(room))
+        Ok(drive.has_room_at_last(footprint))
     }
 
     /// Small transactions are put separately where that takes no page of the drive, because they then fill units better
@@ -229,12 +234,12 @@ impl Leader {
     /// are too many, follow one by one. When there is little room, all of them do, so that only those fail that must.
     fn put_all<'a>(
         &mut self,
-        drive: &Drive,
+        drive: &RecordStore,
         limits: &Limits,
         together: &'a [Arc<Pending>],
     ) -> Vec<(&'a Pending, Ended)> {
         let all = together.iter().flat_map(|pending| pending.work.values());
-        if !drive.has_room(room_of_values(all) + limits.reserve) {
+        if !drive.has_room(footprint_of(all) + limits.reserve) {
             let alone =
                 together.iter().map(|pending| (&**pending, self.put_computed(drive, limits, pending)));
             return alone.collect();
@@ -255,7 +260,12 @@ impl Leader {
         results
     }
 
-    fn mend_index(&mut self, drive: &Drive, limits: &Limits, namespace: NamespaceId) -> Result<(), Failure> {
+    fn mend_index(
+        &mut self,
+        drive: &RecordStore,
+        limits: &Limits,
+        namespace: NamespaceId,
+    ) -> Result<(), Failure> {
         let Mended { mut records, named } = mend(drive, namespace)?;
         let changed: HashSet<Name> = records.iter().map(|(name, _)| *name).collect();
         let mut last = 0;
@@ -279,19 +289,19 @@ impl Leader {
     }
 
     /// Puts records of an index, all or nothing.
-    fn put_index(&mut self, drive: &Drive, limits: &Limits, records: Records) -> Ended {
+    fn put_index(&mut self, drive: &RecordStore, limits: &Limits, records: Records) -> Ended {
         match limits.hold(&records) {
             true => drive.put(&records, None),
             false => {
                 let mut plan = Plan::default();
                 plan.add(limits, records);
-                self.redo.put(drive, plan, Room::default())
+                self.redo.put(drive, plan, Footprint::default())
             }
         }
     }
 
     /// Computes the records of a transaction and puts them; of large values their parts first.
-    fn put_computed(&mut self, drive: &Drive, limits: &Limits, pending: &Pending) -> Ended {
+    fn put_computed(&mut self, drive: &RecordStore, limits: &Limits, pending: &Pending) -> Ended {
         let mut change = Change::default();
         let done = self.put_with_parts(drive, limits, pending, &mut change);
         match &done {
@@ -305,13 +315,13 @@ impl Leader {
 
     fn put_with_parts(
         &mut self,
-        drive: &Drive,
+        drive: &RecordStore,
         limits: &Limits,
         pending: &Pending,
         change: &mut Change,
     ) -> Ended {
         let work = &pending.work;
-        if pending.grows() && !self.leaves_reserve(drive, limits, room_of_values(work.values()))? {
+        if pending.grows() && !self.leaves_reserve(drive, limits, footprint_of(work.values()))? {
             return Err(Failure::Drive(Status::CapacityExceeded));
         }
         if !work.has_large {
@@ -323,7 +333,7 @@ impl Leader {
     }
 
     /// Puts everything in one step, or in several that are logged first.
-    fn put_work(&mut self, drive: &Drive, limits: &Limits, work: &Work, change: &mut Change) -> Ended {
+    fn put_work(&mut self, drive: &RecordStore, limits: &Limits, work: &Work, change: &mut Change) -> Ended {
         debug_assert!(
             work.values().all(|value| value.len() <= PART_BYTES),
             "a value that is put in place of its head has more than {PART_BYTES} bytes"
@@ -334,8 +344,8 @@ impl Leader {
             let (mut records, numbers) = self.computed(drive, work)?;
             records.extend(self.values.describe(drive, records.iter(), change)?);
             if limits.hold(&records) {
-                let room = room_of_values(records.iter().filter_map(|(_, value)| value.as_ref()));
-                if grows && !self.leaves_reserve(drive, limits, room)? {
+                let footprint = footprint_of(records.iter().filter_map(|(_, value)| value.as_ref()));
+                if grows && !self.leaves_reserve(drive, limits, footprint)? {
                     return refused();
                 }
                 let done_ns = guard!(NodesApart(drive, &records), drive.put(&records, work.at_ns))?;
@@ -346,7 +356,7 @@ impl Leader {
         let numbers_of = |namespace| self.numbers_of(drive, namespace);
         let mut plan = Planner::new(drive, limits).plan(&work.records, &work.ordered, numbers_of)?;
         plan.add(limits, self.values.describe(drive, plan.records(), change)?);
-        let after = if grows { guard!(ReserveTaken, limits.reserve) } else { Room::default() };
+        let after = if grows { guard!(ReserveTaken, limits.reserve) } else { Footprint::default() };
         let numbers = plan.numbers.clone();
         let done_ns = guard!(LargeInParts(drive, &plan), self.redo.put(drive, plan, after))?;
         self.go_on_from(numbers);
@@ -363,14 +373,14 @@ impl Leader {
     }
 
     /// The numbers of an ordered namespace.
-    fn numbers_of(&self, drive: &Drive, namespace: NamespaceId) -> Result<Numbers, Failure> {
+    fn numbers_of(&self, drive: &RecordStore, namespace: NamespaceId) -> Result<Numbers, Failure> {
         self.numbers.get(&namespace).map_or_else(|| Numbers::read(drive, namespace), |numbers| Ok(*numbers))
     }
 
     /// The records of a transaction, and the numbers of ordered namespaces after it.
     fn computed(
         &self,
-        drive: &Drive,
+        drive: &RecordStore,
         work: &Work,
     ) -> Result<(Records, Vec<(NamespaceId, Numbers)>), Failure> {
         let mut records = work.records.clone();
@@ -397,12 +407,12 @@ fn change_apart(together: &[Arc<Pending>]) -> bool {
 }
 
 /// What values take.
-fn room_of_values<'a>(values: impl Iterator<Item = &'a Value>) -> Room {
-    values.flat_map(|value| sizes(value.len())).map(Room::of).sum()
+fn footprint_of<'a>(values: impl Iterator<Item = &'a Value>) -> Footprint {
+    values.flat_map(|value| sizes(value.len())).map(Footprint::of).sum()
 }
 
 /// One `put`; if the drive refuses it, one for each, so that only those fail that must.
-fn put_together(drive: &Drive, together: &[&Pending]) -> Vec<Ended> {
+fn put_together(drive: &RecordStore, together: &[&Pending]) -> Vec<Ended> {
     match put(drive, together) {
         Ok(done_ns) => vec![Ok(done_ns); together.len()],
         Err(failure) if together.len() == 1 || failure.stops().is_some() => {
@@ -412,7 +422,7 @@ fn put_together(drive: &Drive, together: &[&Pending]) -> Vec<Ended> {
     }
 }
 
-fn put(drive: &Drive, together: &[&Pending]) -> Ended {
+fn put(drive: &RecordStore, together: &[&Pending]) -> Ended {
     let at_ns = together.iter().filter_map(|pending| pending.work.at_ns).max();
     match together {
         [one] => drive.put(&one.work.records, at_ns),
@@ -431,7 +441,7 @@ mod tests {
     use crate::options::{Options, Sync};
 
     /// A new drive in an image, with a namespace.
-    fn drive(folder: &std::path::Path) -> (Drive, NamespaceId) {
+    fn drive(folder: &std::path::Path) -> (RecordStore, NamespaceId) {
         let path = folder.join("app.tant");
         Options::default().capacity_bytes(64 << 20).sync(Sync::None).ensure_image(&path).unwrap();
         let mut device = Device::open_as(&path, Access::Ordered).unwrap();
@@ -440,7 +450,7 @@ mod tests {
         let create =
             |namespace: &mut _| device.submit(Command::CreateNamespace { attributes, namespace }, now_ns);
         let namespace = tantalum::result_of(create).unwrap();
-        (Drive::new(device, namespace, 1 << 20, 1 << 20), namespace)
+        (RecordStore::new(device, namespace, 1 << 20, 1 << 20), namespace)
     }
 
     fn work(name: Name, bytes: usize) -> Work {

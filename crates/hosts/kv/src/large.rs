@@ -6,9 +6,9 @@
 
 use tantalum::{Key, NamespaceId, Status};
 
-use crate::drive::Source;
 use crate::failure::Failure;
 use crate::record::{Name, Value};
+use crate::record_store::Source;
 
 /// A value with more bytes is large. Parts of this size fill units of the drive, and a change of any one value fits in one
 /// `put` together with the nodes that it changes.

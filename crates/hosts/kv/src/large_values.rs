@@ -10,11 +10,11 @@ use tantalum::{Command, Device, Key, NamespaceId, Status};
 use tantalum_canaries::guard;
 
 use crate::catalog::Catalog;
-use crate::drive::{Drive, Records, kv_records};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::large::{Large, PART_BYTES, Use, description_key, part_key};
 use crate::record::{Name, Value};
+use crate::record_store::{RecordStore, Records, kv_records};
 use crate::tree::Numbers;
 
 /// Deletes in one `put`.
@@ -96,7 +96,7 @@ impl LargeValues {
     /// Puts the parts of a value, if it is large; then it is replaced by its head.
     pub fn put_parts(
         &mut self,
-        drive: &Drive,
+        drive: &RecordStore,
         value: &mut Option<Value>,
         change: &mut Change,
     ) -> Result<(), Failure> {
@@ -122,7 +122,7 @@ impl LargeValues {
     /// that they replace.
     pub fn describe<'a>(
         &mut self,
-        drive: &Drive,
+        drive: &RecordStore,
         records: impl Iterator<Item = &'a (Name, Option<Value>)>,
         change: &mut Change,
     ) -> Result<Records, Failure> {
@@ -153,7 +153,7 @@ impl LargeValues {
         Ok(added)
     }
 
-    fn take_number(&mut self, drive: &Drive) -> Result<u64, Failure> {
+    fn take_number(&mut self, drive: &RecordStore) -> Result<u64, Failure> {
         let (numbers, _) = match &mut self.numbers {
             Some(numbers) => numbers,
             none => {
@@ -168,7 +168,7 @@ impl LargeValues {
     }
 
     /// The commit took effect.
-    pub fn committed(&mut self, drive: &Drive, change: Change) {
+    pub fn committed(&mut self, drive: &RecordStore, change: Change) {
         if let (Some((_, stored)), Some(numbers)) = (&mut self.numbers, change.numbers) {
             assert!(numbers.follow(*stored), "numbers are {stored:?} and then {numbers:?}");
             *stored = numbers;
@@ -191,13 +191,13 @@ impl LargeValues {
     }
 
     /// The commit was refused: its parts are deleted, now or when the store is opened.
-    pub fn give_up(&mut self, drive: &Drive, change: Change) {
+    pub fn give_up(&mut self, drive: &RecordStore, change: Change) {
         self.gone.extend(change.new.iter().map(|(_, large)| (0, keys_of(large))));
         self.tidy(drive);
     }
 
     /// A namespace was deleted, for snapshots too.
-    pub fn forget_namespace(&mut self, drive: &Drive, namespace: NamespaceId) {
+    pub fn forget_namespace(&mut self, drive: &RecordStore, namespace: NamespaceId) {
         let gone = self.live.extract_if(|name, _| name.0 == namespace);
         let keys =
             |large: Large| keys_of(&large).into_iter().chain([description_key(large.number)]).collect();
@@ -215,7 +215,7 @@ impl LargeValues {
     }
 
     /// Deletes the parts of values that are gone and that no snapshot sees.
-    pub fn tidy(&mut self, drive: &Drive) {
+    pub fn tidy(&mut self, drive: &RecordStore) {
         debug_assert!(self.gone_are_dead(), "parts of {:?} are to be deleted", self.live);
         let first = self.first;
         self.gone.retain_mut(|(since, keys)| {

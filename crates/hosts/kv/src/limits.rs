@@ -1,9 +1,9 @@
 //! What one `put` of the drive takes, and the room of the drive that must be left.
 
-use tantalum::{Device, Room};
+use tantalum::{Device, Footprint};
 
-use crate::drive::Records;
 use crate::large::PART_BYTES;
+use crate::record_store::Records;
 
 /// Chunks of the nodes that a step of a large commit changes, unless one key changes more: 64 nodes of the usual size.
 const STEP_NODES: u64 = 64 * 32;
@@ -28,9 +28,9 @@ pub(crate) struct Limits {
     pub records: usize,
     /// Bytes of their values.
     pub bytes: usize,
-    /// Room that only deletes may use: a full store must be able to delete, any number of records at once, and in an ordered
+    /// What only deletes may use: a full store must be able to delete, any number of records at once, and in an ordered
     /// namespace that writes nodes.
-    pub reserve: Room,
+    pub reserve: Footprint,
 }
 
 impl Limits {
@@ -38,8 +38,8 @@ impl Limits {
     pub fn of(device: &Device) -> Limits {
         let put = device.limits().key_value;
         let capacity_bytes = device.profile().capacity_bytes;
-        let slack = Room { chunks: capacity_bytes / BYTES_PER_CHUNK_OF_SLACK, entries: 0 };
-        let log = Room {
+        let slack = Footprint { chunks: capacity_bytes / BYTES_PER_CHUNK_OF_SLACK, entries: 0 };
+        let log = Footprint {
             chunks: capacity_bytes / BYTES_PER_CHUNK_OF_LOG,
             entries: capacity_bytes / BYTES_PER_RECORD_OF_LOG,
         };
@@ -49,7 +49,7 @@ impl Limits {
             put.put_records,
             put.put_bytes
         );
-        let step = Room::of(0) * put.put_records.into() + Room { chunks: STEP_NODES, entries: 0 };
+        let step = Footprint::of(0) * put.put_records.into() + Footprint { chunks: STEP_NODES, entries: 0 };
         Limits {
             records: put.put_records as usize,
             bytes: put.put_bytes as usize,

@@ -5,14 +5,14 @@
 //! come first: they make room, and the positions of their keys can be told from what is there now.
 
 use rustc_hash::FxHashMap;
-use tantalum::{Device, NamespaceId, Room};
+use tantalum::{Device, Footprint, NamespaceId};
 use tantalum_canaries::guard;
 
-use crate::drive::{Drive, Listing, Records, Source};
 use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::positions::{Positions, Walk};
 use crate::record::{Bytes, Name, Order, OrderedChanges, Value};
+use crate::record_store::{Listing, RecordStore, Records, Source};
 use crate::room::{Taken, fits};
 use crate::step::{Form, Step};
 use crate::tree::{Change, Numbers, change, is_node};
@@ -32,7 +32,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Whether a drive has room for it beside this, and for `after` when it is in place.
-    pub fn fits(&self, device: &Device, beside: Room, after: Room) -> bool {
+    pub fn fits(&self, device: &Device, beside: Footprint, after: Footprint) -> bool {
         assert_eq!(self.steps.len(), self.taken.len(), "steps, and those whose room is known");
         fits(device, std::iter::once(&self.values).chain(&self.taken), beside, after)
     }
@@ -125,7 +125,7 @@ fn shorten(
 
 /// The nodes as they are after some steps.
 struct Overlay<'a> {
-    drive: &'a Drive,
+    drive: &'a RecordStore,
     changed: FxHashMap<Name, Option<Value>>,
 }
 
@@ -149,7 +149,7 @@ impl Source for Overlay<'_> {
 
 /// What a record takes; a delete as much as an empty value.
 fn chunks_of(value: &Option<Value>) -> u64 {
-    Room::of(value.as_ref().map_or(0, |value| value.len())).chunks
+    Footprint::of(value.as_ref().map_or(0, |value| value.len())).chunks
 }
 
 /// Computes steps.
@@ -160,7 +160,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    pub fn new(drive: &'a Drive, limits: &'a Limits) -> Planner<'a> {
+    pub fn new(drive: &'a RecordStore, limits: &'a Limits) -> Planner<'a> {
         Planner { source: Overlay { drive, changed: FxHashMap::default() }, limits, plan: Plan::default() }
     }
 
@@ -242,7 +242,9 @@ impl<'a> Planner<'a> {
         }
         let changed = &self.source.changed;
         Taken::of(records, |name| match is_node(*name) {
-            true => changed.get(name).map(|node| node.as_ref().map_or(0, |node| Room::of(node.len()).chunks)),
+            true => {
+                changed.get(name).map(|node| node.as_ref().map_or(0, |node| Footprint::of(node.len()).chunks))
+            }
             // it is deleted before
             false => are_deletes.then_some(0),
         })

@@ -10,9 +10,9 @@ use tantalum::{Key, NamespaceId};
 use tantalum_canaries::guard;
 use tantalum_image::{checksum_of, checksum_with};
 
-use crate::drive::Listing;
 use crate::failure::Failure;
 use crate::record::{Bytes, Order};
+use crate::record_store::Listing;
 use crate::tree::page;
 
 /// Keys read at once.

@@ -8,15 +8,15 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use tantalum::{Command, Device, Key, NamespaceId, Nanoseconds, Room, Status};
+use tantalum::{Command, Device, Footprint, Key, NamespaceId, Nanoseconds, Status};
 use tantalum_canaries::guard;
 
-use crate::drive::{Drive, Flash, Listing, Records, Source, kv_records};
 use crate::error::Error;
 use crate::failure::{Cause, Failure};
 use crate::plan::Plan;
 use crate::positions::Cursor;
 use crate::record::{Name, Value};
+use crate::record_store::{Flash, Listing, RecordStore, Records, Source, kv_records};
 use crate::step::Step;
 
 /// A step is logged in records of at most this size.
@@ -82,7 +82,7 @@ impl Redo {
     }
 
     /// Puts all of a commit or nothing. `after` must be free when it is in place.
-    pub fn put(&self, drive: &Drive, mut plan: Plan, after: Room) -> Result<Nanoseconds, Failure> {
+    pub fn put(&self, drive: &RecordStore, mut plan: Plan, after: Footprint) -> Result<Nanoseconds, Failure> {
         self.check_namespaces(drive, &plan)?;
         let log = self.log_of(drive, &mut plan, after)?;
         assert!(!log.is_empty(), "a commit without a step is logged");
@@ -109,7 +109,7 @@ impl Redo {
         })
     }
 
-    fn check_namespaces(&self, drive: &Drive, plan: &Plan) -> Result<(), Failure> {
+    fn check_namespaces(&self, drive: &RecordStore, plan: &Plan) -> Result<(), Failure> {
         let namespaces: BTreeSet<NamespaceId> =
             plan.records().map(|((namespace, _), _)| *namespace).collect();
         let present = drive.device().lock().namespaces();
@@ -121,7 +121,12 @@ impl Redo {
     }
 
     /// What is logged of each step: by positions what deletes much of a namespace, and everything if there is little room.
-    fn log_of(&self, drive: &Drive, plan: &mut Plan, after: Room) -> Result<Vec<Vec<u8>>, Failure> {
+    fn log_of(
+        &self,
+        drive: &RecordStore,
+        plan: &mut Plan,
+        after: Footprint,
+    ) -> Result<Vec<Vec<u8>>, Failure> {
         let present = drive.device().lock().namespaces();
         let is_dense = |namespace, deletes: usize| {
             let info = present.iter().find(|info| info.namespace == namespace);
@@ -133,12 +138,12 @@ impl Redo {
             shortened => shortened?,
         }
         let log: Vec<Vec<u8>> = plan.steps.iter().map(logged).collect();
-        if self.has_room(drive, plan, room_of_log(&log), after)? {
+        if self.has_room(drive, plan, footprint_of_log(&log), after)? {
             return Ok(log);
         }
         plan.shorten(&Flash(drive), |_, _| true)?;
         let log: Vec<Vec<u8>> = plan.steps.iter().map(logged).collect();
-        let has_room = self.has_room(drive, plan, room_of_log(&log), after)?;
+        let has_room = self.has_room(drive, plan, footprint_of_log(&log), after)?;
         match guard!(RoomNotAsked, has_room) {
             true => Ok(log),
             false => Err(Failure::Drive(Status::CapacityExceeded)),
@@ -146,13 +151,19 @@ impl Redo {
     }
 
     /// Writes the log, and ensures that there is room for the steps in addition.
-    fn write(&self, drive: &Drive, log: &[Vec<u8>], plan: &Plan, after: Room) -> Result<(), Failure> {
+    fn write(
+        &self,
+        drive: &RecordStore,
+        log: &[Vec<u8>],
+        plan: &Plan,
+        after: Footprint,
+    ) -> Result<(), Failure> {
         for (step, bytes) in (0..).zip(log) {
             for (piece, bytes) in (0..).zip(bytes.chunks(PIECE_BYTES)) {
                 drive.put_unseen(&vec![((self.namespace, piece_key(step, piece)), Some(bytes.into()))])?;
             }
         }
-        let has_room = self.has_room(drive, plan, Room::default(), after)?;
+        let has_room = self.has_room(drive, plan, Footprint::default(), after)?;
         match guard!(RoomNotAsked, has_room) {
             true => Ok(()),
             false => Err(Failure::Drive(Status::CapacityExceeded)),
@@ -160,7 +171,13 @@ impl Redo {
     }
 
     /// Whether there is room for steps beside this, and for `after` when they are in place.
-    fn has_room(&self, drive: &Drive, plan: &Plan, beside: Room, after: Room) -> Result<bool, Failure> {
+    fn has_room(
+        &self,
+        drive: &RecordStore,
+        plan: &Plan,
+        beside: Footprint,
+        after: Footprint,
+    ) -> Result<bool, Failure> {
         let fits = || plan.fits(&drive.device().lock(), beside, after);
         if fits() {
             return Ok(true);
@@ -171,7 +188,7 @@ impl Redo {
 
     /// Lets the drive program the records that wait for a full page: until then what they replace takes room. It does so
     /// when one of them is replaced by a record that does not wait.
-    pub fn settle(&self, drive: &Drive) -> Result<(), Failure> {
+    pub fn settle(&self, drive: &RecordStore) -> Result<(), Failure> {
         let filler = |bytes: Option<usize>| bytes.map(|bytes| vec![0; bytes].into());
         [Some(1), Some(FILLER_BYTES), None]
             .into_iter()
@@ -179,7 +196,7 @@ impl Redo {
     }
 
     /// Deletes what a failed commit has written. What cannot be deleted now is deleted when the store is opened.
-    fn delete_pieces(&self, drive: &Drive, log: &[Vec<u8>]) {
+    fn delete_pieces(&self, drive: &RecordStore, log: &[Vec<u8>]) {
         for (step, bytes) in (0..).zip(log) {
             let _ = drive.put_unseen(&self.deletes(step, pieces_of(bytes), false));
         }
@@ -281,9 +298,9 @@ fn error_of(failure: Failure) -> Error {
     failure.in_store(|NamespaceId(number)| format!("number {number}"))
 }
 
-/// The room that a log takes.
-fn room_of_log(log: &[Vec<u8>]) -> Room {
-    log.iter().flat_map(|bytes| bytes.chunks(PIECE_BYTES)).map(|piece| Room::of(piece.len())).sum()
+/// What a log takes.
+fn footprint_of_log(log: &[Vec<u8>]) -> Footprint {
+    log.iter().flat_map(|bytes| bytes.chunks(PIECE_BYTES)).map(|piece| Footprint::of(piece.len())).sum()
 }
 
 fn damaged(step: u32) -> Error {

@@ -8,7 +8,7 @@ use super::*;
 use crate::limits::Limits;
 use crate::plan::Planner;
 use crate::record::OrderedChanges;
-use crate::room::room_of;
+use crate::room::footprint_of;
 use crate::step::Form;
 use crate::tree::Numbers;
 
@@ -27,8 +27,8 @@ fn device<const N: usize>(profile: &str, capacity_bytes: u64) -> (Device, [Names
     (device, namespaces)
 }
 
-fn drive(device: &Device, first: NamespaceId) -> Drive {
-    Drive::new(device.try_clone().unwrap(), first, 1 << 20, 0)
+fn drive(device: &Device, first: NamespaceId) -> RecordStore {
+    RecordStore::new(device.try_clone().unwrap(), first, 1 << 20, 0)
 }
 
 fn value(bytes: usize) -> Option<Value> {
@@ -68,7 +68,7 @@ fn a_commit_gets_in_place_or_is_refused_before_it_counts_however_little_room_the
         for units in 2..16 {
             let (mut device, [first, namespace]) = device(profile, 8 << 20);
             for number in 0_u32.. {
-                if !device.has_room(Room::of(4000) * (units + 1)) {
+                if !device.has_room(Footprint::of(4000) * (units + 1)) {
                     break;
                 }
                 let name = (namespace, key(&number.to_be_bytes()));
@@ -82,7 +82,7 @@ fn a_commit_gets_in_place_or_is_refused_before_it_counts_however_little_room_the
                 let mut plan = Plan::default();
                 plan.add(&limits, records);
                 assert_eq!(plan.steps.len(), 2);
-                let put = Redo::new(first).put(&drive, plan, Room::default());
+                let put = Redo::new(first).put(&drive, plan, Footprint::default());
                 let stopped = put.as_ref().is_err_and(|failure| failure.stops().is_some());
                 assert!(!stopped, "{profile}, {units} units, {bytes} bytes: {:?}", put.err());
                 refused += u32::from(put.is_err());
@@ -124,7 +124,7 @@ impl Case {
         case.ordered = vec![(ordered, keys.map(|key| (key, value(number_of(0)))).collect())];
         let drive = drive(&case.device, first);
         let plan = case.plan(&drive);
-        Redo::new(first).put(&drive, plan, Room::default()).unwrap();
+        Redo::new(first).put(&drive, plan, Footprint::default()).unwrap();
         case.device = drive.device().lock().try_clone().unwrap();
         let new = |number: u32| if deletes(number) { None } else { value(number_of(number)) };
         // some of them are not there
@@ -134,7 +134,7 @@ impl Case {
         case
     }
 
-    fn plan(&self, drive: &Drive) -> Plan {
+    fn plan(&self, drive: &RecordStore) -> Plan {
         let numbers_of = |namespace| Numbers::read(drive, namespace);
         Planner::new(drive, &self.limits).plan(&self.records, &self.ordered, numbers_of).unwrap()
     }
@@ -212,12 +212,12 @@ fn a_commit_of_which_any_number_of_steps_is_in_place_is_finished() {
         let redo = Redo::new(case.first);
         let whole = drive(&case.device, case.first);
         let plan = case.plan(&whole);
-        redo.put(&whole, plan, Room::default()).unwrap();
+        redo.put(&whole, plan, Footprint::default()).unwrap();
         let expected = contents(&mut whole.device().lock());
         let drive = drive(&case.device, case.first);
         let mut plan = case.plan(&drive);
-        let log = redo.log_of(&drive, &mut plan, Room::default()).unwrap();
-        redo.write(&drive, &log, &plan, Room::default()).unwrap();
+        let log = redo.log_of(&drive, &mut plan, Footprint::default()).unwrap();
+        redo.write(&drive, &log, &plan, Footprint::default()).unwrap();
         let marker = [&[FORMAT][..], &(log.len() as u32).to_le_bytes()].concat();
         drive.put(&vec![((case.first, key(MARKER)), Some(marker.into()))], None).unwrap();
         for part in &redo.parts(plan, &log) {
@@ -238,8 +238,8 @@ fn keys_that_were_not_meant_are_not_deleted() {
         let redo = Redo::new(case.first);
         let drive = drive(&case.device, case.first);
         let mut plan = case.plan(&drive);
-        let log = redo.log_of(&drive, &mut plan, Room::default()).unwrap();
-        redo.write(&drive, &log, &plan, Room::default()).unwrap();
+        let log = redo.log_of(&drive, &mut plan, Footprint::default()).unwrap();
+        redo.write(&drive, &log, &plan, Footprint::default()).unwrap();
         let marker = [&[FORMAT][..], &(log.len() as u32).to_le_bytes()].concat();
         let mut device = drive.device().lock().try_clone().unwrap();
         put(&mut device, &vec![((case.first, key(MARKER)), Some(marker.into()))]).unwrap();
@@ -266,7 +266,7 @@ fn a_step_that_is_cut_off_is_refused_or_ends_with_a_record() {
                 Some(_) => whole += 1,
             }
         }
-        assert!(room_of(&step.records).chunks >= step.records.len() as u64);
+        assert!(footprint_of(&step.records).chunks >= step.records.len() as u64);
     }
     assert!(cut > 20 * whole && whole > 0, "{cut} and {whole}");
 }

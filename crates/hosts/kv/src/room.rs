@@ -4,11 +4,11 @@
 //! each of its blocks holds. So the drive is asked what it would give back, step by step. Deletes of records alone are never
 //! refused, whatever room there is.
 
-use tantalum::{Device, Room};
+use tantalum::{Device, Footprint};
 
-use crate::drive::Records;
 use crate::large::sizes;
 use crate::record::Name;
+use crate::record_store::Records;
 
 /// Chunks of a unit of the drive.
 const UNIT_CHUNKS: u64 = 64;
@@ -18,7 +18,7 @@ const SPARE_UNITS: u64 = 4;
 
 /// What is not counted when a store says how many records fit: units that are not full, and a namespace that does not exist yet,
 /// which takes as much of a checkpoint as a few entries.
-pub(crate) const UNCOUNTED: Room = Room { chunks: 4 * UNIT_CHUNKS, entries: 16 };
+pub(crate) const UNCOUNTED: Footprint = Footprint { chunks: 4 * UNIT_CHUNKS, entries: 16 };
 
 /// Entries of the index that one put of the drive adds at most before they are counted with all others.
 pub(crate) const ENTRIES_AT_ONCE: u64 = 2048;
@@ -27,14 +27,14 @@ pub(crate) const ENTRIES_AT_ONCE: u64 = 2048;
 /// and their last parts do not fill units; and the units of a record are put together, in pages that are free before. Values that share
 /// units lose nothing that their own chunks do not count.
 pub(crate) fn beside_large(device: &Device, value_bytes: usize, values: u64) -> u64 {
-    let value: Room = sizes(value_bytes).map(Room::of).sum();
+    let value: Footprint = sizes(value_bytes).map(Footprint::of).sum();
     if values == 0 || value.chunks <= UNIT_CHUNKS {
         return 0;
     }
     let geometry = device.profile().geometry().expect("the drive has one");
     let units = (value.chunks * values).div_ceil(UNIT_CHUNKS);
     let blocks = u64::from(geometry.planes()) + units.div_ceil(geometry.units_per_block().into());
-    let at_once = sizes(value_bytes).map(|bytes| Room::of(bytes).chunks).max().unwrap_or(0);
+    let at_once = sizes(value_bytes).map(|bytes| Footprint::of(bytes).chunks).max().unwrap_or(0);
     blocks.min(units) * UNIT_CHUNKS + at_once
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn beside_large(device: &Device, value_bytes: usize, values: u64) -> 
 #[derive(Default)]
 pub(crate) struct Taken {
     /// What must be free for it; nothing, if it deletes alone.
-    need: Room,
+    need: Footprint,
     /// Chunks that it puts and that stay, until a later step replaces them.
     new: u64,
     /// Chunks among these of steps before it that it replaces.
@@ -56,35 +56,36 @@ pub(crate) struct Taken {
 impl Taken {
     /// What these records take. `planned` gives the chunks of one that a step before has changed, if it counts.
     pub fn of(records: &Records, planned: impl Fn(&Name) -> Option<u64>) -> Taken {
-        let all = room_of(records);
-        let puts = records.iter().filter_map(|(name, value)| Some((name, Room::of(value.as_ref()?.len()))));
-        let new: Room = puts.clone().map(|(_, room)| room).sum();
-        let is_new = |(name, _): &(&Name, Room)| planned(name).is_none();
+        let all = footprint_of(records);
+        let puts =
+            records.iter().filter_map(|(name, value)| Some((name, Footprint::of(value.as_ref()?.len()))));
+        let new: Footprint = puts.clone().map(|(_, room)| room).sum();
+        let is_new = |(name, _): &(&Name, Footprint)| planned(name).is_none();
         debug_assert!(
-            new == Room::default() || all.chunks >= new.chunks && all.entries >= new.entries,
+            new == Footprint::default() || all.chunks >= new.chunks && all.entries >= new.entries,
             "records take {all:?}, and those among them that are put {new:?}"
         );
         Taken {
-            need: if new == Room::default() { new } else { all },
+            need: if new == Footprint::default() { new } else { all },
             new: new.chunks,
             replaced: records.iter().filter_map(|(name, _)| planned(name)).sum(),
-            entries: puts.filter(is_new).map(|(_, room)| room.entries).sum(),
+            entries: puts.filter(is_new).map(|(_, footprint)| footprint.entries).sum(),
             gone: records.iter().map(|(name, _)| *name).filter(|name| planned(name).is_none()).collect(),
         }
     }
 }
 
 /// What records take while what they replace is still there.
-pub(crate) fn room_of(records: &Records) -> Room {
-    records.iter().map(|(_, value)| Room::of(value.as_ref().map_or(0, |value| value.len()))).sum()
+pub(crate) fn footprint_of(records: &Records) -> Footprint {
+    records.iter().map(|(_, value)| Footprint::of(value.as_ref().map_or(0, |value| value.len()))).sum()
 }
 
 /// Whether there is room for steps, one after the other, beside this, and for `after` when they are in place.
 pub(crate) fn fits<'a>(
     device: &Device,
     steps: impl Iterator<Item = &'a Taken> + Clone,
-    beside: Room,
-    after: Room,
+    beside: Footprint,
+    after: Footprint,
 ) -> bool {
     let entries: u64 = steps.clone().map(|step| step.entries).sum();
     let most = steps.clone().map(|step| step.need.entries).max().unwrap_or(0).max(after.entries);
@@ -96,17 +97,17 @@ pub(crate) fn fits<'a>(
     let mut written = Written::new(device);
     let takes = |written: &Written, more| (written.chunks() + more + SPARE_UNITS * UNIT_CHUNKS) as i64;
     for (step, free) in steps.zip(&free) {
-        let is_put = step.need != Room::default();
+        let is_put = step.need != Footprint::default();
         if is_put && takes(&written, chunks(beside) + chunks(step.need)) > *free {
             return false;
         }
         written.add(step);
     }
-    free.last().is_some_and(|free| after == Room::default() || takes(&written, chunks(after)) <= *free)
+    free.last().is_some_and(|free| after == Footprint::default() || takes(&written, chunks(after)) <= *free)
 }
 
-fn chunks(room: Room) -> u64 {
-    room.chunks + room.entries.div_ceil(2)
+fn chunks(footprint: Footprint) -> u64 {
+    footprint.chunks + footprint.entries.div_ceil(2)
 }
 
 /// What steps have written.

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
-use tantalum::{Device, NamespaceId, Nanoseconds, Room, Status};
+use tantalum::{Device, Footprint, NamespaceId, Nanoseconds, Status};
 use tantalum_image::Process;
 
 use crate::age::Age;
 use crate::catalog::{Catalog, Names};
 use crate::commit::{Commits, Work};
-use crate::drive::Drive;
 use crate::error::Error;
 use crate::failure::{Cause, Failure};
 use crate::large::Stored;
@@ -21,18 +20,19 @@ use crate::limits::Limits;
 use crate::locks::Locks;
 use crate::options::Options;
 use crate::record::{Name, Order, Value};
+use crate::record_store::RecordStore;
 use crate::redo::Redo;
 use crate::tree::is_node;
 use crate::versions::AsOf;
 
 /// What the clones of a store and its transactions share. The drive is shut down when it is dropped.
 pub(crate) struct Shared {
-    pub drive: Drive,
+    pub drive: RecordStore,
     pub options: Options,
     /// Bytes of the drive.
     pub capacity_bytes: u64,
-    /// Room of it that only deletes may use.
-    pub reserve: Room,
+    /// What only deletes may use.
+    pub reserve: Footprint,
     pub locks: Locks,
     commits: Commits,
     pub catalog: Mutex<Catalog>,
@@ -53,7 +53,7 @@ impl Shared {
         Shared {
             capacity_bytes: device.profile().capacity_bytes,
             reserve: limits.reserve,
-            drive: Drive::new(device, catalog.first, options.cache_bytes, options.snapshot_bytes),
+            drive: RecordStore::new(device, catalog.first, options.cache_bytes, options.snapshot_bytes),
             options,
             locks: Locks::default(),
             commits: Commits::new(limits, Redo::new(catalog.first), values),

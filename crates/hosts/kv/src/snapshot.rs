@@ -9,13 +9,13 @@ use tantalum::{Key, NamespaceId};
 
 use crate::age::Mode;
 use crate::catalog::Names;
-use crate::drive::Past;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::keys::{KeyRange, borrowed, hashed_key, ordered_key, prefix_range, range_of};
 use crate::large::Stored;
 use crate::range::{Batch, Found, Range, Scan};
 use crate::record::{Namespace, Order, Value};
+use crate::record_store::Past;
 use crate::shared::Shared;
 use crate::tree::{find, page, value_name};
 use crate::versions::AsOf;

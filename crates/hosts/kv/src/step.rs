@@ -6,11 +6,11 @@
 
 use tantalum::{Key, NamespaceId};
 
-use crate::drive::{Listing, Records};
 use crate::failure::Failure;
 use crate::large::PART_BYTES;
 use crate::positions::{Cursor, Positions};
 use crate::record::{Bytes, Name, ORDERED_KEY_BYTES, Order, Value};
+use crate::record_store::{Listing, Records};
 use crate::tree::{Numbers, change, find, value_name};
 
 /// A step.

@@ -59,15 +59,15 @@ pub(crate) enum Op {
     Respond(i32),
     Finish(Draft),
     Wait(usize),
-    Call { program: ProgramId, handler: u32, body: Vec<u8>, out: Room },
-    KvGet { namespace: u32, key: Vec<u8>, to: Room },
-    KvNext { namespace: u32, key: Vec<u8>, to: Room },
-    KvScan { namespace: u32, key: Vec<u8>, to: Room, most: u32 },
+    Call { program: ProgramId, handler: u32, body: Vec<u8>, out: OutBuffer },
+    KvGet { namespace: u32, key: Vec<u8>, to: OutBuffer },
+    KvNext { namespace: u32, key: Vec<u8>, to: OutBuffer },
+    KvScan { namespace: u32, key: Vec<u8>, to: OutBuffer, most: u32 },
 }
 
 /// A buffer in a program's memory. The number of bytes used goes to `length_at`, unless that is 0.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct OutBuffer {
     pub at: u32,
     pub bytes: u32,
     pub length_at: u32,

@@ -6,7 +6,7 @@
 use wasmi::{Extern, Global, Linker, Memory, Store, TrapCode, TypedFunc, TypedResumableCall, Val};
 
 use crate::abi::Context;
-use crate::activation::{Activation, Location, Op, Room};
+use crate::activation::{Activation, Location, Op, OutBuffer};
 use crate::answer;
 use crate::fault::Fault;
 use crate::marks::{MARK, MARK_BYTES, MEMORY, NOWHERE};
@@ -231,17 +231,17 @@ impl Instance {
 
     /// Copies bytes to a handler's buffer. If they do not fit, copies nothing and returns `otherwise`; without `otherwise`, copies
     /// what fits.
-    pub fn fill(&mut self, room: Room, bytes: &[u8], otherwise: Option<i32>) -> i32 {
-        if let (Some(status), true) = (otherwise, bytes.len() > room.bytes as usize) {
+    pub fn fill(&mut self, buffer: OutBuffer, bytes: &[u8], otherwise: Option<i32>) -> i32 {
+        if let (Some(status), true) = (otherwise, bytes.len() > buffer.bytes as usize) {
             return status;
         }
-        let bytes = &bytes[..bytes.len().min(room.bytes as usize)];
+        let bytes = &bytes[..bytes.len().min(buffer.bytes as usize)];
         if let Some(memory) = self.memory {
             let data = memory.data_mut(&mut self.store);
             // the buffer was checked when the handler named it, and memory does not shrink
-            data[room.at as usize..][..bytes.len()].copy_from_slice(bytes);
-            if room.length_at != 0 {
-                data[room.length_at as usize..][..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+            data[buffer.at as usize..][..bytes.len()].copy_from_slice(bytes);
+            if buffer.length_at != 0 {
+                data[buffer.length_at as usize..][..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
             }
         }
         answer::OK

@@ -24,6 +24,7 @@
 //! | `fault.rs` | why a program was ended |
 //! | `native.rs` | a handler in Rust, to measure what the runtime costs |
 //! | `permission.rs`, `stripes.rs`, `stage.rs` | permissions; owners of stripes; stores that take effect together |
+//! | `backing.rs`, `memory/` | what holds their non-volatile memory: flash, or memory of the processors' own |
 //! | `host.rs`, `blocking_calls.rs`, `grants.rs`, `driver.rs` | endpoints, events, the driver's book; blocking calls; rights; the driver's decisions |
 //! | `block_client.rs`, `base_io_way.rs`, `atomic_writes.rs` | host libraries of shipped programs |
 //! | `shared_ssd.rs` | a drive whose clients are on several threads, in real time or virtual time |
@@ -54,6 +55,7 @@ mod agenda;
 pub mod answer;
 mod arrivals;
 pub mod atomic_writes;
+mod backing;
 mod base_io_way;
 mod block_client;
 mod blocking_calls;
@@ -69,6 +71,7 @@ mod host;
 mod install;
 mod instance;
 mod marks;
+mod memory;
 mod message;
 mod module;
 mod names;
@@ -102,6 +105,7 @@ pub use functions::Function;
 pub use host::{ENDPOINT_QUEUE, ENDPOINT_QUEUE_BYTES, Event};
 pub use install::{InstallError, InstallOptions, PROGRAMS};
 pub use instance::THREADS;
+pub use memory::MemoryCounters;
 pub use message::BODY_BYTES;
 pub use module::ModuleError;
 pub use names::{EndpointId, ProcessId, ProgramId, SpuId};

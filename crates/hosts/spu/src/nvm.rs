@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use tantalum::Status;
 
-use crate::activation::Room;
+use crate::activation::OutBuffer;
 use crate::answer;
+use crate::backing::Backing;
 use crate::done::Done;
 use crate::message::ThreadRef;
 use crate::permission::Rights;
 use crate::rights::CHECK_INSTRUCTIONS;
-use crate::stage::{How, flush};
+use crate::stage::How;
 use crate::system::Ssd;
 
 impl Ssd {
@@ -31,12 +32,13 @@ impl Ssd {
         if !self.keep_rights(thread) {
             return Ok(Done::Now(answer::NO_PERMISSION, CHECK_INSTRUCTIONS));
         }
-        let done_ns = self.on_stage(thread, |stage, device, at_ns| stage.commit(device, how, at_ns))?;
+        let done_ns = self.on_stage(thread, |stage, backing, at_ns| stage.commit(backing, how, at_ns))?;
         Ok(Done::At(answer::OK, done_ns))
     }
 
     pub(crate) fn nvm_flush(&mut self) -> Result<Done, Status> {
-        let done_ns = flush(&mut self.drive.lock(), self.now_ns)?;
+        let at_ns = self.now_ns;
+        let done_ns = Backing::with(&self.drive, &mut self.memory, |backing| backing.flush(at_ns))?;
         Ok(Done::At(answer::OK, done_ns))
     }
 
@@ -52,10 +54,10 @@ impl Ssd {
         }
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
         let done_ns =
-            self.on_stage(thread, |stage, device, at_ns| stage.read(device, range, &mut bytes, at_ns))?;
-        let room = Room { at: to, bytes: bytes.len() as u32, length_at: 0 };
+            self.on_stage(thread, |stage, backing, at_ns| stage.read(backing, range, &mut bytes, at_ns))?;
+        let buffer = OutBuffer { at: to, bytes: bytes.len() as u32, length_at: 0 };
         let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
-        copy.instance.fill(room, &bytes, None);
+        copy.instance.fill(buffer, &bytes, None);
         Ok(self.later(answer::OK, done_ns, instructions))
     }
 
@@ -89,7 +91,7 @@ impl Ssd {
         }
         let mut bytes = Vec::with_capacity((from.end - from.start) as usize);
         let read_ns =
-            self.on_stage(thread, |stage, device, at_ns| stage.read(device, from, &mut bytes, at_ns))?;
+            self.on_stage(thread, |stage, backing, at_ns| stage.read(backing, from, &mut bytes, at_ns))?;
         let (status, cost) = self.store(thread, to, &bytes);
         Ok(self.later(status, read_ns, read_cost + cost))
     }

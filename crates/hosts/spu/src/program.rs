@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use crate::activation::Room;
+use crate::activation::OutBuffer;
 use crate::functions::{Function, FunctionNames};
 use crate::instance::Instance;
 use crate::message::{CallId, Message};
@@ -54,7 +54,7 @@ pub(crate) enum Thread {
 pub(crate) enum Waiting {
     Drive,
     Ticket(usize),
-    Call(Room),
+    Call(OutBuffer),
 }
 
 impl Thread {

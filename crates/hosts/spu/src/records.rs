@@ -2,12 +2,12 @@
 
 use tantalum::{Command, Key, NamespaceId, Nanoseconds, Status};
 
-use crate::activation::Room;
+use crate::activation::OutBuffer;
 use crate::answer;
+use crate::backing::submit;
 use crate::done::Done;
 use crate::message::ThreadRef;
 use crate::rights::CHECK_INSTRUCTIONS;
-use crate::stage::submit;
 use crate::system::Ssd;
 
 /// Bytes before a record's value in a scan: the lengths of key and value, and the key.
@@ -40,7 +40,7 @@ impl Ssd {
         thread: ThreadRef,
         namespace: NamespaceId,
         key: &[u8],
-        to: Room,
+        to: OutBuffer,
     ) -> Result<Done, Status> {
         let key = match self.readable(thread, namespace, key) {
             Ok(Some(key)) => key,
@@ -64,7 +64,7 @@ impl Ssd {
         thread: ThreadRef,
         namespace: NamespaceId,
         key: &[u8],
-        to: Room,
+        to: OutBuffer,
     ) -> Result<Done, Status> {
         let from = match self.readable(thread, namespace, key) {
             Ok(from) => from,
@@ -79,7 +79,7 @@ impl Ssd {
     }
 
     /// Copies bytes to the handler's memory; the answer is their number.
-    fn deliver(&mut self, thread: ThreadRef, to: Room, bytes: &[u8], done_ns: Nanoseconds) -> Done {
+    fn deliver(&mut self, thread: ThreadRef, to: OutBuffer, bytes: &[u8], done_ns: Nanoseconds) -> Done {
         let copy = self.copy_mut(thread.spu, thread.program).expect("the program asked for something");
         let status = match copy.instance.fill(to, bytes, Some(answer::SHORT)) {
             answer::OK => bytes.len() as i32,
@@ -94,7 +94,7 @@ impl Ssd {
         thread: ThreadRef,
         namespace: NamespaceId,
         key: &[u8],
-        to: Room,
+        to: OutBuffer,
         most: u32,
     ) -> Result<Done, Status> {
         let from = match self.readable(thread, namespace, key) {

@@ -8,10 +8,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tantalum::{Device, Nanoseconds, Status};
+use tantalum::{Nanoseconds, Status};
 
 use crate::activation::Activation;
 use crate::answer;
+use crate::backing::Backing;
 use crate::message::ThreadRef;
 use crate::names::{ProcessId, ProgramId};
 use crate::packet::Miss;
@@ -34,11 +35,11 @@ impl Ssd {
     pub(crate) fn on_stage(
         &mut self,
         thread: ThreadRef,
-        work: impl FnOnce(&mut Stage, &mut Device, Nanoseconds) -> Result<Nanoseconds, Status>,
+        work: impl FnOnce(&mut Stage, &mut Backing<'_>, Nanoseconds) -> Result<Nanoseconds, Status>,
     ) -> Result<Nanoseconds, Status> {
         let at_ns = self.now_ns;
         let mut stage = std::mem::take(&mut self.call_of(thread).stage);
-        let result = work(&mut stage, &mut self.drive.lock(), at_ns);
+        let result = Backing::with(&self.drive, &mut self.memory, |backing| work(&mut stage, backing, at_ns));
         self.call_of(thread).stage = stage;
         result
     }

@@ -209,8 +209,8 @@ impl Ssd {
     }
 
     pub(crate) fn call_answered(&mut self, thread: ThreadRef, status: i32, bytes: &[u8]) {
-        if let Some((copy, Waiting::Call(room))) = self.waiting(thread) {
-            copy.instance.fill(room, bytes, None);
+        if let Some((copy, Waiting::Call(buffer))) = self.waiting(thread) {
+            copy.instance.fill(buffer, bytes, None);
             self.make_ready(thread, status);
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tantalum::{Nanoseconds, Status};
 
-use crate::activation::{Draft, Part, Room};
+use crate::activation::{Draft, OutBuffer, Part};
 use crate::answer;
 use crate::done::Done;
 use crate::fault::Fault;
@@ -30,7 +30,7 @@ impl Ssd {
         // the stores were discarded, so the handler's own status would be wrong
         let status = if keeps_rights { status } else { answer::NO_PERMISSION };
         let done_ns =
-            self.on_stage(thread, |stage, device, at_ns| stage.commit(device, How::Cached, at_ns))?;
+            self.on_stage(thread, |stage, backing, at_ns| stage.commit(backing, How::Cached, at_ns))?;
         let call = self.call_of(thread);
         assert!(!call.is_answered, "call {:?} is answered twice", call.id);
         call.is_answered = true;
@@ -125,13 +125,13 @@ impl Ssd {
     /// complete.
     fn assemble(&mut self, thread: ThreadRef, parts: Vec<Part>) -> Result<(Vec<u8>, Nanoseconds), Status> {
         let mut body = Vec::new();
-        let ready_ns = self.on_stage(thread, |stage, device, at_ns| {
-            let mut ready_ns = stage.commit(device, How::Cached, at_ns)?;
+        let ready_ns = self.on_stage(thread, |stage, backing, at_ns| {
+            let mut ready_ns = stage.commit(backing, How::Cached, at_ns)?;
             for part in parts {
                 match part {
                     Part::Local(bytes) => body.extend(bytes),
                     Part::Nvm(range) => {
-                        ready_ns = ready_ns.max(stage.read(device, &range, &mut body, at_ns)?)
+                        ready_ns = ready_ns.max(stage.read(backing, &range, &mut body, at_ns)?)
                     }
                 }
             }
@@ -161,7 +161,7 @@ impl Ssd {
         thread: ThreadRef,
         (program, handler): (ProgramId, u32),
         body: Vec<u8>,
-        out: Room,
+        out: OutBuffer,
     ) -> Done {
         if program == thread.program || !self.may_call(thread.program, program, handler) {
             return Done::Now(answer::NOT_ALLOWED, SEND_INSTRUCTIONS);

@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use tantalum::{Command, Device, Lpn, Nanoseconds, Status, UNIT_BYTES};
+use tantalum::{Command, Lpn, Nanoseconds, Status, UNIT_BYTES};
+
+use crate::backing::Backing;
 
 /// The maximum number of units with uncommitted stores of one handler.
 pub const STAGE_UNITS: usize = 64;
@@ -77,16 +79,6 @@ impl Staged {
     }
 }
 
-/// Gives a command to the drive from inside it, not before its last one.
-pub(crate) fn submit(
-    device: &mut Device,
-    command: Command<'_>,
-    at_ns: Nanoseconds,
-) -> Result<Nanoseconds, Status> {
-    let at_ns = at_ns.max(device.issued_ns());
-    Ok(device.submit_inside(command, at_ns)?.done_ns)
-}
-
 /// The part of a unit that a range covers.
 fn part(lpn: Lpn, range: &Range<u64>) -> Range<usize> {
     let start = u64::from(lpn.0) * UNIT;
@@ -126,20 +118,20 @@ impl Stage {
     /// Appends the contents of a range, as this handler sees it; returns when they have been read.
     pub fn read(
         &self,
-        device: &mut Device,
+        backing: &mut Backing<'_>,
         range: &Range<u64>,
         to: &mut Vec<u8>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
-        if device.has_spu_memory() {
-            return self.load(device, range, to, at_ns);
+        if backing.memory.is_some() {
+            return self.load(backing, range, to, at_ns);
         }
         let mut done_ns = at_ns;
         let mut unit = [0; UNIT_BYTES];
         for lpn in units(range) {
             let staged = self.staged(lpn);
             if !staged.is_some_and(Staged::is_whole) {
-                done_ns = done_ns.max(submit(device, Command::Read { lpn, data: &mut unit }, at_ns)?);
+                done_ns = done_ns.max(backing.submit(Command::Read { lpn, data: &mut unit }, at_ns)?);
             }
             if let Some(staged) = staged {
                 staged.lay_over(&mut unit);
@@ -152,14 +144,16 @@ impl Stage {
     /// Reads a range of the processors' own memory, as this handler sees it.
     fn load(
         &self,
-        device: &mut Device,
+        backing: &mut Backing<'_>,
         range: &Range<u64>,
         to: &mut Vec<u8>,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         let begun = to.len();
         to.resize(begun + (range.end - range.start) as usize, 0);
-        let done_ns = device.spu_load(range.start, &mut to[begun..], at_ns)?;
+        let Backing { device, memory } = backing;
+        let memory = memory.as_mut().expect("it has such memory");
+        let done_ns = memory.load(device, range.start, &mut to[begun..], at_ns)?;
         for (address, bytes) in self.units.iter().flat_map(Staged::stores) {
             let (from, end) = (address.max(range.start), (address + bytes.len() as u64).min(range.end));
             if from < end {
@@ -191,33 +185,33 @@ impl Stage {
     /// Writes the stores to the drive; returns when it acknowledges them.
     pub fn commit(
         &mut self,
-        device: &mut Device,
+        backing: &mut Backing<'_>,
         how: How,
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         if self.units.is_empty() {
             return Ok(at_ns);
         }
-        if device.has_spu_memory() {
+        if let Some(memory) = &mut backing.memory {
             // in the processors' own memory, every store is durable and atomic
             let stores: Vec<(u64, &[u8])> = self.units.iter().flat_map(Staged::stores).collect();
-            let done_ns = device.spu_store(&stores, at_ns)?;
+            let done_ns = memory.store(backing.device, &stores, at_ns)?;
             self.units.clear();
             return Ok(done_ns);
         }
-        let read_ns = self.complete(device, at_ns)?;
+        let read_ns = self.complete(backing, at_ns)?;
         let mut done_ns = at_ns;
         match how {
             How::Cached | How::Flushed => {
                 for Staged { lpn, data, .. } in &self.units {
                     let write = Command::Write { lpn: *lpn, data: &data[..], fua: how == How::Flushed };
-                    done_ns = done_ns.max(submit(device, write, at_ns)?);
+                    done_ns = done_ns.max(backing.submit(write, at_ns)?);
                 }
             }
             How::Atomic => {
                 let writes: Vec<(Lpn, &[u8])> =
                     self.units.iter().map(|staged| (staged.lpn, &staged.data[..])).collect();
-                done_ns = submit(device, Command::WriteAtomic { writes: &writes }, at_ns)?;
+                done_ns = backing.submit(Command::WriteAtomic { writes: &writes }, at_ns)?;
             }
         }
         self.units.clear();
@@ -226,12 +220,12 @@ impl Stage {
     }
 
     /// Reads the rest of each partly stored unit from the drive.
-    fn complete(&mut self, device: &mut Device, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
+    fn complete(&mut self, backing: &mut Backing<'_>, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
         let mut done_ns = at_ns;
         for staged in self.units.iter_mut().filter(|staged| !staged.is_whole()) {
             let mut unit = Box::new([0; UNIT_BYTES]);
             let read = Command::Read { lpn: staged.lpn, data: &mut unit[..] };
-            done_ns = done_ns.max(submit(device, read, at_ns)?);
+            done_ns = done_ns.max(backing.submit(read, at_ns)?);
             staged.lay_over(&mut unit);
             staged.data = unit;
         }
@@ -244,19 +238,15 @@ impl Stage {
     }
 }
 
-/// Makes durable what the drive has acknowledged; the processors' own memory always is.
-pub(crate) fn flush(device: &mut Device, at_ns: Nanoseconds) -> Result<Nanoseconds, Status> {
-    if device.has_spu_memory() {
-        return Ok(at_ns);
-    }
-    submit(device, Command::Flush, at_ns)
-}
-
 #[cfg(test)]
 mod tests {
-    use tantalum::Profile;
+    use tantalum::{Device, Profile};
 
     use super::*;
+
+    fn flash(device: &mut Device) -> Backing<'_> {
+        Backing { device, memory: None }
+    }
 
     fn device() -> Device {
         let profile = Profile { capacity_bytes: 8 << 20, ..Profile::load("tlc-nvme").unwrap() };
@@ -265,7 +255,7 @@ mod tests {
 
     fn read(stage: &Stage, device: &mut Device, range: Range<u64>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        stage.read(device, &range, &mut bytes, 0).unwrap();
+        stage.read(&mut flash(device), &range, &mut bytes, 0).unwrap();
         bytes
     }
 
@@ -275,7 +265,7 @@ mod tests {
         mine.write(&(4090..4100), &[7; 10]);
         assert_eq!(read(&mine, &mut device, 4089..4101), [0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0]);
         assert_eq!(read(&other, &mut device, 4089..4101), [0; 12]);
-        mine.commit(&mut device, How::Cached, 0).unwrap();
+        mine.commit(&mut flash(&mut device), How::Cached, 0).unwrap();
         assert_eq!(read(&other, &mut device, 4090..4100), [7; 10]);
         mine.write(&(4090..4091), &[1]);
         mine.discard();
@@ -288,8 +278,8 @@ mod tests {
         let (mut device, mut one, mut other) = (device(), Stage::default(), Stage::default());
         one.write(&(0..8), &[1; 8]);
         other.write(&(4..12), &[2; 8]);
-        other.commit(&mut device, How::Cached, 0).unwrap();
-        one.commit(&mut device, How::Atomic, 0).unwrap();
+        other.commit(&mut flash(&mut device), How::Cached, 0).unwrap();
+        one.commit(&mut flash(&mut device), How::Atomic, 0).unwrap();
         assert_eq!(read(&one, &mut device, 0..13), [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 0]);
     }
 

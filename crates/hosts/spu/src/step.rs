@@ -6,6 +6,7 @@ use tantalum::Status;
 
 use crate::activation::Activation;
 use crate::answer;
+use crate::backing::Backing;
 use crate::fault::Fault;
 use crate::instance::Run;
 use crate::message::ThreadRef;
@@ -51,7 +52,10 @@ impl Ssd {
             true => answer::NO_ANSWER,
             false => answer::NO_PERMISSION,
         };
-        let (status, done_ns) = match call.stage.commit(&mut self.drive.lock(), How::Cached, self.now_ns) {
+        let (at_ns, stage) = (self.now_ns, &mut call.stage);
+        let committed =
+            Backing::with(&self.drive, &mut self.memory, |backing| stage.commit(backing, How::Cached, at_ns));
+        let (status, done_ns) = match committed {
             Ok(done_ns) => (otherwise, done_ns),
             Err(Status::PowerLost) => return Err(Status::PowerLost),
             Err(_) => (answer::DRIVE, self.now_ns),

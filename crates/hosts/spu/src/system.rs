@@ -12,6 +12,7 @@ use tantalum_drive::Drive;
 use crate::agenda::{Agenda, What};
 use crate::error::SpuError;
 use crate::host::{Event, Host};
+use crate::memory::{Memory, MemoryCounters};
 use crate::message::CallId;
 use crate::names::{ProgramId, SpuId};
 use crate::output::Output;
@@ -26,6 +27,8 @@ pub const WAIT_NS: Nanoseconds = 50_000_000;
 /// A drive whose processors run programs.
 pub struct Ssd {
     pub(crate) drive: Drive,
+    /// Their own memory, if they do not use flash.
+    pub(crate) memory: Option<Memory>,
     pub(crate) profile: SpuProfile,
     pub(crate) stripes: Stripes,
     pub(crate) spus: Vec<Spu>,
@@ -66,6 +69,7 @@ impl Ssd {
             (device.profile().spu.clone(), device.profile().capacity_bytes, device.time_ns())
         };
         Ssd {
+            memory: Memory::of(&profile, capacity_bytes),
             stripes: Stripes::new(profile.count, capacity_bytes),
             spus: (0..profile.count).map(|_| Spu::new(&profile)).collect(),
             programs: BTreeMap::new(),
@@ -127,6 +131,11 @@ impl Ssd {
     /// The number of entries in a processor's permission table, and how many were evicted so far.
     pub fn permissions(&self, spu: SpuId) -> (usize, u64) {
         self.spus.get(spu.0 as usize).map_or((0, 0), |spu| (spu.permissions.len(), spu.permissions.evicted))
+    }
+
+    /// What the processors' own memory has done since power came on; zeros if they have none.
+    pub fn memory_counters(&self) -> MemoryCounters {
+        self.memory.as_ref().map_or_else(MemoryCounters::default, Memory::counters)
     }
 
     /// How many requests were passed to handlers.

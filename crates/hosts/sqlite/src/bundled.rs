@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::api::Api;
-use crate::drive::{Drive, DriveError};
 use crate::ffi;
 use crate::registration::Registration;
+use crate::shared_volume::{SharedVolume, SharedVolumeError};
 
 unsafe extern "C" fn vfs_find(name: *const c_char) -> *mut ffi::Vfs {
     // SAFETY: the caller keeps to SQLite's terms, and the structures are the same, see the tests of `ffi`.
@@ -55,9 +55,9 @@ impl Api {
 /// Names for the VFS of each drive.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
 
-impl Drive {
+impl SharedVolume {
     /// Registers a VFS under a name, for as long as the registration lives.
-    pub fn register(&self, vfs_name: &str) -> Result<Registration, DriveError> {
+    pub fn register(&self, vfs_name: &str) -> Result<Registration, SharedVolumeError> {
         self.register_with(Api::bundled(), vfs_name)
     }
 
@@ -67,10 +67,10 @@ impl Drive {
     /// at a time can be reproducible byte for byte.
     pub fn open(&self, name: &str) -> rusqlite::Result<Connection> {
         let vfs = self.own_registration().map_err(|error| match error {
-            DriveError::Register { code, .. } => {
+            SharedVolumeError::Register { code, .. } => {
                 rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), Some(error.to_string()))
             }
-            DriveError::InUse { .. } => unreachable!("registering takes nothing away"),
+            SharedVolumeError::InUse { .. } => unreachable!("registering takes nothing away"),
         })?;
         if let Some(seed) = self.seed() {
             seed_sqlite(seed);
@@ -81,13 +81,13 @@ impl Drive {
         Ok(connection)
     }
 
-    /// The last error below SQLite for a connection of [`Drive::open`]; SQLite itself reports only a code. None if
+    /// The last error below SQLite for a connection of [`SharedVolume::open`]; SQLite itself reports only a code. None if
     /// there was none.
     pub fn last_error(&self) -> Option<String> {
         self.own.get().map(Registration::last_error).filter(|message| !message.is_empty())
     }
 
-    fn own_registration(&self) -> Result<&Registration, DriveError> {
+    fn own_registration(&self) -> Result<&Registration, SharedVolumeError> {
         if let Some(own) = self.own.get() {
             return Ok(own);
         }
@@ -128,7 +128,7 @@ mod tests {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
         for mode in Mode::ALL {
             let volume = Volume::format(Device::in_memory(&profile).unwrap(), CACHE_BYTES).unwrap();
-            let drive = Drive::new(volume, mode, Some(1));
+            let drive = SharedVolume::new(volume, mode, Some(1));
             let writer = drive.open("app.db").unwrap();
             let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40) \
                         INSERT INTO t(b) SELECT zeroblob(3000) FROM n;";
@@ -139,7 +139,7 @@ mod tests {
             writer.execute_batch("BEGIN; UPDATE t SET b = zeroblob(2999);").unwrap();
             // the process is killed in the middle of a transaction
             let client = drive.volume().try_clone().unwrap().into_client_without_sync();
-            let left = Drive::new(Volume::mount(client, CACHE_BYTES).unwrap(), mode, Some(1));
+            let left = SharedVolume::new(Volume::mount(client, CACHE_BYTES).unwrap(), mode, Some(1));
             let has_journal = left.volume().find("app.db-journal").is_some();
             assert!(has_journal || mode != Mode::Rollback, "there is nothing to roll back");
             let host = HostError {

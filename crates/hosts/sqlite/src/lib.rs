@@ -1,6 +1,6 @@
 //! A SQLite VFS on a Tantalum volume: unmodified SQLite on the drive's features.
 //!
-//! A [`Drive`] is a mounted volume that connections share. Its [`Mode`] decides how transactions are stored: as files
+//! A [`SharedVolume`] is a mounted volume that connections share. Its [`Mode`] decides how transactions are stored: as files
 //! as on any file system (`rollback`, `wal`), as drive transactions (`x-ftl`), as atomic writes (`atomic`), or in a
 //! write-ahead log whose frames are shared with the database instead of being copied into it (`share`, `sw-wal`). Every
 //! mode can read what any other has written.
@@ -26,7 +26,6 @@ mod bundled;
 pub mod canaries;
 mod checkpoint;
 mod database;
-mod drive;
 mod entropy;
 mod error_function;
 mod extension;
@@ -51,6 +50,7 @@ mod numbering;
 mod recent_frames;
 mod registration;
 mod share_queue;
+mod shared_volume;
 mod shm;
 mod synchronous;
 mod temporary;
@@ -59,10 +59,10 @@ mod vfs;
 mod vfs_methods;
 
 pub use api::{Api, ApiRoutines};
-pub use drive::{Drive, DriveError, VolumeGuard};
 pub use extension::{EXTENSION_VFS, register_extension};
 pub use mode::{Mode, UnknownMode};
 pub use registration::Registration;
 #[cfg(feature = "bundled")]
 pub use rusqlite;
+pub use shared_volume::{SharedVolume, SharedVolumeError, VolumeGuard};
 pub use synchronous::Synchronous;

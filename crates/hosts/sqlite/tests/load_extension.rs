@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::drive;
 use tantalum_sqlite::rusqlite::{self, Connection};
-use tantalum_sqlite::{Drive, Mode};
+use tantalum_sqlite::{Mode, SharedVolume};
 
 /// An extension with two entry points, one of which fails.
 const LIBRARY: &str = "
@@ -28,7 +28,7 @@ fn compile(folder: &Path) -> PathBuf {
 }
 
 /// A connection of the VFS that may load extensions.
-fn connection(drive: &Drive) -> Connection {
+fn connection(drive: &SharedVolume) -> Connection {
     let connection = drive.open("app.db").unwrap();
     // SAFETY: the connection is open.
     let code = unsafe { rusqlite::ffi::sqlite3_enable_load_extension(connection.handle(), 1) };

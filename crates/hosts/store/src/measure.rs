@@ -59,7 +59,7 @@ impl Meter {
             requests: ssd.requests_handled(),
             ring: ssd.ring_bytes(),
             link: ssd.link_bytes(),
-            memory_ns: ssd.drive().lock().spu_memory_counters().busy_ns,
+            memory_ns: ssd.memory_counters().busy_ns,
         })
     }
 }

@@ -1,25 +1,25 @@
 //! The drive as the volume's files see it: whole units, and errors of the volume.
 
 use tantalum::{Command, Completion, Fills, Lpn, Nanoseconds, Status};
-use tantalum_drive::{Client, Locked};
+use tantalum_drive::{Client, DeviceGuard};
 
 use crate::error::VolumeError;
 
-/// A client of a drive.
+/// A client of a drive whose changes the volume can stop.
 #[derive(Debug)]
-pub(crate) struct Drive {
+pub(crate) struct StoppableClient {
     pub client: Client,
     /// Why the volume refuses every change although the drive may go on.
     stopped: Option<Status>,
 }
 
-impl Drive {
-    pub fn new(client: Client) -> Drive {
-        Drive { client, stopped: None }
+impl StoppableClient {
+    pub fn new(client: Client) -> StoppableClient {
+        StoppableClient { client, stopped: None }
     }
 
-    pub fn try_clone(&self) -> Option<Drive> {
-        Some(Drive { client: self.client.try_clone()?, stopped: self.stopped.clone() })
+    pub fn try_clone(&self) -> Option<StoppableClient> {
+        Some(StoppableClient { client: self.client.try_clone()?, stopped: self.stopped.clone() })
     }
 
     /// A step failed that can neither be undone nor left as it is: from now on the volume refuses every change.
@@ -33,7 +33,7 @@ impl Drive {
     }
 
     /// The device by itself.
-    pub fn device(&self) -> Locked<'_> {
+    pub fn device(&self) -> DeviceGuard<'_> {
         self.client.device()
     }
 
@@ -78,7 +78,7 @@ impl Drive {
         self.write_filled(lpn, data, None)
     }
 
-    /// As [`Drive::write`]. The next buffers of `fills` already hold the same units.
+    /// As [`StoppableClient::write`]. The next buffers of `fills` already hold the same units.
     pub fn write_filled(
         &mut self,
         lpn: Lpn,

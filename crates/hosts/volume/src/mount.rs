@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::checksum;
 use crate::continuation::{CONTINUATION_MAGIC, ContinuationUnit, PROPERTY_MAGIC};
-use crate::drive::Drive;
+use crate::drive::StoppableClient;
 use crate::error::{Damage, VolumeError};
 use crate::extents::LpnRange;
 use crate::file::{Continuation, File};
@@ -55,7 +55,7 @@ impl Volume {
     /// Creates an empty volume on a drive, and mounts it with a page cache of `cache_bytes`. The drive's contents are
     /// trimmed.
     pub fn format(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
-        let mut drive = Drive::new(client.into());
+        let mut drive = StoppableClient::new(client.into());
         let limits = drive.device().limits();
         let superblock = Superblock::new(limits.capacity_units)?;
         check_batches(&drive.device())?;
@@ -86,7 +86,7 @@ impl Volume {
     ///
     /// Fails for a drive without a volume, a volume of another layout version, and a damaged one.
     pub fn mount(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
-        let mut drive = Drive::new(client.into());
+        let mut drive = StoppableClient::new(client.into());
         check_batches(&drive.device())?;
         let capacity_units = drive.device().limits().capacity_units;
         let mut unit = [0; UNIT_BYTES];
@@ -158,7 +158,7 @@ impl Volume {
         closed
     }
 
-    fn empty(drive: Drive, superblock: Superblock, cache_bytes: u64) -> Volume {
+    fn empty(drive: StoppableClient, superblock: Superblock, cache_bytes: u64) -> Volume {
         let mut space = FreeSpace::default();
         let units = drive_units(drive.device().limits().capacity_units) - 1;
         space.release(LpnRange { lpn: Lpn(1), units });
@@ -309,7 +309,7 @@ impl Volume {
 }
 
 impl Table {
-    fn read(drive: &mut Drive, superblock: &Superblock) -> Result<Table, VolumeError> {
+    fn read(drive: &mut StoppableClient, superblock: &Superblock) -> Result<Table, VolumeError> {
         let mut table = Table::default();
         let mut buffer = vec![0; READ_UNITS as usize * UNIT_BYTES];
         let mut slot = 0;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use tantalum::{Command, Completion, Lpn, Nanoseconds, Status, TxId};
-use tantalum_drive::Locked;
+use tantalum_drive::DeviceGuard;
 use tantalum_filesystem::{FileId, FileKind};
 
-use crate::drive::Drive;
+use crate::drive::StoppableClient;
 use crate::error::VolumeError;
 use crate::extents::LpnRange;
 use crate::file::{File, RemovedInodeSlot};
@@ -23,7 +23,7 @@ use tantalum_filesystem::PageCache;
 ///
 /// Dropping it without [`Volume::unmount`] is a crash of the host: what was not synced is lost.
 pub struct Volume {
-    pub(crate) drive: Drive,
+    pub(crate) drive: StoppableClient,
     pub(crate) cache: PageCache,
     pub(crate) superblock: Superblock,
     pub(crate) space: FreeSpace,
@@ -103,7 +103,7 @@ impl Volume {
 
     /// The device below. Writing to it without the volume may damage the volume. The volume waits while somebody has
     /// it, so keep it only as long as necessary.
-    pub fn device(&self) -> Locked<'_> {
+    pub fn device(&self) -> DeviceGuard<'_> {
         self.drive.device()
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_report::{Interrupted, InvalidSetting, MissingFeature, ReportError};
-use tantalum_sqlite::{DriveError, Mode};
+use tantalum_sqlite::{Mode, SharedVolumeError};
 use tantalum_volume::{UnmountError, VolumeError};
 use tantalum_workloads::{OutOfMemory, TooSmall, WorkloadError, WrongData};
 
@@ -121,7 +121,7 @@ pub enum ExperimentError {
     },
     /// The VFS could not be registered or removed.
     #[error(transparent)]
-    Drive(#[from] DriveError),
+    SharedVolume(#[from] SharedVolumeError),
     /// SQLite failed unexpectedly.
     #[error("{doing}: {error}")]
     Sqlite {

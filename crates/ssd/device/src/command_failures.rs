@@ -10,7 +10,7 @@ use tantalum_ftl::Lpn;
 use tantalum_nand::{HostError, Nanoseconds, UNIT_BYTES};
 
 use crate::command::{Command, Completion};
-use crate::controller::{Client, Device};
+use crate::controller::{Device, Origin};
 use crate::status::Status;
 
 /// How a command fails.
@@ -115,11 +115,11 @@ impl Device {
     pub(crate) fn perform_or_fail(
         &mut self,
         command: &mut Command<'_>,
-        client: Client,
+        origin: Origin,
         start_ns: Nanoseconds,
     ) -> Result<Completion, Status> {
         let taken = self.next_failure.as_mut().and_then(|next| next.takes(command).then_some(next.failure));
-        let Some(failure) = taken else { return self.carry_out(command, client, start_ns) };
+        let Some(failure) = taken else { return self.carry_out(command, origin, start_ns) };
         if failure != CommandFailure::ReadOnly {
             self.next_failure = self.next_failure.take().and_then(|next| next.then);
         }
@@ -131,7 +131,7 @@ impl Device {
             CommandFailure::WrittenInPart => {
                 if let Command::Write { lpn, data, fua } = *command {
                     let half = &data[..data.len() / UNIT_BYTES / 2 * UNIT_BYTES];
-                    self.carry_out(&mut Command::Write { lpn, data: half, fua }, client, start_ns)?;
+                    self.carry_out(&mut Command::Write { lpn, data: half, fua }, origin, start_ns)?;
                 }
                 Err(Status::CapacityExceeded)
             }
@@ -140,7 +140,7 @@ impl Device {
                 Err(Status::PowerLost)
             }
             CommandFailure::PowerAfter => {
-                let completion = self.carry_out(command, client, start_ns)?;
+                let completion = self.carry_out(command, origin, start_ns)?;
                 self.cut_power(completion.done_ns);
                 Err(Status::PowerLost)
             }
@@ -150,7 +150,7 @@ impl Device {
             }
             CommandFailure::HostAfter => {
                 let committed = self.units_to_commit(command);
-                self.carry_out(command, client, start_ns)?;
+                self.carry_out(command, origin, start_ns)?;
                 Err(self.host_fails(command, &committed))
             }
         }

@@ -20,8 +20,8 @@ use crate::latency::{Kind, Latencies};
 use crate::limits::{Limits, Shape};
 use crate::link::Link;
 use crate::profile::{CacheMode, FirmwareProfile, Plp, Profile};
-use crate::spu_memory::SpuMemory;
 use crate::status::Status;
+use crate::trace;
 use crate::usage::{Usage, Waited};
 
 /// The drive.
@@ -50,8 +50,8 @@ pub struct Device {
     pub(crate) doubt: Option<Box<Doubt>>,
     /// A command that a test makes fail.
     pub(crate) next_failure: Option<Box<NextFailure>>,
-    /// The banks of the processors' memory, once they have been used since power came on.
-    pub(crate) spu_memory: Option<SpuMemory>,
+    /// How often power has come on.
+    pub(crate) power_ons: u64,
 }
 
 /// Whether the drive has power.
@@ -62,9 +62,18 @@ pub(crate) enum Power {
     Off(Option<Box<Nand>>),
 }
 
+impl Power {
+    pub fn engine_mut(&mut self) -> Result<&mut Engine, Status> {
+        match self {
+            Power::On(engine) => Ok(engine),
+            Power::Off(_) => Err(Status::PowerLost),
+        }
+    }
+}
+
 /// Where a command comes from.
-#[derive(Clone, Copy)]
-pub(crate) enum Client {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
     /// A command from across the link.
     Host,
     /// A command from a program inside the drive.
@@ -92,7 +101,7 @@ impl Device {
             settled_read_only: false,
             doubt: None,
             next_failure: None,
-            spu_memory: None,
+            power_ons: 0,
         }
     }
 
@@ -109,7 +118,6 @@ impl Device {
             latencies: self.latencies.clone(),
             doubt: self.doubt.clone(),
             next_failure: self.next_failure.clone(),
-            spu_memory: self.spu_memory.clone(),
             ..*self
         })
     }
@@ -122,10 +130,7 @@ impl Device {
     }
 
     pub(crate) fn engine_mut(&mut self) -> Result<&mut Engine, Status> {
-        match &mut self.power {
-            Power::On(engine) => Ok(engine),
-            Power::Off(_) => Err(Status::PowerLost),
-        }
+        self.power.engine_mut()
     }
 
     pub(crate) fn ftl(&self) -> Option<&Ftl> {
@@ -139,12 +144,38 @@ impl Device {
     /// # Panics
     /// If `at_ns` is before [`Device::issued_ns`].
     pub fn submit(&mut self, mut command: Command<'_>, at_ns: Nanoseconds) -> Result<Completion, Status> {
+        match trace::is_on() {
+            false => self.submit_from_host(&mut command, at_ns),
+            true => self.submit_traced(&mut command, Origin::Host, at_ns),
+        }
+    }
+
+    /// Executes a command without telling anybody.
+    pub(crate) fn submit_untraced(
+        &mut self,
+        command: &mut Command<'_>,
+        origin: Origin,
+        at_ns: Nanoseconds,
+    ) -> Result<Completion, Status> {
+        match origin {
+            Origin::Host => self.submit_from_host(command, at_ns),
+            Origin::Inside => self.submit_from_inside(command, at_ns),
+        }
+    }
+
+    // inlined, so that a command that nobody traces costs no call more
+    #[inline(always)]
+    fn submit_from_host(
+        &mut self,
+        command: &mut Command<'_>,
+        at_ns: Nanoseconds,
+    ) -> Result<Completion, Status> {
         self.note_issue(at_ns)?;
         let &CommandInfo { kind, work, .. } = command.info();
-        let work_ns = self.work_ns(&command, work, at_ns);
-        let from_ns = if self.goes_alone(kind) { self.time_ns() } else { self.ready_ns };
+        let work_ns = self.work_ns(command, work, at_ns);
+        let from_ns = self.begins_ns(kind);
         let start_ns = self.link.command(at_ns.max(from_ns), work_ns);
-        let mut completion = self.perform(&mut command, Client::Host, start_ns)?;
+        let mut completion = self.perform(command, Origin::Host, start_ns)?;
         if kind == Kind::Flush {
             completion.done_ns = self.end_flush(completion.done_ns);
         }
@@ -153,24 +184,34 @@ impl Device {
         Ok(completion)
     }
 
-    /// Whether a command of this kind cannot be queued together with others.
-    fn goes_alone(&self, kind: Kind) -> bool {
-        kind == Kind::Flush && !self.profile.firmware.queued_flush
+    /// The earliest time at which firmware begins with a command of this kind: one that cannot be queued together with
+    /// others waits for them.
+    pub(crate) fn begins_ns(&self, kind: Kind) -> Nanoseconds {
+        let goes_alone = kind == Kind::Flush && !self.profile.firmware.queued_flush;
+        if goes_alone { self.time_ns() } else { self.ready_ns }
     }
 
     /// Firmware's work for units and records.
+    #[inline(always)]
     fn work_ns(&mut self, command: &Command<'_>, work: Work, at_ns: Nanoseconds) -> Nanoseconds {
         let FirmwareProfile { range_ns, record_ns, insert_ns, .. } = self.profile.firmware;
         match work {
             Work::Nothing => 0,
             Work::Range => range_ns,
             Work::Record => record_ns,
-            Work::Puts => {
-                let puts = command.puts();
-                let inserts = insert_ns > 0 && puts.iter().any(|record| self.is_new(record, at_ns));
-                record_ns * puts.len() as u64 + if inserts { insert_ns } else { 0 }
-            }
+            Work::Puts => self.puts_ns(command.puts(), record_ns, insert_ns, at_ns),
         }
+    }
+
+    fn puts_ns(
+        &mut self,
+        puts: &[KvRecord<'_>],
+        record_ns: Nanoseconds,
+        insert_ns: Nanoseconds,
+        at_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        let inserts = insert_ns > 0 && puts.iter().any(|record| self.is_new(record, at_ns));
+        record_ns * puts.len() as u64 + if inserts { insert_ns } else { 0 }
     }
 
     fn is_new(&mut self, record: &KvRecord<'_>, at_ns: Nanoseconds) -> bool {
@@ -198,11 +239,22 @@ impl Device {
         mut command: Command<'_>,
         at_ns: Nanoseconds,
     ) -> Result<Completion, Status> {
-        self.note_issue(at_ns)?;
-        self.perform(&mut command, Client::Inside, at_ns.max(self.ready_ns))
+        match trace::is_on() {
+            false => self.submit_from_inside(&mut command, at_ns),
+            true => self.submit_traced(&mut command, Origin::Inside, at_ns),
+        }
     }
 
-    fn note_issue(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
+    fn submit_from_inside(
+        &mut self,
+        command: &mut Command<'_>,
+        at_ns: Nanoseconds,
+    ) -> Result<Completion, Status> {
+        self.note_issue(at_ns)?;
+        self.perform(command, Origin::Inside, at_ns.max(self.ready_ns))
+    }
+
+    pub(crate) fn note_issue(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
         let nand = engine.ftl.nand_mut();
         if !nand.has_power() {
@@ -221,12 +273,12 @@ impl Device {
     fn perform(
         &mut self,
         command: &mut Command<'_>,
-        client: Client,
+        origin: Origin,
         start_ns: Nanoseconds,
     ) -> Result<Completion, Status> {
         match self.next_failure {
-            None => self.carry_out(command, client, start_ns),
-            Some(_) => self.perform_or_fail(command, client, start_ns),
+            None => self.carry_out(command, origin, start_ns),
+            Some(_) => self.perform_or_fail(command, origin, start_ns),
         }
     }
 
@@ -235,7 +287,7 @@ impl Device {
     pub(crate) fn carry_out(
         &mut self,
         command: &mut Command<'_>,
-        client: Client,
+        origin: Origin,
         start_ns: Nanoseconds,
     ) -> Result<Completion, Status> {
         if command.changes_units() && self.is_read_only() {
@@ -254,9 +306,9 @@ impl Device {
         }
         let committed = self.units_to_commit(command);
         let Power::On(engine) = &mut self.power else { return Err(Status::PowerLost) };
-        let executed = match client {
-            Client::Host => engine.execute(command, &mut self.link, start_ns),
-            Client::Inside => engine.execute(command, &mut Inside, start_ns),
+        let executed = match origin {
+            Origin::Host => engine.execute(command, &mut self.link, start_ns),
+            Origin::Inside => engine.execute(command, &mut Inside, start_ns),
         };
         if matches!(executed, Err(Status::CapacityExceeded)) {
             engine.ftl.note_exhaustion();

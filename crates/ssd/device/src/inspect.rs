@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use tantalum_ftl::{Key, KvRecord, Lpn, NamespaceId, NamespaceInfo, Room};
+use tantalum_ftl::{Footprint, Key, KvRecord, Lpn, NamespaceId, NamespaceInfo};
 use tantalum_nand::UNIT_BYTES;
 
 use crate::check::audit;
@@ -46,8 +46,8 @@ impl Device {
 
     /// Whether records fit in addition to everything that is stored, even if they are put in parts. It is not a command: it
     /// takes no time and counts nowhere.
-    pub fn has_room(&self, room: Room) -> bool {
-        self.engine().is_some_and(|engine| engine.has_room(room))
+    pub fn has_room(&self, footprint: Footprint) -> bool {
+        self.engine().is_some_and(|engine| engine.has_room(footprint))
     }
 
     /// How many chunks (64 of a unit) are free for records, with this many more entries of the index, when puts need them: then records

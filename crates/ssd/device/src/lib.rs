@@ -13,22 +13,20 @@ mod controller;
 mod doubt;
 mod effective;
 mod engine;
+mod inside_memory;
 mod inspect;
 mod latency;
 mod lifecycle;
 mod limits;
 mod link;
-mod nvm_use;
+mod nvm_parts;
 mod plan;
 mod power;
-mod processors;
 mod profile;
 mod size;
 mod smart;
-mod spu_banks;
-mod spu_memory;
-mod start_gap;
 mod status;
+mod trace;
 mod usage;
 
 pub use builtin::builtin;
@@ -40,26 +38,27 @@ pub use command_failures::CommandFailure;
 pub use controller::Device;
 pub use effective::Effective;
 pub use engine::KeyValueLimits;
+pub use inside_memory::InsideMemory;
 pub use latency::{Kind, Latencies};
 pub use lifecycle::DeviceError;
 pub use limits::Limits;
-pub use nvm_use::{NvmUse, THESIS_PERCENT};
+pub use nvm_parts::NvmParts;
 pub use power::PowerLoss;
 pub use profile::*;
 pub use size::{Size, SizeError};
 pub use smart::{AVAILABLE_SPARE_THRESHOLD_PERCENT, Smart};
-pub use spu_memory::SpuMemoryCounters;
 pub use status::Status;
 pub use tantalum_ftl::{BlockState, BlockUse, Counters, FlashUnits};
 pub use tantalum_ftl::{FileEntry, FileId};
+pub use tantalum_ftl::{Footprint, Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo};
 pub use tantalum_ftl::{FormatError, LayoutError, RecoveryReport};
 pub use tantalum_ftl::{Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};
-pub use tantalum_ftl::{Key, KeyError, KvRecord, NamespaceAttributes, NamespaceId, NamespaceInfo, Room};
 #[cfg(feature = "canaries")]
 pub use tantalum_ftl::{Purpose, ReservationUse, take_reservation_uses};
 pub use tantalum_nand::{
     Access, BlockId, FailingStep, Faults, Fetches, Fills, Geometry, HostCall, HostError, HostFailure,
     HostFault, HostFaults, HostSync, InFlight, Life, LockHolder, Mapping, MediumError, NandError,
-    Nanoseconds, Operation, Outcome, StepFault, TestHost, UNIT_BYTES,
+    Nanoseconds, Operation, Outcome, StepFault, TestHost, UNIT_BYTES, WORD_BYTES,
 };
+pub use trace::TRACE_TARGET;
 pub use usage::Usage;

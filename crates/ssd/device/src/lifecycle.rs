@@ -192,7 +192,7 @@ impl Device {
         self.recovery = report;
         self.settled_read_only = ftl.is_read_only();
         self.doubt = None;
-        self.spu_memory = None;
+        self.power_ons += 1;
         self.power = Power::On(Box::new(Engine::new(ftl, &self.profile)));
     }
 

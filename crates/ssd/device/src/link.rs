@@ -19,6 +19,16 @@ pub struct Link {
     /// When the last command was issued; no data are ready earlier.
     issued_ns: Nanoseconds,
     usage: PathUsage,
+    last: Crossing,
+}
+
+/// The last transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Crossing {
+    /// When its data were ready.
+    pub ready_ns: Nanoseconds,
+    /// When they had crossed.
+    pub crossed_ns: Nanoseconds,
 }
 
 impl Link {
@@ -31,6 +41,7 @@ impl Link {
             bus: Bus::default(),
             issued_ns: 0,
             usage: PathUsage::default(),
+            last: Crossing::default(),
         }
     }
 
@@ -61,6 +72,11 @@ impl Link {
         }
     }
 
+    /// The last transfer since this was called; none if there was none.
+    pub fn take_last(&mut self) -> Option<Crossing> {
+        Some(std::mem::take(&mut self.last)).filter(|last| last.crossed_ns > 0)
+    }
+
     /// What firmware and link have done.
     pub fn usage(&self) -> PathUsage {
         self.usage
@@ -79,6 +95,7 @@ impl Port for Link {
         let crossed_ns = self.bus.carry(ready_ns, duration_ns, self.issued_ns);
         self.usage.link_ns += duration_ns;
         self.usage.link_waited_ns += crossed_ns - ready_ns - duration_ns;
+        self.last = Crossing { ready_ns, crossed_ns };
         crossed_ns
     }
 }

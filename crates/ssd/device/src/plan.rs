@@ -3,7 +3,7 @@
 use tantalum_ftl::{CheckpointInterval, FtlConfig, ListsPlan};
 use tantalum_nand::{Geometry, GeometryError, MAX_UNITS, NvmShape, Scheduling, Timing, UNIT_BYTES};
 
-use crate::profile::{FlashScheduling, Plp, Profile};
+use crate::profile::{FlashScheduling, Plp, Profile, SpuMemoryProfile};
 
 /// Blocks are never smaller than this.
 const LEAST_PAGES_PER_BLOCK: u32 = 8;
@@ -72,10 +72,9 @@ impl Profile {
 
     /// The memory beside the flash: the controller's, or that of the processors.
     pub fn nvm_shape(&self) -> Option<NvmShape> {
-        if let Some(banks) = self.spu_banks() {
-            let memory = banks.memory;
+        if let Some((memory, bytes)) = self.spu_memory() {
             return Some(NvmShape {
-                bytes: banks.bytes(),
+                bytes,
                 latency_ns: memory.load_ns,
                 bytes_per_second: memory.bytes_per_second,
             });
@@ -85,6 +84,12 @@ impl Profile {
             latency_ns: nvm.latency_ns,
             bytes_per_second: nvm.bytes_per_second,
         })
+    }
+
+    /// The processors' memory and its bytes, if they have any.
+    pub(crate) fn spu_memory(&self) -> Option<(SpuMemoryProfile, u64)> {
+        let bytes = || u64::from(self.spu.count) * self.spu.bank_bytes(self.capacity_bytes);
+        self.spu.memory.map(|memory| (memory, bytes()))
     }
 
     /// Bytes at the end of that memory for lists of files.

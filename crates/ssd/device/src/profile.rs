@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use firmware::FirmwareProfile;
 pub use parse::ProfileError;
-pub use spu::{STRIPE_BYTES, SpuMemoryProfile, SpuProfile};
+pub use spu::{BANK_OVERHEAD_BYTES, STRIPE_BYTES, SpuMemoryProfile, SpuProfile};
 pub use tantalum_ftl::VictimPolicy;
 pub use validate::InvalidField;
 

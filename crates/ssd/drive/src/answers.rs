@@ -19,7 +19,7 @@ use tantalum_canaries::guard;
 
 use crate::clock::Clock;
 use crate::drive::Drive;
-use crate::locked::WeakDrive;
+use crate::guard::WeakDrive;
 use crate::pacing::Pacing;
 use crate::when::When;
 

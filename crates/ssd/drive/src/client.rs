@@ -7,7 +7,7 @@ use tantalum::{
 
 use crate::clock::Clock;
 use crate::drive::Drive;
-use crate::locked::Locked;
+use crate::guard::DeviceGuard;
 use crate::route::{CommandRoute, Issued};
 
 /// One of a drive's clients, or the only one: the block device below a file system or a store. Its clock never goes back,
@@ -102,7 +102,7 @@ impl Client {
     }
 
     /// The device itself; see [`Drive::lock`].
-    pub fn device(&self) -> Locked<'_> {
+    pub fn device(&self) -> DeviceGuard<'_> {
         self.drive.lock()
     }
 
@@ -163,7 +163,7 @@ impl Client {
     }
 
     /// As [`Client::submit_queued`], for a write that becomes a share where it repeats a recent one; see
-    /// [`Locked::issue_or_share`].
+    /// [`DeviceGuard::issue_or_share`].
     pub fn submit_or_share(&mut self, command: Command<'_>) -> Result<Completion, Status> {
         self.check_command(&command)?;
         match self.go(command) {
@@ -202,7 +202,7 @@ impl Client {
 
     fn submit_with(
         &mut self,
-        issue: impl FnOnce(&mut Locked<'_>, Nanoseconds) -> Result<Completion, Status>,
+        issue: impl FnOnce(&mut DeviceGuard<'_>, Nanoseconds) -> Result<Completion, Status>,
     ) -> Result<Completion, Status> {
         let at_ns = self.clock.now_ns();
         let mut device = self.drive.lock();

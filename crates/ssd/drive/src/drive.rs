@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tantalum::{Command, Completion, Device, Status};
+use tantalum::Device;
 
 use crate::duplicates::Duplicates;
-use crate::locked::{Locked, Shared, WeakDrive};
+use crate::guard::{DeviceGuard, Shared, WeakDrive};
 use crate::made;
-use crate::when::When;
 
 /// A device and its clients' common time. A clone is the same drive.
 #[derive(Clone)]
@@ -30,11 +29,11 @@ impl Drive {
         drive
     }
 
-    /// Locks the device, for anything that is not a client's command. Waits until no other thread holds it.
+    /// Locks the device: for a command, or for anything else that a device does. Waits until no other thread holds it.
     ///
     /// # Panics
     /// If this thread already holds the device: it would wait for itself forever.
-    pub fn lock(&self) -> Locked<'_> {
+    pub fn lock(&self) -> DeviceGuard<'_> {
         self.shared.lock()
     }
 
@@ -68,11 +67,6 @@ impl Drive {
     /// A reference for looking at the drive, which does not keep it alive.
     pub fn downgrade(&self) -> WeakDrive {
         WeakDrive::of(&self.shared)
-    }
-
-    /// Issues a command at a client's time, or as soon afterwards as another client's last command allows.
-    pub fn issue(&self, command: Command<'_>, when: impl Into<When>) -> Result<Completion, Status> {
-        self.lock().issue(command, when)
     }
 }
 

@@ -1,17 +1,18 @@
 //! One drive and the clients that share it.
 //!
-//! - A [`Drive`] is a device under a mutex. It issues commands at their clients' times, in an order in which time never
-//!   goes back, and tells everybody when power fails.
+//! - A [`Drive`] is a device under a mutex, and a clone of it is the same drive. [`Drive::lock`] gives a [`DeviceGuard`]: it
+//!   issues commands at their clients' times, in an order in which time never goes back, and tells everybody when power
+//!   fails.
 //! - A [`Client`] waits for each command. It has a clock, in virtual time or the machine's. Volumes are such clients.
 //!   Some of its commands may go another [`CommandRoute`], through a program in the drive.
 //! - A [`Queue`] takes commands with their data, and delivers each answer when it is due. Servers use queues.
+//! - A [`Transfer`] is a read or a write among several that are issued together.
 //! - Writes that repeat a recent one become shares, if [`Drive::set_remap_duplicates`] says so: below every client.
 //! - [`Answers`] are answers that are not due yet: those of a queue, or those that a client gives to others.
 //! - A [`WeakDrive`] is for looking at a drive without keeping it alive; `tantalum-control` does that.
 //!
 //! This crate knows no kind of client: a volume, a server or a program in the drive can all be built on it.
 
-mod access;
 mod answers;
 #[cfg(feature = "canaries")]
 pub mod canaries;
@@ -19,8 +20,8 @@ mod client;
 mod clock;
 mod drive;
 mod duplicates;
+mod guard;
 mod issue;
-mod locked;
 mod made;
 mod pacing;
 mod perform;
@@ -28,18 +29,19 @@ mod queue;
 mod recent_writes;
 mod remapping;
 mod route;
+mod transfer;
 mod when;
 
-pub use access::Access;
 pub use answers::{Answers, Delivery, Ticket};
 pub use client::Client;
 pub use clock::Clock;
 pub use drive::Drive;
 pub use duplicates::DuplicateCounts;
-pub use locked::{Locked, WeakDrive};
+pub use guard::{DeviceGuard, WeakDrive};
 pub use made::{NewDrives, new_drives};
 pub use pacing::{Pacing, UnknownPacing};
 pub use queue::Queue;
 pub use route::{CommandRoute, Issued};
 pub use tantalum::{InReply, Output, OwnedRecord, Reply, Request, Units};
+pub use transfer::Transfer;
 pub use when::When;

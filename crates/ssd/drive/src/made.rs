@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-use crate::locked::WeakDrive;
+use crate::guard::WeakDrive;
 
 /// The drives made in this process since somebody asked for them.
 #[derive(Clone, Copy)]

@@ -6,10 +6,10 @@ use crate::drive::Drive;
 use crate::when::When;
 
 impl Drive {
-    /// Executes a command at a client's time, as [`Drive::issue`] does. The answer is returned at once; the caller must
+    /// Executes a command at a client's time, as [`DeviceGuard::issue`](crate::DeviceGuard::issue) does. The answer is returned at once; the caller must
     /// hold it back until it is due. Where the drive allows it, bytes of reads and writes move while others have the
     /// drive. A [`Request::Write`] becomes a share where it repeats a recent one; see
-    /// [`Locked::issue_or_share`](crate::Locked::issue_or_share).
+    /// [`DeviceGuard::issue_or_share`](crate::DeviceGuard::issue_or_share).
     pub fn perform(&self, request: Request, when: impl Into<When>) -> Result<Reply, Status> {
         let when = when.into();
         if let Request::Read { lpn, data: Units(units) } = request {
@@ -19,7 +19,7 @@ impl Drive {
         request.issue_with(|command| match command {
             Command::Read { lpn, data } => self.read(lpn, data, when),
             Command::Write { lpn, data, fua } => self.write(lpn, data, fua, when),
-            other => self.issue(other, when),
+            other => self.lock().issue(other, when),
         })
     }
 }

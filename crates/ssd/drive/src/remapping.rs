@@ -4,11 +4,11 @@ use tantalum::{Command, Completion, Status, UNIT_BYTES};
 
 use crate::drive::Drive;
 use crate::duplicates::{DuplicateCounts, Duplicates, Write, write_command};
-use crate::locked::{Locked, State};
+use crate::guard::{DeviceGuard, State};
 use crate::when::When;
 
 impl Drive {
-    /// Whether writes that repeat a recent one become shares: those of [`Locked::issue_or_share`],
+    /// Whether writes that repeat a recent one become shares: those of [`DeviceGuard::issue_or_share`],
     /// [`Client::submit_or_share`](crate::Client::submit_or_share) and [`Request::Write`](crate::Request::Write). Off in
     /// a new drive.
     pub fn set_remap_duplicates(&self, on: bool) {
@@ -20,13 +20,13 @@ impl Drive {
     }
 }
 
-impl Locked<'_> {
+impl DeviceGuard<'_> {
     /// What became of writes; zeros if duplicates are not remapped.
     pub fn duplicates(&self) -> DuplicateCounts {
         self.state.duplicates.as_ref().map_or_else(DuplicateCounts::default, |duplicates| duplicates.counts)
     }
 
-    /// As [`Locked::issue`]; but if the drive remaps duplicates, units of a [`Command::Write`] or
+    /// As [`DeviceGuard::issue`]; but if the drive remaps duplicates, units of a [`Command::Write`] or
     /// [`Command::WriteFilled`] that repeat a recent write become shares. If it fails, some units may have been written.
     pub fn issue_or_share(
         &mut self,

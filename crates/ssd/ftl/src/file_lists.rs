@@ -5,6 +5,9 @@
 //! unit is written by another `fs_write`, which moves it to the end of that file's list. Nothing else touches it: a list
 //! says what `fs_write` wrote, not what a unit holds now.
 //!
+//! The lists are part of the drive, although only some file systems use them: hosts reach them by commands, they become durable
+//! after the data that they name, and recovery reads them before a host can ask.
+//!
 //! | where | words of 8 bytes |
 //! |---|---|
 //! | first | 1 while all lists are being cleared, else 0 |

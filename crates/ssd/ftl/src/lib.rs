@@ -52,6 +52,6 @@ pub use reservation::Reservation;
 #[cfg(feature = "canaries")]
 pub use reservation::{Purpose, ReservationUse, take_reservation_uses};
 pub use space::{BlockUse, CheckpointInterval, FtlConfig, Layout, SpareBlocks, VictimPolicy, map_bytes};
-pub use tenants::records::{KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, Room, VALUE_BYTES};
+pub use tenants::records::{Footprint, KeyValueError, KvRecord, NAMESPACES, NamespaceInfo, VALUE_BYTES};
 pub use tenants::units::ShareRefusal;
 pub use types::{FileEntry, FileId, Generation, Hint, Lpn, METADATA_BYTES, Metadata, Seq, ShareRange, TxId};

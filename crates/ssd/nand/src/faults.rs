@@ -34,13 +34,18 @@ pub enum FailingStep {
     /// No buffer is left for a unit.
     Buffer,
     /// Firmware finds no room for what it is about to do: a block, pages of its journal, capacity.
-    Room,
+    Reservation,
 }
 
 impl FailingStep {
     /// All steps that can fail.
-    pub const ALL: [FailingStep; 5] =
-        [FailingStep::Program, FailingStep::Erase, FailingStep::Read, FailingStep::Buffer, FailingStep::Room];
+    pub const ALL: [FailingStep; 5] = [
+        FailingStep::Program,
+        FailingStep::Erase,
+        FailingStep::Read,
+        FailingStep::Buffer,
+        FailingStep::Reservation,
+    ];
 }
 
 /// Which step fails.

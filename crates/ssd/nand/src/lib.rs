@@ -4,6 +4,7 @@
 //! [`Nand`] is the only entry point. It knows places ([`Ppn`], [`PageId`], [`BlockId`]) but no logical addresses. Its
 //! promises, M1 to M7, are at the head of the module `nand`.
 
+mod bookings;
 mod bus;
 mod counters;
 mod dram;
@@ -30,13 +31,14 @@ mod time;
 mod timeline;
 mod transfers;
 
+pub use bookings::Booking;
 pub use bus::Bus;
 pub use counters::Counters;
 pub use faults::{FailingStep, Faults, StepFault};
 pub use in_flight::{InFlight, LostProgram, Operation, Outcome};
 pub use nand::Nand;
 pub use operations::Source;
-pub use schedule::Scheduling;
+pub use schedule::{OperationKind, Scheduling};
 pub use tantalum_image::{
     Access, Array, BlockId, ChannelId, DieId, Examination, Geometry, GeometryError, HostCall, HostError,
     HostFailure, HostFault, HostFaults, HostSync, ImageFinding, Life, LockHolder, MAX_DESCRIPTION_BYTES,

@@ -28,6 +28,7 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::bookings::Booking;
 use crate::counters::Counters;
 use crate::faults::FaultGenerator;
 use crate::in_flight::{Change, Power};
@@ -269,6 +270,17 @@ impl Nand {
     /// How long planes and channels have worked.
     pub fn busy(&self) -> Busy {
         self.time.busy()
+    }
+
+    /// From now on [`Nand::bookings`] has what planes are booked for.
+    pub fn keep_bookings(&mut self) {
+        self.time.keep_bookings();
+    }
+
+    /// The last operations of all planes, in the order in which they were issued; none before [`Nand::keep_bookings`]. Some
+    /// thousands are kept.
+    pub fn bookings(&self) -> impl DoubleEndedIterator<Item = &Booking> {
+        self.time.bookings()
     }
 
     /// When a plane is done with what was issued to it.

@@ -83,7 +83,7 @@ pub(crate) struct Subject {
 
 /// What an operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OperationKind {
+pub enum OperationKind {
     /// A page is read.
     Read,
     /// A page is programmed.

@@ -7,6 +7,7 @@
 //! - The page read last stays in the plane's register until the plane does something else; reading it again costs only
 //!   the transfer.
 
+use crate::bookings::{Booking, RecentBookings};
 use crate::bus::Bus;
 use crate::line::Line;
 use crate::schedule::{Interval, OperationKind, Priority, Scheduling, Subject, Transfer, When};
@@ -88,6 +89,8 @@ pub(crate) struct Resources {
     busy: Busy,
     /// When what was booked on each block is done; empty under `Fifo`.
     blocks_done_ns: Vec<Nanoseconds>,
+    /// Only while somebody traces commands.
+    recent: Option<Box<RecentBookings>>,
 }
 
 impl Resources {
@@ -102,6 +105,7 @@ impl Resources {
             now_ns: 0,
             busy: Busy::default(),
             blocks_done_ns: Vec::new(),
+            recent: None,
         }
     }
 
@@ -165,6 +169,14 @@ impl Resources {
         self.busy
     }
 
+    pub fn keep_bookings(&mut self) {
+        self.recent.get_or_insert_default();
+    }
+
+    pub fn bookings(&self) -> impl DoubleEndedIterator<Item = &Booking> {
+        self.recent.iter().flat_map(|recent| recent.all())
+    }
+
     /// When everything booked on a plane is done.
     pub fn plane_idle_ns(&self, plane: PlaneId) -> Nanoseconds {
         self.planes[plane.index()].line.free_ns()
@@ -224,8 +236,45 @@ impl Resources {
         line.book(self.scheduling, priority, Transfer, duration_ns, when).end_ns
     }
 
+    /// Books a program or an erase.
     #[inline]
     fn change(
+        &mut self,
+        plane: PlaneId,
+        subject: Subject,
+        priority: Priority,
+        duration_ns: Nanoseconds,
+        earliest_ns: Nanoseconds,
+    ) -> Interval {
+        match self.recent {
+            None => self.book_change(plane, subject, priority, duration_ns, earliest_ns),
+            Some(_) => self.keep_change(plane, subject, priority, duration_ns, earliest_ns),
+        }
+    }
+
+    // apart, so that what is kept costs nothing if nothing is
+    #[cold]
+    fn keep_change(
+        &mut self,
+        plane: PlaneId,
+        subject: Subject,
+        priority: Priority,
+        duration_ns: Nanoseconds,
+        earliest_ns: Nanoseconds,
+    ) -> Interval {
+        let interval = self.book_change(plane, subject, priority, duration_ns, earliest_ns);
+        self.keep(plane, subject, priority, interval)
+    }
+
+    fn keep(&mut self, plane: PlaneId, subject: Subject, priority: Priority, interval: Interval) -> Interval {
+        if let Some(recent) = &mut self.recent {
+            recent.add(plane, subject, priority, interval);
+        }
+        interval
+    }
+
+    #[inline(always)]
+    fn book_change(
         &mut self,
         plane: PlaneId,
         subject: Subject,
@@ -317,15 +366,42 @@ impl Resources {
         if held == Some((page, block)) && earliest_ns <= until_ns {
             return earliest_ns.max(filled_ns);
         }
+        match self.recent {
+            None => self.book_read(plane, (page, block), priority, earliest_ns).end_ns,
+            Some(_) => self.keep_read(plane, (page, block), priority, earliest_ns),
+        }
+    }
+
+    #[cold]
+    fn keep_read(
+        &mut self,
+        plane: PlaneId,
+        (page, block): (PageId, BlockId),
+        priority: Priority,
+        earliest_ns: Nanoseconds,
+    ) -> Nanoseconds {
+        let interval = self.book_read(plane, (page, block), priority, earliest_ns);
+        self.keep(plane, Subject::read(page, block), priority, interval).end_ns
+    }
+
+    #[inline(always)]
+    fn book_read(
+        &mut self,
+        plane: PlaneId,
+        (page, block): (PageId, BlockId),
+        priority: Priority,
+        earliest_ns: Nanoseconds,
+    ) -> Interval {
         let subject = Subject::read(page, block);
         let when = When { now_ns: self.now_ns, earliest_ns, needed_ns: self.needed_ns(plane, subject) };
         let Plane { line, register } = &mut self.planes[plane.index()];
-        let filled_ns = line.book(self.scheduling, priority, subject, self.timing.read_ns, when).end_ns;
+        let interval = line.book(self.scheduling, priority, subject, self.timing.read_ns, when);
+        let filled_ns = interval.end_ns;
         self.busy.add(subject, priority, self.timing.read_ns);
         // What waited continues as soon as the page has arrived.
         let until_ns = if line.free_ns() > filled_ns { filled_ns } else { Nanoseconds::MAX };
         *register = Register { page: Some((page, block)), filled_ns, until_ns };
-        filled_ns
+        interval
     }
 
     /// Power came back at `at_ns`: nothing is in flight.
@@ -338,6 +414,9 @@ impl Resources {
         for Channel { line, bus } in &mut self.channels {
             line.restart(at_ns);
             bus.restart(at_ns);
+        }
+        if let Some(recent) = &mut self.recent {
+            recent.clear();
         }
         self.blocks_done_ns.fill(0);
         self.programs_done_ns = self.programs_done_ns.min(at_ns);

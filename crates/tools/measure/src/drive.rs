@@ -16,7 +16,7 @@ pub(crate) const CACHE_BYTES: u64 = 256 << 20;
 
 /// A drive to create.
 #[derive(Clone, Debug)]
-pub struct Drive {
+pub struct DriveSetup {
     /// The drive's profile.
     pub profile: Profile,
     /// The seed for ageing it; `None` for a fresh drive.
@@ -27,7 +27,7 @@ pub struct Drive {
 
 /// Creates the drive and a volume on it.
 pub(crate) fn new_volume(
-    drive: &Drive,
+    drive: &DriveSetup,
     client: impl FnOnce(Device) -> Client,
     monitor: &Monitor,
 ) -> Result<(Volume, Option<Ageing>), MeasureError> {

@@ -1,7 +1,7 @@
 //! What does a program write, down to the flash? The program runs once on a mounted drive, or a mount is watched while
 //! programs work on it, and everything done to files there is recorded.
 //!
-//! - [`run`] runs a program on a new drive ([`Drive`]), fresh or aged; [`attach`] watches a mount of another process. Both
+//! - [`run`] runs a program on a new drive ([`DriveSetup`]), fresh or aged; [`attach`] watches a mount of another process. Both
 //!   use the mount's control socket: the recording starts, a mark is set before and after what is measured, and the
 //!   drive's counters at both are compared.
 //! - What was asked for, by path and kind, is counted from the recording (`tally.rs`, `write_purpose.rs`, `names.rs`).
@@ -35,7 +35,7 @@ pub mod text;
 mod write_purpose;
 
 pub use attach::{Watched, attach};
-pub use drive::Drive;
+pub use drive::DriveSetup;
 pub use error::MeasureError;
 pub use measurement::{
     Amplification, Asked, DriveAbout, Flushes, FolderWrites, KindWrites, Measurement, PathWrites,

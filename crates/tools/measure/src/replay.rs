@@ -14,7 +14,7 @@ use tantalum_record::{Event, FileOffset, Performer, Stamped, WriteKind};
 use tantalum_report::{Bar, Monitor};
 use tantalum_volume::Volume;
 
-use crate::drive::{Drive, new_volume};
+use crate::drive::{DriveSetup, new_volume};
 use crate::error::MeasureError;
 use crate::images::Images;
 use crate::owners::{Owners, Written};
@@ -90,7 +90,7 @@ pub(crate) fn replay(
     monitor: &Monitor,
 ) -> Result<Replayed, MeasureError> {
     let tap = Tap::default();
-    let drive = Drive { profile: setting.profile.clone(), aged: setting.aged, image: None };
+    let drive = DriveSetup { profile: setting.profile.clone(), aged: setting.aged, image: None };
     let (mut volume, _) = new_volume(&drive, |device| Client::from(device).with_route(tap.clone()), monitor)?;
     volume.set_remap_duplicates(setting.duplicates);
     let bar = monitor.bar(name, tally.events);

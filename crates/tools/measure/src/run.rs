@@ -17,7 +17,7 @@ use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
 use tantalum_record::{end_in, program_in};
 
 use crate::attach::Attached;
-use crate::drive::{Drive, new_volume};
+use crate::drive::{DriveSetup, new_volume};
 use crate::error::MeasureError;
 use crate::evaluate::{Aged, Observed, Subject, evaluate};
 use crate::measurement::Measurement;
@@ -41,7 +41,7 @@ pub struct Task {
     /// A shell command that prepares the folder; it is not measured.
     pub setup: Option<String>,
     /// The drive.
-    pub drive: Drive,
+    pub drive: DriveSetup,
     /// Whether the program sees the drive's latencies.
     pub time: Pacing,
     /// Whether each write of whole units is all or nothing.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tantalum::{Device, Profile};
 use tantalum_fuse::{Mounted, Options, Pacing};
 use tantalum_measure::{
-    Drive, Measurement, PathWrites, Stop, Task, WritePurpose, attach, run, text, write_report,
+    DriveSetup, Measurement, PathWrites, Stop, Task, WritePurpose, attach, run, text, write_report,
 };
 use tantalum_volume::Volume;
 use tempfile::TempDir;
@@ -23,7 +23,7 @@ fn task(words: &[&str]) -> Task {
     Task {
         program: words.iter().map(Into::into).collect(),
         setup: None,
-        drive: Drive { profile: profile(), aged: None, image: None },
+        drive: DriveSetup { profile: profile(), aged: None, image: None },
         time: Pacing::None,
         atomic_writes: false,
         quiet_output: true,

@@ -11,12 +11,12 @@ use crate::run::{Row, Run, Value, integer, number};
 /// each is worked out once.
 #[derive(Default)]
 pub(crate) struct Drives<'a> {
-    known: HashMap<&'a str, Drive>,
+    known: HashMap<&'a str, DriveFigures>,
 }
 
 /// One drive.
 #[derive(Clone)]
-pub(crate) struct Drive {
+pub(crate) struct DriveFigures {
     /// Its figures, with the warning in the last column.
     pub figures: Row,
     /// Why it differs much from what was asked for.
@@ -25,7 +25,7 @@ pub(crate) struct Drive {
 
 impl<'a> Drives<'a> {
     /// The drive of a run.
-    pub(crate) fn of(&mut self, run: &'a Run) -> Result<&Drive, SweepError> {
+    pub(crate) fn of(&mut self, run: &'a Run) -> Result<&DriveFigures, SweepError> {
         if !self.known.contains_key(&run.profile[..]) {
             self.known.insert(&run.profile, drive(&Effective::of(&run.profile()?)));
         }
@@ -33,7 +33,7 @@ impl<'a> Drives<'a> {
     }
 }
 
-fn drive(effective: &Effective) -> Drive {
+fn drive(effective: &Effective) -> DriveFigures {
     let Geometry {
         channels,
         dies_per_channel,
@@ -54,5 +54,5 @@ fn drive(effective: &Effective) -> Drive {
     let warnings = effective.warnings();
     let warning = (!warnings.is_empty()).then(|| warnings.join("; "));
     put("warning", warning.clone().map(Value::Text));
-    Drive { figures, warning }
+    DriveFigures { figures, warning }
 }

@@ -2,7 +2,7 @@
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
 use tantalum_report::{Interrupted, InvalidSetting};
-use tantalum_sqlite::DriveError;
+use tantalum_sqlite::SharedVolumeError;
 use tantalum_volume::{UnmountError, VolumeError};
 
 /// Why a torture test was not completed. A broken promise is not an error but a result.
@@ -41,7 +41,7 @@ pub enum CrashError {
     Unmount(#[from] Box<UnmountError>),
     /// The VFS could not be registered or removed.
     #[error(transparent)]
-    Drive(#[from] DriveError),
+    SharedVolume(#[from] SharedVolumeError),
     /// SQLite failed unexpectedly.
     #[error("{doing}: {error}")]
     Sqlite {

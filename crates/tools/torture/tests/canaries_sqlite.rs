@@ -7,7 +7,7 @@ use tantalum::{Device, Outcome, PowerLoss, Profile, UNIT_BYTES};
 use tantalum_canaries::{Guard, take_out};
 use tantalum_report::Monitor;
 use tantalum_sqlite::rusqlite::{Connection, Row};
-use tantalum_sqlite::{Drive, Mode};
+use tantalum_sqlite::{Mode, SharedVolume};
 use tantalum_sqlite::{Synchronous, canaries as sqlite};
 use tantalum_torture::Cuts;
 use tantalum_torture::sqlite::{Settings, run};
@@ -85,9 +85,9 @@ fn cut(volume: Volume, loss: &mut PowerLoss) -> Volume {
     Volume::mount(device, CACHE_BYTES).unwrap()
 }
 
-fn cut_drive(drive: Drive, loss: &mut PowerLoss) -> Drive {
+fn cut_drive(drive: SharedVolume, loss: &mut PowerLoss) -> SharedVolume {
     let volume = drive.into_volume().map_err(|(_, error)| error).unwrap();
-    Drive::new(cut(volume, loss), Mode::Share, Some(1))
+    SharedVolume::new(cut(volume, loss), Mode::Share, Some(1))
 }
 
 fn number(connection: &Connection) -> i64 {
@@ -103,7 +103,7 @@ const ROWS: &str = "CREATE TABLE t(k INTEGER PRIMARY KEY, n, b);
 /// log, and the cut comes while it is sent: the flash page with the header and the first frames may be lost, and the
 /// next one not. Returns whether the rows then have one number.
 fn log_that_starts_anew(seed: u64) -> bool {
-    let drive = Drive::new(volume(), Mode::Share, Some(1));
+    let drive = SharedVolume::new(volume(), Mode::Share, Some(1));
     let connection = drive.open("app.db").unwrap();
     connection
         .execute_batch(&format!(
@@ -136,7 +136,7 @@ fn frames_sent_before_the_new_header_is_durable_are_caught() {
 /// else.
 fn transaction_behind_one_that_is_done_again(seed: u64) -> Option<i64> {
     let mut loss = PowerLoss::seeded(seed);
-    let drive = Drive::new(volume(), Mode::Share, Some(1));
+    let drive = SharedVolume::new(volume(), Mode::Share, Some(1));
     let connection = drive.open("app.db").unwrap();
     connection
         .execute_batch(&format!(

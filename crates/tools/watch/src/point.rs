@@ -195,13 +195,16 @@ mod tests {
         let look = || Look::at(&drive.downgrade(), "run".into(), None).unwrap();
         let attributes = NamespaceAttributes::default();
         let create = |namespace: &mut _| {
-            drive.issue(Command::CreateNamespace { attributes, namespace }, When::AfterAll)
+            drive.lock().issue(Command::CreateNamespace { attributes, namespace }, When::AfterAll)
         };
         let (namespace, key) = (result_of(create).unwrap(), Key::new(b"key").unwrap());
         let before = look();
         let record = KvRecord { namespace, key, value: Some(&[7; 1000]) };
-        drive.issue(Command::KvPut { records: &[record] }, When::AfterAll).unwrap();
-        drive.issue(Command::KvGet { namespace, key, value: &mut Vec::new() }, When::AfterAll).unwrap();
+        drive.lock().issue(Command::KvPut { records: &[record] }, When::AfterAll).unwrap();
+        drive
+            .lock()
+            .issue(Command::KvGet { namespace, key, value: &mut Vec::new() }, When::AfterAll)
+            .unwrap();
         let now = look();
         let point = Between { before: &before, now: &now, passed: Duration::from_secs(1) }.point(0);
         assert!(point.written.unwrap() > 0.0 && point.read.unwrap() > 0.0, "{point:?}");

@@ -190,7 +190,7 @@ fn store(
 fn list(drive: &Drive, when: When, namespace: NamespaceId, from: Option<Key>, bytes: u32) -> Worked {
     let limit = (bytes as usize - 4) / 4;
     let mut keys = Vec::new();
-    let completion = drive.issue(Command::KvList { namespace, from, keys: &mut keys, limit }, when)?;
+    let completion = drive.lock().issue(Command::KvList { namespace, from, keys: &mut keys, limit }, when)?;
     let mut list = vec![0; 4];
     let mut count: u32 = 0;
     for key in &keys {

@@ -2,14 +2,14 @@
 //! unit is torn.
 
 use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
-use tantalum_drive::{Locked, When};
+use tantalum_drive::{DeviceGuard, When};
 
 use crate::blocks::Units;
 use crate::failure::Failure;
 
 /// Fills in what the units hold before and after the blocks to be written.
 pub fn surround(
-    device: &mut Locked<'_>,
+    device: &mut DeviceGuard<'_>,
     when: When,
     units: Units,
     buffer: &mut [u8],

@@ -1,7 +1,7 @@
 //! Write, Write Zeroes, Flush.
 
 use tantalum::{Command, Lpn, Nanoseconds, UNIT_BYTES};
-use tantalum_drive::{Drive, Locked, Request, When};
+use tantalum_drive::{DeviceGuard, Drive, Request, When};
 
 use super::read_modify_write::surround;
 use super::work::{Force, Worked};
@@ -73,7 +73,7 @@ fn edges(units: Units) -> impl Iterator<Item = Units> {
     first.into_iter().chain(second)
 }
 
-fn zero_edge(device: &mut Locked<'_>, when: When, edge: Units) -> Result<Nanoseconds, Failure> {
+fn zero_edge(device: &mut DeviceGuard<'_>, when: When, edge: Units) -> Result<Nanoseconds, Failure> {
     let mut unit = [0; UNIT_BYTES];
     let read_ns = surround(device, when, edge, &mut unit)?;
     let completion = device.issue(Command::Write { lpn: edge.first, data: &unit, fua: false }, when)?;

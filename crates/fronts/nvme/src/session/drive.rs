@@ -1,16 +1,16 @@
 //! Commands in the drive, and their answers until they are due.
 //!
-//! Reads, and writes of whole units, that arrive together are issued together ([`Drive::access`]): the drive is locked
+//! Reads, and writes of whole units, that arrive together are issued together ([`Drive::transfer`]): the drive is locked
 //! once for all of them. Any other command is executed separately, after those that came before it. The thread of the
 //! connection holds answers back until they are due, so that no other thread has to be woken for them.
 //!
-//! [`Drive::access`]: tantalum_drive::Drive::access
+//! [`Drive::transfer`]: tantalum_drive::Drive::transfer
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
 use tantalum::Status;
-use tantalum_drive::{Access, Delivery, Ticket};
+use tantalum_drive::{Delivery, Ticket, Transfer};
 
 use super::Session;
 use super::in_drive::{CommandKind, DelayedCompletion, QueuedCommand};
@@ -80,12 +80,13 @@ impl Session {
         let answers = self.subsystem.queue.answers();
         let (ticket, when) = (answers.ticket(), answers.when(0));
         let taken = together.len();
-        let mut accesses: Vec<Access<'_>> = together.iter_mut().filter_map(QueuedCommand::access).collect();
-        assert_eq!(accesses.len(), taken, "reads and writes issued together, and those taken for that");
+        let mut transfers: Vec<Transfer<'_>> =
+            together.iter_mut().filter_map(QueuedCommand::access).collect();
+        assert_eq!(transfers.len(), taken, "reads and writes issued together, and those taken for that");
         if !self.subsystem.is_without_drive {
-            self.subsystem.queue.drive().access(&mut accesses, when);
+            self.subsystem.queue.drive().transfer(&mut transfers, when);
         }
-        let ended: Vec<_> = accesses.into_iter().map(Access::ended).collect();
+        let ended: Vec<_> = transfers.into_iter().map(Transfer::ended).collect();
         for (given, ended) in together.drain(..).zip(ended) {
             let id = given.id;
             let worked = ended.map_err(Failure::from).map(|completion| (given.answer(), completion.done_ns));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use tantalum::Nanoseconds;
-use tantalum_drive::{Access, Ticket};
+use tantalum_drive::{Ticket, Transfer};
 
 use crate::blocks::Units;
 use crate::failure::Failure;
@@ -100,12 +100,12 @@ impl QueuedCommand {
     }
 
     /// Its part of what the drive issues together.
-    pub fn access(&mut self) -> Option<Access<'_>> {
+    pub fn access(&mut self) -> Option<Transfer<'_>> {
         let CommandKind::Access(units, direction) = self.kind else { return None };
         Some(match direction {
             Direction::ToHost => {
                 self.data.resize(units.bytes(), 0);
-                Access::read(units.first, &mut self.data)
+                Transfer::read(units.first, &mut self.data)
             }
             Direction::FromHost(fua) => {
                 let (bytes, id) = (self.data.len(), self.id);
@@ -114,7 +114,7 @@ impl QueuedCommand {
                     units.bytes(),
                     "command {id} writes {units:?} with other bytes than they have"
                 );
-                Access::write(units.first, &self.data, fua.0)
+                Transfer::write(units.first, &self.data, fua.0)
             }
         })
     }

@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use tantalum::{NamespaceId, Room};
+use tantalum::{Footprint, NamespaceId};
 
 use super::find::node_at;
 use super::node::{Entry, FULL_BYTES, Node, bytes_of, cut, encode, separator};
 use super::{Kind, Numbers, ROOT, name, value_name};
-use crate::drive::{Records, Source};
 use crate::failure::Failure;
 use crate::record::{Bytes, Name, Value};
+use crate::record_store::{Records, Source};
 
 /// The records to put for the changes, and the numbers that remain afterwards.
 pub(crate) struct Changed {
@@ -78,7 +78,7 @@ fn no_key() -> Bytes {
 
 /// What a node takes of the drive.
 fn chunks_of(entries: &[Entry]) -> u64 {
-    Room::of(bytes_of(entries)).chunks
+    Footprint::of(bytes_of(entries)).chunks
 }
 
 impl<S: Source> Work<'_, S> {

@@ -6,10 +6,10 @@ use tantalum::NamespaceId;
 
 use super::node::Node;
 use super::{Kind, ROOT, name};
-use crate::drive::Source;
 use crate::failure::Failure;
 use crate::keys::KeyRange;
 use crate::record::{Bytes, Value};
+use crate::record_store::Source;
 use crate::spans::begins_within;
 
 /// A node's record; `None` if there is no root.

@@ -5,9 +5,9 @@ use tantalum::NamespaceId;
 use tantalum_canaries::guard;
 
 use super::{Kind, ROOT, name};
-use crate::drive::{Records, Source};
 use crate::failure::Failure;
 use crate::record::{Name, Value};
+use crate::record_store::{Records, Source};
 
 /// Numbers issued by one write of the record.
 const AT_ONCE: u64 = 1024;

@@ -190,11 +190,12 @@ impl Run {
 
     /// Reads are left out: their pages would be lost.
     fn arm_step(&mut self) {
-        use FailingStep::{Buffer, Erase, Program, Room};
-        let step = [Room, Room, Room, Buffer, Program, Erase][self.rng.random_range(0..6)];
+        use FailingStep::{Buffer, Erase, Program, Reservation};
+        let step =
+            [Reservation, Reservation, Reservation, Buffer, Program, Erase][self.rng.random_range(0..6)];
         let after = self.rng.random_range(0..=2 * self.fail_within);
         // a drive has few blocks to lose
-        let lasts = matches!(step, Room | Buffer) && self.rng.random();
+        let lasts = matches!(step, Reservation | Buffer) && self.rng.random();
         self.drive.lock().fail_step(Some(StepFault { step, after, lasts })).expect("the drive has power");
         self.fails_step = true;
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use wasmi::{Caller, Error, Memory, TrapCode};
 
-use crate::activation::{Activation, Location, Op, Room};
+use crate::activation::{Activation, Location, Op, OutBuffer};
 use crate::message::BODY_BYTES;
 
 /// The module of all imports.
@@ -124,10 +124,10 @@ fn beyond(bytes: usize) -> Error {
     }
 }
 
-pub(super) fn room(memory: &[u8], at: u32, bytes: u32, length_at: u32) -> Result<Room, Error> {
+pub(super) fn out_buffer(memory: &[u8], at: u32, bytes: u32, length_at: u32) -> Result<OutBuffer, Error> {
     slice(memory, at, bytes)?;
     if length_at != 0 {
         slice(memory, length_at, 4)?;
     }
-    Ok(Room { at, bytes, length_at })
+    Ok(OutBuffer { at, bytes, length_at })
 }

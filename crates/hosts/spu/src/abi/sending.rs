@@ -2,7 +2,7 @@
 
 use wasmi::{Error, Linker};
 
-use super::calling::{CALL_COST, Calling, Context, DMA_COST, Here, MODULE, range, room, slice};
+use super::calling::{CALL_COST, Calling, Context, DMA_COST, Here, MODULE, out_buffer, range, slice};
 use crate::activation::{Activation, Draft, Op, Part, TICKETS};
 use crate::answer;
 use crate::message::BODY_BYTES;
@@ -75,7 +75,7 @@ fn call(
 ) -> Result<i32, Error> {
     here.pay(DMA_COST, length)?;
     let (memory, _) = here.parts()?;
-    let out = room(memory, at, bytes, length_at)?;
+    let out = out_buffer(memory, at, bytes, length_at)?;
     let body = slice(memory, from, length)?;
     if body.len() > BODY_BYTES {
         return Ok(answer::NO_ROOM);

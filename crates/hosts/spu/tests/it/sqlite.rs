@@ -11,7 +11,7 @@ use tantalum_drive::{Client, Drive};
 use tantalum_image::SplitMix64;
 use tantalum_spu::{BaseIoWay, BlockClient, EndpointId, Ssd, shipped};
 use tantalum_sqlite::rusqlite::{self, Connection};
-use tantalum_sqlite::{Drive as Files, Mode};
+use tantalum_sqlite::{Mode, SharedVolume};
 use tantalum_volume::Volume;
 
 /// Host memory for the volume's page cache: small, so that pages are read back through Base-IO.
@@ -64,7 +64,7 @@ impl Host {
     }
 }
 
-fn open(files: &Files) -> rusqlite::Result<Connection> {
+fn open(files: &SharedVolume) -> rusqlite::Result<Connection> {
     let connection = files.open("app.db")?;
     connection.execute_batch(
         "PRAGMA synchronous=EXTRA; PRAGMA cache_size=5; PRAGMA cache_spill=3; PRAGMA wal_autocheckpoint=20;",
@@ -101,7 +101,7 @@ fn torture(mode: Mode, seed: u64, module: &'static [u8]) -> Result<(i64, u32), S
     let mut random = SplitMix64(seed);
     let names = ["tlc-nvme", "openssd-barefoot", "tlc-nvme-plp"];
     let host = Host::new(names[random.below(3) as usize], module);
-    let mut files = Files::new(Volume::format(host.client(), CACHE_BYTES).unwrap(), mode, Some(seed));
+    let mut files = SharedVolume::new(Volume::format(host.client(), CACHE_BYTES).unwrap(), mode, Some(seed));
     let mut connection = open(&files).unwrap();
     let create = format!(
         "CREATE TABLE t(k INTEGER PRIMARY KEY, n INTEGER, b BLOB);
@@ -129,7 +129,7 @@ fn torture(mode: Mode, seed: u64, module: &'static [u8]) -> Result<(i64, u32), S
         drop(files.into_volume().map_err(|(_, error)| error).unwrap().into_client_without_sync());
         host.power_on(&mut random);
         let volume = Volume::mount(host.client(), CACHE_BYTES).map_err(|error| error.to_string())?;
-        files = Files::new(volume, mode, Some(seed));
+        files = SharedVolume::new(volume, mode, Some(seed));
         connection = open(&files).map_err(|error| error.to_string())?;
         let found = state(&connection)?;
         if !(committed..=committed + 1).contains(&found) {

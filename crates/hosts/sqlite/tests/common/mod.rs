@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use tantalum::{Device, Profile};
-use tantalum_sqlite::{Drive, Mode};
+use tantalum_sqlite::{Mode, SharedVolume};
 use tantalum_volume::Volume;
 
 /// Host memory for a volume's page cache: small, so that pages are read back from the drive.
@@ -29,15 +29,15 @@ pub fn volume() -> Volume {
 }
 
 /// A new drive.
-pub fn drive(mode: Mode, seed: u64) -> Drive {
-    Drive::new(volume(), mode, Some(seed))
+pub fn drive(mode: Mode, seed: u64) -> SharedVolume {
+    SharedVolume::new(volume(), mode, Some(seed))
 }
 
 /// Unmounts the drive's volume, shuts its device down as far as a drive in memory can, and mounts it again, in
 /// another mode if that is wanted.
-pub fn remount(drive: Drive, mode: Mode) -> Drive {
+pub fn remount(drive: SharedVolume, mode: Mode) -> SharedVolume {
     let seed = drive.seed();
     let volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
     let device = volume.unmount().expect("unmount");
-    Drive::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, seed)
+    SharedVolume::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, seed)
 }

@@ -5,10 +5,10 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::Counters;
 use tantalum_sqlite::rusqlite::{self, Connection, ErrorCode, params};
-use tantalum_sqlite::{Drive, Mode};
+use tantalum_sqlite::{Mode, SharedVolume};
 
 /// Random updates of rows of about a page, each a transaction.
-fn random_updates(drive: &Drive, synchronous: &str) -> (Counters, u64) {
+fn random_updates(drive: &SharedVolume, synchronous: &str) -> (Counters, u64) {
     let connection = drive.open("app.db").unwrap();
     connection
         .execute_batch(&format!(

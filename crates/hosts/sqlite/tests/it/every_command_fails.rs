@@ -7,7 +7,7 @@
 use crate::common::CACHE_BYTES;
 use tantalum::{CommandFailure, Device, Outcome, PowerLoss, Profile};
 use tantalum_sqlite::rusqlite::{self, Connection, ErrorCode, params};
-use tantalum_sqlite::{Drive, Mode};
+use tantalum_sqlite::{Mode, SharedVolume};
 use tantalum_volume::Volume;
 
 /// Rows of the table: each transaction raises all of them to its number.
@@ -15,7 +15,7 @@ const ROWS: i64 = 24;
 
 const TRANSACTIONS: i64 = 14;
 
-fn open(drive: &Drive) -> rusqlite::Result<Connection> {
+fn open(drive: &SharedVolume) -> rusqlite::Result<Connection> {
     let connection = drive.open("app.db")?;
     connection.execute_batch(
         "PRAGMA synchronous=extra; PRAGMA cache_size=6; PRAGMA cache_spill=4; PRAGMA wal_autocheckpoint=20;",
@@ -46,7 +46,7 @@ fn state(connection: &Connection, what: &str) -> rusqlite::Result<i64> {
     Ok(least)
 }
 
-fn power_cycle(drive: Drive, seed: u64) -> Drive {
+fn power_cycle(drive: SharedVolume, seed: u64) -> SharedVolume {
     let (mode, drive_seed) = (drive.mode(), drive.seed());
     let volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
     let mut device = volume.into_client_without_sync().into_device().expect("nobody else has it");
@@ -56,12 +56,12 @@ fn power_cycle(drive: Drive, seed: u64) -> Drive {
     let mut loss =
         if seed.is_multiple_of(2) { PowerLoss::seeded(seed) } else { PowerLoss::all(Outcome::NotStarted) };
     device.power_on(&mut loss).expect("the drive recovers");
-    Drive::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, drive_seed)
+    SharedVolume::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, drive_seed)
 }
 
 /// The host has failed below the drive: a new connection reads what it can, and nothing half done. Returns the number that all
 /// rows have, if they can be read: recovery of a transaction may have to write.
-fn read_on(drive: &Drive, what: &str) -> Option<i64> {
+fn read_on(drive: &SharedVolume, what: &str) -> Option<i64> {
     let now = open(drive).and_then(|connection| state(&connection, what));
     let code = now.as_ref().err().and_then(rusqlite::Error::sqlite_error_code);
     assert!(
@@ -75,7 +75,8 @@ fn read_on(drive: &Drive, what: &str) -> Option<i64> {
 /// its host had failed.
 fn run(profile: &Profile, mode: Mode, command: u64, failure: CommandFailure) -> Option<bool> {
     let device = Device::in_memory(profile).expect("a drive");
-    let mut drive = Drive::new(Volume::format(device, 128 << 10).expect("a volume"), mode, Some(command));
+    let mut drive =
+        SharedVolume::new(Volume::format(device, 128 << 10).expect("a volume"), mode, Some(command));
     let mut connection = open(&drive).unwrap();
     let journal = mode.journal_mode();
     connection.query_row(&format!("PRAGMA journal_mode={journal}"), [], |_| Ok(())).unwrap();

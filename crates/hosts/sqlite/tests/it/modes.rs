@@ -4,13 +4,13 @@ use crate::common::{drive, remount, seeds};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum_sqlite::rusqlite::{Connection, params};
-use tantalum_sqlite::{Drive, Mode};
+use tantalum_sqlite::{Mode, SharedVolume};
 
 type Random = Xoshiro256PlusPlus;
 
 /// A database on a drive and its oracle.
 struct Pair {
-    drive: Option<Drive>,
+    drive: Option<SharedVolume>,
     on_drive: Option<Connection>,
     oracle: Connection,
     page_bytes: u32,
@@ -57,7 +57,7 @@ impl Pair {
 }
 
 /// Opens the database: the page size is set when it is new, the cache so small that pages spill.
-fn open(drive: &Drive, page_bytes: u32) -> Connection {
+fn open(drive: &SharedVolume, page_bytes: u32) -> Connection {
     let connection = drive.open("app.db").unwrap();
     let page_size = || connection.query_row("PRAGMA page_size", [], |row| row.get::<_, u32>(0)).unwrap();
     if page_size() != page_bytes {

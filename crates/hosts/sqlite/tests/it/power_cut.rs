@@ -5,7 +5,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Outcome, PowerLoss};
 use tantalum_sqlite::rusqlite::{self, Connection, params};
-use tantalum_sqlite::{Drive, Mode};
+use tantalum_sqlite::{Mode, SharedVolume};
 use tantalum_volume::Volume;
 
 type Random = Xoshiro256PlusPlus;
@@ -46,7 +46,7 @@ fn maintain(connection: &Connection, random: &mut Random, mode: Mode) -> rusqlit
     connection.execute_batch(sql)
 }
 
-fn open(drive: &Drive, synchronous: &str) -> rusqlite::Result<Connection> {
+fn open(drive: &SharedVolume, synchronous: &str) -> rusqlite::Result<Connection> {
     let connection = drive.open("app.db")?;
     connection.execute_batch(&format!(
         "PRAGMA synchronous={synchronous}; PRAGMA cache_size=5; PRAGMA cache_spill=3; PRAGMA wal_autocheckpoint=30;"
@@ -84,7 +84,7 @@ fn work_until_cut(connection: &Connection, random: &mut Random, mode: Mode, mut 
 }
 
 /// Brings power back, with another cut or two in the recovery, and mounts the volume.
-fn power_on(drive: Drive, mode: Mode, seed: u64, loss: &mut PowerLoss) -> Drive {
+fn power_on(drive: SharedVolume, mode: Mode, seed: u64, loss: &mut PowerLoss) -> SharedVolume {
     let volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
     let mut device = volume.into_client_without_sync().into_device().unwrap();
     if loss.random().is_multiple_of(3) {
@@ -98,14 +98,14 @@ fn power_on(drive: Drive, mode: Mode, seed: u64, loss: &mut PowerLoss) -> Drive 
     }
     assert!(device.has_power(), "seed {seed}: power does not come back");
     device.cut_after(None);
-    Drive::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, Some(seed))
+    SharedVolume::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, Some(seed))
 }
 
 fn run(mode: Mode, seed: u64, synchronous: &str, cuts: u32) {
     println!("mode {mode}, seed {seed}, synchronous {synchronous}");
     let mut random = Random::seed_from_u64(seed);
     let mut loss = PowerLoss::seeded(seed);
-    let mut drive = Drive::new(volume(), mode, Some(seed));
+    let mut drive = SharedVolume::new(volume(), mode, Some(seed));
     let connection = open(&drive, synchronous).unwrap();
     connection
         .execute_batch(&format!(
@@ -153,22 +153,22 @@ fn transactions_are_whole_after_a_cut_without_syncs() {
 }
 
 /// Power fails now, if it has not yet, and comes back. Operations in flight have that outcome.
-fn cut_now(drive: Drive, mode: Mode, outcome: Outcome) -> Drive {
+fn cut_now(drive: SharedVolume, mode: Mode, outcome: Outcome) -> SharedVolume {
     let volume = drive.into_volume().map_err(|(_, error)| error).expect("nothing is open");
     let now_ns = volume.now_ns();
     volume.device().cut_after(None);
     volume.device().cut_power(now_ns);
     let mut device = volume.into_client_without_sync().into_device().unwrap();
     device.power_on(&mut PowerLoss::all(outcome)).expect("the drive recovers");
-    Drive::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, Some(1))
+    SharedVolume::new(Volume::mount(device, CACHE_BYTES).expect("mount"), mode, Some(1))
 }
 
 /// A drive that takes few units at once, with a table of 40 rows of `n = 0`.
-fn table_on_a_drive_of_small_batches(mode: Mode) -> (Drive, Connection) {
+fn table_on_a_drive_of_small_batches(mode: Mode) -> (SharedVolume, Connection) {
     let mut profile = crate::common::profile();
     profile.limits.atomic_units = 8;
     let volume = Volume::format(Device::in_memory(&profile).unwrap(), CACHE_BYTES).unwrap();
-    let drive = Drive::new(volume, mode, Some(1));
+    let drive = SharedVolume::new(volume, mode, Some(1));
     let connection = drive.open("app.db").unwrap();
     connection
         .execute_batch(
@@ -193,7 +193,7 @@ fn numbers(connection: &Connection) -> (i64, i64, i64) {
 }
 
 /// Executes statements until power fails at flash operation `cut`; returns the number acknowledged.
-fn work_until(drive: &Drive, connection: Connection, cut: u64, statements: &[&str]) -> usize {
+fn work_until(drive: &SharedVolume, connection: Connection, cut: u64, statements: &[&str]) -> usize {
     drive.volume().device().cut_after(Some(cut));
     statements.iter().take_while(|statement| connection.execute_batch(statement).is_ok()).count()
 }

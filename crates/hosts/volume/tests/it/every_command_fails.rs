@@ -600,8 +600,9 @@ impl Failure {
     /// All of them. Reads are left out: their pages would be lost; and erases: none comes so early in a drive's life. Programs do
     /// not fail from then on: a drive has few blocks.
     fn all() -> impl Iterator<Item = Failure> {
-        use FailingStep::{Buffer, Program, Room};
-        let steps = [(Program, false), (Buffer, false), (Buffer, true), (Room, false), (Room, true)];
+        use FailingStep::{Buffer, Program, Reservation};
+        let steps =
+            [(Program, false), (Buffer, false), (Buffer, true), (Reservation, false), (Reservation, true)];
         let commands = CommandFailure::ALL.into_iter().map(Failure::Command);
         commands.chain(steps.into_iter().map(|(step, lasts)| Failure::Step { step, lasts }))
     }

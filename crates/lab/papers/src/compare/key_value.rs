@@ -12,8 +12,8 @@ use tantalum_volume::Volume;
 
 use super::outcome::WorkloadOutcome;
 use super::pattern::Pattern;
+use super::registered_volume::{DATABASE, RegisteredVolume};
 use super::session::Session;
-use super::working_drive::{DATABASE, WorkingDrive};
 use super::workload::Workload;
 use crate::error::ExperimentError;
 
@@ -119,7 +119,7 @@ impl KeyValue {
 
 impl Workload for KeyValue {
     fn load(&self, volume: Volume, seed: u64) -> Result<Volume, ExperimentError> {
-        let working = WorkingDrive::new(volume, Mode::Rollback, seed)?;
+        let working = RegisteredVolume::new(volume, Mode::Rollback, seed)?;
         let sqlite = working.open()?;
         self.insert_rows(&sqlite, seed).map_err(ExperimentError::sqlite("filling the table"))?;
         sqlite.close().map_err(|(_, error)| ExperimentError::sqlite("closing the database")(error))?;

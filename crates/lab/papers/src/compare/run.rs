@@ -16,8 +16,8 @@ use tantalum_workloads::memory;
 
 use super::capacity::{on_larger, smallest_capacity_for};
 use super::outcome::{Comparison, Run, WorkloadOutcome, relate_to_baseline};
+use super::registered_volume::RegisteredVolume;
 use super::session::{PAGE_CACHE_BYTES, Session};
-use super::working_drive::WorkingDrive;
 use super::workload::Workload;
 use crate::error::ExperimentError;
 
@@ -148,7 +148,7 @@ fn run(
     mode: Mode,
     monitor: &Monitor,
 ) -> Result<Run, ExperimentError> {
-    let working = WorkingDrive::new(volume, mode, settings.seed)?;
+    let working = RegisteredVolume::new(volume, mode, settings.seed)?;
     let connection = working.open()?;
     let mut run = measure(settings, workload, &working, &connection, mode, monitor)?;
     connection.close().map_err(|(_, error)| ExperimentError::sqlite("closing the database")(error))?;
@@ -162,7 +162,7 @@ fn run(
 fn measure(
     settings: &Settings,
     workload: &dyn Workload,
-    working: &WorkingDrive,
+    working: &RegisteredVolume,
     connection: &Connection,
     mode: Mode,
     monitor: &Monitor,
@@ -195,7 +195,7 @@ fn inspect(
     volume: Volume,
     mode: Mode,
 ) -> Result<Option<String>, ExperimentError> {
-    let working = WorkingDrive::new(volume, mode, settings.seed)?;
+    let working = RegisteredVolume::new(volume, mode, settings.seed)?;
     let connection = working.open()?;
     let verdict: String = connection
         .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use tantalum::{Command, Nanoseconds, Smart, Usage};
 use tantalum_report::Bar;
 use tantalum_report::histogram;
-use tantalum_sqlite::{Drive, Synchronous};
+use tantalum_sqlite::{SharedVolume, Synchronous};
 
 use super::spread::{Parts, Sample, Uncertainty};
 use crate::error::ExperimentError;
@@ -40,7 +40,7 @@ impl Mark {
 
 /// A connection for a workload. Counts transactions and their latencies in virtual time.
 pub struct Session<'a> {
-    drive: &'a Drive,
+    drive: &'a SharedVolume,
     connection: &'a Connection,
     bar: Bar,
     pub(crate) latencies: Histogram<u64>,
@@ -53,7 +53,7 @@ pub struct Session<'a> {
 impl<'a> Session<'a> {
     /// Sets what is the same for all modes.
     pub(crate) fn new(
-        drive: &'a Drive,
+        drive: &'a SharedVolume,
         connection: &'a Connection,
         synchronous: Synchronous,
         bar: Bar,

@@ -20,9 +20,9 @@ use super::contents::Contents;
 use super::database_copy::one_file;
 use super::determinism::{Clock, make_deterministic};
 use super::outcome::WorkloadOutcome;
+use super::registered_volume::{DATABASE, RegisteredVolume};
 use super::script::{self, Script};
 use super::session::{PAGE_CACHE_BYTES, Session};
-use super::working_drive::{DATABASE, WorkingDrive};
 use super::workload::Workload;
 use crate::error::ExperimentError;
 
@@ -98,7 +98,7 @@ fn try_statements(
     memory::require(profile.capacity_bytes)?;
     let volume = put(Volume::format(Device::in_memory(profile)?, PAGE_CACHE_BYTES)?, image)?;
     let used_units = units_in_use(&volume);
-    let working = WorkingDrive::new(volume, Mode::Rollback, 0)?;
+    let working = RegisteredVolume::new(volume, Mode::Rollback, 0)?;
     let (transactions, expected) = run_all(&working, sql, sql_path, seed)?;
     let growth_units = units_in_use(&working.into_volume()?).saturating_sub(used_units);
     Ok(Tried { transactions, expected, used_units, growth_units })
@@ -115,7 +115,7 @@ fn put(mut volume: Volume, image: &[u8]) -> Result<Volume, ExperimentError> {
 
 /// Runs the statements. Returns the number of transactions and the contents of the database afterwards.
 fn run_all(
-    working: &WorkingDrive,
+    working: &RegisteredVolume,
     sql: &str,
     sql_path: &Path,
     seed: u64,

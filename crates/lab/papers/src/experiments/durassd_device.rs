@@ -256,7 +256,7 @@ fn measure(
 ) -> Result<(f64, Phase), ExperimentError> {
     let span_units = span_units(drive.lock().profile());
     let load = FsyncWrites { span_units, operations: operations(run), ..job };
-    drive.issue(Command::Flush, When::AfterAll)?;
+    drive.lock().issue(Command::Flush, When::AfterAll)?;
     let bar = run.monitor.bar(cache.name(), load.operations);
     let beginning = Beginning::of(&drive.lock());
     let rate = load.run(drive, run.seed, &bar)?;

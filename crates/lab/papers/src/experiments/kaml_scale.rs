@@ -98,8 +98,9 @@ impl Records {
     fn new(profile: &Profile, count: u64, seed: u64) -> Result<Records, ExperimentError> {
         let drive = Drive::new(Device::in_memory(profile)?);
         let attributes = NamespaceAttributes { expected_records: count, ..NamespaceAttributes::default() };
-        let create =
-            |namespace: &mut _| drive.issue(Command::CreateNamespace { attributes, namespace }, When::At(0));
+        let create = |namespace: &mut _| {
+            drive.lock().issue(Command::CreateNamespace { attributes, namespace }, When::At(0))
+        };
         let namespace = result_of(create)?;
         Ok(Records {
             drive,
@@ -179,7 +180,7 @@ impl Records {
         for _ in 0..CHECKED {
             let number = self.random.random_range(0..self.count);
             let get = Command::KvGet { namespace: self.namespace, key: key(number), value: &mut found };
-            self.drive.issue(get, When::AfterAll)?;
+            self.drive.lock().issue(get, When::AfterAll)?;
             if found != value(number) {
                 return Err(ExperimentError::WrongRecords {
                     what: format!("number {number} holds {found:?}"),
@@ -370,7 +371,7 @@ mod tests {
         records.check().unwrap();
         for number in 0..records.count {
             let changed = KvRecord { namespace: records.namespace, key: key(number), value: Some(b"other") };
-            records.drive.issue(Command::KvPut { records: &[changed] }, When::AfterAll).unwrap();
+            records.drive.lock().issue(Command::KvPut { records: &[changed] }, When::AfterAll).unwrap();
         }
         let other = records.check().unwrap_err().to_string();
         assert!(other.contains("holds"), "{other}");

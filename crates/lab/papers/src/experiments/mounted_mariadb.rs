@@ -93,9 +93,9 @@ impl MountedMariaDb {
         from: Start<'_>,
         mut options: MariaDbOptions,
     ) -> Result<MountedMariaDb, ExperimentError> {
-        let drive = Drive::copy(run, from, "drive")?;
+        let drive = DriveCopy::copy(run, from, "drive")?;
         let log_drive = match from.log {
-            LogPlace::SecondDrive => Some(Drive::copy(run, from, "log-drive")?),
+            LogPlace::SecondDrive => Some(DriveCopy::copy(run, from, "log-drive")?),
             LogPlace::Drive | LogPlace::Machine => None,
         };
         options.log_folder = match from.log {
@@ -149,17 +149,17 @@ fn unmount_all((mount, log_mount): (Mount, Option<Mount>)) -> Result<(), Experim
 }
 
 /// A copy of the aged drive.
-struct Drive {
+struct DriveCopy {
     image: PathBuf,
     folder: PathBuf,
 }
 
-impl Drive {
-    fn copy(run: &Run<'_>, from: Start<'_>, name: &str) -> Result<Drive, ExperimentError> {
+impl DriveCopy {
+    fn copy(run: &Run<'_>, from: Start<'_>, name: &str) -> Result<DriveCopy, ExperimentError> {
         run.monitor.check()?;
         let image = from.folder.join(format!("{name}.img"));
         copy_image(run, from.aged, &image).map_err(ExperimentError::file(&image))??;
-        Ok(Drive { image, folder: from.folder.join(name) })
+        Ok(DriveCopy { image, folder: from.folder.join(name) })
     }
 
     fn mount(&self, run: &Run<'_>, options: MountOptions) -> Result<Mount, ExperimentError> {

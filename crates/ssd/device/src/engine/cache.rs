@@ -186,7 +186,7 @@ impl Cache {
     }
 
     /// When there is room for `units` more, at or after `at_ns`; none if the waiting units leave too little. At most
-    /// half of the cache waits if callers program pages whenever it is high. Room is granted in the order of the
+    /// half of the cache waits if callers program pages whenever it is high. Footprint is granted in the order of the
     /// requests, even when a queue submits both at once.
     pub fn room_ns(&mut self, units: usize, at_ns: Nanoseconds) -> Option<Nanoseconds> {
         let taken = self.len() + units;

@@ -5,7 +5,7 @@
 //! until it has been programmed.
 
 use tantalum_ftl::{
-    Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, Room, VALUE_BYTES,
+    Footprint, Key, KeyValueError, KvRecord, NAMESPACES, NamespaceAttributes, NamespaceId, VALUE_BYTES,
 };
 use tantalum_nand::Nanoseconds;
 
@@ -121,8 +121,8 @@ impl Engine {
     }
 
     /// Whether records fit in addition to everything that is stored.
-    pub fn has_room(&self, room: Room) -> bool {
-        self.ftl.has_room(room, self.cache.len())
+    pub fn has_room(&self, footprint: Footprint) -> bool {
+        self.ftl.has_room(footprint, self.cache.len())
     }
 
     /// How many chunks are free once nothing waits, and a checkpoint has released what deletes left behind.

@@ -39,7 +39,7 @@ impl Engine {
     }
 
     /// Whether a write must be on flash before it completes.
-    fn goes_through(&self, fua: bool) -> bool {
+    pub fn goes_through(&self, fua: bool) -> bool {
         fua && !self.ftl.has_plp() || self.writes_through
     }
 

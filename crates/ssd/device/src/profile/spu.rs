@@ -1,4 +1,5 @@
-//! The processors that run programs in the drive, as Willow has them (thesis, sections 5.1.6 and 5.2).
+//! The processors that run programs in the drive, as Willow has them (thesis, sections 5.1.6 and 5.2). What they do is in the
+//! crate `tantalum-spu`; the drive only has to know them because an image keeps its whole profile, and makes their memory.
 
 use serde::{Deserialize, Serialize};
 use tantalum_nand::MAX_NVM_LATENCY_NS;
@@ -16,6 +17,9 @@ const PERMISSION_ENTRY_BYTES: u32 = 26;
 
 /// Bytes of a stripe: stripes are dealt out to the processors in turn (thesis, section 5.1.2).
 pub const STRIPE_BYTES: u64 = 8 << 10;
+
+/// Bytes of each bank of their memory besides its stripes of the drive: how they manage the bank is up to the processors.
+pub const BANK_OVERHEAD_BYTES: u64 = (512 << 10) + 512;
 
 /// The storage processors of a drive, and what connects them. Fields that a profile leaves out are Willow's.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -104,6 +108,11 @@ impl SpuProfile {
     /// Data memory that the permission table takes, in bytes.
     pub fn table_bytes(&self) -> u32 {
         self.permission_entries * PERMISSION_ENTRY_BYTES
+    }
+
+    /// Bytes of each bank of their memory, in a drive of this capacity.
+    pub fn bank_bytes(&self, capacity_bytes: u64) -> u64 {
+        capacity_bytes.div_ceil(STRIPE_BYTES * u64::from(self.count)) * STRIPE_BYTES + BANK_OVERHEAD_BYTES
     }
 
     pub(super) fn validate(&self) -> Result<(), InvalidField> {

@@ -178,13 +178,13 @@ impl Profile {
 
 impl Profile {
     fn validate_spu_memory(&self) -> Result<(), InvalidField> {
-        let Some(banks) = self.spu_banks() else { return Ok(()) };
+        let Some((_, bytes)) = self.spu_memory() else { return Ok(()) };
         if self.nvm.is_some() {
             let expected = "a drive with it has no section [nvm]";
             return Err(invalid("spu.memory", "given", expected));
         }
-        if banks.bytes() > MAX_NVM_BYTES {
-            let expected = format!("with it spu.memory takes {}, and at most {MAX_NVM_BYTES}", banks.bytes());
+        if bytes > MAX_NVM_BYTES {
+            let expected = format!("with it spu.memory takes {bytes}, and at most {MAX_NVM_BYTES}");
             return Err(invalid("capacity_bytes", self.capacity_bytes, expected));
         }
         Ok(())

@@ -269,7 +269,9 @@ fn a_change_of_the_map_whose_record_finds_no_room_stops_the_drive() {
     for (name, unknown, submit) in commands {
         let mut stopped = 0;
         for after in 0.. {
-            let Some((mut copy, answer)) = failing(&host, (FailingStep::Room, after), submit) else { break };
+            let Some((mut copy, answer)) = failing(&host, (FailingStep::Reservation, after), submit) else {
+                break;
+            };
             let Err(status) = answer else { continue };
             if status != Status::CapacityExceeded {
                 assert_eq!(

@@ -117,7 +117,7 @@ fn a_loss_that_finds_no_room_is_recorded_once_there_may_be_some() {
     write(&mut device, 6, 1);
     write(&mut device, 5, 2);
     // a second try would find room
-    let no_room = StepFault { step: FailingStep::Room, after: 0, lasts: false };
+    let no_room = StepFault { step: FailingStep::Reservation, after: 0, lasts: false };
     device.set_faults(EVERY_READ).unwrap();
     device.fail_step(Some(no_room)).unwrap();
     assert_eq!(read(&mut device, 5), Err(Status::Unreadable { lpn: Lpn(5) }));

@@ -124,7 +124,7 @@ fn a_write_refused_between_its_steps_has_written_its_first_units() {
         let units = end - 12..end - 2;
         for after in 0..40 {
             let mut host = drive.fork();
-            let fault = StepFault { step: FailingStep::Room, after, lasts: true };
+            let fault = StepFault { step: FailingStep::Reservation, after, lasts: true };
             host.device.fail_step(Some(fault)).unwrap();
             let data = [2; 10 * UNIT_BYTES];
             let answer = host.submit(Command::Write { lpn: Lpn(units.start), data: &data, fua });

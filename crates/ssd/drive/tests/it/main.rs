@@ -1,7 +1,7 @@
 //! Tests of drives by their public interface. They are one program, because a program for each file builds slowly.
 
-mod accesses;
 mod common;
 mod duplicates;
 mod duplicates_under_cuts;
 mod several_clients;
+mod transfers;

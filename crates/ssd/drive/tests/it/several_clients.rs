@@ -155,7 +155,7 @@ fn in_real_time_power_never_goes_before_an_answer_that_was_given() {
     queue.submit(write, 0, move |ended, _| sender.send(ended).unwrap());
     receiver.recv().unwrap().unwrap();
     drive.lock().cut_after(Some(1));
-    let late = drive.issue(Command::Write { lpn: Lpn(4), data: &unit(4), fua: true }, looked_ns);
+    let late = drive.lock().issue(Command::Write { lpn: Lpn(4), data: &unit(4), fua: true }, looked_ns);
     assert_eq!(late, Err(Status::PowerLost));
     let queue = {
         drive.lock().power_on(&mut PowerLoss::all(Outcome::NotStarted)).unwrap();

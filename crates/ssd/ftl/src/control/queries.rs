@@ -73,6 +73,11 @@ impl Parts {
         &mut self.nand
     }
 
+    /// What a block is used for.
+    pub fn block_use(&self, block: BlockId) -> BlockUse {
+        self.space.block_use(block)
+    }
+
     /// The map.
     pub fn map(&self) -> &Map {
         &self.map

@@ -18,12 +18,12 @@ pub(crate) struct LastCheckpoint {
     /// Count of medium operations when the last check found none due.
     pub not_due_at: u64,
     /// As it was when there was no room for the next one: there is none before it changes.
-    pub no_room: Option<Room>,
+    pub no_room: Option<SpaceState>,
 }
 
 /// What decides whether there is room for a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Room {
+pub(crate) struct SpaceState {
     /// Operations of the medium so far.
     pub operations: u64,
     pub free_blocks: u32,

@@ -47,7 +47,7 @@ pub(crate) use self::facts::{Facts, narrow, put_list, take, take_list, take_word
 use self::flash::FlashLog;
 pub(crate) use self::flash::{Attempt, NewCheckpoint};
 pub(crate) use self::found::{FoundCheckpoint, FoundJournal};
-use self::last_checkpoint::{LastCheckpoint, Room};
+use self::last_checkpoint::{LastCheckpoint, SpaceState};
 pub(crate) use self::left::dump_what_is_left;
 use self::memberships::Memberships;
 pub(crate) use self::nvm::FoundNvm;
@@ -529,17 +529,17 @@ impl MetadataLog {
 
     /// There was no room for a checkpoint.
     pub fn checkpoint_found_no_room(&mut self, nand: &Nand, space: &Space, kept: KeptBytes) {
-        self.checkpoint.no_room = Some(self.checkpoint_room(nand, space, kept));
+        self.checkpoint.no_room = Some(self.space_state(nand, space, kept));
     }
 
     /// Whether there may be room for a checkpoint: more than when there was none, or it takes less.
     pub fn checkpoint_may_have_room(&self, nand: &Nand, space: &Space, kept: KeptBytes) -> bool {
-        self.checkpoint.no_room != Some(self.checkpoint_room(nand, space, kept))
+        self.checkpoint.no_room != Some(self.space_state(nand, space, kept))
     }
 
-    fn checkpoint_room(&self, nand: &Nand, space: &Space, kept: KeptBytes) -> Room {
+    fn space_state(&self, nand: &Nand, space: &Space, kept: KeptBytes) -> SpaceState {
         let (free_blocks, units) = (space.free_blocks(), self.checkpoint_units(kept));
-        Room { operations: nand.operations(), free_blocks, units }
+        SpaceState { operations: nand.operations(), free_blocks, units }
     }
 
     /// Reads a part of the last checkpoint. Returns it with the time at which it is there, and the units of flash that were read.

@@ -230,5 +230,5 @@ impl Reservation {
 /// Whether a test lets this step find no room.
 #[inline]
 pub(crate) fn finds_no_room(nand: &mut Nand) -> bool {
-    nand.step_fails(FailingStep::Room)
+    nand.step_fails(FailingStep::Reservation)
 }

@@ -260,7 +260,7 @@ fn fill(drive: &Drive, case: &Case) -> Result<(), Stop> {
     for lpn in case.setup.cold() {
         drive.write(Lpn(lpn), &unit_of(cold_stamp(lpn)), false, When::AfterAll)?;
     }
-    drive.issue(Command::Flush, When::AfterAll)?;
+    drive.lock().issue(Command::Flush, When::AfterAll)?;
     Ok(())
 }
 

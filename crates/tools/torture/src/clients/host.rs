@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand::RngExt;
 use tantalum::{Command, Completion, Device, DeviceError, Lpn, METADATA_BYTES, Status, UNIT_BYTES};
-use tantalum_drive::{Access, Answers, Client, Delivery, Drive, Output, Pacing, Queue, Reply, Request, When};
+use tantalum_drive::{
+    Answers, Client, Delivery, Drive, Output, Pacing, Queue, Reply, Request, Transfer, When,
+};
 use tantalum_spu::BaseIoWay;
 
 pub(super) use power::Loss;
@@ -257,15 +259,15 @@ impl Host {
     pub fn submit_together(&mut self, client: usize, requests: &mut [Together]) -> Vec<u64> {
         let answers = self.ways[client].queue.answers().clone();
         let (ticket, when) = (answers.ticket(), answers.when(self.now_ns));
-        let mut accesses: Vec<Access<'_>> = requests
+        let mut transfers: Vec<Transfer<'_>> = requests
             .iter_mut()
             .map(|request| match request {
-                Together::Read { lpn, data } => Access::read(*lpn, data),
-                Together::Write { lpn, data, fua } => Access::write(*lpn, data, *fua),
+                Together::Read { lpn, data } => Transfer::read(*lpn, data),
+                Together::Write { lpn, data, fua } => Transfer::write(*lpn, data, *fua),
             })
             .collect();
-        self.drive().access(&mut accesses, when);
-        let ended: Vec<Result<Completion, Status>> = accesses.into_iter().map(Access::ended).collect();
+        self.drive().transfer(&mut transfers, when);
+        let ended: Vec<Result<Completion, Status>> = transfers.into_iter().map(Transfer::ended).collect();
         let replies = requests.iter().zip(ended).map(|(request, ended)| {
             let output = match request {
                 Together::Read { data, .. } => Output::Data(data.clone()),
@@ -299,7 +301,8 @@ impl Host {
         if self.is_killed() {
             return Err(Status::PowerLost);
         }
-        self.drive().issue(command, self.when())
+        let when = self.when();
+        self.drive().lock().issue(command, when)
     }
 
     /// Reads a unit, and checks that its metadata are those that were written with it.

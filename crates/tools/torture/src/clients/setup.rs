@@ -6,7 +6,7 @@ use std::ops::Range;
 use tantalum::{CacheMode, Faults, FlashScheduling, Lpn, Plp, Profile, SpuProfile};
 use tantalum_report::InvalidSetting;
 
-use crate::device::drive::{DIRECT, Drive as Kind};
+use crate::device::drive::{DIRECT, DriveKind};
 use crate::device::{DriveChoice, Flash, Medium};
 use crate::error::CrashError;
 
@@ -24,7 +24,7 @@ pub(super) const CELLS: Range<u32> = PROGRAM_LOG_UNITS..PROGRAM_LOG_UNITS + 16;
 /// A drive and how its clients use it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
-    pub(super) kind: Kind,
+    pub(super) kind: DriveKind,
     /// How many clients there are.
     pub clients: u32,
     /// Whether writes that repeat a recent one become shares.
@@ -206,7 +206,7 @@ impl SetupChoice {
         kinds.into_iter().map(|kind| self.setup(kind, seed)).collect()
     }
 
-    fn setup(&self, kind: Kind, seed: u64) -> Setup {
+    fn setup(&self, kind: DriveKind, seed: u64) -> Setup {
         // no two of these depend on each other or on what the seed chooses for the drive
         let paced = self.paced.unwrap_or(self.programs == Some(true) || seed % 8 != 5);
         let flash = match (self.flash, seed % 7) {
@@ -220,7 +220,7 @@ impl SetupChoice {
             _ => kind.medium,
         };
         Setup {
-            kind: Kind { medium, flash, ..kind },
+            kind: DriveKind { medium, flash, ..kind },
             clients: self.clients.unwrap_or(CLIENTS.start + (seed % 5) as u32),
             remaps: self.remaps.unwrap_or(seed % 2 == 1),
             paced,

@@ -1,6 +1,6 @@
 //! One seed on one drive: everything that determines a run.
 
-use super::drive::Drive;
+use super::drive::DriveKind;
 use super::every_cut::{cuts_of_command, every_cut};
 use super::progress::Progress;
 use super::random_cuts::random_cuts;
@@ -16,7 +16,7 @@ pub type Plan = cases::Plan<Kind>;
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub seed: u64,
-    pub drive: Drive,
+    pub drive: DriveKind,
     pub plan: Plan,
 }
 

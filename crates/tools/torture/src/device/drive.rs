@@ -71,7 +71,7 @@ pub enum Medium {
 
 /// A kind of drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Drive {
+pub struct DriveKind {
     /// Bytes of a flash page: 4096, 8192 or 16384.
     pub page_bytes: u32,
     /// Where writes are cached.
@@ -94,7 +94,7 @@ pub struct Drive {
     pub scheduling: FlashScheduling,
 }
 
-impl fmt::Display for Drive {
+impl fmt::Display for DriveKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let logs = if self.own_logs { "own" } else { "shared" };
         let indexes = if self.swaps { "swapped" } else { "resident" };
@@ -112,7 +112,7 @@ impl fmt::Display for Drive {
     }
 }
 
-impl Drive {
+impl DriveKind {
     /// The protection, as the command line calls it.
     pub fn plp_name(&self) -> &'static str {
         match self.plp {
@@ -321,7 +321,7 @@ impl DriveChoice {
     }
 
     /// The drives of a seed.
-    pub(crate) fn drives(&self, seed: u64) -> Vec<Drive> {
+    pub(crate) fn drives(&self, seed: u64) -> Vec<DriveKind> {
         let page_bytes = self.page_bytes.unwrap_or(PAGE_BYTES[(seed % 3) as usize]);
         let own_logs = self.own_logs.unwrap_or((2..4).contains(&(seed % 5)));
         let swaps = self.swaps.unwrap_or((1..3).contains(&(seed % 4)));
@@ -333,7 +333,7 @@ impl DriveChoice {
         let scheduling = self.scheduling.unwrap_or(schedulings[(seed / 2 % 3) as usize]);
         self.kinds()
             .into_iter()
-            .map(|(plp, cache)| Drive {
+            .map(|(plp, cache)| DriveKind {
                 page_bytes,
                 cache,
                 plp,

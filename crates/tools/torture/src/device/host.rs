@@ -13,7 +13,7 @@ use tantalum::{
     Profile, RecoveryReport, Status, UNIT_BYTES,
 };
 
-use super::drive::{Drive, Medium};
+use super::drive::{DriveKind, Medium};
 use super::history::{LOST, Stamp};
 use super::image_file::ImageFile;
 use super::stop::Stop;
@@ -91,7 +91,7 @@ impl Host {
     }
 
     /// A host with a new drive.
-    pub fn new(drive: &Drive, seed: u64) -> Result<Host, Stop> {
+    pub fn new(drive: &DriveKind, seed: u64) -> Result<Host, Stop> {
         let profile = drive.profile(seed);
         let (image, device) = match drive.medium {
             Medium::Image => ImageFile::create(&profile).map(|(image, device)| (Some(image), device))?,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use tantalum::{Command, Completion, Key, KvRecord, NamespaceAttributes, NamespaceId, Status};
 
-use super::drive::{Drive, Flash};
+use super::drive::{DriveKind, Flash};
 use super::history::{Order, Stamp};
 use super::host::Host;
 use super::records::{RecordId, Records, Thing};
@@ -68,7 +68,7 @@ pub(super) struct RecordHost {
 
 impl RecordHost {
     /// Empty namespaces, some of them with their own logs if requested.
-    pub fn new(host: &mut Host, drive: &Drive) -> Result<RecordHost, Stop> {
+    pub fn new(host: &mut Host, drive: &DriveKind) -> Result<RecordHost, Stop> {
         let mut logs = if drive.own_logs { OWN.to_vec() } else { SHARED.to_vec() };
         if drive.full {
             logs.push(0);

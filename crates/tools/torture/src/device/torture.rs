@@ -4,7 +4,7 @@ use serde::Serialize;
 use tantalum_report::Monitor;
 
 use super::case::Case;
-use super::drive::{Drive, DriveChoice, Medium};
+use super::drive::{DriveChoice, DriveKind, Medium};
 use super::tally::{Reached, Tally};
 use super::weights::Kind;
 use crate::cases::{self, Cuts, Ended, check_replayed, outcome_of, setting};
@@ -67,7 +67,7 @@ pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<DeviceCrash, Cr
 }
 
 impl DeviceCrash {
-    fn add(&mut self, drive: &Drive, tally: &Tally, violation: Option<Violation>) {
+    fn add(&mut self, drive: &DriveKind, tally: &Tally, violation: Option<Violation>) {
         counts::add(
             &mut self.drives,
             (drive.plp_name(), drive.cache_name(), Some(drive.page_bytes)),

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use rusqlite::Connection;
 use tantalum::{Device, Profile, UNIT_BYTES};
-use tantalum_sqlite::{Drive, Mode, Synchronous};
+use tantalum_sqlite::{Mode, SharedVolume, Synchronous};
 use tantalum_volume::Volume;
 
 use super::contents::{self, Contents};
@@ -22,15 +22,15 @@ pub(super) struct Database {
     pub synchronous: Synchronous,
 }
 
-impl VolumeInUse for Drive {
+impl VolumeInUse for SharedVolume {
     fn volume(&self) -> impl Deref<Target = Volume> {
-        Drive::volume(self)
+        SharedVolume::volume(self)
     }
 }
 
 impl Program for Database {
     type TestBed = Volume;
-    type DriveInUse = Drive;
+    type DriveInUse = SharedVolume;
     type Opened = (Connection, Contents);
     type Expected = History;
 
@@ -48,18 +48,18 @@ impl Program for Database {
 
     fn prepare_on(device: Device, seed: u64) -> Result<Volume, CrashError> {
         let volume = volume(device, Database::CACHE_BYTES, OTHER_UNITS, seed)?;
-        let drive = Drive::new(volume, Mode::Rollback, Some(seed));
+        let drive = SharedVolume::new(volume, Mode::Rollback, Some(seed));
         let connection = drive.open(DATABASE).map_err(CrashError::sqlite("opening a new database"))?;
         make_tables(&connection, seed).map_err(CrashError::sqlite("making the tables"))?;
         drop(connection);
         drive.into_volume().map_err(|(_, error)| error.into())
     }
 
-    fn take(&self, volume: Volume, seed: u64) -> Drive {
-        Drive::new(volume, self.mode, Some(seed))
+    fn take(&self, volume: Volume, seed: u64) -> SharedVolume {
+        SharedVolume::new(volume, self.mode, Some(seed))
     }
 
-    fn give_back(drive: Drive) -> Result<Volume, Broken> {
+    fn give_back(drive: SharedVolume) -> Result<Volume, Broken> {
         if drive.has_panicked() {
             return Err(Broken::new(
                 "nothing panics",
@@ -70,14 +70,14 @@ impl Program for Database {
     }
 
     /// The database in its mode, with its contents before the first transaction.
-    fn open_first(&self, drive: &Drive) -> Result<Self::Opened, RunEnd> {
+    fn open_first(&self, drive: &SharedVolume) -> Result<Self::Opened, RunEnd> {
         let failed = CrashError::sqlite("opening the new database");
         let connection = session::open(drive, self.synchronous).map_err(failed)?;
         Ok((connection, Contents::default()))
     }
 
     /// Lets SQLite recover the database and check it, and reads it.
-    fn open_again(&self, drive: &Drive) -> Result<Self::Opened, Broken> {
+    fn open_again(&self, drive: &SharedVolume) -> Result<Self::Opened, Broken> {
         let said = |doing: &str, error: rusqlite::Error| {
             let below = drive.last_error().unwrap_or_else(|| "nothing".to_owned());
             Broken::new("the database opens", format!("{doing}: {error}; below SQLite: {below}"))
@@ -95,7 +95,7 @@ impl Program for Database {
 
     fn live(
         &self,
-        drive: &Drive,
+        drive: &SharedVolume,
         (connection, contents): Self::Opened,
         life: &Life,
     ) -> (Result<History, Broken>, u64) {

@@ -4,7 +4,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rusqlite::{Connection, ErrorCode};
 use tantalum::UNIT_BYTES;
 use tantalum_sqlite::Synchronous;
-use tantalum_sqlite::{Drive, Mode};
+use tantalum_sqlite::{Mode, SharedVolume};
 
 use super::contents::{self, Contents, Random};
 use super::history::History;
@@ -43,7 +43,7 @@ struct Reader {
 
 /// The host.
 pub(super) struct Session<'a> {
-    drive: &'a Drive,
+    drive: &'a SharedVolume,
     mode: Mode,
     synchronous: Synchronous,
     /// The first spills and the others do not. While the journal mode is switched, only the first is open.
@@ -59,7 +59,7 @@ pub(super) struct Session<'a> {
 
 /// Opens the database. `full` is SQLite's EXTRA, which differs from FULL only in that it makes the removal of a
 /// rollback journal durable too.
-pub(super) fn open(drive: &Drive, synchronous: Synchronous) -> rusqlite::Result<Connection> {
+pub(super) fn open(drive: &SharedVolume, synchronous: Synchronous) -> rusqlite::Result<Connection> {
     let connection = drive.open(DATABASE)?;
     let synchronous = match synchronous {
         Synchronous::Normal => "normal",
@@ -80,7 +80,7 @@ fn set_cache(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
 impl<'a> Session<'a> {
     /// Continues with a connection that has checked the database.
     pub fn new(
-        drive: &'a Drive,
+        drive: &'a SharedVolume,
         synchronous: Synchronous,
         first: Connection,
         history: &'a mut History,

@@ -76,10 +76,16 @@ pub fn seeds(default: u64) -> std::ops::Range<u64> {
 /// not use up the drive's blocks, from then on. `run` says whether the step came. Returns how many failed. Reads are left
 /// out: their pages would be lost.
 pub fn fail_each_step(mut run: impl FnMut(StepFault) -> bool) -> u32 {
-    use FailingStep::{Buffer, Erase, Program, Room};
+    use FailingStep::{Buffer, Erase, Program, Reservation};
     let mut failed = 0;
-    let faults =
-        [(Program, false), (Erase, false), (Buffer, false), (Buffer, true), (Room, false), (Room, true)];
+    let faults = [
+        (Program, false),
+        (Erase, false),
+        (Buffer, false),
+        (Buffer, true),
+        (Reservation, false),
+        (Reservation, true),
+    ];
     for (step, lasts) in faults {
         for after in (0..).filter(|after: &u64| *after < 4 || after.is_power_of_two()) {
             if !run(StepFault { step, after, lasts }) {

@@ -89,7 +89,7 @@ impl Target {
         let mut target = Target::new(drive, Interface::Blocks(0), value_bytes, seed);
         let attributes = NamespaceAttributes { logs, load_factor_percent: 95, expected_records: 0 };
         let create = |namespace: &mut _| {
-            target.drive.issue(Command::CreateNamespace { attributes, namespace }, When::AfterAll)
+            target.drive.lock().issue(Command::CreateNamespace { attributes, namespace }, When::AfterAll)
         };
         let namespace = result_of(create)?;
         target.interface = Interface::Keys(namespace, batch);
@@ -218,7 +218,7 @@ impl Target {
         let data = vec![1; UNIT_BYTES];
         for _ in 0..units {
             let lpn = Lpn(self.random.random_range(0..others));
-            self.drive.issue(Command::Write { lpn, data: &data, fua: false }, When::AfterAll)?;
+            self.drive.lock().issue(Command::Write { lpn, data: &data, fua: false }, When::AfterAll)?;
         }
         Ok(())
     }

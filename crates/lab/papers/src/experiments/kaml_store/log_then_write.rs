@@ -10,7 +10,7 @@ use tantalum_workloads::ageing::age_leaving;
 use tantalum_workloads::kaml::{Access, Drawer, Step, Table};
 
 use super::bench::{Bench, Measured, other_units};
-use crate::compare::{DATABASE, WorkingDrive};
+use crate::compare::{DATABASE, RegisteredVolume};
 use crate::error::ExperimentError;
 
 /// Host time for a statement of SQLite ([`crate::compare::HOST_NS_PER_STATEMENT`]).
@@ -23,7 +23,7 @@ impl Bench<'_> {
     /// SQLite with its log; this many of its pages are cached.
     pub(super) fn log_then_write(&self, cached_percent: u64) -> Result<Measured, ExperimentError> {
         let volume = self.load_database()?;
-        let working = WorkingDrive::new(volume, Mode::Wal, self.run.seed)?;
+        let working = RegisteredVolume::new(volume, Mode::Wal, self.run.seed)?;
         let connection = working.open()?;
         let measured = self.measure_database(&working, &connection, cached_percent);
         connection.close().map_err(|(_, error)| ExperimentError::sqlite("closing the database")(error))?;
@@ -33,7 +33,7 @@ impl Bench<'_> {
 
     fn load_database(&self) -> Result<Volume, ExperimentError> {
         let volume = Volume::format(Device::in_memory(self.aged.profile())?, VOLUME_CACHE_BYTES)?;
-        let working = WorkingDrive::new(volume, Mode::Rollback, self.run.seed)?;
+        let working = RegisteredVolume::new(volume, Mode::Rollback, self.run.seed)?;
         let connection = working.open()?;
         insert_all(&connection, &self.load.tables(self.units))
             .map_err(ExperimentError::sqlite("filling the tables"))?;
@@ -50,7 +50,7 @@ impl Bench<'_> {
 
     fn measure_database(
         &self,
-        working: &WorkingDrive,
+        working: &RegisteredVolume,
         connection: &Connection,
         cached_percent: u64,
     ) -> Result<Measured, ExperimentError> {

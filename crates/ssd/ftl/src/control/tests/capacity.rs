@@ -3,7 +3,7 @@ use tantalum_nand::{Nand, UNIT_BYTES};
 use super::super::*;
 use crate::host_unit::HostUnit;
 use crate::key::NamespaceAttributes;
-use crate::tenants::records::Room;
+use crate::tenants::records::Footprint;
 use crate::test_support::{CONFIG, GEOMETRY, TIMING};
 
 fn write(ftl: &mut Ftl, lpn: Lpn) {
@@ -55,7 +55,7 @@ fn records_are_admitted_up_to_the_last_chunk_of_the_capacity() {
     }
     assert!(blocks[0] < blocks[1] && blocks[1] < blocks[2], "{blocks:?}");
     // 105 units are free; each of these takes one, and its entry half a chunk
-    let room = |count| Room::of(4000) * count;
+    let room = |count| Footprint::of(4000) * count;
     assert!(ftl.has_room(room(104), 3) && !ftl.has_room(room(105), 3));
     assert!(!ftl.has_room(room(104), 4), "one more waits");
 }

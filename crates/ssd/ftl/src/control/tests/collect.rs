@@ -75,7 +75,7 @@ fn a_collection_that_cannot_record_all_owners_is_unfinished() {
     let (mut unfinished, block) = (0, ftl.geometry.block_of_unit(old));
     for after in 0.. {
         let mut ftl = ftl.try_clone().unwrap();
-        ftl.nand.fail_step(Some(StepFault { step: FailingStep::Room, after, lasts: true }));
+        ftl.nand.fail_step(Some(StepFault { step: FailingStep::Reservation, after, lasts: true }));
         let Err(error) = ftl.collect_block(block, now_ns) else { break };
         let has_moved = ftl.map.lookup(Lpn(0)) != Some(old);
         assert_eq!(error.changed_nothing(), !has_moved, "step {after}: {error}");

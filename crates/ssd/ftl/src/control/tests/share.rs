@@ -113,7 +113,7 @@ fn a_trim_whose_second_step_fails_is_unfinished() {
     let (mut refused, mut unfinished) = (0, 0);
     for after in 0.. {
         let mut ftl = ftl.try_clone().unwrap();
-        ftl.nand.fail_step(Some(StepFault { step: FailingStep::Room, after, lasts: true }));
+        ftl.nand.fail_step(Some(StepFault { step: FailingStep::Reservation, after, lasts: true }));
         let Err(error) = ftl.trim(first, units, 0) else { break };
         let is_mapped = ftl.map.lookup(first).is_some();
         assert_eq!(error.changed_nothing(), is_mapped, "step {after}: {error}");

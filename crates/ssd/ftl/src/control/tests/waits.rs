@@ -302,7 +302,7 @@ fn half_written(ftl: &Ftl, write: impl Fn(&mut Ftl) -> Result<Nanoseconds, FtlEr
     for after in 0.. {
         let mut ftl = ftl.try_clone().expect("its flash is in memory");
         let before = programmed_pages(&ftl);
-        ftl.nand_mut().fail_step(Some(StepFault { step: FailingStep::Room, after, lasts: true }));
+        ftl.nand_mut().fail_step(Some(StepFault { step: FailingStep::Reservation, after, lasts: true }));
         let written = write(&mut ftl);
         assert!(ftl.nand().step_has_failed(), "{written:?} after {after} steps");
         ftl.nand_mut().fail_step(None);

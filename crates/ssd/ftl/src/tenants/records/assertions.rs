@@ -49,12 +49,12 @@ const LEAST: usize = 1 << 12;
 /// Assertions; there may be several for a segment until they are sorted.
 pub(super) struct Assertions {
     parts: Vec<Part>,
-    room: Room,
+    scratch: Scratch,
 }
 
 /// For the part that is sorted: hashes and positions move until they are in order, because assertions are four times as long.
 #[derive(Default)]
-struct Room {
+struct Scratch {
     order: Vec<(u64, usize)>,
     sorted: Vec<Assertion>,
 }
@@ -69,7 +69,7 @@ struct Part {
 
 impl Default for Assertions {
     fn default() -> Assertions {
-        Assertions { parts: vec![Part::default(); PARTS], room: Room::default() }
+        Assertions { parts: vec![Part::default(); PARTS], scratch: Scratch::default() }
     }
 }
 
@@ -78,7 +78,7 @@ impl Assertions {
     pub fn add(&mut self, assertion: Assertion) {
         let part = &mut self.parts[(assertion.hash >> (u64::BITS - PART_BITS)) as usize];
         if part.all.len() >= LEAST.max(4 * part.left) {
-            part.sort(&mut self.room);
+            part.sort(&mut self.scratch);
         }
         part.all.push(assertion);
     }
@@ -86,7 +86,7 @@ impl Assertions {
     /// The newest assertion for each segment, in the order of hashes; the first segment of a value comes before the others.
     pub fn into_newest(mut self) -> Newest {
         let sorted = self.parts.into_iter().map(|mut part| {
-            part.sort(&mut self.room);
+            part.sort(&mut self.scratch);
             part.all
         });
         Newest { parts: sorted.collect() }
@@ -95,13 +95,13 @@ impl Assertions {
 
 impl Part {
     /// Keeps the newest assertion for each segment, in order.
-    fn sort(&mut self, room: &mut Room) {
-        room.order.clear();
-        room.order.extend(self.all.iter().enumerate().map(|(number, of)| (of.hash, number)));
-        room.order.sort_unstable();
-        room.sorted.clear();
-        room.sorted.extend(room.order.iter().map(|(_, number)| self.all[*number]));
-        self.all.copy_from_slice(&room.sorted);
+    fn sort(&mut self, scratch: &mut Scratch) {
+        scratch.order.clear();
+        scratch.order.extend(self.all.iter().enumerate().map(|(number, of)| (of.hash, number)));
+        scratch.order.sort_unstable();
+        scratch.sorted.clear();
+        scratch.sorted.extend(scratch.order.iter().map(|(_, number)| self.all[*number]));
+        self.all.copy_from_slice(&scratch.sorted);
         for same in self.all.chunk_by_mut(|a, b| a.hash == b.hash).filter(|same| same.len() > 1) {
             same.sort_unstable_by_key(|of| (of.value(), of.segment, of.best.version, of.best.step));
         }

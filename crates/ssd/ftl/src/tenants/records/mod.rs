@@ -40,7 +40,7 @@ pub(crate) use self::fold::{RecordsFold, RecordsFound};
 use self::index::Index;
 pub use self::namespace::NAMESPACES;
 pub(crate) use self::plan::Plan;
-pub use self::put::Room;
+pub use self::put::Footprint;
 pub(crate) use self::put::{ProgrammedUnits, RoomNs};
 use self::record::RecordPlace;
 pub use self::record::VALUE_BYTES;
@@ -414,7 +414,7 @@ mod tests {
         for bytes in [10, 100, 4000, 9000] {
             let (mut ftl, namespace) = ftl();
             let mut count = 0;
-            while ftl.has_room(Room::of(bytes) * 8, 0) {
+            while ftl.has_room(Footprint::of(bytes) * 8, 0) {
                 (0..8).for_each(|number| put(&mut ftl, namespace, count + number, Some(&vec![1; bytes])));
                 ftl.program_waiting(0).unwrap();
                 count += 8;

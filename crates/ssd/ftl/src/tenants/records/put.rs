@@ -39,49 +39,49 @@ pub type RoomNs<'a> = &'a mut dyn FnMut(usize) -> Option<Nanoseconds>;
 
 /// What records take of a drive's capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Room {
+pub struct Footprint {
     /// Chunks, of which a unit has 64, as the records are packed when they are moved.
     pub chunks: u64,
     /// Entries of the index. Two take as much as a chunk.
     pub entries: u64,
 }
 
-impl Room {
+impl Footprint {
     /// What a record with a value of this many bytes takes. A deletion takes as much as an empty value until the next
     /// checkpoint.
-    pub fn of(value_bytes: usize) -> Room {
+    pub fn of(value_bytes: usize) -> Footprint {
         let whole = value_bytes.saturating_sub(1) / SEGMENT_BYTES;
         let rest = u64::from(weight(chunks_of(value_bytes - whole * SEGMENT_BYTES)));
-        Room { chunks: whole as u64 * u64::from(UNIT_WEIGHT) + rest, entries: whole as u64 + 1 }
+        Footprint { chunks: whole as u64 * u64::from(UNIT_WEIGHT) + rest, entries: whole as u64 + 1 }
     }
 }
 
-impl Add for Room {
-    type Output = Room;
+impl Add for Footprint {
+    type Output = Footprint;
 
-    fn add(self, other: Room) -> Room {
-        Room { chunks: self.chunks + other.chunks, entries: self.entries + other.entries }
+    fn add(self, other: Footprint) -> Footprint {
+        Footprint { chunks: self.chunks + other.chunks, entries: self.entries + other.entries }
     }
 }
 
-impl Mul<u64> for Room {
-    type Output = Room;
+impl Mul<u64> for Footprint {
+    type Output = Footprint;
 
-    fn mul(self, times: u64) -> Room {
-        Room { chunks: self.chunks * times, entries: self.entries * times }
+    fn mul(self, times: u64) -> Footprint {
+        Footprint { chunks: self.chunks * times, entries: self.entries * times }
     }
 }
 
-impl Sum for Room {
-    fn sum<I: Iterator<Item = Room>>(rooms: I) -> Room {
-        rooms.fold(Room::default(), Add::add)
+impl Sum for Footprint {
+    fn sum<I: Iterator<Item = Footprint>>(footprints: I) -> Footprint {
+        footprints.fold(Footprint::default(), Add::add)
     }
 }
 
 impl Parts {
     /// Whether records currently fit in addition to everything that is stored, even if they are put in parts, and
     /// whatever they replace. `waiting` units are in the cache.
-    pub fn has_room(&self, Room { chunks, entries }: Room, waiting: usize) -> bool {
+    pub fn has_room(&self, Footprint { chunks, entries }: Footprint, waiting: usize) -> bool {
         // a command's entries are counted twice until they are there: one by one, and in whole blocks of two checkpoints
         let at_once = entries.min(PUT_ENTRIES);
         chunks + at_once.div_ceil(2) <= self.free_units(entries, waiting) * u64::from(UNIT_WEIGHT)
@@ -127,7 +127,7 @@ impl Parts {
         let (chunks, entries) = self.plan_of(records).room(records);
         let free = self.free_without(entries, waiting, std::iter::empty())[0];
         !self.records().tombstones.is_empty()
-            && !self.has_room(Room { chunks, entries }, waiting)
+            && !self.has_room(Footprint { chunks, entries }, waiting)
             && (chunks + entries.div_ceil(2)) as i64 <= free
     }
 }

@@ -19,7 +19,7 @@ const INDEX_BYTES: u64 = 2048;
 const LIMITED: FtlConfig = FtlConfig { index_dram_bytes: Some(INDEX_BYTES), ..CONFIG };
 
 /// The drive, with its expected contents.
-struct Drive {
+struct TestDrive {
     ftl: Ftl,
     config: FtlConfig,
     namespaces: Vec<NamespaceId>,
@@ -38,21 +38,21 @@ fn colliding_key(number: u64) -> Key {
     Key::new(&[b'0' + (number % 4) as u8; 16]).unwrap().colliding(number / 4)
 }
 
-impl Drive {
-    fn new(config: FtlConfig, geometry: Geometry, namespaces: u32) -> Drive {
+impl TestDrive {
+    fn new(config: FtlConfig, geometry: Geometry, namespaces: u32) -> TestDrive {
         let mut ftl = Ftl::format(Nand::in_memory(geometry, TIMING).unwrap(), config).unwrap();
         let namespaces = (0..namespaces)
             .map(|_| ftl.create_namespace(NamespaceAttributes::default(), 0).unwrap())
             .collect();
-        Drive { ftl, config, namespaces, key, model: BTreeMap::new(), state: 1 }
+        TestDrive { ftl, config, namespaces, key, model: BTreeMap::new(), state: 1 }
     }
 
     /// Power failed when everything was on flash, and came back.
-    fn recovered(self) -> Drive {
+    fn recovered(self) -> TestDrive {
         let mut nand = self.ftl.into_nand();
         nand.advance(u64::MAX);
         let ftl = Ftl::recover(nand, self.config, 0).map_err(|(_, error)| error).unwrap().0;
-        Drive { ftl, ..self }
+        TestDrive { ftl, ..self }
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -142,7 +142,7 @@ impl Drive {
 /// Random work over three namespaces with DRAM for one, with power cuts and clean shutdowns.
 #[test]
 fn swapped_namespaces_are_what_was_put_into_them() {
-    let mut drive = Drive::new(LIMITED, GEOMETRY, 3);
+    let mut drive = TestDrive::new(LIMITED, GEOMETRY, 3);
     for round in 0..40 {
         (0..40).for_each(|_| drive.put_random());
         drive.compare();
@@ -165,7 +165,7 @@ fn swapped_namespaces_are_what_was_put_into_them() {
 
 #[test]
 fn without_a_limit_nothing_is_swapped() {
-    let mut drive = Drive::new(CONFIG, GEOMETRY, 3);
+    let mut drive = TestDrive::new(CONFIG, GEOMETRY, 3);
     (0..500).for_each(|_| drive.put_random());
     drive.compare();
     assert_eq!((drive.resident_bytes(), drive.swapped_out()), (3 * INDEX_BYTES, vec![false; 3]));
@@ -176,7 +176,8 @@ fn without_a_limit_nothing_is_swapped() {
 /// Four namespaces, and room for two: the least recently used go first, and unchanged ones need no checkpoint.
 #[test]
 fn those_used_longest_ago_are_swapped_out() {
-    let mut drive = Drive::new(FtlConfig { index_dram_bytes: Some(2 * INDEX_BYTES), ..CONFIG }, GEOMETRY, 4);
+    let mut drive =
+        TestDrive::new(FtlConfig { index_dram_bytes: Some(2 * INDEX_BYTES), ..CONFIG }, GEOMETRY, 4);
     for namespace in [0, 1, 2, 3] {
         drive.put(namespace, 1, Some(b"value"));
     }
@@ -184,7 +185,7 @@ fn those_used_longest_ago_are_swapped_out() {
     assert_eq!(drive.swapped_out(), [true, true, false, false]);
     drive.ftl.take_checkpoint(0, false).unwrap();
     let checkpoints = drive.ftl.counters().checkpoints;
-    let use_of = |drive: &mut Drive, namespace: usize| {
+    let use_of = |drive: &mut TestDrive, namespace: usize| {
         assert!(drive.ftl.exists(drive.namespaces[namespace], &key(1), 0).unwrap().0);
     };
     use_of(&mut drive, 2);
@@ -198,7 +199,7 @@ fn those_used_longest_ago_are_swapped_out() {
 /// The drive's time: an index that is only on flash is read before the record.
 #[test]
 fn loading_takes_flash_reads() {
-    let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
+    let mut drive = TestDrive::new(LIMITED, GEOMETRY, 2);
     drive.put(0, 1, Some(b"value"));
     drive.swap_out_all_but_last();
     let at_ns = drive.ftl.nand().idle_ns();
@@ -213,7 +214,7 @@ fn loading_takes_flash_reads() {
 /// Records of a swapped-out namespace are among those of another one, which are overwritten.
 #[test]
 fn collection_loads_what_it_needs_to_move_records() {
-    let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
+    let mut drive = TestDrive::new(LIMITED, GEOMETRY, 2);
     for number in 0..24 {
         drive.put(0, number, Some(&[number as u8; 900]));
         drive.put(1, number, Some(&[number as u8; 900]));
@@ -230,7 +231,7 @@ fn collection_loads_what_it_needs_to_move_records() {
 #[test]
 fn what_waits_for_a_swapped_namespace_is_named_when_it_is_programmed() {
     let config = FtlConfig { dump_units: 16, protected_units: 8, ..LIMITED };
-    let mut drive = Drive::new(config, GEOMETRY, 2);
+    let mut drive = TestDrive::new(config, GEOMETRY, 2);
     drive.put(0, 1, Some(b"one"));
     drive.put(0, 2, Some(b"two"));
     drive.swap_out_all_but_last();
@@ -241,7 +242,7 @@ fn what_waits_for_a_swapped_namespace_is_named_when_it_is_programmed() {
 
 #[test]
 fn a_swapped_namespace_is_deleted_with_all_that_it_holds() {
-    let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
+    let mut drive = TestDrive::new(LIMITED, GEOMETRY, 2);
     for number in 0..24 {
         drive.put(0, number, Some(&[7; 900]));
     }
@@ -260,7 +261,7 @@ fn a_swapped_namespace_is_deleted_with_all_that_it_holds() {
 fn large_indexes_come_back_as_they_were() {
     let geometry = Geometry { blocks_per_plane: 128, pages_per_block: 16, ..GEOMETRY };
     let config = FtlConfig { logical_units: 4000, index_dram_bytes: Some(1), ..CONFIG };
-    let mut drive = Drive::new(config, geometry, 3);
+    let mut drive = TestDrive::new(config, geometry, 3);
     for (namespace, count) in [(0, 700), (1, 3000), (2, 1300)] {
         (0..count).for_each(|number| drive.put(namespace, number, Some(&[number as u8; 20])));
     }
@@ -280,7 +281,7 @@ fn large_indexes_come_back_as_they_were() {
 /// What is read equals what was written, or it is rejected.
 #[test]
 fn an_index_that_is_not_what_it_was_is_refused() {
-    let mut drive = Drive::new(LIMITED, GEOMETRY, 2);
+    let mut drive = TestDrive::new(LIMITED, GEOMETRY, 2);
     drive.put(0, 1, Some(b"value"));
     drive.swap_out_all_but_last();
     let id = drive.namespaces[0];
@@ -299,7 +300,7 @@ fn an_index_that_is_not_what_it_was_is_refused() {
 #[test]
 fn keys_with_the_same_hash_are_told_apart() {
     for (config, namespaces) in [(CONFIG, 1), (LIMITED, 2)] {
-        let mut drive = Drive { key: colliding_key, ..Drive::new(config, GEOMETRY, namespaces) };
+        let mut drive = TestDrive { key: colliding_key, ..TestDrive::new(config, GEOMETRY, namespaces) };
         drive.ftl.flush_journal(0).unwrap();
         assert_eq!(colliding_key(0).hash(), colliding_key(20).hash());
         for round in 0..20 {
@@ -321,7 +322,7 @@ fn keys_with_the_same_hash_are_told_apart() {
 fn copies_of_keys_with_the_same_hash_are_told_apart_when_the_originals_are_gone() {
     for (order, replaced) in [([0, 4], None), ([4, 0], Some(0)), ([0, 4], Some(4))] {
         let config = FtlConfig { checkpoint_interval: CheckpointInterval::Pages(u64::MAX), ..CONFIG };
-        let mut drive = Drive { key: colliding_key, ..Drive::new(config, GEOMETRY, 1) };
+        let mut drive = TestDrive { key: colliding_key, ..TestDrive::new(config, GEOMETRY, 1) };
         for number in order {
             drive.put(0, number, Some(&vec![number as u8; 100 + 2500 * number as usize]));
         }
@@ -358,15 +359,15 @@ const NO_CHECKPOINTS: FtlConfig =
     FtlConfig { checkpoint_interval: CheckpointInterval::Pages(u64::MAX), ..CONFIG };
 
 /// The place of the first segment of a key's value; no other key of the namespace has its hash.
-fn place_of(drive: &Drive, namespace: usize, key: &Key) -> RecordPlace {
+fn place_of(drive: &TestDrive, namespace: usize, key: &Key) -> RecordPlace {
     let namespace = &drive.ftl.records().namespaces[&drive.namespaces[namespace]];
     let found = namespace.index.get().with_hash(key.hash()).next();
     found.expect("the key is there").place
 }
 
 /// Fills the blocks in which these keys' values begin, and takes a checkpoint.
-fn checkpoint_of_full_blocks(drive: &mut Drive, namespace: usize, keys: &[Key]) {
-    let is_open = |drive: &Drive, key: &Key| {
+fn checkpoint_of_full_blocks(drive: &mut TestDrive, namespace: usize, keys: &[Key]) {
+    let is_open = |drive: &TestDrive, key: &Key| {
         let block = GEOMETRY.block_of_unit(place_of(drive, namespace, key).ppn);
         drive.ftl.space().block_use(block) != BlockUse::Closed
     };
@@ -380,7 +381,7 @@ fn checkpoint_of_full_blocks(drive: &mut Drive, namespace: usize, keys: &[Key]) 
 }
 
 /// Moves what is in the block of the first segment of a key's value, unless it was moved with another.
-fn move_head(drive: &mut Drive, namespace: usize, key: &Key) {
+fn move_head(drive: &mut TestDrive, namespace: usize, key: &Key) {
     let old = place_of(drive, namespace, key);
     let block = GEOMETRY.block_of_unit(old.ppn);
     if drive.ftl.space().block_use(block) == BlockUse::Closed {
@@ -392,7 +393,7 @@ fn move_head(drive: &mut Drive, namespace: usize, key: &Key) {
 /// The last segment stays where it was, and a checkpoint names it there.
 #[test]
 fn a_value_of_which_a_part_was_copied_is_whole() {
-    let mut drive = Drive::new(NO_CHECKPOINTS, GEOMETRY, 1);
+    let mut drive = TestDrive::new(NO_CHECKPOINTS, GEOMETRY, 1);
     for number in [4, 11] {
         drive.put(0, number, Some(&[number as u8; 9000]));
     }
@@ -411,7 +412,7 @@ fn a_value_of_which_a_part_was_copied_is_whole() {
 #[test]
 fn a_record_that_was_copied_and_replaced_is_there_once() {
     for new in [None, Some(&b"new"[..]), Some(&[8; 9000])] {
-        let mut drive = Drive::new(NO_CHECKPOINTS, GEOMETRY, 1);
+        let mut drive = TestDrive::new(NO_CHECKPOINTS, GEOMETRY, 1);
         for number in [4, 11] {
             drive.put(0, number, Some(&[number as u8; 9000]));
         }
@@ -432,7 +433,7 @@ fn a_record_that_was_copied_and_replaced_is_there_once() {
 /// Copies made since the checkpoint name a namespace that the journal ends.
 #[test]
 fn a_namespace_whose_records_were_copied_is_deleted() {
-    let mut drive = Drive::new(NO_CHECKPOINTS, GEOMETRY, 2);
+    let mut drive = TestDrive::new(NO_CHECKPOINTS, GEOMETRY, 2);
     for number in [4, 11] {
         drive.put(0, number, Some(&[number as u8; 900]));
         drive.put(1, number, Some(&[number as u8; 900]));
@@ -461,7 +462,7 @@ fn crossing_key(number: u64) -> Key {
 fn segments_with_the_same_hash_are_told_apart() {
     assert_eq!(crossing_key(1).segment_hash(1), crossing_key(0).segment_hash(2));
     for (order, replaced) in [([0, 1], 0), ([0, 1], 1), ([1, 0], 0), ([1, 0], 1)] {
-        let mut drive = Drive { key: crossing_key, ..Drive::new(NO_CHECKPOINTS, GEOMETRY, 1) };
+        let mut drive = TestDrive { key: crossing_key, ..TestDrive::new(NO_CHECKPOINTS, GEOMETRY, 1) };
         for number in order {
             drive.put(0, number, Some(&[number as u8; 9000]));
         }
@@ -477,9 +478,9 @@ fn segments_with_the_same_hash_are_told_apart() {
 /// entry the checkpoint's is.
 #[test]
 fn a_record_written_over_another_key_with_its_hash_is_not_taken_for_what_was_there() {
-    let mut drive = Drive { key: colliding_key, ..Drive::new(NO_CHECKPOINTS, GEOMETRY, 1) };
+    let mut drive = TestDrive { key: colliding_key, ..TestDrive::new(NO_CHECKPOINTS, GEOMETRY, 1) };
     let (namespace, hash) = (drive.namespaces[0], colliding_key(0).hash());
-    let places = |drive: &Drive| -> Vec<RecordPlace> {
+    let places = |drive: &TestDrive| -> Vec<RecordPlace> {
         let index = drive.ftl.records().namespaces[&namespace].index.get();
         index.with_hash(hash).filter(|entry| entry.key_length > 0).map(|entry| entry.place).collect()
     };

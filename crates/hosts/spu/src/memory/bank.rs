@@ -1,23 +1,21 @@
-//! Memory of the storage processors that keeps its contents (thesis, section 5.2: emulated phase-change memory).
+//! One bank of the processors' memory at work: what is loaded and stored, how long that takes, and its redo log.
 //!
 //! Invariants:
-//! - A bank does one thing at a time. Different banks do not wait for each other.
 //! - A store is all or nothing over a power cut, and durable when it is acknowledged. Unless it is a single word, it goes to the
 //!   bank's redo log, which one word then makes valid (that is the acknowledgement), and from there to its place.
 //! - Start-gap moves lines between stores. Its word is stored after the line was copied.
 
-use tantalum_nand::{Nand, Nanoseconds, WORD_BYTES};
+use tantalum::{InsideMemory, Nanoseconds, Status, WORD_BYTES};
 
-use crate::spu_banks::{Banks, LINES_AT, LOG_BYTES};
-use crate::start_gap::{LINE_BYTES, StartGap};
-use crate::status::Status;
+use super::layout::{Banks, LINES_AT, LOG_BYTES};
+use super::start_gap::{LINE_BYTES, StartGap};
 
 /// Where the log's body begins, after the word with its length.
 const BODY_AT: u64 = WORD_BYTES;
 
 /// What the banks have done since power came on.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct SpuMemoryCounters {
+pub struct MemoryCounters {
     /// How long all banks together were busy, ns.
     pub busy_ns: Nanoseconds,
     /// Bytes that were loaded.
@@ -28,15 +26,9 @@ pub struct SpuMemoryCounters {
     pub lines_moved: u64,
 }
 
-/// The banks.
-#[derive(Clone, Debug)]
-pub(crate) struct SpuMemory {
-    banks: Vec<Bank>,
-    counters: SpuMemoryCounters,
-}
-
+/// What is known of a bank while there is power.
 #[derive(Clone, Copy, Debug)]
-struct Bank {
+pub(super) struct Bank {
     gap: StartGap,
     /// Stores of lines since the last move.
     stores: u32,
@@ -44,52 +36,47 @@ struct Bank {
 }
 
 /// A bank at work.
-pub(crate) struct At<'a> {
-    nand: &'a mut Nand,
+pub(super) struct At<'a, 'b> {
+    memory: &'a mut InsideMemory<'b>,
     banks: Banks,
     bank: &'a mut Bank,
-    counters: &'a mut SpuMemoryCounters,
+    counters: &'a mut MemoryCounters,
     /// Where the bank begins in the drive's memory.
     first: u64,
-    now_ns: Nanoseconds,
 }
 
 /// Bytes at a place among those of a bank's lines.
-pub(crate) type Part<'a> = (u64, &'a [u8]);
+pub(super) type Part<'a> = (u64, &'a [u8]);
 
-impl SpuMemory {
-    /// Reads where start-gap has moved the lines, and replays the logs that a cut left.
-    pub fn recover(nand: &mut Nand, banks: Banks, at_ns: Nanoseconds) -> Result<SpuMemory, Status> {
-        let mut memory = SpuMemory { banks: Vec::new(), counters: SpuMemoryCounters::default() };
-        for number in 0..banks.count {
-            let mut word = [0; WORD_BYTES as usize];
-            let free_ns = nand.nvm_load(number * banks.bank_bytes(), &mut word, at_ns)?;
-            let gap = StartGap::new(banks.lines(), u64::from_le_bytes(word));
-            memory.banks.push(Bank { gap, stores: 0, free_ns });
-            memory.at(nand, banks, number as usize, at_ns).recover()?;
-        }
-        Ok(memory)
-    }
-
-    /// What the banks have done since power came on.
-    pub fn counters(&self) -> SpuMemoryCounters {
-        self.counters
-    }
-
-    /// A bank at work.
-    pub fn at<'a>(
-        &'a mut self,
-        nand: &'a mut Nand,
+impl Bank {
+    /// Reads where start-gap has moved the lines of a bank, and replays the log that a cut left.
+    pub fn recover(
+        memory: &mut InsideMemory<'_>,
         banks: Banks,
-        bank: usize,
-        now_ns: Nanoseconds,
-    ) -> At<'a> {
-        let first = banks.bank_bytes() * bank as u64;
-        At { nand, banks, bank: &mut self.banks[bank], counters: &mut self.counters, first, now_ns }
+        number: usize,
+        counters: &mut MemoryCounters,
+    ) -> Result<Bank, Status> {
+        let mut word = [0; WORD_BYTES as usize];
+        let free_ns = memory.load(banks.bank_at(number), &mut word)?;
+        let gap = StartGap::new(banks.lines(), u64::from_le_bytes(word));
+        let mut bank = Bank { gap, stores: 0, free_ns };
+        bank.at(memory, banks, number, counters).recover()?;
+        Ok(bank)
+    }
+
+    /// The bank at work.
+    pub fn at<'a, 'b>(
+        &'a mut self,
+        memory: &'a mut InsideMemory<'b>,
+        banks: Banks,
+        number: usize,
+        counters: &'a mut MemoryCounters,
+    ) -> At<'a, 'b> {
+        At { memory, banks, bank: self, counters, first: banks.bank_at(number) }
     }
 }
 
-impl At<'_> {
+impl At<'_, '_> {
     // -- whole words, in place ----------------------------------------------------------------------------------
 
     /// The runs of a range that are contiguous in the drive's memory: where, and how many bytes.
@@ -112,7 +99,7 @@ impl At<'_> {
 
     /// Occupies the bank for a time. Returns when the work begins and ends.
     fn occupy(&mut self, accesses: u64, latency_ns: u64, bytes: u64) -> (Nanoseconds, Nanoseconds) {
-        let start_ns = self.now_ns.max(self.bank.free_ns);
+        let start_ns = self.memory.now_ns().max(self.bank.free_ns);
         let rate = u128::from(self.banks.memory.bytes_per_second);
         let transfer_ns = (u128::from(bytes) * 1_000_000_000).div_ceil(rate) as Nanoseconds;
         let end_ns = start_ns + accesses * latency_ns + transfer_ns;
@@ -126,7 +113,7 @@ impl At<'_> {
         let mut rest = &mut data[..];
         for &(address, bytes) in &runs {
             let (now, later) = rest.split_at_mut(bytes as usize);
-            self.nand.nvm_load(address, now, self.now_ns)?;
+            self.memory.load(address, now)?;
             rest = later;
         }
         self.counters.bytes_loaded += data.len() as u64;
@@ -148,7 +135,7 @@ impl At<'_> {
         }
         let (start_ns, end_ns) = self.occupy(placed.len() as u64, self.banks.memory.store_ns, bytes);
         self.counters.bytes_stored += bytes;
-        self.nand.nvm_store_during(&placed, start_ns, end_ns)?;
+        self.memory.store(&placed, start_ns, end_ns)?;
         self.bank.stores += lines as u32;
         Ok(end_ns)
     }
@@ -162,14 +149,14 @@ impl At<'_> {
             let (from, to) = self.bank.gap.next_move();
             let address = |place| self.first + LINES_AT + place * LINE_BYTES;
             let (from, to, mut line) = (address(from), address(to), [0; LINE_BYTES as usize]);
-            self.nand.nvm_load(from, &mut line, self.now_ns)?;
+            self.memory.load(from, &mut line)?;
             self.occupy(1, self.banks.memory.load_ns, LINE_BYTES);
             let (start_ns, end_ns) = self.occupy(1, self.banks.memory.store_ns, LINE_BYTES);
-            self.nand.nvm_store_during(&[(to, &line)], start_ns, end_ns)?;
+            self.memory.store(&[(to, &line)], start_ns, end_ns)?;
             let gap = self.bank.gap.moved();
             let (start_ns, end_ns) = self.occupy(1, self.banks.memory.store_ns, WORD_BYTES);
             let word = gap.moves().to_le_bytes();
-            self.nand.nvm_store_during(&[(self.first, &word)], start_ns, end_ns)?;
+            self.memory.store(&[(self.first, &word)], start_ns, end_ns)?;
             self.bank.gap = gap;
             self.counters.bytes_stored += LINE_BYTES + WORD_BYTES;
             self.counters.lines_moved += 1;
@@ -302,7 +289,3 @@ fn place_in(whole: &mut [(u64, Vec<u8>)], at: u64) -> &mut [u8] {
 fn words_of(at: u64, bytes: u64) -> (u64, u64) {
     (at - at % WORD_BYTES, (at + bytes).next_multiple_of(WORD_BYTES))
 }
-
-#[cfg(test)]
-#[path = "spu_memory_tests.rs"]
-mod tests;

@@ -10,9 +10,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use tantalum::{Command, Device, Key, KvRecord, NamespaceId, Nanoseconds, Room, Status};
+use tantalum::{Command, Device, Footprint, Key, KvRecord, NamespaceId, Nanoseconds, Status};
 use tantalum_canaries::guard;
-use tantalum_drive::Drive as SharedDrive;
+use tantalum_drive::Drive;
 
 use crate::cache::Cache;
 use crate::failure::{Cause, Failure};
@@ -27,9 +27,9 @@ const LEAST_RECORD_BYTES: u64 = 64;
 /// Records and their new values; `None` for those to be deleted.
 pub(crate) type Records = Vec<(Name, Option<Value>)>;
 
-pub(crate) struct Drive {
+pub(crate) struct RecordStore {
     /// `None` once the store is closed. No clone of it leaves this struct.
-    device: Option<SharedDrive>,
+    device: Option<Drive>,
     /// The first namespace, which has the parts of large values.
     first: NamespaceId,
     pub cache: Cache,
@@ -52,10 +52,10 @@ pub(crate) trait Listing: Source {
     fn list(&self, namespace: NamespaceId, from: Option<&Key>, limit: usize) -> Result<Vec<Key>, Failure>;
 }
 
-impl Drive {
-    pub fn new(device: Device, first: NamespaceId, cache_bytes: usize, snapshot_bytes: usize) -> Drive {
-        Drive {
-            device: Some(SharedDrive::new(device)),
+impl RecordStore {
+    pub fn new(device: Device, first: NamespaceId, cache_bytes: usize, snapshot_bytes: usize) -> RecordStore {
+        RecordStore {
+            device: Some(Drive::new(device)),
             first,
             cache: Cache::new(cache_bytes),
             versions: RwLock::new(Versions::new(snapshot_bytes)),
@@ -65,7 +65,7 @@ impl Drive {
         }
     }
 
-    pub fn device(&self) -> &SharedDrive {
+    pub fn device(&self) -> &Drive {
         self.device.as_ref().expect("the drive is there until the store is gone")
     }
 
@@ -261,26 +261,26 @@ impl Drive {
     }
 
     /// Whether the drive has room for this in addition to everything that it stores.
-    pub fn has_room(&self, room: Room) -> bool {
-        self.device().lock().has_room(room)
+    pub fn has_room(&self, footprint: Footprint) -> bool {
+        self.device().lock().has_room(footprint)
     }
 
     /// The same, once the drive does not need any more what it remembers of deleted records.
-    pub fn has_room_at_last(&self, room: Room) -> bool {
-        let free = self.device().lock().free_without(room.entries, std::iter::empty());
-        free.first().is_some_and(|free| (room.chunks + room.entries.div_ceil(2)) as i64 <= *free)
+    pub fn has_room_at_last(&self, footprint: Footprint) -> bool {
+        let free = self.device().lock().free_without(footprint.entries, std::iter::empty());
+        free.first().is_some_and(|free| (footprint.chunks + footprint.entries.div_ceil(2)) as i64 <= *free)
     }
 
     /// How many values of this many bytes the drive has room for at least, beside a reserve. What the
     /// drive keeps of deleted records does not count: puts release it.
-    pub fn room_for(&self, value_bytes: usize, reserve: Room) -> u64 {
+    pub fn room_for(&self, value_bytes: usize, reserve: Footprint) -> u64 {
         let device = self.device().lock();
-        let value: Room = sizes(value_bytes).map(Room::of).sum();
+        let value: Footprint = sizes(value_bytes).map(Footprint::of).sum();
         let fits = |values: u64| {
-            let room = value * values + reserve + UNCOUNTED;
+            let footprint = value * values + reserve + UNCOUNTED;
             let beside = beside_large(&device, value_bytes, values);
-            let chunks = room.chunks + beside + room.entries.min(ENTRIES_AT_ONCE).div_ceil(2);
-            device.free_at_last(room.entries).is_some_and(|free| chunks as i64 <= free)
+            let chunks = footprint.chunks + beside + footprint.entries.min(ENTRIES_AT_ONCE).div_ceil(2);
+            device.free_at_last(footprint.entries).is_some_and(|free| chunks as i64 <= free)
         };
         let (mut least, mut most) = (0, device.profile().capacity_bytes / LEAST_RECORD_BYTES);
         while least < most {
@@ -321,14 +321,14 @@ impl Drive {
 }
 
 /// The writer is alone, and sees the records as they are.
-impl Source for Drive {
+impl Source for RecordStore {
     fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
         self.read(name, &mut None)
     }
 }
 
 /// The records as they are on the drive, past the cache. The writer is alone.
-pub(crate) struct Flash<'a>(pub &'a Drive);
+pub(crate) struct Flash<'a>(pub &'a RecordStore);
 
 impl Source for Flash<'_> {
     fn record(&self, name: Name) -> Result<Option<Value>, Failure> {
@@ -356,7 +356,7 @@ pub(crate) fn kv_records(records: &Records) -> Vec<KvRecord<'_>> {
 
 /// The records while none of them changes.
 pub(crate) struct Stable<'a> {
-    drive: &'a Drive,
+    drive: &'a RecordStore,
     versions: RwLockReadGuard<'a, Versions>,
 }
 

@@ -7,13 +7,13 @@ use std::path::Path;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Device, Lpn, Status, UNIT_BYTES};
-use tantalum_drive::{Access, Drive};
+use tantalum_drive::{Drive, Transfer};
 
 use crate::common::{small, unit};
 
 const CAPACITY_MIB: u64 = 16;
 
-/// One of the accesses of a batch.
+/// One of the transfers of a batch.
 struct Planned {
     lpn: u32,
     write: bool,
@@ -75,20 +75,20 @@ impl Checked {
         if number == 0 { vec![0; UNIT_BYTES] } else { unit(number) }
     }
 
-    /// Issues a few accesses together, and checks each in its order.
+    /// Issues a few transfers together, and checks each in its order.
     fn batch(&mut self, writes: bool) {
         let mut planned: Vec<Planned> =
             (0..self.random.random_range(1..24)).map(|_| self.plan(writes)).collect();
-        let mut accesses: Vec<Access<'_>> = planned
+        let mut transfers: Vec<Transfer<'_>> = planned
             .iter_mut()
             .map(|Planned { lpn, write, data }| match write {
-                true => Access::write(Lpn(*lpn), data, false),
-                false => Access::read(Lpn(*lpn), data),
+                true => Transfer::write(Lpn(*lpn), data, false),
+                false => Transfer::read(Lpn(*lpn), data),
             })
             .collect();
         let at_ns = self.drive.lock().time_ns();
-        self.drive.access(&mut accesses, at_ns);
-        let ended: Vec<Result<_, Status>> = accesses.into_iter().map(Access::ended).collect();
+        self.drive.transfer(&mut transfers, at_ns);
+        let ended: Vec<Result<_, Status>> = transfers.into_iter().map(Transfer::ended).collect();
         for (Planned { lpn, write, data }, ended) in planned.into_iter().zip(ended) {
             let (first, count) = (lpn as usize, data.len() / UNIT_BYTES);
             if count == 0 || first + count > self.units.len() {
@@ -115,7 +115,7 @@ impl Checked {
 }
 
 #[test]
-fn accesses_that_are_issued_together_do_what_they_would_one_by_one() {
+fn transfers_that_are_issued_together_do_what_they_would_one_by_one() {
     for seed in 0..6 {
         let mut checked = Checked::new(Device::in_memory(&small("tlc-nvme", CAPACITY_MIB)).unwrap(), seed);
         (0..150).for_each(|_| checked.batch(true));
@@ -136,7 +136,7 @@ fn damage(image: &Path, number: u64) -> bool {
 }
 
 #[test]
-fn what_is_damaged_in_an_image_is_an_error_among_accesses_that_are_issued_together() {
+fn what_is_damaged_in_an_image_is_an_error_among_transfers_that_are_issued_together() {
     for seed in 0..3 {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("drive.tant");

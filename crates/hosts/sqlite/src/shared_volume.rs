@@ -14,19 +14,19 @@ use crate::registration::Registration;
 
 /// One mounted volume, shared by connections.
 ///
-/// Dropping it, or what [`Drive::into_volume`] returns, without unmounting is a crash of the host.
+/// Dropping it, or what [`SharedVolume::into_volume`] returns, without unmounting is a crash of the host.
 #[derive(Debug)]
-pub struct Drive {
+pub struct SharedVolume {
     pub(crate) host: HostRef,
     seed: Option<u64>,
     #[cfg(feature = "bundled")]
     pub(crate) own: std::sync::OnceLock<Registration>,
 }
 
-/// Why an operation on a drive failed.
+/// Why an operation on a shared volume failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DriveError {
+pub enum SharedVolumeError {
     /// SQLite did not accept the VFS.
     #[error("SQLite could not register a VFS named {name:?}: code {code}")]
     Register {
@@ -61,11 +61,11 @@ impl DerefMut for VolumeGuard<'_> {
     }
 }
 
-impl Drive {
-    /// A drive for connections that work in `mode`. With a seed, SQLite's time is the drive's and all randomness comes
+impl SharedVolume {
+    /// A volume for connections that work in `mode`. With a seed, SQLite's time is the drive's and all randomness comes
     /// from the seed: the same statements write exactly the same bytes.
-    pub fn new(volume: Volume, mode: Mode, seed: Option<u64>) -> Drive {
-        Drive {
+    pub fn new(volume: Volume, mode: Mode, seed: Option<u64>) -> SharedVolume {
+        SharedVolume {
             host: HostRef::new(volume, mode),
             seed,
             #[cfg(feature = "bundled")]
@@ -73,7 +73,7 @@ impl Drive {
         }
     }
 
-    /// How connections use the drive.
+    /// How connections use the volume.
     pub fn mode(&self) -> Mode {
         self.host.lock().mode
     }
@@ -93,12 +93,12 @@ impl Drive {
         self.host.has_panicked()
     }
 
-    /// Returns the volume. Fails, and returns the drive, while files on it are open or a VFS of the program is
+    /// Returns the volume. Fails, and returns the shared volume, while files on it are open or a VFS of the program is
     /// registered.
-    pub fn into_volume(mut self) -> Result<Volume, (Drive, DriveError)> {
+    pub fn into_volume(mut self) -> Result<Volume, (SharedVolume, SharedVolumeError)> {
         let handles = self.host.lock().handles;
         if handles > 0 {
-            return Err((self, DriveError::InUse { handles }));
+            return Err((self, SharedVolumeError::InUse { handles }));
         }
         #[cfg(feature = "bundled")]
         drop(self.own.take());
@@ -106,15 +106,15 @@ impl Drive {
             Ok(volume) => Ok(volume),
             Err(host) => {
                 self.host = host;
-                Err((self, DriveError::InUse { handles }))
+                Err((self, SharedVolumeError::InUse { handles }))
             }
         }
     }
 
     /// Registers a VFS with a SQLite library under a name, for as long as the registration lives.
-    pub fn register_with(&self, api: Api, name: &str) -> Result<Registration, DriveError> {
+    pub fn register_with(&self, api: Api, name: &str) -> Result<Registration, SharedVolumeError> {
         let hosts = Hosts::One(self.host.clone());
         Registration::new(api, hosts, Entropy::new(self.seed), name)
-            .map_err(|code| DriveError::Register { name: name.to_owned(), code })
+            .map_err(|code| SharedVolumeError::Register { name: name.to_owned(), code })
     }
 }

@@ -49,7 +49,7 @@ impl State {
 pub struct WeakDrive(Weak<Shared>);
 
 /// The locked device. Releasing it announces a power loss.
-pub struct Locked<'a> {
+pub struct DeviceGuard<'a> {
     pub(crate) state: MutexGuard<'a, State>,
     holder: &'a AtomicUsize,
 }
@@ -63,8 +63,8 @@ fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
-impl Locked<'_> {
-    /// As [`Drive::issue`](crate::Drive::issue).
+impl DeviceGuard<'_> {
+    /// Issues a command at a client's time, or as soon afterwards as another client's last command allows.
     pub fn issue(&mut self, command: Command<'_>, when: impl Into<When>) -> Result<Completion, Status> {
         let at_ns = self.start_ns(when);
         issue(&mut self.state.device, command, at_ns)
@@ -110,12 +110,12 @@ impl Shared {
         })
     }
 
-    pub fn lock(&self) -> Locked<'_> {
+    pub fn lock(&self) -> DeviceGuard<'_> {
         let (holder, here) = (&self.holder, this_thread());
         assert!(holder.load(Ordering::Relaxed) != here, "this thread already holds the device");
         let state = self.soon().unwrap_or_else(|| self.state.lock());
         holder.store(here, Ordering::Relaxed);
-        Locked { state, holder }
+        DeviceGuard { state, holder }
     }
 }
 
@@ -130,12 +130,12 @@ impl WeakDrive {
     }
 
     /// Calls a function with the device, if anybody still has the drive.
-    pub fn with<T>(&self, work: impl FnOnce(&mut Locked<'_>) -> T) -> Option<T> {
+    pub fn with<T>(&self, work: impl FnOnce(&mut DeviceGuard<'_>) -> T) -> Option<T> {
         self.0.upgrade().map(|shared| work(&mut shared.lock()))
     }
 }
 
-impl Deref for Locked<'_> {
+impl Deref for DeviceGuard<'_> {
     type Target = Device;
 
     fn deref(&self) -> &Device {
@@ -143,13 +143,13 @@ impl Deref for Locked<'_> {
     }
 }
 
-impl DerefMut for Locked<'_> {
+impl DerefMut for DeviceGuard<'_> {
     fn deref_mut(&mut self) -> &mut Device {
         &mut self.state.device
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for DeviceGuard<'_> {
     fn drop(&mut self) {
         debug_assert_eq!(self.holder.load(Ordering::Relaxed), this_thread(), "another thread has the device");
         let has_power = self.state.device.has_power();

@@ -6,7 +6,7 @@
 use tantalum::{Command, Completion, Fetches, Fills, Lpn, Status, UNIT_BYTES};
 
 use crate::drive::Drive;
-use crate::locked::Locked;
+use crate::guard::DeviceGuard;
 use crate::when::When;
 
 /// Number of commands whose cache misses overlap: as many as [`tantalum::Device::prefetch`] takes.
@@ -14,7 +14,7 @@ const PREFETCHED: usize = 16;
 
 /// A read or a write of whole units.
 #[derive(Debug)]
-pub struct Access<'a> {
+pub struct Transfer<'a> {
     lpn: Lpn,
     bytes: Bytes<'a>,
     moving: Moving,
@@ -37,20 +37,20 @@ enum Moving {
     Fetches(Fetches),
 }
 
-impl<'a> Access<'a> {
+impl<'a> Transfer<'a> {
     /// A [`Command::Read`].
-    pub fn read(lpn: Lpn, data: &'a mut [u8]) -> Access<'a> {
-        Access::new(lpn, Bytes::Read(data))
+    pub fn read(lpn: Lpn, data: &'a mut [u8]) -> Transfer<'a> {
+        Transfer::new(lpn, Bytes::Read(data))
     }
 
     /// A [`Command::Write`], or a share where it repeats a recent write; see
-    /// [`Locked::issue_or_share`](crate::Locked::issue_or_share).
-    pub fn write(lpn: Lpn, data: &'a [u8], fua: bool) -> Access<'a> {
-        Access::new(lpn, Bytes::Write { data, fua })
+    /// [`DeviceGuard::issue_or_share`](crate::DeviceGuard::issue_or_share).
+    pub fn write(lpn: Lpn, data: &'a [u8], fua: bool) -> Transfer<'a> {
+        Transfer::new(lpn, Bytes::Write { data, fua })
     }
 
-    fn new(lpn: Lpn, bytes: Bytes<'a>) -> Access<'a> {
-        Access { lpn, bytes, moving: Moving::Nothing, ended: Ok(Completion::default()) }
+    fn new(lpn: Lpn, bytes: Bytes<'a>) -> Transfer<'a> {
+        Transfer { lpn, bytes, moving: Moving::Nothing, ended: Ok(Completion::default()) }
     }
 
     /// How it ended.
@@ -63,7 +63,7 @@ impl<'a> Access<'a> {
     }
 
     /// Reserves buffers for what is to be written. Returns whether there are any.
-    fn reserve(&mut self, drive: &mut Locked<'_>) -> bool {
+    fn reserve(&mut self, drive: &mut DeviceGuard<'_>) -> bool {
         if let Bytes::Write { data, fua: false } = &self.bytes
             && data.len().is_multiple_of(UNIT_BYTES)
             // if there are none, the write reports why
@@ -82,7 +82,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    fn issue(&mut self, drive: &mut Locked<'_>, is_filled: bool, when: When) {
+    fn issue(&mut self, drive: &mut DeviceGuard<'_>, is_filled: bool, when: When) {
         let lpn = self.lpn;
         self.ended = match (&mut self.bytes, &mut self.moving) {
             (Bytes::Write { data, .. }, Moving::Fills(fills)) => {
@@ -119,33 +119,34 @@ impl<'a> Access<'a> {
         {
             // the drive reports what is wrong
             let again = Command::Read { lpn: self.lpn, data };
-            self.ended = drive.issue(again, completion.done_ns);
+            self.ended = drive.lock().issue(again, completion.done_ns);
         }
         self.moving = Moving::Nothing;
     }
 }
 
 impl Drive {
-    /// Issues reads and writes in their order, as [`Drive::issue`] would. The data read are there when this returns, but the
+    /// Issues reads and writes in their order, as [`DeviceGuard::issue`] would. The data read are there when this returns, but the
     /// caller must hold each answer back until it is due.
-    pub fn access(&self, accesses: &mut [Access<'_>], when: impl Into<When>) {
+    pub fn transfer(&self, transfers: &mut [Transfer<'_>], when: impl Into<When>) {
         let when = when.into();
         let mut drive = self.lock();
         let mut reserved = 0;
-        for access in &mut *accesses {
-            reserved += usize::from(access.reserve(&mut drive));
+        for transfer in &mut *transfers {
+            reserved += usize::from(transfer.reserve(&mut drive));
         }
         let mut is_filled = true;
         if reserved > 0 {
             drop(drive);
-            for access in &mut *accesses {
-                is_filled &= access.fill();
+            for transfer in &mut *transfers {
+                is_filled &= transfer.fill();
             }
             drive = self.lock();
         }
-        for some in accesses.chunks_mut(PREFETCHED) {
+        for some in transfers.chunks_mut(PREFETCHED) {
             if some.len() > 1 {
-                drive.prefetch(some.iter().filter(|access| access.is_read()).map(|access| access.lpn));
+                drive
+                    .prefetch(some.iter().filter(|transfer| transfer.is_read()).map(|transfer| transfer.lpn));
             }
             for index in 0..some.len() {
                 if let Some(next) = some.get(index + 1).filter(|next| next.is_read()) {
@@ -155,18 +156,15 @@ impl Drive {
             }
         }
         drop(drive);
-        for access in accesses {
-            access.fetch(self);
+        for transfer in transfers {
+            transfer.fetch(self);
         }
     }
 
     /// Reads units, as many as fit in `data`: [`Drive::perform`] of a [`Request::Read`](crate::Request::Read), for callers
     /// with a buffer. The data are there at once.
     pub fn read(&self, lpn: Lpn, data: &mut [u8], when: impl Into<When>) -> Result<Completion, Status> {
-        let mut access = [Access::read(lpn, data)];
-        self.access(&mut access, when);
-        let [access] = access;
-        access.ended()
+        self.transfer_one(Transfer::read(lpn, data), when)
     }
 
     /// Writes units: [`Drive::perform`] of a [`Request::Write`](crate::Request::Write), for callers that keep the data.
@@ -177,9 +175,13 @@ impl Drive {
         fua: bool,
         when: impl Into<When>,
     ) -> Result<Completion, Status> {
-        let mut access = [Access::write(lpn, data, fua)];
-        self.access(&mut access, when);
-        let [access] = access;
-        access.ended()
+        self.transfer_one(Transfer::write(lpn, data, fua), when)
+    }
+
+    fn transfer_one(&self, transfer: Transfer<'_>, when: impl Into<When>) -> Result<Completion, Status> {
+        let mut transfers = [transfer];
+        self.transfer(&mut transfers, when);
+        let [transfer] = transfers;
+        transfer.ended()
     }
 }

@@ -1,9 +1,9 @@
-//! A drive under a name known to SQLite.
+//! A volume under a name known to SQLite.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::Connection;
-use tantalum_sqlite::{Drive, Mode, Registration};
+use tantalum_sqlite::{Mode, Registration, SharedVolume};
 use tantalum_volume::Volume;
 
 use super::confinement::{Refusal, confine};
@@ -12,20 +12,20 @@ use crate::error::ExperimentError;
 /// The database's file on the volume.
 pub(crate) const DATABASE: &str = "test.db";
 
-/// A drive that SQLite uses, under its own name.
-pub(crate) struct WorkingDrive {
+/// A volume that SQLite uses, under its own name.
+pub(crate) struct RegisteredVolume {
     registration: Registration,
-    pub drive: Drive,
+    pub drive: SharedVolume,
 }
 
-impl WorkingDrive {
+impl RegisteredVolume {
     /// Registers the volume with SQLite.
-    pub fn new(volume: Volume, mode: Mode, seed: u64) -> Result<WorkingDrive, ExperimentError> {
+    pub fn new(volume: Volume, mode: Mode, seed: u64) -> Result<RegisteredVolume, ExperimentError> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("tantalum-lab-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let drive = Drive::new(volume, mode, Some(seed));
+        let drive = SharedVolume::new(volume, mode, Some(seed));
         let registration = drive.register(&name)?;
-        Ok(WorkingDrive { registration, drive })
+        Ok(RegisteredVolume { registration, drive })
     }
 
     /// Opens the database in the drive's mode. The connection is confined to the drive.

@@ -7,11 +7,11 @@
 //! The number of moves says where everything is. It is one word, so a move happens when that word is stored.
 
 /// Bytes of a line: those of the paper.
-pub(crate) const LINE_BYTES: u64 = 256;
+pub(super) const LINE_BYTES: u64 = 256;
 
 /// Where the lines of a bank are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StartGap {
+pub(super) struct StartGap {
     lines: u64,
     moves: u64,
 }

@@ -1,50 +1,46 @@
-//! The layout of the storage processors' memory: a bank for each, with its stripes of the drive.
+//! The layout of the processors' memory: a bank for each, with its stripes of the drive.
 //!
 //! A bank begins with a word that says where start-gap has moved its lines. It stands for a register of the memory's
 //! controller, so it does not move itself. After it come the places of the lines. The lines hold a redo log, so that a store of
 //! several words is all or nothing, and then the stripes in order.
 
-use crate::profile::{Profile, STRIPE_BYTES, SpuMemoryProfile};
-use crate::start_gap::LINE_BYTES;
+use tantalum::{BANK_OVERHEAD_BYTES, STRIPE_BYTES, SpuMemoryProfile, SpuProfile};
+
+use super::start_gap::LINE_BYTES;
 
 /// Bytes of a bank's redo log: the most that a handler may have stored and not committed (256 KiB), in the worst case of
 /// one-word pieces with a gap after each, with the 16 bytes that describe each piece.
-pub(crate) const LOG_BYTES: u64 = 512 << 10;
+pub(super) const LOG_BYTES: u64 = 512 << 10;
 
 /// Where a bank's lines begin in it: the word before them has a whole line.
-pub(crate) const LINES_AT: u64 = LINE_BYTES;
+pub(super) const LINES_AT: u64 = LINE_BYTES;
+
+/// The line of the first word, the log, and start-gap's spare line.
+const _: () = assert!(BANK_OVERHEAD_BYTES == LINES_AT + LOG_BYTES + LINE_BYTES);
 
 /// The banks of a drive.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Banks {
+pub(super) struct Banks {
     pub memory: SpuMemoryProfile,
     pub count: u64,
-    capacity_bytes: u64,
-}
-
-impl Profile {
-    /// The banks of its processors' memory, if they have any.
-    pub(crate) fn spu_banks(&self) -> Option<Banks> {
-        let (count, capacity_bytes) = (u64::from(self.spu.count), self.capacity_bytes);
-        self.spu.memory.map(|memory| Banks { memory, count, capacity_bytes })
-    }
+    bank_bytes: u64,
 }
 
 impl Banks {
+    /// The banks of these processors, if they have memory, in a drive of this capacity.
+    pub fn of(spu: &SpuProfile, capacity_bytes: u64) -> Option<Banks> {
+        let (count, bank_bytes) = (u64::from(spu.count), spu.bank_bytes(capacity_bytes));
+        spu.memory.map(|memory| Banks { memory, count, bank_bytes })
+    }
+
     /// Lines of a bank.
     pub fn lines(&self) -> u64 {
-        let stripes = self.capacity_bytes.div_ceil(STRIPE_BYTES * self.count);
-        (LOG_BYTES + stripes * STRIPE_BYTES) / LINE_BYTES
+        (self.bank_bytes - LINES_AT) / LINE_BYTES - 1
     }
 
-    /// Bytes of a bank.
-    pub fn bank_bytes(&self) -> u64 {
-        LINES_AT + (self.lines() + 1) * LINE_BYTES
-    }
-
-    /// Bytes of all banks.
-    pub fn bytes(&self) -> u64 {
-        self.bank_bytes() * self.count
+    /// Where a bank begins in the drive's memory.
+    pub fn bank_at(&self, bank: usize) -> u64 {
+        self.bank_bytes * bank as u64
     }
 
     /// The bank that has the byte at an address of the drive, and where among its lines' bytes it is.
