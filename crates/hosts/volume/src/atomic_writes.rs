@@ -1,7 +1,7 @@
 //! For programs that know the drive's abilities: atomic writes to a file, and informing the page cache of writes that
 //! bypassed it.
 
-use tantalum::{Command, Lpn, TxId, UNIT_BYTES};
+use tantalum::{Lpn, TxId, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
@@ -13,7 +13,7 @@ use tantalum_filesystem::PageKey;
 impl Volume {
     /// Units that one [`Volume::write_atomic`] can take: a batch less the inode's unit.
     pub fn atomic_units_limit(&self) -> u32 {
-        self.drive.device().limits().atomic_units - 1
+        self.drive.batch_units() as u32 - 1
     }
 
     /// Writes whole units, each as (number in the file, data of one or several units), and sets the size, all or
@@ -40,7 +40,7 @@ impl Volume {
         batch.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));
         let written = self.settle(&changes).and_then(|()| match batch.is_empty() {
             true => Ok(()),
-            false => self.drive.submit(Command::WriteAtomic { writes: &batch }).map(drop),
+            false => self.drive.write_atomic(&batch),
         });
         drop(batch);
         if let Err(error) = written {
@@ -89,7 +89,7 @@ impl Volume {
         self.file_mut(file)?.touched = true;
         let writes = [(first.into(), data)];
         let batch = self.place_writes(file, &writes)?;
-        self.drive.submit(Command::WriteAtomic { writes: &batch })?;
+        self.drive.write_atomic(&batch)?;
         self.cache.remove_units(file, first..end);
         Ok(())
     }

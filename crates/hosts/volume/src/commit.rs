@@ -6,8 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use tantalum::canary::{self, Guard};
-use tantalum::{Command, Lpn, UNIT_BYTES};
+use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
 
@@ -41,16 +40,6 @@ impl InodeChange {
 }
 
 impl Volume {
-    /// Makes everything durable that the drive has acknowledged. As an operating system does, it first waits for the
-    /// write-back in flight. That costs time, and durability would not need it, as the drive flushes whatever it was
-    /// sent.
-    pub(crate) fn flush(&mut self) -> Result<(), VolumeError> {
-        self.drive.wait_until(self.write_back_done_ns);
-        self.drive.submit(Command::Flush)?;
-        self.must_flush = false;
-        Ok(())
-    }
-
     /// Makes the metadata of `files` durable, after all data that were written back: with their times, or only if
     /// something else changed. Waiting names of these files go with them, and then all waiting names do.
     pub(crate) fn commit(&mut self, files: &[FileId], times: bool) -> Result<(), VolumeError> {
@@ -64,7 +53,7 @@ impl Volume {
             let dirty = self.cache.last_dirty_unit(change.file);
             debug_assert_eq!(dirty, None, "a dirty unit of file {}, whose inode goes first", change.file.0);
         }
-        let written = self.flush().and_then(|()| match changes.is_empty() && !names_wait {
+        let written = self.drive.flush().and_then(|()| match changes.is_empty() && !names_wait {
             true => Ok(()),
             false => self.write_batch(&changes),
         });
@@ -112,8 +101,8 @@ impl Volume {
         for change in changes {
             self.write_back_file(change.file)?;
         }
-        if self.must_flush && !changes.is_empty() {
-            self.flush()?;
+        if self.drive.owes_flush() && !changes.is_empty() {
+            self.drive.flush()?;
         }
         for change in changes {
             let dirty = self.cache.last_dirty_unit(change.file);
@@ -124,7 +113,7 @@ impl Volume {
 
     /// Writes inodes and all waiting names in one batch. The names are then applied; the inodes not yet.
     fn write_batch(&mut self, changes: &[InodeChange]) -> Result<(), VolumeError> {
-        let is_flushed = changes.is_empty() || !self.must_flush;
+        let is_flushed = changes.is_empty() || !self.drive.owes_flush();
         assert!(is_flushed, "{} inodes are written before what they show is flushed", changes.len());
         let renamed = self.renamed_inodes(changes);
         let links = self
@@ -138,10 +127,10 @@ impl Volume {
         writes.extend(links.iter().map(|(lpn, unit)| (*lpn, unit.as_bytes())));
         let removed = self.removed.iter().filter(|removed| removed.stored);
         writes.extend(removed.map(|removed| (self.superblock.slot_lpn(removed.slot), &ZEROS[..])));
-        let most = self.batch_units();
+        let most = self.drive.batch_units();
         assert!(writes.len() <= most, "a batch has {} units, the drive takes {most}", writes.len());
         debug_assert!(all_differ(&writes), "a batch has a unit twice: {:?}", places_of(&writes));
-        self.drive.submit(Command::WriteAtomic { writes: &writes })?;
+        self.drive.write_atomic(&writes)?;
         for change in renamed {
             let file = self.files.get_mut(&change.file).expect("a file whose name waits");
             file.stored = Some(change.inode);
@@ -244,9 +233,7 @@ impl Volume {
             change.continuations.push(Continuation { slot, unit });
             let data = change.continuations[index].unit.as_bytes();
             let lpn = self.superblock.slot_lpn(slot);
-            let completion = self.drive.submit_queued(Command::Write { lpn, data, fua: false })?;
-            self.write_back_done_ns = self.write_back_done_ns.max(completion.done_ns);
-            self.must_flush = true;
+            self.drive.write_continuation(lpn, data)?;
         }
         Ok(())
     }
@@ -322,8 +309,7 @@ impl Volume {
         }
         self.tell_before_trim();
         while let Some(&range) = self.untrimmed.last() {
-            self.must_flush |= !canary::out(Guard::TrimUnflushed);
-            self.drive.submit_queued(Command::Trim { lpn: range.lpn, units: range.units })?;
+            self.drive.trim(range)?;
             self.space.release(range);
             self.untrimmed.pop();
         }

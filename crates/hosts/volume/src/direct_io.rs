@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use tantalum::canary::{self, Guard};
-use tantalum::{Command, Fetches, Fills, Nanoseconds, UNIT_BYTES};
+use tantalum::{Fetches, Fills, Nanoseconds, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
 use crate::atomic_writes::check_units;
@@ -75,10 +74,9 @@ impl Volume {
             let run = unit..unit + place.units.min(units.end - unit);
             let start = (unit - units.start) as usize * UNIT_BYTES;
             let part = &data[start..start + run.len() * UNIT_BYTES];
-            match self.drive.write_filled(place.lpn, part, fills.as_deref_mut()) {
+            match self.drive.write(place.lpn, part, fills.as_deref_mut()) {
                 Ok(written_ns) => {
                     done_ns = done_ns.max(written_ns);
-                    self.must_flush |= !canary::out(Guard::InodeBeforeData);
                 }
                 Err(error) => {
                     // Some units may be there, so clean pages may be old. A dirty one still has its turn.
@@ -159,11 +157,7 @@ impl Volume {
         if let Some(frame) = self.cache.find(PageKey::new(file, unit)) {
             data.copy_from_slice(self.cache.data(frame));
         } else if let Some(run) = run {
-            let command = match fetches {
-                Some(fetches) => Command::ReadLater { lpn: run.lpn, data, fetches },
-                None => Command::Read { lpn: run.lpn, data },
-            };
-            return Ok(self.drive.submit_queued(command)?.done_ns);
+            return self.drive.read_queued(run.lpn, data, fetches);
         } else {
             data.fill(0);
         }

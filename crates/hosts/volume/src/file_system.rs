@@ -13,11 +13,11 @@ use crate::volume::Volume;
 
 impl FileSystem for Volume {
     fn client(&self) -> &Client {
-        &self.drive.client
+        self.drive.client()
     }
 
     fn client_mut(&mut self) -> &mut Client {
-        &mut self.drive.client
+        self.drive.client_mut()
     }
 
     fn statistics(&self) -> Statistics {

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use tantalum::Command;
 use zerocopy::IntoBytes;
 
 use crate::error::VolumeError;
@@ -57,9 +56,8 @@ impl Volume {
         let piece = self.space.allocate_apart(units).ok_or(VolumeError::TableFull { slots })?;
         let mut grown = self.superblock.clone();
         let new_slots = grown.grow(piece);
-        let written = self.flush().and_then(|()| {
-            self.drive.submit(Command::WriteAtomic { writes: &[(SUPERBLOCK, grown.as_bytes())] })
-        });
+        let written =
+            self.drive.flush().and_then(|()| self.drive.write_atomic(&[(SUPERBLOCK, grown.as_bytes())]));
         if let Err(error) = written {
             self.space.release(piece);
             return Err(error);

@@ -18,7 +18,6 @@ use tantalum_filesystem::FileId;
 use crate::extents::LpnRange;
 use crate::file::File;
 use crate::inode::units_of;
-use crate::mount::drive_units;
 use crate::superblock::SUPERBLOCK;
 use crate::volume::Volume;
 
@@ -57,7 +56,7 @@ impl Volume {
             assert!(first.0.end() <= next.0.lpn.0, "{first:?} and {next:?} have units in common");
         }
         let units: u64 = owned.iter().map(|(range, ..)| u64::from(range.units)).sum();
-        let all = drive_units(self.drive.device().limits().capacity_units);
+        let all = self.drive.units();
         assert_eq!(units, u64::from(all), "units of the drive that have an owner, and all units");
         let end = owned.last().map_or(0, |(range, ..)| range.end());
         assert!(end <= all, "{:?} ends beyond the drive's {all} units", owned.last());

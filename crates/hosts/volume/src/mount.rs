@@ -56,13 +56,11 @@ impl Volume {
     /// trimmed.
     pub fn format(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
         let mut drive = Drive::new(client.into());
-        let limits = drive.device().limits();
-        let superblock = Superblock::new(limits.capacity_units)?;
-        check_batches(&drive.device())?;
-        let units = drive_units(limits.capacity_units);
-        drive.submit(Command::Trim { lpn: SUPERBLOCK, units })?;
+        let superblock = Superblock::new(drive.device().limits().capacity_units)?;
+        check_batches(&drive)?;
+        drive.submit(Command::Trim { lpn: SUPERBLOCK, units: drive.units() })?;
         // The superblock appears once the old contents are gone for good.
-        drive.submit(Command::Flush)?;
+        drive.flush()?;
         let mut volume = Volume::empty(drive, superblock, cache_bytes);
         volume.write_root()?;
         volume.write_superblock(true)?;
@@ -76,7 +74,7 @@ impl Volume {
         let slot = self.free_slots.pop_first().expect("a new table is empty");
         let (lpn, unit) = (self.superblock.slot_lpn(slot), inode.encode(slot).unit);
         self.drive.submit(Command::Write { lpn, data: unit.as_bytes(), fua: false })?;
-        self.flush()?;
+        self.drive.flush()?;
         let stored = Some(Box::new(inode.clone()));
         self.files.insert(FileId::ROOT, File { stored, touched: true, ..File::known(inode, slot) });
         Ok(())
@@ -87,7 +85,7 @@ impl Volume {
     /// Fails for a drive without a volume, a volume of another layout version, and a damaged one.
     pub fn mount(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
         let mut drive = Drive::new(client.into());
-        check_batches(&drive.device())?;
+        check_batches(&drive)?;
         let capacity_units = drive.device().limits().capacity_units;
         let mut unit = [0; UNIT_BYTES];
         drive.read(SUPERBLOCK, &mut unit)?;
@@ -117,14 +115,14 @@ impl Volume {
     /// Makes everything durable and returns the drive. Open transactions are aborted.
     pub fn unmount(mut self) -> Result<Client, Box<UnmountError>> {
         match self.shut_down() {
-            Ok(()) => Ok(self.drive.client),
+            Ok(()) => Ok(self.drive.into_client()),
             Err(error) => Err(Box::new(UnmountError { volume: self, error })),
         }
     }
 
     /// Returns the drive as after a crash of the host: what was not synced is lost.
     pub fn into_client_without_sync(self) -> Client {
-        self.drive.client
+        self.drive.into_client()
     }
 
     fn shut_down(&mut self) -> Result<(), VolumeError> {
@@ -138,10 +136,10 @@ impl Volume {
             self.forget_orphan(orphan);
         }
         self.trim_all()?;
-        if self.must_flush && !canary::out(Guard::ClosedBeforeTrims) {
+        if self.drive.owes_flush() && !canary::out(Guard::ClosedBeforeTrims) {
             // A drive may lose its last trims and keep later writes, and mounting does not trim a volume that is not in
             // use.
-            self.flush()?;
+            self.drive.flush()?;
         }
         // nothing is left that the next mount would have to find
         assert!(self.untrimmed.is_empty(), "{:?} are not trimmed by the unmount", self.untrimmed);
@@ -160,7 +158,7 @@ impl Volume {
 
     fn empty(drive: Drive, superblock: Superblock, cache_bytes: u64) -> Volume {
         let mut space = FreeSpace::default();
-        let units = drive_units(drive.device().limits().capacity_units) - 1;
+        let units = drive.units() - 1;
         space.release(LpnRange { lpn: Lpn(1), units });
         // The table's first piece; the others are claimed when it is read.
         let first = superblock.pieces().next().expect("a table has a piece");
@@ -181,8 +179,6 @@ impl Volume {
             removed: Vec::new(),
             untrimmed: Vec::new(),
             transactions: BTreeMap::new(),
-            write_back_done_ns: 0,
-            must_flush: false,
             scratch: Vec::new(),
             before_reuse: BeforeReuse::default(),
         }
@@ -192,7 +188,7 @@ impl Volume {
         self.superblock.set_in_use(in_use);
         let data = self.superblock.as_bytes();
         self.drive.submit(Command::Write { lpn: SUPERBLOCK, data, fua: false })?;
-        self.flush()
+        self.drive.flush()
     }
 
     fn claim_table(&mut self) -> Result<(), VolumeError> {
@@ -304,7 +300,7 @@ impl Volume {
             self.drive.submit(Command::Trim { lpn: range.lpn, units: range.units })?;
         }
         // Makes durable what is seen from now on, including what the host had not flushed before it crashed.
-        self.flush()
+        self.drive.flush()
     }
 }
 
@@ -364,15 +360,10 @@ impl Table {
     }
 }
 
-fn check_batches(device: &Device) -> Result<(), VolumeError> {
-    let units = device.limits().atomic_units;
+fn check_batches(drive: &Drive) -> Result<(), VolumeError> {
+    let units = drive.batch_units() as u32;
     if units < LEAST_ATOMIC_UNITS {
         return Err(VolumeError::AtomicLimit { units, needed: LEAST_ATOMIC_UNITS });
     }
     Ok(())
-}
-
-/// The drive's units, as a count within the range of LPNs.
-pub(crate) fn drive_units(capacity_units: u64) -> u32 {
-    u32::try_from(capacity_units).unwrap_or(u32::MAX)
 }

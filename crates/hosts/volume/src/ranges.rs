@@ -1,6 +1,6 @@
 //! Ranges of a file: allocating them, punching holes, finding holes.
 
-use tantalum::{Command, UNIT_BYTES};
+use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
 use crate::allocate::check_end;
@@ -113,8 +113,8 @@ impl Volume {
 
     /// Whether a unit that has a place was written there, or is about to be.
     fn has_data(&self, file: FileId, unit: u32, extent: Extent) -> bool {
-        let lpn = tantalum::Lpn(extent.lpn.0 + (unit - extent.unit));
-        self.cache.is_dirty(PageKey::new(file, unit)) || self.drive.device().is_mapped(lpn)
+        let lpn = Lpn(extent.lpn.0 + (unit - extent.unit));
+        self.cache.is_dirty(PageKey::new(file, unit)) || self.drive.is_mapped(lpn)
     }
 
     /// The end of a range of a file with contents.
@@ -181,8 +181,7 @@ impl Volume {
     fn zero_in_place(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
         let extents: Vec<Extent> = self.file(file)?.inode.extents.between(first, end).collect();
         for extent in extents {
-            self.must_flush = true;
-            self.drive.submit_queued(Command::WriteZeroes { lpn: extent.lpn, units: extent.units })?;
+            self.drive.zero(extent.range())?;
             // only now: dirty pages are all there is of what was written last (hazard 32)
             self.cache.remove_units(file, extent.unit..extent.end());
         }

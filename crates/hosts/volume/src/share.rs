@@ -120,8 +120,8 @@ impl Volume {
     /// How many units from `unit` on, up to `most` and the limit of one share, are mapped, or are not.
     fn mapped_units(&self, file: FileId, unit: u32, most: u32, mapped: bool) -> Result<u32, VolumeError> {
         let extents = &self.file(file)?.inode.extents;
-        let is_mapped = |unit| extents.run(unit).is_some_and(|run| self.drive.device().is_mapped(run.lpn));
-        let most = if mapped { most.min(self.drive.device().limits().share_units) } else { most };
+        let is_mapped = |unit| extents.run(unit).is_some_and(|run| self.drive.is_mapped(run.lpn));
+        let most = if mapped { most.min(self.drive.share_units()) } else { most };
         Ok((unit..unit + most).take_while(|&unit| is_mapped(unit) == mapped).count() as u32)
     }
 
@@ -129,13 +129,11 @@ impl Volume {
         let (to, first) = copy.to;
         self.place_units(to, first, first + copy.units)?;
         self.file_mut(to)?.touched = true;
-        let limit = self.drive.device().limits().share_units;
+        let limit = self.drive.share_units();
         assert!(copy.units <= limit, "{} units are shared, the drive takes {limit}", copy.units);
         let ranges = self.share_ranges(copy)?;
-        match self.drive.submit_queued(Command::Share { ranges: &ranges, deferred: true }) {
-            Ok(completion) => {
-                self.write_back_done_ns = self.write_back_done_ns.max(completion.done_ns);
-                self.must_flush = true;
+        match self.drive.share_deferred(&ranges) {
+            Ok(()) => {
                 self.cache.remove_units(to, first..first + copy.units);
                 Ok(())
             }
@@ -152,11 +150,10 @@ impl Volume {
             let run = self.file(copy.from.0)?.inode.extents.run(unit).expect("the unit is mapped");
             self.drive.read(run.lpn, page)?;
         }
-        self.must_flush = true;
+        self.drive.owe_flush();
         for (unit, page) in (copy.to.1..).zip(data.as_chunks::<UNIT_BYTES>().0) {
             let run = self.file(copy.to.0)?.inode.extents.run(unit).expect("units were placed");
-            let done_ns = self.drive.write(run.lpn, page)?;
-            self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
+            self.drive.write_back(run.lpn, page)?;
             self.cache.remove(PageKey::new(copy.to.0, unit));
         }
         Ok(())
@@ -214,7 +211,7 @@ impl Volume {
             let is_clean = dirty.iter().all(|&unit| unit >= copy.from.1 + copy.units);
             debug_assert!(is_clean, "unit {dirty:?} of file {} is shared while it is dirty", copy.from.0.0);
         }
-        self.drive.wait_until(self.write_back_done_ns);
+        self.drive.await_write_back();
         self.drive.submit(Command::Share { ranges: &shares, deferred: false })?;
         for copy in &copies {
             self.cache.remove_units(copy.to.0, copy.to.1..copy.to.1 + copy.units);
@@ -225,7 +222,7 @@ impl Volume {
 
     fn check_commit(&self, ranges: &[RangeCommit]) -> Result<(), VolumeError> {
         let units: u64 = ranges.iter().map(|range| range.bytes / UNIT).sum();
-        let limit = u64::from(self.drive.device().limits().share_units);
+        let limit = u64::from(self.drive.share_units());
         if units > limit {
             return Err(VolumeError::RangesTooLong { units, limit });
         }
@@ -269,10 +266,8 @@ impl Volume {
         self.file_mut(file)?.touched = true;
         for unit in first..first + units {
             let run = self.file(file)?.inode.extents.run(unit).expect("units were placed");
-            if !self.drive.device().is_mapped(run.lpn) {
-                let done_ns = self.drive.write(run.lpn, &[0; UNIT_BYTES])?;
-                self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
-                self.must_flush = true;
+            if !self.drive.is_mapped(run.lpn) {
+                self.drive.write_back(run.lpn, &[0; UNIT_BYTES])?;
             }
         }
         Ok(())

@@ -47,10 +47,10 @@ impl Volume {
         let files: Vec<FileId> =
             self.files.iter().filter(|(_, file)| may_differ(file)).map(|(&id, _)| id).collect();
         if files.is_empty() {
-            self.flush()?;
+            self.drive.flush()?;
         }
         // Half a batch, as the other half may be names.
-        for files in files.chunks(self.batch_units() / 2) {
+        for files in files.chunks(self.drive.batch_units() / 2) {
             self.commit(files, true)?;
         }
         self.commit_names()?;

@@ -38,8 +38,7 @@ impl Volume {
         let mut done_ns = self.now_ns();
         for (unit, page) in (first..end).zip(data.as_chunks::<UNIT_BYTES>().0) {
             let range = self.file(file)?.inode.extents.run(unit).expect("units were allocated");
-            let completion = self.drive.submit_queued(Command::TxWrite { tx, lpn: range.lpn, data: page })?;
-            done_ns = done_ns.max(completion.done_ns);
+            done_ns = done_ns.max(self.drive.write_in(tx, range.lpn, page)?);
             self.transactions.get_mut(&tx).expect("it is open").units.insert((file, unit));
             let frame = self.cache.find_or_insert(PageKey { file, unit, tx: Some(tx) });
             self.cache.data_mut(frame).copy_from_slice(page);
@@ -132,8 +131,7 @@ impl Volume {
         let mut done_ns = self.now_ns();
         for change in changes {
             let data = change.unit.as_bytes();
-            let completion = self.drive.submit_queued(Command::TxWrite { tx, lpn: change.lpn, data })?;
-            done_ns = done_ns.max(completion.done_ns);
+            done_ns = done_ns.max(self.drive.write_in(tx, change.lpn, data)?);
         }
         self.wait_until(done_ns);
         self.drive.submit(Command::Commit { tx }).map(drop)

@@ -295,10 +295,10 @@ impl Volume {
     /// debug assertions.
     fn assert_names_fit(&self) {
         debug_assert!(
-            self.pending_names() <= self.batch_units() / 2,
+            self.pending_names() <= self.drive.batch_units() / 2,
             "{} names wait, a batch has {} units",
             self.pending_names(),
-            self.batch_units()
+            self.drive.batch_units()
         );
     }
 
@@ -383,7 +383,7 @@ impl Volume {
 
     /// Sends waiting changes to the drive unless `changes` more fit in a batch with them.
     pub(crate) fn make_room_for_changes(&mut self, changes: usize) -> Result<(), VolumeError> {
-        let is_full = self.pending_names() + changes > self.batch_units() / 2;
+        let is_full = self.pending_names() + changes > self.drive.batch_units() / 2;
         if is_full { self.sync_names() } else { Ok(()) }
     }
 }

@@ -47,11 +47,6 @@ pub struct Volume {
     /// No durable inode names these any more; they are to be trimmed, and are then free.
     pub(crate) untrimmed: Vec<LpnRange>,
     pub(crate) transactions: BTreeMap<TxId, OpenTransaction>,
-    /// When the write-back in flight is done.
-    pub(crate) write_back_done_ns: Nanoseconds,
-    /// Something was sent and not flushed: data, shares, trims or continuations. An inode must not become durable before
-    /// what it shows.
-    pub(crate) must_flush: bool,
     /// Where the data of long commands are assembled.
     pub(crate) scratch: Vec<u8>,
     /// Called with places before files give them up.
@@ -89,8 +84,6 @@ impl Volume {
             orphans: self.orphans.clone(),
             untrimmed: self.untrimmed.clone(),
             transactions: self.transactions.clone(),
-            write_back_done_ns: self.write_back_done_ns,
-            must_flush: self.must_flush,
             scratch: Vec::new(),
             before_reuse: BeforeReuse::default(),
         })
@@ -98,7 +91,7 @@ impl Volume {
 
     /// The volume's drive, which others may share.
     pub fn drive(&self) -> &tantalum_drive::Drive {
-        self.drive.client.drive()
+        self.drive.client().drive()
     }
 
     /// The device below. Writing to it without the volume may damage the volume. The volume waits while somebody has
@@ -121,13 +114,13 @@ impl Volume {
 
     /// From now on the client lives in the machine's time, and sees the drive's latencies.
     pub fn run_in_real_time(&mut self) {
-        self.drive.client.run_in_real_time();
+        self.drive.client_mut().run_in_real_time();
     }
 
     /// One of several clients continues at `now_ns`, in virtual time. It must hold its answers back until
     /// [`Volume::now_ns`]: others may continue before that, so that their commands are in flight together.
     pub fn begin_at(&mut self, now_ns: Nanoseconds) {
-        self.drive.client.begin_at(now_ns);
+        self.drive.client_mut().begin_at(now_ns);
     }
 
     /// The client waits until `ns`, unless that has passed.
@@ -211,11 +204,6 @@ impl Volume {
             }
         }
         Ok(())
-    }
-
-    /// Units in one atomic batch of the drive.
-    pub(crate) fn batch_units(&self) -> usize {
-        self.drive.device().limits().atomic_units as usize
     }
 
     /// The file, if it has contents that programs read and write.

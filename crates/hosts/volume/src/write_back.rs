@@ -3,7 +3,6 @@
 //! A sync sends all dirty pages of a file at once, adjacent ones in one command. Between syncs the oldest dirty pages
 //! are written when there are too many: one such batch is in flight at a time, and whoever dirties more waits for it.
 
-use tantalum::canary::{self, Guard};
 use tantalum::{Lpn, UNIT_BYTES};
 use tantalum_filesystem::FileId;
 
@@ -37,7 +36,7 @@ impl Volume {
         if self.cache.dirty_pages() <= limit {
             return Ok(());
         }
-        self.drive.wait_until(self.write_back_done_ns);
+        self.drive.await_write_back();
         while self.cache.dirty_pages() > limit - limit / 4 {
             let Some((file, unit)) = self.cache.oldest_dirty() else { break };
             self.write_back(file, unit, BATCH_PAGES)?;
@@ -89,9 +88,7 @@ impl Volume {
             run.len(),
             run[0].lpn
         );
-        let done_ns = drive.write(run[0].lpn, data)?;
-        self.write_back_done_ns = self.write_back_done_ns.max(done_ns);
-        self.must_flush |= !canary::out(Guard::InodeBeforeData);
+        drive.write_back(run[0].lpn, data)?;
         run.iter().for_each(|page| self.cache.mark_clean(page.frame));
         Ok(())
     }
