@@ -130,7 +130,7 @@ impl Volume {
     ) -> Result<(), VolumeError> {
         let old_size = self.file(file)?.inode.size;
         if size.is_some_and(|size| size < old_size) {
-            self.check_no_transaction(file, own)?;
+            self.transactions.check_none(file, own)?;
         }
         if self.unnamed.contains(&file) {
             self.commit_names()?;

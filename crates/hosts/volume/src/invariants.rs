@@ -133,12 +133,10 @@ impl Volume {
             }
             file = Some(id);
         }
-        for (tx, transaction) in &self.transactions {
-            for (id, unit) in &transaction.units {
-                let has_place = |file: &File| file.inode.extents.run(*unit).is_some();
-                let has_place = self.files.get(id).is_none_or(has_place);
-                assert!(has_place, "unit {unit} of file {} in {tx:?} has no place", id.0);
-            }
+        for (tx, id, unit) in self.transactions.units() {
+            let has_place = |file: &File| file.inode.extents.run(unit).is_some();
+            let has_place = self.files.get(&id).is_none_or(has_place);
+            assert!(has_place, "unit {unit} of file {} in {tx:?} has no place", id.0);
         }
     }
 }

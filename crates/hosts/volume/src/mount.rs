@@ -24,6 +24,7 @@ use crate::link::{LINK_MAGIC, Link, LinkUnit};
 use crate::reuse::BeforeReuse;
 use crate::space::FreeSpace;
 use crate::superblock::{LEAST_ATOMIC_UNITS, SUPERBLOCK, Superblock};
+use crate::transactions::Transactions;
 use crate::volume::Volume;
 use tantalum_filesystem::PageCache;
 
@@ -126,7 +127,7 @@ impl Volume {
     }
 
     fn shut_down(&mut self) -> Result<(), VolumeError> {
-        while let Some((&tx, _)) = self.transactions.first_key_value() {
+        while let Some(tx) = self.transactions.first() {
             self.tx_abort(tx)?;
         }
         self.sync_all()?;
@@ -143,7 +144,7 @@ impl Volume {
         }
         // nothing is left that the next mount would have to find
         assert!(self.untrimmed.is_empty(), "{:?} are not trimmed by the unmount", self.untrimmed);
-        assert!(self.transactions.is_empty(), "{:?} are open after the unmount", self.transactions.keys());
+        assert!(self.transactions.is_empty(), "{:?} is open after the unmount", self.transactions.first());
         debug_assert_eq!(self.cache.dirty_pages(), 0, "dirty pages that the unmount leaves");
         self.assert_invariants();
         let closed = self.write_superblock(false);
@@ -178,7 +179,7 @@ impl Volume {
             orphans: BTreeSet::new(),
             removed: Vec::new(),
             untrimmed: Vec::new(),
-            transactions: BTreeMap::new(),
+            transactions: Transactions::default(),
             scratch: Vec::new(),
             before_reuse: BeforeReuse::default(),
         }

@@ -45,7 +45,7 @@ impl Volume {
     /// zeros, and the rest is as it was.
     pub fn punch_hole(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), VolumeError> {
         let end = self.check_range(file, offset, bytes)?;
-        self.check_no_transaction(file, None)?;
+        self.transactions.check_none(file, None)?;
         let (first, last) = self.zero_edges(file, offset, end)?;
         self.make_hole(file, first, last)
     }
@@ -69,7 +69,7 @@ impl Volume {
         keep_size: bool,
     ) -> Result<(), VolumeError> {
         let end = self.check_range(file, offset, bytes)?;
-        self.check_no_transaction(file, None)?;
+        self.transactions.check_none(file, None)?;
         self.allocate(file, offset, bytes, keep_size)?;
         let (first, last) = self.zero_edges(file, offset, end)?;
         self.zero_in_place(file, first, last)

@@ -93,7 +93,7 @@ impl Volume {
             return self.grow_to(file, size);
         }
         if size < old_size {
-            self.check_no_transaction(file, None)?;
+            self.transactions.check_none(file, None)?;
             self.cut_to(file, size)?;
         }
         Ok(())
@@ -151,7 +151,7 @@ impl Volume {
             return;
         }
         cache.remove_units(id, beyond.clone());
-        let is_kept = |unit| transactions.values().any(|open| open.units.contains(&(id, unit)));
+        let is_kept = |unit| transactions.any_has_written(id, unit);
         for unit in beyond.clone().filter(|&unit| !is_kept(unit)) {
             file.give_up(unit, unit + 1, space);
         }

@@ -50,7 +50,7 @@ impl Volume {
         }
         let to_end = check_end(to_offset.saturating_add(bytes))?;
         check_apart((from, from_offset), (to, to_offset), bytes)?;
-        self.check_no_transaction(to, None)?;
+        self.transactions.check_none(to, None)?;
         if to_offset > to_size {
             self.clear_tail(to)?;
         }
@@ -229,8 +229,8 @@ impl Volume {
         for (index, range) in ranges.iter().enumerate() {
             self.check_units_of(range.from, range.from_offset, range.bytes)?;
             self.check_units_of(range.to, range.to_offset, range.bytes)?;
-            self.check_no_transaction(range.from, None)?;
-            self.check_no_transaction(range.to, None)?;
+            self.transactions.check_none(range.from, None)?;
+            self.transactions.check_none(range.to, None)?;
             let overlaps = |file: FileId, offset: u64, bytes: u64| {
                 file == range.to && offset < range.to_offset + range.bytes && range.to_offset < offset + bytes
             };
@@ -286,7 +286,7 @@ impl Volume {
         self.drive.check()?;
         for (file, offset) in [(a, a_offset), (b, b_offset)] {
             self.check_units_of(file, offset, bytes)?;
-            self.check_no_transaction(file, None)?;
+            self.transactions.check_none(file, None)?;
             self.clear_tail(file)?;
             self.write_back_file(file)?;
         }

@@ -3,8 +3,6 @@
 //! A transaction's pages go to the drive as they are written. The page cache keeps them as the transaction's version;
 //! the commit makes them what everyone sees. Metadata that the transaction changed join it as pages of their own.
 
-use std::collections::BTreeSet;
-
 use tantalum::{Command, TxId, UNIT_BYTES, result_of};
 use tantalum_filesystem::FileId;
 use zerocopy::IntoBytes;
@@ -12,7 +10,6 @@ use zerocopy::IntoBytes;
 use crate::atomic_writes::check_units;
 use crate::commit::InodeChange;
 use crate::error::VolumeError;
-use crate::open_transaction::OpenTransaction;
 use crate::read_write::pieces;
 use crate::volume::Volume;
 use tantalum_filesystem::{FrameId, PageKey};
@@ -21,8 +18,7 @@ impl Volume {
     /// Opens a transaction.
     pub fn tx_begin(&mut self) -> Result<TxId, VolumeError> {
         let tx = result_of(|tx| self.drive.submit(Command::Begin { tx }))?;
-        let known = self.transactions.insert(tx, OpenTransaction::default());
-        assert!(known.is_none(), "{tx:?} was opened while it was open, with {known:?}");
+        self.transactions.begin(tx);
         Ok(tx)
     }
 
@@ -30,7 +26,7 @@ impl Volume {
     /// change. If it fails, the transaction is still open and has some of the units, from the front.
     pub fn tx_write(&mut self, tx: TxId, file: FileId, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
         self.drive.check()?;
-        self.transaction(tx)?;
+        self.transactions.check(tx)?;
         self.content_file(file)?;
         let (first, end) = check_units(offset, data)?;
         self.place_units(file, first, end)?;
@@ -39,7 +35,7 @@ impl Volume {
         for (unit, page) in (first..end).zip(data.as_chunks::<UNIT_BYTES>().0) {
             let range = self.file(file)?.inode.extents.run(unit).expect("units were allocated");
             done_ns = done_ns.max(self.drive.write_in(tx, range.lpn, page)?);
-            self.transactions.get_mut(&tx).expect("it is open").units.insert((file, unit));
+            self.transactions.note(tx, file, unit);
             let frame = self.cache.find_or_insert(PageKey { file, unit, tx: Some(tx) });
             self.cache.data_mut(frame).copy_from_slice(page);
         }
@@ -57,14 +53,13 @@ impl Volume {
         data: &mut [u8],
     ) -> Result<usize, VolumeError> {
         self.drive.check_power()?;
-        let written_end =
-            self.transaction(tx)?.units_of(file).next_back().map_or(0, |unit| u64::from(unit) + 1);
+        let written_end = self.transactions.written_end(tx, file)?;
         let size = self.file(file)?.inode.size.max(written_end * UNIT_BYTES as u64);
         let bytes = size.saturating_sub(offset).min(data.len() as u64) as usize;
         let mut done = 0;
         for piece in pieces(offset.min(size), bytes) {
             let to = &mut data[done..done + piece.bytes.len()];
-            if self.transaction(tx)?.units.contains(&(file, piece.unit)) {
+            if self.transactions.has_written(tx, file, piece.unit)? {
                 let frame = self.page_in_transaction(tx, file, piece.unit)?;
                 to.copy_from_slice(&self.cache.data(frame)[piece.bytes.clone()]);
             } else {
@@ -82,11 +77,7 @@ impl Volume {
     /// fail with [`VolumeError::CommitFailed`].
     pub fn tx_commit(&mut self, tx: TxId, file: FileId, new_size: Option<u64>) -> Result<(), VolumeError> {
         self.drive.check()?;
-        let transaction = self.transaction(tx)?;
-        if transaction.has_inodes {
-            return Err(VolumeError::CommitFailed { tx });
-        }
-        let mut files: BTreeSet<FileId> = transaction.units.iter().map(|&(file, _)| file).collect();
+        let mut files = self.transactions.files_to_commit(tx)?;
         files.insert(file);
         for &touched in &files {
             self.prepare_new_size(touched, new_size.filter(|_| touched == file), Some(tx))?;
@@ -97,8 +88,7 @@ impl Volume {
             self.abandon(changes);
             return Err(error);
         }
-        let transaction = self.transactions.remove(&tx).expect("it is open");
-        for (file, unit) in transaction.units {
+        for (file, unit) in self.transactions.end(tx) {
             self.cache.publish(PageKey { file, unit, tx: Some(tx) });
         }
         self.finish_new_size(file, new_size)?;
@@ -111,23 +101,20 @@ impl Volume {
     /// Discards what the transaction wrote.
     pub fn tx_abort(&mut self, tx: TxId) -> Result<(), VolumeError> {
         self.drive.check()?;
-        self.transaction(tx)?;
+        self.transactions.check(tx)?;
         self.drive.submit(Command::Abort { tx })?;
-        let transaction = self.transactions.remove(&tx).expect("it is open");
-        for (file, unit) in transaction.units {
+        for (file, unit) in self.transactions.end(tx) {
             self.cache.remove(PageKey { file, unit, tx: Some(tx) });
         }
         self.assert_invariants();
         Ok(())
     }
 
-    fn transaction(&self, tx: TxId) -> Result<&OpenTransaction, VolumeError> {
-        self.transactions.get(&tx).ok_or(VolumeError::UnknownTransaction(tx))
-    }
-
     fn write_commit(&mut self, tx: TxId, changes: &[InodeChange]) -> Result<(), VolumeError> {
         self.settle(changes)?;
-        self.transactions.get_mut(&tx).expect("it is open").has_inodes = !changes.is_empty();
+        if !changes.is_empty() {
+            self.transactions.note_inodes(tx);
+        }
         let mut done_ns = self.now_ns();
         for change in changes {
             let data = change.unit.as_bytes();

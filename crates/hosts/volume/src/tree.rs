@@ -141,7 +141,7 @@ impl Volume {
         if self.file(file)?.folder.is_some() {
             return Err(VolumeError::IsAFolder(file));
         }
-        self.check_no_transaction(file, None)?;
+        self.transactions.check_none(file, None)?;
         self.make_room_for_names()?;
         self.remove_name(folder, name, now);
         self.modified(folder, now);
@@ -224,7 +224,7 @@ impl Volume {
         match (is_folder, self.file(replaced)?.folder.is_some()) {
             (true, _) => self.check_empty(replaced),
             (false, true) => Err(VolumeError::IsAFolder(replaced)),
-            (false, false) => self.check_no_transaction(replaced, None),
+            (false, false) => self.transactions.check_none(replaced, None),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use tantalum::{Command, Completion, Lpn, Nanoseconds, Status, TxId};
+use tantalum::{Command, Completion, Lpn, Nanoseconds, Status};
 use tantalum_drive::Locked;
 use tantalum_filesystem::{FileId, FileKind};
 
@@ -13,10 +13,10 @@ use crate::extents::LpnRange;
 use crate::file::{File, RemovedInodeSlot};
 use crate::inode::ATTRIBUTE_BYTES;
 use crate::link::Link;
-use crate::open_transaction::OpenTransaction;
 use crate::reuse::BeforeReuse;
 use crate::space::FreeSpace;
 use crate::superblock::Superblock;
+use crate::transactions::Transactions;
 use tantalum_filesystem::PageCache;
 
 /// A mounted volume.
@@ -46,7 +46,7 @@ pub struct Volume {
     pub(crate) orphans: BTreeSet<FileId>,
     /// No durable inode names these any more; they are to be trimmed, and are then free.
     pub(crate) untrimmed: Vec<LpnRange>,
-    pub(crate) transactions: BTreeMap<TxId, OpenTransaction>,
+    pub(crate) transactions: Transactions,
     /// Where the data of long commands are assembled.
     pub(crate) scratch: Vec<u8>,
     /// Called with places before files give them up.
@@ -193,17 +193,6 @@ impl Volume {
     pub(crate) fn pending_names(&self) -> usize {
         let removed = self.removed.iter().filter(|removed| removed.stored).count();
         self.unnamed.len() + self.unnamed_links.len() + removed
-    }
-
-    /// Fails if an open transaction other than `own` has written to the file.
-    pub(crate) fn check_no_transaction(&self, file: FileId, own: Option<TxId>) -> Result<(), VolumeError> {
-        let others = self.transactions.iter().filter(|&(&tx, _)| Some(tx) != own);
-        for (&tx, transaction) in others {
-            if transaction.units_of(file).next().is_some() {
-                return Err(VolumeError::InTransaction { file, tx });
-            }
-        }
-        Ok(())
     }
 
     /// The file, if it has contents that programs read and write.
