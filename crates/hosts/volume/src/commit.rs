@@ -12,10 +12,8 @@ use zerocopy::IntoBytes;
 
 use crate::continuation::ContinuationUnit;
 use crate::error::{Damage, VolumeError};
-use crate::extents::LpnRange;
 use crate::file::Continuation;
 use crate::inode::{CONTINUATIONS, Inode, InodeUnit, MOST_EXTENTS};
-use crate::inode_slots::free_slot;
 use crate::link::LinkUnit;
 use crate::volume::Volume;
 
@@ -80,7 +78,7 @@ impl Volume {
     fn names_wait_for(&self, file: FileId) -> bool {
         let Some(file) = self.files.get(&file) else { return false };
         file.folder.is_some() && self.pending_names() > 0
-            || file.slot.is_none() && !self.removed.is_empty()
+            || file.slot.is_none() && !self.table.removed().is_empty()
             || file.links.iter().any(|link| self.unnamed_links.contains(link))
     }
 
@@ -116,17 +114,13 @@ impl Volume {
         let is_flushed = changes.is_empty() || !self.drive.owes_flush();
         assert!(is_flushed, "{} inodes are written before what they show is flushed", changes.len());
         let renamed = self.renamed_inodes(changes);
-        let links = self
-            .unnamed_links
-            .iter()
-            .map(|slot| (self.superblock.slot_lpn(*slot), self.links[slot].encode()));
+        let links = self.unnamed_links.iter().map(|slot| (self.table.lpn(*slot), self.links[slot].encode()));
         let links: Vec<(Lpn, Box<LinkUnit>)> = links.collect();
         let mut writes: Vec<(Lpn, &[u8])> = Vec::with_capacity(changes.len() + self.pending_names());
         writes.extend(changes.iter().map(|change| (change.lpn, change.unit.as_bytes())));
         writes.extend(renamed.iter().map(|change| (change.lpn, change.unit.as_bytes())));
         writes.extend(links.iter().map(|(lpn, unit)| (*lpn, unit.as_bytes())));
-        let removed = self.removed.iter().filter(|removed| removed.stored);
-        writes.extend(removed.map(|removed| (self.superblock.slot_lpn(removed.slot), &ZEROS[..])));
+        writes.extend(self.table.removed_units().map(|lpn| (lpn, &ZEROS[..])));
         let most = self.drive.batch_units();
         assert!(writes.len() <= most, "a batch has {} units, the drive takes {most}", writes.len());
         debug_assert!(all_differ(&writes), "a batch has a unit twice: {:?}", places_of(&writes));
@@ -160,7 +154,7 @@ impl Volume {
             (inode.folder, inode.name) = (file.inode.folder, file.inode.name.clone());
             let mut unit = inode.encode(slot).unit;
             unit.set_continuation_slots(file.continuations.iter().map(|c| c.slot));
-            let lpn = self.superblock.slot_lpn(slot);
+            let lpn = self.table.lpn(slot);
             InodeChange { file: id, lpn, inode, unit, continuations: Vec::new() }
         };
         others.map(rename).collect()
@@ -184,6 +178,24 @@ impl Volume {
         Ok(changes)
     }
 
+    /// A slot for a new file or link. Leaves some for the continuations of existing files.
+    pub(crate) fn take_slot_for_name(&mut self) -> Result<u32, VolumeError> {
+        self.ensure_free_slots(self.table.slots_before_name())?;
+        Ok(self.table.take())
+    }
+
+    /// Ensures that this many slots are free: those of removed files, or new ones.
+    fn ensure_free_slots(&mut self, slots: usize) -> Result<(), VolumeError> {
+        if self.table.free_slots().len() < slots && !self.table.removed().is_empty() {
+            self.drive.check()?;
+            self.commit_names()?;
+        }
+        while self.table.free_slots().len() < slots {
+            self.table.grow(&mut self.space, &mut self.drive)?;
+        }
+        Ok(())
+    }
+
     /// A file's inode as it is now, or will be with a size of `new_size`; changed continuations are sent to the
     /// drive. None if the drive has it already.
     fn prepare(&mut self, id: FileId, new_size: Option<u64>) -> Result<Option<InodeChange>, VolumeError> {
@@ -201,7 +213,7 @@ impl Volume {
             let extents = inode.extents.len();
             return Err(VolumeError::TooFragmented { extents, most: MOST_EXTENTS });
         }
-        let lpn = self.superblock.slot_lpn(slot);
+        let lpn = self.table.lpn(slot);
         let mut change = InodeChange { file: id, lpn, inode, unit: encoded.unit, continuations: Vec::new() };
         let continuations = encoded.continuations;
         if let Err(error) = self.place_continuations(&mut change, continuations) {
@@ -229,10 +241,11 @@ impl Volume {
                 change.continuations.push(stored.clone());
                 continue;
             }
-            let slot = self.take_slot()?;
+            self.ensure_free_slots(1)?;
+            let slot = self.table.take();
             change.continuations.push(Continuation { slot, unit });
             let data = change.continuations[index].unit.as_bytes();
-            let lpn = self.superblock.slot_lpn(slot);
+            let lpn = self.table.lpn(slot);
             self.drive.write_continuation(lpn, data)?;
         }
         Ok(())
@@ -244,7 +257,7 @@ impl Volume {
             let Some(file) = self.files.get(&change.file) else { continue };
             let is_new = |c: &&Continuation| file.continuations.iter().all(|stored| stored.slot != c.slot);
             let new = change.continuations.iter().filter(is_new);
-            new.for_each(|continuation| free_slot(&mut self.free_slots, continuation.slot));
+            new.for_each(|continuation| self.table.free(continuation.slot));
         }
     }
 
@@ -252,7 +265,7 @@ impl Volume {
     pub(crate) fn apply(&mut self, changes: Vec<InodeChange>) {
         for change in changes {
             let file = self.files.get_mut(&change.file).expect("a file whose inode was written");
-            let lpn = file.slot.map(|slot| self.superblock.slot_lpn(slot));
+            let lpn = file.slot.map(|slot| self.table.lpn(slot));
             assert_eq!(
                 lpn,
                 Some(change.lpn),
@@ -261,8 +274,8 @@ impl Volume {
             );
             let is_old = |c: &&Continuation| change.continuations.iter().all(|new| new.slot != c.slot);
             let old = file.continuations.iter().filter(is_old);
-            old.for_each(|continuation| free_slot(&mut self.free_slots, continuation.slot));
-            self.most_continuations = self.most_continuations.max(change.continuations.len());
+            old.for_each(|continuation| self.table.free(continuation.slot));
+            self.table.note_continuations(change.continuations.len());
             file.continuations = change.continuations;
             file.stored = Some(change.inode);
             file.touched = true;
@@ -277,43 +290,23 @@ impl Volume {
         if let Some(file) = self.files.get_mut(&file).filter(|file| file.slot.is_some()) {
             file.dirty = false;
             file.times_dirty &= file.stored.as_ref().is_none_or(|stored| !stored.has_times_of(&file.inode));
-            self.untrimmed.append(&mut file.freed);
+            self.space.give_up(std::mem::take(&mut file.freed));
         }
     }
 
     /// The drive knows what was removed, and therefore that it has no orphans.
     fn apply_removals(&mut self) {
-        for mut removed in self.removed.drain(..) {
-            free_slot(&mut self.free_slots, removed.slot);
-            removed.continuations.into_iter().for_each(|slot| free_slot(&mut self.free_slots, slot));
-            self.untrimmed.append(&mut removed.freed);
-        }
+        self.table.removals_are_durable(&mut self.space);
         for orphan in &self.orphans {
             let file = self.files.get_mut(orphan).expect("an orphan is a file");
-            self.untrimmed.append(&mut file.freed);
+            self.space.give_up(std::mem::take(&mut file.freed));
         }
     }
 
     /// Trims what no durable inode names, and frees it. Nobody waits for the trims, and their causes are durable: if
     /// the drive refuses, they are left for the next time.
     pub(crate) fn trim(&mut self) {
-        let _ = self.trim_all();
-    }
-
-    /// As [`Volume::trim`], for who needs it done. What could not be trimmed is not free, and is left for the next time.
-    pub(crate) fn trim_all(&mut self) -> Result<(), VolumeError> {
-        self.untrimmed.sort_unstable();
-        merge(&mut self.untrimmed);
-        for (range, next) in self.untrimmed.iter().zip(self.untrimmed.iter().skip(1)) {
-            assert!(range.end() < next.lpn.0, "{range:?} and {next:?} were given up and not merged");
-        }
-        self.tell_before_trim();
-        while let Some(&range) = self.untrimmed.last() {
-            self.drive.trim(range)?;
-            self.space.release(range);
-            self.untrimmed.pop();
-        }
-        Ok(())
+        let _ = self.space.trim(&mut self.drive);
     }
 }
 
@@ -323,17 +316,6 @@ fn places_of(writes: &[(Lpn, &[u8])]) -> Vec<Lpn> {
 
 fn all_differ(writes: &[(Lpn, &[u8])]) -> bool {
     places_of(writes).into_iter().collect::<BTreeSet<Lpn>>().len() == writes.len()
-}
-
-/// Merges sorted ranges that touch.
-fn merge(ranges: &mut Vec<LpnRange>) {
-    ranges.dedup_by(|range, before| {
-        let touches = before.lpn.0 + before.units == range.lpn.0;
-        if touches {
-            before.units += range.units;
-        }
-        touches
-    });
 }
 
 #[cfg(test)]
@@ -357,7 +339,7 @@ mod tests {
         let file = volume.create("pieces").unwrap();
         write_pieces(&mut volume, file, 0..1000);
         volume.sync(file).unwrap();
-        let free = volume.free_slots.clone();
+        let free = volume.table.free_slots().clone();
 
         // pieces after all others change the last continuation
         write_pieces(&mut volume, file, 1000..1001);
@@ -366,9 +348,9 @@ mod tests {
         let slots: Vec<u32> = changes[0].continuations.iter().map(|c| c.slot).collect();
         let new = slots.iter().filter(|slot| free.contains(slot)).count();
         assert!(new > 0 && new < slots.len(), "{new} of {} continuations are new", slots.len());
-        assert!(slots.iter().all(|slot| !volume.free_slots.contains(slot)));
+        assert!(slots.iter().all(|slot| !volume.table.free_slots().contains(slot)));
         volume.abandon(changes);
-        assert_eq!(volume.free_slots, free);
+        assert_eq!(*volume.table.free_slots(), free);
     }
 
     /// Without the check it would be stored without its last extents.
@@ -387,15 +369,6 @@ mod tests {
         assert_eq!(volume.prepare_all([(file, None)].into_iter()).err(), Some(refused));
     }
 
-    /// Units merged by mistake belong to another file, and would be trimmed.
-    #[test]
-    fn only_ranges_that_touch_are_merged() {
-        let range = |(lpn, units)| LpnRange { lpn: Lpn(lpn), units };
-        let mut ranges = [(100, 2), (102, 3), (105, 1), (200, 5), (400, 2), (403, 1)].map(range).to_vec();
-        merge(&mut ranges);
-        assert_eq!(ranges, [(100, 6), (200, 5), (400, 2), (403, 1)].map(range));
-    }
-
     #[test]
     fn a_continuation_keeps_its_slot_until_it_is_replaced() {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
@@ -407,11 +380,11 @@ mod tests {
             volume.sync(file).unwrap();
             let slots: Vec<u32> = volume.file(file).unwrap().continuations.iter().map(|c| c.slot).collect();
             assert!(
-                slots.len() > 1 && slots.iter().all(|slot| !volume.free_slots.contains(slot)),
+                slots.len() > 1 && slots.iter().all(|slot| !volume.table.free_slots().contains(slot)),
                 "{slots:?}"
             );
-            let all = *all.get_or_insert(slots.len() + volume.free_slots.len());
-            assert_eq!(slots.len() + volume.free_slots.len(), all, "what was replaced is free again");
+            let all = *all.get_or_insert(slots.len() + volume.table.free_slots().len());
+            assert_eq!(slots.len() + volume.table.free_slots().len(), all, "what was replaced is free again");
         }
     }
 }

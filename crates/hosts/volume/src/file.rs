@@ -8,7 +8,7 @@ use crate::continuation::ContinuationUnit;
 use crate::extents::LpnRange;
 use crate::folder::Folder;
 use crate::inode::Inode;
-use crate::space::FreeSpace;
+use crate::space::Space;
 
 /// A continuation of an inode, and its slot.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ impl File {
     }
 
     /// Gives up the places of all units in `first..end`; they are free at once if nothing was ever there.
-    pub fn give_up(&mut self, first: u32, end: u32, space: &mut FreeSpace) {
+    pub fn give_up(&mut self, first: u32, end: u32, space: &mut Space) {
         let number = self.inode.number.0;
         let is_unknown = self.touched || self.stored.is_none();
         assert!(is_unknown, "units {first}..{end} of file {number} are freed while the drive knows the file");
@@ -95,22 +95,5 @@ impl File {
             (Some(folder), _) => 2 + folder.subfolders,
             (None, _) => 1 + self.links.len() as u32,
         }
-    }
-}
-
-/// A slot whose file or link is gone, although the drive may not know that yet.
-#[derive(Clone)]
-pub(crate) struct RemovedInodeSlot {
-    pub slot: u32,
-    /// Whether the drive knows the former file or link.
-    pub stored: bool,
-    pub continuations: Vec<u32>,
-    pub freed: Vec<LpnRange>,
-}
-
-impl RemovedInodeSlot {
-    /// The slot of a link.
-    pub fn of_link(slot: u32, stored: bool) -> RemovedInodeSlot {
-        RemovedInodeSlot { slot, stored, continuations: Vec::new(), freed: Vec::new() }
     }
 }

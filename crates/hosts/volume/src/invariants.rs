@@ -39,10 +39,10 @@ impl Volume {
 
     fn assert_units_have_one_owner(&self) {
         let mut owned = vec![(LpnRange { lpn: SUPERBLOCK, units: 1 }, "the superblock", 0)];
-        owned.extend(self.superblock.pieces().map(|range| (range, "the inode table", 0)));
+        owned.extend(self.table.pieces().map(|range| (range, "the inode table", 0)));
         owned.extend(self.space.ranges().map(|range| (range, "the free space", 0)));
-        owned.extend(self.untrimmed.iter().map(|&range| (range, "what is to be trimmed", 0)));
-        for removed in &self.removed {
+        owned.extend(self.space.untrimmed().iter().map(|&range| (range, "what is to be trimmed", 0)));
+        for removed in self.table.removed() {
             owned.extend(
                 removed.freed.iter().map(|&range| (range, "what was removed from slot", removed.slot)),
             );
@@ -63,15 +63,15 @@ impl Volume {
     }
 
     fn assert_slots_have_one_owner(&self) {
-        let table = self.superblock.table_units();
+        let table = self.table.slots();
         let mut owned: BTreeSet<u32> = BTreeSet::new();
         let mut own = |slot: u32, owner: &str| {
             assert!(slot < table, "slot {slot} of {owner} is beyond the table's {table} units");
             assert!(owned.insert(slot), "slot {slot} of {owner} has another owner as well");
         };
-        self.free_slots.iter().for_each(|&slot| own(slot, "the free slots"));
+        self.table.free_slots().iter().for_each(|&slot| own(slot, "the free slots"));
         self.links.keys().for_each(|&slot| own(slot, "a link"));
-        for removed in &self.removed {
+        for removed in self.table.removed() {
             own(removed.slot, "what was removed");
             removed.continuations.iter().for_each(|&slot| own(slot, "a removed continuation"));
         }
@@ -107,7 +107,11 @@ impl Volume {
         file.inode.extents.assert_invariants();
         let is_orphan = self.orphans.contains(&id);
         assert_eq!(is_orphan, file.slot.is_none(), "whether file {} is an orphan, and has no slot", id.0);
-        assert!(file.continuations.len() <= self.most_continuations, "file {} has more than the most", id.0);
+        assert!(
+            file.continuations.len() <= self.table.most_continuations(),
+            "file {} has more than the most",
+            id.0
+        );
         let Some(stored) = &file.stored else { return };
         assert!(file.slot.is_some(), "the drive knows file {}, which has no slot", id.0);
         let mut kept: Vec<LpnRange> = file.inode.extents.iter().map(|extent| extent.range()).collect();

@@ -44,21 +44,15 @@ impl Volume {
     /// From now on `tell` is called with bytes of the drive before a file gives them up. Once it returns, nobody may access
     /// them any more on the strength of [`Volume::lend`]. It must not use the volume.
     pub fn before_reuse(&mut self, tell: impl FnMut(Range<u64>) + Send + 'static) {
-        self.before_reuse.set(tell);
-    }
-
-    /// Units about to be trimmed belong to no file any more.
-    pub(crate) fn tell_before_trim(&mut self) {
-        let Volume { untrimmed, before_reuse, .. } = self;
-        untrimmed.iter().for_each(|&range| before_reuse.tell(range));
+        self.space.set_before_reuse(tell);
     }
 
     /// Units of a file are about to become another file's, or to move within it.
     pub(crate) fn tell_before_move(&mut self, file: FileId, units: Range<u32>) -> Result<(), VolumeError> {
-        let Volume { files, before_reuse, .. } = self;
+        let Volume { files, space, .. } = self;
         let file = files.get(&file).ok_or(VolumeError::NoSuchFile(file))?;
         let extents = file.inode.extents.between(units.start, units.end);
-        extents.for_each(|extent| before_reuse.tell(extent.range()));
+        extents.for_each(|extent| space.tell_before_move(extent.range()));
         Ok(())
     }
 }

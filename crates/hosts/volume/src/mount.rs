@@ -21,9 +21,9 @@ use crate::extents::LpnRange;
 use crate::file::{Continuation, File};
 use crate::inode::{INODE_MAGIC, Inode, InodeUnit, units_of};
 use crate::link::{LINK_MAGIC, Link, LinkUnit};
-use crate::reuse::BeforeReuse;
-use crate::space::FreeSpace;
+use crate::space::Space;
 use crate::superblock::{LEAST_ATOMIC_UNITS, SUPERBLOCK, Superblock};
+use crate::table::InodeTable;
 use crate::transactions::Transactions;
 use crate::volume::Volume;
 use tantalum_filesystem::PageCache;
@@ -64,7 +64,7 @@ impl Volume {
         drive.flush()?;
         let mut volume = Volume::empty(drive, superblock, cache_bytes);
         volume.write_root()?;
-        volume.write_superblock(true)?;
+        volume.table.set_in_use(true, &mut volume.drive)?;
         volume.assert_invariants();
         Ok(volume)
     }
@@ -72,8 +72,8 @@ impl Volume {
     fn write_root(&mut self) -> Result<(), VolumeError> {
         let mut inode = Inode::new(FileId::ROOT, FileKind::Folder, FileId::ROOT, b""[..].into());
         inode.permissions = 0o755;
-        let slot = self.free_slots.pop_first().expect("a new table is empty");
-        let (lpn, unit) = (self.superblock.slot_lpn(slot), inode.encode(slot).unit);
+        let slot = self.table.take();
+        let (lpn, unit) = (self.table.lpn(slot), inode.encode(slot).unit);
         self.drive.submit(Command::Write { lpn, data: unit.as_bytes(), fua: false })?;
         self.drive.flush()?;
         let stored = Some(Box::new(inode.clone()));
@@ -96,10 +96,10 @@ impl Volume {
         volume.claim_table()?;
         volume.add_files(table)?;
         volume.build_tree()?;
-        if volume.superblock.in_use() {
+        if volume.table.in_use() {
             volume.trim_what_is_no_content()?;
         } else {
-            volume.write_superblock(true)?;
+            volume.table.set_in_use(true, &mut volume.drive)?;
         }
         volume.assert_invariants();
         Ok(volume)
@@ -136,20 +136,24 @@ impl Volume {
         while let Some(&orphan) = self.orphans.first() {
             self.forget_orphan(orphan);
         }
-        self.trim_all()?;
+        self.space.trim(&mut self.drive)?;
         if self.drive.owes_flush() && !canary::out(Guard::ClosedBeforeTrims) {
             // A drive may lose its last trims and keep later writes, and mounting does not trim a volume that is not in
             // use.
             self.drive.flush()?;
         }
         // nothing is left that the next mount would have to find
-        assert!(self.untrimmed.is_empty(), "{:?} are not trimmed by the unmount", self.untrimmed);
+        assert!(
+            self.space.untrimmed().is_empty(),
+            "{:?} are not trimmed by the unmount",
+            self.space.untrimmed()
+        );
         assert!(self.transactions.is_empty(), "{:?} is open after the unmount", self.transactions.first());
         debug_assert_eq!(self.cache.dirty_pages(), 0, "dirty pages that the unmount leaves");
         self.assert_invariants();
-        let closed = self.write_superblock(false);
+        let closed = self.table.set_in_use(false, &mut self.drive);
         if closed.is_err()
-            && let Err(VolumeError::Device(status)) = self.write_superblock(true)
+            && let Err(VolumeError::Device(status)) = self.table.set_in_use(true, &mut self.drive)
         {
             // The drive may name it unmounted: then no mount would trim what is written from now on.
             self.drive.stop(status);
@@ -158,7 +162,7 @@ impl Volume {
     }
 
     fn empty(drive: Drive, superblock: Superblock, cache_bytes: u64) -> Volume {
-        let mut space = FreeSpace::default();
+        let mut space = Space::default();
         let units = drive.units() - 1;
         space.release(LpnRange { lpn: Lpn(1), units });
         // The table's first piece; the others are claimed when it is read.
@@ -168,32 +172,20 @@ impl Volume {
             drive,
             cache: PageCache::new(cache_bytes),
             space,
-            free_slots: (0..superblock.table_units()).collect(),
-            superblock,
+            table: InodeTable::new(superblock),
             files: BTreeMap::new(),
             links: BTreeMap::new(),
             last_file: FileId::ROOT.0,
-            most_continuations: 0,
             unnamed: BTreeSet::new(),
             unnamed_links: BTreeSet::new(),
             orphans: BTreeSet::new(),
-            removed: Vec::new(),
-            untrimmed: Vec::new(),
             transactions: Transactions::default(),
             scratch: Vec::new(),
-            before_reuse: BeforeReuse::default(),
         }
     }
 
-    fn write_superblock(&mut self, in_use: bool) -> Result<(), VolumeError> {
-        self.superblock.set_in_use(in_use);
-        let data = self.superblock.as_bytes();
-        self.drive.submit(Command::Write { lpn: SUPERBLOCK, data, fua: false })?;
-        self.drive.flush()
-    }
-
     fn claim_table(&mut self) -> Result<(), VolumeError> {
-        for piece in self.superblock.pieces().skip(1) {
+        for piece in self.table.pieces().skip(1) {
             if !self.space.claim(piece) {
                 let damage = Damage::Table { units: piece.units };
                 return Err(VolumeError::Damaged { lpn: SUPERBLOCK, damage });
@@ -204,7 +196,7 @@ impl Volume {
 
     fn add_files(&mut self, mut table: Table) -> Result<(), VolumeError> {
         for (slot, (mut inode, slots)) in std::mem::take(&mut table.inodes) {
-            let lpn = self.superblock.slot_lpn(slot);
+            let lpn = self.table.lpn(slot);
             let damaged = |damage| VolumeError::Damaged { lpn, damage };
             let number = inode.number;
             if self.files.contains_key(&number) {
@@ -217,22 +209,17 @@ impl Volume {
                     return Err(damaged(Damage::Extent { lpn: extent.lpn, units: extent.units }));
                 }
             }
-            self.claim_slot(slot);
-            continuations.iter().for_each(|continuation| self.claim_slot(continuation.slot));
-            self.most_continuations = self.most_continuations.max(continuations.len());
+            self.table.claim(slot);
+            continuations.iter().for_each(|continuation| self.table.claim(continuation.slot));
+            self.table.note_continuations(continuations.len());
             self.last_file = self.last_file.max(number.0);
             let stored = Some(Box::new(inode.clone()));
             let file = File { stored, continuations, touched: true, ..File::known(inode, slot) };
             self.files.insert(number, file);
         }
-        table.links.keys().for_each(|slot| self.claim_slot(*slot));
+        table.links.keys().for_each(|slot| self.table.claim(*slot));
         self.links = table.links;
         Ok(())
-    }
-
-    /// A slot of the table holds something.
-    fn claim_slot(&mut self, slot: u32) {
-        assert!(self.free_slots.remove(&slot), "two units were read from slot {slot} of the table");
     }
 
     /// Builds the index of the folders from the names in inodes and links, and checks that it is complete.
@@ -246,7 +233,7 @@ impl Volume {
             names.push((slot, Some(slot), link.file, link.place.folder, link.place.name.clone()));
         }
         for (slot, link, id, folder, name) in names {
-            let lpn = self.superblock.slot_lpn(slot);
+            let lpn = self.table.lpn(slot);
             let damaged = |damage| VolumeError::Damaged { lpn, damage };
             let lost = |id: FileId| damaged(Damage::Lost { number: id.0 });
             let file = self.files.get_mut(&id).ok_or(lost(id))?;
@@ -284,7 +271,7 @@ impl Volume {
             Some(id) => {
                 let slot = self.files.get(&id).and_then(|file| file.slot).unwrap_or(0);
                 let damage = Damage::Lost { number: id.0 };
-                Err(VolumeError::Damaged { lpn: self.superblock.slot_lpn(slot), damage })
+                Err(VolumeError::Damaged { lpn: self.table.lpn(slot), damage })
             }
             None => Ok(()),
         }

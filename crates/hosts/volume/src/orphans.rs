@@ -3,8 +3,7 @@
 use tantalum_filesystem::FileId;
 
 use crate::error::VolumeError;
-use crate::file::RemovedInodeSlot;
-use crate::inode_slots::free_slot;
+use crate::table::Removed;
 use crate::volume::Volume;
 
 impl Volume {
@@ -16,19 +15,12 @@ impl Volume {
         let is_empty = file.folder.as_ref().is_none_or(|folder| folder.is_empty());
         assert!(is_empty, "folder {} goes and has entries", id.0);
         self.unnamed.remove(&id);
-        let removed = RemovedInodeSlot {
+        let removed = Removed {
             slot,
-            stored: file.stored.take().is_some(),
             continuations: std::mem::take(&mut file.continuations).iter().map(|c| c.slot).collect(),
             freed: std::mem::take(&mut file.freed),
         };
-        if removed.stored {
-            self.removed.push(removed);
-        } else {
-            free_slot(&mut self.free_slots, slot);
-            removed.continuations.into_iter().for_each(|slot| free_slot(&mut self.free_slots, slot));
-            self.untrimmed.extend(removed.freed);
-        }
+        self.table.remove(removed, file.stored.take().is_some(), &mut self.space);
         assert!(self.orphans.insert(id), "file {} has lost its last name twice", id.0);
         if file.opens == 0 {
             self.forget_orphan(id);
@@ -44,10 +36,7 @@ impl Volume {
         self.cache.remove_units(id, 0..end);
         file.give_up(0, u32::MAX, &mut self.space);
         debug_assert_eq!(self.cache.last_dirty_unit(id), None, "the dirty unit of a file that is gone");
-        match self.removed.last_mut() {
-            Some(removed) => removed.freed.append(&mut file.freed),
-            None => self.untrimmed.append(&mut file.freed),
-        }
+        self.table.give_up_with_removals(file.freed, &mut self.space);
     }
 
     /// Keeps a file, whatever happens to its names, until it is closed as often.

@@ -8,14 +8,14 @@ impl Volume {
     /// The contents of the volume, and its free space.
     pub fn statistics(&self) -> Statistics {
         let free_units = self.space.units();
-        let table = u64::from(self.superblock.table_units());
+        let table = u64::from(self.table.slots());
         let device = self.drive.device();
         let duplicates = device.duplicates();
         Statistics {
             units: device.limits().capacity_units.saturating_sub(1 + table),
             free_units,
             files: self.files.len() as u64,
-            free_files: self.free_slots.len() as u64 + free_units,
+            free_files: self.table.free_slots().len() as u64 + free_units,
             units_remapped: duplicates.remapped,
             units_without_duplicate: duplicates.without_duplicate,
             log: None,

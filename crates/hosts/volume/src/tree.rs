@@ -8,12 +8,12 @@
 use tantalum_filesystem::{FileId, FileKind, FolderEntry, NewFile, RenameMode, Timestamp};
 
 use crate::error::VolumeError;
-use crate::file::{File, RemovedInodeSlot};
+use crate::file::File;
 use crate::folder::{Folder, NameTarget};
 use crate::inode::Inode;
-use crate::inode_slots::free_slot;
 use crate::link::{Link, NamePlace};
 use crate::name::{check_name, display};
+use crate::table::Removed;
 use crate::volume::Volume;
 
 /// The most units of metadata that one operation changes: a rename of one file over another, whose further name then
@@ -307,11 +307,7 @@ impl Volume {
         self.unnamed_links.remove(&slot);
         let file = self.files.get_mut(&link.file).expect("a link's file exists");
         assert!(file.links.remove(&slot), "file {} did not know its link in slot {slot}", link.file.0);
-        if link.stored.is_some() {
-            self.removed.push(RemovedInodeSlot::of_link(slot, true));
-        } else {
-            free_slot(&mut self.free_slots, slot);
-        }
+        self.table.remove(Removed::of_link(slot), link.stored.is_some(), &mut self.space);
     }
 
     fn put_entry(&mut self, (folder, name): (FileId, &[u8]), entry: NameTarget) {

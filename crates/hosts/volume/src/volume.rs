@@ -9,13 +9,11 @@ use tantalum_filesystem::{FileId, FileKind};
 
 use crate::drive::Drive;
 use crate::error::VolumeError;
-use crate::extents::LpnRange;
-use crate::file::{File, RemovedInodeSlot};
+use crate::file::File;
 use crate::inode::ATTRIBUTE_BYTES;
 use crate::link::Link;
-use crate::reuse::BeforeReuse;
-use crate::space::FreeSpace;
-use crate::superblock::Superblock;
+use crate::space::Space;
+use crate::table::InodeTable;
 use crate::transactions::Transactions;
 use tantalum_filesystem::PageCache;
 
@@ -25,32 +23,22 @@ use tantalum_filesystem::PageCache;
 pub struct Volume {
     pub(crate) drive: Drive,
     pub(crate) cache: PageCache,
-    pub(crate) superblock: Superblock,
-    pub(crate) space: FreeSpace,
-    /// Units of the inode table that hold nothing.
-    pub(crate) free_slots: BTreeSet<u32>,
+    pub(crate) table: InodeTable,
+    pub(crate) space: Space,
     pub(crate) files: BTreeMap<FileId, File>,
     /// Further names of files, by slot.
     pub(crate) links: BTreeMap<u32, Link>,
     /// The file that was created last.
     pub(crate) last_file: u32,
-    /// Continuations of the file that has, or had, the most.
-    pub(crate) most_continuations: usize,
     /// Files that the drive does not know, or knows by another name.
     pub(crate) unnamed: BTreeSet<FileId>,
     /// Links that the drive does not know, or knows by another name.
     pub(crate) unnamed_links: BTreeSet<u32>,
-    /// What has been removed since names were last made durable.
-    pub(crate) removed: Vec<RemovedInodeSlot>,
     /// Files that have no name and are open.
     pub(crate) orphans: BTreeSet<FileId>,
-    /// No durable inode names these any more; they are to be trimmed, and are then free.
-    pub(crate) untrimmed: Vec<LpnRange>,
     pub(crate) transactions: Transactions,
     /// Where the data of long commands are assembled.
     pub(crate) scratch: Vec<u8>,
-    /// Called with places before files give them up.
-    pub(crate) before_reuse: BeforeReuse,
 }
 
 impl fmt::Debug for Volume {
@@ -71,21 +59,16 @@ impl Volume {
         Some(Volume {
             drive: self.drive.try_clone()?,
             cache: self.cache.clone(),
-            superblock: self.superblock.clone(),
-            space: self.space.clone(),
-            free_slots: self.free_slots.clone(),
+            table: self.table.clone(),
+            space: self.space.copy(),
             files: self.files.clone(),
             links: self.links.clone(),
             last_file: self.last_file,
-            most_continuations: self.most_continuations,
             unnamed: self.unnamed.clone(),
             unnamed_links: self.unnamed_links.clone(),
-            removed: self.removed.clone(),
             orphans: self.orphans.clone(),
-            untrimmed: self.untrimmed.clone(),
             transactions: self.transactions.clone(),
             scratch: Vec::new(),
-            before_reuse: BeforeReuse::default(),
         })
     }
 
@@ -191,8 +174,7 @@ impl Volume {
 
     /// Names that wait to become durable, in units of metadata.
     pub(crate) fn pending_names(&self) -> usize {
-        let removed = self.removed.iter().filter(|removed| removed.stored).count();
-        self.unnamed.len() + self.unnamed_links.len() + removed
+        self.unnamed.len() + self.unnamed_links.len() + self.table.removed().len()
     }
 
     /// The file, if it has contents that programs read and write.

@@ -7,7 +7,6 @@
 use tantalum_filesystem::{FileId, FileKind, NewFile, RenameMode};
 
 use crate::error::VolumeError;
-use crate::inode_slots::free_slot;
 use crate::tree::MOST_CHANGES;
 use crate::volume::Volume;
 
@@ -27,7 +26,7 @@ impl Volume {
         let renamed = self.rename_in(folder, name, new_folder, new_name, RenameMode::Replace, whiteout.now);
         if renamed.is_err() || self.lookup(folder, name).is_ok() {
             // Refused, or both are names of one file and remain.
-            free_slot(&mut self.free_slots, slot);
+            self.table.free(slot);
             return renamed;
         }
         let kind = FileKind::CharDevice;
