@@ -194,6 +194,7 @@ impl Drive {
 
     /// Writes units all or nothing, durable when it returns.
     pub fn write_atomic(&mut self, writes: &[(Lpn, &[u8])]) -> Result<(), VolumeError> {
+        debug_assert!(!writes.is_empty(), "a batch of nothing");
         self.submit(Command::WriteAtomic { writes }).map(drop)
     }
 

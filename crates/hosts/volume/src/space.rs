@@ -171,6 +171,10 @@ impl Space {
 
     /// No durable inode names these any more.
     pub fn give_up(&mut self, mut ranges: Vec<LpnRange>) {
+        for range in &ranges {
+            debug_assert!(range.units > 0, "nothing is given up at {:?}", range.lpn);
+            debug_assert!(self.containing(range.lpn.0).is_none(), "{range:?} is given up and free already");
+        }
         self.untrimmed.append(&mut ranges);
     }
 

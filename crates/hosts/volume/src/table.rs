@@ -149,6 +149,7 @@ impl InodeTable {
 
     /// A file or link is gone. Its slots are free at once if the drive did not know it.
     pub fn remove(&mut self, removed: Removed, is_stored: bool, space: &mut Space) {
+        debug_assert!(!self.free.contains(&removed.slot), "free slot {} is removed", removed.slot);
         if is_stored {
             self.removed.push(removed);
         } else {
