@@ -206,7 +206,7 @@ impl File {
         self.dirty = true;
     }
 
-    /// The units of `units` beyond the file's end to which the program that failed to write there has no right.
+    /// The units of `units` beyond the file's end; none if these belong to the program (see [`crate::Volume::reserve`]).
     pub fn beyond_end(&self, units: Range<u32>) -> Range<u32> {
         match self.inode.reserved_by_program {
             true => units.end..units.end,
