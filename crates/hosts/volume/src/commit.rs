@@ -102,9 +102,9 @@ impl<'a> Commit<'a> {
         changes: &mut Vec<InodeChange>,
     ) -> Result<(), VolumeError> {
         let file = self.files.get(id)?;
-        let Some(slot) = self.tree.slot(id) else { return Ok(()) };
+        let Some((slot, place)) = self.tree.first_name(id) else { return Ok(()) };
         let Some(inode) = file.to_store(new_size, !self.tree.is_unnamed(id)) else { return Ok(()) };
-        let encoded = inode.encode(slot, self.tree.place(id));
+        let encoded = inode.encode(slot, place);
         if encoded.continuations.len() > CONTINUATIONS {
             let extents = inode.extents.len();
             return Err(VolumeError::TooFragmented { extents, most: MOST_EXTENTS });
@@ -116,7 +116,7 @@ impl<'a> Commit<'a> {
         change.unit.set_continuation_slots(change.continuations.iter().map(|c| c.slot));
         debug_assert_eq!(
             change.read_back(),
-            Ok(((*change.inode).clone(), self.tree.place(id).clone())),
+            Ok(((*change.inode).clone(), self.tree.first_name(id).expect("it has a slot").1.clone())),
             "an inode as it is written, and as it is"
         );
         Ok(())
@@ -219,7 +219,7 @@ impl<'a> Commit<'a> {
     fn names_wait_for(&self, file: FileId) -> bool {
         let Ok(is_folder) = self.tree.is_folder(file) else { return false };
         is_folder && self.pending_names() > 0
-            || self.tree.slot(file).is_none() && !self.table.removed().is_empty()
+            || self.files.is_orphan(file) && !self.table.removed().is_empty()
             || self.tree.has_unnamed_link(file)
     }
 
@@ -253,9 +253,9 @@ impl<'a> Commit<'a> {
         let others = self.tree.unnamed().filter(|&id| changes.iter().all(|change| change.file != id));
         let rename = |id: FileId| {
             let file = self.files.get(id).expect("a file whose name waits");
-            let slot = self.tree.slot(id).expect("a file that has a name has a slot");
+            let (slot, place) = self.tree.first_name(id).expect("a file that has a name has a slot");
             let inode = file.to_store_with_name();
-            let mut unit = inode.encode(slot, self.tree.place(id)).unit;
+            let mut unit = inode.encode(slot, place).unit;
             unit.set_continuation_slots(file.continuations().iter().map(|c| c.slot));
             InodeChange { file: id, lpn: self.table.lpn(slot), inode, unit, continuations: Vec::new() }
         };

@@ -16,6 +16,7 @@ use crate::files::Files;
 use crate::inode::{MOST_EXTENTS, units_of};
 use crate::pages::Pages;
 use crate::space::Space;
+use crate::transactions::Transactions;
 
 /// Whole units of one file that another file gets.
 #[derive(Clone, Copy)]
@@ -178,15 +179,31 @@ pub(crate) fn check_whole_units(
     }
 }
 
-/// Refuses more units than the drive shares in one step.
-pub(crate) fn check_length(ranges: &[RangeCommit], drive: &Drive) -> Result<(), VolumeError> {
+/// Refuses ranges that the drive cannot share in one step, that are not whole units, in which an open transaction has written,
+/// or of which one overlaps the target of another.
+pub(crate) fn check_commit(
+    ranges: &[RangeCommit],
+    files: &Files,
+    transactions: &Transactions,
+    drive: &Drive,
+) -> Result<(), VolumeError> {
     let units: u64 = ranges.iter().map(|range| range.bytes / UNIT).sum();
     let limit = u64::from(drive.share_units());
-    if units > limit { Err(VolumeError::RangesTooLong { units, limit }) } else { Ok(()) }
+    if units > limit {
+        return Err(VolumeError::RangesTooLong { units, limit });
+    }
+    for (index, range) in ranges.iter().enumerate() {
+        check_whole_units(files, range.from, range.from_offset, range.bytes)?;
+        check_whole_units(files, range.to, range.to_offset, range.bytes)?;
+        transactions.check_none(range.from, None)?;
+        transactions.check_none(range.to, None)?;
+        check_no_overlap(ranges, index)?;
+    }
+    Ok(())
 }
 
-/// Refuses a range whose target overlaps another one. All of them must be within their files.
-pub(crate) fn check_no_overlap(ranges: &[RangeCommit], index: usize) -> Result<(), VolumeError> {
+/// Refuses a range whose target overlaps another one.
+fn check_no_overlap(ranges: &[RangeCommit], index: usize) -> Result<(), VolumeError> {
     let range = &ranges[index];
     let overlaps = |file: FileId, offset: u64, bytes: u64| {
         file == range.to && offset < range.to_offset + range.bytes && range.to_offset < offset + bytes

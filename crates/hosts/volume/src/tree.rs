@@ -114,9 +114,10 @@ impl Tree {
         self.nodes.get(&file)?.slot
     }
 
-    /// The first name of a file.
-    pub fn place(&self, file: FileId) -> &NamePlace {
-        &self.nodes[&file].place
+    /// The first name of a file, and the slot of the inode that has it; none if it has no name.
+    pub fn first_name(&self, file: FileId) -> Option<(u32, &NamePlace)> {
+        let node = self.nodes.get(&file)?;
+        Some((node.slot?, &node.place))
     }
 
     /// Number of names of a file; of a folder, 2 plus its subfolders.
@@ -342,8 +343,8 @@ impl Tree {
 
     /// Whether the drive does not know a further name of the file.
     pub fn has_unnamed_link(&self, file: FileId) -> bool {
-        let node = self.nodes.get(&file);
-        node.is_some_and(|node| node.links.iter().any(|link| self.unnamed_links.contains(link)))
+        let waits = |node: &Node| node.links.iter().any(|link| self.unnamed_links.contains(link));
+        !self.unnamed_links.is_empty() && self.nodes.get(&file).is_some_and(waits)
     }
 
     /// Links that the drive does not know, or knows by another name, with their slots.
@@ -353,20 +354,24 @@ impl Tree {
 
     /// The drive knows the name in the inode of a file.
     pub fn name_is_stored(&mut self, file: FileId) {
-        let node = self.existing(file);
-        node.stored = Some(node.place.clone());
-        self.unnamed.remove(&file);
+        if self.unnamed.remove(&file) {
+            let node = self.existing(file);
+            node.stored = Some(node.place.clone());
+        }
     }
 
     /// The drive knows all names.
     pub fn names_are_stored(&mut self) {
-        for file in std::mem::take(&mut self.unnamed) {
-            self.name_is_stored(file);
+        for file in &self.unnamed {
+            let node = self.nodes.get_mut(file).expect("a file whose name waits");
+            node.stored = Some(node.place.clone());
         }
-        for slot in std::mem::take(&mut self.unnamed_links) {
-            let link = self.links.get_mut(&slot).expect("a link that waits");
+        for slot in &self.unnamed_links {
+            let link = self.links.get_mut(slot).expect("a link that waits");
             link.stored = Some(link.place.clone());
         }
+        self.unnamed.clear();
+        self.unnamed_links.clear();
     }
 
     // -- mounting -----------------------------------------------------------------------------------------------------
@@ -450,6 +455,10 @@ impl Tree {
         assert_eq!(links, self.links.len(), "links that files have, and all links");
         for slot in &self.unnamed_links {
             assert!(self.links.contains_key(slot), "slot {slot} waits for its name and has no link");
+        }
+        for (id, node) in self.nodes.iter().filter(|(_, node)| node.slot.is_some()) {
+            let waits = self.unnamed.contains(id);
+            assert_eq!(waits, !node.is_stored(), "whether file {} waits for its name, and has another", id.0);
         }
         for id in &self.unnamed {
             let waits = self.nodes.get(id).is_some_and(|node| node.slot.is_some() && !node.is_stored());

@@ -714,7 +714,7 @@ impl Volume {
     /// range. The drive shares [`tantalum::Limits::share_units`] in one step.
     pub fn commit_ranges(&mut self, ranges: &[RangeCommit]) -> Result<(), VolumeError> {
         self.drive.check()?;
-        self.check_commit(ranges)?;
+        share::check_commit(ranges, &self.files, &self.transactions, &self.drive)?;
         let copies: Vec<UnitCopy> = ranges.iter().map(UnitCopy::of_commit).collect();
         for copy in &copies {
             self.clear_tail(copy.from.0)?;
@@ -745,18 +745,6 @@ impl Volume {
             self.pages.forget(copy.to.0, copy.targets());
         }
         self.assert_invariants();
-        Ok(())
-    }
-
-    fn check_commit(&self, ranges: &[RangeCommit]) -> Result<(), VolumeError> {
-        share::check_length(ranges, &self.drive)?;
-        for (index, range) in ranges.iter().enumerate() {
-            share::check_whole_units(&self.files, range.from, range.from_offset, range.bytes)?;
-            share::check_whole_units(&self.files, range.to, range.to_offset, range.bytes)?;
-            self.transactions.check_none(range.from, None)?;
-            self.transactions.check_none(range.to, None)?;
-            share::check_no_overlap(ranges, index)?;
-        }
         Ok(())
     }
 
@@ -796,18 +784,14 @@ impl Volume {
         let units = units_of(bytes);
         let ranges = [(a, (a_offset / UNIT) as u32), (b, (b_offset / UNIT) as u32)];
         share::check_pieces(&self.files, ranges, units)?;
-        self.swap_extents(ranges, units)?;
+        share::swap_extents(&mut self.files, &mut self.pages, &mut self.space, ranges, units)?;
         let files = if a == b { &[a][..] } else { &[a, b][..] };
         if let Err(error) = self.commit_files(files, true) {
             // Nothing refuses this: the files had these extents before, however many there are.
-            self.swap_extents(ranges, units)?;
+            share::swap_extents(&mut self.files, &mut self.pages, &mut self.space, ranges, units)?;
             return Err(error);
         }
         self.assert_invariants();
         Ok(())
-    }
-
-    fn swap_extents(&mut self, ranges: [(FileId, u32); 2], units: u32) -> Result<(), VolumeError> {
-        share::swap_extents(&mut self.files, &mut self.pages, &mut self.space, ranges, units)
     }
 }
