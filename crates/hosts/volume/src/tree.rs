@@ -176,6 +176,8 @@ impl Tree {
             (Some(other), _) if other == file => return Ok(None),
             (Some(other), RenameMode::Exchange) => self.check_not_into_itself(other, folder)?,
             (Some(other), RenameMode::Replace) => self.check_replaceable(file, other)?,
+            // A folder that is only open is gone after a crash, and with it all names in it.
+            (None, _) if self.slot(new_folder).is_none() => return Err(VolumeError::NoSuchFile(new_folder)),
             (None, _) => {}
         }
         Ok(Some(Rename { from, to, file, other, exchanges: mode == RenameMode::Exchange }))
