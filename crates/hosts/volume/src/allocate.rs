@@ -4,12 +4,12 @@
 //! not a later sync. A growing file takes a little more than it needs, to stay in few extents. Units taken ahead are
 //! not stored, and are free again after a mount.
 
-use tantalum_filesystem::FileId;
+use std::ops::Range;
 
 use crate::error::VolumeError;
-use crate::extents::Extent;
+use crate::extents::{Extent, ExtentMap};
 use crate::inode::{MOST_EXTENTS, MOST_FILE_BYTES, units_of};
-use crate::volume::Volume;
+use crate::space::Space;
 
 /// Units that a growing file takes ahead: as many as it has, within these bounds.
 const AHEAD_UNITS: std::ops::RangeInclusive<u64> = 16..=256;
@@ -26,114 +26,63 @@ const PIECES_PER_DOUBLING: usize = 1024;
 /// The longest runs are 4 GiB.
 const MOST_DOUBLINGS: usize = 20;
 
-impl Volume {
-    /// Gives the file's units below `bytes` their places, and keeps them whatever happens to the size, except a
-    /// truncation below them. The size does not change. Reservations grow in steps, so that the inode changes seldom.
-    /// Durable with the file's next sync; units below the reservation may then be written directly, see
-    /// [`Volume::lpn`].
-    ///
-    /// Reserved units beyond the size belong to the program. When the size grows over them they read as whatever is
-    /// there: zeros, or what was written directly, or what a write that grew the file left there before a crash.
-    pub fn reserve(&mut self, file: FileId, bytes: u64) -> Result<(), VolumeError> {
-        self.drive.check()?;
-        let units = units_of(check_end(bytes)?);
-        let inode = &self.content_file(file)?.inode;
-        if units <= inode.reserved_units && inode.reserved_by_program {
-            return Ok(());
-        }
-        let step = inode.extents.units().clamp(*RESERVE_UNITS.start(), *RESERVE_UNITS.end());
-        let step = step.min(self.space.units() / AHEAD_SHARE) as u32;
-        let generous = units.max(inode.reserved_units.saturating_add(step)).min(units_of(MOST_FILE_BYTES));
-        let missing = inode.extents.missing(0, generous);
-        let reserved = if missing <= self.space.units() { generous } else { units };
-        self.place_units(file, 0, reserved)?;
-        let file = self.file_mut(file)?;
-        file.inode.reserved_units = reserved.max(file.inode.reserved_units);
-        file.inode.reserved_by_program = true;
-        file.dirty = true;
-        file.touched = true;
-        Ok(())
+/// Gives `units`, of which `needed` have no place, one each, and others around them: a file with many extents takes more, so that it never
+/// has more extents than an inode can name. `file_end` is the unit after the last one with a byte of the file. Without enough
+/// free space it does nothing.
+pub(crate) fn place_units(
+    extents: &mut ExtentMap,
+    file_end: u32,
+    units: Range<u32>,
+    needed: u64,
+    space: &mut Space,
+) -> Result<(), VolumeError> {
+    let free = space.units();
+    if needed > free {
+        return Err(VolumeError::NoSpace { needed, free });
     }
+    let mut spare = (free - needed) / AHEAD_SHARE;
+    let (first, end) = around(units.start, units.end, extents.len(), file_end, spare);
+    spare -= (extents.missing(first, end) - needed).min(spare);
+    while let Some((unit, units)) = extents.gap(first, end) {
+        spare -= place_piece(extents, file_end, (unit, units), spare, space)?;
+    }
+    Ok(())
+}
 
-    /// Gives all units in `first..end` a place, or none if there is not enough free space. A file with many extents
-    /// takes more around them, so that it never has more extents than an inode can name.
-    pub(crate) fn place_units(&mut self, file: FileId, first: u32, end: u32) -> Result<(), VolumeError> {
-        let extents = &self.file(file)?.inode.extents;
-        if extents.gap(first, end).is_none() {
-            return Ok(());
-        }
-        let needed = extents.missing(first, end);
-        if needed > self.space.units() {
-            self.reclaim(file)?;
-        }
-        let free = self.space.units();
-        if needed > free {
-            return Err(VolumeError::NoSpace { needed, free });
-        }
-        let mut spare = (free - needed) / AHEAD_SHARE;
-        let inode = &self.file(file)?.inode;
-        let (first, end) = around(first, end, inode.extents.len(), units_of(inode.size), spare);
-        spare -= (inode.extents.missing(first, end) - needed).min(spare);
-        while let Some((unit, units)) = self.file(file)?.inode.extents.gap(first, end) {
-            spare -= self.allocate_piece(file, unit, units, spare)?;
-        }
-        Ok(())
+/// Gives some of the gap of `units` at `unit` a place in one piece, and up to `spare` units more if the file
+/// grows by it. Returns how many more.
+fn place_piece(
+    extents: &mut ExtentMap,
+    file_end: u32,
+    (unit, units): (u32, u32),
+    spare: u64,
+    space: &mut Space,
+) -> Result<u64, VolumeError> {
+    if extents.len() >= MOST_EXTENTS {
+        return Err(VolumeError::TooFragmented { extents: extents.len(), most: MOST_EXTENTS });
     }
+    let mut wanted = units;
+    if unit >= extents.end() && unit + units > file_end {
+        let ahead = extents.units().clamp(*AHEAD_UNITS.start(), *AHEAD_UNITS.end()).min(spare);
+        wanted = wanted.saturating_add(ahead as u32).min(u32::MAX - unit);
+    }
+    let range = space.allocate(extents.goal(unit), wanted).expect("free space was counted");
+    debug_assert!(
+        (1..=wanted).contains(&range.units),
+        "{wanted} units were wanted at unit {unit}, and {range:?} was allocated"
+    );
+    extents.insert(Extent { unit, lpn: range.lpn, units: range.units });
+    Ok(u64::from(range.units.saturating_sub(units)))
+}
 
-    /// Gives some of the gap of `units` at `unit` a place in one piece, and up to `spare` units more if the file
-    /// grows by it. Returns how many more.
-    fn allocate_piece(
-        &mut self,
-        file: FileId,
-        unit: u32,
-        units: u32,
-        spare: u64,
-    ) -> Result<u64, VolumeError> {
-        let Volume { files, space, .. } = self;
-        let file = files.get_mut(&file).ok_or(VolumeError::NoSuchFile(file))?;
-        let file_end = units_of(file.inode.size);
-        let extents = &mut file.inode.extents;
-        if extents.len() >= MOST_EXTENTS {
-            return Err(VolumeError::TooFragmented { extents: extents.len(), most: MOST_EXTENTS });
-        }
-        let mut wanted = units;
-        if unit >= extents.end() && unit + units > file_end {
-            let ahead = extents.units().clamp(*AHEAD_UNITS.start(), *AHEAD_UNITS.end()).min(spare);
-            wanted = wanted.saturating_add(ahead as u32).min(u32::MAX - unit);
-        }
-        let range = space.allocate(extents.goal(unit), wanted).expect("free space was counted");
-        debug_assert!(
-            (1..=wanted).contains(&range.units),
-            "{wanted} units were wanted at unit {unit}, and {range:?} was allocated"
-        );
-        extents.insert(Extent { unit, lpn: range.lpn, units: range.units });
-        file.dirty = true;
-        Ok(u64::from(range.units.saturating_sub(units)))
-    }
-
-    /// Frees everything that is not needed: units that files other than `growing` took ahead, and units that were given
-    /// up while a durable inode may still name them.
-    fn reclaim(&mut self, growing: FileId) -> Result<(), VolumeError> {
-        // A transaction's pages may lie beyond the size.
-        if self.transactions.is_empty() {
-            self.take_back_what_is_ahead(growing);
-        }
-        let waiting: Vec<FileId> =
-            self.files.iter().filter(|(_, file)| !file.freed.is_empty()).map(|(&id, _)| id).collect();
-        for file in waiting {
-            self.sync(file)?;
-        }
-        self.sync_names()
-    }
-
-    fn take_back_what_is_ahead(&mut self, growing: FileId) {
-        let Volume { files, space, cache, .. } = self;
-        for (&id, file) in files.iter_mut().filter(|&(&id, _)| id != growing) {
-            let kept = file.inode.kept_units(file.inode.size);
-            cache.remove_units(id, kept..file.inode.extents.end().max(kept));
-            file.give_up(kept, u32::MAX, space);
-        }
-    }
+/// How many first units of a file to reserve, of which `reserved` are, if there are to be `units`: some more, so that the
+/// inode changes seldom, unless free space does not suffice.
+pub(crate) fn reservation(extents: &ExtentMap, reserved: u32, units: u32, space: &Space) -> u32 {
+    let step = extents.units().clamp(*RESERVE_UNITS.start(), *RESERVE_UNITS.end());
+    let step = step.min(space.units() / AHEAD_SHARE) as u32;
+    let generous = units.max(reserved.saturating_add(step)).min(units_of(MOST_FILE_BYTES));
+    let missing = extents.missing(0, generous);
+    if missing <= space.units() { generous } else { units }
 }
 
 /// Units `first..end`, and the units around them that get places together with them: the more extents the file has, the

@@ -9,15 +9,15 @@ use tantalum_filesystem::{
     RangeCommit, Ranges, RenameMode, SetMode, Statistics, Timestamp, UnmountFailure, is_whole_units,
 };
 
-use crate::volume::Volume;
+use crate::control::Volume;
 
 impl FileSystem for Volume {
     fn client(&self) -> &Client {
-        &self.drive.client
+        Volume::client(self)
     }
 
     fn client_mut(&mut self) -> &mut Client {
-        &mut self.drive.client
+        Volume::client_mut(self)
     }
 
     fn statistics(&self) -> Statistics {

@@ -16,6 +16,7 @@ pub(crate) struct NameTarget {
     pub file: FileId,
     /// The slot of the link that has the name; none if it is in the file's inode.
     pub link: Option<u32>,
+    pub is_folder: bool,
 }
 
 /// The entries of one folder.
@@ -25,7 +26,7 @@ pub(crate) struct Folder {
     by_cookie: BTreeMap<u64, Name>,
     last_cookie: u64,
     /// Entries that are folders.
-    pub subfolders: u32,
+    subfolders: u32,
 }
 
 impl Folder {
@@ -37,14 +38,20 @@ impl Folder {
         self.by_name.is_empty()
     }
 
+    /// Entries that are folders.
+    pub fn subfolders(&self) -> u32 {
+        self.subfolders
+    }
+
     /// Adds an entry; returns false, and adds nothing, if the name is taken.
     #[must_use]
-    pub fn insert(&mut self, name: Name, file: FileId, link: Option<u32>) -> bool {
+    pub fn insert(&mut self, name: Name, file: FileId, link: Option<u32>, is_folder: bool) -> bool {
         if self.by_name.contains_key(&name) {
             return false;
         }
         self.last_cookie += 1;
-        let entry = NameTarget { cookie: self.last_cookie, file, link };
+        self.subfolders += u32::from(is_folder);
+        let entry = NameTarget { cookie: self.last_cookie, file, link, is_folder };
         self.by_cookie.insert(entry.cookie, name.clone());
         self.by_name.insert(name, entry);
         self.assert_invariants();
@@ -53,6 +60,7 @@ impl Folder {
 
     pub fn remove(&mut self, name: &[u8]) -> Option<NameTarget> {
         let entry = self.by_name.remove(name)?;
+        self.subfolders -= u32::from(entry.is_folder);
         let by_cookie = self.by_cookie.remove(&entry.cookie);
         assert_eq!(by_cookie.as_deref(), Some(name), "the name of cookie {}", entry.cookie);
         self.assert_invariants();
@@ -91,13 +99,13 @@ mod tests {
     fn reading_goes_on_behind_a_cookie_whatever_comes_and_goes() {
         let mut folder = Folder::default();
         for (number, name) in [b"c", b"a", b"b"].into_iter().enumerate() {
-            assert!(folder.insert(name[..].into(), FileId(number as u32), None));
+            assert!(folder.insert(name[..].into(), FileId(number as u32), None, false));
         }
-        assert!(!folder.insert(b"a"[..].into(), FileId(9), None));
+        assert!(!folder.insert(b"a"[..].into(), FileId(9), None, false));
         let (_, first) = folder.after(0).next().unwrap();
         folder.remove(b"c").unwrap();
         folder.remove(b"a").unwrap();
-        assert!(folder.insert(b"a"[..].into(), FileId(9), None));
+        assert!(folder.insert(b"a"[..].into(), FileId(9), None, false));
         let rest: Vec<_> =
             folder.after(first.cookie).map(|(name, entry)| (&name[..], entry.file.0)).collect();
         assert_eq!(rest, [(&b"b"[..], 2), (&b"a"[..], 9)]);

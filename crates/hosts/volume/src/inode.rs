@@ -17,7 +17,7 @@ use crate::continuation::{
 use crate::error::Damage;
 use crate::extent_record::{EXTENT_BYTES, check_count, insert_records, records_of};
 use crate::extents::ExtentMap;
-use crate::name::{Name, is_valid_name};
+use crate::name::{NamePlace, is_valid_name};
 use crate::properties::{MOST_PROPERTY_BYTES, Properties};
 
 /// Bytes of a file's attributes, which belong to the program using the volume.
@@ -154,14 +154,10 @@ fn kind_from_byte(byte: u8) -> Result<FileKind, Damage> {
     })
 }
 
-/// A file, apart from its contents.
+/// A file, apart from its names and contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Inode {
     pub number: FileId,
-    /// The folder that contains the file's first name.
-    pub folder: FileId,
-    /// The file's first name; empty for the root.
-    pub name: Name,
     pub kind: FileKind,
     pub permissions: u16,
     pub owner: u32,
@@ -190,11 +186,9 @@ pub(crate) struct EncodedInode {
 
 impl Inode {
     /// An inode of a new file, of this kind; the rest is zero.
-    pub fn new(number: FileId, kind: FileKind, folder: FileId, name: Name) -> Inode {
+    pub fn new(number: FileId, kind: FileKind) -> Inode {
         Inode {
             number,
-            folder,
-            name,
             kind,
             permissions: 0,
             owner: 0,
@@ -232,17 +226,12 @@ impl Inode {
         let mut inode = self.clone_without_extents();
         (inode.size, inode.reserved_units, inode.reserved_by_program) = (0, 0, false);
         inode.attributes = [0; ATTRIBUTE_BYTES];
-        inode.properties.extended.clear();
+        inode.properties = self.properties.without_extended();
         inode
     }
 
     fn clone_without_extents(&self) -> Inode {
-        Inode {
-            name: self.name.clone(),
-            properties: self.properties.clone(),
-            extents: ExtentMap::default(),
-            ..*self
-        }
+        Inode { properties: self.properties.clone(), extents: ExtentMap::default(), ..*self }
     }
 
     /// Whether its properties are too large for its own unit.
@@ -256,8 +245,8 @@ impl Inode {
         times(self) == times(other)
     }
 
-    /// The inode, in table slot `slot`.
-    pub fn encode(&self, slot: u32) -> EncodedInode {
+    /// The inode, in table slot `slot`, with the file's first name; that of the root is empty.
+    pub fn encode(&self, slot: u32, place: &NamePlace) -> EncodedInode {
         let properties = self.properties.encode();
         let (inline, outside) = match properties.len() <= INLINE_PROPERTY_BYTES {
             true => (&properties[..], &[][..]),
@@ -266,7 +255,7 @@ impl Inode {
         let records = records_of(self.extents.as_slice());
         let room = (BODY_BYTES - inline.len()) / EXTENT_BYTES;
         let (own, others) = records.split_at(records.len().min(room));
-        let mut unit = self.encode_fields();
+        let mut unit = self.encode_fields(place);
         unit.extent_count = U16::new(own.len() as u16);
         unit.body[..own.len() * EXTENT_BYTES].copy_from_slice(own.as_bytes());
         unit.property_bytes = U16::new(inline.len() as u16);
@@ -290,12 +279,12 @@ impl Inode {
         EncodedInode { unit, continuations }
     }
 
-    fn encode_fields(&self) -> Box<InodeUnit> {
+    fn encode_fields(&self, place: &NamePlace) -> Box<InodeUnit> {
         let mut unit = Box::new(InodeUnit::new_zeroed());
         unit.magic = INODE_MAGIC;
         unit.size = U64::new(self.size);
         unit.number = U32::new(self.number.0);
-        unit.folder = U32::new(self.folder.0);
+        unit.folder = U32::new(place.folder.0);
         unit.reserved_units = U32::new(self.reserved_units);
         unit.owner = U32::new(self.owner);
         unit.group = U32::new(self.group);
@@ -308,20 +297,20 @@ impl Inode {
         unit.kind = kind_to_byte(self.kind);
         unit.flags = if self.reserved_by_program { RESERVED_BY_PROGRAM } else { 0 };
         unit.attributes = self.attributes;
-        unit.name[..self.name.len()].copy_from_slice(&self.name);
-        unit.name_bytes = self.name.len() as u8;
+        unit.name[..place.name.len()].copy_from_slice(&place.name);
+        unit.name_bytes = place.name.len() as u8;
         unit
     }
 
-    /// Reads an inode whose unit has a valid checksum. [`Inode::add_continuations`] adds the contents of its
-    /// continuations.
-    pub fn decode(unit: &InodeUnit) -> Result<Inode, Damage> {
+    /// Reads an inode, and the file's first name, from a unit that has a valid checksum. [`Inode::add_continuations`] adds the
+    /// contents of its continuations.
+    pub fn decode(unit: &InodeUnit) -> Result<(Inode, NamePlace), Damage> {
         if unit.size.get() > MOST_FILE_BYTES || unit.number.get() == 0 {
             return Err(Damage::Kind);
         }
         let kind = kind_from_byte(unit.kind)?;
-        let (number, folder) = (FileId(unit.number.get()), FileId(unit.folder.get()));
-        let mut inode = Inode::new(number, kind, folder, unit.name()?.into());
+        let place = NamePlace { folder: FileId(unit.folder.get()), name: unit.name()?.into() };
+        let mut inode = Inode::new(FileId(unit.number.get()), kind);
         inode.permissions = unit.permissions.get() & 0o7777;
         inode.owner = unit.owner.get();
         inode.group = unit.group.get();
@@ -339,7 +328,7 @@ impl Inode {
         let (extents, properties) = unit.body.split_at(BODY_BYTES - inline);
         insert_records(&mut inode.extents, extents, unit.extent_count)?;
         inode.properties = Properties::decode(properties)?;
-        Ok(inode)
+        Ok((inode, place))
     }
 
     /// Adds the contents of the inode's continuations, in order.
@@ -367,12 +356,13 @@ impl Inode {
 #[cfg(test)]
 mod tests {
     use tantalum::Lpn;
+    use tantalum_filesystem::SetMode;
 
     use super::*;
     use crate::extents::Extent;
 
     fn fragmented(extents: u32) -> Inode {
-        let mut inode = Inode::new(FileId(5), FileKind::File, FileId(3), b"a file"[..].into());
+        let mut inode = Inode::new(FileId(5), FileKind::File);
         for i in 0..extents {
             inode.extents.insert(Extent { unit: 3 * i, lpn: Lpn(1000 + 5 * i), units: 2 });
         }
@@ -381,10 +371,19 @@ mod tests {
         inode
     }
 
+    fn attribute(value: &[u8]) -> Properties {
+        Properties::default().with(FileId(5), b"user.a", value, SetMode::Any).unwrap()
+    }
+
+    fn place() -> NamePlace {
+        NamePlace { folder: FileId(3), name: b"a file"[..].into() }
+    }
+
     fn round_trip(inode: &Inode) -> Inode {
-        let encoded = inode.encode(7);
+        let encoded = inode.encode(7, &place());
         crate::checksum::verify(encoded.unit.as_bytes()).unwrap();
-        let mut read = Inode::decode(&encoded.unit).unwrap();
+        let (mut read, read_place) = Inode::decode(&encoded.unit).unwrap();
+        assert_eq!(read_place, place());
         read.add_continuations(encoded.continuations.iter().map(|unit| &**unit)).unwrap();
         read
     }
@@ -402,8 +401,8 @@ mod tests {
         (inode.owner, inode.group, inode.device_number) = (1, 2, 3);
         inode.modified = Timestamp { seconds: -1, nanoseconds: 7 };
         inode.permissions = 0o4755;
-        inode.properties.extended.insert(b"user.a"[..].into(), b"xy"[..].into());
-        let encoded = inode.encode(7);
+        inode.properties = attribute(b"xy");
+        let encoded = inode.encode(7, &place());
         let bytes = encoded.unit.as_bytes();
         assert_eq!(bytes[4..28], *b"INOD\0\x60\0\0\0\0\0\0\x05\0\0\0\x03\0\0\0\x09\0\0\0");
         assert_eq!(bytes[28..40], *b"\x01\0\0\0\x02\0\0\0\x03\0\0\0");
@@ -419,7 +418,7 @@ mod tests {
     fn inodes_of_any_fragmentation_read_back() {
         for extents in [0, 1, 263, 264, 263 + 340, 263 + 341, MOST_EXTENTS as u32] {
             let inode = fragmented(extents);
-            let continuations = inode.encode(7).continuations.len();
+            let continuations = inode.encode(7, &place()).continuations.len();
             assert_eq!(continuations, (extents as usize).saturating_sub(263).div_ceil(340));
             assert_eq!(round_trip(&inode), inode);
         }
@@ -430,7 +429,7 @@ mod tests {
         for bytes in [0, 1, INLINE_PROPERTY_BYTES - 11, INLINE_PROPERTY_BYTES, 5000, 60_000] {
             for extents in [0, 131, 132, 400, MOST_EXTENTS as u32] {
                 let mut inode = fragmented(extents);
-                inode.properties.extended.insert(b"user.a"[..].into(), vec![9; bytes].into());
+                inode.properties = attribute(&vec![9; bytes]);
                 assert_eq!(round_trip(&inode), inode);
             }
         }
@@ -457,7 +456,7 @@ mod tests {
     #[test]
     fn counts_extents_and_names_that_cannot_be_are_damage() {
         let decode = |change: fn(&mut InodeUnit)| {
-            let mut unit = fragmented(3).encode(7).unit;
+            let mut unit = fragmented(3).encode(7, &place()).unit;
             change(&mut unit);
             Inode::decode(&unit).err()
         };

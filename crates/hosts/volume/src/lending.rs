@@ -7,10 +7,8 @@
 use std::ops::Range;
 
 use tantalum::UNIT_BYTES;
-use tantalum_filesystem::FileId;
 
-use crate::error::VolumeError;
-use crate::volume::Volume;
+use crate::extents::Extent;
 
 /// A run of a file's bytes that is in one piece on the drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,44 +19,9 @@ pub struct LentExtent {
     pub place: Range<u64>,
 }
 
-impl Volume {
-    /// Returns where a file's bytes are, in whole units, up to its end; holes have no place. The page cache then holds
-    /// nothing of the file. Until its places are given up ([`Volume::before_reuse`]), others may read and write there; do not
-    /// use them through the volume at the same time.
-    pub fn lend(&mut self, file: FileId) -> Result<Vec<LentExtent>, VolumeError> {
-        self.drive.check()?;
-        let units = self.content_file(file)?.inode.size.div_ceil(UNIT_BYTES as u64) as u32;
-        self.write_back_file(file)?;
-        self.cache.remove_units(file, 0..units);
-        let file = self.file_mut(file)?;
-        // others may write where the volume never did
-        file.touched = true;
-        let extents = file.inode.extents.between(0, units);
-        let lent = extents.map(|extent| LentExtent {
-            offset: u64::from(extent.unit) * UNIT_BYTES as u64,
-            place: extent.range().bytes(),
-        });
-        Ok(lent.collect())
-    }
-
-    /// From now on `tell` is called with bytes of the drive before a file gives them up. Once it returns, nobody may access
-    /// them any more on the strength of [`Volume::lend`]. It must not use the volume.
-    pub fn before_reuse(&mut self, tell: impl FnMut(Range<u64>) + Send + 'static) {
-        self.before_reuse.set(tell);
-    }
-
-    /// Units about to be trimmed belong to no file any more.
-    pub(crate) fn tell_before_trim(&mut self) {
-        let Volume { untrimmed, before_reuse, .. } = self;
-        untrimmed.iter().for_each(|&range| before_reuse.tell(range));
-    }
-
-    /// Units of a file are about to become another file's, or to move within it.
-    pub(crate) fn tell_before_move(&mut self, file: FileId, units: Range<u32>) -> Result<(), VolumeError> {
-        let Volume { files, before_reuse, .. } = self;
-        let file = files.get(&file).ok_or(VolumeError::NoSuchFile(file))?;
-        let extents = file.inode.extents.between(units.start, units.end);
-        extents.for_each(|extent| before_reuse.tell(extent.range()));
-        Ok(())
+impl From<Extent> for LentExtent {
+    fn from(extent: Extent) -> LentExtent {
+        let offset = u64::from(extent.unit) * UNIT_BYTES as u64;
+        LentExtent { offset, place: extent.range().bytes() }
     }
 }

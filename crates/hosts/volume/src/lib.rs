@@ -28,55 +28,44 @@
 //! Without a sync, a file may show any mix of old and new units after a crash, as on other file systems.
 
 mod allocate;
-mod atomic_writes;
+mod byte_range;
 #[cfg(feature = "canaries")]
 pub mod canaries;
 mod checksum;
 mod commit;
 mod continuation;
+mod control;
 mod direct_io;
 mod drive;
 mod errno;
 mod error;
-mod extended_attributes;
 mod extent_record;
 mod extents;
 mod file;
 mod file_system;
+mod files;
 mod folder;
 mod inode;
-mod inode_slots;
 mod invariants;
 mod lending;
 mod link;
-mod metadata_changes;
 mod mount;
 mod name;
-mod open_transaction;
-mod orphans;
+mod pages;
 mod properties;
-mod ranges;
-mod read_write;
 mod reuse;
-mod root;
 mod share;
 mod space;
-mod statistics;
 mod superblock;
-mod symbolic_link;
-mod sync;
-mod transaction;
+mod table;
+mod transactions;
 mod tree;
-mod volume;
-mod whiteout;
-mod write_back;
 
+pub use control::{UnmountError, Volume};
 pub use error::{Damage, VolumeError};
 pub use inode::ATTRIBUTE_BYTES;
 pub use lending::LentExtent;
-pub use mount::UnmountError;
 pub use tantalum_filesystem::{
     FileId, FileKind, FolderEntry, Metadata, MetadataChange, NAME_BYTES, NewFile, RangeCommit, RenameMode,
     SetMode, Statistics, Timestamp,
 };
-pub use volume::Volume;

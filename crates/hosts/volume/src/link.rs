@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::checksum::Checksummed;
 use crate::error::Damage;
-use crate::name::{Name, is_valid_name};
+use crate::name::{NamePlace, is_valid_name};
 
 pub(crate) const LINK_MAGIC: [u8; 4] = *b"LINK";
 
@@ -26,13 +26,6 @@ pub(crate) struct LinkUnit {
 }
 
 impl Checksummed for LinkUnit {}
-
-/// A name and its folder.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct NamePlace {
-    pub folder: FileId,
-    pub name: Name,
-}
 
 /// A further name of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]

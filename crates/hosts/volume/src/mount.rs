@@ -1,202 +1,110 @@
-//! Creating, opening and closing a volume.
+//! What a volume is when it is created or opened.
 //!
 //! The superblock says whether the volume is in use. If it is when the volume is mounted, the host crashed: units that
 //! no inode names may hold data that never became part of a file, so all of them are trimmed, as is what files have
 //! reserved beyond their ends. That is the whole recovery: a file that was open without a name has no inode on the
 //! drive.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use tantalum::{Command, Device, Lpn, UNIT_BYTES};
-use tantalum_canaries::guard;
-use tantalum_drive::Client;
+use tantalum::{Command, Lpn, UNIT_BYTES};
 use tantalum_filesystem::{FileId, FileKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::checksum;
 use crate::continuation::{CONTINUATION_MAGIC, ContinuationUnit, PROPERTY_MAGIC};
-use crate::drive::StoppableClient;
+use crate::drive::VolumeClient;
 use crate::error::{Damage, VolumeError};
 use crate::extents::LpnRange;
 use crate::file::{Continuation, File};
-use crate::inode::{INODE_MAGIC, Inode, InodeUnit, units_of};
+use crate::files::Files;
+use crate::inode::{INODE_MAGIC, Inode, InodeUnit};
 use crate::link::{LINK_MAGIC, Link, LinkUnit};
-use crate::reuse::BeforeReuse;
-use crate::space::FreeSpace;
+use crate::name::NamePlace;
+use crate::space::Space;
 use crate::superblock::{LEAST_ATOMIC_UNITS, SUPERBLOCK, Superblock};
-use crate::volume::Volume;
-use tantalum_filesystem::PageCache;
+use crate::table::InodeTable;
+use crate::tree::Tree;
 
 /// Units of the inode table read in one command.
 const READ_UNITS: u32 = 256;
 
-/// A failed unmount: the volume continues. Transactions that were open may be aborted, and files without a name may be
-/// gone; it has everything else. If the drive may already name it unmounted and could not be told otherwise, it refuses
-/// every change ([`Volume::stopped`]).
-#[derive(Debug, thiserror::Error)]
-#[error("the volume could not be unmounted: {error}")]
-pub struct UnmountError {
-    /// The volume, still mounted.
-    pub volume: Volume,
-    /// Why it could not be unmounted.
-    pub error: VolumeError,
+/// The parts that are derived from what is on the drive.
+pub(crate) struct Found {
+    pub table: InodeTable,
+    pub space: Space,
+    pub files: Files,
+    pub tree: Tree,
 }
 
 /// The inode table as it is on the drive, by slot.
 #[derive(Default)]
-struct Table {
-    inodes: BTreeMap<u32, (Inode, Vec<u32>)>,
+struct TableUnits {
+    inodes: BTreeMap<u32, (Inode, NamePlace, Vec<u32>)>,
     /// Including those that no inode names any more.
     continuations: BTreeMap<u32, Box<ContinuationUnit>>,
     links: BTreeMap<u32, Link>,
 }
 
-impl Volume {
-    /// Creates an empty volume on a drive, and mounts it with a page cache of `cache_bytes`. The drive's contents are
-    /// trimmed.
-    pub fn format(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
-        let mut drive = StoppableClient::new(client.into());
-        let limits = drive.device().limits();
-        let superblock = Superblock::new(limits.capacity_units)?;
-        check_batches(&drive.device())?;
-        let units = drive_units(limits.capacity_units);
-        drive.submit(Command::Trim { lpn: SUPERBLOCK, units })?;
+impl Found {
+    /// Trims the drive, and writes an empty volume to it.
+    pub fn create(drive: &mut VolumeClient) -> Result<Found, VolumeError> {
+        let superblock = Superblock::new(drive.device().limits().capacity_units)?;
+        check_batches(drive)?;
+        drive.submit(Command::Trim { lpn: SUPERBLOCK, units: drive.units() })?;
         // The superblock appears once the old contents are gone for good.
-        drive.submit(Command::Flush)?;
-        let mut volume = Volume::empty(drive, superblock, cache_bytes);
-        volume.write_root()?;
-        volume.write_superblock(true)?;
-        volume.assert_invariants();
-        Ok(volume)
+        drive.flush()?;
+        let mut found = Found::empty(drive, superblock);
+        found.write_root(drive)?;
+        found.table.set_in_use(true, drive)?;
+        Ok(found)
     }
 
-    fn write_root(&mut self) -> Result<(), VolumeError> {
-        let mut inode = Inode::new(FileId::ROOT, FileKind::Folder, FileId::ROOT, b""[..].into());
-        inode.permissions = 0o755;
-        let slot = self.free_slots.pop_first().expect("a new table is empty");
-        let (lpn, unit) = (self.superblock.slot_lpn(slot), inode.encode(slot).unit);
-        self.drive.submit(Command::Write { lpn, data: unit.as_bytes(), fua: false })?;
-        self.flush()?;
-        let stored = Some(Box::new(inode.clone()));
-        self.files.insert(FileId::ROOT, File { stored, touched: true, ..File::known(inode, slot) });
-        Ok(())
-    }
-
-    /// Opens a drive's volume with a page cache of `cache_bytes`.
-    ///
-    /// Fails for a drive without a volume, a volume of another layout version, and a damaged one.
-    pub fn mount(client: impl Into<Client>, cache_bytes: u64) -> Result<Volume, VolumeError> {
-        let mut drive = StoppableClient::new(client.into());
-        check_batches(&drive.device())?;
+    /// Reads the drive's volume, and repairs what a crash of the host left.
+    pub fn read(drive: &mut VolumeClient) -> Result<Found, VolumeError> {
+        check_batches(drive)?;
         let capacity_units = drive.device().limits().capacity_units;
         let mut unit = [0; UNIT_BYTES];
         drive.read(SUPERBLOCK, &mut unit)?;
         let superblock = Superblock::parse(&unit, capacity_units)?;
-        let table = Table::read(&mut drive, &superblock)?;
-        let mut volume = Volume::empty(drive, superblock, cache_bytes);
-        volume.claim_table()?;
-        volume.add_files(table)?;
-        volume.build_tree()?;
-        if volume.superblock.in_use() {
-            volume.trim_what_is_no_content()?;
+        let mut units = TableUnits::read(drive, &superblock)?;
+        let mut found = Found::empty(drive, superblock);
+        found.claim_table()?;
+        found.add_files(&mut units)?;
+        found.add_names(units.links)?;
+        if found.table.in_use() {
+            found.trim_what_is_no_content(drive)?;
         } else {
-            volume.write_superblock(true)?;
+            found.table.set_in_use(true, drive)?;
         }
-        volume.assert_invariants();
-        Ok(volume)
+        Ok(found)
     }
 
-    /// Whether the drive holds a volume, of any version and in any state.
-    pub fn is_formatted(device: &mut Device) -> Result<bool, VolumeError> {
-        let mut unit = [0; UNIT_BYTES];
-        let at_ns = device.time_ns();
-        device.submit(Command::Read { lpn: SUPERBLOCK, data: &mut unit }, at_ns)?;
-        Ok(Superblock::is_one(&unit))
-    }
-
-    /// Makes everything durable and returns the drive. Open transactions are aborted.
-    pub fn unmount(mut self) -> Result<Client, Box<UnmountError>> {
-        match self.shut_down() {
-            Ok(()) => Ok(self.drive.client),
-            Err(error) => Err(Box::new(UnmountError { volume: self, error })),
-        }
-    }
-
-    /// Returns the drive as after a crash of the host: what was not synced is lost.
-    pub fn into_client_without_sync(self) -> Client {
-        self.drive.client
-    }
-
-    fn shut_down(&mut self) -> Result<(), VolumeError> {
-        while let Some((&tx, _)) = self.transactions.first_key_value() {
-            self.tx_abort(tx)?;
-        }
-        self.sync_all()?;
-        // Mounting does not trim a volume that is not in use: files that are only open are removed now, and whatever could
-        // not be trimmed yet must be.
-        while let Some(&orphan) = self.orphans.first() {
-            self.forget_orphan(orphan);
-        }
-        self.trim_all()?;
-        if guard!(ClosedBeforeTrims, self.must_flush) {
-            // A drive may lose its last trims and keep later writes, and mounting does not trim a volume that is not in
-            // use.
-            self.flush()?;
-        }
-        // nothing is left that the next mount would have to find
-        assert!(self.untrimmed.is_empty(), "{:?} are not trimmed by the unmount", self.untrimmed);
-        assert!(self.transactions.is_empty(), "{:?} are open after the unmount", self.transactions.keys());
-        debug_assert_eq!(self.cache.dirty_pages(), 0, "dirty pages that the unmount leaves");
-        self.assert_invariants();
-        let closed = self.write_superblock(false);
-        if closed.is_err()
-            && let Err(VolumeError::Device(status)) = self.write_superblock(true)
-        {
-            // The drive may name it unmounted: then no mount would trim what is written from now on.
-            self.drive.stop(status);
-        }
-        closed
-    }
-
-    fn empty(drive: StoppableClient, superblock: Superblock, cache_bytes: u64) -> Volume {
-        let mut space = FreeSpace::default();
-        let units = drive_units(drive.device().limits().capacity_units) - 1;
-        space.release(LpnRange { lpn: Lpn(1), units });
+    fn empty(drive: &VolumeClient, superblock: Superblock) -> Found {
+        let mut space = Space::default();
+        space.release(LpnRange { lpn: Lpn(1), units: drive.units() - 1 });
         // The table's first piece; the others are claimed when it is read.
         let first = superblock.pieces().next().expect("a table has a piece");
         assert!(space.claim(first), "{first:?} is checked against the drive");
-        Volume {
-            drive,
-            cache: PageCache::new(cache_bytes),
-            space,
-            free_slots: (0..superblock.table_units()).collect(),
-            superblock,
-            files: BTreeMap::new(),
-            links: BTreeMap::new(),
-            last_file: FileId::ROOT.0,
-            most_continuations: 0,
-            unnamed: BTreeSet::new(),
-            unnamed_links: BTreeSet::new(),
-            orphans: BTreeSet::new(),
-            removed: Vec::new(),
-            untrimmed: Vec::new(),
-            transactions: BTreeMap::new(),
-            write_back_done_ns: 0,
-            must_flush: false,
-            scratch: Vec::new(),
-            before_reuse: BeforeReuse::default(),
-        }
+        Found { table: InodeTable::new(superblock), space, files: Files::default(), tree: Tree::default() }
     }
 
-    fn write_superblock(&mut self, in_use: bool) -> Result<(), VolumeError> {
-        self.superblock.set_in_use(in_use);
-        let data = self.superblock.as_bytes();
-        self.drive.submit(Command::Write { lpn: SUPERBLOCK, data, fua: false })?;
-        self.flush()
+    fn write_root(&mut self, drive: &mut VolumeClient) -> Result<(), VolumeError> {
+        let mut inode = Inode::new(FileId::ROOT, FileKind::Folder);
+        inode.permissions = 0o755;
+        let place = NamePlace { folder: FileId::ROOT, name: b""[..].into() };
+        let slot = self.table.take();
+        let unit = inode.encode(slot, &place).unit;
+        let lpn = self.table.lpn(slot);
+        drive.submit(Command::Write { lpn, data: unit.as_bytes(), fua: false })?;
+        drive.flush()?;
+        self.files.add(FileId::ROOT, File::stored(inode, Vec::new()));
+        self.tree.add_stored(FileId::ROOT, slot, place, true);
+        Ok(())
     }
 
     fn claim_table(&mut self) -> Result<(), VolumeError> {
-        for piece in self.superblock.pieces().skip(1) {
+        for piece in self.table.pieces().skip(1) {
             if !self.space.claim(piece) {
                 let damage = Damage::Table { units: piece.units };
                 return Err(VolumeError::Damaged { lpn: SUPERBLOCK, damage });
@@ -205,112 +113,54 @@ impl Volume {
         Ok(())
     }
 
-    fn add_files(&mut self, mut table: Table) -> Result<(), VolumeError> {
-        for (slot, (mut inode, slots)) in std::mem::take(&mut table.inodes) {
-            let lpn = self.superblock.slot_lpn(slot);
+    fn add_files(&mut self, units: &mut TableUnits) -> Result<(), VolumeError> {
+        for (slot, (mut inode, place, slots)) in std::mem::take(&mut units.inodes) {
+            let lpn = self.table.lpn(slot);
             let damaged = |damage| VolumeError::Damaged { lpn, damage };
             let number = inode.number;
-            if self.files.contains_key(&number) {
+            if self.files.contains(number) {
                 return Err(damaged(Damage::DuplicateNumber { number: number.0 }));
             }
-            let continuations = table.take_continuations(slot, &slots).map_err(damaged)?;
+            let continuations = units.take_continuations(slot, &slots).map_err(damaged)?;
             inode.add_continuations(continuations.iter().map(|c| &*c.unit)).map_err(damaged)?;
             for extent in inode.extents.iter() {
                 if !self.space.claim(extent.range()) {
                     return Err(damaged(Damage::Extent { lpn: extent.lpn, units: extent.units }));
                 }
             }
-            self.claim_slot(slot);
-            continuations.iter().for_each(|continuation| self.claim_slot(continuation.slot));
-            self.most_continuations = self.most_continuations.max(continuations.len());
-            self.last_file = self.last_file.max(number.0);
-            let stored = Some(Box::new(inode.clone()));
-            let file = File { stored, continuations, touched: true, ..File::known(inode, slot) };
-            self.files.insert(number, file);
+            self.table.claim(slot);
+            continuations.iter().for_each(|continuation| self.table.claim(continuation.slot));
+            self.table.note_continuations(continuations.len());
+            self.tree.add_stored(number, slot, place, inode.kind == FileKind::Folder);
+            self.files.add(number, File::stored(inode, continuations));
         }
-        table.links.keys().for_each(|slot| self.claim_slot(*slot));
-        self.links = table.links;
         Ok(())
     }
 
-    /// A slot of the table holds something.
-    fn claim_slot(&mut self, slot: u32) {
-        assert!(self.free_slots.remove(&slot), "two units were read from slot {slot} of the table");
+    fn add_names(&mut self, links: BTreeMap<u32, Link>) -> Result<(), VolumeError> {
+        links.keys().for_each(|slot| self.table.claim(*slot));
+        self.tree
+            .index(links)
+            .map_err(|(slot, damage)| VolumeError::Damaged { lpn: self.table.lpn(slot), damage })
     }
 
-    /// Builds the index of the folders from the names in inodes and links, and checks that it is complete.
-    fn build_tree(&mut self) -> Result<(), VolumeError> {
-        let mut names = Vec::new();
-        for (&id, file) in self.files.iter().filter(|(id, _)| **id != FileId::ROOT) {
-            let slot = file.slot.expect("a file that was read has a slot");
-            names.push((slot, None, id, file.inode.folder, file.inode.name.clone()));
-        }
-        for (&slot, link) in &self.links {
-            names.push((slot, Some(slot), link.file, link.place.folder, link.place.name.clone()));
-        }
-        for (slot, link, id, folder, name) in names {
-            let lpn = self.superblock.slot_lpn(slot);
-            let damaged = |damage| VolumeError::Damaged { lpn, damage };
-            let lost = |id: FileId| damaged(Damage::Lost { number: id.0 });
-            let file = self.files.get_mut(&id).ok_or(lost(id))?;
-            let is_folder = file.folder.is_some();
-            if let Some(link) = link {
-                if is_folder {
-                    return Err(lost(id));
-                }
-                file.links.insert(link);
-            }
-            let entries = self.files.get_mut(&folder).and_then(|file| file.folder.as_mut());
-            let entries = entries.ok_or(lost(folder))?;
-            if !entries.insert(name, id, link) {
-                return Err(damaged(Damage::DuplicateName));
-            }
-            entries.subfolders += u32::from(is_folder);
-        }
-        self.check_reachable()
-    }
-
-    /// All folders are below the root, and there is a root.
-    fn check_reachable(&self) -> Result<(), VolumeError> {
-        let is_root = self.files.get(&FileId::ROOT).is_some_and(|root| root.folder.is_some());
-        let mut reached = BTreeSet::new();
-        let mut waiting = if is_root { vec![FileId::ROOT] } else { Vec::new() };
-        while let Some(id) = waiting.pop() {
-            reached.insert(id);
-            let entries = self.files[&id].folder.iter().flat_map(|folder| folder.after(0));
-            let files = entries.map(|(_, entry)| entry.file);
-            waiting.extend(files.filter(|file| self.files[file].folder.is_some()));
-        }
-        let is_out_of_reach = |(id, file): &(&FileId, &File)| file.folder.is_some() && !reached.contains(id);
-        let out_of_reach = self.files.iter().find(is_out_of_reach).map(|(id, _)| *id);
-        match out_of_reach.or((!is_root).then_some(FileId::ROOT)) {
-            Some(id) => {
-                let slot = self.files.get(&id).and_then(|file| file.slot).unwrap_or(0);
-                let damage = Damage::Lost { number: id.0 };
-                Err(VolumeError::Damaged { lpn: self.superblock.slot_lpn(slot), damage })
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn trim_what_is_no_content(&mut self) -> Result<(), VolumeError> {
+    fn trim_what_is_no_content(&self, drive: &mut VolumeClient) -> Result<(), VolumeError> {
         let mut ranges: Vec<LpnRange> = self.space.ranges().collect();
-        let inodes = self.files.values().map(|file| &file.inode);
-        for inode in inodes.filter(|inode| !inode.reserved_by_program) {
-            let beyond = inode.extents.between(units_of(inode.size), u32::MAX);
-            ranges.extend(beyond.map(|extent| extent.range()));
+        for (_, file) in self.files.iter() {
+            let beyond = file.beyond_end(0..u32::MAX);
+            ranges.extend(file.extents().between(beyond.start, beyond.end).map(|extent| extent.range()));
         }
         for range in ranges {
-            self.drive.submit(Command::Trim { lpn: range.lpn, units: range.units })?;
+            drive.submit(Command::Trim { lpn: range.lpn, units: range.units })?;
         }
         // Makes durable what is seen from now on, including what the host had not flushed before it crashed.
-        self.flush()
+        drive.flush()
     }
 }
 
-impl Table {
-    fn read(drive: &mut StoppableClient, superblock: &Superblock) -> Result<Table, VolumeError> {
-        let mut table = Table::default();
+impl TableUnits {
+    fn read(drive: &mut VolumeClient, superblock: &Superblock) -> Result<TableUnits, VolumeError> {
+        let mut table = TableUnits::default();
         let mut buffer = vec![0; READ_UNITS as usize * UNIT_BYTES];
         let mut slot = 0;
         for piece in superblock.pieces() {
@@ -337,7 +187,8 @@ impl Table {
         match magic {
             INODE_MAGIC => {
                 let unit = InodeUnit::ref_from_bytes(unit).expect("one unit");
-                self.inodes.insert(slot, (Inode::decode(unit)?, unit.continuation_slots()?));
+                let (inode, place) = Inode::decode(unit)?;
+                self.inodes.insert(slot, (inode, place, unit.continuation_slots()?));
             }
             CONTINUATION_MAGIC | PROPERTY_MAGIC => {
                 let continuation = ContinuationUnit::read_from_bytes(unit).expect("one unit");
@@ -364,15 +215,11 @@ impl Table {
     }
 }
 
-fn check_batches(device: &Device) -> Result<(), VolumeError> {
-    let units = device.limits().atomic_units;
+/// Refuses a drive whose batches are too small.
+fn check_batches(drive: &VolumeClient) -> Result<(), VolumeError> {
+    let units = drive.batch_units() as u32;
     if units < LEAST_ATOMIC_UNITS {
         return Err(VolumeError::AtomicLimit { units, needed: LEAST_ATOMIC_UNITS });
     }
     Ok(())
-}
-
-/// The drive's units, as a count within the range of LPNs.
-pub(crate) fn drive_units(capacity_units: u64) -> u32 {
-    u32::try_from(capacity_units).unwrap_or(u32::MAX)
 }

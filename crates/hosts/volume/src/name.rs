@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
-use tantalum_filesystem::NAME_BYTES;
+use tantalum_filesystem::{FileId, NAME_BYTES};
 
 use crate::error::VolumeError;
 
 /// A name that a file has.
 pub(crate) type Name = Arc<[u8]>;
+
+/// A name and its folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NamePlace {
+    pub folder: FileId,
+    pub name: Name,
+}
 
 /// Whether a file may have this name.
 pub(crate) fn is_valid_name(name: &[u8]) -> bool {

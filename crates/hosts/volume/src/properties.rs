@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::Damage;
+use tantalum_filesystem::{FileId, NAME_BYTES, SetMode};
+
+use crate::error::{Damage, VolumeError};
+use crate::name::display;
 
 /// Bytes that the properties of one file may take on the drive.
 pub(crate) const MOST_PROPERTY_BYTES: usize = 64 * 1024;
@@ -16,12 +19,68 @@ const ENTRY_BYTES: usize = 5;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Properties {
     /// The target of a symbolic link; empty for other files.
-    pub target: Box<[u8]>,
+    target: Box<[u8]>,
     /// Extended attributes by name.
-    pub extended: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    extended: BTreeMap<Box<[u8]>, Box<[u8]>>,
 }
 
 impl Properties {
+    /// Those of a new symbolic link, or of another file if the target is empty.
+    pub fn of_link(target: &[u8]) -> Properties {
+        Properties { target: target.into(), extended: BTreeMap::new() }
+    }
+
+    /// The target of a symbolic link; empty for other files.
+    pub fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// These without extended attributes.
+    pub fn without_extended(&self) -> Properties {
+        Properties::of_link(&self.target)
+    }
+
+    /// The value of an extended attribute of `file`, whose properties these are.
+    pub fn value(&self, file: FileId, name: &[u8]) -> Result<&[u8], VolumeError> {
+        self.extended.get(name).map(|value| &value[..]).ok_or_else(|| not_found(file, name))
+    }
+
+    /// The names of all extended attributes, in order.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.extended.keys().map(|name| &name[..])
+    }
+
+    /// These with an extended attribute of `file` set, unless they would be too large.
+    pub fn with(
+        &self,
+        file: FileId,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<Properties, VolumeError> {
+        match (self.extended.contains_key(name), mode) {
+            (true, SetMode::Create) => {
+                return Err(VolumeError::AttributeExists { file, name: display(name) });
+            }
+            (false, SetMode::Replace) => return Err(not_found(file, name)),
+            _ => {}
+        }
+        let mut changed = self.clone();
+        changed.extended.insert(name.into(), value.into());
+        let bytes = changed.encoded_bytes();
+        if bytes > MOST_PROPERTY_BYTES {
+            return Err(VolumeError::AttributesTooLarge { bytes, most: MOST_PROPERTY_BYTES });
+        }
+        Ok(changed)
+    }
+
+    /// These without an extended attribute of `file`.
+    pub fn without(&self, file: FileId, name: &[u8]) -> Result<Properties, VolumeError> {
+        let mut changed = self.clone();
+        changed.extended.remove(name).ok_or_else(|| not_found(file, name))?;
+        Ok(changed)
+    }
+
     fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let target = Some((&[][..], &self.target[..])).filter(|(_, target)| !target.is_empty());
         target.into_iter().chain(self.extended.iter().map(|(name, value)| (&name[..], &value[..])))
@@ -59,6 +118,18 @@ impl Properties {
         }
         Ok(properties)
     }
+}
+
+/// Refuses an invalid name of an extended attribute.
+pub(crate) fn check_attribute_name(name: &[u8]) -> Result<(), VolumeError> {
+    if !(1..=NAME_BYTES).contains(&name.len()) || name.contains(&0) {
+        return Err(VolumeError::BadName { bytes: name.len(), most: NAME_BYTES });
+    }
+    Ok(())
+}
+
+fn not_found(file: FileId, name: &[u8]) -> VolumeError {
+    VolumeError::AttributeNotFound { file, name: display(name) }
 }
 
 /// The first entry's name and value, and what follows it.

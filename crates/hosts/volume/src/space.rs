@@ -1,31 +1,54 @@
-//! Which units of the drive belong to no file.
+//! Units of the drive that belong to no file: those that are free, and those that were given up and are not trimmed yet.
 //!
-//! Derived from the inodes at mount, never stored. Invariant: free ranges are not empty, do not overlap or touch, and
-//! everything in them reads as zeros (it was never written, or was trimmed before it was freed). Both indexes have the same
-//! ranges. Each change is checked beside the place that it changed, everything by [`crate::Volume`]'s own check.
+//! Derived from the inodes at mount, never stored. Invariants:
+//! - Free ranges are not empty, do not overlap or touch, and everything in them reads as zeros (it was never written, or was
+//!   trimmed before it was freed). Both indexes have the same ranges. Each change is checked beside the place that it
+//!   changed, everything by [`crate::Volume`]'s own check.
+//! - No durable inode names what is given up here, and it is free only once it is trimmed (V3).
+//! - Those who may access a place learn that it will no longer be the file's before it is trimmed ([`BeforeReuse`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use tantalum::Lpn;
 
+use crate::drive::VolumeClient;
+use crate::error::VolumeError;
 use crate::extents::LpnRange;
+use crate::reuse::BeforeReuse;
 
-/// The free units.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FreeSpace {
+/// The units that belong to no file.
+#[derive(Default)]
+pub(crate) struct Space {
     /// First unit to length.
     by_place: BTreeMap<u32, u32>,
     /// The free runs as (length, first unit).
     by_size: BTreeSet<(u32, u32)>,
     free: u64,
+    /// No durable inode names these any more; they are to be trimmed, and are then free.
+    untrimmed: Vec<LpnRange>,
+    /// Called with places before files give them up.
+    before_reuse: BeforeReuse,
 }
 
-impl FreeSpace {
+impl Space {
+    /// A copy, which tells nobody of what is given up.
+    pub fn copy(&self) -> Space {
+        Space {
+            by_place: self.by_place.clone(),
+            by_size: self.by_size.clone(),
+            free: self.free,
+            untrimmed: self.untrimmed.clone(),
+            before_reuse: BeforeReuse::default(),
+        }
+    }
+
     /// Units that are free.
     pub fn units(&self) -> u64 {
         self.free
     }
 
+    /// The free ranges.
     pub fn ranges(&self) -> impl Iterator<Item = LpnRange> {
         self.by_place.iter().map(|(&lpn, &units)| LpnRange { lpn: Lpn(lpn), units })
     }
@@ -114,7 +137,7 @@ impl FreeSpace {
         Some(range)
     }
 
-    /// Returns a range.
+    /// Returns a range that reads as zeros.
     pub fn release(&mut self, range: LpnRange) {
         let (mut start, mut units) = (range.lpn.0, range.units);
         if let Some((&before, &length)) = self.by_place.range(..=start).next_back() {
@@ -133,6 +156,59 @@ impl FreeSpace {
         }
         self.add(start, units);
     }
+
+    // -- what is given up -------------------------------------------------------------------------------------------
+
+    /// From now on only `tell` is called with bytes of the drive before a file gives them up.
+    pub fn set_before_reuse(&mut self, tell: impl FnMut(Range<u64>) + Send + 'static) {
+        self.before_reuse.set(tell);
+    }
+
+    /// Units of a file are about to become another file's, or to move within it.
+    pub fn tell_before_move(&mut self, range: LpnRange) {
+        self.before_reuse.tell(range);
+    }
+
+    /// No durable inode names these any more.
+    pub fn give_up(&mut self, mut ranges: Vec<LpnRange>) {
+        for range in &ranges {
+            debug_assert!(range.units > 0, "nothing is given up at {:?}", range.lpn);
+            debug_assert!(self.containing(range.lpn.0).is_none(), "{range:?} is given up and free already");
+        }
+        self.untrimmed.append(&mut ranges);
+    }
+
+    /// What was given up and is not trimmed.
+    pub fn untrimmed(&self) -> &[LpnRange] {
+        &self.untrimmed
+    }
+
+    /// Trims what was given up, and frees it. What could not be trimmed is not free, and is left for the next time.
+    pub fn trim(&mut self, drive: &mut VolumeClient) -> Result<(), VolumeError> {
+        self.untrimmed.sort_unstable();
+        merge(&mut self.untrimmed);
+        for (range, next) in self.untrimmed.iter().zip(self.untrimmed.iter().skip(1)) {
+            assert!(range.end() < next.lpn.0, "{range:?} and {next:?} were given up and not merged");
+        }
+        self.untrimmed.iter().for_each(|&range| self.before_reuse.tell(range));
+        while let Some(&range) = self.untrimmed.last() {
+            drive.trim(range)?;
+            self.release(range);
+            self.untrimmed.pop();
+        }
+        Ok(())
+    }
+}
+
+/// Merges sorted ranges that touch.
+fn merge(ranges: &mut Vec<LpnRange>) {
+    ranges.dedup_by(|range, before| {
+        let touches = before.lpn.0 + before.units == range.lpn.0;
+        if touches {
+            before.units += range.units;
+        }
+        touches
+    });
 }
 
 #[cfg(test)]
@@ -143,8 +219,8 @@ mod tests {
         LpnRange { lpn: Lpn(lpn), units }
     }
 
-    fn space(lpn: u32, units: u32) -> FreeSpace {
-        let mut space = FreeSpace::default();
+    fn space(lpn: u32, units: u32) -> Space {
+        let mut space = Space::default();
         space.release(range(lpn, units));
         space
     }
@@ -211,5 +287,14 @@ mod tests {
     fn giving_back_twice_is_a_broken_invariant() {
         let mut space = space(10, 100);
         space.release(range(109, 2));
+    }
+
+    /// Units merged by mistake belong to another file, and would be trimmed.
+    #[test]
+    fn only_ranges_that_touch_are_merged() {
+        let mut ranges =
+            [(100, 2), (102, 3), (105, 1), (200, 5), (400, 2), (403, 1)].map(|(l, u)| range(l, u)).to_vec();
+        merge(&mut ranges);
+        assert_eq!(ranges, [(100, 6), (200, 5), (400, 2), (403, 1)].map(|(l, u)| range(l, u)));
     }
 }

@@ -277,6 +277,31 @@ fn folders_are_removed_when_they_are_empty() {
     assert_eq!(volume.metadata(ROOT).unwrap().links, 2);
 }
 
+/// A rename into a folder that was removed and is still open left a name whose folder was gone after a crash, and the volume
+/// did not mount.
+#[test]
+fn a_removed_folder_that_is_open_takes_no_names() {
+    let mut volume = volume(16, LARGE_CACHE);
+    let (removed, other) = (folder(&mut volume, ROOT, "removed"), folder(&mut volume, ROOT, "other"));
+    let a = file(&mut volume, ROOT, "a", b"a");
+    volume.sync_all().unwrap();
+    volume.open(removed).unwrap();
+    volume.remove_folder(ROOT, b"removed", at(2)).unwrap();
+
+    let gone = Err(VolumeError::NoSuchFile(removed));
+    for (from, mode) in [("a", RenameMode::Replace), ("other", RenameMode::NoReplace)] {
+        assert_eq!(rename(&mut volume, (ROOT, from), (removed, "b"), mode), gone);
+    }
+    let whiteout = new(FileKind::CharDevice, 2);
+    assert_eq!(volume.rename_leaving_whiteout(ROOT, b"a", removed, b"b", &whiteout), gone);
+    assert_eq!(volume.link(a, removed, b"b", at(2)), gone);
+    assert_eq!(volume.create_in(removed, b"b", &new(FileKind::File, 2)).err(), gone.err());
+    volume.sync_all().unwrap();
+    let volume = crash(volume, LARGE_CACHE);
+    assert_eq!(list(&volume, ROOT), ["a", "other"]);
+    assert_eq!((volume.lookup(ROOT, b"a"), volume.lookup(ROOT, b"other")), (Ok(a), Ok(other)));
+}
+
 #[test]
 fn an_open_file_outlives_its_name_until_it_is_closed_or_the_host_crashes() {
     let mut volume = volume(8, SMALL_CACHE);
