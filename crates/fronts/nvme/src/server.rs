@@ -119,7 +119,7 @@ impl Server {
         let has_some = |connections: &mut FxHashMap<u64, Arc<Mailbox>>| !connections.is_empty();
         let is_idle = !self.shared.ended.wait_while_for(&mut connections, has_some, MOST_WAIT).timed_out();
         if is_idle {
-            let (controllers, held) = (self.subsystem().controllers(), self.subsystem().held_bytes());
+            let (controllers, held) = (self.subsystem().controllers(), self.subsystem().budget.held());
             assert_eq!((controllers, held), (0, 0), "controllers and bytes are left without connections");
         }
         is_idle

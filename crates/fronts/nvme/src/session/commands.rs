@@ -51,7 +51,7 @@ impl Session {
         let id = command.id.get();
         let (work, needed, transfer, in_capsule) = checked;
         let held = in_capsule.map_or(0, |(_, bytes)| bytes);
-        self.hold(held);
+        self.budget.hold(held);
         let other = self.pending.insert(id, Pending { command, work, transfer, needed, held });
         assert!(other.is_none(), "two commands under way are called {id}: {other:?}");
         match (transfer, in_capsule) {
@@ -143,11 +143,11 @@ impl Session {
             let (Transfer::FromHost(bytes) | Transfer::ToHost(bytes)) = pending.transfer else { break };
             let (held, transfer) = (bytes as usize, pending.transfer);
             let is_read = matches!(pending.work, Work::Io(IoCommand::Read(_)));
-            if !self.may_hold(held) {
+            if !self.budget.may_hold(held) {
                 break;
             }
             self.waiting.pop_front();
-            self.hold(held);
+            self.budget.hold(held);
             if let Some(pending) = self.pending.get_mut(&id) {
                 pending.held = held;
             }
@@ -187,7 +187,7 @@ impl Session {
         }
         if let Some(incoming) = self.transfers.close(tag) {
             if let Some(held) = incoming.drains {
-                self.release(held);
+                self.budget.release(held);
                 return self.admit();
             }
             match incoming.is_damaged {
@@ -274,8 +274,8 @@ impl Session {
         }
         match ended {
             Ok(answer) if answer.data.is_empty() => {
-                self.spares.give(answer.spare, self.held);
-                self.release(pending.held);
+                self.spares.give(answer.spare, self.budget.held());
+                self.budget.release(pending.held);
                 self.send_response(id, answer.result, None);
             }
             Ok(answer) => {
@@ -289,7 +289,7 @@ impl Session {
                 self.reclaim();
             }
             Err(failure) => {
-                self.release(pending.held);
+                self.budget.release(pending.held);
                 self.refuse(&pending.command, failure);
             }
         }

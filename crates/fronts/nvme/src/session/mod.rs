@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use crate::authentication::Exchange;
+use crate::budget::{BUDGET_BYTES, Budget};
 use crate::controller::Controller;
 use crate::io::TRANSFER_BYTES;
 use crate::limits::EVENT_REQUESTS;
@@ -56,9 +57,6 @@ pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;
 
 /// Maximum size of data in one PDU from the host (`MAXH2CDATA`).
 pub const DATA_BYTES: u32 = 128 << 10;
-
-/// Bytes of data that the commands of a connection may hold together; one command is always admitted.
-const BUDGET_BYTES: usize = 4 << 20;
 
 /// While more than this many bytes wait to be sent, nothing is read from the connection.
 const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
@@ -130,8 +128,7 @@ pub struct Session {
     spares: Spares,
     /// Commands that wait for the budget.
     waiting: VecDeque<u16>,
-    /// Bytes of the budget in use.
-    held: usize,
+    budget: Budget,
     /// Asynchronous Event Requests.
     events: Vec<u16>,
     /// Aborts that another connection must answer.
@@ -142,6 +139,7 @@ impl Session {
     /// A connection to a subsystem, through `address`. Other threads reach it through the mailbox.
     pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Session {
         Session {
+            budget: Budget::new(&subsystem.budget),
             subsystem,
             mailbox,
             address,
@@ -158,7 +156,6 @@ impl Session {
             in_drive: InDrive::default(),
             spares: Spares::default(),
             waiting: VecDeque::new(),
-            held: 0,
             events: Vec::new(),
             aborts: 0,
         }
@@ -202,7 +199,7 @@ impl Session {
         let of_commands: usize = self.pending.values().map(|pending| pending.held).sum();
         let (discarded, unsent) = (self.transfers.discarded_bytes(), self.outbox.held());
         debug_assert_eq!(
-            self.held,
+            self.budget.held(),
             of_commands + discarded + unsent,
             "the budget in use, and {of_commands} bytes of commands, {discarded} discarded and {unsent} unsent"
         );
@@ -239,7 +236,7 @@ impl Session {
     /// This many bytes of data have been sent.
     pub fn sent(&mut self, freed: usize) {
         if freed > 0 {
-            self.release(freed);
+            self.budget.release(freed);
             self.reclaim();
             self.admit();
             self.issue();
@@ -250,29 +247,13 @@ impl Session {
     /// Keeps buffers whose data have been sent.
     fn reclaim(&mut self) {
         while let Some(buffer) = self.outbox.emptied() {
-            self.spares.give(buffer, self.held);
+            self.spares.give(buffer, self.budget.held());
         }
     }
 
     /// Called when there is nothing to do.
     pub fn rest(&mut self) {
-        self.spares.shrink(self.held);
-    }
-
-    /// Whether a command may hold this many bytes.
-    fn may_hold(&self, bytes: usize) -> bool {
-        self.held == 0 || self.held + bytes <= BUDGET_BYTES && self.subsystem.has_room(bytes)
-    }
-
-    fn hold(&mut self, bytes: usize) {
-        self.held += bytes;
-        self.subsystem.hold(bytes);
-    }
-
-    fn release(&mut self, bytes: usize) {
-        assert!(bytes <= self.held, "a connection releases {bytes} bytes, but holds {}", self.held);
-        self.held -= bytes;
-        self.subsystem.release(bytes);
+        self.spares.shrink(self.budget.held());
     }
 
     /// How long it may continue without hearing from the host; `None` if unlimited.
@@ -300,7 +281,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.release(self.held);
         match &self.queue {
             Some(queue) if queue.id == 0 => self.subsystem.disconnect(&queue.controller),
             Some(queue) => queue.controller.remove_queue(queue.id, &self.mailbox),
