@@ -306,12 +306,9 @@ impl Connection<'_> {
 
     fn send(&mut self) -> io::Result<()> {
         loop {
-            let freed = self.session.outbox.send(&mut self.stream)?;
-            let before = self.session.outbox.bytes();
-            self.session.sent(freed);
+            let has_more = self.session.send(&mut self.stream)?;
             self.session.take_mail();
-            // room in the budget may have brought more answers
-            if freed == 0 || self.session.outbox.bytes() == before {
+            if !has_more {
                 return Ok(());
             }
         }
@@ -325,7 +322,7 @@ impl Connection<'_> {
         }
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::POLLIN, self.session.may_read());
-        wanted.set(PollFlags::POLLOUT, self.session.outbox.bytes() > 0);
+        wanted.set(PollFlags::POLLOUT, self.session.has_unsent());
         let mut waits =
             [PollFd::new(self.stream.as_fd(), wanted), PollFd::new(self.woken.as_fd(), PollFlags::POLLIN)];
         let polled = match self.session.due_in() {

@@ -5,14 +5,14 @@
 
 use super::fabrics_command::FabricsCommand;
 use super::pending::{Pending, Work};
-use super::{CAPSULE_BYTES, Phase, Session};
+use super::{Phase, Queue, Session};
 use crate::admin::{self, Context};
 use crate::failure::Failure;
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
-use crate::limits::EVENT_REQUESTS;
+use crate::limits::{CAPSULE_BYTES, EVENT_REQUESTS};
 use crate::mailbox::Answer;
 use crate::programs::{Caller, is_program};
-use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
+use crate::wire::command::{Completion, IN_CAPSULE, Submission, TRANSPORT};
 use crate::wire::opcode::{FABRICS, admin as opcode};
 use crate::wire::pdu::Fatal;
 
@@ -36,7 +36,7 @@ impl Session {
             queue.advance();
         }
         if self.pending.contains_key(&id) {
-            self.send_response(id, 0, Some(Failure::ID_CONFLICT));
+            self.respond(id, 0, Some(Failure::ID_CONFLICT));
             return Ok(());
         }
         match self.check(&command, capsule.len()) {
@@ -160,7 +160,7 @@ impl Session {
                         "the buffer of command {id} is not as long as its data"
                     );
                     let tag = self.transfers.open(id, buffer);
-                    self.send_ready(id, tag, bytes);
+                    self.sender.ready(id, tag, bytes);
                 }
                 _ => {
                     let buffer = if is_read { self.spares.take(held) } else { Vec::new() };
@@ -276,15 +276,15 @@ impl Session {
             Ok(answer) if answer.data.is_empty() => {
                 self.spares.give(answer.spare, self.budget.held());
                 self.budget.release(pending.held);
-                self.send_response(id, answer.result, None);
+                self.respond(id, answer.result, None);
             }
             Ok(answer) => {
                 // an empty completion need not be sent, if the host does not wait for the queue's head
                 let is_silent =
                     answer.result == 0 && self.queue.as_ref().is_some_and(|queue| !queue.has_flow_control);
-                self.send_data(id, answer.data, is_silent, pending.held);
+                self.sender.data(id, answer.data, is_silent, pending.held);
                 if !is_silent {
-                    self.send_response(id, answer.result, None);
+                    self.respond(id, answer.result, None);
                 }
                 self.reclaim();
             }
@@ -302,6 +302,27 @@ impl Session {
         if queue != 0 || !admin::only_asks(command) {
             self.subsystem.errors.add(queue, command, failure);
         }
-        self.send_response(command.id.get(), failure.result, Some(failure));
+        self.respond(command.id.get(), failure.result, Some(failure));
+    }
+
+    /// The completion of a command goes out.
+    fn respond(&mut self, id: u16, result: u64, failure: Option<Failure>) {
+        let queue_head = match &self.queue {
+            Some(queue) if queue.has_flow_control => {
+                let Queue { head, entries, id: queue, .. } = *queue;
+                assert!(head < entries, "queue {queue} was read up to {head} of {entries} entries");
+                head
+            }
+            Some(_) => 0xffff,
+            None => 0,
+        };
+        let status = failure.map_or(0, Failure::field);
+        self.sender.response(Completion {
+            result: result.into(),
+            queue_head: queue_head.into(),
+            queue: 0.into(),
+            id: id.into(),
+            status: status.into(),
+        });
     }
 }

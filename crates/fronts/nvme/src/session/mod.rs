@@ -1,5 +1,4 @@
-//! The protocol of one connection, without its socket: bytes go in ([`Session::feed`]), and wait to be sent in
-//! [`Session::outbox`].
+//! The protocol of one connection, without its socket: bytes go in ([`Session::feed`]) and out ([`Session::send`]).
 //!
 //! - `receive.rs` parses PDUs (`receiver.rs`); an invalid one ends the connection with a termination request.
 //! - `commands.rs` checks commands (`pending.rs`), requests their data (R2T, `transfers.rs`) within the budget, and executes
@@ -7,7 +6,7 @@
 //! - `connect.rs` executes the Fabrics commands (`fabrics_command.rs`), `authenticate.rs` those of an authentication.
 //! - `drive.rs` passes I/O commands to the drive, and holds their answers back until they are due (`in_drive.rs`).
 //! - `abort.rs` aborts commands that wait.
-//! - `send.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
+//! - `sender.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
 //!
 //! Invariants, which `assert_invariants` checks after everything that came from the host, the drive or other threads:
 //!
@@ -25,11 +24,12 @@ mod in_drive;
 mod pending;
 mod receive;
 mod receiver;
-mod send;
+mod sender;
 mod spares;
 mod transfers;
 
 use std::collections::VecDeque;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,23 +40,19 @@ use crate::authentication::Exchange;
 use crate::budget::{BUDGET_BYTES, Budget};
 use crate::controller::Controller;
 use crate::io::TRANSFER_BYTES;
-use crate::limits::EVENT_REQUESTS;
+use crate::limits::{CAPSULE_BYTES, EVENT_REQUESTS};
 use crate::mailbox::{Mailbox, Message};
 use crate::outbox::Outbox;
 use crate::subsystem::Subsystem;
 use crate::wire::opcode::admin as opcode;
+use crate::wire::pdu::Digests;
 
 use in_drive::InDrive;
 use pending::{Pending, Work};
 use receiver::Receiver;
+use sender::Sender;
 use spares::Spares;
 use transfers::Transfers;
-
-/// Maximum size of data in a command capsule.
-pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;
-
-/// Maximum size of data in one PDU from the host (`MAXH2CDATA`).
-pub const DATA_BYTES: u32 = 128 << 10;
 
 /// While more than this many bytes wait to be sent, nothing is read from the connection.
 const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
@@ -114,12 +110,9 @@ pub struct Session {
     began: Instant,
     phase: Phase,
     receiver: Receiver,
-    /// Pending output.
-    pub outbox: Outbox,
-    has_header_digest: bool,
-    has_data_digest: bool,
-    /// The alignment in bytes of data sent to the host.
-    alignment: usize,
+    sender: Sender,
+    /// Those of the host's PDUs.
+    digests: Digests,
     queue: Option<Queue>,
     /// Commands under way.
     pending: FxHashMap<u16, Pending>,
@@ -146,10 +139,8 @@ impl Session {
             began: Instant::now(),
             phase: Phase::New,
             receiver: Receiver::default(),
-            outbox: Outbox::default(),
-            has_header_digest: false,
-            has_data_digest: false,
-            alignment: 4,
+            sender: Sender::default(),
+            digests: Digests::default(),
             queue: None,
             pending: FxHashMap::default(),
             transfers: Transfers::default(),
@@ -168,12 +159,12 @@ impl Session {
 
     /// What the host must receive before the connection is closed.
     pub fn final_output(&mut self) -> Option<Outbox> {
-        (self.phase == Phase::Goodbye).then(|| std::mem::take(&mut self.outbox))
+        (self.phase == Phase::Goodbye).then(|| self.sender.take_unsent())
     }
 
     /// Whether more may be read now: not while the host does not read its answers.
     pub fn may_read(&self) -> bool {
-        !self.is_ending() && self.outbox.bytes() < UNSENT_BYTES
+        !self.is_ending() && self.sender.unsent_bytes() < UNSENT_BYTES
     }
 
     /// Takes what came from other threads.
@@ -197,7 +188,7 @@ impl Session {
             return;
         }
         let of_commands: usize = self.pending.values().map(|pending| pending.held).sum();
-        let (discarded, unsent) = (self.transfers.discarded_bytes(), self.outbox.held());
+        let (discarded, unsent) = (self.transfers.discarded_bytes(), self.sender.held());
         debug_assert_eq!(
             self.budget.held(),
             of_commands + discarded + unsent,
@@ -233,8 +224,15 @@ impl Session {
         debug_assert!(self.events.len() <= EVENT_REQUESTS, "{} requests wait for events", self.events.len());
     }
 
-    /// This many bytes of data have been sent.
-    pub fn sent(&mut self, freed: usize) {
+    /// Whether something waits to be sent.
+    pub fn has_unsent(&self) -> bool {
+        self.sender.unsent_bytes() > 0
+    }
+
+    /// Sends as much as the host takes. Returns whether there is more to send, because what was sent made room for it.
+    pub fn send(&mut self, to: &mut impl Write) -> io::Result<bool> {
+        let freed = self.sender.send(to)?;
+        let before = self.sender.unsent_bytes();
         if freed > 0 {
             self.budget.release(freed);
             self.reclaim();
@@ -242,11 +240,12 @@ impl Session {
             self.issue();
         }
         self.assert_invariants();
+        Ok(self.sender.unsent_bytes() > before)
     }
 
     /// Keeps buffers whose data have been sent.
     fn reclaim(&mut self) {
-        while let Some(buffer) = self.outbox.emptied() {
+        while let Some(buffer) = self.sender.emptied() {
             self.spares.give(buffer, self.budget.held());
         }
     }

@@ -1,11 +1,13 @@
 //! Parsing PDUs, in whatever pieces their bytes arrive.
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 use super::receiver::{Stage, Target};
-use super::{CAPSULE_BYTES, DATA_BYTES, Phase, Session};
+use super::{Phase, Session};
+use crate::limits::{CAPSULE_BYTES, DATA_BYTES};
 use crate::wire::pdu::{
-    Common, DIGEST_BYTES, Data, FORMAT_VERSION, Fatal, Initialize, flag, host_header_bytes, kind,
+    Common, DIGEST_BYTES, Data, Digests, FORMAT_VERSION, Fatal, Initialize, field, flag, host_header_bytes,
+    kind,
 };
 
 /// If at least this many bytes of data are missing, they are read directly to where they belong; fewer go through the reader's
@@ -16,23 +18,12 @@ const DIRECT_BYTES: usize = 8 << 10;
 /// still has them.
 const MUCH_BYTES: usize = 1 << 20;
 
-/// Positions of fields of the common header, reported to the host so that it can find its mistake.
-mod field {
-    pub const KIND: u32 = 0;
-    pub const FLAGS: u32 = 1;
-    pub const HEADER_BYTES: u32 = 2;
-    pub const DATA_OFFSET: u32 = 3;
-    pub const PDU_BYTES: u32 = 4;
-    pub const VERSION: u32 = 8;
-    pub const TRANSFER: u32 = 10;
-}
-
 impl Session {
     /// Takes bytes from the host, until there is too much to send. Returns the number of bytes taken.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
-        let much = self.outbox.bytes() + MUCH_BYTES;
-        while taken < bytes.len() && self.outbox.bytes() < much {
+        let much = self.sender.unsent_bytes() + MUCH_BYTES;
+        while taken < bytes.len() && self.sender.unsent_bytes() < much {
             if self.is_ending() {
                 return bytes.len();
             }
@@ -80,6 +71,12 @@ impl Session {
         }
         self.issue();
         self.assert_invariants();
+    }
+
+    /// Ends the connection, with the reason and the header at fault.
+    fn terminate(&mut self, fatal: Fatal) {
+        self.sender.terminate(fatal, self.receiver.header());
+        self.phase = Phase::Goodbye;
     }
 
     /// Takes some bytes, at least one.
@@ -176,7 +173,7 @@ impl Session {
     }
 
     fn header_digest_bytes(&self, kind: u8) -> usize {
-        let has_digest = self.has_header_digest && matches!(kind, kind::CAPSULE_CMD | kind::H2C_DATA);
+        let has_digest = self.digests.of_headers() && matches!(kind, kind::CAPSULE_CMD | kind::H2C_DATA);
         if has_digest { DIGEST_BYTES } else { 0 }
     }
 
@@ -211,8 +208,8 @@ impl Session {
     /// Digests, and the position of the data.
     fn check_data(&mut self, common: Common, header_end: usize, pdu_bytes: usize) -> Result<(), Fatal> {
         let has_data = pdu_bytes > header_end;
-        let digests = (u8::from(self.has_header_digest) * flag::HEADER_DIGEST)
-            | (u8::from(self.has_data_digest && has_data) * flag::DATA_DIGEST);
+        let digests = (u8::from(self.digests.of_headers()) * flag::HEADER_DIGEST)
+            | (u8::from(self.digests.of_data() && has_data) * flag::DATA_DIGEST);
         let known = if common.kind == kind::H2C_DATA { flag::LAST } else { 0 };
         if common.flags & !known != digests {
             return Err(Fatal::InvalidField(field::FLAGS));
@@ -223,7 +220,7 @@ impl Session {
             return if needs_data { Err(Fatal::InvalidField(field::PDU_BYTES)) } else { Ok(()) };
         }
         let offset = usize::from(common.data_offset);
-        let digest = if self.has_data_digest { DIGEST_BYTES } else { 0 };
+        let digest = if self.digests.of_data() { DIGEST_BYTES } else { 0 };
         if offset < header_end || !offset.is_multiple_of(4) {
             return Err(Fatal::InvalidField(field::DATA_OFFSET));
         }
@@ -271,18 +268,15 @@ impl Session {
         }
         // alignment in dwords less one, up to 128 bytes (TCP, section 3.6.2.2)
         if request.alignment > 31 {
-            return Err(Fatal::InvalidField(field::VERSION + 2));
+            return Err(Fatal::InvalidField(field::ALIGNMENT));
         }
         assert!(
             self.phase == Phase::New && self.queue.is_none(),
             "a connection is initialized again in phase {:?}",
             self.phase
         );
-        self.alignment = (usize::from(request.alignment) + 1) * 4;
-        self.has_header_digest = request.digests & 1 != 0;
-        self.has_data_digest = request.digests & 2 != 0;
-        let response = Initialize::new(kind::IC_RESP, 0, request.digests & 3, DATA_BYTES);
-        self.outbox.push(response.as_bytes());
+        self.digests = Digests::new(request.digests);
+        self.sender.initialize(self.digests, (usize::from(request.alignment) + 1) * 4);
         self.phase = Phase::Open;
         self.next_pdu();
         Ok(())
@@ -295,7 +289,7 @@ impl Session {
         let tag = data.transfer.get();
         let transfer = self.transfers.get(tag).ok_or(Fatal::InvalidField(field::TRANSFER))?;
         if transfer.command != data.command.get() {
-            return Err(Fatal::InvalidField(field::VERSION));
+            return Err(Fatal::InvalidField(field::COMMAND));
         }
         let (offset, bytes) = (data.offset.get() as usize, data.bytes.get() as usize);
         if bytes != self.receiver.data_bytes {
@@ -315,7 +309,7 @@ impl Session {
 
     fn end_data(&mut self) -> Result<(), Fatal> {
         debug_assert_eq!(self.receiver.stage, Stage::Data(0), "the data of a PDU end before they have come");
-        if self.has_data_digest {
+        if self.digests.of_data() {
             self.receiver.stage = Stage::Digest(0);
             return Ok(());
         }
