@@ -208,7 +208,11 @@ impl Session {
         );
         data.truncate(pending.needed);
         match work {
-            Work::Io(io) => self.give(id, io, data),
+            Work::Io(io) => {
+                if self.in_drive.give(id, io, data) {
+                    self.issue();
+                }
+            }
             Work::Program => {
                 let (Some(queue), Some(programs)) = (&self.queue, &self.subsystem.programs) else { return };
                 let (subsystem, mailbox) = (&self.subsystem, &self.mailbox);

@@ -4,7 +4,7 @@
 //! - `commands.rs` checks commands (`pending.rs`), requests their data (R2T, `transfers.rs`) within the budget, and executes
 //!   them.
 //! - `connect.rs` executes the Fabrics commands (`fabrics_command.rs`), `authenticate.rs` those of an authentication.
-//! - `drive.rs` passes I/O commands to the drive, and holds their answers back until they are due (`in_drive.rs`).
+//! - `in_drive.rs` passes I/O commands to the drive, and holds their answers back until they are due.
 //! - `abort.rs` aborts commands that wait.
 //! - `sender.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
 //!
@@ -18,7 +18,6 @@ mod abort;
 mod authenticate;
 mod commands;
 mod connect;
-mod drive;
 mod fabrics_command;
 mod in_drive;
 mod pending;
@@ -133,6 +132,7 @@ impl Session {
     pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Session {
         Session {
             budget: Budget::new(&subsystem.budget),
+            in_drive: InDrive::new(Arc::clone(&subsystem)),
             subsystem,
             mailbox,
             address,
@@ -144,7 +144,6 @@ impl Session {
             queue: None,
             pending: FxHashMap::default(),
             transfers: Transfers::default(),
-            in_drive: InDrive::default(),
             spares: Spares::default(),
             waiting: VecDeque::new(),
             events: Vec::new(),
@@ -180,6 +179,35 @@ impl Session {
         }
         self.issue();
         self.assert_invariants();
+    }
+
+    /// Issues the commands given to the drive, and those given while these are answered.
+    fn issue(&mut self) {
+        if !self.in_drive.begin() {
+            return;
+        }
+        while let Some(done) = self.in_drive.next_issued() {
+            debug_assert!(
+                self.pending.contains_key(&done.id),
+                "the drive has done command {}, which is not under way",
+                done.id
+            );
+            self.complete(done.id, done.ended);
+        }
+    }
+
+    /// Completes what is due now.
+    pub fn answer_in_time(&mut self) {
+        while let Some(done) = self.in_drive.next_due() {
+            self.complete(done.id, done.ended);
+        }
+        self.issue();
+        self.assert_invariants();
+    }
+
+    /// When the next answer is due; `None` if no answer waits.
+    pub fn due_in(&self) -> Option<Duration> {
+        self.in_drive.due_in()
     }
 
     /// Checks the invariants at the head of this file, if assertions of debug builds are on.
