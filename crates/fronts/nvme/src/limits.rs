@@ -9,6 +9,9 @@ pub const EVENT_REQUESTS: usize = 4;
 /// Aborts that may be in progress at once (`ACL` is one less).
 pub const ABORTS: usize = 4;
 
+/// Aborted commands whose data may still come.
+pub const DISCARDED: usize = crate::controller::QUEUE_ENTRIES as usize;
+
 /// Maximum size of data in a command capsule, on any queue.
 pub const CAPSULE_BYTES: usize = ADMIN_CAPSULE_BYTES;
 

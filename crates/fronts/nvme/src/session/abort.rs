@@ -9,9 +9,6 @@ use crate::limits::ABORTS;
 use crate::mailbox::{Answer, Message, Question};
 use crate::wire::command::Submission;
 
-/// Aborted commands whose data may still come.
-pub(super) const DRAINED: usize = crate::controller::QUEUE_ENTRIES as usize;
-
 /// Bit 0 of the answer is set if the command was not aborted (Base, section 5.1).
 fn answer(is_aborted: bool) -> Answer {
     Answer::result((!is_aborted).into())
@@ -52,7 +49,7 @@ impl Session {
             self.events.remove(at);
         } else if let Some(at) = self.waiting.iter().position(|&waiting| waiting == victim) {
             self.waiting.remove(at);
-        } else if !self.drain(victim) {
+        } else if !self.discard(victim) {
             return false;
         }
         self.complete(victim, Err(Failure::ABORTED));
@@ -61,12 +58,9 @@ impl Session {
 
     /// Discards the data that a command still waits for. They hold its part of the budget until they have arrived. False if
     /// it waits for no data.
-    fn drain(&mut self, victim: u16) -> bool {
+    fn discard(&mut self, victim: u16) -> bool {
         let Some(pending) = self.pending.get_mut(&victim) else { return false };
-        if self.transfers.drained() >= DRAINED {
-            return false;
-        }
-        let Some(bytes) = self.transfers.drain(victim) else { return false };
+        let Some(bytes) = self.transfers.discard(victim) else { return false };
         assert_eq!(
             pending.held, bytes,
             "command {victim} and its transfer hold different parts of the budget"

@@ -1,7 +1,7 @@
 //! Authentication Send and Authentication Receive: a queue that requires authentication accepts no other command before.
 
 use super::fabrics_command::MESSAGE_BYTES;
-use super::{Phase, Queue, Session};
+use super::{Ending, Queue, Session};
 use crate::authentication::Exchange;
 use crate::failure::Failure;
 use crate::mailbox::Answer;
@@ -59,7 +59,7 @@ impl Session {
     /// Tells a host that it failed to prove its identity, and ends the connection.
     fn end_if_refused(&mut self) {
         if self.queue.as_ref().and_then(|queue| queue.exchange.as_ref()).is_some_and(Exchange::has_failed) {
-            self.phase = Phase::Goodbye;
+            self.ending = Some(Ending::Goodbye);
         }
     }
 }

@@ -5,7 +5,9 @@
 
 use super::fabrics_command::FabricsCommand;
 use super::pending::{Pending, Work};
-use super::{Phase, Queue, Session};
+use super::receiver::Capsule;
+use super::transfers::Arrived;
+use super::{Ending, Queue, Session};
 use crate::admin::{self, Context};
 use crate::failure::Failure;
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
@@ -21,12 +23,8 @@ type Checked = (Work, usize, Transfer, Option<(usize, usize)>);
 
 impl Session {
     /// Takes a command, with the data that were in its capsule.
-    pub(super) fn command(
-        &mut self,
-        command: Submission,
-        capsule: Vec<u8>,
-        is_damaged: bool,
-    ) -> Result<(), Fatal> {
+    pub(super) fn take_command(&mut self, capsule: Capsule) -> Result<(), Fatal> {
+        let Capsule { command, data, is_damaged } = capsule;
         let id = command.id.get();
         let most = self.queue.as_ref().map_or(1, |queue| usize::from(queue.entries));
         if self.pending.len() >= most {
@@ -39,8 +37,8 @@ impl Session {
             self.respond(id, 0, Some(Failure::ID_CONFLICT));
             return Ok(());
         }
-        match self.check(&command, capsule.len()) {
-            Ok(checked) => self.accept(command, checked, capsule, is_damaged),
+        match self.check(&command, data.len()) {
+            Ok(checked) => self.accept(command, checked, data, is_damaged),
             Err(failure) => self.refuse(&command, failure),
         }
         Ok(())
@@ -171,28 +169,14 @@ impl Session {
     }
 
     /// Data of a transfer have arrived, up to `end`.
-    pub(super) fn received(&mut self, tag: u16, end: usize, is_damaged: bool) {
-        let Some(incoming) = self.transfers.get_mut(tag) else { return };
-        assert!(
-            (incoming.received..=incoming.data.len()).contains(&end),
-            "command {} has {} of {} bytes, and now {end}",
-            incoming.command,
-            incoming.received,
-            incoming.data.len()
-        );
-        incoming.received = end;
-        incoming.is_damaged |= is_damaged;
-        if end < incoming.data.len() {
-            return;
-        }
-        if let Some(incoming) = self.transfers.close(tag) {
-            if let Some(held) = incoming.drains {
+    pub(super) fn take_data(&mut self, tag: u16, end: usize, is_damaged: bool) {
+        match self.transfers.received(tag, end, is_damaged) {
+            None => {}
+            Some(Arrived::Whole { command, data }) => self.execute(command, data),
+            Some(Arrived::Damaged { command }) => self.complete(command, Err(Failure::TRANSIENT)),
+            Some(Arrived::Discarded(held)) => {
                 self.budget.release(held);
-                return self.admit();
-            }
-            match incoming.is_damaged {
-                true => self.complete(incoming.command, Err(Failure::TRANSIENT)),
-                false => self.execute(incoming.command, incoming.data),
+                self.admit();
             }
         }
     }
@@ -223,7 +207,7 @@ impl Session {
                 let ended = self.fabrics(fabrics, &data);
                 self.complete(id, ended);
                 if matches!(fabrics, FabricsCommand::Disconnect) {
-                    self.phase = Phase::Goodbye;
+                    self.ending = Some(Ending::Goodbye);
                 }
             }
             Work::Admin if command.opcode == opcode::ASYNC_EVENT => self.await_event(id),

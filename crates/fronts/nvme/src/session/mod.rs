@@ -1,6 +1,6 @@
 //! The protocol of one connection, without its socket: bytes go in ([`Session::feed`]) and out ([`Session::send`]).
 //!
-//! - `receive.rs` parses PDUs (`receiver.rs`); an invalid one ends the connection with a termination request.
+//! - `receiver.rs` parses PDUs; an invalid one ends the connection with a termination request.
 //! - `commands.rs` checks commands (`pending.rs`), requests their data (R2T, `transfers.rs`) within the budget, and executes
 //!   them.
 //! - `connect.rs` executes the Fabrics commands (`fabrics_command.rs`), `authenticate.rs` those of an authentication.
@@ -21,7 +21,6 @@ mod connect;
 mod fabrics_command;
 mod in_drive;
 mod pending;
-mod receive;
 mod receiver;
 mod sender;
 mod spares;
@@ -44,11 +43,11 @@ use crate::mailbox::{Mailbox, Message};
 use crate::outbox::Outbox;
 use crate::subsystem::Subsystem;
 use crate::wire::opcode::admin as opcode;
-use crate::wire::pdu::Digests;
+use crate::wire::pdu::Fatal;
 
 use in_drive::InDrive;
 use pending::{Pending, Work};
-use receiver::Receiver;
+use receiver::{Pdu, Receiver};
 use sender::Sender;
 use spares::Spares;
 use transfers::Transfers;
@@ -64,16 +63,16 @@ const _: () = assert!(
 /// A connection that is not an authenticated queue after this time is ended.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// The state of a connection.
+/// Further commands wait while at least this many bytes are unsent: the host can begin on them, and the processor's cache
+/// still has them.
+const MUCH_BYTES: usize = 1 << 20;
+
+/// How a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    /// The first PDU has not come.
-    New,
-    /// PDUs go both ways.
-    Open,
-    /// Pending output is sent if the host can take it at once, and then the connection ends.
-    Ending,
-    /// As `Ending`, but the host is given time to read the pending output, because it contains the reason.
+enum Ending {
+    /// What is unsent is sent if the host can take it at once.
+    AtOnce,
+    /// The host is given time to read what is unsent, because it contains the reason.
     Goodbye,
 }
 
@@ -107,11 +106,10 @@ pub struct Session {
     /// The address that the host reached.
     address: Option<SocketAddr>,
     began: Instant,
-    phase: Phase,
+    /// How it ends; `None` while it continues.
+    ending: Option<Ending>,
     receiver: Receiver,
     sender: Sender,
-    /// Those of the host's PDUs.
-    digests: Digests,
     queue: Option<Queue>,
     /// Commands under way.
     pending: FxHashMap<u16, Pending>,
@@ -137,10 +135,9 @@ impl Session {
             mailbox,
             address,
             began: Instant::now(),
-            phase: Phase::New,
+            ending: None,
             receiver: Receiver::default(),
             sender: Sender::default(),
-            digests: Digests::default(),
             queue: None,
             pending: FxHashMap::default(),
             transfers: Transfers::default(),
@@ -153,17 +150,73 @@ impl Session {
 
     /// Whether the connection only has to send its pending output before it ends.
     pub fn is_ending(&self) -> bool {
-        matches!(self.phase, Phase::Ending | Phase::Goodbye)
+        self.ending.is_some()
     }
 
     /// What the host must receive before the connection is closed.
     pub fn final_output(&mut self) -> Option<Outbox> {
-        (self.phase == Phase::Goodbye).then(|| self.sender.take_unsent())
+        (self.ending == Some(Ending::Goodbye)).then(|| self.sender.take_unsent())
     }
 
     /// Whether more may be read now: not while the host does not read its answers.
     pub fn may_read(&self) -> bool {
         !self.is_ending() && self.sender.unsent_bytes() < UNSENT_BYTES
+    }
+
+    /// Takes bytes from the host, until there is too much to send. Returns the number of bytes taken.
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        let much = self.sender.unsent_bytes() + MUCH_BYTES;
+        while taken < bytes.len() && self.sender.unsent_bytes() < much {
+            if self.is_ending() {
+                return bytes.len();
+            }
+            match self.receiver.take(&bytes[taken..], &mut self.transfers, &mut self.spares) {
+                Ok((more, pdu)) => {
+                    assert!(more > 0, "no byte was taken of {} in {:?}", bytes.len() - taken, self.receiver);
+                    taken += more;
+                    self.take_pdu(pdu);
+                }
+                Err(fatal) => self.terminate(fatal),
+            }
+        }
+        self.issue();
+        self.assert_invariants();
+        taken
+    }
+
+    /// A place into which the next bytes from the host may be read directly, if much data is expected; report their number
+    /// with [`Session::advance`].
+    pub fn direct_space(&mut self) -> Option<&mut [u8]> {
+        self.receiver.direct_space(&mut self.transfers)
+    }
+
+    /// This many bytes have been read to [`Session::direct_space`].
+    pub fn advance(&mut self, bytes: usize) {
+        let pdu = self.receiver.advance(bytes);
+        self.take_pdu(pdu);
+        self.issue();
+        self.assert_invariants();
+    }
+
+    fn take_pdu(&mut self, pdu: Option<Pdu>) {
+        match pdu {
+            None => {}
+            Some(Pdu::Initialize(digests, alignment)) => self.sender.initialize(digests, alignment),
+            Some(Pdu::Command(capsule)) => {
+                if let Err(fatal) = self.take_command(capsule) {
+                    self.terminate(fatal);
+                }
+            }
+            Some(Pdu::Data { tag, end, is_damaged }) => self.take_data(tag, end, is_damaged),
+            Some(Pdu::Terminate) => self.ending = Some(Ending::AtOnce),
+        }
+    }
+
+    /// Ends the connection, with the reason and the header at fault.
+    fn terminate(&mut self, fatal: Fatal) {
+        self.sender.terminate(fatal, self.receiver.header());
+        self.ending = Some(Ending::Goodbye);
     }
 
     /// Takes what came from other threads.
@@ -174,7 +227,7 @@ impl Session {
                 Message::Abort { id, question } => question.answer(self.abort_here(id)),
                 Message::Aborted { id, is_aborted } => self.abort_answered(id, is_aborted),
                 Message::Event => self.tell_events(),
-                Message::End => self.phase = Phase::Ending,
+                Message::End => self.ending = Some(Ending::AtOnce),
             }
         }
         self.issue();
@@ -302,7 +355,7 @@ impl Session {
 
     /// The host was silent for too long.
     pub fn close_idle(&mut self) {
-        self.phase = Phase::Ending;
+        self.ending = Some(Ending::AtOnce);
     }
 }
 
