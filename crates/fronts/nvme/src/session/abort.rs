@@ -25,8 +25,7 @@ impl Session {
         if self.aborts >= ABORTS {
             return self.complete(id, Err(Failure::ABORT_LIMIT));
         }
-        let controller = self.queue.as_ref().map(|queue| &queue.controller);
-        match controller.and_then(|controller| controller.connection(queue)) {
+        match self.attachment.neighbour(queue) {
             None => self.complete(id, Ok(answer(false))),
             Some(mailbox) => {
                 self.aborts += 1;

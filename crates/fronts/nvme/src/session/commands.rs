@@ -7,13 +7,13 @@ use super::fabrics_command::FabricsCommand;
 use super::pending::{Pending, Work};
 use super::receiver::Capsule;
 use super::transfers::Arrived;
-use super::{Ending, Queue, Session};
-use crate::admin::{self, Context};
+use super::{Ending, Session};
+use crate::admin;
 use crate::failure::Failure;
 use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
 use crate::limits::{CAPSULE_BYTES, EVENT_REQUESTS};
 use crate::mailbox::Answer;
-use crate::programs::{Caller, is_program};
+use crate::programs::is_program;
 use crate::wire::command::{Completion, IN_CAPSULE, Submission, TRANSPORT};
 use crate::wire::opcode::{FABRICS, admin as opcode};
 use crate::wire::pdu::Fatal;
@@ -26,13 +26,10 @@ impl Session {
     pub(super) fn take_command(&mut self, capsule: Capsule) -> Result<(), Fatal> {
         let Capsule { command, data, is_damaged } = capsule;
         let id = command.id.get();
-        let most = self.queue.as_ref().map_or(1, |queue| usize::from(queue.entries));
-        if self.pending.len() >= most {
+        if self.pending.len() >= self.attachment.entries() {
             return Err(Fatal::Sequence);
         }
-        if let Some(queue) = &mut self.queue {
-            queue.advance();
-        }
+        self.attachment.advance();
         if self.pending.contains_key(&id) {
             self.respond(id, 0, Some(Failure::ID_CONFLICT));
             return Ok(());
@@ -112,18 +109,18 @@ impl Session {
     }
 
     fn decode(&self, command: &Submission) -> Result<(Work, Transfer), Failure> {
-        self.check_authentication(command)?;
-        let queue = self.queue.as_ref();
+        self.attachment.check_authentication(command)?;
+        let queue = self.attachment.queue();
         if command.opcode == FABRICS {
-            let fabrics = FabricsCommand::decode(command, queue.map(|queue| queue.id))?;
+            let fabrics = FabricsCommand::decode(command, queue.map(|queue| queue.id()))?;
             return Ok((Work::Fabrics(fabrics), fabrics.transfer()));
         }
         let queue = queue.ok_or(Failure::SEQUENCE)?;
-        if !queue.controller.is_ready() {
+        if !queue.controller().is_ready() {
             return Err(Failure::SEQUENCE);
         }
-        if queue.id == 0 {
-            return Ok((Work::Admin, admin::transfer(command, queue.controller.kind)?));
+        if queue.id() == 0 {
+            return Ok((Work::Admin, admin::transfer(command, queue.controller().kind)?));
         }
         if is_program(command) {
             let programs = self.subsystem.programs.as_ref().ok_or(Failure::INVALID_OPCODE)?;
@@ -198,22 +195,17 @@ impl Session {
                 }
             }
             Work::Program => {
-                let (Some(queue), Some(programs)) = (&self.queue, &self.subsystem.programs) else { return };
-                let (subsystem, mailbox) = (&self.subsystem, &self.mailbox);
-                let caller = Caller { subsystem, controller: &queue.controller, mailbox, id };
-                programs.start(&command, &caller, data);
-            }
-            Work::Fabrics(fabrics) => {
-                let ended = self.fabrics(fabrics, &data);
-                self.complete(id, ended);
-                if matches!(fabrics, FabricsCommand::Disconnect) {
-                    self.ending = Some(Ending::Goodbye);
+                let (programs, caller) = (&self.subsystem.programs, self.attachment.caller(id));
+                if let (Some(programs), Some(caller)) = (programs, caller) {
+                    programs.start(&command, &caller, data);
                 }
             }
+            Work::Fabrics(fabrics) => self.execute_fabrics(id, fabrics, &data),
             Work::Admin if command.opcode == opcode::ASYNC_EVENT => self.await_event(id),
             Work::Admin if command.opcode == opcode::ABORT => self.abort(id, &command),
             Work::Admin => {
-                let ended = self.administer(&command, &data);
+                let context = self.attachment.context();
+                let ended = context.and_then(|context| admin::answer(&context, &command, &data));
                 self.complete(id, ended);
                 // other events may have been enabled, or a log page read
                 self.tell_events();
@@ -221,11 +213,17 @@ impl Session {
         }
     }
 
-    fn administer(&self, command: &Submission, data: &[u8]) -> Result<Answer, Failure> {
-        let queue = self.queue.as_ref().ok_or(Failure::SEQUENCE)?;
-        let context =
-            Context { subsystem: &self.subsystem, controller: &queue.controller, address: self.address };
-        admin::answer(&context, command, data)
+    fn execute_fabrics(&mut self, id: u16, fabrics: FabricsCommand, data: &[u8]) {
+        let ended = self.attachment.execute(fabrics, data);
+        if matches!(fabrics, FabricsCommand::Connect(_)) {
+            let commands = self.pending.len();
+            assert_eq!(commands, 1, "a connection of {commands} commands becomes a queue");
+        }
+        self.complete(id, ended);
+        // the answer, or an authentication's last message, says why
+        if matches!(fabrics, FabricsCommand::Disconnect) || self.attachment.has_refused() {
+            self.ending = Some(Ending::Goodbye);
+        }
     }
 
     /// The command stays until there is an event.
@@ -241,8 +239,8 @@ impl Session {
     /// Completes event requests, one for each event that may be reported.
     pub(super) fn tell_events(&mut self) {
         while !self.events.is_empty()
-            && let Some(queue) = &self.queue
-            && let Some(event) = queue.controller.next_event()
+            && let Some(queue) = self.attachment.queue()
+            && let Some(event) = queue.controller().next_event()
         {
             let id = self.events.remove(0);
             self.complete(id, Ok(Answer::result(event.result())));
@@ -267,9 +265,7 @@ impl Session {
                 self.respond(id, answer.result, None);
             }
             Ok(answer) => {
-                // an empty completion need not be sent, if the host does not wait for the queue's head
-                let is_silent =
-                    answer.result == 0 && self.queue.as_ref().is_some_and(|queue| !queue.has_flow_control);
+                let is_silent = self.attachment.needs_no_completion(answer.result);
                 self.sender.data(id, answer.data, is_silent, pending.held);
                 if !is_silent {
                     self.respond(id, answer.result, None);
@@ -285,7 +281,7 @@ impl Session {
     }
 
     fn refuse(&mut self, command: &Submission, failure: Failure) {
-        let queue = self.queue.as_ref().map_or(0, |queue| queue.id);
+        let queue = self.attachment.queue().map_or(0, |queue| queue.id());
         // what a host finds out by asking is no error
         if queue != 0 || !admin::only_asks(command) {
             self.subsystem.errors.add(queue, command, failure);
@@ -295,19 +291,10 @@ impl Session {
 
     /// The completion of a command goes out.
     fn respond(&mut self, id: u16, result: u64, failure: Option<Failure>) {
-        let queue_head = match &self.queue {
-            Some(queue) if queue.has_flow_control => {
-                let Queue { head, entries, id: queue, .. } = *queue;
-                assert!(head < entries, "queue {queue} was read up to {head} of {entries} entries");
-                head
-            }
-            Some(_) => 0xffff,
-            None => 0,
-        };
         let status = failure.map_or(0, Failure::field);
         self.sender.response(Completion {
             result: result.into(),
-            queue_head: queue_head.into(),
+            queue_head: self.attachment.head().into(),
             queue: 0.into(),
             id: id.into(),
             status: status.into(),

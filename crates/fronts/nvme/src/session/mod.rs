@@ -3,7 +3,8 @@
 //! - `receiver.rs` parses PDUs; an invalid one ends the connection with a termination request.
 //! - `commands.rs` checks commands (`pending.rs`), requests their data (R2T, `transfers.rs`) within the budget, and executes
 //!   them.
-//! - `connect.rs` executes the Fabrics commands (`fabrics_command.rs`), `authenticate.rs` those of an authentication.
+//! - `attachment.rs` executes the Fabrics commands (`fabrics_command.rs`, `connect.rs`): the connection becomes a queue
+//!   (`queue.rs`).
 //! - `in_drive.rs` passes I/O commands to the drive, and holds their answers back until they are due.
 //! - `abort.rs` aborts commands that wait.
 //! - `sender.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
@@ -15,12 +16,13 @@
 //! - The bytes of the budget in use are those of commands, of data that are discarded, and of what waits to be sent.
 
 mod abort;
-mod authenticate;
+mod attachment;
 mod commands;
 mod connect;
 mod fabrics_command;
 mod in_drive;
 mod pending;
+mod queue;
 mod receiver;
 mod sender;
 mod spares;
@@ -30,13 +32,11 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::authentication::Exchange;
 use crate::budget::{BUDGET_BYTES, Budget};
-use crate::controller::Controller;
 use crate::io::TRANSFER_BYTES;
 use crate::limits::{CAPSULE_BYTES, EVENT_REQUESTS};
 use crate::mailbox::{Mailbox, Message};
@@ -45,6 +45,7 @@ use crate::subsystem::Subsystem;
 use crate::wire::opcode::admin as opcode;
 use crate::wire::pdu::Fatal;
 
+use attachment::Attachment;
 use in_drive::InDrive;
 use pending::{Pending, Work};
 use receiver::{Pdu, Receiver};
@@ -60,9 +61,6 @@ const _: () = assert!(
     "the budget has room for the data of a command"
 );
 
-/// A connection that is not an authenticated queue after this time is ended.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
-
 /// Further commands wait while at least this many bytes are unsent: the host can begin on them, and the processor's cache
 /// still has them.
 const MUCH_BYTES: usize = 1 << 20;
@@ -76,41 +74,15 @@ enum Ending {
     Goodbye,
 }
 
-/// The queue of a connection.
-struct Queue {
-    controller: Arc<Controller>,
-    /// 0 for the admin queue.
-    id: u16,
-    /// Its entries.
-    entries: u16,
-    /// How far it was read.
-    head: u16,
-    /// Whether the host wants to know this.
-    has_flow_control: bool,
-    /// The authentication of the host; `None` if its name is enough.
-    exchange: Option<Exchange>,
-}
-
-impl Queue {
-    /// A command was taken from the queue, so its host is alive.
-    fn advance(&mut self) {
-        self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
-        self.controller.hear();
-    }
-}
-
 /// The protocol of one connection.
 pub struct Session {
     subsystem: Arc<Subsystem>,
     mailbox: Arc<Mailbox>,
-    /// The address that the host reached.
-    address: Option<SocketAddr>,
-    began: Instant,
     /// How it ends; `None` while it continues.
     ending: Option<Ending>,
     receiver: Receiver,
     sender: Sender,
-    queue: Option<Queue>,
+    attachment: Attachment,
     /// Commands under way.
     pending: FxHashMap<u16, Pending>,
     transfers: Transfers,
@@ -130,15 +102,13 @@ impl Session {
     pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Session {
         Session {
             budget: Budget::new(&subsystem.budget),
+            attachment: Attachment::new(Arc::clone(&subsystem), Arc::clone(&mailbox), address),
             in_drive: InDrive::new(Arc::clone(&subsystem)),
             subsystem,
             mailbox,
-            address,
-            began: Instant::now(),
             ending: None,
             receiver: Receiver::default(),
             sender: Sender::default(),
-            queue: None,
             pending: FxHashMap::default(),
             transfers: Transfers::default(),
             spares: Spares::default(),
@@ -296,7 +266,7 @@ impl Session {
         }
         let unknown = places.iter().find(|id| !self.pending.contains_key(id));
         debug_assert_eq!(unknown, None, "a command waits that is not under way");
-        let most = self.queue.as_ref().map_or(1, |queue| usize::from(queue.entries));
+        let most = self.attachment.entries();
         debug_assert!(
             self.pending.len() <= most,
             "{} commands are under way in {most} entries",
@@ -338,14 +308,7 @@ impl Session {
 
     /// How long it may continue without hearing from the host; `None` if unlimited.
     pub fn idle_timeout(&self) -> Option<Duration> {
-        match &self.queue {
-            None => Some(CONNECT_TIME.saturating_sub(self.began.elapsed())),
-            Some(queue) if !queue.is_authenticated() => {
-                Some(CONNECT_TIME.saturating_sub(self.began.elapsed()))
-            }
-            Some(queue) if queue.id == 0 => queue.controller.alive_for(),
-            Some(_) => None,
-        }
+        self.attachment.idle_timeout()
     }
 
     /// Whether that time has passed.
@@ -356,15 +319,5 @@ impl Session {
     /// The host was silent for too long.
     pub fn close_idle(&mut self) {
         self.ending = Some(Ending::AtOnce);
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        match &self.queue {
-            Some(queue) if queue.id == 0 => self.subsystem.disconnect(&queue.controller),
-            Some(queue) => queue.controller.remove_queue(queue.id, &self.mailbox),
-            None => {}
-        }
     }
 }
