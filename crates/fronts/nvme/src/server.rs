@@ -265,9 +265,7 @@ impl Connection<'_> {
             }
             self.session.take_mail();
             self.session.answer_in_time();
-            if self.session.is_overdue() {
-                self.session.close_idle();
-            }
+            self.session.end_if_overdue();
             self.send()?;
             if self.session.is_ending() {
                 return Ok(());

@@ -1,13 +1,18 @@
 //! The protocol of one connection, without its socket: bytes go in ([`Session::feed`]) and out ([`Session::send`]).
 //!
-//! - `receiver.rs` parses PDUs; an invalid one ends the connection with a termination request.
-//! - `commands.rs` checks commands (`pending.rs`), requests their data (R2T, `transfers.rs`) within the budget, and executes
-//!   them.
-//! - `attachment.rs` executes the Fabrics commands (`fabrics_command.rs`, `connect.rs`): the connection becomes a queue
-//!   (`queue.rs`).
-//! - `in_drive.rs` passes I/O commands to the drive, and holds their answers back until they are due.
-//! - `abort.rs` aborts commands that wait.
-//! - `sender.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
+//! A [`Session`] conducts its parts; this file has what the connection's thread calls, and `course.rs` the course of a command.
+//! No part knows another one's state: it borrows what it needs for a call.
+//!
+//! | part | owns | what it does for others |
+//! |---|---|---|
+//! | `Receiver` | the PDU that is coming | `take` makes PDUs of bytes, and puts data where they belong |
+//! | `Sender` | what waits to be sent | builds PDUs: `ready` (R2T), `data`, `response`, `terminate` |
+//! | `Attachment` | the queue that the connection has become | Fabrics commands, authentication, time-outs |
+//! | `Commands` | commands under way; which of them wait for the budget | `add`, `wait`, `admit`, `end` |
+//! | `Transfers` | data that are coming from the host | `open`, `received`, `discard` |
+//! | `InDrive` | commands in the drive, and answers that are not due yet | `give`, `next_issued`, `next_due` |
+//! | `EventRequests`, `Aborts` | requests that an event, or another connection, answers | `add`, `take`; `ask`, `answered` |
+//! | `Budget`, `Spares` | bytes that commands hold; buffers for the next ones | `hold`, `release`; `take`, `give` |
 //!
 //! Invariants, which `assert_invariants` checks after everything that came from the host, the drive or other threads:
 //!
@@ -15,55 +20,55 @@
 //!   event, for another connection, or for a program. Otherwise nobody would answer it, or two would.
 //! - The bytes of the budget in use are those of commands, of data that are discarded, and of what waits to be sent.
 
-mod abort;
+mod aborts;
 mod attachment;
 mod commands;
 mod connect;
+mod course;
+mod event_requests;
 mod fabrics_command;
 mod in_drive;
-mod pending;
 mod queue;
 mod receiver;
+mod request;
 mod sender;
 mod spares;
 mod transfers;
 
-use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
-
-use crate::budget::{BUDGET_BYTES, Budget};
-use crate::io::TRANSFER_BYTES;
-use crate::limits::{CAPSULE_BYTES, EVENT_REQUESTS};
-use crate::mailbox::{Mailbox, Message};
-use crate::outbox::Outbox;
-use crate::subsystem::Subsystem;
-use crate::wire::opcode::admin as opcode;
-use crate::wire::pdu::Fatal;
-
+use aborts::Aborts;
 use attachment::Attachment;
+use commands::Commands;
+use event_requests::EventRequests;
 use in_drive::InDrive;
-use pending::{Pending, Work};
 use receiver::{Pdu, Receiver};
 use sender::Sender;
 use spares::Spares;
 use transfers::Transfers;
 
+use crate::budget::{BUDGET_BYTES, Budget};
+use crate::io::TRANSFER_BYTES;
+use crate::limits::CAPSULE_BYTES;
+use crate::mailbox::{Mailbox, Message};
+use crate::outbox::Outbox;
+use crate::subsystem::Subsystem;
+use crate::wire::pdu::Fatal;
+
 /// While more than this many bytes wait to be sent, nothing is read from the connection.
 const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
+
+/// Further commands wait while at least this many bytes are unsent: the host can begin on them, and the processor's cache
+/// still has them.
+const MUCH_BYTES: usize = 1 << 20;
 
 const _: () = assert!(
     CAPSULE_BYTES <= BUDGET_BYTES && TRANSFER_BYTES as usize <= BUDGET_BYTES,
     "the budget has room for the data of a command"
 );
-
-/// Further commands wait while at least this many bytes are unsent: the host can begin on them, and the processor's cache
-/// still has them.
-const MUCH_BYTES: usize = 1 << 20;
 
 /// How a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,51 +87,37 @@ pub struct Session {
     ending: Option<Ending>,
     receiver: Receiver,
     sender: Sender,
+    budget: Budget,
     attachment: Attachment,
-    /// Commands under way.
-    pending: FxHashMap<u16, Pending>,
+    commands: Commands,
     transfers: Transfers,
     in_drive: InDrive,
+    events: EventRequests,
+    aborts: Aborts,
     spares: Spares,
-    /// Commands that wait for the budget.
-    waiting: VecDeque<u16>,
-    budget: Budget,
-    /// Asynchronous Event Requests.
-    events: Vec<u16>,
-    /// Aborts that another connection must answer.
-    aborts: usize,
 }
 
 impl Session {
     /// A connection to a subsystem, through `address`. Other threads reach it through the mailbox.
     pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Session {
         Session {
-            budget: Budget::new(&subsystem.budget),
-            attachment: Attachment::new(Arc::clone(&subsystem), Arc::clone(&mailbox), address),
-            in_drive: InDrive::new(Arc::clone(&subsystem)),
-            subsystem,
-            mailbox,
             ending: None,
             receiver: Receiver::default(),
             sender: Sender::default(),
-            pending: FxHashMap::default(),
+            budget: Budget::new(&subsystem.budget),
+            attachment: Attachment::new(Arc::clone(&subsystem), Arc::clone(&mailbox), address),
+            commands: Commands::default(),
             transfers: Transfers::default(),
+            in_drive: InDrive::new(Arc::clone(&subsystem)),
+            events: EventRequests::default(),
+            aborts: Aborts::default(),
             spares: Spares::default(),
-            waiting: VecDeque::new(),
-            events: Vec::new(),
-            aborts: 0,
+            subsystem,
+            mailbox,
         }
     }
 
-    /// Whether the connection only has to send its pending output before it ends.
-    pub fn is_ending(&self) -> bool {
-        self.ending.is_some()
-    }
-
-    /// What the host must receive before the connection is closed.
-    pub fn final_output(&mut self) -> Option<Outbox> {
-        (self.ending == Some(Ending::Goodbye)).then(|| self.sender.take_unsent())
-    }
+    // -- from the host ------------------------------------------------------------------------------------------
 
     /// Whether more may be read now: not while the host does not read its answers.
     pub fn may_read(&self) -> bool {
@@ -189,34 +180,21 @@ impl Session {
         self.ending = Some(Ending::Goodbye);
     }
 
+    // -- from other threads, and with time ----------------------------------------------------------------------
+
     /// Takes what came from other threads.
     pub fn take_mail(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
                 Message::Done { id, ended } => self.complete(id, ended),
                 Message::Abort { id, question } => question.answer(self.abort_here(id)),
-                Message::Aborted { id, is_aborted } => self.abort_answered(id, is_aborted),
+                Message::Aborted { id, is_aborted } => self.take_abort_answer(id, is_aborted),
                 Message::Event => self.tell_events(),
                 Message::End => self.ending = Some(Ending::AtOnce),
             }
         }
         self.issue();
         self.assert_invariants();
-    }
-
-    /// Issues the commands given to the drive, and those given while these are answered.
-    fn issue(&mut self) {
-        if !self.in_drive.begin() {
-            return;
-        }
-        while let Some(done) = self.in_drive.next_issued() {
-            debug_assert!(
-                self.pending.contains_key(&done.id),
-                "the drive has done command {}, which is not under way",
-                done.id
-            );
-            self.complete(done.id, done.ended);
-        }
     }
 
     /// Completes what is due now.
@@ -233,47 +211,24 @@ impl Session {
         self.in_drive.due_in()
     }
 
-    /// Checks the invariants at the head of this file, if assertions of debug builds are on.
-    fn assert_invariants(&self) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let of_commands: usize = self.pending.values().map(|pending| pending.held).sum();
-        let (discarded, unsent) = (self.transfers.discarded_bytes(), self.sender.held());
-        debug_assert_eq!(
-            self.budget.held(),
-            of_commands + discarded + unsent,
-            "the budget in use, and {of_commands} bytes of commands, {discarded} discarded and {unsent} unsent"
-        );
-        let is_abort = |pending: &Pending| {
-            matches!(pending.work, Work::Admin) && pending.command.opcode == opcode::ABORT
-        };
-        let aborts = self.pending.values().filter(|pending| is_abort(pending)).count();
-        debug_assert_eq!(
-            aborts, self.aborts,
-            "Aborts under way, and those that another connection must answer"
-        );
-        let mut places: Vec<u16> = self.waiting.iter().chain(&self.events).copied().collect();
-        places.extend(self.transfers.commands());
-        places.extend(self.in_drive.commands());
-        let elsewhere = |pending: &Pending| is_abort(pending) || matches!(pending.work, Work::Program);
-        for (id, pending) in &self.pending {
-            let count = places.iter().filter(|place| *place == id).count();
-            debug_assert!(
-                count == 1 || count == 0 && elsewhere(pending),
-                "command {id} waits in {count} places: {pending:?}"
-            );
-        }
-        let unknown = places.iter().find(|id| !self.pending.contains_key(id));
-        debug_assert_eq!(unknown, None, "a command waits that is not under way");
-        let most = self.attachment.entries();
-        debug_assert!(
-            self.pending.len() <= most,
-            "{} commands are under way in {most} entries",
-            self.pending.len()
-        );
-        debug_assert!(self.events.len() <= EVENT_REQUESTS, "{} requests wait for events", self.events.len());
+    /// How long it may continue without hearing from the host; `None` if unlimited.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.attachment.idle_timeout()
     }
+
+    /// Ends the connection if the host was silent for too long.
+    pub fn end_if_overdue(&mut self) {
+        if self.idle_timeout().is_some_and(|idle_timeout| idle_timeout.is_zero()) {
+            self.ending = Some(Ending::AtOnce);
+        }
+    }
+
+    /// Called when there is nothing to do.
+    pub fn rest(&mut self) {
+        self.spares.shrink(self.budget.held());
+    }
+
+    // -- to the host --------------------------------------------------------------------------------------------
 
     /// Whether something waits to be sent.
     pub fn has_unsent(&self) -> bool {
@@ -294,30 +249,38 @@ impl Session {
         Ok(self.sender.unsent_bytes() > before)
     }
 
-    /// Keeps buffers whose data have been sent.
-    fn reclaim(&mut self) {
-        while let Some(buffer) = self.sender.emptied() {
-            self.spares.give(buffer, self.budget.held());
+    /// Whether the connection only has to send what is unsent before it ends.
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// What the host must receive before the connection is closed.
+    pub fn final_output(&mut self) -> Option<Outbox> {
+        (self.ending == Some(Ending::Goodbye)).then(|| self.sender.take_unsent())
+    }
+
+    // -- invariants ---------------------------------------------------------------------------------------------
+
+    /// Checks the invariants at the head of this file, if assertions of debug builds are on.
+    fn assert_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
         }
-    }
-
-    /// Called when there is nothing to do.
-    pub fn rest(&mut self) {
-        self.spares.shrink(self.budget.held());
-    }
-
-    /// How long it may continue without hearing from the host; `None` if unlimited.
-    pub fn idle_timeout(&self) -> Option<Duration> {
-        self.attachment.idle_timeout()
-    }
-
-    /// Whether that time has passed.
-    pub fn is_overdue(&self) -> bool {
-        self.idle_timeout().is_some_and(|idle_timeout| idle_timeout.is_zero())
-    }
-
-    /// The host was silent for too long.
-    pub fn close_idle(&mut self) {
-        self.ending = Some(Ending::AtOnce);
+        let (of_commands, unsent) = (self.commands.held(), self.sender.held());
+        let discarded = self.transfers.discarded_bytes();
+        assert_eq!(
+            self.budget.held(),
+            of_commands + discarded + unsent,
+            "the budget in use, and {of_commands} bytes of commands, {discarded} discarded and {unsent} unsent"
+        );
+        let elsewhere = self.transfers.commands().chain(self.in_drive.commands());
+        self.commands.assert_places(elsewhere.chain(self.events.commands()));
+        assert_eq!(
+            self.commands.aborts(),
+            self.aborts.in_progress(),
+            "Aborts under way, and those that another connection must answer"
+        );
+        let (commands, most) = (self.commands.len(), self.attachment.entries());
+        assert!(commands <= most, "{commands} commands are under way in {most} entries");
     }
 }
