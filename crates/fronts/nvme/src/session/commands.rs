@@ -66,7 +66,7 @@ impl Commands {
     }
 
     /// The first that waits, if the budget has room for its data, which it holds from now on.
-    pub fn admit(&mut self, budget: &mut Budget) -> Option<Request> {
+    pub fn admit(&mut self, budget: &mut Budget) -> Option<&Request> {
         let id = *self.waiting.front()?;
         let under_way = self.by_id.get_mut(&id)?;
         let bytes = under_way.request.transfer.bytes();
@@ -77,7 +77,7 @@ impl Commands {
         assert_eq!(under_way.held, 0, "command {id} holds a part of the budget, and waits for it");
         budget.hold(bytes);
         under_way.held = bytes;
-        Some(under_way.request)
+        Some(&under_way.request)
     }
 
     /// A command no longer waits for the budget; false if it did not.

@@ -66,7 +66,7 @@ impl Session {
     /// Resumes commands that waited for the budget, in order.
     pub(super) fn admit(&mut self) {
         while let Some(request) = self.commands.admit(&mut self.budget) {
-            let id = request.id();
+            let (id, is_read) = (request.id(), request.is_read());
             match request.transfer {
                 Transfer::FromHost(bytes) => {
                     let buffer = self.spares.take(bytes as usize);
@@ -79,8 +79,7 @@ impl Session {
                     self.sender.ready(id, tag, bytes);
                 }
                 transfer => {
-                    let buffer =
-                        if request.is_read() { self.spares.take(transfer.bytes()) } else { Vec::new() };
+                    let buffer = if is_read { self.spares.take(transfer.bytes()) } else { Vec::new() };
                     self.execute(id, buffer);
                 }
             }
@@ -103,7 +102,7 @@ impl Session {
     // -- execution ----------------------------------------------------------------------------------------------
 
     fn execute(&mut self, id: u16, data: Vec<u8>) {
-        let Some(&request) = self.commands.get(id) else { return };
+        let Some(request) = self.commands.get(id) else { return };
         let data = request.cut(data);
         match request.work {
             Work::Io(io) => {

@@ -69,6 +69,7 @@ impl Transfers {
 
     /// Opens a transfer for the data of a command, which go into a buffer of the same size. Returns its tag.
     pub fn open(&mut self, command: u16, data: Vec<u8>) -> u16 {
+        assert!(!data.is_empty(), "the data of command {command} never come: there are none");
         let incoming = Incoming { command, data, received: 0, is_damaged: false, is_discarded: false };
         let free = self.0.iter().position(Option::is_none);
         let tag = free.unwrap_or_else(|| {
