@@ -19,6 +19,7 @@ pub mod admin;
 pub mod authentication;
 pub mod bench;
 pub mod blocks;
+pub mod budget;
 pub mod client;
 pub mod controller;
 pub mod errors;

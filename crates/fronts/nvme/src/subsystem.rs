@@ -1,7 +1,7 @@
 //! The subsystem: one drive, its controllers, and what all of them share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -12,6 +12,7 @@ use tantalum_drive::Queue;
 use crate::addresses::Advertised;
 use crate::authentication::Hosts;
 use crate::blocks::BlockSpace;
+use crate::budget::SharedBudget;
 use crate::controller::{Controller, ControllerKind, Peer};
 use crate::errors::ErrorLog;
 use crate::events::critical_warning;
@@ -26,9 +27,6 @@ const MOST_CONTROLLERS: usize = 1024;
 const RESERVED_IDS: u16 = 0xfff0;
 
 const _: () = assert!(MOST_CONTROLLERS < RESERVED_IDS as usize, "there is a number for each controller");
-
-/// Bytes of data that commands of all connections may hold together, in addition to one command of each.
-const MOST_HELD_BYTES: usize = 256 << 20;
 
 /// A subsystem's names, the size of its blocks, and where it is.
 #[derive(Clone, Debug)]
@@ -63,12 +61,12 @@ pub struct Subsystem {
     pub is_without_drive: bool,
     /// Counters since its creation.
     pub counts: Counts,
+    /// Bytes of data that commands of all connections hold.
+    pub budget: Arc<SharedBudget>,
     has_volatile_cache: bool,
     /// Whether every write is on flash before it completes.
     is_write_through: AtomicBool,
     controllers: Mutex<Controllers>,
-    /// Bytes of data that commands of all connections hold.
-    held: AtomicUsize,
     made: Instant,
 }
 
@@ -110,10 +108,10 @@ impl Subsystem {
             errors: ErrorLog::default(),
             is_without_drive: false,
             counts: Counts::default(),
+            budget: Arc::default(),
             has_volatile_cache,
             is_write_through: AtomicBool::new(false),
             controllers: Mutex::default(),
-            held: AtomicUsize::new(0),
             made: Instant::now(),
         }
     }
@@ -205,28 +203,6 @@ impl Subsystem {
         };
         let controllers = self.controllers.lock();
         controllers.by_id.values().for_each(|controller| controller.warn(warnings));
-    }
-
-    /// Whether commands may hold this many more bytes. A connection that holds none may always hold those of one command;
-    /// otherwise it could wait forever.
-    pub fn has_room(&self, bytes: usize) -> bool {
-        self.held.load(Ordering::Relaxed) + bytes <= MOST_HELD_BYTES
-    }
-
-    /// Commands hold this many more bytes.
-    pub fn hold(&self, bytes: usize) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Commands have released this many bytes.
-    pub fn release(&self, bytes: usize) {
-        let held = self.held.fetch_sub(bytes, Ordering::Relaxed);
-        assert!(bytes <= held, "commands release {bytes} bytes, but all connections hold {held}");
-    }
-
-    /// Bytes that commands hold.
-    pub fn held_bytes(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
     }
 
     /// The number of controllers.

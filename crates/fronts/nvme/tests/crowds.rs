@@ -105,14 +105,14 @@ fn all_connections_together_hold_no_more_than_there_is() {
         }
     }
     // each could hold eight: 400 MiB
-    wait_until("next to nothing is held", || server.subsystem().held_bytes() > 250 << 20);
+    wait_until("next to nothing is held", || server.subsystem().budget.held() > 250 << 20);
     bystander.goes_on();
     let most = (256 << 20) + (100 + 1) * big as usize;
-    let held = server.subsystem().held_bytes();
+    let held = server.subsystem().budget.held();
     assert!(held <= most, "{held} bytes are held");
     println!("{} MiB are held", held >> 20);
     drop(hosts);
-    wait_until("what was held is not given back", || server.subsystem().held_bytes() <= 4096);
+    wait_until("what was held is not given back", || server.subsystem().budget.held() <= 4096);
     bystander.finish();
 }
 
@@ -159,7 +159,7 @@ fn slow_hosts_slow_down_nobody_else() {
         assert_eq!(host.io.reap().unwrap().code, 0);
     }
     // what waits for a host that does not take it is bounded
-    let held = server.subsystem().held_bytes();
+    let held = server.subsystem().budget.held();
     assert!(held <= 20 * (4 << 20) + 8192, "{held} bytes wait");
     // and all of it is there for a host that finally takes it
     let mut last = deaf.pop().unwrap();
@@ -193,5 +193,5 @@ fn a_queue_full_of_reads_without_power_is_answered() {
             assert_eq!(host.io.reap().unwrap().code, Failure::POWER_LOSS.code(), "round {round}");
         }
     }
-    assert_eq!(server.subsystem().held_bytes(), 0);
+    assert_eq!(server.subsystem().budget.held(), 0);
 }

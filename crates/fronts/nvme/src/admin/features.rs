@@ -1,7 +1,7 @@
 //! Get Features and Set Features (Base, section 5.27.1).
 
 use super::context::Context;
-use crate::controller::{ControllerKind, IO_QUEUES, State};
+use crate::controller::{Controller, ControllerKind, QueueRefusal};
 use crate::events::CONFIGURABLE;
 use crate::failure::Failure;
 use crate::io::Transfer;
@@ -117,17 +117,17 @@ pub fn get(context: &Context<'_>, command: &Submission) -> Result<Answer, Failur
         return Ok(Answer::result(u64::from(is_of_namespace) << 1 | u64::from(is_changeable) << 2));
     }
     let is_current = selection(command) == 0;
-    let state = context.controller.state.lock();
+    let controller = context.controller;
     let set = |default: u32| match is_current {
-        true => u64::from(state.features.get(&feature).copied().unwrap_or(default)),
+        true => u64::from(controller.feature(feature).unwrap_or(default)),
         false => default.into(),
     };
     let result = match feature {
         id::WRITE_CACHE => u64::from(!(is_current && context.subsystem.is_write_through())),
-        id::QUEUES => queues(state.io_queues.unwrap_or(IO_QUEUES)),
+        id::QUEUES => queues(controller.io_queues()),
         id::TEMPERATURE => THRESHOLD,
-        id::KEEP_ALIVE if is_current => state.keep_alive_ms.into(),
-        id::HOST => return Ok(Answer::data(context.controller.host.id.to_vec())),
+        id::KEEP_ALIVE if is_current => controller.keep_alive_ms().into(),
+        id::HOST => return Ok(Answer::data(controller.host.id.to_vec())),
         id::HOST_BEHAVIOUR => {
             let mut data = vec![0; HOST_BEHAVIOUR_BYTES as usize];
             data[..3].copy_from_slice(&(set(0) as u32).to_le_bytes()[..3]);
@@ -155,21 +155,21 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
     if command.bit(10, 31) {
         return Err(Failure::NOT_SAVEABLE);
     }
-    let mut state = context.controller.state.lock();
+    let controller = context.controller;
     match feature {
         id::WRITE_CACHE => context.subsystem.set_write_through(value & 1 == 0),
-        id::QUEUES => return grant_queues(&mut state, value),
-        id::KEEP_ALIVE => state.keep_alive_ms = value,
+        id::QUEUES => return grant_queues(controller, value),
+        id::KEEP_ALIVE => controller.set_keep_alive_ms(value),
         id::HOST_BEHAVIOUR => {
             let behaviour = u32::from_le_bytes([data[0], data[1], data[2], 0]);
-            state.features.insert(feature, behaviour);
+            controller.set_feature(feature, behaviour);
         }
         id::POWER if value & 0x1f == 0 => {}
         id::POWER => return Err(Failure::INVALID_FIELD),
         // events that are never sent cannot be requested
         id::EVENTS if value & !CONFIGURABLE != 0 => return Err(Failure::INVALID_FIELD),
         id::ARBITRATION | id::ATOMICITY | id::EVENTS => {
-            state.features.insert(feature, value);
+            controller.set_feature(feature, value);
         }
         _ => return Err(Failure::NOT_CHANGEABLE),
     }
@@ -177,16 +177,13 @@ pub fn set(context: &Context<'_>, command: &Submission, data: &[u8]) -> Result<A
 }
 
 /// Grants I/O queues: as many submission queues as completion queues.
-fn grant_queues(state: &mut State, value: u32) -> Result<Answer, Failure> {
+fn grant_queues(controller: &Controller, value: u32) -> Result<Answer, Failure> {
     let (submission, completion) = (value & 0xffff, value >> 16);
     if submission == 0xffff || completion == 0xffff {
         return Err(Failure::INVALID_FIELD);
     }
-    if state.has_io_connections() {
-        return Err(Failure::SEQUENCE);
+    match controller.grant_io_queues(submission.min(completion) as u16 + 1) {
+        Ok(granted) => Ok(Answer::result(queues(granted))),
+        Err(QueueRefusal::Sequence | QueueRefusal::Number) => Err(Failure::SEQUENCE),
     }
-    let asked = submission.min(completion) as u16 + 1;
-    let granted = asked.min(IO_QUEUES);
-    state.io_queues = Some(granted);
-    Ok(Answer::result(queues(granted)))
 }

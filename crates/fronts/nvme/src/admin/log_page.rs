@@ -83,7 +83,7 @@ pub fn answer(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Fa
     data.resize(bytes, 0);
     let retains_event = command.bit(10, 15);
     if !retains_event {
-        context.controller.state.lock().events.was_read(command.dword(10) as u8);
+        context.controller.was_read(command.dword(10) as u8);
     }
     Ok(data)
 }
@@ -115,7 +115,7 @@ fn page(context: &Context<'_>, command: &Submission) -> Result<Vec<u8>, Failure>
 /// Namespaces neither come nor go while a controller exists; all of them change when the drive becomes read-only.
 fn changed_namespaces(context: &Context<'_>) -> Vec<u8> {
     let mut log = Vec::new();
-    if context.controller.state.lock().events.have_namespaces_changed() {
+    if context.controller.have_namespaces_changed() {
         log.extend(context.subsystem.namespaces.numbers().flat_map(u32::to_le_bytes));
     }
     assert!(log.len() <= 4096, "{} changed namespaces do not fit into their log", log.len() / 4);

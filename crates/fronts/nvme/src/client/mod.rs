@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Commands are batched up to this many bytes.
 const TOGETHER_BYTES: usize = 64 << 10;
 /// Data up to this size go in the capsule rather than through an R2T.
-const CAPSULE_BYTES: usize = crate::session::CAPSULE_BYTES;
+const CAPSULE_BYTES: usize = crate::limits::CAPSULE_BYTES;
 
 /// A received PDU, without its digests.
 #[derive(Clone, Debug)]

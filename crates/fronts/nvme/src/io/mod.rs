@@ -1,7 +1,7 @@
 //! I/O commands: what they request ([`IoCommand`]), and what the drive does for them.
 //!
 //! A command is checked as a whole before any of its data move. The thread of its connection gives it to the drive
-//! (`session/drive.rs`).
+//! (`session/in_drive.rs`).
 
 pub(crate) mod copy;
 pub(crate) mod deallocate;

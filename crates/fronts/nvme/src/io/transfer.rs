@@ -15,3 +15,13 @@ pub enum Transfer {
     /// To the host; the number of bytes.
     ToHost(u32),
 }
+
+impl Transfer {
+    /// The number of bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Transfer::None => 0,
+            Transfer::FromHost(bytes) | Transfer::ToHost(bytes) => bytes as usize,
+        }
+    }
+}

@@ -1,307 +1,154 @@
-//! From a command capsule to its completion.
-//!
-//! A command whose data are not in its capsule waits until the connection's budget has room for them. Then the data are
-//! requested from the host, or read from the drive. Commands without data do not wait.
+//! The commands under way on a connection, and those of them that wait until the budget has room for their data.
 
-use super::fabrics_command::FabricsCommand;
-use super::pending::{Pending, Work};
-use super::{CAPSULE_BYTES, Phase, Session};
-use crate::admin::{self, Context};
-use crate::failure::Failure;
-use crate::io::{IoCommand, TRANSFER_BYTES, Transfer};
-use crate::limits::EVENT_REQUESTS;
-use crate::mailbox::Answer;
-use crate::programs::{Caller, is_program};
-use crate::wire::command::{IN_CAPSULE, Submission, TRANSPORT};
-use crate::wire::opcode::{FABRICS, admin as opcode};
-use crate::wire::pdu::Fatal;
+use std::collections::VecDeque;
 
-/// What [`Session::check`] finds.
-type Checked = (Work, usize, Transfer, Option<(usize, usize)>);
+use rustc_hash::FxHashMap;
 
-impl Session {
-    /// Takes a command, with the data that were in its capsule.
-    pub(super) fn command(
-        &mut self,
-        command: Submission,
-        capsule: Vec<u8>,
-        is_damaged: bool,
-    ) -> Result<(), Fatal> {
-        let id = command.id.get();
-        let most = self.queue.as_ref().map_or(1, |queue| usize::from(queue.entries));
-        if self.pending.len() >= most {
-            return Err(Fatal::Sequence);
-        }
-        if let Some(queue) = &mut self.queue {
-            queue.advance();
-        }
-        if self.pending.contains_key(&id) {
-            self.send_response(id, 0, Some(Failure::ID_CONFLICT));
-            return Ok(());
-        }
-        match self.check(&command, capsule.len()) {
-            Ok(checked) => self.accept(command, checked, capsule, is_damaged),
-            Err(failure) => self.refuse(&command, failure),
-        }
-        Ok(())
+use super::request::{Request, Work};
+use crate::budget::Budget;
+
+/// A command under way.
+#[derive(Debug)]
+struct UnderWay {
+    request: Request,
+    /// Bytes of the budget that it holds.
+    held: usize,
+}
+
+/// The commands under way.
+#[derive(Debug, Default)]
+pub struct Commands {
+    by_id: FxHashMap<u16, UnderWay>,
+    /// Those that wait for the budget, in order.
+    waiting: VecDeque<u16>,
+}
+
+impl Commands {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
     }
 
-    /// Executes a command, or queues it until its data have room.
-    fn accept(&mut self, command: Submission, checked: Checked, capsule: Vec<u8>, is_damaged: bool) {
-        let id = command.id.get();
-        let (work, needed, transfer, in_capsule) = checked;
-        let held = in_capsule.map_or(0, |(_, bytes)| bytes);
-        self.hold(held);
-        let other = self.pending.insert(id, Pending { command, work, transfer, needed, held });
+    /// Whether one has this identifier.
+    pub fn contains(&self, id: u16) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    /// What a command requests.
+    pub fn get(&self, id: u16) -> Option<&Request> {
+        self.by_id.get(&id).map(|under_way| &under_way.request)
+    }
+
+    /// Adds one, which holds this much of the budget.
+    pub fn add(&mut self, request: Request, held: usize) {
+        let id = request.id();
+        let other = self.by_id.insert(id, UnderWay { request, held });
         assert!(other.is_none(), "two commands under way are called {id}: {other:?}");
-        match (transfer, in_capsule) {
-            _ if is_damaged => self.complete(id, Err(Failure::TRANSIENT)),
-            (_, Some((offset, bytes))) => {
-                let mut data = capsule;
-                data.truncate(offset + bytes);
-                data.drain(..offset);
-                self.execute(id, data);
-            }
-            (Transfer::None, None) => self.execute(id, Vec::new()),
-            (_, None) => {
-                self.waiting.push_back(id);
-                self.admit();
-            }
-        }
     }
 
-    /// What a command requests, the number of data bytes that it needs, their direction, and their position if they are in
-    /// the capsule.
-    fn check(&self, command: &Submission, capsule_bytes: usize) -> Result<Checked, Failure> {
-        let (fused, pointer_kind) = (command.flags & 3, command.flags >> 6);
-        if fused != 0 {
-            return Err(Failure::INVALID_FIELD);
-        }
-        let (work, transfer) = self.decode(command)?;
-        let needed = match transfer {
-            Transfer::None => return Ok((work, 0, transfer, None)),
-            Transfer::FromHost(bytes) | Transfer::ToHost(bytes) => bytes,
-        };
-        // over fabrics, data pointers are SGLs (Base, section 3.3.3.1)
-        if pointer_kind == 0 || pointer_kind == 3 {
-            return Err(Failure::INVALID_FIELD);
-        }
-        let pointer = &command.data;
-        let in_capsule = match (pointer.kind, transfer) {
-            (TRANSPORT, _) => None,
-            (IN_CAPSULE, Transfer::FromHost(_)) => Some(pointer.address.get()),
-            _ => return Err(Failure::SGL_TYPE),
-        };
-        // there may be more data than needed: Linux sends 4 KiB with every Dataset Management
-        let bytes = pointer.bytes.get();
-        let most = match work {
-            // a host that has not connected yet may hold little memory
-            Work::Fabrics(_) => CAPSULE_BYTES as u32,
-            Work::Admin | Work::Io(_) | Work::Program => TRANSFER_BYTES.max(needed),
-        };
-        if bytes < needed || bytes > most {
-            return Err(Failure::SGL_LENGTH);
-        }
-        let transfer =
-            if let Transfer::FromHost(_) = transfer { Transfer::FromHost(bytes) } else { transfer };
-        let needed = needed as usize;
-        let Some(offset) = in_capsule else { return Ok((work, needed, transfer, None)) };
-        let end = offset.checked_add(bytes.into());
-        if end.is_none_or(|end| end > capsule_bytes as u64) {
-            return Err(Failure::SGL_OFFSET);
-        }
-        Ok((work, needed, transfer, Some((offset as usize, bytes as usize))))
+    /// A command is done. Returns what it requested, and the bytes of the budget that it held.
+    pub fn end(&mut self, id: u16) -> Option<(Request, usize)> {
+        debug_assert!(!self.waiting.contains(&id), "command {id} ends while it waits for the budget");
+        self.by_id.remove(&id).map(|UnderWay { request, held }| (request, held))
     }
 
-    fn decode(&self, command: &Submission) -> Result<(Work, Transfer), Failure> {
-        self.check_authentication(command)?;
-        let queue = self.queue.as_ref();
-        if command.opcode == FABRICS {
-            let fabrics = FabricsCommand::decode(command, queue.map(|queue| queue.id))?;
-            return Ok((Work::Fabrics(fabrics), fabrics.transfer()));
-        }
-        let queue = queue.ok_or(Failure::SEQUENCE)?;
-        if !queue.controller.is_ready() {
-            return Err(Failure::SEQUENCE);
-        }
-        if queue.id == 0 {
-            return Ok((Work::Admin, admin::transfer(command, queue.controller.kind)?));
-        }
-        if is_program(command) {
-            let programs = self.subsystem.programs.as_ref().ok_or(Failure::INVALID_OPCODE)?;
-            return Ok((Work::Program, programs.check(command)?));
-        }
-        let namespaces = &self.subsystem.namespaces;
-        let io = IoCommand::decode(command, namespaces)?;
-        Ok((Work::Io(io), io.transfer(&namespaces.blocks)))
+    /// The data that a command waits for hold its part of the budget from now on, although it ends. Returns that part.
+    pub fn leave_budget(&mut self, id: u16) -> usize {
+        self.by_id.get_mut(&id).map_or(0, |under_way| std::mem::take(&mut under_way.held))
     }
 
-    /// Resumes commands that waited for the budget, in order.
-    pub(super) fn admit(&mut self) {
-        while let Some(&id) = self.waiting.front() {
-            let Some(pending) = self.pending.get(&id) else { break };
-            let (Transfer::FromHost(bytes) | Transfer::ToHost(bytes)) = pending.transfer else { break };
-            let (held, transfer) = (bytes as usize, pending.transfer);
-            let is_read = matches!(pending.work, Work::Io(IoCommand::Read(_)));
-            if !self.may_hold(held) {
-                break;
-            }
-            self.waiting.pop_front();
-            self.hold(held);
-            if let Some(pending) = self.pending.get_mut(&id) {
-                pending.held = held;
-            }
-            match transfer {
-                Transfer::FromHost(bytes) => {
-                    let buffer = self.spares.take(held);
-                    assert_eq!(
-                        buffer.len(),
-                        bytes as usize,
-                        "the buffer of command {id} is not as long as its data"
-                    );
-                    let tag = self.transfers.open(id, buffer);
-                    self.send_ready(id, tag, bytes);
-                }
-                _ => {
-                    let buffer = if is_read { self.spares.take(held) } else { Vec::new() };
-                    self.execute(id, buffer);
-                }
-            }
-        }
+    // -- those that wait for the budget -------------------------------------------------------------------------
+
+    /// A command waits until the budget has room for its data.
+    pub fn wait(&mut self, id: u16) {
+        debug_assert!(self.contains(id), "command {id} waits for the budget, but is not under way");
+        self.waiting.push_back(id);
     }
 
-    /// Data of a transfer have arrived, up to `end`.
-    pub(super) fn received(&mut self, tag: u16, end: usize, is_damaged: bool) {
-        let Some(incoming) = self.transfers.get_mut(tag) else { return };
-        assert!(
-            (incoming.received..=incoming.data.len()).contains(&end),
-            "command {} has {} of {} bytes, and now {end}",
-            incoming.command,
-            incoming.received,
-            incoming.data.len()
-        );
-        incoming.received = end;
-        incoming.is_damaged |= is_damaged;
-        if end < incoming.data.len() {
-            return;
+    /// The first that waits, if the budget has room for its data, which it holds from now on.
+    pub fn admit(&mut self, budget: &mut Budget) -> Option<&Request> {
+        let id = *self.waiting.front()?;
+        let under_way = self.by_id.get_mut(&id)?;
+        let bytes = under_way.request.transfer.bytes();
+        if !budget.may_hold(bytes) {
+            return None;
         }
-        if let Some(incoming) = self.transfers.close(tag) {
-            if let Some(held) = incoming.drains {
-                self.release(held);
-                return self.admit();
-            }
-            match incoming.is_damaged {
-                true => self.complete(incoming.command, Err(Failure::TRANSIENT)),
-                false => self.execute(incoming.command, incoming.data),
-            }
-        }
+        self.waiting.pop_front();
+        assert_eq!(under_way.held, 0, "command {id} holds a part of the budget, and waits for it");
+        budget.hold(bytes);
+        under_way.held = bytes;
+        Some(&under_way.request)
     }
 
-    fn execute(&mut self, id: u16, mut data: Vec<u8>) {
-        let Some(pending) = self.pending.get(&id) else { return };
-        let (work, command) = (pending.work, pending.command);
-        debug_assert!(
-            data.len() >= pending.needed || !matches!(pending.transfer, Transfer::FromHost(_)),
-            "command {id} is executed with {} of {} bytes",
-            data.len(),
-            pending.needed
-        );
-        data.truncate(pending.needed);
-        match work {
-            Work::Io(io) => self.give(id, io, data),
-            Work::Program => {
-                let (Some(queue), Some(programs)) = (&self.queue, &self.subsystem.programs) else { return };
-                let (subsystem, mailbox) = (&self.subsystem, &self.mailbox);
-                let caller = Caller { subsystem, controller: &queue.controller, mailbox, id };
-                programs.start(&command, &caller, data);
-            }
-            Work::Fabrics(fabrics) => {
-                let ended = self.fabrics(fabrics, &data);
-                self.complete(id, ended);
-                if matches!(fabrics, FabricsCommand::Disconnect) {
-                    self.phase = Phase::Goodbye;
-                }
-            }
-            Work::Admin if command.opcode == opcode::ASYNC_EVENT => self.await_event(id),
-            Work::Admin if command.opcode == opcode::ABORT => self.abort(id, &command),
-            Work::Admin => {
-                let ended = self.administer(&command, &data);
-                self.complete(id, ended);
-                // other events may have been enabled, or a log page read
-                self.tell_events();
-            }
-        }
+    /// A command no longer waits for the budget; false if it did not.
+    pub fn withdraw(&mut self, id: u16) -> bool {
+        let at = self.waiting.iter().position(|&waiting| waiting == id);
+        at.and_then(|at| self.waiting.remove(at)).is_some()
     }
 
-    fn administer(&self, command: &Submission, data: &[u8]) -> Result<Answer, Failure> {
-        let queue = self.queue.as_ref().ok_or(Failure::SEQUENCE)?;
-        let context =
-            Context { subsystem: &self.subsystem, controller: &queue.controller, address: self.address };
-        admin::answer(&context, command, data)
+    // -- invariants ---------------------------------------------------------------------------------------------
+
+    /// Bytes of the budget that they hold.
+    pub fn held(&self) -> usize {
+        self.by_id.values().map(|under_way| under_way.held).sum()
     }
 
-    /// The command stays until there is an event.
-    fn await_event(&mut self, id: u16) {
-        debug_assert!(!self.events.contains(&id), "request {id} waits for two events");
-        if self.events.len() >= EVENT_REQUESTS {
-            return self.complete(id, Err(Failure::EVENT_LIMIT));
-        }
-        self.events.push(id);
-        self.tell_events();
-    }
-
-    /// Completes event requests, one for each event that may be reported.
-    pub(super) fn tell_events(&mut self) {
-        while !self.events.is_empty()
-            && let Some(queue) = &self.queue
-            && let Some(event) = queue.controller.next_event()
-        {
-            let id = self.events.remove(0);
-            self.complete(id, Ok(Answer::result(event.result())));
-        }
-    }
-
-    /// A command is done: its data and its completion go out.
-    pub(super) fn complete(&mut self, id: u16, ended: Result<Answer, Failure>) {
-        let Some(pending) = self.pending.remove(&id) else { return };
-        let room = if let Transfer::ToHost(bytes) = pending.transfer { bytes as usize } else { 0 };
-        if let Ok(answer) = &ended {
-            let bytes = answer.data.len();
+    /// Checks that each command waits in one place, of which `elsewhere` are those that are not here; and none if somebody else
+    /// answers it.
+    pub fn assert_places(&self, elsewhere: impl Iterator<Item = u16>) {
+        let places: Vec<u16> = self.waiting.iter().copied().chain(elsewhere).collect();
+        for (id, UnderWay { request, .. }) in &self.by_id {
+            let count = places.iter().filter(|place| *place == id).count();
             assert!(
-                bytes <= room,
-                "command {id} is answered with {bytes} bytes, and its host has room for {room}"
+                count == 1 || count == 0 && request.is_answered_elsewhere(),
+                "command {id} waits in {count} places: {request:?}"
             );
         }
-        match ended {
-            Ok(answer) if answer.data.is_empty() => {
-                self.spares.give(answer.spare, self.held);
-                self.release(pending.held);
-                self.send_response(id, answer.result, None);
-            }
-            Ok(answer) => {
-                // an empty completion need not be sent, if the host does not wait for the queue's head
-                let is_silent =
-                    answer.result == 0 && self.queue.as_ref().is_some_and(|queue| !queue.has_flow_control);
-                self.send_data(id, answer.data, is_silent, pending.held);
-                if !is_silent {
-                    self.send_response(id, answer.result, None);
-                }
-                self.reclaim();
-            }
-            Err(failure) => {
-                self.release(pending.held);
-                self.refuse(&pending.command, failure);
-            }
-        }
-        self.admit();
+        let unknown = places.iter().find(|id| !self.contains(**id));
+        assert_eq!(unknown, None, "a command waits that is not under way");
     }
 
-    fn refuse(&mut self, command: &Submission, failure: Failure) {
-        let queue = self.queue.as_ref().map_or(0, |queue| queue.id);
-        // what a host finds out by asking is no error
-        if queue != 0 || !admin::only_asks(command) {
-            self.subsystem.errors.add(queue, command, failure);
+    /// Aborts under way.
+    pub fn aborts(&self) -> usize {
+        let is_abort = |under_way: &&UnderWay| matches!(under_way.request.work, Work::Abort(_));
+        self.by_id.values().filter(is_abort).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::blocks::Blocks;
+    use crate::budget::BUDGET_BYTES;
+    use crate::io::{IoCommand, Transfer};
+    use crate::wire::command::Submission;
+
+    fn read(id: u16, bytes: usize) -> Request {
+        let command = Submission { id: id.into(), ..Submission::default() };
+        let work = Work::Io(IoCommand::Read(Blocks { first: 0, count: 1 }));
+        Request::of(command, work, Transfer::ToHost(bytes as u32))
+    }
+
+    #[test]
+    fn commands_get_their_part_of_the_budget_in_the_order_in_which_they_came() {
+        let (mut commands, mut budget) = (Commands::default(), Budget::new(&Arc::default()));
+        for (id, bytes) in [(1, BUDGET_BYTES / 2), (2, BUDGET_BYTES / 2), (3, BUDGET_BYTES), (4, 1), (5, 1)] {
+            commands.add(read(id, bytes), 0);
+            commands.wait(id);
         }
-        self.send_response(command.id.get(), failure.result, Some(failure));
+        let mut admitted = |commands: &mut Commands| commands.admit(&mut budget).map(|request| request.id());
+        assert_eq!((admitted(&mut commands), admitted(&mut commands)), (Some(1), Some(2)));
+        assert_eq!(admitted(&mut commands), None, "the third has no room, and the fourth comes after it");
+        assert!(commands.withdraw(3) && !commands.withdraw(3) && !commands.withdraw(1));
+        assert_eq!(admitted(&mut commands), None);
+        let (_, held) = commands.end(1).unwrap();
+        budget.release(held);
+        let mut admitted = |commands: &mut Commands| commands.admit(&mut budget).map(|request| request.id());
+        assert_eq!((admitted(&mut commands), admitted(&mut commands)), (Some(4), Some(5)));
+        assert_eq!(commands.leave_budget(2), BUDGET_BYTES / 2);
+        assert_eq!(commands.end(2).unwrap().1, 0);
+        assert_eq!((commands.held(), budget.held()), (2, 2 + BUDGET_BYTES / 2));
     }
 }

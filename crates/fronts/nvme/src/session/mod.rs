@@ -1,13 +1,18 @@
-//! The protocol of one connection, without its socket: bytes go in ([`Session::feed`]), and wait to be sent in
-//! [`Session::outbox`].
+//! The protocol of one connection, without its socket: bytes go in ([`Session::feed`]) and out ([`Session::send`]).
 //!
-//! - `receive.rs` parses PDUs (`receiver.rs`); an invalid one ends the connection with a termination request.
-//! - `commands.rs` checks commands (`pending.rs`), requests their data (R2T, `transfers.rs`) within the budget, and executes
-//!   them.
-//! - `connect.rs` executes the Fabrics commands (`fabrics_command.rs`), `authenticate.rs` those of an authentication.
-//! - `drive.rs` passes I/O commands to the drive, and holds their answers back until they are due (`in_drive.rs`).
-//! - `abort.rs` aborts commands that wait.
-//! - `send.rs` builds PDUs; `spares.rs` keeps buffers for the next commands.
+//! A [`Session`] conducts its parts; this file has what the connection's thread calls, and `course.rs` the course of a command.
+//! No part knows another one's state: it borrows what it needs for a call.
+//!
+//! | part | owns | what it does for others |
+//! |---|---|---|
+//! | `Receiver` | the PDU that is coming | `take` makes PDUs of bytes, and puts data where they belong |
+//! | `Sender` | what waits to be sent | builds PDUs: `ready` (R2T), `data`, `response`, `terminate` |
+//! | `Attachment` | the queue that the connection has become | Fabrics commands, authentication, time-outs |
+//! | `Commands` | commands under way; which of them wait for the budget | `add`, `wait`, `admit`, `end` |
+//! | `Transfers` | data that are coming from the host | `open`, `received`, `discard` |
+//! | `InDrive` | commands in the drive, and answers that are not due yet | `give`, `next_issued`, `next_due` |
+//! | `EventRequests`, `Aborts` | requests that an event, or another connection, answers | `add`, `take`; `ask`, `answered` |
+//! | `Budget`, `Spares` | bytes that commands hold; buffers for the next ones | `hold`, `release`; `take`, `give` |
 //!
 //! Invariants, which `assert_invariants` checks after everything that came from the host, the drive or other threads:
 //!
@@ -15,169 +20,167 @@
 //!   event, for another connection, or for a program. Otherwise nobody would answer it, or two would.
 //! - The bytes of the budget in use are those of commands, of data that are discarded, and of what waits to be sent.
 
-mod abort;
-mod authenticate;
+mod aborts;
+mod attachment;
 mod commands;
 mod connect;
-mod drive;
+mod course;
+mod event_requests;
 mod fabrics_command;
 mod in_drive;
-mod pending;
-mod receive;
+mod queue;
 mod receiver;
-mod send;
+mod request;
+mod sender;
 mod spares;
 mod transfers;
 
-use std::collections::VecDeque;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustc_hash::FxHashMap;
-
-use crate::authentication::Exchange;
-use crate::controller::Controller;
-use crate::io::TRANSFER_BYTES;
-use crate::limits::EVENT_REQUESTS;
-use crate::mailbox::{Mailbox, Message};
-use crate::outbox::Outbox;
-use crate::subsystem::Subsystem;
-use crate::wire::opcode::admin as opcode;
-
+use aborts::Aborts;
+use attachment::Attachment;
+use commands::Commands;
+use event_requests::EventRequests;
 use in_drive::InDrive;
-use pending::{Pending, Work};
-use receiver::Receiver;
+use receiver::{Pdu, Receiver};
+use sender::Sender;
 use spares::Spares;
 use transfers::Transfers;
 
-/// Maximum size of data in a command capsule.
-pub const CAPSULE_BYTES: usize = crate::wire::pdu::ADMIN_CAPSULE_BYTES;
-
-/// Maximum size of data in one PDU from the host (`MAXH2CDATA`).
-pub const DATA_BYTES: u32 = 128 << 10;
-
-/// Bytes of data that the commands of a connection may hold together; one command is always admitted.
-const BUDGET_BYTES: usize = 4 << 20;
+use crate::budget::{BUDGET_BYTES, Budget};
+use crate::io::TRANSFER_BYTES;
+use crate::limits::CAPSULE_BYTES;
+use crate::mailbox::{Mailbox, Message};
+use crate::outbox::Outbox;
+use crate::subsystem::Subsystem;
+use crate::wire::pdu::Fatal;
 
 /// While more than this many bytes wait to be sent, nothing is read from the connection.
 const UNSENT_BYTES: usize = BUDGET_BYTES + (256 << 10);
+
+/// Further commands wait while at least this many bytes are unsent: the host can begin on them, and the processor's cache
+/// still has them.
+const MUCH_BYTES: usize = 1 << 20;
 
 const _: () = assert!(
     CAPSULE_BYTES <= BUDGET_BYTES && TRANSFER_BYTES as usize <= BUDGET_BYTES,
     "the budget has room for the data of a command"
 );
 
-/// A connection that is not an authenticated queue after this time is ended.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
-
-/// The state of a connection.
+/// How a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    /// The first PDU has not come.
-    New,
-    /// PDUs go both ways.
-    Open,
-    /// Pending output is sent if the host can take it at once, and then the connection ends.
-    Ending,
-    /// As `Ending`, but the host is given time to read the pending output, because it contains the reason.
+enum Ending {
+    /// What is unsent is sent if the host can take it at once.
+    AtOnce,
+    /// The host is given time to read what is unsent, because it contains the reason.
     Goodbye,
-}
-
-/// The queue of a connection.
-struct Queue {
-    controller: Arc<Controller>,
-    /// 0 for the admin queue.
-    id: u16,
-    /// Its entries.
-    entries: u16,
-    /// How far it was read.
-    head: u16,
-    /// Whether the host wants to know this.
-    has_flow_control: bool,
-    /// The authentication of the host; `None` if its name is enough.
-    exchange: Option<Exchange>,
-}
-
-impl Queue {
-    /// A command was taken from the queue, so its host is alive.
-    fn advance(&mut self) {
-        self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
-        self.controller.hear();
-    }
 }
 
 /// The protocol of one connection.
 pub struct Session {
     subsystem: Arc<Subsystem>,
     mailbox: Arc<Mailbox>,
-    /// The address that the host reached.
-    address: Option<SocketAddr>,
-    began: Instant,
-    phase: Phase,
+    /// How it ends; `None` while it continues.
+    ending: Option<Ending>,
     receiver: Receiver,
-    /// Pending output.
-    pub outbox: Outbox,
-    has_header_digest: bool,
-    has_data_digest: bool,
-    /// The alignment in bytes of data sent to the host.
-    alignment: usize,
-    queue: Option<Queue>,
-    /// Commands under way.
-    pending: FxHashMap<u16, Pending>,
+    sender: Sender,
+    budget: Budget,
+    attachment: Attachment,
+    commands: Commands,
     transfers: Transfers,
     in_drive: InDrive,
+    events: EventRequests,
+    aborts: Aborts,
     spares: Spares,
-    /// Commands that wait for the budget.
-    waiting: VecDeque<u16>,
-    /// Bytes of the budget in use.
-    held: usize,
-    /// Asynchronous Event Requests.
-    events: Vec<u16>,
-    /// Aborts that another connection must answer.
-    aborts: usize,
 }
 
 impl Session {
     /// A connection to a subsystem, through `address`. Other threads reach it through the mailbox.
     pub fn new(subsystem: Arc<Subsystem>, mailbox: Arc<Mailbox>, address: Option<SocketAddr>) -> Session {
         Session {
+            ending: None,
+            receiver: Receiver::default(),
+            sender: Sender::default(),
+            budget: Budget::new(&subsystem.budget),
+            attachment: Attachment::new(Arc::clone(&subsystem), Arc::clone(&mailbox), address),
+            commands: Commands::default(),
+            transfers: Transfers::default(),
+            in_drive: InDrive::new(Arc::clone(&subsystem)),
+            events: EventRequests::default(),
+            aborts: Aborts::default(),
+            spares: Spares::default(),
             subsystem,
             mailbox,
-            address,
-            began: Instant::now(),
-            phase: Phase::New,
-            receiver: Receiver::default(),
-            outbox: Outbox::default(),
-            has_header_digest: false,
-            has_data_digest: false,
-            alignment: 4,
-            queue: None,
-            pending: FxHashMap::default(),
-            transfers: Transfers::default(),
-            in_drive: InDrive::default(),
-            spares: Spares::default(),
-            waiting: VecDeque::new(),
-            held: 0,
-            events: Vec::new(),
-            aborts: 0,
         }
     }
 
-    /// Whether the connection only has to send its pending output before it ends.
-    pub fn is_ending(&self) -> bool {
-        matches!(self.phase, Phase::Ending | Phase::Goodbye)
-    }
-
-    /// What the host must receive before the connection is closed.
-    pub fn final_output(&mut self) -> Option<Outbox> {
-        (self.phase == Phase::Goodbye).then(|| std::mem::take(&mut self.outbox))
-    }
+    // -- from the host ------------------------------------------------------------------------------------------
 
     /// Whether more may be read now: not while the host does not read its answers.
     pub fn may_read(&self) -> bool {
-        !self.is_ending() && self.outbox.bytes() < UNSENT_BYTES
+        !self.is_ending() && self.sender.unsent_bytes() < UNSENT_BYTES
     }
+
+    /// Takes bytes from the host, until there is too much to send. Returns the number of bytes taken.
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        let much = self.sender.unsent_bytes() + MUCH_BYTES;
+        while taken < bytes.len() && self.sender.unsent_bytes() < much {
+            if self.is_ending() {
+                return bytes.len();
+            }
+            match self.receiver.take(&bytes[taken..], &mut self.transfers, &mut self.spares) {
+                Ok((more, pdu)) => {
+                    assert!(more > 0, "no byte was taken of {} in {:?}", bytes.len() - taken, self.receiver);
+                    taken += more;
+                    self.take_pdu(pdu);
+                }
+                Err(fatal) => self.terminate(fatal),
+            }
+        }
+        self.issue();
+        self.assert_invariants();
+        taken
+    }
+
+    /// A place into which the next bytes from the host may be read directly, if much data is expected; report their number
+    /// with [`Session::advance`].
+    pub fn direct_space(&mut self) -> Option<&mut [u8]> {
+        self.receiver.direct_space(&mut self.transfers)
+    }
+
+    /// This many bytes have been read to [`Session::direct_space`].
+    pub fn advance(&mut self, bytes: usize) {
+        let pdu = self.receiver.advance(bytes);
+        self.take_pdu(pdu);
+        self.issue();
+        self.assert_invariants();
+    }
+
+    fn take_pdu(&mut self, pdu: Option<Pdu>) {
+        match pdu {
+            None => {}
+            Some(Pdu::Initialize(digests, alignment)) => self.sender.initialize(digests, alignment),
+            Some(Pdu::Command(capsule)) => {
+                if let Err(fatal) = self.take_command(capsule) {
+                    self.terminate(fatal);
+                }
+            }
+            Some(Pdu::Data { tag, end, is_damaged }) => self.take_data(tag, end, is_damaged),
+            Some(Pdu::Terminate) => self.ending = Some(Ending::AtOnce),
+        }
+    }
+
+    /// Ends the connection, with the reason and the header at fault.
+    fn terminate(&mut self, fatal: Fatal) {
+        self.sender.terminate(fatal, self.receiver.header());
+        self.ending = Some(Ending::Goodbye);
+    }
+
+    // -- from other threads, and with time ----------------------------------------------------------------------
 
     /// Takes what came from other threads.
     pub fn take_mail(&mut self) {
@@ -185,126 +188,99 @@ impl Session {
             match message {
                 Message::Done { id, ended } => self.complete(id, ended),
                 Message::Abort { id, question } => question.answer(self.abort_here(id)),
-                Message::Aborted { id, is_aborted } => self.abort_answered(id, is_aborted),
+                Message::Aborted { id, is_aborted } => self.take_abort_answer(id, is_aborted),
                 Message::Event => self.tell_events(),
-                Message::End => self.phase = Phase::Ending,
+                Message::End => self.ending = Some(Ending::AtOnce),
             }
         }
         self.issue();
         self.assert_invariants();
     }
 
-    /// Checks the invariants at the head of this file, if assertions of debug builds are on.
-    fn assert_invariants(&self) {
-        if !cfg!(debug_assertions) {
-            return;
+    /// Completes what is due now.
+    pub fn answer_in_time(&mut self) {
+        while let Some(done) = self.in_drive.next_due() {
+            self.complete(done.id, done.ended);
         }
-        let of_commands: usize = self.pending.values().map(|pending| pending.held).sum();
-        let (discarded, unsent) = (self.transfers.discarded_bytes(), self.outbox.held());
-        debug_assert_eq!(
-            self.held,
-            of_commands + discarded + unsent,
-            "the budget in use, and {of_commands} bytes of commands, {discarded} discarded and {unsent} unsent"
-        );
-        let is_abort = |pending: &Pending| {
-            matches!(pending.work, Work::Admin) && pending.command.opcode == opcode::ABORT
-        };
-        let aborts = self.pending.values().filter(|pending| is_abort(pending)).count();
-        debug_assert_eq!(
-            aborts, self.aborts,
-            "Aborts under way, and those that another connection must answer"
-        );
-        let mut places: Vec<u16> = self.waiting.iter().chain(&self.events).copied().collect();
-        places.extend(self.transfers.commands());
-        places.extend(self.in_drive.commands());
-        let elsewhere = |pending: &Pending| is_abort(pending) || matches!(pending.work, Work::Program);
-        for (id, pending) in &self.pending {
-            let count = places.iter().filter(|place| *place == id).count();
-            debug_assert!(
-                count == 1 || count == 0 && elsewhere(pending),
-                "command {id} waits in {count} places: {pending:?}"
-            );
-        }
-        let unknown = places.iter().find(|id| !self.pending.contains_key(id));
-        debug_assert_eq!(unknown, None, "a command waits that is not under way");
-        let most = self.queue.as_ref().map_or(1, |queue| usize::from(queue.entries));
-        debug_assert!(
-            self.pending.len() <= most,
-            "{} commands are under way in {most} entries",
-            self.pending.len()
-        );
-        debug_assert!(self.events.len() <= EVENT_REQUESTS, "{} requests wait for events", self.events.len());
-    }
-
-    /// This many bytes of data have been sent.
-    pub fn sent(&mut self, freed: usize) {
-        if freed > 0 {
-            self.release(freed);
-            self.reclaim();
-            self.admit();
-            self.issue();
-        }
+        self.issue();
         self.assert_invariants();
     }
 
-    /// Keeps buffers whose data have been sent.
-    fn reclaim(&mut self) {
-        while let Some(buffer) = self.outbox.emptied() {
-            self.spares.give(buffer, self.held);
+    /// When the next answer is due; `None` if no answer waits.
+    pub fn due_in(&self) -> Option<Duration> {
+        self.in_drive.due_in()
+    }
+
+    /// How long it may continue without hearing from the host; `None` if unlimited.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.attachment.idle_timeout()
+    }
+
+    /// Ends the connection if the host was silent for too long.
+    pub fn end_if_overdue(&mut self) {
+        if self.idle_timeout().is_some_and(|idle_timeout| idle_timeout.is_zero()) {
+            self.ending = Some(Ending::AtOnce);
         }
     }
 
     /// Called when there is nothing to do.
     pub fn rest(&mut self) {
-        self.spares.shrink(self.held);
+        self.spares.shrink(self.budget.held());
     }
 
-    /// Whether a command may hold this many bytes.
-    fn may_hold(&self, bytes: usize) -> bool {
-        self.held == 0 || self.held + bytes <= BUDGET_BYTES && self.subsystem.has_room(bytes)
+    // -- to the host --------------------------------------------------------------------------------------------
+
+    /// Whether something waits to be sent.
+    pub fn has_unsent(&self) -> bool {
+        self.sender.unsent_bytes() > 0
     }
 
-    fn hold(&mut self, bytes: usize) {
-        self.held += bytes;
-        self.subsystem.hold(bytes);
-    }
-
-    fn release(&mut self, bytes: usize) {
-        assert!(bytes <= self.held, "a connection releases {bytes} bytes, but holds {}", self.held);
-        self.held -= bytes;
-        self.subsystem.release(bytes);
-    }
-
-    /// How long it may continue without hearing from the host; `None` if unlimited.
-    pub fn idle_timeout(&self) -> Option<Duration> {
-        match &self.queue {
-            None => Some(CONNECT_TIME.saturating_sub(self.began.elapsed())),
-            Some(queue) if !queue.is_authenticated() => {
-                Some(CONNECT_TIME.saturating_sub(self.began.elapsed()))
-            }
-            Some(queue) if queue.id == 0 => queue.controller.alive_for(),
-            Some(_) => None,
+    /// Sends as much as the host takes. Returns whether there is more to send, because what was sent made room for it.
+    pub fn send(&mut self, to: &mut impl Write) -> io::Result<bool> {
+        let freed = self.sender.send(to)?;
+        let before = self.sender.unsent_bytes();
+        if freed > 0 {
+            self.budget.release(freed);
+            self.reclaim();
+            self.admit();
+            self.issue();
         }
+        self.assert_invariants();
+        Ok(self.sender.unsent_bytes() > before)
     }
 
-    /// Whether that time has passed.
-    pub fn is_overdue(&self) -> bool {
-        self.idle_timeout().is_some_and(|idle_timeout| idle_timeout.is_zero())
+    /// Whether the connection only has to send what is unsent before it ends.
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
     }
 
-    /// The host was silent for too long.
-    pub fn close_idle(&mut self) {
-        self.phase = Phase::Ending;
+    /// What the host must receive before the connection is closed.
+    pub fn final_output(&mut self) -> Option<Outbox> {
+        (self.ending == Some(Ending::Goodbye)).then(|| self.sender.take_unsent())
     }
-}
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.release(self.held);
-        match &self.queue {
-            Some(queue) if queue.id == 0 => self.subsystem.disconnect(&queue.controller),
-            Some(queue) => queue.controller.remove_queue(queue.id, &self.mailbox),
-            None => {}
+    // -- invariants ---------------------------------------------------------------------------------------------
+
+    /// Checks the invariants at the head of this file, if assertions of debug builds are on.
+    fn assert_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
         }
+        let (of_commands, unsent) = (self.commands.held(), self.sender.held());
+        let discarded = self.transfers.discarded_bytes();
+        assert_eq!(
+            self.budget.held(),
+            of_commands + discarded + unsent,
+            "the budget in use, and {of_commands} bytes of commands, {discarded} discarded and {unsent} unsent"
+        );
+        let elsewhere = self.transfers.commands().chain(self.in_drive.commands());
+        self.commands.assert_places(elsewhere.chain(self.events.commands()));
+        assert_eq!(
+            self.commands.aborts(),
+            self.aborts.in_progress(),
+            "Aborts under way, and those that another connection must answer"
+        );
+        let (commands, most) = (self.commands.len(), self.attachment.entries());
+        assert!(commands <= most, "{commands} commands are under way in {most} entries");
     }
 }

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
 use super::changes::{change_of, unit};
-use super::promises::{Moment, Outcome, Promises};
-use super::spot::{ABSENT, Spot, sum_of};
+use super::promises::{Outcome, Promises};
+use super::spot::{ABSENT, Moment, Spot, sum_of};
 use crate::blocks::BlockSpace;
 use crate::failure::Failure;
 use crate::io::key_value::KeyValueCommand;
@@ -153,7 +153,7 @@ impl Connection {
 
     fn command(&mut self, entry: &Submission, capsule: &[u8], rules: &Rules, promises: &mut Promises) {
         if is_program(entry) {
-            promises.unjudged += 1;
+            promises.cannot_judge();
             return;
         }
         let Some(command) = decode(entry, &rules.space) else { return };

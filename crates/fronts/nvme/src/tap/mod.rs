@@ -35,7 +35,7 @@ use crate::io::TRANSFER_BYTES;
 use crate::namespaces::number_of;
 use crate::wire::opcode::{key_value, nvm};
 use connection::{Connection, Rules, read_pdu};
-use promises::{Broken, Promises};
+use promises::{Broken, Counts, Promises};
 use spot::{ABSENT, Spot, Sum, sum_of};
 
 /// Blocks read at once.
@@ -132,9 +132,9 @@ impl Tap {
         let mut promises = self.shared.promises.lock();
         let changed = promises.changed();
         let found = self.shared.read(&mut io, &changed)?;
-        let mut broken = std::mem::take(&mut promises.misread);
+        let mut broken = promises.take_misread();
         broken.extend(promises.judge(&found));
-        let Promises { flushes, unjudged, steps, broken_off, read, .. } = *promises;
+        let Counts { flushes, unjudged, steps, broken_off, read } = promises.counts();
         Ok(Checked { spots: found.len(), flushes, steps, broken_off, read, unjudged, broken })
     }
 }

@@ -10,11 +10,8 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changes::Change;
-use super::spot::{Spot, Sum};
-use super::versions::{Content, Evidence, Version, Versions};
-
-/// A moment: a tap sees events one after the other.
-pub type Moment = u64;
+use super::spot::{Moment, Spot, Sum};
+use super::versions::{Content, Evidence, Versions};
 
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +66,14 @@ pub struct Promises {
     in_progress: BTreeSet<Moment>,
     changing: FxHashMap<Moment, Changing>,
     transactions: FxHashMap<u64, Vec<Write>>,
+    counts: Counts,
+    /// Found while the drive had power.
+    misread: Vec<Broken>,
+}
+
+/// What was counted since the tap began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
     /// Flushes that were acknowledged.
     pub flushes: u64,
     /// Commands whose changes cannot be judged.
@@ -79,8 +84,6 @@ pub struct Promises {
     pub steps: u64,
     /// Commands that changed something when their connection broke.
     pub broken_off: u64,
-    /// Found while the drive had power.
-    pub misread: Vec<Broken>,
 }
 
 /// What a block or a record is before the tap has seen a change of it.
@@ -109,15 +112,8 @@ impl Promises {
             spots.len()
         );
         let mut make = |(spot, content): &(Spot, Content), is_step| {
-            let version = Version {
-                content: content.clone(),
-                sent,
-                ended: None,
-                is_done: false,
-                is_durable: false,
-                is_step,
-            };
-            self.spots.entry(*spot).or_insert_with(|| Versions::only(NEVER_SEEN)).push(version);
+            let versions = self.spots.entry(*spot).or_insert_with(|| Versions::only(NEVER_SEEN));
+            versions.begin(sent, content.clone(), is_step);
             self.open.insert(*spot);
             *spot
         };
@@ -134,8 +130,8 @@ impl Promises {
         assert!(was_sent, "command {sent} ends as {outcome:?}, but is not in progress");
         let Some(changing) = self.changing.remove(&sent) else { return };
         let Changing { spots, later, is_step, is_durable } = changing;
-        self.steps += u64::from(is_step && outcome == Outcome::Done);
-        self.broken_off += u64::from(outcome == Outcome::Lost);
+        self.counts.steps += u64::from(is_step && outcome == Outcome::Done);
+        self.counts.broken_off += u64::from(outcome == Outcome::Lost);
         let since = self.in_progress.first().copied().unwrap_or(now);
         let found = self.contents(sent, &spots, is_step);
         for spot in &spots {
@@ -144,19 +140,13 @@ impl Promises {
                 versions.remove(sent);
                 continue;
             }
-            for version in versions.of(sent) {
-                version.ended = Some(now);
-                version.is_done = outcome == Outcome::Done;
-                version.is_durable = version.is_done && is_durable;
-                if let Content::Like(from) = &version.content {
-                    version.content = found.get(from).cloned().unwrap_or(Content::Unknown);
-                }
-            }
+            versions.end(sent, now, outcome == Outcome::Done, is_durable, &found);
             versions.forget(since);
         }
         for spot in &later {
-            let Some(versions) = self.spots.get_mut(spot) else { continue };
-            versions.of(sent).for_each(|version| version.ended = Some(now));
+            if let Some(versions) = self.spots.get_mut(spot) {
+                versions.end_unknown(sent, now);
+            }
         }
     }
 
@@ -189,17 +179,32 @@ impl Promises {
 
     /// A command that was sent at that moment has read this; it ends now, and the drive has had power since.
     pub fn seen(&mut self, sent: Moment, spot: Spot, found: Sum) {
-        self.read += 1;
+        self.counts.read += 1;
         let Some(versions) = self.spots.get(&spot) else { return };
         if !versions.found_since(sent, None).any(|content| content.may_be(found)) {
             self.misread.push(Broken::Misread(spot));
         }
     }
 
+    /// A command was sent whose changes cannot be judged.
+    pub fn cannot_judge(&mut self) {
+        self.counts.unjudged += 1;
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Takes what was misread while the drive had power.
+    pub fn take_misread(&mut self) -> Vec<Broken> {
+        std::mem::take(&mut self.misread)
+    }
+
     /// A flush that was sent at that moment was acknowledged.
     pub fn flushed(&mut self, sent: Moment) {
         assert!(sent <= self.last_moment, "a flush of moment {sent} is done at {}", self.last_moment);
-        self.flushes += 1;
+        self.counts.flushes += 1;
         let since = self.in_progress.first().copied().unwrap_or(self.last_moment);
         let spots = &mut self.spots;
         self.open.retain(|spot| {

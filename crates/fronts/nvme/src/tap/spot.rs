@@ -1,4 +1,4 @@
-//! What a tap watches: blocks and records, and checksums of their bytes.
+//! What a tap watches: blocks and records, checksums of their bytes, and when something happened.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -12,6 +12,9 @@ pub enum Spot {
     /// The record of a key.
     Record(NamespaceId, Key),
 }
+
+/// A moment: a tap sees events one after the other.
+pub type Moment = u64;
 
 /// The checksum of the bytes of a block or of a record's value.
 pub type Sum = u64;

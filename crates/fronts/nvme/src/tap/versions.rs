@@ -3,8 +3,9 @@
 //! A version is *over* when a durable one was sent after it had ended. While the drive keeps its power, a command that was
 //! sent later also finds none that was followed, before it was sent, by one that is done.
 
-use super::promises::Moment;
-use super::spot::{Spot, Sum};
+use rustc_hash::FxHashMap;
+
+use super::spot::{Moment, Spot, Sum};
 
 /// The bytes of a version.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,17 +22,17 @@ pub enum Content {
 
 /// What a command made of a spot.
 #[derive(Clone, Debug)]
-pub struct Version {
-    pub content: Content,
+struct Version {
+    content: Content,
     /// When its command was sent, which names it.
-    pub sent: Moment,
+    sent: Moment,
     /// When its command had ended: it took place before that, or never does.
-    pub ended: Option<Moment>,
+    ended: Option<Moment>,
     /// Whether it took place, and is not only one that may have.
-    pub is_done: bool,
-    pub is_durable: bool,
+    is_done: bool,
+    is_durable: bool,
     /// Whether its command is all or nothing.
-    pub is_step: bool,
+    is_step: bool,
 }
 
 impl Content {
@@ -47,7 +48,7 @@ impl Content {
 
 impl Version {
     /// A version that has been there before anything else, and is durable.
-    pub fn before_all(content: Content) -> Version {
+    fn before_all(content: Content) -> Version {
         Version { content, sent: 0, ended: Some(0), is_done: true, is_durable: true, is_step: false }
     }
 
@@ -79,13 +80,40 @@ impl Versions {
         Versions { versions: vec![Version::before_all(content)], over: None }
     }
 
-    /// A command may make another one.
-    pub fn push(&mut self, version: Version) {
-        self.versions.push(version);
+    /// A command that was sent at this moment may make another one. `is_step` says whether it is all or nothing.
+    pub fn begin(&mut self, sent: Moment, content: Content, is_step: bool) {
+        let (ended, is_done, is_durable) = (None, false, false);
+        self.versions.push(Version { content, sent, ended, is_done, is_durable, is_step });
     }
 
-    /// The versions of the command that was sent at this moment.
-    pub fn of(&mut self, sent: Moment) -> impl Iterator<Item = &mut Version> {
+    /// The command that was sent at this moment has ended now: whether it took place, and is durable. `contents` says what it has
+    /// found where it copied from.
+    pub fn end(
+        &mut self,
+        sent: Moment,
+        now: Moment,
+        is_done: bool,
+        is_durable: bool,
+        contents: &FxHashMap<Spot, Content>,
+    ) {
+        assert!(sent < now, "a command that was sent at {sent} ends at {now}");
+        for version in self.of(sent) {
+            version.ended = Some(now);
+            version.is_done = is_done;
+            version.is_durable = is_done && is_durable;
+            if let Content::Like(from) = &version.content {
+                version.content = contents.get(from).cloned().unwrap_or(Content::Unknown);
+            }
+        }
+    }
+
+    /// The command that was sent at this moment has ended now; nobody knows whether it took place here.
+    pub fn end_unknown(&mut self, sent: Moment, now: Moment) {
+        assert!(sent < now, "a command that was sent at {sent} ends at {now}");
+        self.of(sent).for_each(|version| version.ended = Some(now));
+    }
+
+    fn of(&mut self, sent: Moment) -> impl Iterator<Item = &mut Version> {
         self.versions.iter_mut().filter(move |version| version.sent == sent)
     }
 

@@ -39,8 +39,57 @@ pub mod flag {
     pub const SUCCESS: u8 = 1 << 3;
 }
 
+/// Positions of fields in headers, which tell a host where its mistake is.
+pub mod field {
+    /// The type of the PDU.
+    pub const KIND: u32 = 0;
+    /// The flags.
+    pub const FLAGS: u32 = 1;
+    /// Bytes of the header.
+    pub const HEADER_BYTES: u32 = 2;
+    /// Where the data begin.
+    pub const DATA_OFFSET: u32 = 3;
+    /// Bytes of the PDU.
+    pub const PDU_BYTES: u32 = 4;
+    /// The format version in the first PDU.
+    pub const VERSION: u32 = 8;
+    /// The command to which data belong.
+    pub const COMMAND: u32 = 8;
+    /// The alignment in the first PDU.
+    pub const ALIGNMENT: u32 = 10;
+    /// The transfer to which data belong.
+    pub const TRANSFER: u32 = 10;
+}
+
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 4;
+
+/// The digests of a connection: bit 0 those of headers, bit 1 those of data (`DGST`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Digests(u8);
+
+impl Digests {
+    /// Those among the bits that a host asks for which exist.
+    pub fn new(bits: u8) -> Digests {
+        Digests(bits & 3)
+    }
+
+    /// The bits.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether headers have digests.
+    pub fn of_headers(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Whether data have digests.
+    pub fn of_data(self) -> bool {
+        self.0 & 2 != 0
+    }
+}
+
 /// The supported PDU format version (`PFV`).
 pub const FORMAT_VERSION: u16 = 0;
 /// Bytes of data that a command on the admin queue may carry (TCP, section 3.5).

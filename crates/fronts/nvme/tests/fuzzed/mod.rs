@@ -58,11 +58,9 @@ fn answer(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, bool) {
     for piece in bytes.chunks(piece_bytes) {
         feed(&mut session, piece);
         session.take_mail();
-        let freed = session.outbox.send(&mut sent).unwrap();
-        session.sent(freed);
+        session.send(&mut sent).unwrap();
     }
-    let freed = session.outbox.send(&mut sent).unwrap();
-    session.sent(freed);
+    session.send(&mut sent).unwrap();
     (sent, session.is_ending())
 }
 
@@ -98,8 +96,7 @@ impl Side {
         self.sent.clear();
         feed(&mut self.session, bytes);
         self.session.take_mail();
-        let freed = self.session.outbox.send(&mut self.sent).unwrap();
-        self.session.sent(freed);
+        self.session.send(&mut self.sent).unwrap();
         let at = self.sent.len().saturating_sub(16);
         self.sent.get(at..at + 2).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
     }

@@ -3,22 +3,21 @@
 //! When power fails, every connection ends. Once no thread issues commands any more, the drive recovers, and hosts can
 //! attach again.
 
+mod control;
 mod ends;
 mod error;
+mod report;
+mod stopper;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use serde::{Deserialize, Serialize};
 use tantalum::{Device, PowerLoss, RecoveryReport, Status};
-use tantalum_control::DriveReport;
-use tantalum_control::{self as control, End, Ended, Look, Socket, Subject};
+use tantalum_control::{Ended, Socket, Subject};
 use tantalum_drive::{Answers, Drive, Pacing, Queue};
-use tantalum_image::mix;
 
 use crate::addresses::{Advertised, reachable};
 use crate::authentication::Hosts;
@@ -28,10 +27,14 @@ use crate::programs::Programs;
 use crate::qualified_name::is_qualified_name;
 use crate::server::Server;
 use crate::subsystem::{Settings, Subsystem};
+use control::{ControlContext, PowerLosses};
 use ends::Ends;
+use stopper::Event;
 
 pub use ends::ENDS;
 pub use error::ServeError;
+pub use report::{Report, ServedReport};
+pub use stopper::Stopper;
 
 /// Options for serving an image.
 #[derive(Clone, Debug)]
@@ -78,80 +81,14 @@ pub enum Ending {
     PowerLost,
 }
 
-/// Statistics of a served image: the answer to `tantalum stat`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
-    /// The drive's part.
-    #[serde(flatten)]
-    pub drive: DriveReport,
-    /// The server's part.
-    pub served: ServedReport,
-}
-
-/// Statistics of a server.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ServedReport {
-    /// The address it listens on.
-    pub address: SocketAddr,
-    /// The subsystem's name.
-    pub name: String,
-    /// Bytes of a logical block.
-    pub block_bytes: u32,
-    /// Units of the drive's flash, without spare areas.
-    #[serde(default)]
-    pub flash_units: u32,
-    /// Controllers now.
-    pub controllers: usize,
-    /// Connections now.
-    pub connections: usize,
-    /// Connections accepted so far.
-    pub connections_accepted: u64,
-    /// Commands that failed.
-    pub commands_failed: u64,
-    /// Number of power losses.
-    pub power_losses: u64,
-    /// Units that were shared with an equal one instead of being written.
-    pub units_remapped: u64,
-    /// Units that were written although duplicates are remapped.
-    pub units_without_duplicate: u64,
-}
-
-enum Event {
-    PowerLost,
-    ProgramEnded(String),
-    Stop,
-}
-
 /// An image that is served.
 pub struct Served {
-    place: Arc<ControlContext>,
+    server: Arc<Server>,
+    losses: Arc<PowerLosses>,
+    context: Arc<ControlContext>,
+    stopper: Stopper,
     events: Receiver<Event>,
     socket: Socket,
-}
-
-/// What the answers at the control socket depend on.
-struct ControlContext {
-    image: PathBuf,
-    server: Server,
-    answers: Answers,
-    pacing: Pacing,
-    /// The seed of the last cut.
-    seed: AtomicU64,
-    power_losses: AtomicU64,
-    end: End,
-    stopper: Stopper,
-}
-
-/// Stops a server, from any thread.
-#[derive(Clone)]
-pub struct Stopper(Sender<Event>);
-
-impl Stopper {
-    /// Stops the server.
-    pub fn stop(&self) {
-        // Nothing listens on a server that has ended.
-        let _ = self.0.send(Event::Stop);
-    }
 }
 
 impl Options {
@@ -189,7 +126,7 @@ impl Served {
 
     /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
-        self.place.server.address()
+        self.server.address()
     }
 
     /// The addresses at which hosts reach it.
@@ -213,12 +150,12 @@ impl Served {
     }
 
     fn settings(&self) -> &Settings {
-        &self.place.server.subsystem().settings
+        &self.server.subsystem().settings
     }
 
     /// A handle that can stop it from another thread.
     pub fn stopper(&self) -> Stopper {
-        self.place.stopper.clone()
+        self.stopper.clone()
     }
 
     /// Serves until it is stopped, and then shuts the drive down, or leaves it as an earlier power loss left it.
@@ -229,9 +166,9 @@ impl Served {
         let ended = self.serve(&mut ends, &mut notice);
         // before the image: who opens that next has a socket at the same place
         drop(self.socket);
-        let drive = self.place.server.subsystem().queue.drive();
-        let is_idle = self.place.server.end();
-        if let Some(programs) = &self.place.server.subsystem().programs {
+        let drive = self.server.subsystem().queue.drive();
+        let is_idle = self.server.end();
+        if let Some(programs) = &self.server.subsystem().programs {
             programs.stop();
         }
         // a program may have ended before the stop, and be reported after it
@@ -241,14 +178,14 @@ impl Served {
             }
         }
         let ended = match is_idle {
-            true => ended.and_then(|()| shut_down(drive, self.place.loss_seed())),
+            true => ended.and_then(|()| shut_down(drive, self.losses.next_seed())),
             false => ended.and(Err(ServeError::Stuck)),
         };
         if ended.is_err() && is_idle {
             drive.lock().let_go();
         }
         notice(Notice::Ended(&ended));
-        self.place.end.come(match &ended {
+        self.context.end().come(match &ended {
             Ok(Ending::Closed) => Ended::Closed,
             Ok(Ending::PowerLost) => Ended::PowerLost,
             Err(error) => Ended::Failed(error.to_string()),
@@ -273,33 +210,25 @@ impl Served {
 
     /// Ends every connection, and then gives the drive power again.
     fn recover(&self) -> Result<RecoveryReport, ServeError> {
-        let place = &self.place;
-        if !place.server.close() {
+        if !self.server.close() {
             return Err(ServeError::Stuck);
         }
-        let seed = place.loss_seed();
-        place.power_losses.fetch_add(1, Ordering::Relaxed);
-        let subsystem = place.server.subsystem();
+        let seed = self.losses.next_seed();
+        self.losses.add();
+        let subsystem = self.server.subsystem();
         if let Some(programs) = &subsystem.programs {
             programs.stop();
         }
         let report = subsystem.queue.drive().lock().power_on(&mut PowerLoss::seeded(seed));
         let report = report.map_err(ServeError::Recovery)?;
-        let accepted = place.server.connections();
+        let accepted = self.server.connections();
         assert_eq!(accepted, 0, "{accepted} connections were accepted while the drive recovered");
         subsystem.set_write_through(false);
         if let Some(programs) = &subsystem.programs {
             programs.power_on();
         }
-        place.server.open();
+        self.server.open();
         Ok(report)
-    }
-}
-
-impl ControlContext {
-    /// The seed of the outcome of the next power loss.
-    fn loss_seed(&self) -> u64 {
-        mix(self.seed.load(Ordering::Relaxed) ^ self.power_losses.load(Ordering::Relaxed))
     }
 }
 
@@ -318,6 +247,7 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     subsystem.programs = options.programs.clone();
     let server = Server::start(Arc::new(subsystem), options.listen);
     let server = server.map_err(|error| ServeError::Listen { address: options.listen, error })?;
+    let server = Arc::new(server);
     let (sender, events) = mpsc::channel();
     let losses = sender.clone();
     drive.on_power_loss(move || losses.send(Event::PowerLost).is_ok());
@@ -327,18 +257,19 @@ fn serve(drive: &Drive, image: PathBuf, answers: Answers, options: &Options) -> 
     if let Some(programs) = &server.subsystem().programs {
         programs.on_end(Box::new(told));
     }
-    let place = Arc::new(ControlContext {
-        image: image.clone(),
-        server,
+    let (losses, stopper) = (Arc::new(PowerLosses::default()), Stopper(sender));
+    let context = ControlContext::new(
+        image.clone(),
+        Arc::clone(&server),
         answers,
-        pacing: options.pacing,
-        seed: AtomicU64::new(0),
-        power_losses: AtomicU64::new(0),
-        end: End::default(),
-        stopper: Stopper(sender),
-    });
-    let socket = control::serve(Arc::clone(&place)).map_err(|error| ServeError::Socket { image, error })?;
-    Ok(Served { place, events, socket })
+        options.pacing,
+        Arc::clone(&losses),
+        stopper.clone(),
+    );
+    let context = Arc::new(context);
+    let socket = tantalum_control::serve(Arc::clone(&context));
+    let socket = socket.map_err(|error| ServeError::Socket { image, error })?;
+    Ok(Served { server, losses, context, stopper, events, socket })
 }
 
 /// Each connection has three descriptors, and the usual limit of 1024 exists only for old programs. Where it cannot be
@@ -363,81 +294,10 @@ fn shut_down(drive: &Drive, seed: u64) -> Result<Ending, ServeError> {
     }
 }
 
-impl Subject for ControlContext {
-    fn image(&self) -> &Path {
-        &self.image
-    }
-
-    fn stat(&self) -> Result<serde_json::Value, String> {
-        let subsystem = self.server.subsystem();
-        let device = subsystem.queue.drive().lock();
-        let drive = DriveReport::of(&device, self.image.clone(), Some(self.pacing));
-        let duplicates = device.duplicates();
-        let flash_units = device.profile().geometry().map_or(0, |geometry| geometry.units());
-        drop(device);
-        let served = ServedReport {
-            address: self.server.address(),
-            name: subsystem.settings.name.clone(),
-            block_bytes: subsystem.settings.block_bytes,
-            flash_units,
-            controllers: subsystem.controllers(),
-            connections: self.server.connections(),
-            connections_accepted: self.server.accepted(),
-            commands_failed: subsystem.errors.count(),
-            power_losses: self.power_losses.load(Ordering::Relaxed),
-            units_remapped: duplicates.remapped,
-            units_without_duplicate: duplicates.without_duplicate,
-        };
-        Ok(serde_json::to_value(Report { drive, served }).expect("reports are plain data"))
-    }
-
-    fn look(&self) -> Result<serde_json::Value, String> {
-        let drive = self.server.subsystem().queue.drive().downgrade();
-        let look =
-            Look::at(&drive, self.image.clone(), Some(self.pacing)).ok_or("the drive is being shut down")?;
-        Ok(serde_json::to_value(look).expect("a look is plain data"))
-    }
-
-    /// The drive recovers by itself.
-    fn recover(&self) -> Result<RecoveryReport, String> {
-        let device = self.server.subsystem().queue.drive().lock();
-        match device.has_power() {
-            true => Ok(*device.recovery()),
-            false => Err("the drive is still recovering".to_owned()),
-        }
-    }
-
-    fn cut(&self, after_flash_operations: Option<u64>, seed: u64) -> Result<bool, String> {
-        self.seed.store(seed, Ordering::Relaxed);
-        let mut device = self.server.subsystem().queue.drive().lock();
-        if !device.has_power() {
-            return Err("the drive is recovering from an earlier cut; try again when it has power".to_owned());
-        }
-        match after_flash_operations {
-            Some(operations) => device.cut_after(Some(operations)),
-            None => {
-                // not before anything already acknowledged to a host
-                let now_ns = self.answers.now_ns().unwrap_or_else(|| device.time_ns());
-                let now_ns = now_ns.max(device.issued_ns());
-                device.cut_power(now_ns);
-            }
-        }
-        Ok(device.has_power())
-    }
-
-    fn stop(&self) -> Result<(), String> {
-        self.stopper.stop();
-        Ok(())
-    }
-
-    fn end(&self) -> &End {
-        &self.end
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
     use std::time::{Duration, Instant};
 
     use tantalum::Profile;
@@ -468,7 +328,7 @@ mod tests {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("tlc-nvme").unwrap() };
         let device = Device::create(&image, &profile).unwrap();
         let served = Served::start(device, &options(&image, "127.0.0.1:0", Hosts::default())).unwrap();
-        let (stopper, drive) = (served.stopper(), served.place.server.subsystem().queue.drive().clone());
+        let (stopper, drive) = (served.stopper(), served.server.subsystem().queue.drive().clone());
         let end = Control::connect(&image).unwrap().watch_end().unwrap();
         let serving = std::thread::spawn(move || served.wait(|_| {}));
         // it cannot be closed

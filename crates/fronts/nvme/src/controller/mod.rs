@@ -1,0 +1,359 @@
+//! A controller: a host's view of the subsystem, from the Connect of its admin queue to the end of that connection.
+//!
+//! Each queue is a separate connection. When that of the admin queue ends, all end; a reset ends those of the I/O queues. A
+//! host disconnects its I/O queues first, and then shuts down on the admin queue.
+
+mod properties;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::events::{Event, Events};
+use crate::mailbox::{Mailbox, Message};
+use crate::wire::feature;
+use properties::Properties;
+pub use properties::{ControllerKind, ENABLED, QUEUE_ENTRIES, VERSION, enabled_for};
+
+/// Maximum number of I/O queues of a controller.
+pub const IO_QUEUES: u16 = 64;
+
+/// The host of a controller.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its identifier, which is never zero.
+    pub id: [u8; 16],
+    /// Its name.
+    pub name: String,
+}
+
+/// A controller.
+pub struct Controller {
+    /// The controller's identifier (`CNTLID`).
+    pub id: u16,
+    /// Whether it is an I/O or a discovery controller.
+    pub kind: ControllerKind,
+    /// The host that connected.
+    pub host: Peer,
+    state: Mutex<State>,
+    /// When the host last sent something, in milliseconds after `made`.
+    heard_ms: AtomicU64,
+    made: Instant,
+}
+
+/// The mutable state of a controller.
+struct State {
+    properties: Properties,
+    /// The keep-alive timeout; 0 for none.
+    keep_alive_ms: u32,
+    /// Values of this controller's own features.
+    features: FxHashMap<u8, u32>,
+    /// I/O queues that the host requested and was granted.
+    io_queues: Option<u16>,
+    /// Events to report to the host.
+    events: Events,
+    /// Its connections by queue.
+    connections: FxHashMap<u16, Arc<Mailbox>>,
+    has_ended: bool,
+}
+
+/// Why a queue could not be added, or no number of queues granted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueueRefusal {
+    /// The controller is not enabled, or has ended, or has this queue already; or it has I/O queues.
+    Sequence,
+    /// There is no such queue.
+    Number,
+}
+
+/// What a change of the configuration requires.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Nothing has to be done.
+    None,
+    /// The host announces a shutdown: everything must become durable.
+    Shutdown,
+}
+
+impl Controller {
+    /// A controller with its admin queue, on a drive with these critical warnings. `has_command_sets` says whether there are
+    /// namespaces of a command set other than that of blocks.
+    pub fn new(
+        id: u16,
+        kind: ControllerKind,
+        host: Peer,
+        keep_alive_ms: u32,
+        admin: Arc<Mailbox>,
+        warnings: u8,
+        has_command_sets: bool,
+    ) -> Controller {
+        assert_ne!(
+            host.id, [0; 16],
+            "controller {id} is that of a host without an identifier: {}",
+            host.name
+        );
+        let state = State {
+            properties: Properties::new(kind, has_command_sets),
+            keep_alive_ms,
+            features: FxHashMap::default(),
+            io_queues: None,
+            events: Events::new(warnings),
+            connections: FxHashMap::from_iter([(0, admin)]),
+            has_ended: false,
+        };
+        let (heard_ms, made) = (AtomicU64::new(0), Instant::now());
+        Controller { id, kind, host, state: Mutex::new(state), heard_ms, made }
+    }
+
+    /// Whether it accepts commands other than Fabrics commands.
+    pub fn is_ready(&self) -> bool {
+        self.state.lock().properties.is_ready()
+    }
+
+    /// The host has sent something.
+    pub fn hear(&self) {
+        self.heard_ms.store(self.made.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Time until the keep-alive timer expires; `None` without a timer, zero if it has expired.
+    pub fn alive_for(&self) -> Option<Duration> {
+        let timeout_ms = match self.keep_alive_ms() {
+            0 => return None,
+            timeout_ms => u64::from(timeout_ms),
+        };
+        let silent_ms =
+            (self.made.elapsed().as_millis() as u64).saturating_sub(self.heard_ms.load(Ordering::Relaxed));
+        Some(Duration::from_millis(timeout_ms.saturating_sub(silent_ms)))
+    }
+
+    /// Adds the connection of an I/O queue.
+    pub fn add_queue(&self, queue: u16, mailbox: Arc<Mailbox>) -> Result<(), QueueRefusal> {
+        let mut state = self.state.lock();
+        if self.kind == ControllerKind::Discovery || queue > state.io_queues() {
+            return Err(QueueRefusal::Number);
+        }
+        if state.has_ended || !state.properties.is_ready() || state.connections.contains_key(&queue) {
+            return Err(QueueRefusal::Sequence);
+        }
+        assert_ne!(queue, 0, "the admin queue of controller {} is added as an I/O queue", self.id);
+        state.connections.insert(queue, mailbox);
+        state.assert_invariants(self.id);
+        Ok(())
+    }
+
+    /// The connection of a queue has ended.
+    pub fn remove_queue(&self, queue: u16, mailbox: &Arc<Mailbox>) {
+        let mut state = self.state.lock();
+        if state.connections.get(&queue).is_some_and(|there| Arc::ptr_eq(there, mailbox)) {
+            state.connections.remove(&queue);
+        }
+    }
+
+    /// The connection of a queue.
+    pub fn connection(&self, queue: u16) -> Option<Arc<Mailbox>> {
+        self.state.lock().connections.get(&queue).cloned()
+    }
+
+    /// The drive now has these critical warnings: the host is notified if it asked for such events.
+    pub fn warn(&self, warnings: u8) {
+        let mut state = self.state.lock();
+        if self.kind == ControllerKind::Io
+            && state.events.warn(warnings)
+            && let Some(admin) = state.connections.get(&0)
+        {
+            admin.post(Message::Event);
+        }
+    }
+
+    /// Takes an event that the host asked for and that may be reported now.
+    pub fn next_event(&self) -> Option<Event> {
+        let mut state = self.state.lock();
+        let asked = state.features.get(&feature::EVENTS).copied().unwrap_or(0);
+        state.events.next(asked)
+    }
+
+    /// Ends all its connections.
+    pub fn end(&self) {
+        let mut state = self.state.lock();
+        state.has_ended = true;
+        state.end_queues(|_| true);
+        state.assert_invariants(self.id);
+    }
+
+    // -- features -----------------------------------------------------------------------------------------------
+
+    /// The value of one of its own features, if the host has set it.
+    pub fn feature(&self, feature: u8) -> Option<u32> {
+        self.state.lock().features.get(&feature).copied()
+    }
+
+    /// Sets one of its own features.
+    pub fn set_feature(&self, feature: u8, value: u32) {
+        self.state.lock().features.insert(feature, value);
+    }
+
+    /// The keep-alive timeout; 0 for none.
+    pub fn keep_alive_ms(&self) -> u32 {
+        self.state.lock().keep_alive_ms
+    }
+
+    /// Sets the keep-alive timeout.
+    pub fn set_keep_alive_ms(&self, keep_alive_ms: u32) {
+        self.state.lock().keep_alive_ms = keep_alive_ms;
+    }
+
+    /// I/O queues that the host may have.
+    pub fn io_queues(&self) -> u16 {
+        self.state.lock().io_queues()
+    }
+
+    /// Grants up to this many I/O queues, at least one. Returns how many.
+    pub fn grant_io_queues(&self, asked: u16) -> Result<u16, QueueRefusal> {
+        let mut state = self.state.lock();
+        if state.has_io_connections() {
+            return Err(QueueRefusal::Sequence);
+        }
+        let granted = asked.min(IO_QUEUES);
+        assert_ne!(granted, 0, "controller {} grants none of {asked} I/O queues", self.id);
+        state.io_queues = Some(granted);
+        state.assert_invariants(self.id);
+        Ok(granted)
+    }
+
+    // -- log pages ----------------------------------------------------------------------------------------------
+
+    /// The host has read a log page, and not asked to retain its event.
+    pub fn was_read(&self, log_page: u8) {
+        self.state.lock().events.was_read(log_page);
+    }
+
+    /// Whether namespaces have changed since the host last read the list of changes.
+    pub fn have_namespaces_changed(&self) -> bool {
+        self.state.lock().events.have_namespaces_changed()
+    }
+
+    // -- properties ---------------------------------------------------------------------------------------------
+
+    /// The value of a property; `None` if there is no such property of this size.
+    pub fn property(&self, offset: u32, is_long: bool) -> Option<u64> {
+        self.state.lock().properties.get(offset, is_long)
+    }
+
+    /// Sets the configuration, the only writable property. Enabled with one that it does not support, the controller never
+    /// becomes ready, and says so in its status until it is reset.
+    pub fn configure(&self, value: u32) -> Change {
+        let mut state = self.state.lock();
+        let was_ready = state.properties.is_ready();
+        let announces_end = state.properties.configure(value);
+        if was_ready && !state.properties.is_ready() {
+            // a reset
+            state.end_queues(|queue| queue != 0);
+        }
+        state.assert_invariants(self.id);
+        if announces_end { Change::Shutdown } else { Change::None }
+    }
+
+    /// Whether the host selected all command sets, and so names one in its commands.
+    pub fn selects_command_sets(&self) -> bool {
+        self.state.lock().properties.selects_command_sets()
+    }
+
+    /// Everything is durable: the shutdown that the host announced is complete.
+    pub fn shutdown_done(&self) {
+        self.state.lock().properties.shutdown_done();
+    }
+}
+
+impl State {
+    /// I/O queues that the host may have.
+    fn io_queues(&self) -> u16 {
+        self.io_queues.unwrap_or(IO_QUEUES)
+    }
+
+    /// Whether it has queues besides the admin queue.
+    fn has_io_connections(&self) -> bool {
+        self.connections.keys().any(|&queue| queue != 0)
+    }
+
+    /// Checks what its parts say about each other: I/O queues need a controller that is ready, and one that has ended has no
+    /// queues.
+    fn assert_invariants(&self, id: u16) {
+        let queues = self.connections.len();
+        assert!(
+            self.properties.is_ready() || !self.has_io_connections(),
+            "controller {id} has I/O queues, but is not ready"
+        );
+        assert!(!self.has_ended || queues == 0, "controller {id} has ended, and has {queues} queues");
+        assert!(
+            queues <= usize::from(self.io_queues()) + 1,
+            "controller {id} has {queues} queues, and {:?} were granted",
+            self.io_queues
+        );
+    }
+
+    fn end_queues(&mut self, which: impl Fn(u16) -> bool) {
+        self.connections.retain(|&queue, mailbox| {
+            let ends = which(queue);
+            if ends {
+                mailbox.post(Message::End);
+            }
+            !ends
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::fabrics::property;
+
+    fn controller() -> (Controller, Arc<Mailbox>) {
+        let admin = Arc::new(Mailbox::new(|| ()));
+        let host = Peer { id: [1; 16], name: "host".to_owned() };
+        (Controller::new(1, ControllerKind::Io, host, 0, Arc::clone(&admin), 0, true), admin)
+    }
+
+    #[test]
+    fn queues_come_after_enabling_and_go_with_a_reset() {
+        let (controller, admin) = controller();
+        let mailbox = Arc::new(Mailbox::new(|| ()));
+        assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Err(QueueRefusal::Sequence));
+        assert_eq!(controller.configure(ENABLED | 6 << 4), Change::None);
+        assert_eq!(controller.property(property::STATUS, false), Some(1));
+        assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Ok(()));
+        assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Err(QueueRefusal::Sequence));
+        assert_eq!(controller.add_queue(IO_QUEUES + 1, Arc::clone(&mailbox)), Err(QueueRefusal::Number));
+        assert_eq!(controller.configure(0), Change::None);
+        assert!(matches!(mailbox.take(), Some(Message::End)));
+        assert!(admin.take().is_none(), "the admin queue outlives a reset");
+        assert!(!controller.is_ready());
+    }
+
+    #[test]
+    fn a_shutdown_is_announced_once_and_told_when_done() {
+        let (controller, _admin) = controller();
+        controller.configure(ENABLED);
+        assert_eq!(controller.configure(ENABLED | 1 << 14), Change::Shutdown);
+        assert_eq!(controller.configure(ENABLED | 1 << 14), Change::None);
+        controller.shutdown_done();
+        assert_eq!(controller.property(property::STATUS, false), Some(1 | 2 << 2));
+    }
+
+    #[test]
+    fn the_number_of_queues_is_agreed_before_there_are_any() {
+        let (controller, _admin) = controller();
+        let mailbox = Arc::new(Mailbox::new(|| ()));
+        controller.configure(ENABLED);
+        assert_eq!(controller.io_queues(), IO_QUEUES);
+        assert_eq!(controller.grant_io_queues(IO_QUEUES + 1), Ok(IO_QUEUES));
+        assert_eq!(controller.grant_io_queues(1), Ok(1));
+        assert_eq!(controller.add_queue(2, Arc::clone(&mailbox)), Err(QueueRefusal::Number));
+        assert_eq!(controller.add_queue(1, Arc::clone(&mailbox)), Ok(()));
+        assert_eq!(controller.grant_io_queues(2), Err(QueueRefusal::Sequence));
+        controller.remove_queue(1, &mailbox);
+        assert_eq!(controller.grant_io_queues(2), Ok(2));
+    }
+}
