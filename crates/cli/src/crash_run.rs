@@ -129,9 +129,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     let monitor = interrupt::patient_monitor();
     let interrupted = |error: &RunError| {
         if matches!(error, RunError::Interrupted(_)) {
-            eprintln!(
-                "note: interrupted before the program had ended, or its check passed once: no power cut was tried"
-            );
+            output::complain("note: interrupted before power could be cut: nothing was tested");
         }
     };
     let recording = record(&task, &monitor).inspect_err(interrupted)?;
