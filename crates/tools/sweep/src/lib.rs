@@ -28,5 +28,5 @@ pub use folder::{Folder, kept_text};
 pub use grid::Grid;
 pub use reading::Reading;
 pub use run::{Load, Row, Run, Value};
-pub use sweep::{Swept, collect, sweep, threads};
+pub use sweep::{Swept, sweep, threads};
 pub use table_parquet::require_parquet;
