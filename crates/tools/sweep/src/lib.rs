@@ -22,6 +22,7 @@ mod table_parquet;
 #[cfg(not(feature = "parquet"))]
 #[path = "no_parquet.rs"]
 mod table_parquet;
+mod taken;
 
 pub use error::SweepError;
 pub use folder::{Folder, kept_text};
