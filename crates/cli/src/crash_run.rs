@@ -99,9 +99,7 @@ fn parse_sector(text: &str) -> Result<Sector, String> {
     }
 }
 
-/// Records the program, checks the outcomes and prints the findings. Then a failed check is a failure.
-pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
-    let _offer = options.offer.offer()?;
+fn settings(options: &CrashRunOptions) -> Result<Settings, Failure> {
     let losses = match &options.drive {
         Some(name) => {
             let mut profile = Profile::load(name)?;
@@ -110,7 +108,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
         }
         None => Losses::Posix(options.sector),
     };
-    let settings = Settings {
+    Ok(Settings {
         losses,
         check: Check::Command(options.check.clone()),
         check_seconds: options.check_seconds,
@@ -118,7 +116,13 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
         minutes: options.minutes,
         seed: options.seed,
         save: options.save.clone(),
-    };
+    })
+}
+
+/// Records the program, checks the outcomes and prints the findings. Then a failed check is a failure.
+pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
+    let _offer = options.offer.offer()?;
+    let settings = settings(options)?;
     settings.check()?;
     options.report.as_deref().map_or(Ok(()), check_place)?;
     let task = Task {
