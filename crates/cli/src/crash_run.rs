@@ -107,9 +107,7 @@ fn parse_sector(text: &str) -> Result<Sector, String> {
     }
 }
 
-/// Records the program, checks the outcomes and prints the findings. Then a failed check is a failure.
-pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
-    let _offer = options.offer.offer()?;
+fn settings(options: &CrashRunOptions) -> Result<Settings, Failure> {
     let losses = match &options.drive {
         Some(name) => {
             let mut profile = Profile::load(name)?;
@@ -118,7 +116,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
         }
         None => Losses::Posix(options.sector),
     };
-    let settings = Settings {
+    Ok(Settings {
         losses,
         check: Check::Command(options.check.clone()),
         check_seconds: options.check_seconds,
@@ -126,7 +124,13 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
         minutes: options.minutes,
         seed: options.seed,
         save: options.save.clone(),
-    };
+    })
+}
+
+/// Records the program, checks the outcomes and prints the findings. Then a failed check is a failure.
+pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
+    let _offer = options.offer.offer()?;
+    let settings = settings(options)?;
     settings.check()?;
     options.report.as_deref().map_or(Ok(()), check_place)?;
     let task = Task {
@@ -137,9 +141,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
     let monitor = interrupt::patient_monitor();
     let interrupted = |error: &RunError| {
         if matches!(error, RunError::Interrupted(_)) {
-            eprintln!(
-                "note: interrupted before the program had ended, or its check passed once: no power cut was tried"
-            );
+            output::complain("note: interrupted before power could be cut: nothing was tested");
         }
     };
     let recording = record(&task, &monitor).inspect_err(interrupted)?;

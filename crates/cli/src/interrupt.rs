@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tantalum_report::Monitor;
 
-/// The exit code of a command that was interrupted: 128 and the number of SIGINT.
-const INTERRUPTED: i32 = 130;
+/// The exit code of a command that was interrupted: 128 and the number of SIGINT, as a shell has it.
+pub const INTERRUPTED: u8 = 130;
 
 /// A monitor that Ctrl-C cancels. The second one ends the process.
 pub fn monitor() -> Monitor {
@@ -27,7 +27,7 @@ fn monitor_that_waits(presses: u32) -> Monitor {
         pressed += 1;
         flag.store(true, Ordering::Relaxed);
         if pressed > presses {
-            process::exit(INTERRUPTED);
+            process::exit(INTERRUPTED.into());
         }
     };
     // Without a handler Ctrl-C ends the process, and no report has been started in its place.

@@ -1,6 +1,7 @@
 //! Errors that may be an interruption: Ctrl-C ends each part of the program in the same way.
 
 use tantalum_crash_run::RunError;
+use tantalum_measure::MeasureError;
 use tantalum_nvme::bench::BenchError;
 use tantalum_papers::ExperimentError;
 use tantalum_replay::ReplayError;
@@ -11,58 +12,28 @@ use tantalum_workloads::WorkloadError;
 
 use crate::failure::Failure;
 
-impl From<ExperimentError> for Failure {
-    fn from(error: ExperimentError) -> Failure {
-        match error {
-            ExperimentError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Experiment(error),
+/// For each error with a variant `Interrupted`: what else it is.
+macro_rules! failures {
+    ($($error:ident => $failure:ident),* $(,)?) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Failure {
+                match error {
+                    $error::Interrupted(interrupted) => interrupted.into(),
+                    error => Failure::$failure(error),
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<RunError> for Failure {
-    fn from(error: RunError) -> Failure {
-        match error {
-            RunError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Run(error),
-        }
-    }
-}
-
-impl From<ReplayError> for Failure {
-    fn from(error: ReplayError) -> Failure {
-        match error {
-            ReplayError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Replay(error),
-        }
-    }
-}
-
-impl From<SweepError> for Failure {
-    fn from(error: SweepError) -> Failure {
-        match error {
-            SweepError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Sweep(error),
-        }
-    }
-}
-
-impl From<CrashError> for Failure {
-    fn from(error: CrashError) -> Failure {
-        match error {
-            CrashError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Crash(error),
-        }
-    }
-}
-
-impl From<WorkloadError> for Failure {
-    fn from(error: WorkloadError) -> Failure {
-        match error {
-            WorkloadError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Bench(error),
-        }
-    }
+failures! {
+    CrashError => Crash,
+    ExperimentError => Experiment,
+    MeasureError => Measure,
+    ReplayError => Replay,
+    RunError => Run,
+    SweepError => Sweep,
+    WorkloadError => Bench,
 }
 
 impl From<BenchError> for Failure {

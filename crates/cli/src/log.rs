@@ -26,6 +26,11 @@ pub fn log_path(image: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// The log of an image, if there is one.
+pub fn existing_log(image: &Path) -> Option<PathBuf> {
+    Some(log_path(image)).filter(|log| log.is_file())
+}
+
 /// A log to which lines are appended.
 #[derive(Debug)]
 pub struct Log {

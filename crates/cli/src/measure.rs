@@ -9,18 +9,14 @@ use std::time::Duration;
 use clap::Args;
 use tantalum::{Size, UNIT_BYTES};
 use tantalum_fuse::Pacing;
-use tantalum_measure::{
-    DriveSetup, MeasureError, Measurement, Stop, Task, Watched, attach, run as run_task, text,
-};
+use tantalum_measure::{DriveSetup, Measurement, Stop, Task, Watched, attach, run as run_task, text};
 use tantalum_report::check_place;
 use tantalum_report::table::{bytes, grouped};
 
 use crate::drive::{ProfileOptions, capacity_help, note_rounding, note_small_fill};
 use crate::failure::Failure;
+use crate::interrupt::INTERRUPTED;
 use crate::output;
-
-/// The exit code of a command that was interrupted: 128 and the number of SIGINT.
-const INTERRUPTED: i32 = 130;
 
 /// The capacity of the folder's drive, unless an option sets another.
 const CAPACITY: Size = Size(1 << 30);
@@ -89,7 +85,7 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
     let pressed = stop.clone();
     let on_interrupt = move || {
         if !pressed.press() {
-            process::exit(INTERRUPTED);
+            process::exit(INTERRUPTED.into());
         }
     };
     // Without a handler Ctrl-C ends the process, and no report has been started in its place.
@@ -166,14 +162,5 @@ fn clear_line() {
     let mut terminal = io::stderr();
     if terminal.is_terminal() {
         let _ = write!(terminal, "\r\x1b[K");
-    }
-}
-
-impl From<MeasureError> for Failure {
-    fn from(error: MeasureError) -> Failure {
-        match error {
-            MeasureError::Interrupted(interrupted) => interrupted.into(),
-            error => Failure::Measure(error),
-        }
     }
 }

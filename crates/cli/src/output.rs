@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::damage;
 use crate::failure::Failure;
+use crate::interrupt::INTERRUPTED;
 
 /// Writes text to standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -41,7 +42,7 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::OutputClosed => return ExitCode::SUCCESS,
-            Failure::Interrupted(_) => return ExitCode::from(130),
+            Failure::Interrupted(_) => return ExitCode::from(INTERRUPTED),
             // as a shell does; the program has reported why
             Failure::ProgramEnded { code } => return ExitCode::from(u8::try_from(*code).unwrap_or(1)),
             Failure::BackgroundEnded { message, .. } => complain(message),

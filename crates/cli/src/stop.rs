@@ -6,7 +6,7 @@ use clap::Args;
 use tantalum_control::{Control, Ended};
 
 use crate::failure::Failure;
-use crate::log::log_path;
+use crate::log::existing_log;
 use crate::output;
 
 /// `tantalum stop`.
@@ -28,7 +28,7 @@ pub fn run(options: &StopOptions) -> Result<(), Failure> {
         }
         Ended::Failed(message) => {
             let image = options.image.clone();
-            let log = Some(log_path(&image)).filter(|log| log.is_file());
+            let log = existing_log(&image);
             Err(Failure::NotStopped { image, message, log })
         }
     }

@@ -9,7 +9,7 @@ use tantalum_control::{Control, Ended};
 use tantalum_fuse::{MountPointError, image_mounted_on, unmount};
 
 use crate::failure::Failure;
-use crate::log::log_path;
+use crate::log::existing_log;
 use crate::output;
 
 /// How often unmounting is retried while programs use the folder.
@@ -40,7 +40,7 @@ pub fn run(options: &UnmountOptions) -> Result<(), Failure> {
         Some(Ended::Closed) => {}
         Some(Ended::PowerLost) => output::complain("the drive had lost power; the next mount recovers"),
         Some(Ended::Failed(message)) => {
-            let log = Some(log_path(&image)).filter(|log| log.is_file());
+            let log = existing_log(&image);
             return Err(Failure::NotClosed { image, message, log });
         }
         None => output::complain(&format!(

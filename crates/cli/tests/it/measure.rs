@@ -241,10 +241,27 @@ fn a_mount_is_watched_until_ctrl_c_and_goes_on() {
     assert_eq!(file(&told, "new")["drive_bytes"], 7 * UNIT, "{told}");
     // it is used as before, and can be watched again
     write_units(&mount.folder().join("new"), 2);
-    let child = mount.attach(&["--seconds", "2", "--no-replay"]);
+    let child = mount.attach(&["--no-replay"]);
     write_units(&mount.folder().join("new"), 3);
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(json(&output)["asked"]["bytes"], 3 * UNIT);
+}
+
+#[test]
+fn a_mount_is_watched_for_the_time_given() {
+    let mount = Mount::new();
+    let output = thread::scope(|scope| {
+        let watch = scope.spawn(|| mount.attach(&["--seconds", "1", "--no-replay"]).wait_with_output());
+        // it is written to all the time, as nobody knows when the second begins
+        while !watch.is_finished() {
+            fs::write(mount.folder().join("new"), [1; UNIT as usize]).unwrap();
+        }
+        watch.join().unwrap().unwrap()
+    });
+    let told = json(&output);
+    assert!(told["seconds"].as_f64().unwrap() >= 1.0, "{told}");
+    assert!(told["asked"]["bytes"].as_u64().unwrap() >= UNIT, "{told}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! the drive has no power.
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -193,6 +194,14 @@ impl Control {
         }
         self.send(Request::End)?;
         Ok(EndWatch(self))
+    }
+
+    /// Closes the connection, and returns when what it started has ended: only then may another connection record.
+    pub fn close(mut self) {
+        // a process that is gone has closed it
+        if self.stream.get_ref().shutdown(Shutdown::Write).is_ok() {
+            let _ = io::copy(&mut self.stream, &mut io::sink());
+        }
     }
 
     fn ask(&mut self, request: Request) -> Result<Response, ControlError> {

@@ -6,8 +6,8 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Kills the processes that [`crate::program_in`] or others started for this folder (`$TANTALUM_DIR`) and that still run. They are recognised by their environment, so a process
-/// that clears it is missed.
+/// Kills the processes with this folder as `$TANTALUM_DIR`, which [`crate::program_in`] sets. A process that has cleared its
+/// environment is missed.
 pub fn end_in(folder: &Path) {
     let mark = format!("TANTALUM_DIR={}", folder.display());
     let Ok(processes) = fs::read_dir("/proc") else { return };

@@ -6,7 +6,7 @@
 //! - A recording that starts with existing files begins with these: their names and sizes.
 //! - [`Spool`] is a sink that writes a file, and [`Events`] reads it, so that a recording may be larger than memory.
 //! - [`Performer`] repeats operations.
-//! - [`program_in`] is a program that works in a recorded folder.
+//! - [`program_in`] is a program that works in a recorded folder, and [`wait`] waits for it.
 //!
 //! Reads are not recorded.
 
@@ -22,7 +22,7 @@ mod tape;
 pub use event::{Event, FileOffset, Stamped, WriteKind};
 pub use leftovers::end_in;
 pub use performer::Performer;
-pub use program::{found_from_here, program_in};
+pub use program::{found_from_here, program_in, wait};
 pub use recorder::Recorder;
 pub use spool::{Events, Spool, SpoolError};
 pub use tape::{Sink, Tape};

@@ -1,8 +1,21 @@
 //! A program with a folder to work in.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A program that an interruption has not ended after this time is asked to end.
+const UNTIL_ASKED: Duration = Duration::from_secs(2);
+
+/// The first pause between two looks at a running program, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_micros(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
 /// A program and its arguments in a folder: it is the working directory and `$TANTALUM_DIR`, and `{}` in an argument stands
 /// for it. The program must not be empty.
@@ -20,6 +33,33 @@ pub fn found_from_here(program: &OsStr) -> PathBuf {
     match path.components().count() > 1 || path.is_absolute() {
         true => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         false => path.to_owned(),
+    }
+}
+
+/// Waits until a program ends. Ctrl-C reaches it as well if it shares the terminal; otherwise, and if it does not obey, it gets
+/// SIGTERM a while after the interruption, and SIGKILL when that `is_over`, which gets the time since the interruption.
+pub fn wait(
+    mut child: Child,
+    is_interrupted: impl Fn() -> bool,
+    is_over: impl Fn(Duration) -> bool,
+) -> io::Result<ExitStatus> {
+    let mut interrupted: Option<Instant> = None;
+    let mut is_asked = false;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if is_interrupted() {
+            let since = interrupted.get_or_insert_with(Instant::now).elapsed();
+            if is_over(since) {
+                let _ = child.kill();
+            } else if since > UNTIL_ASKED && !std::mem::replace(&mut is_asked, true) {
+                let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+            }
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
 use nix::sys::statvfs::statvfs;
-use nix::unistd::Pid;
 use tantalum::{Device, Profile};
 use tantalum_filesystem::{FileId, FileSystem, MetadataChange};
 use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
@@ -32,13 +30,7 @@ pub(crate) const CACHE_BYTES: u64 = 64 << 20;
 /// Threads of the mount.
 const THREADS: usize = 4;
 
-/// How often a running program is polled, at most.
-const LOOK: Duration = Duration::from_millis(2);
-
-/// A program that Ctrl-C has not ended after this time is asked with SIGTERM.
-const UNTIL_ASKED: Duration = Duration::from_secs(2);
-
-/// One that has not ended after this time is killed, with everything that it has started.
+/// A program that Ctrl-C has not ended after this time is killed.
 const UNTIL_KILLED: Duration = Duration::from_secs(4);
 
 /// The program to run.
@@ -163,28 +155,14 @@ fn start(
     succeeded(status, &name, task.program.iter().filter_map(|word| word.to_str()), folder)
 }
 
-/// Waits until a program ends. Ctrl-C reaches it as well if it shares the terminal; otherwise, and if it does not obey, it is asked
-/// to end after a while, and then killed with everything that was started for its folder.
-fn wait(mut child: Child, folder: &Path, monitor: &Monitor) -> io::Result<ExitStatus> {
-    let mut interrupted: Option<Instant> = None;
-    let mut is_asked = false;
-    let mut pause = Duration::from_micros(200);
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if monitor.check().is_err() {
-            let since = interrupted.get_or_insert_with(Instant::now).elapsed();
-            if since > UNTIL_KILLED {
-                let _ = child.kill();
-                end_in(folder);
-            } else if since > UNTIL_ASKED && !std::mem::replace(&mut is_asked, true) {
-                let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
-            }
-        }
-        thread::sleep(pause);
-        pause = (pause * 2).min(LOOK);
+/// Waits until a program ends. An interruption ends it with everything that was started for its folder, by force after a while.
+fn wait(child: Child, folder: &Path, monitor: &Monitor) -> io::Result<ExitStatus> {
+    let is_interrupted = || monitor.check().is_err();
+    let status = tantalum_record::wait(child, is_interrupted, |since| since > UNTIL_KILLED)?;
+    if is_interrupted() {
+        end_in(folder);
     }
+    Ok(status)
 }
 
 fn succeeded<'a>(
@@ -208,6 +186,9 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    use nix::sys::signal::Signal;
 
     use super::*;
 
@@ -219,7 +200,7 @@ mod tests {
         let words = ["sh", "-c", script].map(OsString::from);
         let child = program_in(&words, folder.path()).spawn().unwrap();
         while fs::read_to_string(folder.path().join("child")).map_or(0, |text| text.len()) == 0 {
-            thread::sleep(LOOK);
+            thread::sleep(Duration::from_millis(2));
         }
         let begun = Instant::now();
         let monitor = Monitor::new(Arc::new(AtomicBool::new(true))).quiet();

@@ -68,7 +68,8 @@ impl Attached {
         })
     }
 
-    /// Sets the second mark, and ends the recording. If the mount has ended, its last report is the end.
+    /// Sets the second mark, and ends the recording: when this returns, there may be another one. If the mount has ended, its
+    /// last report is the end.
     pub fn finish(mut self, recording: Recording) -> Result<Observed, MeasureError> {
         let seconds = self.since.elapsed().as_secs_f64();
         let (ended, incomplete) = match self.control.mark::<Marked>() {
@@ -84,6 +85,7 @@ impl Attached {
                 (self.last.ok_or(error)?, Some(why))
             }
         };
+        self.control.close();
         Ok(Observed { recording, begun: self.begun, ended, seconds, incomplete })
     }
 }

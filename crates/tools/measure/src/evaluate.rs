@@ -4,15 +4,15 @@ use tantalum::{Effective, Profile};
 use tantalum_fuse::report::{Marked, Report};
 use tantalum_record::Event;
 use tantalum_report::{Interrupted, LatencyUs, Monitor};
-use tantalum_workloads::Life;
 use tantalum_workloads::ageing::Ageing;
+use tantalum_workloads::{Life, unit_bytes};
 
 use crate::drive::with_capacitor;
 use crate::error::MeasureError;
 use crate::images::{Images, whole_units};
 use crate::measurement::{
     Amplification, Asked, DriveAbout, Flushes, Measurement, ReplayFigures, Rewritten, by_folder, by_kind,
-    by_path, over_time, unit_bytes,
+    by_path, over_time,
 };
 use crate::passing::UnitWrites;
 use crate::postgres_wal::PostgresLogs;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tantalum::{Counters, Effective, FlashUnits, UNIT_BYTES};
+use tantalum::{Counters, Effective, FlashUnits};
 use tantalum_control::DriveReport;
 use tantalum_report::LatencyUs;
-use tantalum_workloads::Life;
 use tantalum_workloads::ageing::Ageing;
+use tantalum_workloads::{Life, unit_bytes};
 
 use crate::owners::Written;
 use crate::tally::{MOMENT_NS, Tally};
@@ -191,10 +191,6 @@ pub struct ReplayFigures {
     pub left_out_bytes: u64,
     /// Operations that could not be repeated.
     pub not_repeated: u64,
-}
-
-pub(crate) fn unit_bytes(units: u64) -> u64 {
-    units * UNIT_BYTES as u64
 }
 
 /// By path, folder and kind.

@@ -4,13 +4,14 @@ use std::fmt::Write;
 use std::path::Path;
 
 use plotters::style::RGBColor;
-use tantalum_report::html::{escaped, legend, page, table};
+use tantalum_report::html::{escaped, figure, legend, lines, page, table};
 use tantalum_report::plots::bars::{self, Bar, short};
 use tantalum_report::plots::{colours, steps};
 use tantalum_report::table::bytes;
 use tantalum_report::{ReportError, figure_text, save};
+use tantalum_workloads::unit_bytes;
 
-use crate::measurement::{Measurement, unit_bytes};
+use crate::measurement::Measurement;
 use crate::text;
 use crate::write_purpose::WritePurpose;
 
@@ -20,29 +21,16 @@ const MOST_FILES: usize = 12;
 /// Characters of a file's name in a plot; longer names lose their beginning.
 const MOST_CHARACTERS: usize = 24;
 
-/// The plot that takes the whole width.
-const OVER_TIME: &str = "Over time";
-
 /// Writes the page.
 pub fn write_report(measurement: &Measurement, path: &Path) -> Result<(), ReportError> {
     save(&render(measurement)?, path)
 }
 
 fn render(measurement: &Measurement) -> Result<String, ReportError> {
-    let mut lead = escaped(&text::heading(measurement));
-    if let Some(why) = &measurement.incomplete {
-        let _ = write!(lead, "<br>\nNot complete: {}", escaped(why));
-    }
-    let mut contents = summary(measurement);
-    contents.push_str("<div class=\"plots\">\n");
-    for (title, caption, svg) in plots(measurement)? {
-        let class = if title == OVER_TIME { "wide" } else { "" };
-        let _ = writeln!(
-            contents,
-            "<figure class=\"{class}\">\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{svg}</figure>"
-        );
-    }
-    contents.push_str("</div>\n");
+    let incomplete = measurement.incomplete.as_ref().map(|why| format!("Not complete: {why}"));
+    let lead = lines([text::heading(measurement)].into_iter().chain(incomplete));
+    let (summary, plots) = (summary(measurement), plots(measurement)?.concat());
+    let mut contents = format!("{summary}<div class=\"plots\">\n{plots}</div>\n");
     for (title, figures) in text::tables(measurement) {
         let _ = write!(contents, "<h2>{}</h2>\n{}", escaped(title), table(&figures));
     }
@@ -72,13 +60,11 @@ fn summary(measurement: &Measurement) -> String {
     if let Some(total) = amplification.total {
         let _ = write!(text, ": {} bytes for each byte", figure_text(total));
     }
-    let _ = writeln!(text, ". At this rate the drive lives {}.</p>", escaped(&text::life(&measurement.life)));
+    let _ = writeln!(text, ". At this rate the drive lives {}.</p>", escaped(&measurement.life.days_text()));
     text
 }
 
-type Plot = (&'static str, String, String);
-
-fn plots(measurement: &Measurement) -> Result<Vec<Plot>, ReportError> {
+fn plots(measurement: &Measurement) -> Result<Vec<String>, ReportError> {
     let mut plots = vec![files(measurement)?, flash(measurement)?, over_time(measurement)?];
     if measurement.rewritten.units > 0 {
         plots.push(rewritten(measurement)?);
@@ -89,8 +75,8 @@ fn plots(measurement: &Measurement) -> Result<Vec<Plot>, ReportError> {
             .into_iter()
             .map(|(name, us)| bar(name.to_owned(), colours::SERIES[3], us / 1000.0, figure_text(us / 1000.0)))
             .collect();
-        let caption = "time of fsync and fdatasync, in the drive's time".to_owned();
-        plots.push(("Syncs", caption, bars::draw("syncs", "milliseconds", &bars)?));
+        let caption = "time of fsync and fdatasync, in the drive's time";
+        plots.push(figure("", "Syncs", caption, &bars::draw("syncs", "milliseconds", &bars)?));
     }
     if measurement.replays.len() > 1 {
         plots.push(replays(measurement)?);
@@ -116,7 +102,7 @@ fn end_of(name: &str) -> String {
     }
 }
 
-fn files(measurement: &Measurement) -> Result<Plot, ReportError> {
+fn files(measurement: &Measurement) -> Result<String, ReportError> {
     let to_drive = |bytes: Option<u64>, asked| bytes.unwrap_or(asked);
     let shown = measurement.files.iter().take(MOST_FILES);
     let mut bars: Vec<Bar> = shown
@@ -138,10 +124,10 @@ fn files(measurement: &Measurement) -> Result<Plot, ReportError> {
     let names =
         WritePurpose::ALL.into_iter().map(|kind| (kind.name().to_owned(), colours::css(colour(kind))));
     let svg = bars::draw("files", "bytes", &bars)?;
-    Ok(("Files", "bytes to the drive".to_owned(), format!("{}{svg}", legend(names))))
+    Ok(figure("", "Files", "bytes to the drive", &format!("{}{svg}", legend(names))))
 }
 
-fn flash(measurement: &Measurement) -> Result<Plot, ReportError> {
+fn flash(measurement: &Measurement) -> Result<String, ReportError> {
     let causes = measurement.counters.flash_units.each().filter(|(_, units)| *units > 0);
     let bars: Vec<Bar> = causes
         .map(|(name, units)| {
@@ -149,10 +135,10 @@ fn flash(measurement: &Measurement) -> Result<Plot, ReportError> {
             bar(name.to_owned(), colours::SERIES[0], amount as f64, bytes(amount))
         })
         .collect();
-    Ok(("Flash", "bytes programmed, by cause".to_owned(), bars::draw("flash", "bytes", &bars)?))
+    Ok(figure("", "Flash", "bytes programmed, by cause", &bars::draw("flash", "bytes", &bars)?))
 }
 
-fn over_time(measurement: &Measurement) -> Result<Plot, ReportError> {
+fn over_time(measurement: &Measurement) -> Result<String, ReportError> {
     let mut from = 0.0;
     let mut rates = Vec::new();
     for (to, bytes) in &measurement.over_time {
@@ -160,10 +146,10 @@ fn over_time(measurement: &Measurement) -> Result<Plot, ReportError> {
         from = *to;
     }
     let svg = steps::draw("writes over time", "seconds", "bytes per second", colours::SERIES[3], &rates)?;
-    Ok((OVER_TIME, "bytes asked for in each second".to_owned(), svg))
+    Ok(figure("wide", "Over time", "bytes asked for in each second", &svg))
 }
 
-fn rewritten(measurement: &Measurement) -> Result<Plot, ReportError> {
+fn rewritten(measurement: &Measurement) -> Result<String, ReportError> {
     let bars: Vec<Bar> = measurement
         .rewritten
         .histogram
@@ -177,10 +163,10 @@ fn rewritten(measurement: &Measurement) -> Result<Plot, ReportError> {
         "how often a unit of a file went to the drive: {} times on average",
         figure_text(measurement.rewritten.mean)
     );
-    Ok(("Rewritten units", caption, bars::draw("rewritten units", "units", &bars)?))
+    Ok(figure("", "Rewritten units", &caption, &bars::draw("rewritten units", "units", &bars)?))
 }
 
-fn replays(measurement: &Measurement) -> Result<Plot, ReportError> {
+fn replays(measurement: &Measurement) -> Result<String, ReportError> {
     let bars: Vec<Bar> = measurement
         .replays
         .iter()
@@ -188,11 +174,11 @@ fn replays(measurement: &Measurement) -> Result<Plot, ReportError> {
             bar(replay.name.clone(), colours::SERIES[0], replay.flash_bytes as f64, bytes(replay.flash_bytes))
         })
         .collect();
-    let caption = "bytes to flash when the same recording is replayed".to_owned();
-    Ok(("Other drives", caption, bars::draw("replays", "bytes", &bars)?))
+    let caption = "bytes to flash when the same recording is replayed";
+    Ok(figure("", "Other drives", caption, &bars::draw("replays", "bytes", &bars)?))
 }
 
-fn replayed_syncs(measurement: &Measurement) -> Result<Plot, ReportError> {
+fn replayed_syncs(measurement: &Measurement) -> Result<String, ReportError> {
     let bars: Vec<Bar> = measurement
         .replays
         .iter()
@@ -201,6 +187,6 @@ fn replayed_syncs(measurement: &Measurement) -> Result<Plot, ReportError> {
             bar(replay.name.clone(), colours::SERIES[3], ms, figure_text(ms))
         })
         .collect();
-    let caption = "time in syncs when the same recording is replayed".to_owned();
-    Ok(("Syncs on other drives", caption, bars::draw("replayed syncs", "milliseconds", &bars)?))
+    let caption = "time in syncs when the same recording is replayed";
+    Ok(figure("", "Syncs on other drives", caption, &bars::draw("replayed syncs", "milliseconds", &bars)?))
 }

@@ -8,10 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use tantalum_drive::Client;
 use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
 use tantalum_record::{end_in, program_in};
@@ -23,12 +20,6 @@ use crate::evaluate::{Aged, Observed, Subject, evaluate};
 use crate::measurement::Measurement;
 use crate::recording::Recording;
 use crate::stop::Stop;
-
-/// How often a running program is polled.
-const LOOK: Duration = Duration::from_millis(2);
-
-/// A program that Ctrl-C has not ended after this time is asked with SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The maximum number of threads of the mount.
 const MOST_THREADS: usize = 8;
@@ -153,33 +144,47 @@ fn standard_error() -> io::Result<Stdio> {
     Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
 }
 
-/// Waits until the program ends. Ctrl-C reaches it as well if it shares the terminal; otherwise it gets a signal after a
-/// while, and a second Ctrl-C kills it.
-fn wait(mut child: Child, stop: &Stop) -> Result<ExitStatus, MeasureError> {
-    let process = Pid::from_raw(child.id() as i32);
-    let mut pressed: Option<Instant> = None;
-    let mut is_told = false;
-    loop {
-        let ended = child.try_wait();
-        let ended =
-            ended.map_err(|error| MeasureError::Start { program: "the program".to_owned(), error })?;
-        if let Some(status) = ended {
-            return Ok(status);
-        }
-        if stop.presses() > 0 {
-            let since = *pressed.get_or_insert_with(Instant::now);
-            if stop.presses() > 1 {
-                let _ = kill(process, Signal::SIGKILL);
-            } else if !is_told && since.elapsed() > PATIENCE {
-                is_told = true;
-                let _ = kill(process, Signal::SIGTERM);
-            }
-        }
-        thread::sleep(LOOK);
-    }
+/// Waits until the program ends. A second Ctrl-C kills it.
+fn wait(child: Child, stop: &Stop) -> Result<ExitStatus, MeasureError> {
+    let ended = tantalum_record::wait(child, || stop.presses() > 0, |_| stop.presses() > 1);
+    ended.map_err(|error| MeasureError::Start { program: "the program".to_owned(), error })
 }
 
 /// The exit code, as a shell reports it.
 fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nix::sys::signal::Signal;
+
+    use super::*;
+
+    #[test]
+    fn a_program_is_asked_after_the_first_ctrl_c_and_killed_by_the_second() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "trap '' INT; trap 'echo > asked' TERM; echo > ready; while :; do sleep 0.1; done";
+        let words = ["sh", "-c", script].map(OsString::from);
+        let child = program_in(&words, folder.path()).spawn().unwrap();
+        let until = |name: &str| {
+            while !folder.path().join(name).exists() {
+                thread::sleep(Duration::from_millis(2));
+            }
+        };
+        let stop = Stop::default();
+        stop.set_measures(true);
+        let status = thread::scope(|scope| {
+            scope.spawn(|| {
+                until("ready");
+                stop.press();
+                until("asked");
+                stop.press();
+            });
+            wait(child, &stop).unwrap()
+        });
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
+    }
 }

@@ -3,18 +3,16 @@
 use std::fmt::Write;
 
 use tantalum_report::table::{Align, Table, bytes, grouped};
-use tantalum_report::{LatencyUs, figure_text, terabytes};
-use tantalum_workloads::Life;
+use tantalum_report::{LatencyUs, figure_text};
+use tantalum_workloads::unit_bytes;
 
-use crate::measurement::{Measurement, PathWrites, unit_bytes};
+use crate::measurement::{Measurement, PathWrites};
 
 /// Number of files shown; the rest is one line.
 const MOST_FILES: usize = 20;
 
 /// Number of folders shown.
 const MOST_FOLDERS: usize = 10;
-
-const DAYS_PER_YEAR: f64 = 365.25;
 
 /// The tables, from what was asked for down to the flash.
 pub fn of(measurement: &Measurement) -> String {
@@ -88,22 +86,8 @@ fn latency(latency: &LatencyUs) -> String {
     )
 }
 
-/// Days, or years where they are many.
-pub(crate) fn days(days: f64) -> String {
-    match days {
-        days if days >= 2.0 * DAYS_PER_YEAR => {
-            format!("{} days ({} years)", figure_text(days), figure_text(days / DAYS_PER_YEAR))
-        }
-        days => format!("{} days", figure_text(days)),
-    }
-}
-
-pub(crate) fn life(life: &Life) -> String {
-    life.days.map_or_else(|| "unlimited: nothing went to flash".to_owned(), days)
-}
-
 fn in_short(measurement: &Measurement) -> Table {
-    let Measurement { asked, counters, amplification, flushes, life: life_of, .. } = measurement;
+    let Measurement { asked, counters, amplification, flushes, life, .. } = measurement;
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     let mut row = |name: &str, value: String| table.push(vec![name.to_owned(), value]);
     row("asked for", format!("{} in {} writes", bytes(asked.bytes), grouped(asked.writes)));
@@ -123,13 +107,8 @@ fn in_short(measurement: &Measurement) -> Table {
     let flush_ms = figure_text(flushes.mean_us / 1000.0);
     row("flushes of the drive", format!("{}, mean {flush_ms} ms", grouped(flushes.count)));
     row("blocks erased", grouped(counters.blocks_erased));
-    row("life at this rate", life(life_of));
-    row("drive writes per day", figure_text(life_of.drive_writes_per_day));
-    if let Some(allowed) = life_of.allowed_drive_writes_per_day {
-        row("allowed for five years", figure_text(allowed));
-    }
-    if let Some(left) = life_of.host_bytes_left {
-        row("may still be written", terabytes(left));
+    for (name, value) in life.lines() {
+        row(name, value);
     }
     table
 }

@@ -169,6 +169,11 @@ fn a_mount_is_watched_until_somebody_presses_ctrl_c_and_goes_on() {
     assert_eq!(file(&measurement, "new").drive_bytes, Some(7 * UNIT));
     check_replay(&measurement);
     write("new", 2);
+    // the end of one recording used to come after the next one was refused
+    for _ in 0..20 {
+        let again = attach(&folder, Some(Duration::ZERO), false, &Stop::default(), |_| write("new", 1));
+        assert_eq!(again.unwrap().asked.bytes, UNIT);
+    }
     stopper.stop();
     waits.join().unwrap().unwrap();
 }

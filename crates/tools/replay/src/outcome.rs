@@ -1,7 +1,7 @@
 //! The result of a replay.
 
 use serde::Serialize;
-use tantalum::{Counters, Effective, Smart, UNIT_BYTES};
+use tantalum::{Counters, Effective, Smart};
 use tantalum_report::{Figures, LatencyUs};
 use tantalum_workloads::Life;
 use tantalum_workloads::bench::Condition;
@@ -305,9 +305,4 @@ fn requests(kind: RequestKind, done: &Done) -> Requests {
         latency_us: LatencyUs::of(&done.latencies),
         p999_us: done.latencies.value_at_quantile(0.999) as f64 / 1000.0,
     }
-}
-
-/// The size of a number of units in bytes.
-pub(crate) fn unit_bytes(units: u64) -> u64 {
-    units * UNIT_BYTES as u64
 }

@@ -3,14 +3,15 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use tantalum_report::html::{escaped, page, switches, table};
+use tantalum_report::html::{escaped, figure, lines, page, switches, table};
 use tantalum_report::plots::bars::{self, Bar};
 use tantalum_report::plots::curves::{self, Curve};
 use tantalum_report::plots::{colours, steps};
 use tantalum_report::table::bytes;
 use tantalum_report::{ReportError, figure_text, save};
+use tantalum_workloads::unit_bytes;
 
-use crate::outcome::{Outcome, Requests, unit_bytes};
+use crate::outcome::{Outcome, Requests};
 use crate::text;
 
 /// Writes the page.
@@ -25,19 +26,11 @@ writes all of it. After the last request the drive is flushed, and what that pro
 flash's rated erases at the rate of this replay.</p>\n";
 
 fn render(outcome: &Outcome) -> Result<String, ReportError> {
-    let mut lead = escaped(&text::heading(outcome));
-    let _ = write!(lead, "<br>\nAddresses: {}", escaped(&outcome.replay.addresses));
-    for note in text::notes(outcome) {
-        let _ = write!(lead, "<br>\n{}", escaped(&note));
-    }
-    let mut contents = format!("<p class=\"headline\">{}</p>\n<div class=\"plots\">\n", headline(outcome));
-    for Plot { class, title, caption, plot } in plots(outcome)? {
-        let _ = writeln!(
-            contents,
-            "<figure class=\"{class}\">\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{plot}</figure>"
-        );
-    }
-    contents.push_str("</div>\n");
+    let addresses = format!("Addresses: {}", outcome.replay.addresses);
+    let lead = lines([text::heading(outcome), addresses].into_iter().chain(text::notes(outcome)));
+    let (headline, plots) = (headline(outcome), plots(outcome)?.concat());
+    let mut contents =
+        format!("<p class=\"headline\">{headline}</p>\n<div class=\"plots\">\n{plots}</div>\n");
     for (title, figures) in text::tables(outcome) {
         let _ = write!(contents, "<h2>{}</h2>\n{}", escaped(&title), table(&figures));
     }
@@ -57,7 +50,7 @@ fn headline(outcome: &Outcome) -> String {
     if let Some(ratio) = outcome.amplification {
         let _ = write!(text, ": {} bytes for each byte", figure_text(ratio));
     }
-    let _ = write!(text, ". At this rate the drive lives {}.", text::days(outcome.life.days));
+    let _ = write!(text, ". At this rate the drive lives {}.", outcome.life.days_text());
     let of_kind = |requests: &Requests| {
         format!("{}s {} us", requests.kind.name(), figure_text(requests.latency_us.p99))
     };
@@ -68,15 +61,7 @@ fn headline(outcome: &Outcome) -> String {
     escaped(&text)
 }
 
-struct Plot {
-    /// `tall` beside two others, `wide` across the page.
-    class: &'static str,
-    title: &'static str,
-    caption: &'static str,
-    plot: String,
-}
-
-fn plots(outcome: &Outcome) -> Result<Vec<Plot>, ReportError> {
+fn plots(outcome: &Outcome) -> Result<Vec<String>, ReportError> {
     let mut plots = Vec::new();
     if !outcome.latencies.is_empty() {
         plots.push(latencies(outcome)?);
@@ -95,14 +80,13 @@ fn plots(outcome: &Outcome) -> Result<Vec<Plot>, ReportError> {
             })
             .collect();
         let plot = bars::draw("what binds", "percent of the time", &bars)?;
-        let (title, caption) = ("What binds", "how busy the drive's parts were");
-        plots.push(Plot { class: "", title, caption, plot });
+        plots.push(figure("", "What binds", "how busy the drive's parts were", &plot));
     }
     plots.push(over_time(outcome)?);
     Ok(plots)
 }
 
-fn latencies(outcome: &Outcome) -> Result<Plot, ReportError> {
+fn latencies(outcome: &Outcome) -> Result<String, ReportError> {
     let colour = |index: usize| colours::SERIES[index % colours::SERIES.len()];
     let curves: Vec<Curve<'_>> = outcome
         .latencies
@@ -118,10 +102,10 @@ fn latencies(outcome: &Outcome) -> Result<Plot, ReportError> {
     let names = names.map(|(index, (kind, _))| (kind.name().to_owned(), colours::css(colour(index))));
     let plot = format!("{}{}", switches(names), curves::draw(&curves)?);
     let caption = "of requests, from the time that the host asks";
-    Ok(Plot { class: "tall", title: "Latency", caption, plot })
+    Ok(figure("tall", "Latency", caption, &plot))
 }
 
-fn flash(outcome: &Outcome) -> Result<Plot, ReportError> {
+fn flash(outcome: &Outcome) -> Result<String, ReportError> {
     let causes = outcome.counters.flash_units.each().filter(|(_, units)| *units > 0);
     let bars: Vec<Bar> = causes
         .map(|(name, units)| Bar {
@@ -131,10 +115,10 @@ fn flash(outcome: &Outcome) -> Result<Plot, ReportError> {
         })
         .collect();
     let plot = bars::draw("flash", "bytes", &bars)?;
-    Ok(Plot { class: "", title: "Flash", caption: "bytes programmed, by cause", plot })
+    Ok(figure("", "Flash", "bytes programmed, by cause", &plot))
 }
 
-fn over_time(outcome: &Outcome) -> Result<Plot, ReportError> {
+fn over_time(outcome: &Outcome) -> Result<String, ReportError> {
     let mut from = 0.0;
     let mut rates = Vec::new();
     for (to, bytes) in &outcome.over_time {
@@ -147,5 +131,5 @@ fn over_time(outcome: &Outcome) -> Result<Plot, ReportError> {
     let plot =
         steps::draw("over time", "seconds of the drive", "bytes per second", colours::SERIES[1], &rates)?;
     let caption = "bytes of reads and writes in each second";
-    Ok(Plot { class: "wide", title: "Over time", caption, plot })
+    Ok(figure("wide", "Over time", caption, &plot))
 }

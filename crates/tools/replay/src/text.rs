@@ -3,11 +3,10 @@
 use std::fmt::Write;
 
 use tantalum_report::table::{Align, Table, bytes, grouped};
-use tantalum_report::{Figures, figure_text, terabytes};
+use tantalum_report::{Figures, figure_text};
+use tantalum_workloads::unit_bytes;
 
-use crate::outcome::{Outcome, Unaligned, unit_bytes};
-
-const DAYS_PER_YEAR: f64 = 365.25;
+use crate::outcome::{Outcome, Unaligned};
 
 /// The tables.
 pub fn of(outcome: &Outcome) -> String {
@@ -107,13 +106,8 @@ fn in_short(outcome: &Outcome) -> Table {
         "erases of a block",
         format!("mean {before} before, {after} after ({} to {})", wear.least_after, wear.most_after),
     );
-    row("life at this rate", days(life.days));
-    row("drive writes per day", figure_text(life.drive_writes_per_day));
-    if let Some(allowed) = life.allowed_drive_writes_per_day {
-        row("allowed for five years", figure_text(allowed));
-    }
-    if let Some(left) = life.host_bytes_left {
-        row("may still be written", terabytes(left));
+    for (name, value) in life.lines() {
+        row(name, value);
     }
     table
 }
@@ -122,17 +116,6 @@ fn unaligned_in_short(unaligned: &Unaligned) -> String {
     let Unaligned { reads, writes, units_read_to_write, trims, .. } = *unaligned;
     let [reads, writes, units, trims] = [reads, writes, units_read_to_write, trims].map(grouped);
     format!("{reads} reads, {writes} writes, for which {units} units were read first, {trims} trims")
-}
-
-/// Days, or years where they are many.
-pub(crate) fn days(days: Option<f64>) -> String {
-    match days {
-        None => "unlimited: nothing went to flash".to_owned(),
-        Some(days) if days >= 2.0 * DAYS_PER_YEAR => {
-            format!("{} days ({} years)", figure_text(days), figure_text(days / DAYS_PER_YEAR))
-        }
-        Some(days) => format!("{} days", figure_text(days)),
-    }
 }
 
 fn by_cause(outcome: &Outcome) -> Table {

@@ -1,9 +1,10 @@
 //! What a reader must know to interpret the figures of a replay.
 
-use tantalum::{CacheMode, Counters, UNIT_BYTES};
+use tantalum::{CacheMode, Counters};
 use tantalum_report::figure_text;
 use tantalum_report::table::{bytes, grouped};
 use tantalum_workloads::bench::Condition;
+use tantalum_workloads::unit_bytes;
 
 use crate::settings::Settings;
 use crate::survey::Survey;
@@ -54,7 +55,6 @@ fn late((requests, most_ns): (u64, u64)) -> Option<String> {
 /// A cache that absorbs writes hides what flash would do.
 fn cached(settings: &Settings, counters: &Counters) -> Option<String> {
     let cache = &settings.profile.cache;
-    let unit_bytes = |units: u64| units * UNIT_BYTES as u64;
     let (written, programmed) =
         (unit_bytes(counters.host_units_written), unit_bytes(counters.flash_units.total()));
     if written == 0 || cache.mode == CacheMode::Off {

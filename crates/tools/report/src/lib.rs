@@ -24,4 +24,4 @@ pub use latency::{LatencyMs, LatencyUs, histogram};
 pub use lifetime::{DAYS_PER_YEAR, Endurance, Lifetime, WARRANTY_YEARS, terabytes};
 pub use monitor::{Bar, Monitor};
 pub use plots::grouped_bars::write_plots;
-pub use text::{figure_text, of_experiment, span_text};
+pub use text::{figure_text, of_experiment};

@@ -43,7 +43,7 @@ impl Table {
     }
 
     /// How the columns are aligned.
-    pub fn alignments(&self) -> impl Iterator<Item = Align> {
+    pub(crate) fn alignments(&self) -> impl Iterator<Item = Align> {
         self.columns.iter().map(|(_, align)| *align)
     }
 

@@ -56,7 +56,7 @@ fn claims(claims: &[PaperClaim]) -> String {
 }
 
 /// `1.2 to 3.4x` or `-45 %`.
-pub fn span_text(span: Span, quantity: Quantity) -> String {
+pub(crate) fn span_text(span: Span, quantity: Quantity) -> String {
     let (figure, unit): (fn(f64) -> String, _) = match quantity {
         Quantity::Factor => (figure_text, "x"),
         Quantity::Percent => (|percent| format!("{percent:+.1}"), " %"),

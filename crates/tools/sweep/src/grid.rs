@@ -18,7 +18,8 @@ use crate::check::Checks;
 use crate::drives::Drives;
 use crate::error::SweepError;
 use crate::reading::{Reading, Unusable};
-use crate::run::{Load, Run, Value};
+use crate::run::{Load, Run, Value, short_hex};
+use crate::taken::Taken;
 
 /// Maximum number of runs of one grid: more are a mistake, and would fill memory.
 const MOST_RUNS: u64 = 1 << 20;
@@ -106,37 +107,14 @@ impl Grid {
             reason(format!("line {line}: {}", error.message().replace('\n', ", ")))
         })?;
         let seeds = match written.seeds {
-            None => vec![1],
-            Some(Seeds::Count(count)) if count <= MOST_RUNS => (1..=count).collect(),
-            Some(Seeds::Count(_)) => return Err(too_many(origin)),
-            Some(Seeds::Listed(seeds)) => seeds,
+            Some(Seeds::Count(count)) if count > MOST_RUNS => return Err(too_many(origin)),
+            ref seeds => listed(seeds.as_ref()).map_err(reason)?,
         };
-        if seeds.is_empty() {
-            return Err(reason("seeds is empty: give a number of them, or a list".to_owned()));
-        }
-        let mut known = HashSet::new();
-        if let Some(twice) = seeds.iter().find(|seed| !known.insert(**seed)) {
-            return Err(reason(format!(
-                "seeds has {twice} twice, whose runs would be the same: give it once"
-            )));
-        }
-        let mut axes = Vec::new();
-        let mut runs = seeds.len() as u64;
-        for (key, values) in &written.axes {
-            let values = values.as_array();
-            let values = values.ok_or_else(|| reason(format!("axes.{key} is not a list of values")))?;
-            if values.is_empty() {
-                return Err(reason(format!("axes.{key} is an empty list: give it at least one value")));
-            }
-            if written.run.contains_key(key) {
-                return Err(reason(format!("{key} is both in [run] and in [axes]")));
-            }
-            runs = runs
-                .checked_mul(values.len() as u64)
-                .filter(|runs| *runs <= MOST_RUNS)
-                .ok_or_else(|| too_many(origin))?;
-            axes.push((key.clone(), values.clone()));
-        }
+        let axes = axes(&written).map_err(reason)?;
+        let runs = axes.iter().try_fold(seeds.len() as u64, |runs, (_, values)| {
+            runs.checked_mul(values.len() as u64).filter(|runs| *runs <= MOST_RUNS)
+        });
+        let runs = runs.ok_or_else(|| too_many(origin))?;
         let mut builder = Builder { origin, folder, contents: HashMap::new() };
         let mut checks = Checks::new(origin);
         let mut grid = Grid { runs: Vec::with_capacity(runs as usize) };
@@ -154,6 +132,38 @@ impl Grid {
 
 fn too_many(origin: &str) -> SweepError {
     SweepError::TooMany { origin: origin.to_owned(), most: MOST_RUNS }
+}
+
+/// The seeds, or why they cannot be used.
+fn listed(seeds: Option<&Seeds>) -> Result<Vec<u64>, String> {
+    let seeds = match seeds {
+        None => vec![1],
+        Some(Seeds::Count(count)) => (1..=*count).collect(),
+        Some(Seeds::Listed(seeds)) => seeds.clone(),
+    };
+    if seeds.is_empty() {
+        return Err("seeds is empty: give a number of them, or a list".to_owned());
+    }
+    let mut known = HashSet::new();
+    match seeds.iter().find(|seed| !known.insert(**seed)) {
+        Some(twice) => Err(format!("seeds has {twice} twice, whose runs would be the same: give it once")),
+        None => Ok(seeds),
+    }
+}
+
+/// The axes with their values, or why they cannot be used.
+fn axes(written: &Written) -> Result<Vec<(String, Vec<Toml>)>, String> {
+    let axis = |(key, values): (&String, &Toml)| {
+        let values = values.as_array().ok_or_else(|| format!("axes.{key} is not a list of values"))?;
+        if values.is_empty() {
+            return Err(format!("axes.{key} is an empty list: give it at least one value"));
+        }
+        if written.run.contains_key(key) {
+            return Err(format!("{key} is both in [run] and in [axes]"));
+        }
+        Ok((key.clone(), values.clone()))
+    };
+    written.axes.iter().map(axis).collect()
 }
 
 /// The values of a combination; the last axis changes fastest.
@@ -181,7 +191,7 @@ impl Builder<'_> {
     fn run(&mut self, common: &toml::Table, chosen: &[(String, Toml)]) -> Result<Run, SweepError> {
         let mut settings = common.clone();
         settings.extend(chosen.iter().cloned());
-        let mut taken = Taken { origin: self.origin, settings };
+        let mut taken = Taken::new(self.origin, settings);
         let profile = taken.text("profile")?.unwrap_or_else(|| "tlc-nvme".to_owned());
         let capacity = taken.parsed::<Size>("capacity")?;
         let condition = taken.text("condition")?.unwrap_or_else(|| Condition::Fresh.name().to_owned());
@@ -214,7 +224,7 @@ impl Builder<'_> {
             speed,
             scale,
         };
-        run.profile = self.profile(&profile, capacity, taken.settings, &run)?;
+        run.profile = self.profile(&profile, capacity, taken.rest(), &run)?;
         Ok(run)
     }
 
@@ -273,8 +283,7 @@ impl Builder<'_> {
                 }
             }
         }
-        let hash: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        let contents = format!("{bytes} bytes, {hash}");
+        let contents = format!("{bytes} bytes, {}", short_hex(&hash.finalize()));
         self.contents.insert(source.path.clone(), contents.clone());
         Ok(contents)
     }
@@ -351,58 +360,6 @@ fn unknown(key: &str) -> String {
         "there is no such setting; a grid has {own}, and the fields of a profile, such as over_provisioning_percent or \
          \"flash.read_ns\""
     )
-}
-
-/// Settings of which some have been taken; the rest are fields of the profile.
-struct Taken<'a> {
-    origin: &'a str,
-    settings: toml::Table,
-}
-
-impl Taken<'_> {
-    fn wrong(&self, key: &str, value: impl ToString, expected: impl Into<String>) -> SweepError {
-        let (origin, key) = (self.origin.to_owned(), key.to_owned());
-        SweepError::Value { origin, key, value: value.to_string(), expected: expected.into() }
-    }
-
-    fn text(&mut self, key: &str) -> Result<Option<String>, SweepError> {
-        match self.settings.remove(key) {
-            None => Ok(None),
-            Some(Toml::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.wrong(key, other, "it must be a text in quotes")),
-        }
-    }
-
-    fn texts(&mut self, key: &str) -> Result<Vec<String>, SweepError> {
-        let Some(value) = self.settings.remove(key) else { return Ok(Vec::new()) };
-        value.clone().try_into().map_err(|_| self.wrong(key, value, "it must be a list of texts in quotes"))
-    }
-
-    fn parsed<T: std::str::FromStr<Err: ToString>>(&mut self, key: &str) -> Result<Option<T>, SweepError> {
-        let Some(value) = self.settings.remove(key) else { return Ok(None) };
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        text.parse().map(Some).map_err(|error: T::Err| self.wrong(key, value, error.to_string()))
-    }
-
-    fn check<T: std::str::FromStr<Err = String>>(&self, key: &str, value: &str) -> Result<(), SweepError> {
-        value.parse::<T>().map(drop).map_err(|expected| self.wrong(key, value, expected))
-    }
-
-    fn number(&mut self, key: &str, least: u64, most: u64) -> Result<Option<u64>, SweepError> {
-        let Some(value) = self.settings.remove(key) else { return Ok(None) };
-        let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-        let number = number.filter(|number| (least..=most).contains(number));
-        number.map(Some).ok_or_else(|| {
-            self.wrong(key, value, format!("it must be a whole number from {least} to {most}"))
-        })
-    }
-
-    fn positive(&mut self, key: &str) -> Result<Option<f64>, SweepError> {
-        let Some(value) = self.settings.remove(key) else { return Ok(None) };
-        let number = value.as_float().or(value.as_integer().map(|whole| whole as f64));
-        let number = number.filter(|number| number.is_finite() && *number > 0.0);
-        number.map(Some).ok_or_else(|| self.wrong(key, value, "it must be a number above 0"))
-    }
 }
 
 #[cfg(test)]

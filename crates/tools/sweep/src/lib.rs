@@ -22,11 +22,12 @@ mod table_parquet;
 #[cfg(not(feature = "parquet"))]
 #[path = "no_parquet.rs"]
 mod table_parquet;
+mod taken;
 
 pub use error::SweepError;
 pub use folder::{Folder, kept_text};
 pub use grid::Grid;
 pub use reading::Reading;
 pub use run::{Load, Row, Run, Value};
-pub use sweep::{Swept, collect, sweep, threads};
+pub use sweep::{Swept, sweep, threads};
 pub use table_parquet::require_parquet;

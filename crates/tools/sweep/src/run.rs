@@ -92,7 +92,7 @@ impl Run {
         let what = Run { number: 0, axes: BTreeMap::new(), ..self.clone() };
         let what = serde_json::to_string(&what).expect("it has string keys only");
         let hash = Sha256::digest(format!("{} {what}", env!("CARGO_PKG_VERSION")));
-        hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        short_hex(&hash)
     }
 
     /// Its axes and seed, in words.
@@ -157,6 +157,11 @@ impl Run {
             }
         })
     }
+}
+
+/// The first half of a hash, in hexadecimal.
+pub(crate) fn short_hex(hash: &[u8]) -> String {
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The error for an unusable value of a run.

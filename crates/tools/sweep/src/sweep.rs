@@ -108,7 +108,7 @@ fn run_all<'a>(
 }
 
 /// Writes the table of the runs that are in the folder, and of those that failed.
-pub fn collect(grid: &Grid, folder: &Folder, failed: &[(&Run, String)]) -> Result<Swept, SweepError> {
+fn collect(grid: &Grid, folder: &Folder, failed: &[(&Run, String)]) -> Result<Swept, SweepError> {
     let mut drives = Drives::default();
     let mut lines: Vec<Line<'_>> = Vec::new();
     for run in &grid.runs {

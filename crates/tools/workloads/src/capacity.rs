@@ -27,18 +27,7 @@ pub fn smallest_capacity(used_units: u64, free_of: impl Fn(u64) -> u64) -> Optio
         let capacity_units = mib * UNITS_PER_MIB;
         used_units + free_of(capacity_units) + LEAST_OTHER_UNITS <= capacity_units
     };
-    let (mut below, mut above) = (0, 1);
-    while !would_do(above) {
-        (below, above) = (above, above * 2);
-        if above > MOST_MIB {
-            return None;
-        }
-    }
-    while above - below > 1 {
-        let middle = below + (above - below) / 2;
-        if would_do(middle) { above = middle } else { below = middle }
-    }
-    Some(above * MIB)
+    least_mib(0, 1, MOST_MIB, would_do)
 }
 
 /// The smallest capacity in bytes, in whole MiB above the profile's, for which its flash can be laid out, which it could not
@@ -49,11 +38,15 @@ pub fn sufficient_flash(profile: &Profile, error: &LayoutError) -> Option<u64> {
     }
     let would_do =
         |mib: u64| Device::check_profile(&Profile { capacity_bytes: mib * MIB, ..profile.clone() }).is_ok();
-    let mut below = profile.capacity_bytes / MIB;
-    let mut above = (below + 1).next_power_of_two();
+    let below = profile.capacity_bytes / MIB;
+    least_mib(below, (below + 1).next_power_of_two(), MOST_FLASH_MIB, would_do)
+}
+
+/// The bytes of the fewest MiB that would do: more than `below`, found by doubling `above` up to `most`, then by halving.
+fn least_mib(mut below: u64, mut above: u64, most: u64, would_do: impl Fn(u64) -> bool) -> Option<u64> {
     while !would_do(above) {
         (below, above) = (above, above * 2);
-        if above > MOST_FLASH_MIB {
+        if above > most {
             return None;
         }
     }

@@ -36,4 +36,4 @@ pub mod tpcc;
 pub mod ycsb;
 
 pub use error::{OutOfMemory, TooSmall, WorkloadError, WrongData};
-pub use life::Life;
+pub use life::{Life, unit_bytes};

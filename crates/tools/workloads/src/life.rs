@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 use tantalum::{Counters, Profile, UNIT_BYTES};
+use tantalum_report::{DAYS_PER_YEAR, WARRANTY_YEARS, figure_text, terabytes};
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
-/// The years for which drive writes per day are usually stated.
-const YEARS: f64 = 5.0;
+/// Days of a year on average, with leap years.
+const DAYS_PER_MEAN_YEAR: f64 = 365.25;
 
 /// The drive's lifetime.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -38,14 +39,40 @@ impl Life {
         Life {
             days: writes_flash.then(|| flash_bytes_left / (flash_bytes / days)),
             drive_writes_per_day: if days > 0.0 { drive_bytes / days / capacity } else { 0.0 },
-            allowed_drive_writes_per_day: host_bytes_left.map(|left| left / (capacity * YEARS * 365.0)),
+            allowed_drive_writes_per_day: host_bytes_left
+                .map(|left| left / (capacity * WARRANTY_YEARS * DAYS_PER_YEAR)),
             flash_bytes_left,
             host_bytes_left,
         }
     }
+
+    /// The days as text, and the years if they are many.
+    pub fn days_text(&self) -> String {
+        match self.days {
+            None => "unlimited: nothing went to flash".to_owned(),
+            Some(days) if days >= 2.0 * DAYS_PER_MEAN_YEAR => {
+                format!("{} days ({} years)", figure_text(days), figure_text(days / DAYS_PER_MEAN_YEAR))
+            }
+            Some(days) => format!("{} days", figure_text(days)),
+        }
+    }
+
+    /// As text: names and values.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![
+            ("life at this rate", self.days_text()),
+            ("drive writes per day", figure_text(self.drive_writes_per_day)),
+        ];
+        lines.extend(
+            self.allowed_drive_writes_per_day.map(|allowed| ("allowed for five years", figure_text(allowed))),
+        );
+        lines.extend(self.host_bytes_left.map(|left| ("may still be written", terabytes(left))));
+        lines
+    }
 }
 
-fn unit_bytes(units: u64) -> u64 {
+/// The bytes of a number of units.
+pub fn unit_bytes(units: u64) -> u64 {
     units * UNIT_BYTES as u64
 }
 

@@ -11,9 +11,9 @@ use super::clients::Client;
 use crate::error::WorkloadError;
 
 /// Tellers of a branch.
-pub const TELLERS_PER_BRANCH: i64 = 10;
+const TELLERS_PER_BRANCH: i64 = 10;
 /// Accounts of a branch.
-pub const ACCOUNTS_PER_BRANCH: i64 = 100_000;
+const ACCOUNTS_PER_BRANCH: i64 = 100_000;
 
 /// The largest change of a balance (TPC-B, 5.3.5; pgbench has 5000).
 const LARGEST_DELTA: i64 = 5000;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use tantalum::{Profile, UNIT_BYTES};
-use tantalum_report::html::{escaped, legend, page, switches};
+use tantalum_report::html::{escaped, figure, legend, lines, page, switches};
 use tantalum_report::plots::bars::{self, Bar, short};
 use tantalum_report::plots::colours::css;
 use tantalum_report::plots::curves::{self, Curve};
@@ -30,13 +30,13 @@ fn render(comparison: &Comparison) -> Result<String, ReportError> {
         configuration = configuration(comparison),
     );
     let name = &comparison.profile.name;
-    let lead = escaped(&summary::circumstances(comparison)).replace('\n', "<br>\n");
+    let lead = lines(summary::circumstances(comparison).lines());
     let contents = match headline(&comparison.runs) {
         Some(headline) => format!("<p class=\"headline\">{}</p>\n{contents}", escaped(&headline)),
         None => contents,
     };
-    let short = summary::too_short(comparison).map(|text| escaped(&text).replace('\n', "<br>\n"));
-    let contents = short.map(|text| format!("<p>{text}</p>\n")).unwrap_or_default() + &contents;
+    let short = summary::too_short(comparison).map(|text| format!("<p>{}</p>\n", lines(text.lines())));
+    let contents = short.unwrap_or_default() + &contents;
     Ok(page(&format!("tantalum compare sqlite: {name}"), &format!("SQLite on {name}"), &lead, &contents))
 }
 
@@ -57,49 +57,27 @@ recovered, and all of the database was compared with what had been written.</p>\
 <strong>share</strong>: log frames shared with the database by a checkpoint. \
 <strong>sw-wal</strong>: the same with hinted log frames, which need no record of it.</p>";
 
+const THROUGHPUT: &str = "Transactions per second of the drive's time. Longer is better.";
+const WRITES: &str = "Units of 4 KiB programmed for each transaction. Shorter is better.";
+const LATENCY: &str = "Latency that a given percentage of the transactions did not exceed. Lower is better.";
+const ERASES: &str = "Blocks erased in the run. Shorter is better.";
+const LIFETIME: &str = "Years until the flash reaches its rated erase cycles, at 100 transactions per second day and night on \
+1 TiB of such a drive, if all blocks wear equally. Longer is better. After it, at the mode's write amplification: what hosts may \
+write to that drive (TBW), and how often a day for five years.";
+
 /// All plots, each with its caption.
 fn figures(comparison: &Comparison) -> Result<String, ReportError> {
     let runs = &comparison.runs;
+    let writes = causes_legend(runs) + &flash_writes(runs)?;
+    let latency = mode_switches(runs) + &latencies(runs)?;
     let figures = [
-        figure(
-            "",
-            "Throughput",
-            "Transactions per second of the drive's time. Longer is better.",
-            "",
-            throughput(runs)?,
-        ),
-        figure(
-            "",
-            "Flash writes by cause",
-            "Units of 4 KiB programmed for each transaction. Shorter is better.",
-            &causes_legend(runs),
-            flash_writes(runs)?,
-        ),
-        figure(
-            "tall",
-            "Latency",
-            "Latency that a given percentage of the transactions did not exceed. Lower is better.",
-            &mode_switches(runs),
-            latencies(runs)?,
-        ),
-        figure("", "Erases", "Blocks erased in the run. Shorter is better.", "", erases(runs)?),
-        figure(
-            "",
-            "Lifetime",
-            "Years until the flash reaches its rated erase cycles, at 100 transactions per second day and night on 1 TiB \
-             of such a drive, if all blocks wear equally. Longer is better. After it, at the mode's write amplification: what \
-             hosts may write to that drive (TBW), and how often a day for five years.",
-            "",
-            lifetime(comparison)?,
-        ),
+        figure("", "Throughput", THROUGHPUT, &throughput(runs)?),
+        figure("", "Flash writes by cause", WRITES, &writes),
+        figure("tall", "Latency", LATENCY, &latency),
+        figure("", "Erases", ERASES, &erases(runs)?),
+        figure("", "Lifetime", LIFETIME, &lifetime(comparison)?),
     ];
     Ok(figures.concat())
-}
-
-fn figure(class: &str, title: &str, caption: &str, legend: &str, svg: String) -> String {
-    format!(
-        "<figure class=\"{class}\">\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{legend}{svg}</figure>\n"
-    )
 }
 
 fn throughput(runs: &[Run]) -> Result<String, ReportError> {

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{escaped, page, switches};
+use super::{escaped, lines, page, switches};
 use crate::error::ReportError;
 use crate::experiment::{Outcome, PaperClaim, Time};
 use crate::figures::Figures;
@@ -36,9 +36,8 @@ fn render(outcomes: &[Outcome]) -> Result<String, ReportError> {
 
 /// A page of tables and their plots.
 fn render_figures(title: &str, lead: &[String], figures: &[Figures]) -> Result<String, ReportError> {
-    let lead: Vec<String> = lead.iter().map(|line| escaped(line)).collect();
     let (tables, plots) = tables_and_plots(figures)?;
-    Ok(page(title, title, &lead.join("<br>\n"), &format!("{plots}{tables}")))
+    Ok(page(title, title, &lines(lead), &format!("{plots}{tables}")))
 }
 
 fn section(outcome: &Outcome) -> Result<String, ReportError> {
@@ -46,15 +45,11 @@ fn section(outcome: &Outcome) -> Result<String, ReportError> {
         Time::Virtual => "virtual time, the same on any machine",
         Time::Real => "real time: compare only within this run",
     };
-    let setup: String = outcome.setup.iter().map(|line| format!("{}<br>\n", escaped(line))).collect();
-    let mut html = format!(
-        "<h2>{}: {}</h2>\n<p class=\"lead\">{}<br>\n{setup}scale {}, seed {}; {clock}</p>\n",
-        escaped(outcome.experiment),
-        escaped(outcome.title),
-        escaped(outcome.source),
-        outcome.scale,
-        outcome.seed
-    );
+    let run = format!("scale {}, seed {}; {clock}", outcome.scale, outcome.seed);
+    let lead =
+        [outcome.source].into_iter().chain(outcome.setup.iter().map(String::as_str)).chain([run.as_str()]);
+    let (name, title) = (escaped(outcome.experiment), escaped(outcome.title));
+    let mut html = format!("<h2>{name}: {title}</h2>\n<p class=\"lead\">{}</p>\n", lines(lead));
     let (tables, plots) = tables_and_plots(&outcome.figures)?;
     html.push_str(&tables);
     html.push_str(&claims(&outcome.claims));

@@ -3,6 +3,7 @@
 pub(crate) mod experiments;
 
 use crate::plots::marks::SERIES_WITH_SWITCH;
+pub use crate::plots::marks::escaped;
 use crate::table::{Align, Table};
 
 /// The style of every page, light and dark.
@@ -16,6 +17,20 @@ pub fn page(title: &str, heading: &str, lead: &str, contents: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}{switches}</style>\n</head>\n<body>\n<main>\n\
          <h1>{heading}</h1>\n<p class=\"lead\">{lead}</p>\n{contents}</main>\n</body>\n</html>\n"
+    )
+}
+
+/// Text in lines.
+pub fn lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let lines: Vec<String> = lines.into_iter().map(|line| escaped(line.as_ref())).collect();
+    lines.join("<br>\n")
+}
+
+/// A plot, with its legend, in its frame: `tall` beside two others, `wide` across the page, or without a class.
+pub fn figure(class: &str, title: &str, caption: &str, plot: &str) -> String {
+    let (title, caption) = (escaped(title), escaped(caption));
+    format!(
+        "<figure class=\"{class}\">\n<h2>{title}</h2>\n<figcaption>{caption}</figcaption>\n{plot}</figure>\n"
     )
 }
 
@@ -61,9 +76,4 @@ pub fn table(table: &Table) -> String {
         "<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n",
         cells(&table.titles(), "th")
     )
-}
-
-/// Text, escaped for HTML.
-pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

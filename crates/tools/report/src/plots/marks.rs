@@ -74,8 +74,9 @@ fn class(series: Option<usize>) -> String {
         .map_or_else(String::new, |number| format!(" class=\"k{number}\""))
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+/// Text, escaped for SVG and HTML.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
