@@ -324,7 +324,7 @@ pub struct BenchOptions {
     pub time: Option<Pacing>,
 
     /// With --nvme: seconds to measure each case, in turns with its limit
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "nvme", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "nvme", conflicts_with = "pattern", value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
 
     #[command(flatten)]

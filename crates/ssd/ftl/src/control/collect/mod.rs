@@ -151,7 +151,9 @@ impl Allocator {
             return Ok(());
         }
         let open = collection.packing.take_open();
-        if let Err(error) = self.move_packed(open, collection, at_ns) {
+        let moved =
+            self.move_packed(open, collection, at_ns).and_then(|()| self.program_if_full(collection, at_ns));
+        if let Err(error) = moved {
             self.release_victims(collection);
             collection.give_up(&mut self.nand, &error);
             return Err(error);
@@ -164,15 +166,18 @@ impl Allocator {
     }
 
     /// Whether there is room for what waits and for one more victim. A packed unit with a little of each victim keeps all of them
-    /// from becoming free, while their other units take up blocks. If a single page waits, the next victim fills it first, and all
-    /// victims before it become free.
+    /// from becoming free, while their other units take up blocks. If a single page waits for all that is left in the victims,
+    /// the next one fills it first, and they become free.
     fn has_room_for_victim(&self, collection: &Collection) -> bool {
         let spare = self.spare_blocks();
         let has_room =
             |pages, blocks| self.space.missing_blocks(Target::Collect, pages, &self.nand) <= blocks;
         let pages = self.geometry.pages_per_block + collection.waiting_pages();
+        let units: u32 = collection.victims.iter().map(|victim| self.map.valid(*victim)).sum();
+        let one_page_empties_them =
+            collection.waiting_pages() == 1 && units as usize == collection.moving.len();
         has_room(pages, spare)
-            || collection.waiting_pages() == 1
+            || one_page_empties_them
                 && has_room(1, spare)
                 && has_room(pages, spare + collection.victims.len() as u32)
     }
@@ -229,11 +234,18 @@ impl Allocator {
                 }
                 _ => self.take_along(unit, &mut collection.moving, at_ns)?,
             }
-            if collection.moving.len() == units_per_page as usize {
-                self.program_moving(collection, Target::Collect, at_ns)?;
-            }
+            self.program_if_full(collection, at_ns)?;
         }
         Ok(())
+    }
+
+    /// Programs the page of the collection stream if there is no room for another unit.
+    #[inline]
+    fn program_if_full(&mut self, collection: &mut Collection, at_ns: Nanoseconds) -> Result<(), FtlError> {
+        match collection.moving.len() == self.geometry.units_per_page() as usize {
+            true => self.program_moving(collection, Target::Collect, at_ns),
+            false => Ok(()),
+        }
     }
 
     /// Puts one unit on the page, with the spare area of its copy.
