@@ -9,9 +9,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_utils::CachePadded;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::cache_padded::CachePadded;
 use crate::record::{Name, Value};
 use crate::sharded::Sharded;
 

@@ -34,6 +34,7 @@
 mod age;
 mod backup;
 mod cache;
+mod cache_padded;
 #[cfg(feature = "canaries")]
 pub mod canaries;
 mod catalog;

@@ -4,9 +4,10 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxBuildHasher;
+
+use crate::cache_padded::CachePadded;
 
 /// The first of the bits of a hash that choose the part. A table in a part takes the lowest bits and the highest ones;
 /// if they were the same in all its keys, these would collide.

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
 use tantalum::{Device, Footprint, NamespaceId, Nanoseconds, Status};
 use tantalum_image::Process;
 
 use crate::age::Age;
+use crate::cache_padded::CachePadded;
 use crate::catalog::{Catalog, Names};
 use crate::commit::{Commits, Work};
 use crate::error::Error;
