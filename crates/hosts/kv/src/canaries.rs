@@ -2,12 +2,12 @@
 //! ([`tantalum_canaries`]). A store works in several threads, so its tests take them out everywhere.
 
 use parking_lot::RwLockWriteGuard;
-use tantalum::{Nanoseconds, Room};
+use tantalum::{Footprint, Nanoseconds};
 
-use crate::drive::{Drive, Records};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::record::{Name, Value};
+use crate::record_store::{RecordStore, Records};
 use crate::redo::DELETED_AT_ONCE;
 use crate::tree::is_node;
 use crate::versions::Versions;
@@ -23,10 +23,10 @@ tantalum_canaries::guards! {
     fn NotReadAgain() -> bool { false }
 
     /// The marker of a large transaction is written before its log.
-    fn MarkerBeforeGroups(drive: &Drive, marker: &Records) -> Result<(), Failure> { drive.put_unseen(marker) }
+    fn MarkerBeforeGroups(drive: &RecordStore, marker: &Records) -> Result<(), Failure> { drive.put_unseen(marker) }
 
     /// A large transaction is put step by step, without a log.
-    fn LargeInParts(drive: &Drive, plan: &Plan) -> Result<Nanoseconds, Failure> {
+    fn LargeInParts(drive: &RecordStore, plan: &Plan) -> Result<Nanoseconds, Failure> {
         let parts: Vec<Records> = plan.steps.iter().map(|step| step.records.clone()).collect();
         drive.put_parts(&parts, None).map_err(|(_, failure)| failure)
     }
@@ -38,7 +38,7 @@ tantalum_canaries::guards! {
     }
 
     /// The description of a large value is put before the commit, in a separate step.
-    fn DescriptionApart(drive: &Drive, description: (Name, Option<Value>)) -> Result<(), Failure> {
+    fn DescriptionApart(drive: &RecordStore, description: (Name, Option<Value>)) -> Result<(), Failure> {
         drive.put_unseen(&vec![description])
     }
 
@@ -49,7 +49,7 @@ tantalum_canaries::guards! {
     fn PartsGone() -> bool { false }
 
     /// The nodes of a tree are put after the values, in a separate step.
-    fn NodesApart(drive: &Drive, records: &Records) -> Result<Nanoseconds, Failure> {
+    fn NodesApart(drive: &RecordStore, records: &Records) -> Result<Nanoseconds, Failure> {
         let is_node = |record: &(Name, Option<Value>)| is_node(record.0);
         let (nodes, others): (Records, Records) = records.iter().cloned().partition(is_node);
         drive.put(&others, None)?;
@@ -82,7 +82,7 @@ tantalum_canaries::guards! {
     fn RoomNotAsked() -> bool { true }
 
     /// Puts take the room that is reserved for deletes.
-    fn ReserveTaken() -> Room { Room::default() }
+    fn ReserveTaken() -> Footprint { Footprint::default() }
 
     /// Keys that are deleted by their positions are not compared with those that were meant.
     fn OtherKeysDeleted() -> bool { false }

@@ -3,7 +3,7 @@
 
 use tantalum::Nanoseconds;
 
-use crate::locked::Locked;
+use crate::guard::DeviceGuard;
 
 /// How much too early an answer is given.
 const EARLY_NS: Nanoseconds = 300_000;
@@ -16,7 +16,7 @@ tantalum_canaries::guards! {
     fn AnsweredWithoutPower() -> bool { false }
 
     /// Where answers are given at once, a command is issued before those of the other clients are done.
-    fn AtOnceBeforeOthers(drive: &Locked<'_>) -> Nanoseconds { drive.issued_ns() }
+    fn AtOnceBeforeOthers(drive: &DeviceGuard<'_>) -> Nanoseconds { drive.issued_ns() }
 
     /// A write is shared with a unit that held the same bytes once.
     fn DuplicateUnchecked() -> bool { true }
