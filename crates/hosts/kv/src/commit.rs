@@ -239,7 +239,7 @@ impl Leader {
         together: &'a [Arc<Pending>],
     ) -> Vec<(&'a Pending, Ended)> {
         let all = together.iter().flat_map(|pending| pending.work.values());
-        if !drive.has_room(footprint_of(all) + limits.reserve) {
+        if !drive.has_room(footprint_of_values(all) + limits.reserve) {
             let alone =
                 together.iter().map(|pending| (&**pending, self.put_computed(drive, limits, pending)));
             return alone.collect();
@@ -321,7 +321,7 @@ impl Leader {
         change: &mut Change,
     ) -> Ended {
         let work = &pending.work;
-        if pending.grows() && !self.leaves_reserve(drive, limits, footprint_of(work.values()))? {
+        if pending.grows() && !self.leaves_reserve(drive, limits, footprint_of_values(work.values()))? {
             return Err(Failure::Drive(Status::CapacityExceeded));
         }
         if !work.has_large {
@@ -344,7 +344,7 @@ impl Leader {
             let (mut records, numbers) = self.computed(drive, work)?;
             records.extend(self.values.describe(drive, records.iter(), change)?);
             if limits.hold(&records) {
-                let footprint = footprint_of(records.iter().filter_map(|(_, value)| value.as_ref()));
+                let footprint = footprint_of_values(records.iter().filter_map(|(_, value)| value.as_ref()));
                 if grows && !self.leaves_reserve(drive, limits, footprint)? {
                     return refused();
                 }
@@ -407,7 +407,7 @@ fn change_apart(together: &[Arc<Pending>]) -> bool {
 }
 
 /// What values take.
-fn footprint_of<'a>(values: impl Iterator<Item = &'a Value>) -> Footprint {
+fn footprint_of_values<'a>(values: impl Iterator<Item = &'a Value>) -> Footprint {
     values.flat_map(|value| sizes(value.len())).map(Footprint::of).sum()
 }
 

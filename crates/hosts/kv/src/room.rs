@@ -59,7 +59,7 @@ impl Taken {
         let all = footprint_of(records);
         let puts =
             records.iter().filter_map(|(name, value)| Some((name, Footprint::of(value.as_ref()?.len()))));
-        let new: Footprint = puts.clone().map(|(_, room)| room).sum();
+        let new: Footprint = puts.clone().map(|(_, footprint)| footprint).sum();
         let is_new = |(name, _): &(&Name, Footprint)| planned(name).is_none();
         debug_assert!(
             new == Footprint::default() || all.chunks >= new.chunks && all.entries >= new.entries,
