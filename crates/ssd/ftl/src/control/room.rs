@@ -41,11 +41,10 @@ impl Ftl {
         if owners > 0 && (finds_no_room(&mut self.nand) || !self.checkpoint_has_place(owners, 0)) {
             return Err(FtlError::CapacityExceeded);
         }
-        let is_enough = |parts: &Parts| parts.space.free_blocks() >= parts.system_blocks(owners);
-        match owners == 0 || self.collect_until(is_enough, at_ns)? {
-            true => Ok(()),
-            false => Err(FtlError::CapacityExceeded),
+        if owners == 0 {
+            return Ok(());
         }
+        self.collect_until(|parts| parts.space.free_blocks() >= parts.system_blocks(owners), at_ns)
     }
 
     /// This many records can be appended and made durable without another block.
@@ -98,10 +97,7 @@ impl Ftl {
             let missing = |&(target, pages)| parts.space.missing_blocks(target, pages, &parts.nand);
             pages.iter().map(missing).sum::<u32>() <= blocks
         };
-        match self.collect_until(is_enough, at_ns)? {
-            true => Ok(()),
-            false => Err(FtlError::CapacityExceeded),
-        }
+        self.collect_until(is_enough, at_ns)
     }
 
     /// Ensures room in the drive's capacity for contents of this weight and this many index entries. Returns when the room is
@@ -144,50 +140,60 @@ impl Ftl {
         self.collect_for_logs(target, at_ns)
     }
 
-    /// Collects until there is space beyond the reserve.
+    /// Collects until there is space beyond the reserve, if that is possible.
     pub(super) fn collect_garbage(&mut self, at_ns: Nanoseconds) -> Result<(), FtlError> {
         let target = self.space.collection_reserve() + 2;
-        let mut collection = self.begin_collection(at_ns);
-        // each victim frees something; more rounds than there are blocks mean that nothing is gained
-        for _ in 0..2 * self.geometry.blocks() {
-            // if there are no longer enough blocks, nothing is gained either, and each program may cost another block
-            self.retire_emptied()?;
-            if self.spare_blocks() >= target || self.is_read_only() {
-                break;
-            }
-            let Some(victim) = self.choose_victim() else { break };
-            self.collect_into(&mut collection, victim, at_ns)?;
+        let is_enough = |ftl: &mut Ftl| {
+            // if there are no longer enough blocks, nothing is gained, and each program may cost another block
+            ftl.retire_emptied()?;
+            Ok(ftl.spare_blocks() >= target || ftl.is_read_only())
+        };
+        self.collect_together(self.most_victims(), is_enough, at_ns).map(drop)
+    }
+
+    /// Collects, whatever the reserve says, until there is enough room.
+    fn collect_until(
+        &mut self,
+        is_enough: impl Fn(&Parts) -> bool,
+        at_ns: Nanoseconds,
+    ) -> Result<(), FtlError> {
+        let mut left = self.most_victims();
+        while left > 0 && !is_enough(self) {
+            left = self.collect_together(left, |ftl| Ok(is_enough(ftl)), at_ns)?;
         }
-        self.finish_collection(collection, at_ns)
+        if is_enough(self) { Ok(()) } else { Err(FtlError::CapacityExceeded) }
+    }
+
+    /// Each victim frees something: more of them than this mean that nothing is gained.
+    fn most_victims(&self) -> u32 {
+        2 * self.geometry.blocks()
+    }
+
+    /// Collects up to this many victims, until there is enough. What they hold is packed together: moved by itself, a victim with
+    /// less garbage than a page frees nothing. Returns how many more may be tried; 0 if there is no other.
+    fn collect_together(
+        &mut self,
+        victims: u32,
+        is_enough: impl Fn(&mut Ftl) -> Result<bool, FtlError>,
+        at_ns: Nanoseconds,
+    ) -> Result<u32, FtlError> {
+        let mut collection = self.begin_collection(at_ns);
+        let mut left = victims;
+        while left > 0 && !is_enough(self)? {
+            let Some(victim) = self.choose_victim() else {
+                left = 0;
+                break;
+            };
+            self.collect_into(&mut collection, victim, at_ns)?;
+            left -= 1;
+        }
+        self.finish_collection(collection, at_ns)?;
+        Ok(left)
     }
 
     fn choose_victim(&mut self) -> Option<BlockId> {
         let Parts { space, map, numbers, config, .. } = &mut self.allocator.parts;
         space.choose_victim(config.victim_policy, map, numbers.last())
-    }
-
-    /// Collects victims, whatever the reserve says, until there is enough room. False if there is not. What they hold is packed
-    /// together: moved by itself, a victim with less garbage than a page frees nothing.
-    fn collect_until(
-        &mut self,
-        is_enough: impl Fn(&Parts) -> bool,
-        at_ns: Nanoseconds,
-    ) -> Result<bool, FtlError> {
-        // each victim frees something; more of them than this mean that nothing is gained
-        let mut rounds = 2 * self.geometry.blocks();
-        while rounds > 0 && !is_enough(self) {
-            let mut collection = self.begin_collection(at_ns);
-            while rounds > 0 && !is_enough(self) {
-                let Some(victim) = self.choose_victim() else {
-                    rounds = 0;
-                    break;
-                };
-                rounds -= 1;
-                self.collect_into(&mut collection, victim, at_ns)?;
-            }
-            self.finish_collection(collection, at_ns)?;
-        }
-        Ok(is_enough(self))
     }
 
     /// Collects on the planes on which a namespace's logs have no open block and find no free one.

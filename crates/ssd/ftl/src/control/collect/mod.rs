@@ -137,11 +137,13 @@ impl Allocator {
         let moved = find_valid_units(victim, map, nand, &mut scratch.spare_ends, &mut units)
             .and_then(|()| self.move_units(&units, collection, at_ns));
         self.scratch.valid_units = units;
-        if let Err(error) = &moved {
-            self.release_victims(collection);
-            collection.give_up(&mut self.nand, error);
-        }
-        moved
+        moved.inspect_err(|error| self.give_up(collection, error))
+    }
+
+    /// Releases the victims; what was on the way stays where it is.
+    fn give_up(&mut self, collection: &mut Collection, error: &FtlError) {
+        self.release_victims(collection);
+        collection.give_up(&mut self.nand, error);
     }
 
     /// Programs what waits if there is no room for both that and one more victim: first packed units, then all, for which the last
@@ -153,11 +155,7 @@ impl Allocator {
         let open = collection.packing.take_open();
         let moved =
             self.move_packed(open, collection, at_ns).and_then(|()| self.program_if_full(collection, at_ns));
-        if let Err(error) = moved {
-            self.release_victims(collection);
-            collection.give_up(&mut self.nand, &error);
-            return Err(error);
-        }
+        moved.inspect_err(|error| self.give_up(collection, error))?;
         if self.has_room_for_victim(collection) {
             return Ok(());
         }
@@ -173,13 +171,15 @@ impl Allocator {
         let has_room =
             |pages, blocks| self.space.missing_blocks(Target::Collect, pages, &self.nand) <= blocks;
         let pages = self.geometry.pages_per_block + collection.waiting_pages();
+        if has_room(pages, spare) {
+            return true;
+        }
         let units: u32 = collection.victims.iter().map(|victim| self.map.valid(*victim)).sum();
         let one_page_empties_them =
             collection.waiting_pages() == 1 && units as usize == collection.moving.len();
-        has_room(pages, spare)
-            || one_page_empties_them
-                && has_room(1, spare)
-                && has_room(pages, spare + collection.victims.len() as u32)
+        one_page_empties_them
+            && has_room(1, spare)
+            && has_room(pages, spare + collection.victims.len() as u32)
     }
 
     /// Programs all units in transit, and releases the victims.
