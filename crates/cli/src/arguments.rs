@@ -27,6 +27,7 @@ use crate::offer::OfferOptions;
 use crate::program::ProgramAction;
 use crate::recovery_cost::RecoveryCostOptions;
 use crate::replay::ReplayOptions;
+use crate::seeds::parse_seconds;
 use crate::serve::ServeOptions;
 use crate::shell::{CompletionsOptions, ManOptions};
 use crate::snapshot::SnapshotAction;
@@ -324,8 +325,8 @@ pub struct BenchOptions {
     pub time: Option<Pacing>,
 
     /// With --nvme: seconds to measure each case, in turns with its limit
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "nvme", conflicts_with = "pattern", value_parser = clap::value_parser!(u32).range(1..))]
-    pub seconds: u32,
+    #[arg(long, value_name = "N", default_value_t = 3.0, requires = "nvme", conflicts_with = "pattern", value_parser = parse_seconds)]
+    pub seconds: f64,
 
     #[command(flatten)]
     pub drive: ProfileOptions,

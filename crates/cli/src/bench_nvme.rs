@@ -21,7 +21,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
         profile: options.drive.load(Some(SERVED_CAPACITY), options.over_provisioning_percent)?,
         image: options.image.clone(),
         pacing: options.time.unwrap_or(Pacing::None),
-        round: Duration::from_secs(options.seconds.into()) / (2 * ROUNDS),
+        round: Duration::from_secs_f64(options.seconds) / (2 * ROUNDS),
         rounds: ROUNDS as usize,
     };
     note_rounding(&settings.profile);

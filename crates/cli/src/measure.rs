@@ -17,6 +17,7 @@ use crate::drive::{ProfileOptions, capacity_help, note_rounding, note_small_fill
 use crate::failure::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::output;
+use crate::seeds::parse_seconds;
 
 /// The capacity of the folder's drive, unless an option sets another.
 const CAPACITY: Size = Size(1 << 30);
@@ -30,8 +31,8 @@ pub struct MeasureOptions {
     pub attach: Option<PathBuf>,
 
     /// With --attach: watch for this many seconds
-    #[arg(long, value_name = "N", requires = "attach", value_parser = clap::value_parser!(u64).range(1..))]
-    pub seconds: Option<u64>,
+    #[arg(long, value_name = "N", requires = "attach", value_parser = parse_seconds)]
+    pub seconds: Option<f64>,
 
     #[command(flatten)]
     pub drive: ProfileOptions,
@@ -92,7 +93,7 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
     let _ = ctrlc::set_handler(on_interrupt);
     let measurement = match &options.attach {
         Some(folder) => {
-            let most = options.seconds.map(Duration::from_secs);
+            let most = options.seconds.map(Duration::from_secs_f64);
             let mut is_first = true;
             let measured =
                 attach(folder, most, !options.no_replay, &stop, |watched| tell(watched, &mut is_first));

@@ -1,4 +1,4 @@
-//! Seeds on the command line: `10` for the first ten, `40..50` for 40 to 49; and times in minutes.
+//! Seeds on the command line: `10` for the first ten, `40..50` for 40 to 49; and times.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -33,10 +33,24 @@ impl SeedOptions {
     }
 }
 
+/// A year in minutes.
+const MOST_TIME: f64 = 525_600.0;
+
 /// A time in minutes.
 pub fn parse_minutes(text: &str) -> Result<f64, String> {
-    let minutes = text.parse::<f64>().ok().filter(|minutes| minutes.is_finite() && *minutes > 0.0);
-    minutes.ok_or_else(|| "use a number of minutes above 0".to_owned())
+    parse_time(text, "minutes")
+}
+
+/// A time in seconds.
+pub fn parse_seconds(text: &str) -> Result<f64, String> {
+    parse_time(text, "seconds")
+}
+
+fn parse_time(text: &str, unit: &str) -> Result<f64, String> {
+    let time = text.parse::<f64>().ok().filter(|time| *time > 0.0 && *time <= MOST_TIME);
+    time.ok_or_else(|| {
+        format!("use a number of {unit} above 0, such as 0.5, and of no more than {MOST_TIME}")
+    })
 }
 
 /// A range of seeds.
@@ -72,16 +86,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_time_may_be_a_fraction() {
+        for text in ["0", "-1", "nan", "inf", "x", "", "1e9", "3s"] {
+            assert!(parse_minutes(text).unwrap_err().contains("minutes"), "{text}");
+            assert!(parse_seconds(text).unwrap_err().contains("seconds"), "{text}");
+        }
+        assert_eq!(parse_minutes("0.05"), Ok(0.05));
+        assert_eq!(parse_seconds("0.2"), Ok(0.2));
+    }
+
+    #[test]
     fn a_count_and_a_range_are_seeds() {
         assert_eq!("10".parse(), Ok(Seeds(0..10)));
         assert_eq!("40..50".parse(), Ok(Seeds(40..50)));
         for text in ["", "a", "1..", "-1", "1...3"] {
             assert_eq!(text.parse::<Seeds>(), Err(SeedsError::Form), "{text}");
         }
-        for text in ["0", "-1", "nan", "inf", "x", ""] {
-            assert!(parse_minutes(text).is_err(), "{text}");
-        }
-        assert_eq!(parse_minutes("0.05"), Ok(0.05));
         for text in ["0", "7..7", "9..3"] {
             assert_eq!(text.parse::<Seeds>(), Err(SeedsError::Empty), "{text}");
         }
