@@ -39,6 +39,11 @@ pub enum ModuleError {
         /// Its bytes.
         bytes: usize,
     },
+    /// It is something else, such as C.
+    #[error(
+        "not a module of WebAssembly, which begins with the bytes \"\\0asm\": compile it as docs/programs.md says"
+    )]
+    NotWebAssembly,
     /// It is not a valid module of integer WebAssembly.
     #[error("not a valid module: {0}")]
     Malformed(String),
@@ -74,6 +79,9 @@ pub(crate) struct Program {
     pub data_bytes: u64,
     pub names: FunctionNames,
 }
+
+/// What a module begins with.
+const MAGIC: &[u8] = b"\0asm";
 
 /// An empty module.
 const EMPTY: &[u8] = b"\0asm\x01\0\0\0";
@@ -127,6 +135,9 @@ impl Program {
             return Err(ModuleError::TooLong { bytes: bytes.len() });
         }
         let malformed = |error: wasmi::Error| ModuleError::Malformed(error.to_string());
+        if !bytes.starts_with(MAGIC) {
+            return Err(ModuleError::NotWebAssembly);
+        }
         // the runtime's own validation comes first: everything below relies on a valid module
         Module::validate(&Engine::new(&config()), bytes).map_err(malformed)?;
         let unreadable = |error: BinaryReaderError| ModuleError::Malformed(error.to_string());
@@ -305,6 +316,11 @@ mod tests {
         assert_eq!(imported, ModuleError::Memory);
         let floats = refusal(r#"(module (func (export "rpc_0") (drop (f32.const 1))))"#);
         assert!(matches!(floats, ModuleError::Malformed(_)));
+        // it was refused with a dump of both magic numbers
+        for other in [&b"int main() {}"[..], b"\x7fELF", b"\0as", b"(module)", b""] {
+            let refused = Program::load(&engine(), other).map(drop);
+            assert_eq!(refused, Err(ModuleError::NotWebAssembly), "{other:?}");
+        }
         let start = r#"(module (func $s) (start $s) (func (export "rpc_0")))"#;
         assert!(matches!(refusal(start), ModuleError::Malformed(_)));
         let beyond = r#"(module (memory 1) (global (export "__heap_base") i32 (i32.const -1))
