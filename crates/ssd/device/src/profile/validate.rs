@@ -41,7 +41,8 @@ impl Profile {
     fn validate_capacity(&self) -> Result<(), InvalidField> {
         let bytes = self.capacity_bytes;
         let below = bytes - bytes % UNIT_BYTES as u64;
-        if bytes < LEAST_CAPACITY_BYTES || bytes != below {
+        // what no flash could have is refused for that, below
+        if bytes < LEAST_CAPACITY_BYTES || bytes != below && below / UNIT_BYTES as u64 <= MAX_UNITS {
             let expected = match below.max(LEAST_CAPACITY_BYTES) {
                 LEAST_CAPACITY_BYTES => "it must be a multiple of 4 KiB, at least 1048576".to_owned(),
                 below => format!("it must be a multiple of 4 KiB, such as {below}"),
@@ -244,6 +245,15 @@ mod tests {
         assert_eq!(rejected_field(|p| p.capacity_bytes = 1 << 42), "capacity_bytes");
         assert_eq!(rejected_field(|p| p.capacity_bytes = u64::MAX << 20), "capacity_bytes");
         assert_eq!(rejected_field(|p| p.capacity_bytes = (1 << 20) - 4096), "capacity_bytes");
+    }
+
+    /// It was "a multiple of 4 KiB, such as 18446744073709547520".
+    #[test]
+    fn no_capacity_is_suggested_that_would_be_refused() {
+        let mut profile = Profile::load("tlc-nvme").unwrap();
+        profile.capacity_bytes = u64::MAX;
+        let refused = profile.validate().unwrap_err().to_string();
+        assert!(refused.contains("can be at most 3919790 MiB"), "{refused}");
     }
 
     #[test]
