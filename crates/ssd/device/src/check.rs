@@ -232,7 +232,7 @@ pub fn repair_and_open(path: &Path, watch: Watch<'_>) -> Result<(Repair, Option<
     device.come_up(ftl, report);
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(DeviceError::Shutdown)?;
-    let how = if report.clean { "was shut down" } else { "was not shut down, and was recovered" };
+    let how = if report.clean { "needed no recovery" } else { "was not shut down, and was recovered" };
     done.push(format!("the drive {how}; a checkpoint was written"));
     let (after, device) = check_and_open(path, watch)?;
     Ok((Repair { before, done, after }, device))

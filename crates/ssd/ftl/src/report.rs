@@ -6,7 +6,8 @@ use tantalum_nand::Nanoseconds;
 /// What recovery did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RecoveryReport {
-    /// Whether the drive had been shut down.
+    /// Whether flash ended with the checkpoint of a shutdown, so that there was nothing to recover. What was only in DRAM when
+    /// power went leaves no trace.
     pub clean: bool,
     /// Pages whose spare areas were read.
     pub pages_scanned: u64,
