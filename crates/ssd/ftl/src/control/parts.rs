@@ -186,10 +186,14 @@ impl Parts {
     /// Units of the drive's capacity that are free, after reserving room for this many more index entries. See
     /// `reservation/mod.rs` for what shares the capacity.
     pub(crate) fn free_units(&self, entries: u64, waiting: usize) -> u64 {
-        if !self.checkpoint_has_place(0, entries) {
-            return 0;
-        }
-        u64::from(self.config.logical_units).saturating_sub(self.held_units(entries, waiting))
+        self.free_units_with(entries, waiting, 0).max(0) as u64
+    }
+
+    /// The same once this many units more are released. Less than none if more is stored than there is room for.
+    pub(crate) fn free_units_with(&self, entries: u64, waiting: usize, released: u64) -> i64 {
+        let free =
+            i64::from(self.config.logical_units) - self.held_units(entries, waiting) as i64 + released as i64;
+        if self.checkpoint_has_place(0, entries) { free } else { free.min(0) }
     }
 
     /// Units that are not free.
@@ -197,11 +201,6 @@ impl Parts {
         let held = self.units.reserved_units(&self.map) + self.records.reserved_units(&self.map);
         let unplanned = self.log.unplanned_blocks(self.space.layout(), self.kept(0, entries));
         held + waiting as u64 + 2 * u64::from(unplanned) * u64::from(self.geometry.units_per_block())
-    }
-
-    /// Logical capacity in units.
-    pub(crate) fn logical_units(&self) -> u32 {
-        self.config.logical_units
     }
 
     // -- pages --------------------------------------------------------------------------------------------------

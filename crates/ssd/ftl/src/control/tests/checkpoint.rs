@@ -118,6 +118,9 @@ fn owners_and_entries_have_a_place_in_memory_up_to_its_last_byte() {
     let planned = ftl.space.layout().checkpoint_bytes.max(4096 + 64 * 1024);
     let entries = (limit - planned - records) / 16;
     assert!(ftl.checkpoint_has_place(0, entries) && !ftl.checkpoint_has_place(0, entries + 1));
+    // it was told that there was room, which puts then did not find
+    assert!(ftl.free_at_last(entries, 0) > 0 && ftl.free_at_last(entries + 1, 0) == 0);
+    assert!(ftl.free_without(entries + 1, 0, std::iter::empty()) == [0]);
     // what maps nothing needs no place
     ftl.space.layout_mut().checkpoint_bytes = limit + 1;
     assert!(!ftl.checkpoint_has_place(0, 0));

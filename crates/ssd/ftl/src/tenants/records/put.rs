@@ -99,12 +99,13 @@ impl Parts {
         let mut removal = self.map().removal();
         let mut remove = |place: RecordPlace| removal.remove(place.ppn, weight(place.chunks));
         self.records().tombstones.values().for_each(|place| remove(*place));
-        let now = i64::from(self.logical_units()) - self.held_units(entries, waiting) as i64;
-        let mut free = vec![(now + removal.units() as i64) * i64::from(UNIT_WEIGHT)];
+        let free_chunks =
+            |released| self.free_units_with(entries, waiting, released) * i64::from(UNIT_WEIGHT);
+        let mut free = vec![free_chunks(removal.units())];
         for group in groups {
             let places = group.iter().flat_map(|(namespace, key)| self.records().places_of(*namespace, key));
             places.for_each(|place| removal.remove(place.ppn, weight(place.chunks)));
-            free.push((now + removal.units() as i64) * i64::from(UNIT_WEIGHT));
+            free.push(free_chunks(removal.units()));
         }
         free
     }
@@ -118,8 +119,7 @@ impl Parts {
         let replaced =
             records.buffer.latest.keys().flat_map(|(namespace, key)| records.places_of(*namespace, key));
         replaced.for_each(|place| removal.remove(place.ppn, weight(place.chunks)));
-        let free = i64::from(self.logical_units()) - self.held_units(entries, waiting) as i64;
-        (free + removal.units() as i64) * i64::from(UNIT_WEIGHT)
+        self.free_units_with(entries, waiting, removal.units()) * i64::from(UNIT_WEIGHT)
     }
 
     /// Whether these records, for which there is no room, would have it if a checkpoint released the tombstones.
