@@ -46,6 +46,9 @@ impl Default for Options {
 /// than its records, and few planes, so that open blocks take little space. Its latencies are not waited for.
 const EMBEDDED: &str = include_str!("embedded.toml");
 
+/// The least capacity of the default drive, in bytes: below, its reserves take more than there is.
+const LEAST_BYTES: u64 = 15 << 20;
+
 impl Options {
     /// The drive to create if there is no image: a built-in profile or a file. Otherwise it is not used.
     pub fn profile(mut self, name_or_path: &str) -> Options {
@@ -141,6 +144,11 @@ impl Options {
             None => Profile::from_toml(EMBEDDED, "embedded")?,
         };
         profile.capacity_bytes = self.capacity_bytes.unwrap_or(profile.capacity_bytes);
+        let asked = profile.capacity_bytes;
+        if self.profile.is_none() && asked < LEAST_BYTES {
+            let expected = "at least 15 MiB (15728640)";
+            return Err(Error::Option { what: "capacity in bytes", asked, expected });
+        }
         Ok(profile)
     }
 
@@ -161,6 +169,16 @@ fn create(path: &Path, profile: &Profile) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The drive's own message was about blocks, and named no size.
+    #[test]
+    fn a_store_that_is_too_small_is_told_the_least_size() {
+        for bytes in [0, 4096, LEAST_BYTES - 4096] {
+            let refused = Options::default().capacity_bytes(bytes).new_profile().unwrap_err().to_string();
+            assert!(refused.contains(&format!("{bytes}; it must be at least 15 MiB")), "{refused}");
+        }
+        Options::default().capacity_bytes(LEAST_BYTES).new_profile().unwrap();
+    }
 
     #[test]
     fn an_option_leaves_the_others_as_they_were() {
