@@ -588,6 +588,53 @@ fn small_stores_full_of_large_values_can_be_emptied() {
     }
 }
 
+/// A store whose values are of all sizes said a few more of the next size than fit.
+#[test]
+fn what_fits_beside_values_of_all_sizes_is_told() {
+    let all = std::env::var("SMALL_STORES").is_ok_and(|which| which == "all");
+    let sizes: Vec<u64> = if all { (16..=64).step_by(4).collect() } else { vec![24, 40] };
+    for mib in sizes {
+        for seed in 0..if all { 6 } else { 1 } {
+            let folder = folder();
+            let options = Store::options().capacity_bytes(mib << 20).sync(Sync::None);
+            let store = options.open(folder.path().join("app.tant")).unwrap();
+            let namespaces = [store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap()];
+            let mut state = seed + 1;
+            let mut random = || {
+                state = (state as u64).wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 33) as usize
+            };
+            let mut refused = 0;
+            for number in 0_u64.. {
+                let value_bytes = 10 * (150_000_usize >> (random() % 14)).max(1) + random() % 10;
+                let place = namespaces[random() % 2];
+                match store.transact(|tx| tx.put(place, number.to_be_bytes(), vec![7; value_bytes])) {
+                    Ok(()) => refused = 0,
+                    Err(_) if refused < 20 => refused += 1,
+                    Err(_) => break,
+                }
+            }
+            for value_bytes in [1000, 5000, 100] {
+                let told = store.room_for(value_bytes).unwrap();
+                for number in 0..told {
+                    let put = store.transact(|tx| {
+                        tx.put(
+                            namespaces[0],
+                            [&[9; 3][..], &number.to_be_bytes()].concat(),
+                            vec![7; value_bytes],
+                        )
+                    });
+                    put.unwrap_or_else(|error| {
+                        panic!(
+                            "{mib} MiB, seed {seed}, {value_bytes} bytes: {error} after {number} of {told}"
+                        )
+                    });
+                }
+            }
+        }
+    }
+}
+
 /// Fills a store, deletes every second value and then all, and fills it again: each time at least as many fit as were told, but in
 /// ordered namespaces, whose nodes take room as well.
 fn is_filled_as_told(mib: u64, value_bytes: usize, order: Order) {
