@@ -187,14 +187,14 @@ mod tests {
     fn a_repair_without_room_says_what_to_do() {
         let host = |kind| HostError {
             path: "g.tant".into(),
-            action: "read the redo log of the image",
+            action: "apply the redo log of the image",
             kind,
             reason: "No space left on device".to_owned(),
         };
         let error = DeviceError::Shutdown(Status::Host(host(ErrorKind::StorageFull)));
         assert_eq!(
             not_repaired(&error).unwrap().to_string(),
-            "image g.tant: cannot read the redo log of the image: No space left on device; make room on the disk, and open the \
+            "image g.tant: cannot apply the redo log of the image: No space left on device; make room on the disk, and open the \
              image again"
         );
         let missing = DeviceError::Shutdown(Status::Host(host(ErrorKind::NotFound)));

@@ -109,7 +109,7 @@ fn open_store(
         (Access::Ordered, Some(log)) => Store::ordered(file, log),
         (Access::Ordered, None) => return Err(MediumError::NoLog { path: path.to_owned() }),
     };
-    Ok(store.map_err(io_error(path, "read the redo log of the image"))?)
+    Ok(store.map_err(io_error(path, "apply the redo log of the image"))?)
 }
 
 /// Writes the parts of a new image that are not holes.
