@@ -6,20 +6,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tantalum_report::Monitor;
 
+use crate::output;
+
 /// The exit code of a command that was interrupted: 128 and the number of SIGINT, as a shell has it.
 pub const INTERRUPTED: u8 = 130;
 
+/// What is said when a program and its mount are not waited for.
+const LEFT: &str = "ended at once: the program may still run, and its folder in the folder for temporary files may still be \
+    mounted: `grep tantalum /proc/mounts` lists such mounts, and `fusermount3 -uz DIR` ends one";
+
 /// A monitor that Ctrl-C cancels. The second one ends the process.
 pub fn monitor() -> Monitor {
-    monitor_that_waits(1)
+    monitor_that_waits(1, "")
 }
 
 /// A monitor that Ctrl-C cancels, for work that has programs and a mount to end: only the fourth one does not wait for that.
 pub fn patient_monitor() -> Monitor {
-    monitor_that_waits(3)
+    monitor_that_waits(3, LEFT)
 }
 
-fn monitor_that_waits(presses: u32) -> Monitor {
+fn monitor_that_waits(presses: u32, left: &'static str) -> Monitor {
     let cancelled = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancelled);
     let mut pressed = 0;
@@ -27,6 +33,9 @@ fn monitor_that_waits(presses: u32) -> Monitor {
         pressed += 1;
         flag.store(true, Ordering::Relaxed);
         if pressed > presses {
+            if !left.is_empty() {
+                output::complain(left);
+            }
             process::exit(INTERRUPTED.into());
         }
     };
