@@ -12,7 +12,7 @@ use tantalum_couch::{Batch, Document, Error, Folder, Options, Snapshot, Store, W
 
 use crate::device::ReadOnlyError;
 use crate::device::buffer::Source;
-use crate::errors::TantalumError;
+use crate::errors::{TantalumError, host};
 
 /// Documents that an iterator reads ahead.
 const AHEAD: usize = 64;
@@ -21,7 +21,7 @@ fn raised(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::BadKey { .. } | Error::ValueTooLarge { .. } => PyValueError::new_err(text),
-        Error::Io(error) => error.into(),
+        Error::Io(error) => host(error.kind(), text),
         Error::ReadOnly { .. } => ReadOnlyError::new_err(text),
         _ => TantalumError::new_err(text),
     }

@@ -54,12 +54,17 @@ pub fn raised(error: Error) -> PyErr {
             None | Some(ErrorKind::NotFound | ErrorKind::PermissionDenied) => not_made(error),
             Some(_) => HostError::new_err(text),
         },
-        Error::Io { source, .. } => match source.kind() {
-            ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
-            ErrorKind::PermissionDenied => PyPermissionError::new_err(text),
-            _ => HostError::new_err(text),
-        },
+        Error::Io { source, .. } => host(source.kind(), text),
         _ => TantalumError::new_err(text),
+    }
+}
+
+/// The exception for what the machine refused below a store.
+pub fn host(kind: ErrorKind, text: String) -> PyErr {
+    match kind {
+        ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
+        ErrorKind::PermissionDenied => PyPermissionError::new_err(text),
+        _ => HostError::new_err(text),
     }
 }
 
