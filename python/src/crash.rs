@@ -19,7 +19,13 @@ use crate::errors::TantalumError;
 const LOOK: Duration = Duration::from_millis(50);
 
 fn raised(error: RunError) -> PyErr {
-    TantalumError::new_err(error.to_string())
+    match error {
+        // a function gets no words
+        RunError::NothingRecorded => TantalumError::new_err(
+            "the program changed nothing in its folder, which is the first argument of the function",
+        ),
+        error => TantalumError::new_err(error.to_string()),
+    }
 }
 
 /// Passed to a program, which calls it to acknowledge something.
