@@ -1,8 +1,8 @@
 //! The same commands again and again, for counting instructions or files: `cargo build --profile profiling -p tantalum --example
 //! counted_commands`, then `valgrind --tool=callgrind --dump-line=yes target/profiling/examples/counted_commands`. With any argument it
-//! ends after one write and one share.
+//! cuts power after one write and one share, during another write, and recovers.
 
-use tantalum::{Command, Device, Lpn, Profile, ShareRange};
+use tantalum::{Command, Device, Lpn, PowerLoss, Profile, ShareRange};
 
 struct Random(u64);
 
@@ -28,6 +28,11 @@ fn one_write(device: &mut Device, at_ns: &mut u64) {
 fn one_share(device: &mut Device, at_ns: &mut u64) {
     let ranges = [ShareRange { dst: Lpn(9), src: Lpn(5), units: 1 }];
     submit(device, Command::Share { ranges: &ranges, deferred: false }, at_ns);
+}
+
+#[inline(never)]
+fn one_recovery(device: &mut Device) {
+    device.power_on(&mut PowerLoss::seeded(1)).unwrap();
 }
 
 #[inline(never)]
@@ -68,6 +73,10 @@ fn main() {
     one_write(&mut device, &mut at_ns);
     one_share(&mut device, &mut at_ns);
     if std::env::args().count() > 1 {
+        // the last write is under way
+        submit(&mut device, Command::Write { lpn: Lpn(6), data: &[8; 4096], fua: false }, &mut at_ns);
+        device.cut_power(0);
+        one_recovery(&mut device);
         return;
     }
     overwrites(&mut device, &mut at_ns, units, 60_000);
