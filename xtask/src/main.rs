@@ -2,6 +2,7 @@
 
 mod crates;
 mod e2e;
+mod executed_files;
 mod failing_folder;
 
 use std::path::PathBuf;
@@ -26,6 +27,11 @@ enum Command {
     E2e(e2e::Options),
     /// Counts the crates that a build of the command compiles, and fails if they are too many
     Crates,
+    /// Counts the files whose code a program executed, according to Callgrind
+    ///
+    /// Prints, for each output of `valgrind --tool=callgrind --dump-line=yes`, the files of this project's crates with executed code,
+    /// inlined code included, by crate.
+    ExecutedFiles(executed_files::Options),
     /// Runs one step of e2e in a folder
     #[command(hide = true)]
     E2eStep { name: String, folder: PathBuf },
@@ -39,6 +45,13 @@ fn main() -> ExitCode {
         Command::E2e(options) => e2e::run(&options),
         Command::E2eStep { name, folder } => e2e::run_alone(&name, &folder),
         Command::Crates => crates::run(),
+        Command::ExecutedFiles(options) => match executed_files::run(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::from(2)
+            }
+        },
         Command::FailingFolder(options) => match failing_folder::run(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
