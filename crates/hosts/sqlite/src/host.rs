@@ -54,6 +54,7 @@ impl HostRef {
 
     /// Takes the mutex. If another thread panicked while holding it, that thread returned an I/O error; the usual
     /// checks judge the state that it left.
+    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, Host> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
