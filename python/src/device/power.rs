@@ -16,6 +16,9 @@ enum Fates {
     Each(Vec<String>),
 }
 
+/// An operation in flight: what, page or block, begin and end in ns.
+type Described = (&'static str, Option<u64>, u64, u64);
+
 fn outcome(name: &str) -> PyResult<Outcome> {
     match name {
         "not started" => Ok(Outcome::NotStarted),
@@ -39,7 +42,7 @@ fn loss(seed: u64, fates: Option<Fates>) -> PyResult<PowerLoss> {
 }
 
 /// What an operation does, to which page or block, from when to when.
-fn described(flight: InFlight) -> (&'static str, Option<u64>, u64, u64) {
+fn described(flight: InFlight) -> Described {
     let (kind, number) = match flight.operation {
         Operation::Program(page) => ("program", Some(u64::from(page.0))),
         Operation::Erase(block) => ("erase", Some(u64::from(block.0))),
@@ -90,7 +93,7 @@ impl PyDevice {
 
     /// After a cut: the operations that had begun but were not done, as tuples (what, page or block, begin in ns, end in
     /// ns), in the order of issue; what is "program", "erase" or "store" (to non-volatile memory, without a number).
-    fn in_flight(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, Option<u64>, u64, u64)>> {
+    fn in_flight(&self, py: Python<'_>) -> PyResult<Vec<Described>> {
         self.with(py, |state| Ok(state.device.in_flight().into_iter().map(described).collect()))
     }
 

@@ -601,7 +601,7 @@ fn what_fits_beside_values_of_all_sizes_is_told() {
             let namespaces = [store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap()];
             let mut state = seed + 1;
             let mut random = || {
-                state = (state as u64).wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                state = u64::wrapping_mul(state, 6364136223846793005).wrapping_add(1442695040888963407);
                 (state >> 33) as usize
             };
             let mut refused = 0;
