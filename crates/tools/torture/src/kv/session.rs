@@ -13,6 +13,9 @@ use crate::program::{Broken, Stop, goes_on};
 /// The initial number of other records, on the drive's 4096 units.
 const OTHER: u32 = 2000;
 
+/// Bytes of their values.
+const OTHER_BYTES: usize = UNIT_BYTES - 100;
+
 /// Other records that one step overwrites, or adds.
 const OTHER_AT_ONCE: usize = 12;
 
@@ -61,7 +64,7 @@ fn write_other(
     numbers: &[u32],
 ) -> Result<(), Error> {
     let mut tx = store.begin()?;
-    let mut value = vec![0; UNIT_BYTES - 100];
+    let mut value = vec![0; OTHER_BYTES];
     for number in numbers {
         random.fill_bytes(&mut value);
         tx.put(namespaces.other, number.to_be_bytes(), &value)?;
@@ -112,7 +115,8 @@ impl<'a> Session<'a> {
             10..20 if !self.snapshots.is_empty() => self.look(),
             20..32 => self.overwrite_other(),
             32..35 => self.add_other(),
-            35 => self.fill(),
+            35 if self.random.random() => self.fill(),
+            35 => self.fill_at_once(),
             36..46 => self.read_ranges(),
             46..54 => self.commit(true),
             _ => self.commit(false),
@@ -213,6 +217,15 @@ impl<'a> Session<'a> {
             let numbers: Vec<u32> = (first..OTHER + self.added).collect();
             write_other(&self.store, self.namespaces, &mut self.random, &numbers)?;
         }
+    }
+
+    /// Adds records in one transaction, for which there is room, but hardly for its log as well, or not.
+    fn fill_at_once(&mut self) -> Result<Option<Broken>, Error> {
+        let room = self.store.room_for(OTHER_BYTES)? as u32;
+        let first = OTHER + self.added;
+        self.added += room * self.random.random_range(30..110) / 100;
+        let numbers: Vec<u32> = (first..OTHER + self.added).collect();
+        write_other(&self.store, self.namespaces, &mut self.random, &numbers).map(|()| None)
     }
 
     /// The drive is full: the refused change has no effect, and the store continues to work. Deletes what was added.
