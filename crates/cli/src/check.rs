@@ -1,7 +1,7 @@
 //! `tantalum check`.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tantalum::check::{Check, CheckFinding, CheckedPart, Remedy};
@@ -21,7 +21,8 @@ const LISTED: usize = 20;
 #[derive(Serialize)]
 struct Outcome {
     command: &'static str,
-    image: String,
+    #[serde(with = "tantalum_control::path")]
+    image: PathBuf,
     checked: Vec<CheckedPart>,
     findings: Vec<CheckFinding>,
     last_shutdown: Option<&'static str>,
@@ -107,7 +108,7 @@ impl Outcome {
     fn of(path: &Path, check: Check) -> Outcome {
         Outcome {
             command: "check",
-            image: path.display().to_string(),
+            image: path.to_path_buf(),
             checked: check.parts,
             findings: check.findings,
             last_shutdown: check.recovery.as_ref().map(last_shutdown),

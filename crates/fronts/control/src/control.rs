@@ -40,6 +40,7 @@ pub enum Request {
     /// Records what is done to the files of a mount, until the connection is closed.
     Record {
         /// The file that takes the recording.
+        #[serde(with = "crate::path")]
         to: PathBuf,
     },
     /// Makes everything durable and sets a mark in the recording.
