@@ -292,6 +292,14 @@ pub enum Failure {
         /// The option.
         option: &'static str,
     },
+    /// An image should be created, and exists.
+    #[error("image {} already exists; leave out --create to {verb} it, or choose another name", path.display())]
+    CreateOfExisting {
+        /// The image.
+        path: PathBuf,
+        /// What the command does with an image.
+        verb: &'static str,
+    },
     /// An option for new log-structured file systems, but none is being created.
     #[error(
         "{option} is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"

@@ -157,7 +157,7 @@ fn device(options: &ServeOptions) -> Result<(Device, Option<String>), Failure> {
 
 /// The drive with the namespaces that it needs.
 fn device_as(options: &ServeOptions, access: Access) -> Result<Device, Failure> {
-    let mut device = options.made.device(&options.image, access)?;
+    let mut device = options.made.device(&options.image, access, "serve")?;
     let lacks_namespaces = device.namespaces().len() < usize::from(options.key_value);
     if access == Access::Overlay && lacks_namespaces {
         // none are created that would be gone afterwards
