@@ -401,7 +401,7 @@ fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
 }
 
 fn capacity_for(sufficient_bytes: Option<u64>) -> String {
-    sufficient_bytes.map_or_else(String::new, |bytes| format!("; use --capacity {}M or more", bytes >> 20))
+    sufficient_bytes.map_or_else(String::new, |bytes| format!(", or use --capacity {}M or more", bytes >> 20))
 }
 
 fn named(log: Option<&PathBuf>) -> String {
