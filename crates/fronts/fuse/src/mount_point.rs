@@ -5,12 +5,12 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::statfs::statfs;
 
+use crate::helper;
 use crate::users::users_of;
 
 /// The mount table names this and the image's path as the source of a mounted volume.
@@ -205,14 +205,14 @@ pub fn unmount(folder: &Path) -> Result<(), MountPointError> {
 pub(crate) fn detach(folder: &Path) {
     // A user without the right unmounts with the helper; if neither works the mount is dead, and anyone can unmount it.
     if umount2(folder, MntFlags::MNT_DETACH).is_err() {
-        let _ = Command::new("fusermount3").args(["-u", "-z", "-q"]).arg("--").arg(folder).status();
+        let _ = helper::command().args(["-u", "-z", "-q"]).arg("--").arg(folder).status();
     }
 }
 
 /// As an ordinary user.
 fn unmount_by_helper(path: PathBuf) -> Result<(), MountPointError> {
     let refused = |why: String| MountPointError::Refused { path: path.clone(), why };
-    let output = Command::new("fusermount3").arg("-u").arg("--").arg(&path).output();
+    let output = helper::command().arg("-u").arg("--").arg(&path).output();
     let output =
         output.map_err(|error| refused(format!("fusermount3: {error}; install the package fuse3")))?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -225,9 +225,11 @@ fn unmount_by_helper(path: PathBuf) -> Result<(), MountPointError> {
 
 /// The name of an image in the mount table. `fusermount3`, which mounts for ordinary users, splits options at commas.
 pub(crate) fn source_of(image: &Path, by_helper: bool) -> String {
-    let path = String::from_utf8_lossy(image.as_os_str().as_bytes()).into_owned();
-    let path = if by_helper { path.replace('\\', "\\\\").replace(',', "\\,") } else { path };
-    format!("{SOURCE}{path}")
+    let source = match image.to_str() {
+        Some(path) => format!("{SOURCE}{path}"),
+        None => format!("{ENCODED_SOURCE}{}", encoded(image)),
+    };
+    if by_helper { source.replace('\\', "\\\\").replace(',', "\\,") } else { source }
 }
 
 #[cfg(test)]
