@@ -16,6 +16,7 @@ use tantalum_nvme::bench::BenchError;
 use tantalum_nvme::serve::ServeError;
 use tantalum_papers::ExperimentError;
 use tantalum_replay::ReplayError;
+use tantalum_report::table::count;
 use tantalum_report::{Interrupted, InvalidSetting, MissingFeature, ReportError};
 use tantalum_spu::{InstallError, SpuError};
 use tantalum_sweep::SweepError;
@@ -55,7 +56,7 @@ pub enum Failure {
         error: Box<tantalum_kv::Error>,
     },
     /// Promises were broken. The results have been printed.
-    #[error("{violations} promises were broken; see the results above")]
+    #[error("{} broken; see the results above", count(*violations as u64, "promise"))]
     Violations {
         /// The number of violations.
         violations: usize,
@@ -104,7 +105,7 @@ pub enum Failure {
     #[error(transparent)]
     Experiment(ExperimentError),
     /// A program does not survive power loss. The findings have been printed.
-    #[error("the check failed for {failed} of {checked} outcomes; see the findings above")]
+    #[error("the check failed for {failed} of {}; see the findings above", count(*checked, "outcome"))]
     FailedChecks {
         /// Outcomes in which it failed.
         failed: u64,
@@ -160,7 +161,8 @@ pub enum Failure {
     Sweep(SweepError),
     /// Runs of a sweep failed. The others are in the table.
     #[error(
-        "{failed} of {runs} runs failed; the column \"failed\" of the table says why; the first is {first}"
+        "{failed} of {} failed; the column \"failed\" of the table says why; the first is {first}",
+        count(*runs as u64, "run")
     )]
     RunsFailed {
         /// The number of failed runs.
