@@ -1,5 +1,6 @@
 //! Commands that continue in the background: the command is started again as a separate process.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
@@ -34,10 +35,8 @@ impl Started {
 /// ended.
 pub fn start(word: &str) -> Result<Started, Failure> {
     let program = std::env::current_exe().map_err(Failure::Background)?;
-    let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");
     let mut child = Command::new(program)
-        .args(arguments)
-        .arg("--detached")
+        .args(of_background(std::env::args_os().skip(1)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -66,8 +65,32 @@ pub fn start(word: &str) -> Result<Started, Failure> {
     Err(Failure::BackgroundEnded { message, code: ended.code() })
 }
 
+/// This command's arguments for the background process: `--background` becomes `--detached`. What follows `--` is no option.
+fn of_background(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut is_option = true;
+    let of_background = arguments.into_iter().map(|argument| {
+        is_option &= argument != "--";
+        if is_option && argument == "--background" { "--detached".into() } else { argument }
+    });
+    of_background.collect()
+}
+
 /// Called by the background process, so that it does not end with the terminal.
 pub fn detach() {
     // A newly started process leads no group, so this cannot fail.
     let _ = nix::unistd::setsid();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_option_is_replaced_and_where_it_stands() {
+        let of = |words: &[&str]| of_background(words.iter().map(OsString::from));
+        assert_eq!(of(&["mount", "--background", "a", "m"]), ["mount", "--detached", "a", "m"]);
+        assert_eq!(of(&["mount", "a", "m", "--background"]), ["mount", "a", "m", "--detached"]);
+        let behind = of(&["mount", "--background", "--", "--background", "m"]);
+        assert_eq!(behind, ["mount", "--detached", "--", "--background", "m"]);
+    }
 }

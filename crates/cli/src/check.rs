@@ -1,13 +1,13 @@
 //! `tantalum check`.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tantalum::check::{Check, CheckFinding, CheckedPart, Remedy};
 use tantalum::{Device, DeviceError, Status};
 use tantalum_report::Interrupted;
-use tantalum_report::table::{Align, Table, grouped};
+use tantalum_report::table::{Align, Table, count, grouped};
 
 use crate::arguments::CheckOptions;
 use crate::failure::Failure;
@@ -21,7 +21,8 @@ const LISTED: usize = 20;
 #[derive(Serialize)]
 struct Outcome {
     command: &'static str,
-    image: String,
+    #[serde(with = "tantalum_control::path")]
+    image: PathBuf,
     checked: Vec<CheckedPart>,
     findings: Vec<CheckFinding>,
     last_shutdown: Option<&'static str>,
@@ -44,7 +45,7 @@ pub fn run(options: &CheckOptions) -> Result<(), Failure> {
     if outcome.findings.is_empty() {
         return Ok(());
     }
-    let findings = count(outcome.findings.len(), "finding");
+    let findings = count(outcome.findings.len() as u64, "finding");
     Err(Failure::Damaged { path: path.clone(), findings })
 }
 
@@ -107,7 +108,7 @@ impl Outcome {
     fn of(path: &Path, check: Check) -> Outcome {
         Outcome {
             command: "check",
-            image: path.display().to_string(),
+            image: path.to_path_buf(),
             checked: check.parts,
             findings: check.findings,
             last_shutdown: check.recovery.as_ref().map(last_shutdown),
@@ -131,7 +132,7 @@ impl Outcome {
             Some(how) => text += &format!("last shutdown: {how}\n"),
             None => text += "the drive was not opened: recovery would not know what to trust\n",
         }
-        text + &format!("{}\n", count(self.findings.len(), "finding"))
+        text + &format!("{}\n", count(self.findings.len() as u64, "finding"))
     }
 
     fn table(&self) -> String {
@@ -170,11 +171,6 @@ impl Outcome {
         }
         text
     }
-}
-
-fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", grouped(number as u64))
 }
 
 #[cfg(test)]

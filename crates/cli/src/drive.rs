@@ -85,14 +85,17 @@ impl ImageOptions {
         }
     }
 
-    /// The drive in the image file, created, or opened as `access` says.
-    pub fn device(&self, path: &Path, access: Access) -> Result<Device, Failure> {
+    /// The drive in the image file, created, or opened as `access` says. `verb` says what the command does with it.
+    pub fn device(&self, path: &Path, access: Access, verb: &'static str) -> Result<Device, Failure> {
         self.check()?;
         if !self.create {
             return opened_as(path, access);
         }
         let profile = self.profile.clone().unwrap_or_else(|| "tlc-nvme".to_owned());
         let profile = ProfileOptions { profile, capacity: self.capacity }.load(None, None)?;
+        if path.exists() {
+            return Err(Failure::CreateOfExisting { path: path.to_path_buf(), verb });
+        }
         created(path, &profile)
     }
 }

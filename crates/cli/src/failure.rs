@@ -16,6 +16,7 @@ use tantalum_nvme::bench::BenchError;
 use tantalum_nvme::serve::ServeError;
 use tantalum_papers::ExperimentError;
 use tantalum_replay::ReplayError;
+use tantalum_report::table::count;
 use tantalum_report::{Interrupted, InvalidSetting, MissingFeature, ReportError};
 use tantalum_spu::{InstallError, SpuError};
 use tantalum_sweep::SweepError;
@@ -55,7 +56,7 @@ pub enum Failure {
         error: Box<tantalum_kv::Error>,
     },
     /// Promises were broken. The results have been printed.
-    #[error("{violations} promises were broken; see the results above")]
+    #[error("{} broken; see the results above", count(*violations as u64, "promise"))]
     Violations {
         /// The number of violations.
         violations: usize,
@@ -104,7 +105,7 @@ pub enum Failure {
     #[error(transparent)]
     Experiment(ExperimentError),
     /// A program does not survive power loss. The findings have been printed.
-    #[error("the check failed for {failed} of {checked} outcomes; see the findings above")]
+    #[error("the check failed for {failed} of {}; see the findings above", count(*checked, "outcome"))]
     FailedChecks {
         /// Outcomes in which it failed.
         failed: u64,
@@ -160,7 +161,8 @@ pub enum Failure {
     Sweep(SweepError),
     /// Runs of a sweep failed. The others are in the table.
     #[error(
-        "{failed} of {runs} runs failed; the column \"failed\" of the table says why; the first is {first}"
+        "{failed} of {} failed; the column \"failed\" of the table says why; the first is {first}",
+        count(*runs as u64, "run")
     )]
     RunsFailed {
         /// The number of failed runs.
@@ -292,6 +294,14 @@ pub enum Failure {
         /// The option.
         option: &'static str,
     },
+    /// An image should be created, and exists.
+    #[error("image {} already exists; leave out --create to {verb} it, or choose another name", path.display())]
+    CreateOfExisting {
+        /// The image.
+        path: PathBuf,
+        /// What the command does with an image.
+        verb: &'static str,
+    },
     /// An option for new log-structured file systems, but none is being created.
     #[error(
         "{option} is chosen when a log-structured file system is created: add --file-system lfs-nat or lfs-tree, and --create or --format"
@@ -393,7 +403,7 @@ fn of_image(path: &Path, error: &dyn fmt::Display) -> String {
 }
 
 fn capacity_for(sufficient_bytes: Option<u64>) -> String {
-    sufficient_bytes.map_or_else(String::new, |bytes| format!("; use --capacity {}M or more", bytes >> 20))
+    sufficient_bytes.map_or_else(String::new, |bytes| format!(", or use --capacity {}M or more", bytes >> 20))
 }
 
 fn named(log: Option<&PathBuf>) -> String {

@@ -1,5 +1,6 @@
 //! `tantalum info`.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -18,7 +19,8 @@ use crate::recovery_info::{RecoveryInfo, last_shutdown};
 #[derive(Serialize)]
 struct Info {
     command: &'static str,
-    image: String,
+    #[serde(with = "tantalum_control::path")]
+    image: PathBuf,
     profile: Profile,
     capacity_units: u64,
     #[serde(flatten)]
@@ -87,7 +89,7 @@ impl Info {
         let endurance = endurance(effective.geometry.units(), capacity_units, cycles, smart.erase_count_mean);
         Info {
             command: "info",
-            image: options.image.display().to_string(),
+            image: options.image.clone(),
             capacity_units,
             effective,
             write_amplification: smart.write_amplification(),
@@ -130,7 +132,7 @@ impl Info {
             effective
         );
         let mut lines = vec![
-            ("image", self.image.clone()),
+            ("image", self.image.display().to_string()),
             ("profile", format!("{}: {}", profile.name, profile.description)),
             ("capacity", capacity),
             ("geometry", effective.shape()),

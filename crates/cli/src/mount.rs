@@ -22,6 +22,9 @@ const CACHE_BYTES: u64 = 256 << 20;
 /// The maximum number of threads started by default.
 const MOST_THREADS: usize = 8;
 
+/// What this command does with an image.
+const VERB: &str = "mount";
+
 /// What the background process prints once the volume is mounted; the rest of the line is a warning.
 const MOUNTED: &str = "mounted";
 
@@ -203,7 +206,7 @@ fn open(options: &MountOptions) -> Result<(Box<dyn FileSystem>, Option<Status>),
     let remap_duplicates = !options.no_remap_duplicates;
     let how = Use { cache_bytes: CACHE_BYTES, snapshot: options.snapshot, remap_duplicates };
     if options.made.create || options.format {
-        let device = options.made.device(path, Access::Write)?;
+        let device = options.made.device(path, Access::Write, VERB)?;
         let made = options.kind.make(path, device, how);
         return Ok((made.inspect_err(|_| options.made.forget(path))?, None));
     }
@@ -217,7 +220,7 @@ fn open(options: &MountOptions) -> Result<(Box<dyn FileSystem>, Option<Status>),
 
 fn open_existing(options: &MountOptions, access: Access, how: Use) -> Result<Box<dyn FileSystem>, Failure> {
     let path = &options.image;
-    let mut device = options.made.device(path, access)?;
+    let mut device = options.made.device(path, access, VERB)?;
     let Some(kind) = options.kind.recognise(path, &mut device)? else {
         let (now_ns, namespaces) = (device.time_ns(), device.namespaces().len());
         device.shutdown(now_ns).map_err(|status| shutdown_failure(path, status))?;

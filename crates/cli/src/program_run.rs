@@ -95,7 +95,8 @@ impl FromStr for Bytes {
 #[derive(Serialize)]
 struct Ran {
     command: &'static str,
-    image: String,
+    #[serde(with = "tantalum_control::path")]
+    image: PathBuf,
     module: String,
     answers: Vec<Answer>,
     requests: Vec<Request>,
@@ -161,7 +162,7 @@ fn on_drive(
     while ssd.next_event().is_some() {}
     let mut ran = Ran {
         command: "program run",
-        image: options.image.display().to_string(),
+        image: options.image.clone(),
         module: options.module.clone(),
         answers: Vec::new(),
         requests: Vec::new(),

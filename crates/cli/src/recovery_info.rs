@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tantalum::RecoveryReport;
-use tantalum_report::table::grouped;
+use tantalum_report::table::{count, grouped};
 
 /// What recovery did when the image was opened.
 #[derive(Serialize)]
@@ -74,30 +74,30 @@ impl RecoveryInfo {
 
     fn read(&self) -> String {
         format!(
-            "spare areas of {} pages read, {} torn; {} journal records, {} assertions folded",
-            grouped(self.pages_scanned),
+            "spare areas of {} read, {} torn; {}, {} folded",
+            count(self.pages_scanned, "page"),
             grouped(self.torn_pages),
-            grouped(self.journal_records),
-            grouped(self.assertions)
+            count(self.journal_records, "journal record"),
+            count(self.assertions, "assertion")
         )
     }
 
     fn completed(&self) -> String {
         format!(
-            "{} units from protected DRAM, {} transactions, {} atomic batches, {} pages of hinted logs",
-            grouped(self.units_restored),
-            grouped(self.transactions_completed),
-            grouped(self.batches_completed),
-            grouped(self.log_pages_completed)
+            "{} from protected DRAM, {}, {}, {} of hinted logs",
+            count(self.units_restored, "unit"),
+            count(self.transactions_completed, "transaction"),
+            count(self.batches_completed, "atomic batch"),
+            count(self.log_pages_completed, "page")
         )
     }
 
     fn dropped(&self) -> String {
         format!(
-            "{} units of open transactions, {} atomic batches, {} pages of hinted logs",
-            grouped(self.transaction_units_dropped),
-            grouped(self.batches_dropped),
-            grouped(self.log_pages_dropped)
+            "{} of open transactions, {}, {} of hinted logs",
+            count(self.transaction_units_dropped, "unit"),
+            count(self.batches_dropped, "atomic batch"),
+            count(self.log_pages_dropped, "page")
         )
     }
 }

@@ -11,6 +11,7 @@ use tantalum_nvme::addresses::Advertised;
 use tantalum_nvme::authentication::Hosts;
 use tantalum_nvme::serve::{Ending, Notice, Options, Served};
 use tantalum_nvme_programs::DrivePrograms;
+use tantalum_report::table::count;
 
 use crate::background;
 use crate::drive::{ImageOptions, only_read};
@@ -157,7 +158,7 @@ fn device(options: &ServeOptions) -> Result<(Device, Option<String>), Failure> {
 
 /// The drive with the namespaces that it needs.
 fn device_as(options: &ServeOptions, access: Access) -> Result<Device, Failure> {
-    let mut device = options.made.device(&options.image, access)?;
+    let mut device = options.made.device(&options.image, access, "serve")?;
     let lacks_namespaces = device.namespaces().len() < usize::from(options.key_value);
     if access == Access::Overlay && lacks_namespaces {
         // none are created that would be gone afterwards
@@ -181,7 +182,10 @@ fn line_of(notice: &Notice<'_>) -> String {
     match notice {
         Notice::PowerLost => "the drive lost power: all connections end".to_owned(),
         Notice::Recovered(report) => {
-            format!("the drive has recovered: {} pages read; hosts may attach again", report.pages_read)
+            format!(
+                "the drive has recovered: {} read; hosts may attach again",
+                count(report.pages_read, "page")
+            )
         }
         Notice::ProgramEnded(text) => (*text).to_owned(),
         Notice::Ended(Ok(Ending::Closed)) => "stopped: everything is durable".to_owned(),

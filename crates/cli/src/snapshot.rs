@@ -57,7 +57,8 @@ struct Line {
 #[derive(Serialize)]
 struct Outcome {
     command: &'static str,
-    image: String,
+    #[serde(with = "tantalum_control::path")]
+    image: PathBuf,
     created: Option<u32>,
     deleted: Option<u32>,
     snapshots: Vec<Line>,
@@ -85,7 +86,7 @@ pub fn run(action: &SnapshotAction) -> Result<(), Failure> {
         }
     }
     let snapshots = fs.snapshots().iter().map(Line::of).collect();
-    let image = path.display().to_string();
+    let image = path.to_path_buf();
     let outcome = Outcome { command: "snapshot", image, created, deleted, snapshots };
     close(path, fs)?;
     output::report(&outcome, options.json, Outcome::text)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use tantalum_report::Interrupted;
-use tantalum_report::table::grouped;
+use tantalum_report::table::{count, grouped};
 use tantalum_sweep::{Folder, Grid, Run, SweepError, Swept, kept_text, require_parquet, sweep, threads};
 
 use crate::failure::Failure;
@@ -91,8 +91,8 @@ fn one() -> Result<(), Failure> {
 fn of(swept: &Swept) -> String {
     let number = |number: usize| grouped(number as u64);
     let mut text = format!(
-        "{} runs: {} done now, {} kept from before, {} failed\n",
-        number(swept.runs),
+        "{}: {} done now, {} kept from before, {} failed\n",
+        count(swept.runs as u64, "run"),
         number(swept.done),
         number(swept.kept),
         number(swept.failed.len())

@@ -161,11 +161,56 @@ fn a_capacity_that_is_too_small_is_refused_with_one_that_would_do() {
         tantalum(dir.path(), &["create", "d.tant", "--profile", "tlc-nvme-plp", "--capacity", capacity])
     };
     let message = refused(dir.path(), &["create", "d.tant", "--profile", "tlc-nvme-plp", "--capacity", "8M"]);
-    let (_, would_do) = message.split_once("; use --capacity ").expect(&message);
+    let (_, would_do) =
+        message.split_once("; raise the over-provisioning, or use --capacity ").expect(&message);
     let would_do = would_do.strip_suffix("M or more\n").expect(&message).parse::<u64>().unwrap();
     assert!(message.contains("good flash blocks are too few") && !dir.path().join("d.tant").exists());
     assert_eq!(create(&format!("{}M", would_do - 1)).status.code(), Some(2), "the smallest is named");
     printed(create(&format!("{would_do}M")));
+}
+
+/// With so little over-provisioning each capacity has too little flash.
+#[test]
+fn a_capacity_is_named_only_if_one_would_do() {
+    let dir = TempDir::new().unwrap();
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../ssd/device/profiles/tlc-nvme.toml");
+    let text = fs::read_to_string(profile).unwrap();
+    let line = text.lines().find(|line| line.starts_with("over_provisioning_percent")).unwrap();
+    fs::write(dir.path().join("tight.toml"), text.replace(line, "over_provisioning_percent = 0.01")).unwrap();
+    let message = refused(dir.path(), &["create", "d.tant", "--profile", "tight.toml", "--capacity", "4G"]);
+    assert!(message.ends_with("; raise the over-provisioning\n"), "{message}");
+}
+
+#[test]
+fn a_missing_folder_for_temporary_files_is_told_once() {
+    let dir = TempDir::new().unwrap();
+    for arguments in [&["crash", "run", "--check", "true", "--", "true"][..], &["measure", "--", "true"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+        let output =
+            command.args(arguments).current_dir(dir.path()).env("TMPDIR", "/nosuch").output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8(output.stderr).unwrap();
+        // above it may be notes about the drive
+        assert_eq!(
+            said.lines().last().unwrap(),
+            "error: no folder for temporary files: /nosuch: No such file or directory (os error 2); set TMPDIR to one that exists",
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn create_of_an_image_that_exists_says_how_to_use_it() {
+    let dir = TempDir::new().unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--capacity", "64M"]));
+    let before = fs::read(dir.path().join("d.tant")).unwrap();
+    let message = refused(dir.path(), &["serve", "d.tant", "--create", "--listen", "127.0.0.1:0"]);
+    assert!(message.contains("d.tant already exists; leave out --create to serve it"), "{message}");
+    // a mount needs /dev/fuse, and says so first
+    fs::create_dir(dir.path().join("m")).unwrap();
+    let message = refused(dir.path(), &["mount", "d.tant", "m", "--create"]);
+    assert!(message.contains("leave out --create to mount it") || message.contains("/dev/fuse"), "{message}");
+    assert!(fs::read(dir.path().join("d.tant")).unwrap() == before, "it was changed");
 }
 
 #[test]

@@ -98,6 +98,34 @@ fn a_served_drive_is_counted_cut_and_stopped() {
 }
 
 #[test]
+fn an_image_may_have_any_name() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = TempDir::new().unwrap();
+    for name in [&b"k\xff.tant"[..], b"-x.tant"] {
+        let image = std::ffi::OsStr::from_bytes(name);
+        let run = |arguments: &[&str]| {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tantalum"));
+            let output =
+                command.args(arguments).arg("--").arg(image).current_dir(dir.path()).output().unwrap();
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{arguments:?} of {image:?}: {message}");
+            output.stdout
+        };
+        run(&["create", "--capacity", "64M"]);
+        run(&["serve", "--background", "--time", "none", "--listen", "127.0.0.1:0"]);
+        let stat: serde_json::Value = serde_json::from_slice(&run(&["stat", "--json"])).unwrap();
+        match image.to_str() {
+            Some(text) => assert_eq!(stat["image"], text),
+            None => assert_eq!(stat["image"]["bytes"].as_array().map(Vec::len), Some(name.len())),
+        }
+        run(&["stat", "--reset"]);
+        run(&["cut"]);
+        run(&["stop"]);
+        run(&["info", "--json"]);
+    }
+}
+
+#[test]
 fn an_image_that_is_served_is_in_use() {
     let served = Served::start();
     for arguments in [&SERVE[..], &SERVE[..6], &["check", IMAGE, "--repair"]] {

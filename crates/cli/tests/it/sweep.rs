@@ -128,7 +128,7 @@ fn a_trace_is_replayed_or_refused_with_its_line() {
     let replayed = run(dir.path(), &["replay", "trace.log", "--capacity", "64M", "--report", "page.html"]);
     let said = text(&replayed.stdout);
     assert!(
-        replayed.status.success() && said.contains("0 reads, 1 writes, for which 1 units were read first"),
+        replayed.status.success() && said.contains("0 reads, 1 write, for which 1 unit had to be read first"),
         "{said}"
     );
     assert!(fs::read_to_string(dir.path().join("page.html")).unwrap().contains("trace.log"));

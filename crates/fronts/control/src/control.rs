@@ -6,6 +6,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -40,6 +41,7 @@ pub enum Request {
     /// Records what is done to the files of a mount, until the connection is closed.
     Record {
         /// The file that takes the recording.
+        #[serde(with = "crate::path")]
         to: PathBuf,
     },
     /// Makes everything durable and sets a mark in the recording.
@@ -340,7 +342,7 @@ fn answer_all(stream: UnixStream, subject: &impl Subject, begun: &mut Begun) {
     let Ok(mut answers) = stream.try_clone() else { return };
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
         let response = match serde_json::from_str(&line) {
-            Ok(request) => answer(subject, request, begun).unwrap_or_else(Response::Error),
+            Ok(request) => answer_or_fail(subject, request, begun).unwrap_or_else(Response::Error),
             Err(error) => Response::Error(format!("not a valid request: {error}")),
         };
         let mut text = serde_json::to_string(&response).expect("responses are plain data");
@@ -349,6 +351,16 @@ fn answer_all(stream: UnixStream, subject: &impl Subject, begun: &mut Begun) {
             return;
         }
     }
+}
+
+/// A bug in one answer neither leaves its client waiting nor keeps the process from ending: it is an error to the client.
+fn answer_or_fail(subject: &impl Subject, request: Request, begun: &mut Begun) -> Result<Response, String> {
+    let answered = catch_unwind(AssertUnwindSafe(|| answer(subject, request, begun)));
+    answered.unwrap_or_else(|panic| {
+        let what = panic.downcast_ref::<String>().map(String::as_str);
+        let what = what.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
+        Err(format!("a bug of Tantalum, so there is no answer: {what}"))
+    })
 }
 
 fn answer(subject: &impl Subject, request: Request, begun: &mut Begun) -> Result<Response, String> {
@@ -383,6 +395,83 @@ fn answer(subject: &impl Subject, request: Request, begun: &mut Begun) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Its statistics have a bug.
+    struct Broken {
+        image: PathBuf,
+        end: End,
+    }
+
+    impl Subject for Broken {
+        fn image(&self) -> &Path {
+            &self.image
+        }
+
+        fn stat(&self) -> Result<serde_json::Value, String> {
+            panic!("reports are plain data")
+        }
+
+        fn look(&self) -> Result<serde_json::Value, String> {
+            Ok("seen".into())
+        }
+
+        fn recover(&self) -> Result<RecoveryReport, String> {
+            Err(String::new())
+        }
+
+        fn cut(&self, _after_flash_operations: Option<u64>, _seed: u64) -> Result<bool, String> {
+            Ok(true)
+        }
+
+        fn stop(&self) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn end(&self) -> &End {
+            &self.end
+        }
+
+        fn record(&self, to: &Path) -> Result<(), String> {
+            Err(format!("{to:?}"))
+        }
+    }
+
+    fn broken() -> (tempfile::TempDir, Arc<Broken>, Socket) {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("drive.tant");
+        std::fs::write(&image, "").unwrap();
+        let subject = Arc::new(Broken { image, end: End::default() });
+        let socket = serve(Arc::clone(&subject)).unwrap();
+        (folder, subject, socket)
+    }
+
+    #[test]
+    fn an_answer_that_panics_is_an_error_to_the_client_and_the_connection_goes_on() {
+        let (_folder, subject, _socket) = broken();
+        let mut control = Control::connect(&subject.image).unwrap();
+        let error = control.stat::<serde_json::Value>().unwrap_err();
+        assert!(
+            matches!(&error, ControlError::Refused { message, .. } if message.contains("plain data")),
+            "{error}"
+        );
+        assert_eq!(control.look::<String>().unwrap(), "seen");
+        // and whoever waits for the end hears of it
+        let end = control.watch_end().unwrap();
+        subject.end.come(Ended::Closed);
+        assert_eq!(end.wait().unwrap(), Ended::Closed);
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf_8_arrives_as_it_was() {
+        use std::os::unix::ffi::OsStrExt;
+        let (_folder, subject, _socket) = broken();
+        let to = Path::new(std::ffi::OsStr::from_bytes(b"/r\xff"));
+        let error = Control::connect(&subject.image).unwrap().record(to).unwrap_err();
+        assert!(
+            matches!(&error, ControlError::Refused { message, .. } if *message == format!("{to:?}")),
+            "{error}"
+        );
+    }
 
     #[test]
     fn requests_are_lines_of_json() {

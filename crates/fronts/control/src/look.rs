@@ -24,6 +24,7 @@ const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Look {
     /// The image.
+    #[serde(with = "crate::path")]
     pub image: PathBuf,
     /// Whether programs see the drive's latencies; none if it is not known or does not apply.
     pub time: Option<Pacing>,

@@ -11,6 +11,7 @@ use tantalum_drive::Pacing;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DriveReport {
     /// The image.
+    #[serde(with = "crate::path")]
     pub image: PathBuf,
     /// Whether programs see the drive's latencies; none if the image is not in use.
     pub time: Option<Pacing>,

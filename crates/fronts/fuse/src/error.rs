@@ -1,7 +1,7 @@
 //! Why a mount failed.
 
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tantalum::{DeviceError, Status};
 use tantalum_control::socket_path;
@@ -23,8 +23,11 @@ pub enum MountError {
     #[error("{DEVICE}: {}; mounting needs Linux with FUSE{}", .0, device_hint(.0))]
     NoDevice(io::Error),
     /// An ordinary user needs the helper.
-    #[error("fusermount3 is not installed: install the package fuse3, or mount as root")]
-    NoHelper,
+    #[error("{}, or mount as root", helper_hint(elsewhere.as_deref()))]
+    NoHelper {
+        /// Where it is, although nothing looks for it there.
+        elsewhere: Option<PathBuf>,
+    },
     /// The system refused.
     #[error("could not mount on {}: {error}{}", folder.display(), right_hint(error))]
     System {
@@ -58,6 +61,13 @@ pub enum MountError {
 /// What a container needs; as in docs/crash-run.md.
 const CONTAINER: &str = "in a container `docker run --device /dev/fuse --cap-add SYS_ADMIN`";
 
+fn helper_hint(elsewhere: Option<&Path>) -> String {
+    match elsewhere {
+        Some(helper) => format!("{} is not in PATH: add its folder to PATH", helper.display()),
+        None => "fusermount3 is not installed: install the package fuse3".to_owned(),
+    }
+}
+
 fn device_hint(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied => {
@@ -79,5 +89,22 @@ fn right_hint(error: &io::Error) -> String {
              no-new-privileges"
         ),
         false => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_nothing_looks_for_is_not_called_missing() {
+        let elsewhere = Some(PathBuf::from("/usr/local/bin/fusermount3"));
+        let told = MountError::NoHelper { elsewhere }.to_string();
+        assert!(
+            told.contains("/usr/local/bin/fusermount3 is not in PATH") && !told.contains("install"),
+            "{told}"
+        );
+        let told = MountError::NoHelper { elsewhere: None }.to_string();
+        assert!(told.contains("install the package fuse3"), "{told}");
     }
 }

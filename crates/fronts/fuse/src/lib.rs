@@ -21,6 +21,7 @@ mod convert;
 mod error;
 mod front;
 mod handles;
+mod helper;
 mod host;
 mod ioctl;
 mod known_files;

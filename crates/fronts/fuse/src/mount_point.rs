@@ -5,16 +5,19 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::statfs::statfs;
 
+use crate::helper;
 use crate::users::users_of;
 
 /// The mount table names this and the image's path as the source of a mounted volume.
 pub(crate) const SOURCE: &str = "tantalum:";
+
+/// The same, if the path is not UTF-8: then `%` and bytes that no text has are written as `%` and two hexadecimal digits.
+const ENCODED_SOURCE: &str = "tantalum%:";
 
 /// Why a folder cannot be used, or cannot be unmounted.
 #[derive(Debug, thiserror::Error)]
@@ -88,20 +91,42 @@ fn mounted_images() -> Vec<MountedImage> {
 fn mounted_image(line: &[u8]) -> Option<MountedImage> {
     let mut fields = line.split(|&byte| byte == b' ');
     let (source, folder) = (unescaped(fields.next()?), unescaped(fields.next()?));
-    let image = source.strip_prefix(SOURCE.as_bytes())?;
-    let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
-    Some(MountedImage { folder: path(&folder), image: path(image) })
+    let image = match source.strip_prefix(SOURCE.as_bytes()) {
+        Some(image) => image.to_vec(),
+        None => decoded(source.strip_prefix(ENCODED_SOURCE.as_bytes())?),
+    };
+    let path = |bytes: Vec<u8>| PathBuf::from(OsString::from_vec(bytes));
+    Some(MountedImage { folder: path(folder), image: path(image) })
+}
+
+/// A path as text that [`decoded`] turns back.
+fn encoded(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text += &chunk.valid().replace('%', "%25");
+        text.extend(chunk.invalid().iter().map(|byte| format!("%{byte:02x}")));
+    }
+    text
+}
+
+fn decoded(text: &[u8]) -> Vec<u8> {
+    unescaped_by(text, b'%', 2, 16)
 }
 
 /// The mount table writes blanks and similar characters as a backslash and three octal digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
+    unescaped_by(field, b'\\', 3, 8)
+}
+
+/// Bytes some of which are written as a mark and so many digits.
+fn unescaped_by(field: &[u8], mark: u8, digits: usize, radix: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&first, behind)) = rest.split_first() {
-        let digits = behind.get(..3).filter(|_| first == b'\\');
-        let byte = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        let code = behind.get(..digits).filter(|_| first == mark);
+        let byte = code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, radix).ok());
         bytes.push(byte.unwrap_or(first));
-        rest = if byte.is_some() { &behind[3..] } else { behind };
+        rest = if byte.is_some() { &behind[digits..] } else { behind };
     }
     bytes
 }
@@ -180,14 +205,14 @@ pub fn unmount(folder: &Path) -> Result<(), MountPointError> {
 pub(crate) fn detach(folder: &Path) {
     // A user without the right unmounts with the helper; if neither works the mount is dead, and anyone can unmount it.
     if umount2(folder, MntFlags::MNT_DETACH).is_err() {
-        let _ = Command::new("fusermount3").args(["-u", "-z", "-q"]).arg("--").arg(folder).status();
+        let _ = helper::command().args(["-u", "-z", "-q"]).arg("--").arg(folder).status();
     }
 }
 
 /// As an ordinary user.
 fn unmount_by_helper(path: PathBuf) -> Result<(), MountPointError> {
     let refused = |why: String| MountPointError::Refused { path: path.clone(), why };
-    let output = Command::new("fusermount3").arg("-u").arg("--").arg(&path).output();
+    let output = helper::command().arg("-u").arg("--").arg(&path).output();
     let output =
         output.map_err(|error| refused(format!("fusermount3: {error}; install the package fuse3")))?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -200,9 +225,11 @@ fn unmount_by_helper(path: PathBuf) -> Result<(), MountPointError> {
 
 /// The name of an image in the mount table. `fusermount3`, which mounts for ordinary users, splits options at commas.
 pub(crate) fn source_of(image: &Path, by_helper: bool) -> String {
-    let path = String::from_utf8_lossy(image.as_os_str().as_bytes()).into_owned();
-    let path = if by_helper { path.replace('\\', "\\\\").replace(',', "\\,") } else { path };
-    format!("{SOURCE}{path}")
+    let source = match image.to_str() {
+        Some(path) => format!("{SOURCE}{path}"),
+        None => format!("{ENCODED_SOURCE}{}", encoded(image)),
+    };
+    if by_helper { source.replace('\\', "\\\\").replace(',', "\\,") } else { source }
 }
 
 #[cfg(test)]
@@ -218,6 +245,15 @@ mod tests {
         assert!(mounted_image(b"proc /proc proc rw 0 0").is_none());
         assert!(mounted_image(b"").is_none());
         assert_eq!(unescaped(b"a\\04"), b"a\\04", "an escape that ends too early is none");
+    }
+
+    #[test]
+    fn an_image_is_found_whatever_bytes_its_path_has() {
+        for bytes in [&b"/data/drive.tant"[..], b"/k\xff.tant", b"/100%41\xff\xfe/%ff", b"/100%41"] {
+            let image = PathBuf::from(OsString::from_vec(bytes.to_vec()));
+            let line = format!("{} /mnt fuse rw 0 0", source_of(&image, false));
+            assert_eq!(mounted_image(line.as_bytes()).unwrap().image, image, "{line}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use nix::unistd::geteuid;
 use tantalum_drive::Pacing;
 
 use crate::error::{DEVICE, MountError};
-use crate::mount_point;
+use crate::{helper, mount_point};
 
 /// How often what nobody has synced becomes durable, unless something else is asked for; as on other file systems.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(5);
@@ -47,14 +47,9 @@ impl Options {
         }
         let device = std::fs::File::options().read(true).write(true).open(DEVICE);
         device.map_err(MountError::NoDevice)?;
-        if !geteuid().is_root() && !helper_is_installed() {
-            return Err(MountError::NoHelper);
+        if !geteuid().is_root() {
+            helper::find().map_err(|elsewhere| MountError::NoHelper { elsewhere })?;
         }
         Ok(())
     }
-}
-
-fn helper_is_installed() -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join("fusermount3").is_file())
 }

@@ -16,6 +16,7 @@ pub struct Report {
     #[serde(default)]
     pub flash_units: u32,
     /// Where it is mounted; none if it is not.
+    #[serde(with = "tantalum_control::path", default)]
     pub mounted_on: Option<PathBuf>,
     /// The error that stopped the drive for good, if any: changes fail, and without power every request.
     #[serde(default)]

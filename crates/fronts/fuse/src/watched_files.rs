@@ -24,6 +24,7 @@ pub struct Looked {
     #[serde(flatten)]
     pub look: Look,
     /// Where it is mounted.
+    #[serde(with = "tantalum_control::path")]
     pub mounted_on: std::path::PathBuf,
     /// Whether recovery was tried since power failed.
     pub is_tried: bool,

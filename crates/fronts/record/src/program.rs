@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
@@ -65,8 +66,27 @@ pub fn wait(
 
 /// An argument in which `{}` is the folder.
 fn with_folder(argument: &OsStr, folder: &Path) -> OsString {
-    match (argument.to_str(), folder.to_str()) {
-        (Some(argument), Some(folder)) => argument.replace("{}", folder).into(),
-        _ => argument.to_owned(),
+    let (mut text, mut rest) = (Vec::new(), argument.as_bytes());
+    while let Some(at) = rest.windows(2).position(|two| two == b"{}") {
+        text.extend_from_slice(&rest[..at]);
+        text.extend_from_slice(folder.as_os_str().as_bytes());
+        rest = &rest[at + 2..];
+    }
+    text.extend_from_slice(rest);
+    OsString::from_vec(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_stands_for_braces_whatever_bytes_both_have() {
+        let of = |argument: &[u8], folder: &[u8]| {
+            with_folder(OsStr::from_bytes(argument), Path::new(OsStr::from_bytes(folder))).into_vec()
+        };
+        assert_eq!(of(b"{}/a:{}", b"/f"), b"/f/a:/f");
+        assert_eq!(of(b"--to={}/\xfe", b"/\xff{}"), b"--to=/\xff{}/\xfe");
+        assert_eq!(of(b"{a}{", b"/f"), b"{a}{");
     }
 }

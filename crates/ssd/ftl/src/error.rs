@@ -217,7 +217,7 @@ pub enum LayoutError {
     Geometry(#[from] GeometryError),
     /// Too little flash beyond the logical capacity.
     #[error(
-        "{physical_blocks} good flash blocks are too few: {logical_blocks} hold the logical capacity, and at least {needed_blocks} more are needed for garbage collection, journal, checkpoints and dump; raise the over-provisioning or the capacity"
+        "{physical_blocks} good flash blocks are too few: {logical_blocks} hold the logical capacity, and at least {needed_blocks} more are needed for garbage collection, journal, checkpoints and dump; raise the over-provisioning"
     )]
     TooLittleFlash {
         /// Blocks available, without bad ones.

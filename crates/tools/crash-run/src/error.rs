@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tantalum::{DeviceError, ProfileError};
 use tantalum_filesystem::Errno;
 use tantalum_fuse::MountError;
-use tantalum_report::Interrupted;
+use tantalum_report::{Interrupted, NoTemporary};
 use tantalum_volume::VolumeError;
 use tempfile::TempDir;
 
@@ -105,6 +105,9 @@ pub enum RunError {
         /// The folder they should go to.
         to: PathBuf,
     },
+    /// There is no folder for temporary files.
+    #[error(transparent)]
+    Temporary(#[from] NoTemporary),
     /// A file could not be read or written.
     #[error("{}: {error}{}", path.display(), room_elsewhere(path, error))]
     Files {
@@ -159,6 +162,5 @@ fn room_elsewhere(path: &Path, error: &io::Error) -> &'static str {
 
 /// A new folder in `$TMPDIR`, else in `/tmp`.
 pub(crate) fn temporary_folder() -> Result<TempDir, RunError> {
-    let place = env::temp_dir();
-    tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir_in(&place).map_err(RunError::files(place))
+    Ok(tantalum_report::temporary_folder("tantalum-crash-run-")?)
 }

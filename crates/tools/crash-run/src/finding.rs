@@ -33,6 +33,7 @@ pub struct Finding {
     /// How many more outcomes lost what makes the check fail here. One that lost more may count with several findings.
     pub also: u64,
     /// The folder in which it is saved.
+    #[serde(with = "tantalum_control::path", default)]
     pub saved: Option<PathBuf>,
 }
 

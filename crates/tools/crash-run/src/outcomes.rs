@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use tantalum::Profile;
+use tantalum_report::table::count;
 use tantalum_report::{Bar, Monitor};
 
 use crate::choices::{Kept, choices, in_order};
@@ -196,7 +197,11 @@ impl<'a> Sent<'a> {
             // fails if a check could not be run, which is reported at the end
             let _ = self.making.jobs.send(job);
         }
-        self.bar.say(format!("{} outcomes, {} different", self.tried.outcomes, self.tried.different));
+        self.bar.say(format!(
+            "{}, {} different",
+            count(self.tried.outcomes, "outcome"),
+            self.tried.different
+        ));
         Ok(self.bar.check()?)
     }
 

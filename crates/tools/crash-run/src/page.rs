@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use tantalum_report::html::{escaped, page};
-use tantalum_report::table::grouped;
+use tantalum_report::table::{count, grouped};
 use tantalum_report::{ReportError, save};
 
 use crate::campaign::Outcome;
@@ -34,8 +34,7 @@ fn render(outcome: &Outcome, program: &str) -> String {
         section(&mut contents, index + 1, finding);
     }
     if outcome.unexplained > 0 {
-        let _ =
-            writeln!(contents, "<p>{} more failures were not explained.</p>", grouped(outcome.unexplained));
+        let _ = writeln!(contents, "<p>Not explained: {}.</p>", count(outcome.unexplained, "more failure"));
     }
     let _ = writeln!(contents, "<h2>What was tried</h2>\n<div class=\"wide\"><table>");
     for (name, count) in counts(outcome) {
@@ -75,7 +74,7 @@ fn section(contents: &mut String, number: usize, finding: &Finding) {
     let said: Vec<String> = finding.check_said.lines().map(str::to_owned).collect();
     item("the check said", &said);
     if finding.also > 0 {
-        item("for the same reason", &[format!("{} more outcomes", grouped(finding.also))]);
+        item("for the same reason", &[count(finding.also, "more outcome")]);
     }
     if let Some(saved) = &finding.saved {
         item("again", &[format!("tantalum crash replay {}", saved.display())]);

@@ -102,3 +102,38 @@ fn bytes_of(folder: &Path) -> std::io::Result<u64> {
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn a_finding_is_saved_in_a_folder_of_any_name_and_knows_it() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join(OsStr::from_bytes(b"s\xff"));
+        let finding = Finding {
+            after_operations: 1,
+            last_operation: String::new(),
+            check_ended: String::new(),
+            check_said: String::new(),
+            lost: Vec::new(),
+            there: Vec::new(),
+            saved_by: Vec::new(),
+            unavoidable: Vec::new(),
+            without_loss: None,
+            also: 0,
+            saved: Some(folder.clone()),
+        };
+        let checker = Checker {
+            check: Check::Command("true".to_owned()),
+            most: std::time::Duration::from_secs(1),
+            place: place.path().to_owned(),
+            monitor: tantalum_report::Monitor::silent(),
+        };
+        save(&folder, &finding, &checker, &Tree::default(), &[]).unwrap();
+        assert_eq!(SavedFinding::open(&folder).unwrap().finding.saved, Some(folder));
+    }
+}

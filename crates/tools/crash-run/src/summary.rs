@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tantalum_report::table::{Align, Table, grouped};
+use tantalum_report::table::{Align, Table, count, grouped};
 
 use crate::campaign::Outcome;
 use crate::check::ended;
@@ -57,7 +57,7 @@ pub fn of(outcome: &Outcome) -> String {
     }
     let mut text = table.render();
     if outcome.unexplained > 0 {
-        let _ = writeln!(text, "\n{} failures were not explained.", grouped(outcome.unexplained));
+        let _ = writeln!(text, "\nNot explained: {}.", count(outcome.unexplained, "failure"));
     }
     if let Some(why) = &outcome.not_saved {
         let _ = writeln!(text, "\nNot all findings could be saved: {why}");
@@ -96,7 +96,8 @@ fn of_finding(number: usize, finding: &Finding) -> String {
     list(UNAVOIDABLE, &finding.unavoidable);
     list("the check said:", &said.into_iter().rev().collect::<Vec<_>>());
     if finding.also > 0 {
-        let _ = writeln!(text, "  {} more outcomes fail for the same reason", grouped(finding.also));
+        let fail = if finding.also == 1 { "fails" } else { "fail" };
+        let _ = writeln!(text, "  {} {fail} for the same reason", count(finding.also, "more outcome"));
     }
     if let Some(saved) = &finding.saved {
         let _ = writeln!(text, "  again: tantalum crash replay {}", saved.display());

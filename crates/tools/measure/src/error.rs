@@ -8,7 +8,7 @@ use tantalum_control::ControlError;
 use tantalum_filesystem::Errno;
 use tantalum_fuse::{MountError, MountPointError};
 use tantalum_record::SpoolError;
-use tantalum_report::Interrupted;
+use tantalum_report::{Interrupted, NoTemporary};
 use tantalum_volume::VolumeError;
 use tantalum_workloads::WorkloadError;
 
@@ -78,7 +78,10 @@ pub enum MeasureError {
          working directory, and of a mount only what is written while it is watched counts"
     )]
     NothingWritten,
-    /// Temporary files could not be created.
+    /// There is no folder for temporary files.
+    #[error(transparent)]
+    Temporary(#[from] NoTemporary),
+    /// A file could not be created.
     #[error("{}: {error}", path.display())]
     Files {
         /// The folder or file.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use tantalum_record::Events;
+use tantalum_report::temporary_file;
 use tempfile::NamedTempFile;
 
 use crate::error::MeasureError;
@@ -17,8 +18,7 @@ pub struct Recording {
 impl Recording {
     /// An empty file for a recording.
     pub fn new() -> Result<Recording, MeasureError> {
-        let file = tempfile::Builder::new().prefix("tantalum-measure-").tempfile();
-        file.map(|file| Recording { file }).map_err(MeasureError::files(std::env::temp_dir()))
+        Ok(Recording { file: temporary_file("tantalum-measure-")? })
     }
 
     /// Where it is.

@@ -12,6 +12,7 @@ use std::thread;
 use tantalum_drive::Client;
 use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
 use tantalum_record::{end_in, program_in};
+use tantalum_report::temporary_folder;
 
 use crate::attach::Attached;
 use crate::drive::{DriveSetup, new_volume};
@@ -47,8 +48,7 @@ pub struct Task {
 /// Runs the program once and reports what it wrote.
 pub fn run(task: &Task, stop: &Stop) -> Result<Measurement, MeasureError> {
     let monitor = stop.monitor();
-    let place = tempfile::Builder::new().prefix("tantalum-measure-").tempdir();
-    let place = place.map_err(MeasureError::files(std::env::temp_dir()))?;
+    let place = temporary_folder("tantalum-measure-")?;
     let folder = place.path().join("dir");
     fs::create_dir(&folder).map_err(MeasureError::files(&folder))?;
     let image = match &task.drive.image {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tantalum_report::table::{Align, Table, bytes, grouped};
+use tantalum_report::table::{Align, Table, bytes, count, grouped};
 use tantalum_report::{LatencyUs, figure_text};
 use tantalum_workloads::unit_bytes;
 
@@ -90,7 +90,7 @@ fn in_short(measurement: &Measurement) -> Table {
     let Measurement { asked, counters, amplification, flushes, life, .. } = measurement;
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
     let mut row = |name: &str, value: String| table.push(vec![name.to_owned(), value]);
-    row("asked for", format!("{} in {} writes", bytes(asked.bytes), grouped(asked.writes)));
+    row("asked for", format!("{} in {}", bytes(asked.bytes), count(asked.writes, "write")));
     if asked.copied_bytes > 0 {
         row("copied by the file system", bytes(asked.copied_bytes));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tantalum_report::table::{Align, Table, bytes, grouped};
+use tantalum_report::table::{Align, Table, bytes, count, grouped};
 use tantalum_report::{Figures, figure_text};
 use tantalum_workloads::unit_bytes;
 
@@ -25,10 +25,10 @@ pub fn of(outcome: &Outcome) -> String {
 pub(crate) fn heading(outcome: &Outcome) -> String {
     let (trace, drive) = (&outcome.trace, &outcome.drive);
     let mut text = format!(
-        "{}{}: {} requests, on {} of {}, {}, {}",
+        "{}{}: {}, on {} of {}, {}, {}",
         trace.path,
         trace.format.map(|format| format!(" ({})", format.name())).unwrap_or_default(),
-        grouped(trace.requests),
+        count(trace.requests, "request"),
         drive.profile,
         bytes(drive.capacity_bytes),
         drive.effective,
@@ -114,8 +114,11 @@ fn in_short(outcome: &Outcome) -> Table {
 
 fn unaligned_in_short(unaligned: &Unaligned) -> String {
     let Unaligned { reads, writes, units_read_to_write, trims, .. } = *unaligned;
-    let [reads, writes, units, trims] = [reads, writes, units_read_to_write, trims].map(grouped);
-    format!("{reads} reads, {writes} writes, for which {units} units were read first, {trims} trims")
+    let (reads, writes, trims) = (count(reads, "read"), count(writes, "write"), count(trims, "trim"));
+    format!(
+        "{reads}, {writes}, for which {} had to be read first, {trims}",
+        count(units_read_to_write, "unit")
+    )
 }
 
 fn by_cause(outcome: &Outcome) -> Table {

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::temporary::system_error;
+
 /// The user asked to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("interrupted")]
@@ -65,23 +67,11 @@ pub enum ReportError {
     },
 }
 
-/// The system's error, without the name of a temporary file.
-fn of_system(error: io::Error) -> io::Error {
-    let inner = error
-        .get_ref()
-        .and_then(|error| error.source())
-        .and_then(|source| source.downcast_ref::<io::Error>());
-    match inner.and_then(io::Error::raw_os_error) {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => error,
-    }
-}
-
 impl ReportError {
     /// Makes the error of a file.
     pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> ReportError {
         let path = path.to_owned();
-        move |error| ReportError::File { path, error: of_system(error) }
+        move |error| ReportError::File { path, error: system_error(error) }
     }
 
     /// Makes the error of a plot.

@@ -1,7 +1,7 @@
 //! Reports as files.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile};
@@ -32,14 +32,11 @@ fn beside(path: &Path) -> Result<NamedTempFile, ReportError> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let mut error = None;
     // with the permissions of any new file: temporary files are otherwise private
-    let made = Builder::new().prefix(".tantalum-report-").make_in(folder, |path| {
-        let opened = File::options().read(true).write(true).create_new(true).open(path);
-        opened.inspect_err(|opening| error = opening.raw_os_error())
-    });
-    // `tempfile` adds the temporary name to the error
-    made.map_err(|made| ReportError::file(path)(error.map_or(made, io::Error::from_raw_os_error)))
+    let made = Builder::new()
+        .prefix(".tantalum-report-")
+        .make_in(folder, |path| File::options().read(true).write(true).create_new(true).open(path));
+    made.map_err(ReportError::file(path))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod lifetime;
 mod monitor;
 pub mod plots;
 pub mod table;
+mod temporary;
 mod text;
 
 pub use error::{Interrupted, InvalidSetting, MissingFeature, ReportError};
@@ -24,4 +25,5 @@ pub use latency::{LatencyMs, LatencyUs, histogram};
 pub use lifetime::{DAYS_PER_YEAR, Endurance, Lifetime, WARRANTY_YEARS, terabytes};
 pub use monitor::{Bar, Monitor};
 pub use plots::grouped_bars::write_plots;
+pub use temporary::{NoTemporary, system_error, temporary_file, temporary_folder};
 pub use text::{figure_text, of_experiment};

@@ -29,12 +29,13 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table with its titles underlined; every line ends with a newline.
+    /// The table with its titles underlined, if it has any; every line ends with a newline.
     pub fn render(&self) -> String {
         let widths = self.widths();
         let titles = self.titles();
         let rules: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-        [&titles, &rules].into_iter().chain(&self.rows).map(|row| self.line(row, &widths)).collect()
+        let head = if titles.iter().all(String::is_empty) { vec![] } else { vec![&titles, &rules] };
+        head.into_iter().chain(&self.rows).map(|row| self.line(row, &widths)).collect()
     }
 
     /// The titles of the columns.
@@ -87,6 +88,16 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A number of things: `1 seed`, `1,234 seeds`. `what` is one of them, a word or more; the last has a regular plural.
+pub fn count(number: u64, what: &str) -> String {
+    let plural = match number {
+        1 => "",
+        _ if what.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {what}{plural}", grouped(number))
+}
+
 /// Bytes in the largest binary unit that shows them with few digits.
 pub fn bytes(bytes: u64) -> String {
     const NAMES: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
@@ -106,6 +117,22 @@ mod tests {
         table.push(vec!["wal".into(), "9".into()]);
         table.push(vec!["rollback".into(), "1,234".into()]);
         assert_eq!(table.render(), "mode       tx/s\n--------  -----\nwal           9\nrollback  1,234\n");
+    }
+
+    #[test]
+    fn a_table_without_titles_has_no_head() {
+        let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+        table.push(vec!["asked for".into(), "1 KiB".into()]);
+        assert_eq!(table.render(), "asked for  1 KiB\n");
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        assert_eq!([0, 1, 1234].map(|number| count(number, "seed")), ["0 seeds", "1 seed", "1,234 seeds"]);
+        assert_eq!(
+            [1, 2].map(|number| count(number, "atomic batch")),
+            ["1 atomic batch", "2 atomic batches"]
+        );
     }
 
     #[test]

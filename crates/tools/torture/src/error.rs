@@ -1,7 +1,7 @@
 //! Errors that stop a torture test.
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
-use tantalum_report::{Interrupted, InvalidSetting};
+use tantalum_report::{Interrupted, InvalidSetting, NoTemporary};
 use tantalum_sqlite::SharedVolumeError;
 use tantalum_volume::{UnmountError, VolumeError};
 
@@ -22,8 +22,8 @@ pub enum CrashError {
     #[error(transparent)]
     Field(#[from] InvalidField),
     /// No folder for the image.
-    #[error("cannot create a folder for an image: {0}")]
-    Folder(#[source] std::io::Error),
+    #[error(transparent)]
+    Folder(#[from] NoTemporary),
     /// The drive could not be created or opened.
     #[error(transparent)]
     Device(#[from] DeviceError),

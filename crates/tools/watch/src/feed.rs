@@ -27,6 +27,7 @@ const WAITING: usize = 16;
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct About {
     /// The image.
+    #[serde(serialize_with = "tantalum_control::path::for_people")]
     pub image: PathBuf,
     /// The drive's profile.
     pub profile: String,
@@ -39,6 +40,7 @@ pub struct About {
     /// Whether programs see the drive's latencies; `None` in an experiment.
     pub time: Option<Pacing>,
     /// Where it is mounted, if it is.
+    #[serde(serialize_with = "tantalum_control::path::for_people")]
     pub mounted_on: Option<PathBuf>,
 }
 

@@ -39,7 +39,7 @@ const IDLE: Duration = Duration::from_millis(100);
 struct Seen {
     #[serde(flatten)]
     look: Look,
-    #[serde(default)]
+    #[serde(with = "tantalum_control::path", default)]
     mounted_on: Option<PathBuf>,
     #[serde(default)]
     is_tried: bool,

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+use tantalum_report::system_error;
 use tempfile::TempDir;
 
 use crate::error::ExperimentError;
@@ -33,7 +34,8 @@ const BESIDE: [&str; 4] = ["", "-wal", "-journal", "-shm"];
 
 /// The database as the bytes of one file.
 pub(crate) fn one_file(database: &Path) -> Result<Vec<u8>, ExperimentError> {
-    let scratch = TempDir::with_prefix("tantalum-").map_err(ExperimentError::file(&std::env::temp_dir()))?;
+    let scratch = TempDir::with_prefix("tantalum-").map_err(system_error);
+    let scratch = scratch.map_err(ExperimentError::file(&std::env::temp_dir()))?;
     let copy = scratch.path().join("copy.db");
     let unusable = |error: rusqlite::Error| ExperimentError::Database {
         path: database.to_owned(),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tantalum::Nanoseconds;
-use tantalum_report::table::{Align, Table, bytes, grouped};
+use tantalum_report::table::{Align, Table, bytes, count, grouped};
 use tantalum_sqlite::Mode;
 
 use super::outcome::{Comparison, INTACT, Run, WorkloadOutcome};
@@ -44,7 +44,7 @@ pub(crate) fn too_short(comparison: &Comparison) -> Option<String> {
                 100.0 * time,
                 100.0 * flash
             ),
-            _ => format!("{} transactions", grouped(run.transactions)),
+            _ => count(run.transactions, "transaction"),
         };
         let _ = writeln!(text, "  {:8}  {how}", run.mode.to_string());
     }

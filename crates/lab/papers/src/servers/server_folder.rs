@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use tantalum::Counters;
+use tantalum_report::system_error;
 use tempfile::TempDir;
 
 use super::ServerError;
@@ -27,7 +28,8 @@ impl PlainFolder {
         let mut builder = tempfile::Builder::new();
         builder.prefix("tantalum-lab-").permissions(open_to_all());
         let parent = std::env::temp_dir();
-        builder.tempdir().map(PlainFolder).map_err(ServerError::file(&parent))
+        let made = builder.tempdir_in(&parent).map_err(system_error);
+        made.map(PlainFolder).map_err(ServerError::file(&parent))
     }
 }
 

@@ -1,6 +1,6 @@
 //! fio's iologs (`write_iolog`), versions 2 and 3: `[time] file action [offset length]`.
 //!
-//! Version 3 begins each line with microseconds since the beginning. Version 2 has no times. What follows its `wait N` is not
+//! Version 3 begins each line with microseconds since the beginning. Version 2 has no times. What follows its `file wait N` is not
 //! issued before N milliseconds since the beginning: so fio does it since version 1.35 (`read_iolog_get` of iolog.c), and
 //! fio 3.33 was seen to do it. Its HOWTO says microseconds after the wait before, so the report tells how waits were taken.
 //!
@@ -21,6 +21,8 @@ const ACTIONS: Expected = "one of fio's actions: read, write, trim, sync, datasy
 const LENGTH: Expected = "a file, an action, an offset and a length in bytes";
 const LENGTH_WITH_TIME: Expected =
     "a time in microseconds, a file, an action, an offset and a length in bytes";
+const WAIT: Expected =
+    "FILE wait MILLISECONDS: a file, as in every line, then the milliseconds since the beginning";
 const NO_BLANKS: Expected = "a file whose name has no blanks: fio's log does not show where such a name ends";
 const ONE_JOB: Expected = "a line of one job, but two jobs wrote into this file at once: give each job a log of its own (write_iolog)";
 const TIME: Expected = "a time in microseconds before the file and the action";
@@ -140,7 +142,8 @@ impl Fio {
             Version::Three => (self.at_ns(fields.next(), MICROSECOND, TIME)?, LENGTH_WITH_TIME),
         };
         let file = fields.next().ok_or(length_expected)?;
-        let action = fields.next().ok_or(ACTIONS)?;
+        let no_action = if file == "wait" && version == Version::Two { WAIT } else { ACTIONS };
+        let action = fields.next().ok_or(no_action)?;
         let (offset, length) = (fields.next(), fields.next());
         if fields.next().is_some() {
             return Err("no more than an offset and a length after the action");
@@ -157,10 +160,10 @@ impl Fio {
             "add" | "open" | "close" => Ok(Parsed::Nothing),
             "wait" if version == Version::Two => {
                 self.has_waits = true;
-                self.at_ns(offset, MILLISECOND, "milliseconds since the beginning after wait")?;
+                self.at_ns(offset, MILLISECOND, WAIT)?;
                 Ok(Parsed::Nothing)
             }
-            _ => Err(ACTIONS),
+            _ => Err(no_action),
         }
     }
 }
@@ -253,6 +256,14 @@ mod tests {
         assert_eq!(of("1 write write 0"), LENGTH_WITH_TIME);
         assert_eq!(all(&format!("{VERSION_2}\nmy file write 0 512"))[0], Err(NO_BLANKS));
         assert_eq!(all(&format!("{VERSION_2}\nf write 0"))[0], Err(LENGTH));
+    }
+
+    #[test]
+    fn a_wait_without_its_file_is_told_the_form_of_the_line() {
+        for line in ["wait 10", "wait", "wait 10 0", "f wait", "f wait x"] {
+            assert_eq!(all(&format!("{VERSION_2}\n{line}"))[0], Err(WAIT), "{line}");
+        }
+        assert_eq!(all(&format!("{VERSION_3}\n1 wait 10"))[0], Err(ACTIONS), "version 3 has no waits");
     }
 
     #[test]

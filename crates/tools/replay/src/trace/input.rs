@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use tantalum_report::Monitor;
+use tantalum_report::{Monitor, system_error};
 
 use super::error::TraceError;
 
@@ -106,7 +106,11 @@ fn opened(path: &Path, monitor: &Monitor) -> Result<Opened, TraceError> {
 /// A temporary file with all that a pipe gives.
 fn copied(path: &Path, monitor: &Monitor) -> Result<File, TraceError> {
     let folder = std::env::temp_dir();
-    let no_room = |error| TraceError::Copy { path: path.to_owned(), folder: folder.clone(), error };
+    let no_room = |error| TraceError::Copy {
+        path: path.to_owned(),
+        folder: folder.clone(),
+        error: system_error(error),
+    };
     let mut file = tempfile::tempfile_in(&folder).map_err(no_room)?;
     let pieces = read_apart(path.to_owned());
     loop {

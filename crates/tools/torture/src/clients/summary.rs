@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tantalum_report::table::grouped;
+use tantalum_report::table::{count, grouped};
 
 use super::torture::ClientsCrash;
 use crate::summary::{broken, of_drives};
@@ -51,23 +51,23 @@ fn coverage(crash: &ClientsCrash) -> String {
     let mean = coverage.in_flight_at_cuts as f64 / cuts.max(1) as f64;
     format!(
         "{}\n{}\n{}\n\
-         in flight at cuts: {mean:.1} commands, at most {}; of several clients at {} cuts, in conflict at {}\n\
-         {} commands met a change of another client in flight; {} answers were never given\n\
-         {} units shared instead of written; a program committed {} transactions and aborted {}; {} images opened after cuts\n\
-         {} commands refused by drives whose flash wears, {} by full drives",
+         in flight at cuts: {mean:.1} commands, at most {}; of several clients at {}, in conflict at {}\n\
+         {} met a change of another client in flight; answers never given: {}\n\
+         {} shared instead of written; a program committed {} and aborted {}; {} opened after cuts\n\
+         {} refused by drives whose flash wears, {} by full drives",
         list("commands", &coverage.commands),
         list("by way of", &coverage.ways),
         list("cuts", &coverage.cuts),
         grouped(coverage.most_in_flight),
-        grouped(coverage.cuts_with_several_clients),
+        count(coverage.cuts_with_several_clients, "cut"),
         grouped(coverage.cuts_in_conflicts),
-        grouped(coverage.conflicts),
+        count(coverage.conflicts, "command"),
         grouped(coverage.answers_lost),
-        grouped(coverage.remapped),
-        grouped(coverage.program_commits),
+        count(coverage.remapped, "unit"),
+        count(coverage.program_commits, "transaction"),
         grouped(coverage.program_aborts),
-        grouped(coverage.reopened),
-        grouped(coverage.refused_by_worn_drives),
+        count(coverage.reopened, "image"),
+        count(coverage.refused_by_worn_drives, "command"),
         grouped(coverage.refused_by_full_drives),
     )
 }
@@ -75,15 +75,15 @@ fn coverage(crash: &ClientsCrash) -> String {
 fn totals(crash: &ClientsCrash) -> String {
     let outcome = &crash.outcome;
     let mut text = format!(
-        "{} seeds; {} recoveries of {} cuts were dirty; {} more cuts in clean shutdowns\n\
-         {} torn pages read, {} commands refused, {} promises checked, {} broken",
-        grouped(outcome.seeds),
+        "{}; {}, dirty recoveries: {}; {} in clean shutdowns\n\
+         {} read, {} refused, {} checked, {} broken",
+        count(outcome.seeds, "seed"),
+        count(outcome.cuts, "cut"),
         grouped(outcome.dirty_recoveries),
-        grouped(outcome.cuts),
-        grouped(crash.shutdown_cuts),
-        grouped(outcome.torn_pages_seen),
-        grouped(crash.reached.refused),
-        grouped(outcome.promises_checked),
+        count(crash.shutdown_cuts, "more cut"),
+        count(outcome.torn_pages_seen, "torn page"),
+        count(crash.reached.refused, "command"),
+        count(outcome.promises_checked, "promise"),
         grouped(outcome.violations.len() as u64),
     );
     if outcome.interrupted {

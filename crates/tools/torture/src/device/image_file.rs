@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device, DeviceError, HostFailure, HostFault, Mapping, Profile, TestHost};
+use tantalum_report::temporary_folder;
 use tempfile::TempDir;
 
 use super::stop::Stop;
@@ -46,7 +47,7 @@ impl ImageFile {
         mut failing: Option<Xoshiro256PlusPlus>,
     ) -> Result<(ImageFile, Device), Stop> {
         let failed = |error: &dyn std::error::Error| Stop::broken("refused", error.to_string());
-        let folder = tempfile::tempdir().map_err(|error| failed(&error))?;
+        let folder = temporary_folder("tantalum-crash-").map_err(|error| failed(&error))?;
         let path = folder.path().join("tortured.tant");
         drop(Device::create(&path, profile).map_err(|error| failed(&error))?);
         let host = TestHost::new(mapping, failing.as_mut().map_or(0, |rng| rng.random()));

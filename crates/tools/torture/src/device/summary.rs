@@ -1,6 +1,6 @@
 //! The results as text for a terminal.
 
-use tantalum_report::table::grouped;
+use tantalum_report::table::{count, grouped};
 
 use super::torture::DeviceCrash;
 use crate::summary::{broken, of_drives};
@@ -45,14 +45,15 @@ fn drives(crash: &DeviceCrash) -> String {
 
 fn totals(crash: &DeviceCrash) -> String {
     let outcome = &crash.outcome;
-    let (recoveries, cuts) = (grouped(outcome.dirty_recoveries), grouped(outcome.cuts));
     let mut text = format!(
-        "{} seeds; {recoveries} recoveries of {cuts} cuts were dirty; {} more cuts in clean shutdowns\n\
-         {} torn pages read, {} promises checked, {} broken",
-        grouped(outcome.seeds),
-        grouped(crash.shutdown_cuts),
-        grouped(outcome.torn_pages_seen),
-        grouped(outcome.promises_checked),
+        "{}; {}, dirty recoveries: {}; {} in clean shutdowns\n\
+         {} read, {} checked, {} broken",
+        count(outcome.seeds, "seed"),
+        count(outcome.cuts, "cut"),
+        grouped(outcome.dirty_recoveries),
+        count(crash.shutdown_cuts, "more cut"),
+        count(outcome.torn_pages_seen, "torn page"),
+        count(outcome.promises_checked, "promise"),
         grouped(outcome.violations.len() as u64),
     );
     if crash.outcome.interrupted {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::{Access, Device, HostFailure, HostFault, Mapping, TestHost};
+use tantalum_report::temporary_folder;
 use tempfile::TempDir;
 
 use super::life::Life;
@@ -33,7 +34,7 @@ struct HostedImage {
 impl HostedImage {
     /// A new image with what the program works on. Seeds differ in how it is opened and mapped.
     fn create<P: Program>(seed: u64) -> Result<HostedImage, CrashError> {
-        let folder = tempfile::tempdir().map_err(CrashError::Folder)?;
+        let folder = temporary_folder("tantalum-crash-")?;
         let path = folder.path().join("tortured.tant");
         let test_bed = P::prepare_on(Device::create(&path, &P::profile(seed))?, seed)?;
         let device = test_bed.into_device();
