@@ -190,6 +190,22 @@ fn the_remedies_of_a_drive_include_what_its_next_cut_would_lose() {
     );
 }
 
+/// It said "everything written is there" below what was lost.
+#[test]
+fn what_was_lost_is_not_said_to_be_there() {
+    let setup = [create("map", 1), write(1, 0, &"0".repeat(8192))];
+    let mut recorded = recording(&setup, &[write(1, 0, &"1".repeat(8192))]);
+    // mapped memory is written after what was acknowledged
+    recorded.acks = vec![(setup.len(), "done".to_owned())];
+    let script = r#"test ! -s "$TANTALUM_ACKS" || test "$(tr -cd 1 < map | wc -c)" = 8192"#;
+    let found = check(&recorded, &on_drive(script), &Monitor::silent()).unwrap();
+    let text = tantalum_crash_run::summary::of(&found);
+    assert_eq!(found.findings[0].without_loss, Some(WithoutLoss::Acknowledged), "{text}");
+    for finding in text.split("FINDING").skip(1) {
+        assert_eq!(finding.contains("lost:"), !finding.contains("everything written is there"), "{finding}");
+    }
+}
+
 /// Checks run in parallel and do not end in their order. Of outcomes that lose equally much, the one that was made first
 /// represents the finding.
 #[test]
