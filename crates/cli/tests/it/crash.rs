@@ -171,3 +171,25 @@ fn an_interrupted_run_of_seeds_gives_what_it_has() {
     let outcome: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&outcome["interrupted"], &outcome["violations"]), (&true.into(), &serde_json::json!([])));
 }
+
+/// The host's error was reported as broken promises, with exit code 1.
+#[test]
+fn a_missing_folder_for_images_is_no_broken_promise() {
+    for arguments in [
+        &["device", "--medium", "image", "--cuts", "2"][..],
+        &["device", "--host-faults", "--cuts", "2"],
+        &["clients", "--medium", "image", "--cuts", "2"],
+        &["kv", "--host-faults", "--cuts", "2", "--seeds", "1"],
+        &["sqlite", "--host-faults", "--cuts", "2", "--seeds", "1"],
+        &["couch", "--host-faults", "--cuts", "2", "--seeds", "1"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+        let output = command.arg("crash").args(arguments).env("TMPDIR", "/nowhere").output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains("an image in /nowhere cannot be used"), "{arguments:?}: {message}");
+        assert!(message.ends_with("set TMPDIR to a folder with room\n"), "{arguments:?}: {message}");
+        assert_eq!(message.matches("error: ").count(), 1, "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
