@@ -193,3 +193,29 @@ fn a_missing_folder_for_images_is_no_broken_promise() {
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
+
+/// It said "interrupted before power could be cut", although the program had ended.
+#[test]
+fn an_interruption_of_the_first_check_says_that_no_check_had_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    let check = format!("touch {}; sleep 50", begun.display());
+    let mut run = Command::new(env!("CARGO_BIN_EXE_tantalum"))
+        .args(["crash", "run", "--check", &check, "--", "sh", "-c", "echo 1 > a"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !begun.exists() {
+        if run.try_wait().unwrap().is_some() {
+            eprintln!("skipped: this machine cannot mount");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(run.id() as i32), nix::sys::signal::Signal::SIGINT)
+        .unwrap();
+    let output = run.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("no check had ended: nothing was tested"), "{message}");
+}
