@@ -100,7 +100,14 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
             clear_line();
             measured?
         }
-        None => run_task(&task(options)?, &stop)?,
+        None => {
+            let task = task(options)?;
+            let measured = run_task(&task, &stop)?;
+            if options.aged {
+                note_small_fill(&task.drive.profile, "");
+            }
+            measured
+        }
     };
     tell_all(options, &measurement)?;
     // Ctrl-C has ended the replays
@@ -110,9 +117,6 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
 fn task(options: &MeasureOptions) -> Result<Task, Failure> {
     let profile = options.drive.load(Some(CAPACITY), None)?;
     note_rounding(&profile);
-    if options.aged {
-        note_small_fill(&profile, "");
-    }
     Ok(Task {
         program: options.program.clone(),
         setup: options.setup.clone(),

@@ -296,3 +296,20 @@ fn ctrl_c_tells_what_there_is_so_far() {
     assert_eq!(file(&told, "a")["drive_bytes"], 3 * UNIT, "{told}");
     assert!(told["incomplete"].as_str().unwrap().contains("Ctrl-C"), "{told}");
 }
+
+/// One size was noted, and another one named by the error; the drive of that size was aged to 0.00, as if that were its end.
+#[test]
+fn a_drive_that_is_too_small_to_age_is_refused_with_one_size() {
+    let small = |capacity| {
+        measure(&["--aged", "--time", "none", "--capacity", capacity, "--", "sh", "-c", "echo 1 > a"])
+    };
+    let output = small("8M");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.ends_with("use --capacity 320M or more\n"), "{message}");
+    assert_eq!(message.matches("--capacity").count(), 1, "{message}");
+    let output = small("34M");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("(not yet steady)"), "{text}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("use --capacity 320M or more"));
+}
