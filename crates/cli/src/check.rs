@@ -156,11 +156,13 @@ impl Outcome {
         let mut text = String::new();
         for finding in self.findings.iter().take(LISTED) {
             let remedy = match finding.remedy {
-                Remedy::Repair => "repair with --repair",
-                Remedy::Rewrite => "reads as an error until it is written or trimmed",
-                Remedy::None => "beyond repair",
+                // a repair changes nothing of an image with damage that is beyond it
+                Remedy::Repair if self.refused.is_some() => "",
+                Remedy::Repair => " (repair with --repair)",
+                Remedy::Rewrite => " (reads as an error until it is written or trimmed)",
+                Remedy::None => " (beyond repair)",
             };
-            text += &format!("{}: {} ({remedy})\n", finding.part, finding.detail);
+            text += &format!("{}: {}{remedy}\n", finding.part, finding.detail);
         }
         if self.findings.len() > LISTED {
             text += &format!(

@@ -420,11 +420,14 @@ fn a_repair_does_what_is_sound_and_refuses_the_rest() {
     assert!(text.starts_with("repaired: the tally was rebuilt"), "{text}");
     printed(tantalum(dir.path(), &["info", "d.tant"]));
     flip(&image, 69632 + 5);
+    // what could be repaired, were it alone
+    TALLIES.iter().for_each(|at| flip(&image, *at));
     let before = fs::read(&image).unwrap();
     let output = tantalum(dir.path(), &["check", "--repair", "d.tant"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text.starts_with("nothing repaired: some damage is beyond repair"), "{text}");
+    assert!(text.contains("(beyond repair)") && !text.contains("--repair"), "{text}");
     assert!(fs::read(&image).unwrap() == before, "a refused repair changed the image");
 }
 
