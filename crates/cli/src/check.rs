@@ -10,6 +10,7 @@ use tantalum_report::Interrupted;
 use tantalum_report::table::{Align, Table, grouped};
 
 use crate::arguments::CheckOptions;
+use crate::drive::in_use;
 use crate::failure::Failure;
 use crate::recovery_info::{RecoveryInfo, last_shutdown};
 use crate::{check_files, check_progress, check_store, interrupt, output};
@@ -52,7 +53,7 @@ fn outcome(options: &CheckOptions) -> Result<Outcome, Failure> {
     let (path, monitor) = (&options.image, interrupt::monitor());
     let failed = |error| match error {
         DeviceError::Interrupted => Interrupted.into(),
-        error => Failure::Image { path: path.clone(), error },
+        error => in_use(Failure::Image { path: path.clone(), error }),
     };
     let check = || {
         let (mut check, device) = check_progress::check(path, &monitor).map_err(failed)?;
