@@ -13,7 +13,7 @@ use tantalum_report::check_place;
 use crate::failure::Failure;
 use crate::offer::OfferOptions;
 use crate::seeds::parse_minutes;
-use crate::{interrupt, output};
+use crate::{interrupt, leftovers, output};
 
 /// `tantalum crash run`.
 #[derive(Args, Debug)]
@@ -144,6 +144,7 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
             output::complain(&format!("note: interrupted {when}: nothing was tested"));
         }
     };
+    leftovers::note();
     let recording = record(&task, &monitor).inspect_err(|error| note(error, "before power could be cut"))?;
     let in_first = "in the first check, of all that the program left; no check had ended";
     let outcome = check(&recording, &settings, &monitor).inspect_err(|error| note(error, in_first))?;

@@ -16,8 +16,8 @@ use tantalum_report::table::{bytes, grouped};
 use crate::drive::{ProfileOptions, capacity_help, note_rounding, note_small_fill};
 use crate::failure::Failure;
 use crate::interrupt::INTERRUPTED;
-use crate::output;
 use crate::seeds::parse_seconds;
+use crate::{leftovers, output};
 
 /// The capacity of the folder's drive, unless an option sets another.
 const CAPACITY: Size = Size(1 << 30);
@@ -101,6 +101,7 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
             measured?
         }
         None => {
+            leftovers::note();
             let task = task(options)?;
             let measured = run_task(&task, &stop)?;
             if options.aged {

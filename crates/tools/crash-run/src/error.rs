@@ -160,5 +160,6 @@ fn room_elsewhere(path: &Path, error: &io::Error) -> &'static str {
 /// A new folder in `$TMPDIR`, else in `/tmp`.
 pub(crate) fn temporary_folder() -> Result<TempDir, RunError> {
     let place = env::temp_dir();
-    tempfile::Builder::new().prefix("tantalum-crash-run-").tempdir_in(&place).map_err(RunError::files(place))
+    let prefix = tantalum_record::folder_prefix("crash-run");
+    tempfile::Builder::new().prefix(&prefix).tempdir_in(&place).map_err(RunError::files(place))
 }

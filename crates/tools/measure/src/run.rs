@@ -11,7 +11,7 @@ use std::thread;
 
 use tantalum_drive::Client;
 use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
-use tantalum_record::{end_in, program_in};
+use tantalum_record::{end_in, folder_prefix, program_in};
 
 use crate::attach::Attached;
 use crate::drive::{DriveSetup, new_volume};
@@ -47,7 +47,7 @@ pub struct Task {
 /// Runs the program once and reports what it wrote.
 pub fn run(task: &Task, stop: &Stop) -> Result<Measurement, MeasureError> {
     let monitor = stop.monitor();
-    let place = tempfile::Builder::new().prefix("tantalum-measure-").tempdir();
+    let place = tempfile::Builder::new().prefix(&folder_prefix("measure")).tempdir();
     let place = place.map_err(MeasureError::files(std::env::temp_dir()))?;
     let folder = place.path().join("dir");
     fs::create_dir(&folder).map_err(MeasureError::files(&folder))?;
