@@ -10,6 +10,7 @@ use tantalum_report::Interrupted;
 use tantalum_report::table::{Align, Table, count, grouped};
 
 use crate::arguments::CheckOptions;
+use crate::drive::in_use;
 use crate::failure::Failure;
 use crate::recovery_info::{RecoveryInfo, last_shutdown};
 use crate::{check_files, check_progress, check_store, interrupt, output};
@@ -53,7 +54,7 @@ fn outcome(options: &CheckOptions) -> Result<Outcome, Failure> {
     let (path, monitor) = (&options.image, interrupt::monitor());
     let failed = |error| match error {
         DeviceError::Interrupted => Interrupted.into(),
-        error => Failure::Image { path: path.clone(), error },
+        error => in_use(Failure::Image { path: path.clone(), error }),
     };
     let check = || {
         let (mut check, device) = check_progress::check(path, &monitor).map_err(failed)?;
@@ -157,11 +158,13 @@ impl Outcome {
         let mut text = String::new();
         for finding in self.findings.iter().take(LISTED) {
             let remedy = match finding.remedy {
-                Remedy::Repair => "repair with --repair",
-                Remedy::Rewrite => "reads as an error until it is written or trimmed",
-                Remedy::None => "beyond repair",
+                // a repair changes nothing of an image with damage that is beyond it
+                Remedy::Repair if self.refused.is_some() => "",
+                Remedy::Repair => " (repair with --repair)",
+                Remedy::Rewrite => " (reads as an error until it is written or trimmed)",
+                Remedy::None => " (beyond repair)",
             };
-            text += &format!("{}: {} ({remedy})\n", finding.part, finding.detail);
+            text += &format!("{}: {}{remedy}\n", finding.part, finding.detail);
         }
         if self.findings.len() > LISTED {
             text += &format!(

@@ -13,7 +13,7 @@ use tantalum_report::check_place;
 use crate::failure::Failure;
 use crate::offer::OfferOptions;
 use crate::seeds::parse_minutes;
-use crate::{interrupt, output};
+use crate::{interrupt, leftovers, output};
 
 /// `tantalum crash run`.
 #[derive(Args, Debug)]
@@ -139,13 +139,15 @@ pub fn run(options: &CrashRunOptions) -> Result<(), Failure> {
         capacity_bytes: options.capacity.0,
     };
     let monitor = interrupt::patient_monitor();
-    let interrupted = |error: &RunError| {
+    let note = |error: &RunError, when: &str| {
         if matches!(error, RunError::Interrupted(_)) {
-            output::complain("note: interrupted before power could be cut: nothing was tested");
+            output::complain(&format!("note: interrupted {when}: nothing was tested"));
         }
     };
-    let recording = record(&task, &monitor).inspect_err(interrupted)?;
-    let outcome = check(&recording, &settings, &monitor).inspect_err(interrupted)?;
+    leftovers::note();
+    let recording = record(&task, &monitor).inspect_err(|error| note(error, "before power could be cut"))?;
+    let in_first = "in the first check, of all that the program left; no check had ended";
+    let outcome = check(&recording, &settings, &monitor).inspect_err(|error| note(error, in_first))?;
     if let Some(path) = &options.report {
         let words: Vec<_> = options.program.iter().map(|word| word.to_string_lossy()).collect();
         write_report(&outcome, &words.join(" "), path)?;

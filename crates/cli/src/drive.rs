@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use clap::Args;
-use tantalum::{Access, Device, DeviceError, Effective, FormatError, Profile, Size, Status};
+use tantalum::{Access, Device, DeviceError, Effective, FormatError, MediumError, Profile, Size, Status};
+use tantalum_control::Control;
 use tantalum_ftl::LayoutError;
 use tantalum_report::table;
 use tantalum_workloads::ageing::small_fill;
@@ -115,6 +116,18 @@ pub fn opened_or_read(path: &Path) -> Result<Device, Failure> {
         device.refuse_changes(why);
     }
     Ok(device)
+}
+
+/// An image that a mount or a server has open, with the command that asks its drive.
+pub fn in_use(failure: Failure) -> Failure {
+    match failure {
+        Failure::Image { path, error: error @ DeviceError::Medium(MediumError::Locked { .. }) }
+            if Control::connect(&path).is_ok() =>
+        {
+            Failure::InUse { path, error }
+        }
+        other => other,
+    }
 }
 
 /// One line about an image that can only be read.

@@ -214,6 +214,22 @@ pub enum Failure {
         /// The drive's error.
         error: DeviceError,
     },
+    /// A mount or a server has the image open.
+    #[error("{}; `tantalum stat {}` asks the drive that is in use", of_image(path, error), path.display())]
+    InUse {
+        /// The image.
+        path: PathBuf,
+        /// The drive's error.
+        error: DeviceError,
+    },
+    /// An image instead of the folder on which it is mounted.
+    #[error("{} is an image, and unmount takes a folder: {what}", path.display())]
+    UnmountImage {
+        /// The image.
+        path: PathBuf,
+        /// How it is in use, and what would do.
+        what: String,
+    },
     /// A drive that is too small for what it needs in addition to its capacity.
     #[error("image {}: {error}{}", path.display(), capacity_for(*sufficient_bytes))]
     TooLittleFlash {

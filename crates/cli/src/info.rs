@@ -8,7 +8,7 @@ use tantalum::{Device, Effective, NamespaceInfo, Profile, Smart, SpuMemoryProfil
 use tantalum_report::table::{bytes, grouped};
 
 use crate::arguments::InfoOptions;
-use crate::drive::opened_or_read;
+use crate::drive::{in_use, opened_or_read};
 use crate::failure::Failure;
 use crate::info_nvm::NvmInfo;
 use crate::life::{Life, endurance};
@@ -71,7 +71,7 @@ impl Namespace {
 pub fn run(options: &InfoOptions) -> Result<(), Failure> {
     let path = &options.image;
     let started = Instant::now();
-    let device = opened_or_read(path)?;
+    let device = opened_or_read(path).map_err(in_use)?;
     let info = Info::of(&device, options, started.elapsed().as_secs_f64());
     let now_ns = device.time_ns();
     device.shutdown(now_ns).map_err(|status| Failure::Shutdown { path: path.clone(), status })?;

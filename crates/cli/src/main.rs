@@ -36,6 +36,7 @@ mod info_nvm;
 mod interrupt;
 mod interruption;
 mod lab;
+mod leftovers;
 mod life;
 mod log;
 mod measure;

@@ -16,8 +16,8 @@ use tantalum_report::table::{bytes, grouped};
 use crate::drive::{ProfileOptions, capacity_help, note_rounding, note_small_fill};
 use crate::failure::Failure;
 use crate::interrupt::INTERRUPTED;
-use crate::output;
 use crate::seeds::parse_seconds;
+use crate::{leftovers, output};
 
 /// The capacity of the folder's drive, unless an option sets another.
 const CAPACITY: Size = Size(1 << 30);
@@ -100,7 +100,15 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
             clear_line();
             measured?
         }
-        None => run_task(&task(options)?, &stop)?,
+        None => {
+            leftovers::note();
+            let task = task(options)?;
+            let measured = run_task(&task, &stop)?;
+            if options.aged {
+                note_small_fill(&task.drive.profile, "");
+            }
+            measured
+        }
     };
     tell_all(options, &measurement)?;
     // Ctrl-C has ended the replays
@@ -110,9 +118,6 @@ pub fn run(options: &MeasureOptions) -> Result<(), Failure> {
 fn task(options: &MeasureOptions) -> Result<Task, Failure> {
     let profile = options.drive.load(Some(CAPACITY), None)?;
     note_rounding(&profile);
-    if options.aged {
-        note_small_fill(&profile, "");
-    }
     Ok(Task {
         program: options.program.clone(),
         setup: options.setup.clone(),

@@ -44,7 +44,7 @@ pub struct StatOptions {
     pub watch: bool,
 
     /// Also show changes since an earlier `tantalum stat --json`, whose output is in this file, instead of since the last
-    /// reset
+    /// reset. Refused if the drive has lost power since: then its counters are those of its last checkpoint
     #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub since: Option<PathBuf>,
 
@@ -113,9 +113,11 @@ fn watch(control: &mut Control, options: &StatOptions) -> Result<(), Failure> {
     let flag = Arc::clone(&ended);
     // Without a handler Ctrl-C ends the process, which is what it asks for.
     let _ = ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed));
-    let mut before = None;
+    let mut before: Option<Before> = None;
     while !ended.load(Ordering::Relaxed) {
         let report: Report = control.stat()?;
+        // power may have failed and returned
+        before = before.filter(|before| report.went_back(&before.report).is_none());
         if options.json {
             output::print_json_line(&shown(&report, before.as_ref(), &options.load))?;
         } else {
@@ -171,7 +173,8 @@ fn counters(report: &Report, before: Option<&Before>) -> Table {
     let earlier: Option<BTreeMap<_, _>> = before.map(|before| counts(&before.report).into_iter().collect());
     for (name, now) in counts(report) {
         let change = earlier.as_ref().map(|earlier| {
-            earlier.get(&name).map_or_else(String::new, |then| grouped(now.saturating_sub(*then)))
+            // what a use of the image counts begins at 0 with the next one
+            earlier.get(&name).and_then(|then| now.checked_sub(*then)).map_or_else(String::new, grouped)
         });
         let mut row = vec![name, grouped(now)];
         row.extend(change);

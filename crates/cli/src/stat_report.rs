@@ -12,6 +12,7 @@ use tantalum_ftl::Counters;
 use tantalum_fuse::report::Report as Mounted;
 use tantalum_nvme::serve::Report as Served;
 use tantalum_report::InvalidSetting;
+use tantalum_report::table::grouped;
 
 use crate::baseline;
 use crate::failure::Failure;
@@ -42,6 +43,29 @@ impl Report {
             Report::Served(report) => report.served.flash_units,
             Report::Mounted(report) => report.flash_units,
         }
+    }
+
+    /// Why a difference to an earlier report of the same image would be wrong, to follow "the drive" and be followed by what to
+    /// do; none if it is right.
+    pub fn went_back(&self, before: &Report) -> Option<String> {
+        let counters = |report: &Report| report.drive().smart.counters;
+        let (then, now) = (counters(before), counters(self));
+        // recovery counts each loss, and keeps that in a checkpoint
+        if now.unsafe_shutdowns > then.unsafe_shutdowns {
+            return Some("lost power since then: its counters are those of its last checkpoint".to_owned());
+        }
+        // a look at an image that is not in use reads the volume there, and forgets it
+        let named =
+            |counters: &Counters| counters.flash_units.each().chain(counters.each()).collect::<Vec<_>>();
+        let pairs = named(&then).into_iter().zip(named(&now));
+        let mut smaller = pairs.filter(|((name, then), (_, now))| now < then && !name.contains("read"));
+        let ((name, then), (_, now)) = smaller.next()?;
+        Some(format!(
+            "counted {} {name} then and {} now: after a loss of power, or if an older image was put back, counters are those of \
+             then",
+            grouped(then),
+            grouped(now)
+        ))
     }
 
     /// The life at a write amplification.
@@ -124,7 +148,10 @@ pub fn since(earlier: &Path, report: &Report) -> Result<Before, Failure> {
         };
         return Err(refused(why));
     }
-    Ok(Before { report: before, since: "since then" })
+    match report.went_back(&before) {
+        Some(why) => Err(refused(format!("the drive {why}; take a new report"))),
+        None => Ok(Before { report: before, since: "since then" }),
+    }
 }
 
 /// What identifies an image, whatever it is called: its file's number on the host, and when the file was created.
@@ -157,19 +184,22 @@ fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(value).map_err(|_| "this is JSON of something else".to_owned())
 }
 
-/// The report of the last reset, unless the image has been recreated since.
+/// The report of the last reset. If a difference to it would be wrong, that is said, and there is none.
 pub fn since_reset(image: &Path, report: &Report) -> Option<Before> {
-    match baseline::kept(image, parsed::<Report>) {
-        Ok(before) => {
-            let written = |report: &Report| report.drive().smart.counters.flash_units.total();
-            let report = before.filter(|before| written(before) <= written(report))?;
-            Some(Before { report, since: "since reset" })
-        }
-        Err(why) => {
-            output::complain(&format!("{why}; `tantalum stat --reset` makes a new one"));
-            None
-        }
-    }
+    let before = baseline::kept(image, parsed::<Report>).and_then(|before| match before {
+        Some(before) => match report.went_back(&before) {
+            Some(why) => {
+                let kept = baseline::baseline_path(image);
+                Err(format!("{}: no changes since the reset: the drive {why}", kept.display()))
+            }
+            None => Ok(Some(Before { report: before, since: "since reset" })),
+        },
+        None => Ok(None),
+    });
+    before.unwrap_or_else(|why| {
+        output::complain(&format!("{why}; `tantalum stat --reset` makes a new one"));
+        None
+    })
 }
 
 /// What is printed as JSON.

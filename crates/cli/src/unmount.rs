@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use tantalum_control::{Control, Ended};
-use tantalum_fuse::{MountPointError, image_mounted_on, unmount};
+use tantalum_fuse::{MountPointError, image_mounted_on, mount_point_of, unmount};
 
 use crate::failure::Failure;
 use crate::log::existing_log;
@@ -32,7 +32,7 @@ pub struct UnmountOptions {
 /// Unmounts, waits until the image can be opened again, and reports how the mount ended.
 pub fn run(options: &UnmountOptions) -> Result<(), Failure> {
     let path = options.folder.clone();
-    let image = image_mounted_on(&path).ok_or(MountPointError::NotMounted { path })?;
+    let image = image_mounted_on(&path).ok_or_else(|| not_mounted(path))?;
     // A killed process has left its mount behind, and does not answer.
     let end = Control::connect(&image).and_then(Control::watch_end).ok();
     unmount_when_idle(&options.folder, Duration::from_secs(options.wait.into()))?;
@@ -49,6 +49,21 @@ pub fn run(options: &UnmountOptions) -> Result<(), Failure> {
         )),
     }
     Ok(())
+}
+
+/// Nothing is mounted there. If it is an image: what would do.
+fn not_mounted(path: PathBuf) -> Failure {
+    if !path.is_file() {
+        return MountPointError::NotMounted { path }.into();
+    }
+    let what = match mount_point_of(&path) {
+        Some(folder) => format!("it is mounted on {0}; `tantalum unmount {0}` unmounts it", folder.display()),
+        None if Control::connect(&path).is_ok() => {
+            format!("it is served; `tantalum stop {}` closes it", path.display())
+        }
+        None => "it is neither mounted nor served".to_owned(),
+    };
+    Failure::UnmountImage { path, what }
 }
 
 /// Exiting programs and loop devices close their files a little later.

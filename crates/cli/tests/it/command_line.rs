@@ -294,6 +294,37 @@ fn counters_are_reset_beside_the_image_and_a_damaged_reset_is_told() {
     assert!(printed(output).contains("host units written"));
 }
 
+/// The counters went back to the last checkpoint, and the change since then was 0, or too small.
+#[test]
+fn no_change_is_shown_across_a_loss_of_power() {
+    let dir = TempDir::new().unwrap();
+    printed(tantalum(dir.path(), &["create", "d.tant", "--capacity", "64M", "--fill", "50"]));
+    printed(tantalum(dir.path(), &["stat", "d.tant", "--reset"]));
+    let before = stat(dir.path(), &[]);
+    assert!(before.get("change").is_some(), "{before}");
+    fs::write(dir.path().join("before.json"), before.to_string()).unwrap();
+    let mut device = Device::open(&dir.path().join("d.tant")).unwrap();
+    let data = [7; UNIT_BYTES];
+    let now_ns = device.time_ns();
+    device.submit(DriveCommand::Write { lpn: Lpn(5), data: &data, fua: true }, now_ns).unwrap();
+    // its process ends without a shutdown, which is a loss of power
+    drop(device);
+    for more in [&[][..], &["--json"]] {
+        let message = refused(dir.path(), &[&["stat", "d.tant", "--since", "before.json"], more].concat());
+        assert!(message.contains("the drive lost power since then: its counters are those of"), "{message}");
+        assert!(message.contains("take a new report"), "{message}");
+        let output = tantalum(dir.path(), &[&["stat", "d.tant"], more].concat());
+        let said = String::from_utf8(output.stderr.clone()).unwrap();
+        assert!(said.contains("no changes since the reset: the drive lost power"), "{said}");
+        let shown = printed(output);
+        assert!(!shown.contains("since reset") && !shown.contains("\"change\""), "{shown}");
+    }
+    printed(tantalum(dir.path(), &["info", "d.tant"]));
+    refused(dir.path(), &["stat", "d.tant", "--since", "before.json"]);
+    printed(tantalum(dir.path(), &["stat", "d.tant", "--reset"]));
+    assert!(stat(dir.path(), &[]).get("change").is_some());
+}
+
 #[test]
 fn an_image_that_could_not_be_aged_is_gone() {
     let dir = TempDir::new().unwrap();
@@ -302,7 +333,9 @@ fn an_image_that_could_not_be_aged_is_gone() {
     let (what, would_do) = message.split_once("; use --capacity ").expect(&message);
     assert!(what.contains("a drive of 8 MiB is too small for this"), "{message}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a refused command left something");
-    let output = tantalum(dir.path(), &create(would_do.strip_suffix(" or more\n").expect(&message)));
+    // one that is filled as others are, and not one with just enough room, of which another size is noted
+    assert_eq!(would_do, "320M or more\n");
+    let output = tantalum(dir.path(), &create("64M"));
     // a small drive is filled less than others, unless --fill says how much
     let notes = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(notes.contains("32 MiB stay free for a log"), "{notes}");
@@ -432,11 +465,14 @@ fn a_repair_does_what_is_sound_and_refuses_the_rest() {
     assert!(text.starts_with("repaired: the tally was rebuilt"), "{text}");
     printed(tantalum(dir.path(), &["info", "d.tant"]));
     flip(&image, 69632 + 5);
+    // what could be repaired, were it alone
+    TALLIES.iter().for_each(|at| flip(&image, *at));
     let before = fs::read(&image).unwrap();
     let output = tantalum(dir.path(), &["check", "--repair", "d.tant"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text.starts_with("nothing repaired: some damage is beyond repair"), "{text}");
+    assert!(text.contains("(beyond repair)") && !text.contains("--repair"), "{text}");
     assert!(fs::read(&image).unwrap() == before, "a refused repair changed the image");
 }
 

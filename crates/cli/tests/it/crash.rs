@@ -171,3 +171,51 @@ fn an_interrupted_run_of_seeds_gives_what_it_has() {
     let outcome: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&outcome["interrupted"], &outcome["violations"]), (&true.into(), &serde_json::json!([])));
 }
+
+/// The host's error was reported as broken promises, with exit code 1.
+#[test]
+fn a_missing_folder_for_images_is_no_broken_promise() {
+    for arguments in [
+        &["device", "--medium", "image", "--cuts", "2"][..],
+        &["device", "--host-faults", "--cuts", "2"],
+        &["clients", "--medium", "image", "--cuts", "2"],
+        &["kv", "--host-faults", "--cuts", "2", "--seeds", "1"],
+        &["sqlite", "--host-faults", "--cuts", "2", "--seeds", "1"],
+        &["couch", "--host-faults", "--cuts", "2", "--seeds", "1"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+        let output = command.arg("crash").args(arguments).env("TMPDIR", "/nowhere").output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains("an image in /nowhere cannot be used"), "{arguments:?}: {message}");
+        assert!(message.ends_with("set TMPDIR to a folder with room\n"), "{arguments:?}: {message}");
+        assert_eq!(message.matches("error: ").count(), 1, "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+/// It said "interrupted before power could be cut", although the program had ended.
+#[test]
+fn an_interruption_of_the_first_check_says_that_no_check_had_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    let check = format!("touch {}; sleep 50", begun.display());
+    let mut run = Command::new(env!("CARGO_BIN_EXE_tantalum"))
+        .args(["crash", "run", "--check", &check, "--", "sh", "-c", "echo 1 > a"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !begun.exists() {
+        if run.try_wait().unwrap().is_some() {
+            eprintln!("skipped: this machine cannot mount");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(run.id() as i32), nix::sys::signal::Signal::SIGINT)
+        .unwrap();
+    let output = run.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("no check had ended: nothing was tested"), "{message}");
+}

@@ -80,6 +80,32 @@ fn counters_since_an_earlier_report_are_shown() {
     assert!(code == Some(2) && message.contains("this one is of an earlier image there"), "{message}");
 }
 
+#[test]
+fn an_image_in_use_is_told_with_what_would_do() {
+    let folder = TempDir::new().unwrap();
+    let here = folder.path();
+    fs::create_dir(here.join("mnt")).unwrap();
+    let made = ["mount", "a.tant", "mnt", "--create", "--capacity", "64M", "--time", "none", "--background"];
+    if tantalum(here, &made).0 != Some(0) {
+        eprintln!("skipped: this machine cannot mount");
+        return;
+    }
+    for command in [&["info", "a.tant"][..], &["check", "a.tant"], &["check", "a.tant", "--repair"]] {
+        let (code, _, message) = tantalum(here, command);
+        assert!(code == Some(2) && message.contains("`tantalum stat a.tant` asks the drive"), "{message}");
+    }
+    let (code, _, message) = tantalum(here, &["unmount", "a.tant"]);
+    let would_do = format!("`tantalum unmount {}`", here.join("mnt").canonicalize().unwrap().display());
+    assert!(code == Some(2) && message.contains(&would_do), "{message}");
+    assert_eq!(tantalum(here, &["unmount", "mnt"]).0, Some(0));
+    let (code, _, message) = tantalum(here, &["unmount", "a.tant"]);
+    assert!(code == Some(2) && message.contains("it is neither mounted nor served"), "{message}");
+    assert_eq!(tantalum(here, &["serve", "a.tant", "--background", "--listen", "127.0.0.1:0"]).0, Some(0));
+    let (code, _, message) = tantalum(here, &["unmount", "a.tant"]);
+    assert!(code == Some(2) && message.contains("`tantalum stop a.tant`"), "{message}");
+    assert_eq!(tantalum(here, &["stop", "a.tant"]).0, Some(0));
+}
+
 /// The message was "data did not match any variant of untagged enum Report".
 #[test]
 fn a_file_that_is_no_report_is_told_without_words_of_the_program() {

@@ -296,3 +296,53 @@ fn ctrl_c_tells_what_there_is_so_far() {
     assert_eq!(file(&told, "a")["drive_bytes"], 3 * UNIT, "{told}");
     assert!(told["incomplete"].as_str().unwrap().contains("Ctrl-C"), "{told}");
 }
+
+/// One size was noted, and another one named by the error; the drive of that size was aged to 0.00, as if that were its end.
+#[test]
+fn a_drive_that_is_too_small_to_age_is_refused_with_one_size() {
+    let small = |capacity| {
+        measure(&["--aged", "--time", "none", "--capacity", capacity, "--", "sh", "-c", "echo 1 > a"])
+    };
+    let output = small("8M");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.ends_with("use --capacity 320M or more\n"), "{message}");
+    assert_eq!(message.matches("--capacity").count(), 1, "{message}");
+    let output = small("34M");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("(not yet steady)"), "{text}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("use --capacity 320M or more"));
+}
+
+/// A killed run left its mount and its folder behind, and nothing said so.
+#[test]
+fn what_a_killed_run_has_left_is_named_with_what_removes_it() {
+    let place = TempDir::new().unwrap();
+    let run = |arguments: &[&str]| tantalum(arguments).env("TMPDIR", place.path()).output().unwrap();
+    let mut killed =
+        tantalum(&["measure", "--time", "none", "--", "sh", "-c", "echo 1 > a; cd /; exec sleep 50"])
+            .env("TMPDIR", place.path())
+            .spawn()
+            .unwrap();
+    let folder = loop {
+        let folders = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
+        if let Some(folder) = folders.into_iter().find(|folder| folder.join("dir/a").exists()) {
+            break folder;
+        }
+        assert!(killed.try_wait().unwrap().is_none(), "it ended");
+        thread::sleep(Duration::from_millis(10));
+    };
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let output = run(&["measure", "--time", "none", "--", "sh", "-c", "echo 1 > a"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    let line =
+        message.lines().find(|line| line.contains("is left of a run that was killed")).expect(&message);
+    let removes =
+        line.split('`').nth(1).unwrap().replace("tantalum ", concat!(env!("CARGO_BIN_EXE_tantalum"), " "));
+    assert!(Command::new("sh").args(["-c", &removes]).status().unwrap().success(), "{removes}");
+    assert!(!folder.exists());
+    let output = run(&["crash", "run", "--check", "true", "--", "sh", "-c", "echo 1 > a"]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("is left of").count(), 0);
+}

@@ -1,10 +1,16 @@
-//! Processes that a program leaves running.
+//! Processes that a program leaves running, and folders that a killed run leaves behind.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process;
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
+
+/// What has temporary folders.
+const OWNERS: [&str; 2] = ["crash-run", "measure"];
 
 /// Kills the processes with this folder as `$TANTALUM_DIR`, which [`crate::program_in`] sets. A process that has cleared its
 /// environment is missed.
@@ -18,5 +24,52 @@ pub fn end_in(folder: &Path) {
         if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
             let _ = kill(Pid::from_raw(id), Signal::SIGKILL);
         }
+    }
+}
+
+/// How the name of a temporary folder of this process begins, from which [`left_behind`] knows whose it is.
+pub fn folder_prefix(owner: &str) -> String {
+    format!("{}{}-", prefix_of(owner), process::id())
+}
+
+fn prefix_of(owner: &str) -> String {
+    format!("tantalum-{owner}-")
+}
+
+/// The temporary folders in `place` of this user's processes that have ended, or that run where they cannot be seen, as in
+/// another container.
+pub fn left_behind(place: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(place) else { return Vec::new() };
+    let is_ours = |path: &Path| {
+        fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
+    };
+    let is_left = |name: &str| {
+        let rest = OWNERS.iter().find_map(|owner| name.strip_prefix(&prefix_of(owner)));
+        let id = rest.and_then(|rest| rest.split_once('-')).and_then(|(id, _)| id.parse().ok());
+        id.is_some_and(|id: i32| id > 0 && kill(Pid::from_raw(id), None) == Err(Errno::ESRCH))
+    };
+    let left = entries.filter_map(Result::ok).filter(|entry| entry.file_name().to_str().is_some_and(is_left));
+    let mut left: Vec<PathBuf> = left.map(|entry| entry.path()).filter(|path| is_ours(path)).collect();
+    left.sort();
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_folders_of_processes_that_have_ended_are_left_behind() {
+        let place = tempfile::tempdir().unwrap();
+        let mut ended = process::Command::new("true").spawn().unwrap();
+        let id = ended.id();
+        ended.wait().unwrap();
+        let left = format!("tantalum-measure-{id}-abcdef");
+        let own = format!("{}abcdef", folder_prefix("crash-run"));
+        for name in [left.as_str(), &own, "tantalum-measure-abcdef", "tantalum-crash-run-0-abcdef", "other"] {
+            fs::create_dir(place.path().join(name)).unwrap();
+        }
+        fs::write(place.path().join(format!("tantalum-crash-run-{id}-file")), "").unwrap();
+        assert_eq!(left_behind(place.path()), [place.path().join(left)]);
     }
 }

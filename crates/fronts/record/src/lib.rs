@@ -20,7 +20,7 @@ mod spool;
 mod tape;
 
 pub use event::{Event, FileOffset, Stamped, WriteKind};
-pub use leftovers::end_in;
+pub use leftovers::{end_in, folder_prefix, left_behind};
 pub use performer::Performer;
 pub use program::{found_from_here, program_in, wait};
 pub use recorder::Recorder;

@@ -83,7 +83,7 @@ pub fn check(recording: &Recording, settings: &Settings, monitor: &Monitor) -> R
 
 /// A check that fails even without a power cut would say nothing about power cuts.
 fn check_without_cut(recording: &Recording, checker: &Checker) -> Result<(), RunError> {
-    let posix = Posix::after(recording, recording.operations.len(), Sector::default(), None);
+    let posix = Posix::after(recording, recording.operations.len(), Sector::default(), &[]);
     let verdict = checker.run(&posix.tree(|_| true), &recording.acks, 0)?;
     match verdict.failed {
         None => Ok(()),

@@ -162,5 +162,5 @@ fn room_elsewhere(path: &Path, error: &io::Error) -> &'static str {
 
 /// A new folder in `$TMPDIR`, else in `/tmp`.
 pub(crate) fn temporary_folder() -> Result<TempDir, RunError> {
-    Ok(tantalum_report::temporary_folder("tantalum-crash-run-")?)
+    Ok(tantalum_report::temporary_folder(&tantalum_record::folder_prefix("crash-run"))?)
 }

@@ -6,9 +6,10 @@ use crate::check::Checker;
 use crate::choices::{Kept, close};
 use crate::error::RunError;
 use crate::finding::WithoutLoss;
-use crate::operation::{Operation, ROOT, Recording};
+use crate::operation::Recording;
 use crate::paths::Paths;
 use crate::posix::{Posix, What};
+use crate::remedies::{Cut, Remedies, remedies, sync_of, without_loss};
 use crate::sector::Sector;
 use crate::tree::Tree;
 
@@ -29,45 +30,68 @@ pub(crate) struct Explanation {
     pub tree: Option<Tree>,
 }
 
+/// Explains what is lost after this many operations. What a drive lost is known only as far as it can be seen, and its next cut
+/// may lose more: then only remedies are named that help whatever of it is lost.
 pub(crate) fn explain(
     recording: &Recording,
     checker: &Checker,
-    sector: Sector,
+    (sector, by_drive): (Sector, bool),
     operations: usize,
-    kept: &Kept,
+    survived: &Kept,
 ) -> Result<Explanation, RunError> {
-    let posix = Posix::after(recording, operations, sector, None);
-    let acks = recording.acks_by(operations);
-    let fails = |kept: &Kept| -> Result<bool, RunError> {
-        Ok(checker.run(&posix.tree(|index| kept[index]), acks, 0)?.failed.is_some())
-    };
-    let kept = reduce(&posix, kept.clone(), &fails)?;
-    let lost: Vec<usize> = (0..kept.len()).filter(|index| !kept[*index]).collect();
-    let first = lost.first().map(|index| posix.waiting[*index].operation);
-    let names = posix.lost_operations(&kept);
+    let posix = Posix::after(recording, operations, sector, &[]);
+    let cut = Cut { recording, checker, operations, posix: &posix };
+    let kept = reduce(&posix, survived.clone(), &|kept| cut.fails(&posix.tree(|index| kept[index])))?;
+    let mut found = remedies(&cut, &kept)?;
+    if kept.iter().all(|kept| *kept) {
+        found.without_loss = without_loss(&cut, operations)?;
+    }
+    let mut shown = kept.clone();
+    if by_drive
+        && found.without_loss.is_none()
+        && (found.unavoidable.is_empty() || !found.saved_by.is_empty())
+    {
+        let syncs = cut.syncs_for_all(survived)?;
+        found.saved_by = cut.in_words(&syncs);
+        // what the other syncs are for was lost as well
+        let is_named =
+            |index: &usize| syncs.iter().flatten().any(|(_, sync)| *sync == sync_of(&posix.waiting[*index]));
+        (0..shown.len())
+            .filter(|index| !survived[*index])
+            .filter(is_named)
+            .for_each(|index| shown[index] = false);
+    }
+    let Remedies { saved_by, unavoidable, without_loss } = found;
+    let survivors = if by_drive { survived } else { &kept };
+    Ok(Explanation {
+        without_loss,
+        lost: lost_of(recording, &posix, &shown),
+        there: there_of(recording, &posix, &shown, survivors),
+        saved_by,
+        unavoidable,
+        operations: posix.lost_operations(&shown),
+        tree: Some(posix.tree(|index| kept[index])),
+    })
+}
+
+/// What survived although it came after the first operation that was lost, the last first. Nobody finds what was written to a
+/// file whose name is lost.
+fn there_of(recording: &Recording, posix: &Posix, shown: &Kept, survivors: &Kept) -> Vec<String> {
+    let names = posix.lost_operations(shown);
+    let unseen = posix.unseen(survivors);
     let later: BTreeSet<usize> = posix
         .waiting
         .iter()
         .enumerate()
         .filter(|(index, piece)| {
-            kept[*index] && Some(piece.operation) >= first && !names.contains(&piece.operation)
+            survivors[*index]
+                && !unseen.contains(index)
+                && Some(piece.operation) >= names.first().copied()
+                && !names.contains(&piece.operation)
         })
         .map(|(_, piece)| piece.operation)
         .collect();
-    let mut remedies = remedies(recording, checker, operations, &posix, &kept)?;
-    if lost.is_empty() {
-        remedies.without_loss = without_loss(recording, checker, sector, operations)?;
-    }
-    let Remedies { saved_by, unavoidable, without_loss } = remedies;
-    Ok(Explanation {
-        without_loss,
-        lost: lost_of(recording, &posix, &kept),
-        there: later.iter().rev().take(MOST_LINES).map(|operation| describe(recording, *operation)).collect(),
-        saved_by,
-        unavoidable,
-        operations: names,
-        tree: Some(posix.tree(|index| kept[index])),
-    })
+    later.iter().rev().take(MOST_LINES).map(|operation| describe(recording, *operation)).collect()
 }
 
 /// Keeps as much as possible while the check still fails: whole operations first, then single pieces.
@@ -110,103 +134,6 @@ fn restore(
         restore(kept, second, earlier, fails)?;
     }
     Ok(())
-}
-
-/// What would make a check pass.
-#[derive(Default)]
-struct Remedies {
-    /// Syncs, each of which would.
-    saved_by: Vec<String>,
-    /// Operations that no sync protects, because the check fails also if power fails before a sync could follow.
-    unavoidable: Vec<String>,
-    /// Why the check fails although nothing is lost, when the first of what was lost is to be written.
-    without_loss: Option<WithoutLoss>,
-}
-
-/// Why the check fails after this many operations, although everything is there; none if it passes.
-fn without_loss(
-    recording: &Recording,
-    checker: &Checker,
-    sector: Sector,
-    operations: usize,
-) -> Result<Option<WithoutLoss>, RunError> {
-    let tree = Posix::after(recording, operations, sector, None).tree(|_| true);
-    let fails = |acks| -> Result<bool, RunError> { Ok(checker.run(&tree, acks, 0)?.failed.is_some()) };
-    Ok(match fails(recording.acks_by(operations))? {
-        false => None,
-        true if fails(&[])? => Some(WithoutLoss::Between),
-        true => Some(WithoutLoss::Acknowledged),
-    })
-}
-
-/// Tries a sync of each file and folder that had to lose something, right after the last such operation.
-fn remedies(
-    recording: &Recording,
-    checker: &Checker,
-    operations: usize,
-    posix: &Posix,
-    kept: &Kept,
-) -> Result<Remedies, RunError> {
-    let mut tried = Vec::new();
-    for (index, piece) in posix.waiting.iter().enumerate().filter(|(index, _)| !kept[*index]) {
-        let sync = match &piece.what {
-            What::Names(names) => Operation::SyncFolder(names.last().map_or(ROOT, |(entry, _)| entry.folder)),
-            other => Operation::Sync(other.file().expect("it is of a file")),
-        };
-        let last = (index..kept.len())
-            .filter(|index| !kept[*index])
-            .map(|index| &posix.waiting[index])
-            .filter(|other| other.what.file() == piece.what.file())
-            .map(|other| other.operation)
-            .max();
-        let last = last.expect("it is one of them");
-        if !tried.contains(&(last, sync.clone())) {
-            tried.push((last, sync));
-        }
-    }
-    let lost: BTreeSet<(usize, String)> =
-        (0..kept.len()).filter(|index| !kept[*index]).map(|index| key(&posix.waiting[index])).collect();
-    let mut remedies = Remedies::default();
-    for (after, sync) in tried {
-        let before = kind_of(recording, after);
-        let at_once = Posix::after(recording, after + 1, posix.sector(), None);
-        let tree = at_once.tree(|index| !lost.contains(&key(&at_once.waiting[index])));
-        if checker.run(&tree, recording.acks_by(after), 0)?.failed.is_some() {
-            match without_loss(recording, checker, posix.sector(), after)? {
-                None => remedies.unavoidable.push(before),
-                why => remedies.without_loss = remedies.without_loss.or(why),
-            }
-            continue;
-        }
-        let synced = Posix::after(recording, operations, posix.sector(), Some((after, &sync)));
-        let tree = synced.tree(|index| !lost.contains(&key(&synced.waiting[index])));
-        if checker.run(&tree, recording.acks_by(operations), 0)?.failed.is_none() {
-            let sync = Paths::after(recording, after + 1).operation(&sync);
-            remedies.saved_by.push(format!("{sync} after {before}"));
-        }
-    }
-    Ok(remedies)
-}
-
-/// What an operation does, and to which file, as in remedies.
-pub(crate) fn kind_of(recording: &Recording, operation: usize) -> String {
-    generic(&Paths::after(recording, operation).operation(&recording.operations[operation]))
-}
-
-/// An operation without its numbers, so that all rounds of a loop read the same.
-fn generic(text: &str) -> String {
-    let words = text.split(' ').filter(|word| !word.bytes().all(|byte| byte.is_ascii_digit()));
-    words.collect::<Vec<_>>().join(" ").replace("bytes at of", "to")
-}
-
-fn key(piece: &crate::posix::Piece) -> (usize, String) {
-    let place = match &piece.what {
-        What::Bytes { from, .. } => format!("bytes {from}"),
-        What::Names(_) => "names".to_owned(),
-        What::Grown(_, size) => format!("grown {size}"),
-        _ => "other".to_owned(),
-    };
-    (piece.operation, place)
 }
 
 /// What was lost, a line for each operation.

@@ -21,7 +21,8 @@ pub struct Finding {
     /// Operations that survived although they came after the first that was lost.
     pub there: Vec<String>,
     /// The syncs of what was lost that would each make the check pass, for all outcomes of this finding. Another finding has
-    /// none of these, whatever the numbers in the names of files.
+    /// none of these, whatever the numbers in the names of files. If a drive decided what was lost, only together some may
+    /// help: then a line has several.
     pub saved_by: Vec<String>,
     /// Operations that can be lost before any sync could follow, although the check fails then: whoever reads the files must
     /// tolerate that.

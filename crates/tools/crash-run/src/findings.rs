@@ -9,10 +9,11 @@ use tantalum_report::Monitor;
 
 use crate::check::{Checker, Verdict};
 use crate::error::RunError;
-use crate::explain::{Explanation, describe, explain, kind_of};
+use crate::explain::{Explanation, describe, explain};
 use crate::finding::Finding;
 use crate::operation::Recording;
 use crate::outcomes::Job;
+use crate::remedies::kind_of;
 use crate::saved_finding;
 use crate::settings::{Losses, Settings};
 use crate::tree::Tree;
@@ -132,9 +133,10 @@ impl<'a> Findings<'a> {
 
     /// Adds a cause, or a failure to one that has a remedy in common with it. Returns the operations that had to be lost.
     fn explain(&mut self, job: &Job, verdict: &Verdict) -> Result<BTreeSet<usize>, RunError> {
-        let sector = self.settings.losses.sector();
+        let losses = &self.settings.losses;
+        let known = (losses.sector(), matches!(losses, Losses::Drive(_)));
         let explanation = match &job.kept {
-            Some(kept) => explain(self.recording, self.checker, sector, job.operations, kept)?,
+            Some(kept) => explain(self.recording, self.checker, known, job.operations, kept)?,
             None => Explanation::default(),
         };
         let lost = explanation.operations.clone();

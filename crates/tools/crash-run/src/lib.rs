@@ -28,6 +28,7 @@ mod paths;
 mod posix;
 mod program;
 mod recorder;
+mod remedies;
 mod replay;
 mod saved_finding;
 mod sector;

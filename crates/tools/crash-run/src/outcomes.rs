@@ -39,12 +39,14 @@ impl Job {
         Job { number: 0, operations, kept, lost, tree }
     }
 
-    /// Finds out in terms of POSIX what a drive lost, if one of the outcomes that are tried there left the same files.
+    /// Finds out in terms of POSIX what a drive lost, if one of the outcomes that are tried there left the same files. What
+    /// cannot be seen, because the file has no name, is lost.
     pub fn find_loss(&mut self, recording: &Recording, sector: Sector) {
-        let posix = Posix::after(recording, self.operations, sector, None);
+        let posix = Posix::after(recording, self.operations, sector, &[]);
         let digest = self.tree.digest();
         let is_same = |kept: &Kept| posix.tree(|index| kept[index]).digest() == digest;
-        if let Some(kept) = choices(&posix, 0).into_iter().chain(in_order(&posix)).find(is_same) {
+        if let Some(mut kept) = choices(&posix, 0).into_iter().chain(in_order(&posix)).find(is_same) {
+            posix.unseen(&kept).into_iter().for_each(|index| kept[index] = false);
             self.lost = posix.lost_operations(&kept);
             self.kept = Some(kept);
         }
@@ -98,7 +100,7 @@ struct Making<'a> {
 impl Making<'_> {
     fn of_posix(self, sector: Sector, tried: &mut Tried) -> Result<(), RunError> {
         let recording = self.recording;
-        let begin = Posix::after(recording, recording.begins, sector, None);
+        let begin = Posix::after(recording, recording.begins, sector, &[]);
         let last = recording.operations.len() - recording.begins;
         let places = self.places(last + 1, tried);
         let bar = self.monitor.bar("cuts", places.len() as u64);

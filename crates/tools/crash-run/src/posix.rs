@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use tantalum_filesystem::RenameMode;
 
-use crate::operation::{Attribute, FileNumber, FolderName, Operation, Recording};
+use crate::operation::{Attribute, FileNumber, FolderName, Operation, ROOT, Recording};
 use crate::sector::Sector;
 use crate::tree::{File, PAGE_BYTES, Tree};
 
@@ -131,13 +131,13 @@ impl Posix {
         Posix { sector, durable: Tree::default(), waiting: Vec::new(), live: Tree::default() }
     }
 
-    /// After this many operations of a recording; those before the program began are durable. `tried` adds a sync right after
-    /// an operation.
+    /// After this many operations of a recording; those before the program began are durable. `added` are more syncs, each
+    /// right after an operation.
     pub fn after(
         recording: &Recording,
         operations: usize,
         sector: Sector,
-        tried: Option<(usize, &Operation)>,
+        added: &[(usize, Operation)],
     ) -> Posix {
         let mut posix = Posix::new(sector);
         for (number, operation) in recording.operations[..operations].iter().enumerate() {
@@ -145,9 +145,7 @@ impl Posix {
             if number + 1 == recording.begins {
                 posix.settle(|_| true);
             }
-            if let Some((after, sync)) = tried
-                && after == number
-            {
+            for (_, sync) in added.iter().filter(|(after, _)| *after == number) {
                 posix.then(number, sync);
             }
         }
@@ -207,6 +205,18 @@ impl Posix {
         };
         let pieces = self.waiting.iter().enumerate();
         pieces.map(|(index, piece)| last.insert(place(&piece.what)?, index)).collect()
+    }
+
+    /// The pieces that nobody can see if these survive: of files whose names did not, although the program has not removed them.
+    pub fn unseen(&self, kept: &[bool]) -> BTreeSet<usize> {
+        let named = |tree: &Tree| tree.names.values().copied().collect::<BTreeSet<FileNumber>>();
+        let (found, all) = (named(&self.tree(|index| kept[index])), named(&self.live));
+        let is_unseen = |file: &FileNumber| *file != ROOT && all.contains(file) && !found.contains(file);
+        let pieces = self.waiting.iter().enumerate();
+        pieces
+            .filter(|(_, piece)| piece.what.file().as_ref().is_some_and(is_unseen))
+            .map(|(index, _)| index)
+            .collect()
     }
 
     fn settle(&mut self, is_synced: impl Fn(&What) -> bool) {
@@ -303,7 +313,7 @@ mod tests {
     use tantalum_filesystem::FileKind;
 
     use super::*;
-    use crate::operation::{Made, ROOT};
+    use crate::operation::Made;
 
     fn entry(name: &str) -> FolderName {
         FolderName { folder: ROOT, name: name.as_bytes().to_vec() }

@@ -13,11 +13,19 @@ pub(crate) const UNAVOIDABLE: &str = "no sync helps if power fails meanwhile; th
 
 /// Why the check fails, if what was lost does not say it.
 pub(crate) fn why(finding: &Finding) -> Option<&'static str> {
-    finding.without_loss.map(without_loss).or(finding.lost.is_empty().then_some(NOT_KNOWN))
+    let why = |why| without_loss(why, finding.lost.is_empty());
+    finding.without_loss.map(why).or(finding.lost.is_empty().then_some(NOT_KNOWN))
 }
 
-fn without_loss(why: WithoutLoss) -> &'static str {
+fn without_loss(why: WithoutLoss, is_all_there: bool) -> &'static str {
     match why {
+        WithoutLoss::Acknowledged if !is_all_there => {
+            "what is lost was acknowledged before it was written: the check fails with all that was written by then, too (mapped \
+             memory needs msync first, a buffer a flush and a sync)"
+        }
+        WithoutLoss::Between if !is_all_there => {
+            "the files are wrong between two operations, before what is lost was written, also if only the program is killed"
+        }
         WithoutLoss::Acknowledged => {
             "everything written is there: it was acknowledged before it was written (mapped memory needs msync first, a buffer \
              a flush and a sync)"

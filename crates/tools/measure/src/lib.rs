@@ -44,5 +44,6 @@ pub use measurement::{
 pub use page::write_report;
 pub use run::{Task, run};
 pub use stop::Stop;
+pub use tantalum_record::left_behind;
 pub use tantalum_workloads::Life;
 pub use write_purpose::WritePurpose;

@@ -11,7 +11,7 @@ use std::thread;
 
 use tantalum_drive::Client;
 use tantalum_fuse::{Mounted, Options, Pacing, SYNC_INTERVAL};
-use tantalum_record::{end_in, program_in};
+use tantalum_record::{end_in, folder_prefix, program_in};
 use tantalum_report::temporary_folder;
 
 use crate::attach::Attached;
@@ -48,7 +48,7 @@ pub struct Task {
 /// Runs the program once and reports what it wrote.
 pub fn run(task: &Task, stop: &Stop) -> Result<Measurement, MeasureError> {
     let monitor = stop.monitor();
-    let place = temporary_folder("tantalum-measure-")?;
+    let place = temporary_folder(&folder_prefix("measure"))?;
     let folder = place.path().join("dir");
     fs::create_dir(&folder).map_err(MeasureError::files(&folder))?;
     let image = match &task.drive.image {

@@ -37,7 +37,8 @@ pub(crate) fn heading(measurement: &Measurement) -> String {
     match &drive.aged {
         Some(ageing) => {
             let amplification = ageing.write_amplification;
-            let _ = write!(text, ", aged to a write amplification of {amplification:.2}");
+            let steady = if ageing.steady { "" } else { " (not yet steady)" };
+            let _ = write!(text, ", aged to a write amplification of {amplification:.2}{steady}");
         }
         None if measurement.exit_code.is_some() => text.push_str(", fresh"),
         None => {}

@@ -6,20 +6,20 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use tantalum_report::{InvalidSetting, Monitor};
 
+use crate::Violation;
 use crate::device::progress::Progress;
 use crate::device::stop::{Broken, Stop};
-use crate::device::tally::Tally;
 use crate::device::{CutPoint, Skip};
 use crate::error::CrashError;
 use crate::minimise::{Failing, minimise};
 use crate::seeds::Seeds;
 use crate::weights::{Kinds, Weights};
-use crate::{CrashOutcome, Violation};
 
 /// Where power is cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,7 +87,7 @@ impl Found {
             Stop::Broken(broken) => broken,
             Stop::PowerLost => {
                 let detail = "power was lost where it was not cut".to_owned();
-                Broken { promise: "running drive", detail }
+                Broken { promise: "running drive", detail, by_machine: false }
             }
         };
         Found { command, cut, point: point.map(Box::new), broken }
@@ -178,6 +178,11 @@ pub(crate) trait Case: Clone + Send {
 
     /// What it found.
     fn found(report: &Self::Report) -> Option<&Found>;
+
+    /// Whether it is no finding: the machine has failed, and not because it was to.
+    fn is_of_machine(&self, found: &Found) -> bool {
+        found.broken.by_machine
+    }
 
     /// Whether a finding appears again when the case is run once more.
     fn repeats(&self) -> bool {
@@ -281,6 +286,20 @@ pub(crate) struct Cases<C: Case> {
     pub interrupted: bool,
 }
 
+impl<C: Case> Cases<C> {
+    /// Fails if the machine has.
+    fn unless_machine_failed(self) -> Result<Cases<C>, CrashError> {
+        let found = |ended: &Ended<C>| {
+            let found = C::found(&ended.report).filter(|found| ended.case.is_of_machine(found));
+            found.map(|found| found.broken.detail.clone())
+        };
+        match self.ended.iter().find_map(found) {
+            Some(detail) => Err(CrashError::machine(detail)),
+            None => Ok(self),
+        }
+    }
+}
+
 impl<D: Sync, K: Kinds + Sync> Settings<D, K> {
     /// Fails if seeds or plan make no sense.
     pub(crate) fn validate_common(&self) -> Result<(), CrashError> {
@@ -289,12 +308,12 @@ impl<D: Sync, K: Kinds + Sync> Settings<D, K> {
     }
 
     /// Runs all cases, and returns them in the order in which they were started. A broken promise is a result, not an error,
-    /// and an interruption ends this with the results so far.
+    /// and an interruption ends this with the results so far. Fails if the machine does.
     pub(crate) fn run_cases<C: Case<Kind = K>>(
         &self,
         cases_of: impl Fn(u64) -> Vec<C> + Sync,
         (title, monitor): (&str, &Monitor),
-    ) -> Cases<C> {
+    ) -> Result<Cases<C>, CrashError> {
         let duration = self.seeds.duration();
         let all = || {
             let cases = cases_of(self.seeds.range.start).len() as u64;
@@ -308,7 +327,7 @@ impl<D: Sync, K: Kinds + Sync> Settings<D, K> {
         let starts =
             ended.iter().filter(|ended| last_seed.replace(ended.case.seed()) != Some(ended.case.seed()));
         let seeds = starts.count() as u64;
-        Cases { ended, seeds, interrupted: monitor.check().is_err() }
+        Cases { ended, seeds, interrupted: monitor.check().is_err() }.unless_machine_failed()
     }
 
     fn run_on_threads<C: Case<Kind = K>>(
@@ -318,15 +337,21 @@ impl<D: Sync, K: Kinds + Sync> Settings<D, K> {
     ) -> Vec<Ended<C>> {
         let work = Mutex::new(Work { seed: self.seeds.range.start, cases: VecDeque::new(), next: 0 });
         let ended: Mutex<Vec<Ended<C>>> = Mutex::new(Vec::new());
-        let is_enough =
-            || self.first_only && unpoisoned(&ended).iter().any(|ended| ended.violation.is_some());
+        let has_failed = AtomicBool::new(false);
+        let is_enough = || {
+            has_failed.load(Ordering::Relaxed)
+                || self.first_only && unpoisoned(&ended).iter().any(|ended| ended.violation.is_some())
+        };
         let worker = || {
             while progress.goes_on()
                 && !is_enough()
                 && let Some((number, case)) = unpoisoned(&work).next(&self.seeds, &cases_of)
             {
                 let report = case.run(progress);
-                let violation = C::found(&report).cloned().map(|found| violation(&case, found, progress));
+                let found = C::found(&report).cloned();
+                let failed = found.as_ref().is_some_and(|found| case.is_of_machine(found));
+                has_failed.fetch_or(failed, Ordering::Relaxed);
+                let violation = found.filter(|_| !failed).map(|found| violation(&case, found, progress));
                 unpoisoned(&ended).push(Ended { number, case, report, violation });
             }
         };
@@ -362,31 +387,5 @@ impl<C> Work<C> {
         let case = self.cases.pop_front()?;
         self.next += 1;
         Some((self.next, case))
-    }
-}
-
-// -- results ------------------------------------------------------------------------------------------------------
-
-/// The counts of a case.
-pub(crate) fn outcome_of(tally: &Tally, violation: Option<Violation>) -> CrashOutcome {
-    CrashOutcome {
-        seeds: 0,
-        cuts: tally.cuts,
-        dirty_recoveries: tally.dirty_recoveries,
-        second_cuts: tally.second_cuts,
-        torn_pages_seen: tally.torn_pages_seen,
-        promises_checked: tally.promises_checked,
-        violations: violation.into_iter().collect(),
-        interrupted: false,
-    }
-}
-
-/// Fails if a cut that was to be replayed does not exist.
-pub(crate) fn check_replayed<K>(plan: &Plan<K>, outcome: &CrashOutcome) -> Result<(), CrashError> {
-    match &plan.cuts {
-        Cuts::At(point) if outcome.has_done_nothing() => {
-            Err(setting("--at", point, "the drive has no such operation in that command or its recovery"))
-        }
-        _ => Ok(()),
     }
 }

@@ -1,7 +1,10 @@
 //! Errors that stop a torture test.
 
+use std::fmt::Display;
+use std::path::PathBuf;
+
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
-use tantalum_report::{Interrupted, InvalidSetting, NoTemporary};
+use tantalum_report::{Interrupted, InvalidSetting};
 use tantalum_sqlite::SharedVolumeError;
 use tantalum_volume::{UnmountError, VolumeError};
 
@@ -21,9 +24,14 @@ pub enum CrashError {
     /// A changed profile is invalid.
     #[error(transparent)]
     Field(#[from] InvalidField),
-    /// No folder for the image.
-    #[error(transparent)]
-    Folder(#[from] NoTemporary),
+    /// The machine's disk failed where the test has its images. That breaks no promise.
+    #[error("an image in {} cannot be used: {detail}; set TMPDIR to a folder with room", folder.display())]
+    Machine {
+        /// The folder.
+        folder: PathBuf,
+        /// How it failed.
+        detail: String,
+    },
     /// The drive could not be created or opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -53,6 +61,11 @@ pub enum CrashError {
 }
 
 impl CrashError {
+    /// The machine's disk failed.
+    pub(crate) fn machine(detail: impl Display) -> CrashError {
+        CrashError::Machine { folder: std::env::temp_dir(), detail: detail.to_string() }
+    }
+
     /// Makes the error of something SQLite did.
     pub(crate) fn sqlite(doing: impl Into<String>) -> impl FnOnce(rusqlite::Error) -> CrashError {
         let doing = doing.into();

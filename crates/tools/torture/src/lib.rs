@@ -11,6 +11,7 @@ pub mod kv;
 mod minimise;
 mod outcome;
 mod program;
+mod results;
 mod seeds;
 mod small_flash;
 pub mod sqlite;

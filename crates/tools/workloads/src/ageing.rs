@@ -23,6 +23,10 @@ const FREE_PERCENT: u64 = 10;
 /// The minimum that stays free: room for a log and a journal.
 const LEAST_FREE_UNITS: u64 = 8192;
 
+/// The least capacity of which no more than [`FREE_PERCENT`] stays free, in whole MiB.
+const WELL_FILLED_BYTES: u64 =
+    ((LEAST_FREE_UNITS * 100).div_ceil(FREE_PERCENT) * UNIT_BYTES as u64).next_multiple_of(1 << 20);
+
 /// Units in one command that fills the file.
 const FILL_UNITS: usize = 256;
 
@@ -46,7 +50,14 @@ pub struct Ageing {
 
 /// Fills the volume and overwrites until garbage collection is steady.
 pub fn age(volume: &mut Volume, seed: u64, monitor: &Monitor) -> Result<Ageing, WorkloadError> {
-    age_with(volume, left_free, seed, monitor)
+    age_with(volume, left_free, seed, monitor).map_err(|error| match error {
+        // a drive that has just enough room is hardly filled, and collects nothing
+        WorkloadError::TooSmall(small) => {
+            let enough_bytes = small.enough_bytes.map(|enough| enough.max(WELL_FILLED_BYTES));
+            TooSmall { enough_bytes, ..small }.into()
+        }
+        other => other,
+    })
 }
 
 /// Units that [`age`] leaves free on a drive with this many units.
@@ -62,13 +73,12 @@ pub fn small_fill(capacity_bytes: u64) -> Option<String> {
         return None;
     }
     let filled_percent = 100 - (LEAST_FREE_UNITS * 100).div_ceil(units).min(100);
-    let enough_units = (LEAST_FREE_UNITS * 100).div_ceil(FREE_PERCENT);
     Some(format!(
         "at most {filled_percent} % of the drive are filled before it is aged, where {} % are of a larger one, because {} stay \
          free for a log; it collects less garbage; use --capacity {}M or more",
         100 - FREE_PERCENT,
         bytes(LEAST_FREE_UNITS * UNIT_BYTES as u64),
-        (enough_units * UNIT_BYTES as u64).div_ceil(1 << 20)
+        WELL_FILLED_BYTES >> 20
     ))
 }
 

@@ -154,6 +154,58 @@ fn what_a_drive_lost_has_its_remedies() {
     assert!(finding.saved_by.contains(&"fsync a after write to a".to_owned()), "{finding:#?}");
 }
 
+fn on_drive(script: &str) -> Settings {
+    let mut profile = tantalum::Profile::load("tlc-nvme").unwrap();
+    profile.capacity_bytes = 64 << 20;
+    Settings { losses: Losses::Drive(Box::new(profile)), ..settings(script) }
+}
+
+/// Only the sync of the folder was named, and with it the drive still lost the contents; what was written to a file that did not
+/// exist had survived.
+#[test]
+fn the_remedies_of_a_drive_help_when_one_takes_them() {
+    let script = r#"test ! -s "$TANTALUM_ACKS" || test "$(cat cur)" = 1"#;
+    let program = [create("cur", 1), write(1, 0, "1")];
+    let found = check(&recording(&[], &program), &on_drive(script), &Monitor::silent()).unwrap();
+    let [finding] = &found.findings[..] else { panic!("{found:#?}") };
+    assert_eq!(finding.saved_by, ["fsync of the folder after create cur, and fsync cur after write to cur"]);
+    assert_eq!(finding.lost, ["1. create cur", "2. write 1 bytes at 0 of cur"]);
+    assert_eq!(finding.there, [""; 0]);
+    let [first, second] = program;
+    let mended = [first, Operation::SyncFolder(ROOT), second, Operation::Sync(1)];
+    let found = check(&recording(&[], &mended), &on_drive(script), &Monitor::silent()).unwrap();
+    assert_eq!(found.failed, 0, "{found:#?}");
+}
+
+/// As above, where an old file is replaced: the sync of the folder alone would leave an empty file.
+#[test]
+fn the_remedies_of_a_drive_include_what_its_next_cut_would_lose() {
+    let program = [create("config.tmp", 2), write(2, 0, "new-contents"), rename("config.tmp", "config")];
+    let found = check(&recording(&old(), &program), &on_drive(REPLACED), &Monitor::silent()).unwrap();
+    let remedies: Vec<&String> = found.findings.iter().flat_map(|finding| &finding.saved_by).collect();
+    let both = "fsync of the folder after rename config.tmp to config, and fsync config.tmp after write to config.tmp";
+    assert!(remedies.iter().any(|remedy| *remedy == both), "{found:#?}");
+    assert!(
+        !remedies.iter().any(|remedy| remedy.starts_with("fsync of the folder") && !remedy.contains(", and"))
+    );
+}
+
+/// It said "everything written is there" below what was lost.
+#[test]
+fn what_was_lost_is_not_said_to_be_there() {
+    let setup = [create("map", 1), write(1, 0, &"0".repeat(8192))];
+    let mut recorded = recording(&setup, &[write(1, 0, &"1".repeat(8192))]);
+    // mapped memory is written after what was acknowledged
+    recorded.acks = vec![(setup.len(), "done".to_owned())];
+    let script = r#"test ! -s "$TANTALUM_ACKS" || test "$(tr -cd 1 < map | wc -c)" = 8192"#;
+    let found = check(&recorded, &on_drive(script), &Monitor::silent()).unwrap();
+    let text = tantalum_crash_run::summary::of(&found);
+    assert_eq!(found.findings[0].without_loss, Some(WithoutLoss::Acknowledged), "{text}");
+    for finding in text.split("FINDING").skip(1) {
+        assert_eq!(finding.contains("lost:"), !finding.contains("everything written is there"), "{finding}");
+    }
+}
+
 /// Checks run in parallel and do not end in their order. Of outcomes that lose equally much, the one that was made first
 /// represents the finding.
 #[test]

@@ -185,7 +185,7 @@ impl Thread<'_> {
                 seen.what = What::Read { found: Vec::new() };
                 Ok(())
             }
-            Err(status) => Err(Stop::broken("refused", status.to_string())),
+            Err(status) => Err(Stop::refused(&status)),
         }
     }
 }

@@ -160,6 +160,6 @@ impl Run {
         let is_full = !wears && has_no_room && self.setup.is_full() && !frees;
         self.coverage.refused_by_worn_drives += u64::from(is_worn);
         self.coverage.refused_by_full_drives += u64::from(is_full);
-        if may || is_worn || is_full { Ok(()) } else { Err(Stop::broken("refused", status.to_string())) }
+        if may || is_worn || is_full { Ok(()) } else { Err(Stop::refused(status)) }
     }
 }

@@ -7,10 +7,11 @@ use super::case::{Case, Report};
 use super::coverage::Coverage;
 use super::kinds::Kind;
 use super::setup::{Setup, SetupChoice};
-use crate::cases::{self, Cuts, Ended, check_replayed, outcome_of, setting};
+use crate::cases::{self, Cuts, Ended, setting};
 use crate::counts::{self, DriveCounts};
 use crate::device::{Medium, Reached};
 use crate::error::CrashError;
+use crate::results::{check_replayed, outcome_of};
 use crate::{CrashOutcome, Violation};
 
 /// What to test, and for how long.
@@ -67,7 +68,7 @@ pub struct ClientsCrash {
 pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<ClientsCrash, CrashError> {
     settings.validate()?;
     let cases_of = |seed| settings.cases(seed);
-    let cases = settings.run_cases(cases_of, ("several clients", monitor));
+    let cases = settings.run_cases(cases_of, ("several clients", monitor))?;
     let mut crash = ClientsCrash::default();
     for Ended { case, report, violation, .. } in cases.ended {
         crash.add(&case.setup, &report, violation);

@@ -66,6 +66,6 @@ impl Run {
             _ => false,
         };
         self.tally.reached.refused += 1;
-        if may { Ok(()) } else { Err(Stop::broken("refused", status.to_string())) }
+        if may { Ok(()) } else { Err(Stop::refused(status)) }
     }
 }

@@ -1,9 +1,10 @@
 //! One seed on one drive: everything that determines a run.
 
-use super::drive::DriveKind;
+use super::drive::{DriveKind, Medium};
 use super::every_cut::{cuts_of_command, every_cut};
 use super::progress::Progress;
 use super::random_cuts::random_cuts;
+use super::stop::MACHINE;
 use super::tally::Tally;
 use super::weights::Kind;
 use crate::cases;
@@ -57,6 +58,11 @@ impl cases::Case for Case {
 
     fn found(report: &Report) -> Option<&Found> {
         report.found.as_ref()
+    }
+
+    fn is_of_machine(&self, found: &Found) -> bool {
+        let fails_on_purpose = self.drive.medium == Medium::FailingHost;
+        found.broken.by_machine && (!fails_on_purpose || found.broken.promise == MACHINE)
     }
 
     fn again(&self, found: &Found) -> Option<Found> {

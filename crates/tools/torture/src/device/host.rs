@@ -362,7 +362,7 @@ impl Host {
             Err(error) if error.host().is_some() && self.has_failing_host() => Err(Stop::PowerLost),
             // an operation that was cut is still in flight
             Err(_) if !self.device.in_flight().is_empty() => Err(Stop::PowerLost),
-            Err(error) => Err(Stop::broken("D5", format!("recovery fails: {error}"))),
+            Err(error) => Err(Stop::not_recovered(&error)),
         }
     }
 

@@ -46,13 +46,12 @@ impl ImageFile {
         access: Access,
         mut failing: Option<Xoshiro256PlusPlus>,
     ) -> Result<(ImageFile, Device), Stop> {
-        let failed = |error: &dyn std::error::Error| Stop::broken("refused", error.to_string());
-        let folder = temporary_folder("tantalum-crash-").map_err(|error| failed(&error))?;
+        let folder = temporary_folder("tantalum-crash-").map_err(|error| Stop::machine(&error.error))?;
         let path = folder.path().join("tortured.tant");
-        drop(Device::create(&path, profile).map_err(|error| failed(&error))?);
+        drop(Device::create(&path, profile).map_err(|error| Stop::machine(&error))?);
         let host = TestHost::new(mapping, failing.as_mut().map_or(0, |rng| rng.random()));
         let image = ImageFile { path, host, access, failing, has_failed: false, _folder: folder };
-        let device = image.open().map_err(|error| failed(&error))?;
+        let device = image.open().map_err(|error| Stop::machine(&error))?;
         Ok((image, device))
     }
 
@@ -114,7 +113,7 @@ impl ImageFile {
         self.host.life.end_after(None);
         if self.access == Access::Ordered && rng.random_ratio(1, 2) {
             let lost = self.host.faults.lose_machine(&self.path);
-            lost.map_err(|error| Stop::broken("refused", error.to_string()))?;
+            lost.map_err(|error| Stop::machine(&error))?;
         }
         Ok(())
     }

@@ -122,7 +122,7 @@ impl RecordHost {
             _ => false,
         };
         self.refused += 1;
-        if may { Ok(()) } else { Err(Stop::broken("refused", status.to_string())) }
+        if may { Ok(()) } else { Err(Stop::refused(status)) }
     }
 
     fn create(&mut self, host: &mut Host, slot: usize) -> Result<(), Stop> {

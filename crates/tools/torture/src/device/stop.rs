@@ -1,6 +1,9 @@
 //! Why a run cannot continue.
 
-use tantalum::Status;
+use std::fmt::Display;
+use std::io::ErrorKind;
+
+use tantalum::{DeviceError, HostError, Status};
 
 /// A broken promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -9,6 +12,16 @@ pub(crate) struct Broken {
     /// accepted, `panic`.
     pub promise: &'static str,
     pub detail: String,
+    /// The machine's disk failed it, which is no promise of the drive, unless a host fails on purpose.
+    pub by_machine: bool,
+}
+
+/// The promise of the machine: that an image can be made.
+pub(crate) const MACHINE: &str = "machine";
+
+/// Whether the machine failed, rather than that the image is not what it should be.
+fn is_of_machine(error: &HostError) -> bool {
+    !matches!(error.kind, ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput)
 }
 
 /// Why a command of the run was not executed.
@@ -21,7 +34,24 @@ pub(crate) enum Stop {
 
 impl Stop {
     pub fn broken(promise: &'static str, detail: impl Into<String>) -> Stop {
-        Stop::Broken(Broken { promise, detail: detail.into() })
+        Stop::Broken(Broken { promise, detail: detail.into(), by_machine: false })
+    }
+
+    /// The machine failed the test itself: an image could not be made.
+    pub fn machine(error: &dyn Display) -> Stop {
+        Stop::Broken(Broken { promise: MACHINE, detail: error.to_string(), by_machine: true })
+    }
+
+    /// A command was refused that should have been accepted.
+    pub fn refused(status: &Status) -> Stop {
+        let by_machine = matches!(status, Status::Host(error) if is_of_machine(error));
+        Stop::Broken(Broken { promise: "refused", detail: status.to_string(), by_machine })
+    }
+
+    /// Recovery fails.
+    pub fn not_recovered(error: &DeviceError) -> Stop {
+        let by_machine = error.host().is_some_and(is_of_machine);
+        Stop::Broken(Broken { promise: "D5", detail: format!("recovery fails: {error}"), by_machine })
     }
 }
 
@@ -29,7 +59,7 @@ impl From<Status> for Stop {
     fn from(status: Status) -> Stop {
         match status {
             Status::PowerLost => Stop::PowerLost,
-            other => Stop::broken("refused", other.to_string()),
+            other => Stop::refused(&other),
         }
     }
 }

@@ -7,9 +7,10 @@ use super::case::Case;
 use super::drive::{DriveChoice, DriveKind, Medium};
 use super::tally::{Reached, Tally};
 use super::weights::Kind;
-use crate::cases::{self, Cuts, Ended, check_replayed, outcome_of, setting};
+use crate::cases::{self, Cuts, Ended, setting};
 use crate::counts::{self, DriveCounts};
 use crate::error::CrashError;
+use crate::results::{check_replayed, outcome_of};
 use crate::{CrashOutcome, Violation};
 
 /// What to test, and for how long.
@@ -56,7 +57,7 @@ pub struct DeviceCrash {
 pub fn torture(settings: &Settings, monitor: &Monitor) -> Result<DeviceCrash, CrashError> {
     settings.validate()?;
     let cases_of = |seed| settings.cases(seed);
-    let cases = settings.run_cases(cases_of, ("power loss", monitor));
+    let cases = settings.run_cases(cases_of, ("power loss", monitor))?;
     let mut crash = DeviceCrash::default();
     for Ended { case, report, violation, .. } in cases.ended {
         crash.add(&case.drive, &report.tally, violation);

@@ -2,6 +2,7 @@
 //! Its process ends, and perhaps the machine. Then what the program promised is there: when the image is opened without room,
 //! after a second failure, and with room.
 
+use std::fs;
 use std::path::PathBuf;
 
 use rand::{RngExt, SeedableRng};
@@ -22,6 +23,9 @@ use crate::error::CrashError;
 const CALLS: u64 = 6000;
 const OPENING_CALLS: u64 = 400;
 
+/// A disk with less room than this has none.
+const ROOM_BYTES: usize = 1 << 20;
+
 /// An image on a host that may fail.
 struct HostedImage {
     path: PathBuf,
@@ -34,16 +38,27 @@ struct HostedImage {
 impl HostedImage {
     /// A new image with what the program works on. Seeds differ in how it is opened and mapped.
     fn create<P: Program>(seed: u64) -> Result<HostedImage, CrashError> {
-        let folder = temporary_folder("tantalum-crash-")?;
+        // the same was done in memory before, so what fails here is the machine
+        let folder = temporary_folder("tantalum-crash-").map_err(|error| CrashError::machine(error.error))?;
         let path = folder.path().join("tortured.tant");
-        let test_bed = P::prepare_on(Device::create(&path, &P::profile(seed))?, seed)?;
+        let device = Device::create(&path, &P::profile(seed)).map_err(CrashError::machine)?;
+        let test_bed = P::prepare_on(device, seed).map_err(CrashError::machine)?;
         let device = test_bed.into_device();
         let now_ns = device.time_ns();
-        device.shutdown(now_ns).map_err(tantalum::DeviceError::Shutdown)?;
+        device.shutdown(now_ns).map_err(CrashError::machine)?;
         let access = if P::IS_SYNCED && seed.is_multiple_of(2) { Access::Ordered } else { Access::Write };
         let mapping = [Mapping::Allowed, Mapping::Never][(seed / 2 % 2) as usize];
         let random = Xoshiro256PlusPlus::seed_from_u64(mix(seed, 0, 6));
         Ok(HostedImage { path, access, host: TestHost::new(mapping, seed), random, _folder: folder })
+    }
+
+    /// A broken promise, unless the machine's own disk has no room: then the host has failed, and not because it was to.
+    fn found(&self, cut: u64, broken: Broken) -> RunEnd {
+        let place = self.path.with_file_name("room");
+        match fs::write(&place, vec![1; ROOM_BYTES]).and_then(|()| fs::remove_file(&place)) {
+            Ok(()) => RunEnd::Found(Found { cut, broken }),
+            Err(error) => CrashError::machine(error).into(),
+        }
     }
 
     /// A call among the next ones fails.
@@ -88,23 +103,25 @@ impl<P: Program> Run<'_, P> {
         let mut expected = None;
         for number in self.in_time(0..count) {
             self.monitor.check()?;
-            let found = |broken| RunEnd::Found(Found { cut: number, broken });
             image.arm(CALLS);
-            if let Some(now) = self.live_until_failure(&mut image, number, outcome).map_err(found)? {
+            let lived = self.live_until_failure(&mut image, number, outcome);
+            if let Some(now) = lived.map_err(|broken| image.found(number, broken))? {
                 expected = Some(now);
             }
             outcome.cuts += u64::from(image.host.faults.failed().is_some());
             image.host.faults.heal();
             let Some(expected) = &expected else { continue };
-            self.find_without_room(&mut image, expected, outcome).map_err(found)?;
+            let looked = self.find_without_room(&mut image, expected, outcome);
+            looked.map_err(|broken| image.found(number, broken))?;
             image.arm(OPENING_CALLS);
             let opened = self.open_image(&mut image, |_, _| Ok(()));
             outcome.second_cuts += u64::from(image.host.faults.failed().is_some());
             if image.host.faults.failed().is_none() {
-                opened.map_err(found)?;
+                opened.map_err(|broken| image.found(number, broken))?;
             }
             image.host.faults.heal();
-            self.find(&mut image, expected, outcome).map_err(found)?;
+            let found = self.find(&mut image, expected, outcome);
+            found.map_err(|broken| image.found(number, broken))?;
         }
         Ok(())
     }

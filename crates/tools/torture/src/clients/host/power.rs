@@ -82,7 +82,7 @@ impl Host {
             let in_flight = |drive: &Drive| !drive.lock().in_flight().is_empty();
             match self.is_killed() || self.drive.as_ref().is_some_and(in_flight) {
                 true => Stop::PowerLost,
-                false => Stop::broken("D5", format!("recovery fails: {error}")),
+                false => Stop::not_recovered(&error),
             }
         })?;
         if self.image.is_none() {
