@@ -126,7 +126,9 @@ impl Blocks {
 
     /// Whether a free block of a plane can be opened without waiting for garbage collection.
     pub fn has_ready(&self, plane: PlaneId, nand: &Nand) -> bool {
-        self.free.of(plane).iter().any(|free| nand.wait_is_free(free.ready_ns))
+        // in a full drive most often none of them is, on any plane
+        nand.wait_is_free(self.free.ready_ns(1))
+            && self.free.of(plane).iter().any(|free| nand.wait_is_free(free.ready_ns))
     }
 
     /// The time from which this many free blocks can be opened without waiting for garbage collection; 0 if they
