@@ -313,12 +313,13 @@ impl Device {
         if matches!(executed, Err(Status::CapacityExceeded)) {
             engine.ftl.note_exhaustion();
         }
-        let executed = executed.inspect_err(|status| {
+        // by reference, so that the result is not moved: see `Engine::dispatch`
+        if let Err(status) = &executed
             // firmware's own work for a read may have changed something
-            if !reads || matches!(status, Status::Unfinished(_)) {
-                self.note_failure(status, command, &committed);
-            }
-        });
+            && (!reads || matches!(status, Status::Unfinished(_)))
+        {
+            self.note_failure(status, command, &committed);
+        }
         let settled = self.settle_read_only(start_ns);
         let settled = settled.inspect_err(|status| self.note_failure(status, command, &committed));
         let done_ns = executed.map_err(|status| self.ended_badly(status))?;

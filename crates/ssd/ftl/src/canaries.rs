@@ -43,6 +43,9 @@ tantalum_canaries::guards! {
     #[hazard(5)]
     fn ExtraOwnersForgotten() -> bool { false }
 
+    /// A block with marked units, or pages of transactions, counts as one without: their copies keep the marks.
+    fn MarkedUnitTakenForPlain() {}
+
     /// A copyback takes a new version.
     #[hazard(6)]
     fn CopybackTakesNewVersion(

@@ -5,7 +5,9 @@ use tantalum_nand::{
 };
 
 use crate::error::FtlError;
-use crate::spare::Spare;
+use crate::space::PageSummary;
+use crate::spare::{self, Spare};
+use crate::types::Seq;
 
 /// A page's spare areas and sources, filled unit by unit.
 pub(crate) struct PageImage {
@@ -73,6 +75,12 @@ impl PageImage {
     pub fn parts(&self, geometry: &Geometry) -> (&[Source], &[UnitSpare]) {
         let units = geometry.units_per_page() as usize;
         (&self.sources[..units], &self.spares[..units])
+    }
+
+    /// What its block must know of it, programmed at a step.
+    pub fn summary(&self, step: Seq) -> PageSummary {
+        let plain = self.spares[..self.used].iter().all(|spare| spare::is_plain(spare));
+        PageSummary { step, marked: self.marked, plain }
     }
 
     /// Adds a unit with its spare area.

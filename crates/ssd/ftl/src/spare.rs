@@ -6,7 +6,7 @@
 //! little-endian; a test pins its layout. That of an unmarked unit with one owner has only zeros between its ends, 32
 //! bytes each.
 
-use tantalum_nand::{SpareEnds, UNIT_SPARE_BYTES, UnitSpare};
+use tantalum_nand::{UNIT_SPARE_BYTES, UnitSpare};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
@@ -248,11 +248,12 @@ pub fn plain(lpn: Lpn, version: Seq, step: Seq, metadata: &Metadata) -> UnitSpar
     bytes
 }
 
-/// Whether a spare area is that of an unmarked unit with one owner, so that a copyback changes only its step.
+/// Whether a spare area, of which the beginning is given, is that of an unmarked unit with one owner, so that a copyback changes
+/// only its step.
 #[inline]
-pub fn is_plain(ends: &SpareEnds) -> bool {
+pub fn is_plain(beginning: &[u8]) -> bool {
     // kind, owner count and mark, in one comparison
-    ends[8..11] == [1, 1, 0]
+    beginning[8..11] == [1, 1, 0]
 }
 
 /// The beginning of a spare area with this step: a copyback of a plain unit changes nothing else.

@@ -317,15 +317,17 @@ impl Nand {
         self.time.hold(block, until_ns);
     }
 
-    /// When a plane could begin a program for a host's command, at or after `earliest_ns`; on one of its blocks, if named.
+    /// When a plane could begin a program for a host's command, at or after `earliest_ns`; on one of its blocks, if named. `None` if
+    /// not before `limit_ns`, which is often known without asking the plane.
     #[inline]
-    pub fn plane_ready_ns(
+    pub fn plane_ready_before(
         &self,
         plane: PlaneId,
         block: Option<BlockId>,
         earliest_ns: Nanoseconds,
-    ) -> Nanoseconds {
-        self.time.plane_ready_ns(plane, block, earliest_ns)
+        limit_ns: Nanoseconds,
+    ) -> Option<Nanoseconds> {
+        self.time.plane_ready_before(plane, block, earliest_ns, limit_ns)
     }
 
     /// When all planes, and the memory, are done with what was issued to them.

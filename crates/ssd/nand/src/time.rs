@@ -182,17 +182,22 @@ impl Resources {
         self.planes[plane.index()].line.free_ns()
     }
 
-    /// When a plane could begin a host's program, on `block` if that is given.
+    /// When a plane could begin a host's program, on `block` if that is given; `None` if not before `limit_ns`.
     #[inline]
-    pub fn plane_ready_ns(
+    pub fn plane_ready_before(
         &self,
         plane: PlaneId,
         block: Option<BlockId>,
         earliest_ns: Nanoseconds,
-    ) -> Nanoseconds {
+        limit_ns: Nanoseconds,
+    ) -> Option<Nanoseconds> {
+        let earliest_ns = earliest_ns.max(block.map_or(0, |block| self.block_done_ns(block)));
+        if earliest_ns >= limit_ns {
+            return None;
+        }
         let line = &self.planes[plane.index()].line;
-        let done_ns = block.map_or(0, |block| self.block_done_ns(block));
-        line.ready_ns(self.scheduling, self.timing.program_ns, earliest_ns.max(done_ns))
+        let ready_ns = line.ready_ns(self.scheduling, self.timing.program_ns, earliest_ns);
+        (ready_ns < limit_ns).then_some(ready_ns)
     }
 
     /// Whether the changes of a block are done at a time. Always true under `Fifo`, where reads wait in order of

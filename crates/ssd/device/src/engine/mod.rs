@@ -105,7 +105,12 @@ impl Engine {
         at_ns: Nanoseconds,
     ) -> Result<Nanoseconds, Status> {
         let done = self.dispatch(command, port, at_ns);
-        if self.ftl.has_unrecorded_loss() { self.record_loss(done, at_ns) } else { done }
+        if self.ftl.has_unrecorded_loss() {
+            return self.record_loss(done, at_ns);
+        }
+        // only the time goes on: see `dispatch`
+        let done_ns = done?;
+        Ok(done_ns)
     }
 
     #[cold]

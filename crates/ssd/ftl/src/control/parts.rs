@@ -19,7 +19,7 @@ use crate::metadata::{KeptBytes, MetadataLog, Record};
 use crate::page_image::PageImage;
 use crate::reads::Reads;
 use crate::reservation::Reservation;
-use crate::space::{FtlConfig, Space, Target};
+use crate::space::{FtlConfig, PageSummary, Space, Target};
 use crate::spare::{Kind, Spare};
 use crate::tenants::records::{KeyValueError, KvRecord, Plan, ProgrammedUnits, Records, waiting_log_units};
 use crate::tenants::units::{MapStep, OWNER_BYTES, ShareRefusal, Units, check_share};
@@ -221,7 +221,7 @@ impl Parts {
             Target::Collect | Target::LogCopies(_) => Nand::program_in_background,
         };
         let programmed =
-            self.program_with(room, target, (step, page.marked), earliest_ns, |nand, place| {
+            self.program_with(room, target, page.summary(step), earliest_ns, |nand, place| {
                 program(nand, place, &page.sources[..units], &page.spares[..units], earliest_ns)
             })?;
         if programmed.is_some() {
@@ -230,18 +230,18 @@ impl Parts {
         Ok(programmed)
     }
 
-    /// The common part of all programs into a stream, at a step, with marks or without; `program` programs the given page.
+    /// The common part of all programs into a stream; `program` programs the given page.
     #[inline]
     pub(super) fn program_with(
         &mut self,
         room: &mut Reservation,
         target: Target,
-        mark: (Seq, bool),
+        summary: PageSummary,
         earliest_ns: Nanoseconds,
         program: impl FnOnce(&mut Nand, PageId) -> Result<Nanoseconds, NandError>,
     ) -> Result<Option<(PageId, Nanoseconds)>, FtlError> {
         let (map, nand) = (&mut self.map, &mut self.nand);
-        let programmed = self.space.program(target, mark, (map, nand), earliest_ns, program)?;
+        let programmed = self.space.program(target, summary, (map, nand), earliest_ns, program)?;
         match programmed {
             Some(_) => {
                 room.take_page();

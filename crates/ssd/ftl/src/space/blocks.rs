@@ -2,6 +2,7 @@
 //!
 //! A free block may still hold old pages: it is erased when it is opened, never before (see `control/erase.rs`).
 
+use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PlaneId};
 
 use super::free::{FreeBlock, FreeBlocks};
@@ -35,6 +36,17 @@ pub enum Marked {
     Never,
 }
 
+/// What is remembered of a page that was programmed, for its block.
+#[derive(Clone, Copy, Debug)]
+pub struct PageSummary {
+    /// Its step.
+    pub step: Seq,
+    /// Whether it has batch or hint marks.
+    pub marked: bool,
+    /// Whether the spare areas of all its units are plain.
+    pub plain: bool,
+}
+
 /// The uses of all blocks.
 #[derive(Clone, Debug)]
 pub struct Blocks {
@@ -43,6 +55,9 @@ pub struct Blocks {
     erased: Vec<bool>,
     /// Whether the block has batch or hint marks that no checkpoint covers.
     marked: Vec<bool>,
+    /// Whether the block has only units whose spare areas are plain, so that they need not be read. Not known of what was
+    /// programmed before power came on.
+    plain: Vec<bool>,
     /// When all programs that had been issued are done, when a block was released: copies of what it held, and what
     /// replaced it.
     released_ns: Vec<Nanoseconds>,
@@ -63,6 +78,7 @@ impl Blocks {
             uses: vec![BlockUse::Bad; count],
             erased: vec![false; count],
             marked: vec![false; count],
+            plain: vec![false; count],
             released_ns: vec![0; count],
             last_step: vec![Seq(0); count],
             free: FreeBlocks::new(geometry),
@@ -126,7 +142,9 @@ impl Blocks {
 
     /// Whether a free block of a plane can be opened without waiting for garbage collection.
     pub fn has_ready(&self, plane: PlaneId, nand: &Nand) -> bool {
-        self.free.of(plane).iter().any(|free| nand.wait_is_free(free.ready_ns))
+        // in a full drive most often none of them is, on any plane
+        nand.wait_is_free(self.free.ready_ns(1))
+            && self.free.of(plane).iter().any(|free| nand.wait_is_free(free.ready_ns))
     }
 
     /// The time from which this many free blocks can be opened without waiting for garbage collection; 0 if they
@@ -218,24 +236,30 @@ impl Blocks {
         self.erased[block.index()]
     }
 
-    /// Notes that a block that is not free is no longer erased.
-    pub fn set_not_erased(&mut self, block: BlockId) {
+    /// Notes that a block that was erased is about to be programmed.
+    pub fn begin_anew(&mut self, block: BlockId) {
         debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "block {block} is free");
         self.erased[block.index()] = false;
+        self.plain[block.index()] = true;
+    }
+
+    /// Whether a block is known to have only units whose spare areas are plain.
+    #[inline]
+    pub fn is_plain(&self, block: BlockId) -> bool {
+        self.plain[block.index()]
     }
 
     /// Notes what was programmed into a block.
     #[inline]
-    pub fn programmed(&mut self, block: BlockId, step: Seq, marked: bool) {
+    pub fn programmed(&mut self, block: BlockId, PageSummary { step, marked, plain }: PageSummary) {
         debug_assert_ne!(
             self.uses[block.index()],
             BlockUse::Free,
             "block {block} is programmed while it is free"
         );
         self.last_step[block.index()] = step;
-        if marked {
-            self.marked[block.index()] = true;
-        }
+        self.marked[block.index()] |= marked;
+        guard!(MarkedUnitTakenForPlain, self.plain[block.index()] &= plain);
     }
 
     /// The last step programmed into a block since power came on; 0 if none.

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use tantalum_nand::{BlockId, Geometry, Nand, NandError, Nanoseconds, PageId, PlaneId};
 
 use self::blocks::Blocks;
-pub use self::blocks::{BlockUse, Marked};
+pub use self::blocks::{BlockUse, Marked, PageSummary};
 pub use self::layout::{
     CheckpointInterval, FtlConfig, JOURNAL_RESERVE_BLOCKS, Layout, VictimPolicy, map_bytes,
 };
@@ -184,7 +184,7 @@ impl Space {
     /// it.
     pub fn opened(&mut self, block: BlockId, nand: &mut Nand, ready_ns: Nanoseconds) {
         nand.hold(block, ready_ns);
-        self.blocks.set_not_erased(block);
+        self.blocks.begin_anew(block);
         self.partial.retain(|partial| *partial != block);
     }
 
@@ -288,7 +288,13 @@ impl Space {
         true
     }
 
-    /// Programs the next page of a stream with `program`, at a step, with marks or without. None if the program failed: the block
+    /// Whether a block is known to have only units whose spare areas are plain.
+    #[inline]
+    pub fn is_plain(&self, block: BlockId) -> bool {
+        self.blocks.is_plain(block)
+    }
+
+    /// Programs the next page of a stream with `program`. None if the program failed: the block
     /// is failing and not opened again, so that whoever tries again comes to an end even if all programs fail.
     ///
     /// # Errors
@@ -297,7 +303,7 @@ impl Space {
     pub fn program(
         &mut self,
         target: Target,
-        (step, marked): (Seq, bool),
+        summary: PageSummary,
         (map, nand): (&mut Map, &mut Nand),
         earliest_ns: Nanoseconds,
         program: impl FnOnce(&mut Nand, PageId) -> Result<Nanoseconds, NandError>,
@@ -309,7 +315,7 @@ impl Space {
         let block = self.geometry.block_of(place);
         match program(nand, place) {
             Ok(done_ns) => {
-                self.blocks.programmed(block, step, marked);
+                self.blocks.programmed(block, summary);
                 if nand.next_page(block) == self.geometry.pages_per_block {
                     stream.close(plane);
                     self.close(block, map);

@@ -213,15 +213,14 @@ fn first_idle<T>(
     at_ns: Nanoseconds,
     planes: impl Iterator<Item = (PlaneId, Option<BlockId>, T)>,
 ) -> Option<T> {
-    let mut best = None;
+    let (mut best, mut best_ns) = (None, Nanoseconds::MAX);
     for (plane, block, with) in planes.take(PLANES_TRIED) {
-        let idle_ns = nand.plane_ready_ns(plane, block, at_ns);
-        if idle_ns <= at_ns {
-            return Some(with);
-        }
-        if best.as_ref().is_none_or(|(earliest, _)| idle_ns < *earliest) {
-            best = Some((idle_ns, with));
+        if let Some(idle_ns) = nand.plane_ready_before(plane, block, at_ns, best_ns) {
+            (best, best_ns) = (Some(with), idle_ns);
+            if idle_ns <= at_ns {
+                break;
+            }
         }
     }
-    best.map(|(_, with)| with)
+    best
 }

@@ -16,7 +16,7 @@ use crate::map::{Map, Owner, ValidUnit};
 use crate::metadata::Record;
 use crate::reads::Reads;
 use crate::reservation::{Purpose, Reservation};
-use crate::space::Target;
+use crate::space::{PageSummary, Space, Target};
 use crate::spare;
 use crate::tenants::records::{PackedRecords, Packing};
 #[cfg(feature = "canaries")]
@@ -85,6 +85,7 @@ impl Collection {
 /// Lists the units of a victim that are in use and readable.
 fn find_valid_units(
     victim: BlockId,
+    space: &Space,
     map: &Map,
     nand: &Nand,
     scratch: &mut Vec<SpareEnds>,
@@ -94,13 +95,17 @@ fn find_valid_units(
     if map.valid(victim) == 0 {
         return Ok(());
     }
-    let all_ends = nand.block_spare_ends(victim, scratch)?;
+    // of a large drive the spare areas are in no cache of the processor
+    let all_plain = space.is_plain(victim);
+    let reads_spares = !all_plain || cfg!(debug_assertions);
+    let all_ends = if reads_spares { nand.block_spare_ends(victim, scratch)? } else { &[] };
     let owners = map.owners_in(victim).filter(|(_, owner)| *owner != Owner::None);
     let first = nand.geometry().first_unit(victim);
     for (ppn, owner) in owners.filter(|(ppn, _)| nand.is_readable(*ppn)) {
-        let ends = &all_ends[(ppn.0 - first.0) as usize];
+        let is_plain = || spare::is_plain(&all_ends[(ppn.0 - first.0) as usize]);
+        debug_assert!(!all_plain || is_plain(), "unit {ppn} of plain block {victim} has another spare area");
         let plain = match owner {
-            Owner::Plain(lpn) if spare::is_plain(ends) => Some(lpn),
+            Owner::Plain(lpn) if all_plain || is_plain() => Some(lpn),
             _ => None,
         };
         units.push(ValidUnit { ppn, plain });
@@ -133,8 +138,8 @@ impl Allocator {
         })?;
         collection.victims.push(victim);
         let mut units = std::mem::take(&mut self.scratch.valid_units);
-        let Parts { map, nand, scratch, .. } = &mut self.parts;
-        let moved = find_valid_units(victim, map, nand, &mut scratch.spare_ends, &mut units)
+        let Parts { space, map, nand, scratch, .. } = &mut self.parts;
+        let moved = find_valid_units(victim, space, map, nand, &mut scratch.spare_ends, &mut units)
             .and_then(|()| self.move_units(&units, collection, at_ns));
         self.scratch.valid_units = units;
         moved.inspect_err(|error| self.give_up(collection, error))
@@ -386,7 +391,8 @@ impl Allocator {
         if let Some(plain) = moving.plain_units(units) {
             let mut from = [Ppn(0); MAX_UNITS_PER_PAGE];
             from.iter_mut().zip(plain).for_each(|(from, ppn)| *from = ppn);
-            return self.program_with(room, target, (step, false), earliest_ns, |nand, place| {
+            let summary = PageSummary { step, marked: false, plain: true };
+            return self.program_with(room, target, summary, earliest_ns, |nand, place| {
                 nand.program_moved(place, &from[..units], spare::head(step), earliest_ns)
             });
         }

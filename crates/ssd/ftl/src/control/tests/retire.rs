@@ -5,7 +5,7 @@ use crate::host_unit::HostUnit;
 use crate::key::{Key, NamespaceAttributes};
 use crate::map::Owner;
 use crate::metadata::Record;
-use crate::space::{BlockUse, FtlConfig, Marked};
+use crate::space::{BlockUse, FtlConfig, Marked, PageSummary};
 use crate::tenants::records::KvRecord;
 use crate::test_support::CONFIG;
 use crate::types::{Lpn, Seq};
@@ -129,10 +129,11 @@ fn a_loss_asks_for_a_checkpoint_only_if_none_covers_the_block() {
     let mut ftl = ftl();
     let block = ftl.take_free(tantalum_nand::PlaneId(0), BlockUse::Closed, Marked::Ranked).unwrap();
     let step = ftl.log.checkpoint_step();
-    ftl.space.blocks_mut().programmed(block, step, false);
+    let programmed = |step| PageSummary { step, marked: false, plain: false };
+    ftl.space.blocks_mut().programmed(block, programmed(step));
     ftl.space.note_loss_in(block);
     assert!(!ftl.has_unrecorded_loss());
-    ftl.space.blocks_mut().programmed(block, Seq(step.0 + 1), false);
+    ftl.space.blocks_mut().programmed(block, programmed(Seq(step.0 + 1)));
     ftl.space.note_loss_in(block);
     assert!(ftl.checkpoint_is_due());
 }

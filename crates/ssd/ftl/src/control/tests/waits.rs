@@ -525,6 +525,20 @@ fn move_and_erase_block_of(ftl: &mut Ftl, lpn: u32) {
     settle(ftl);
 }
 
+/// Its spare area says that it is a page of a transaction, which is nobody's without the commit's record: that of the copy must not.
+#[test]
+fn a_copy_of_a_page_of_a_committed_transaction_is_a_unit() {
+    let mut ftl = format(GEOMETRY);
+    let (tx, _) = ftl.begin_transaction(0).unwrap();
+    let slot = ftl.nand_mut().stage(&[3; UNIT_BYTES]).unwrap();
+    ftl.write_transaction_page(&[(tx, Lpn(1), slot)], 0).unwrap();
+    ftl.commit(tx, 0).unwrap();
+    ftl.flush_journal(0).unwrap();
+    move_and_erase_block_of(&mut ftl, 1);
+    let mut ftl = cut_idle(ftl);
+    assert_eq!(read(&mut ftl, 1), 3);
+}
+
 /// Only the copy is left of the unit's second version, and the first one is still on flash.
 #[test]
 fn a_copy_of_a_shared_unit_has_its_owners_versions() {
@@ -639,5 +653,19 @@ fn a_remap_whose_records_take_several_pages_is_nothing_until_all_are_on_flash() 
         let mut ftl = cut_idle(ftl);
         let found = [0, units - 1, dst, dst + 1, dst + units - 1].map(|lpn| read(&mut ftl, lpn));
         assert_eq!(found, if all { [0, 0, 3, 2, 2] } else { [3, 2, 3, 3, 3] });
+    }
+}
+
+#[cfg(feature = "canaries")]
+mod without {
+    use tantalum_canaries::take_out;
+
+    use crate::canaries;
+
+    #[test]
+    #[should_panic(expected = "has another spare area")]
+    fn a_block_of_marked_units_is_not_recorded_as_such() {
+        let _out = take_out(&canaries::MarkedUnitTakenForPlain);
+        super::a_copy_of_a_page_of_a_committed_transaction_is_a_unit();
     }
 }
