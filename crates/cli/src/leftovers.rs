@@ -12,7 +12,7 @@ pub fn note() {
     for folder in left_behind(&env::temp_dir()) {
         let (mount, folder) = (folder.join("dir"), folder.display());
         let unmounts = match image_mounted_on(&mount) {
-            Some(_) => format!("tantalum unmount {}; ", mount.display()),
+            Some(_) => format!("tantalum unmount {} && ", mount.display()),
             None => String::new(),
         };
         output::complain(&format!(
