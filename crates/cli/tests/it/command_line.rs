@@ -304,9 +304,10 @@ fn no_change_is_shown_across_a_loss_of_power() {
     assert!(before.get("change").is_some(), "{before}");
     fs::write(dir.path().join("before.json"), before.to_string()).unwrap();
     let mut device = Device::open(&dir.path().join("d.tant")).unwrap();
-    let data = [7; UNIT_BYTES];
-    let now_ns = device.time_ns();
-    device.submit(DriveCommand::Write { lpn: Lpn(5), data: &data, fua: true }, now_ns).unwrap();
+    let (data, now_ns) = ([7; UNIT_BYTES], device.time_ns());
+    // of no file
+    let lpn = Lpn(device.limits().capacity_units as u32 - 1);
+    device.submit(DriveCommand::Write { lpn, data: &data, fua: true }, now_ns).unwrap();
     // its process ends without a shutdown, which is a loss of power
     drop(device);
     for more in [&[][..], &["--json"]] {

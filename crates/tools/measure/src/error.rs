@@ -34,7 +34,7 @@ pub enum MeasureError {
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The drive could not be aged.
-    #[error("the drive cannot be aged: {0}; give it more --capacity")]
+    #[error("the drive cannot be aged: {0}")]
     Ageing(WorkloadError),
     /// The folder could not be mounted.
     #[error(transparent)]
