@@ -31,7 +31,7 @@ fn shipped_programs_are_listed_and_described() {
     assert!(error.contains("nothing.wasm") && error.contains("program list"), "{error}");
     std::fs::write(dir.path().join("no.wasm"), b"no module").unwrap();
     let (_, error) = printed(dir.path(), &["program", "describe", "no.wasm"], 2);
-    assert!(error.contains("no.wasm: not a module of WebAssembly"), "{error}");
+    assert!(error.contains("no.wasm: not a valid module: WebAssembly begins with"), "{error}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub enum ModuleError {
     },
     /// It is something else, such as C.
     #[error(
-        "not a module of WebAssembly, which begins with the bytes \"\\0asm\": compile it as docs/programs.md says"
+        "not a valid module: WebAssembly begins with the bytes \"\\0asm\"; compile it as docs/programs.md says"
     )]
     NotWebAssembly,
     /// It is not a valid module of integer WebAssembly.

@@ -43,7 +43,7 @@ impl Checks<'_> {
                 DeviceError::Ftl(FormatError::Layout(layout)) => sufficient_flash(&profile, layout),
                 _ => None,
             };
-            let enough = enough.map(|bytes| format!("; use capacity = \"{}M\" or more", bytes >> 20));
+            let enough = enough.map(|bytes| format!(", or use capacity = \"{}M\" or more", bytes >> 20));
             self.impossible(run, format!("{error}{}", enough.unwrap_or_default()))
         })
     }

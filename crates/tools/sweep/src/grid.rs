@@ -436,7 +436,7 @@ mod tests {
             ),
             (
                 "[run]\nworkload = \"mixed\"\nprofile = \"kaml-board\"\ncapacity = \"64M\"",
-                "capacity; use capacity = \"",
+                "raise the over-provisioning, or use capacity = \"",
             ),
             (
                 "[run]\nworkload = \"mixed\"\ncapacity = \"64M\"\nrequest_bytes = 67108865",
