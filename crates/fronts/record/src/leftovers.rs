@@ -1,6 +1,7 @@
 //! Processes that a program leaves running, and folders that a killed run leaves behind.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -15,13 +16,13 @@ const OWNERS: [&str; 2] = ["crash-run", "measure"];
 /// Kills the processes with this folder as `$TANTALUM_DIR`, which [`crate::program_in`] sets. A process that has cleared its
 /// environment is missed.
 pub fn end_in(folder: &Path) {
-    let mark = format!("TANTALUM_DIR={}", folder.display());
+    let mark = [b"TANTALUM_DIR=", folder.as_os_str().as_bytes()].concat();
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.filter_map(Result::ok) {
         let Some(id) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         // that of a process that has ended, or of another user, cannot be read
         let Ok(environment) = fs::read(process.path().join("environ")) else { continue };
-        if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
+        if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
             let _ = kill(Pid::from_raw(id), Signal::SIGKILL);
         }
     }
@@ -57,6 +58,23 @@ pub fn left_behind(place: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It went on in a folder whose name is not UTF-8.
+    #[test]
+    fn a_program_is_ended_whatever_bytes_its_folder_has() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join(std::ffi::OsStr::from_bytes(b"f\xff"));
+        let mut program =
+            process::Command::new("sleep").arg("60").env("TANTALUM_DIR", &folder).spawn().unwrap();
+        // it has begun
+        let environment = format!("/proc/{}/environ", program.id());
+        while fs::read(&environment).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        end_in(&folder);
+        let ended = program.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(Signal::SIGKILL as i32));
+    }
 
     #[test]
     fn only_folders_of_processes_that_have_ended_are_left_behind() {
