@@ -1,12 +1,6 @@
 //! Random distributions of the benchmarks.
 
-use rand::{Rng, RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-
-/// Fills a value with random bytes.
-pub fn fill_random(value: &mut [u8], seed: u64) {
-    Xoshiro256PlusPlus::seed_from_u64(seed).fill(value);
-}
+use rand::{Rng, RngExt};
 
 /// Terms of the zeta function that are summed one by one; the rest is an integral.
 const SUMMED: u64 = 10_000;
@@ -130,6 +124,9 @@ pub fn text(random: &mut impl Rng, bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
     use super::*;
 
     const DRAWS: usize = 200_000;

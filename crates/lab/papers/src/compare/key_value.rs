@@ -9,7 +9,6 @@ use rusqlite::{Connection, params};
 use tantalum_report::InvalidSetting;
 use tantalum_sqlite::Mode;
 use tantalum_volume::Volume;
-use tantalum_workloads::distributions::fill_random;
 
 use super::outcome::WorkloadOutcome;
 use super::pattern::Pattern;
@@ -196,7 +195,7 @@ fn version_of(number: u64) -> u64 {
 
 fn fill_value(value: &mut [u8], seed: u64, row: u64, version: u64) {
     let row_seed = row.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ version.rotate_left(32);
-    fill_random(value, seed ^ row_seed);
+    Xoshiro256PlusPlus::seed_from_u64(seed ^ row_seed).fill(value);
 }
 
 #[cfg(test)]
