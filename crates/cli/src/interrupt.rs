@@ -17,15 +17,15 @@ const LEFT: &str = "ended at once: the program may still run, and its folder in 
 
 /// A monitor that Ctrl-C cancels. The second one ends the process.
 pub fn monitor() -> Monitor {
-    monitor_that_waits(1, "")
+    monitor_that_waits(1, None)
 }
 
 /// A monitor that Ctrl-C cancels, for work that has programs and a mount to end: only the fourth one does not wait for that.
 pub fn patient_monitor() -> Monitor {
-    monitor_that_waits(3, LEFT)
+    monitor_that_waits(3, Some(LEFT))
 }
 
-fn monitor_that_waits(presses: u32, left: &'static str) -> Monitor {
+fn monitor_that_waits(presses: u32, left: Option<&'static str>) -> Monitor {
     let cancelled = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancelled);
     let mut pressed = 0;
@@ -33,7 +33,7 @@ fn monitor_that_waits(presses: u32, left: &'static str) -> Monitor {
         pressed += 1;
         flag.store(true, Ordering::Relaxed);
         if pressed > presses {
-            if !left.is_empty() {
+            if let Some(left) = left {
                 output::complain(left);
             }
             process::exit(INTERRUPTED.into());
