@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::Kind;
 use tantalum_kv::{Error, Namespace, Order, Store, Sync, Transaction};
 use tempfile::TempDir;
@@ -599,15 +601,12 @@ fn what_fits_beside_values_of_all_sizes_is_told() {
             let options = Store::options().capacity_bytes(mib << 20).sync(Sync::None);
             let store = options.open(folder.path().join("app.tant")).unwrap();
             let namespaces = [store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap()];
-            let mut state = seed + 1;
-            let mut random = || {
-                state = u64::wrapping_mul(state, 6364136223846793005).wrapping_add(1442695040888963407);
-                (state >> 33) as usize
-            };
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mut refused = 0;
             for number in 0_u64.. {
-                let value_bytes = 10 * (150_000_usize >> (random() % 14)).max(1) + random() % 10;
-                let place = namespaces[random() % 2];
+                let value_bytes =
+                    10 * (150_000_usize >> random.random_range(0..14)).max(1) + random.random_range(0..10);
+                let place = namespaces[random.random_range(0..2)];
                 match store.transact(|tx| tx.put(place, number.to_be_bytes(), vec![7; value_bytes])) {
                     Ok(()) => refused = 0,
                     Err(_) if refused < 20 => refused += 1,
