@@ -1,8 +1,8 @@
 //! The counters of an image at the last `tantalum stat --reset`, stored next to it: `IMAGE.stat`.
 //!
 //! A drive's counters start when it is created and no command resets them, like SMART's. So a reset stores a report, and later
-//! ones show what has changed since, until a power cut takes the counters back to the last checkpoint. `tantalum create --aged` resets, so that what ageing wrote is not counted as a
-//! program's writes.
+//! ones show what has changed since, until a power cut takes the counters back to the last checkpoint. `tantalum create
+//! --aged` resets, so that what ageing wrote is not counted as a program's writes.
 
 use std::ffi::OsString;
 use std::fs;
