@@ -1,10 +1,11 @@
 //! Errors that stop a torture test.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use tantalum::{DeviceError, InvalidField, ProfileError, Status};
-use tantalum_report::{Interrupted, InvalidSetting};
+use tantalum_report::{Interrupted, InvalidSetting, system_error, temporary_file};
 use tantalum_sqlite::SharedVolumeError;
 use tantalum_volume::{UnmountError, VolumeError};
 
@@ -58,6 +59,18 @@ pub enum CrashError {
         /// SQLite's error.
         error: rusqlite::Error,
     },
+}
+
+/// A disk with less room than this has none.
+const ROOM_BYTES: usize = 1 << 20;
+
+/// Why the machine's disk has no room for images, if it has none: then a host that is to fail has failed by itself as well.
+pub(crate) fn no_room() -> Option<io::Error> {
+    let room = match temporary_file("tantalum-crash-") {
+        Ok(mut file) => file.write_all(&vec![1; ROOM_BYTES]).map_err(system_error),
+        Err(none) => Err(none.error),
+    };
+    room.err()
 }
 
 impl CrashError {

@@ -166,7 +166,7 @@ impl Host {
         Ok(completion)
     }
 
-    /// Makes what a command changed survive the loss of the machine, if the image can. Notes whether the host failed.
+    /// Makes what a command changed survive the loss of the machine, if the image can. Notes whether the host failed, if it is to.
     fn synced<T>(&mut self, answer: Result<T, Status>) -> Result<T, Status> {
         let Some(image) = &mut self.image else { return answer };
         let mut answer = answer;
@@ -174,7 +174,7 @@ impl Host {
             let synced = sync(&mut self.device);
             answer = answer.and_then(|answer| synced.map(|()| answer));
         }
-        image.has_failed |= matches!(answer, Err(Status::Host(_)));
+        image.has_failed |= image.is_failing() && matches!(answer, Err(Status::Host(_)));
         answer
     }
 
@@ -220,9 +220,9 @@ impl Host {
         }
         let mut fills = self.device.fills(data.len() / UNIT_BYTES)?;
         if let Some(fills) = &mut fills {
-            fills.fill(data).map_err(|_| {
-                image.has_failed = true;
-                Stop::PowerLost
+            fills.fill(data).map_err(|error| {
+                image.has_failed = image.is_failing();
+                if image.is_over() { Stop::PowerLost } else { Stop::machine(&error) }
             })?;
         }
         if image.host.life.stores_left().is_some() && rng.random_ratio(1, 64) {
@@ -400,5 +400,40 @@ impl Host {
         let left = self.operations_left();
         self.cut_after(left);
         self.power_on(&mut PowerLoss::seeded(0)).map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tantalum::{CacheMode, FlashScheduling, HostFailure, HostFault, Plp};
+
+    use super::super::drive::Flash;
+    use super::*;
+    use crate::device::stop::Broken;
+
+    /// The machine's disk was full, and "power was lost where it was not cut" was told as a broken promise.
+    #[test]
+    fn a_machine_that_fails_by_itself_is_no_cut() {
+        let drive = DriveKind {
+            page_bytes: 4096,
+            cache: CacheMode::Off,
+            plp: Plp::None,
+            own_logs: false,
+            swaps: false,
+            queues: false,
+            full: false,
+            flash: Flash::Sound,
+            medium: Medium::Image,
+            scheduling: FlashScheduling::Fifo,
+        };
+        let mut host = Host::new(&drive, 0).unwrap_or_else(|_| panic!("there is room for an image"));
+        let image = host.image.as_ref().unwrap();
+        image.host.faults.fail(HostFault { after: 0, failure: HostFailure::NoSpace, lasts: true });
+        let data = [1; UNIT_BYTES];
+        let failed =
+            host.submit_and_wait(Command::Write { lpn: Lpn(5), data: &data, fua: true }).unwrap_err();
+        assert!(matches!(failed, Status::Host(_)), "{failed}");
+        assert!(matches!(Stop::from(failed), Stop::Broken(Broken { by_machine: true, .. })));
+        assert!(!host.is_killed());
     }
 }

@@ -6,11 +6,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::PowerLoss;
 
 use super::case::{Case, Found, Report};
+use super::drive::Medium;
 use super::guard::guarded;
 use super::progress::Progress;
 use super::random::generator;
 use super::run::Run;
 use super::stop::Stop;
+use crate::error::no_room;
 
 /// Selects the random numbers of the cuts, as opposed to those of the commands.
 const CUT: u64 = 5 << 32;
@@ -26,7 +28,10 @@ pub(super) fn random_cuts(case: &Case, count: u64, progress: &Progress<'_>) -> R
     let mut run = match guarded(|| Run::new(case)) {
         Ok(run) => run,
         Err(stop) => {
-            return Report { found: Some(Found::new(stop, 0, 0, None)), ..Report::default() };
+            return Report {
+                found: Some(Found::new(by_machine(case, stop), 0, 0, None)),
+                ..Report::default()
+            };
         }
     };
     let mut index = 0;
@@ -34,7 +39,7 @@ pub(super) fn random_cuts(case: &Case, count: u64, progress: &Progress<'_>) -> R
     for cut in 0..count {
         let cycle = guarded(|| cycle(case, &mut run, cut, &mut index));
         if let Err(stop) = cycle {
-            found = Some(Found::new(stop, index, cut, None));
+            found = Some(Found::new(by_machine(case, stop), index, cut, None));
             break;
         }
         if !progress.advance(1) {
@@ -42,6 +47,12 @@ pub(super) fn random_cuts(case: &Case, count: u64, progress: &Progress<'_>) -> R
         }
     }
     Report { tally: run.tally, found }
+}
+
+/// A host that is to fail may also have done so because the machine's disk has no room.
+fn by_machine(case: &Case, stop: Stop) -> Stop {
+    let room = if case.drive.medium == Medium::FailingHost { no_room() } else { None };
+    room.map_or(stop, |error| Stop::machine(&error))
 }
 
 /// Commands until power is lost, recovery, comparison.

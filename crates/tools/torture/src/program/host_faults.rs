@@ -2,7 +2,6 @@
 //! Its process ends, and perhaps the machine. Then what the program promised is there: when the image is opened without room,
 //! after a second failure, and with room.
 
-use std::fs;
 use std::path::PathBuf;
 
 use rand::{RngExt, SeedableRng};
@@ -17,14 +16,11 @@ use super::run_end::{Broken, Found, RunEnd};
 use super::test_bed::TestBed;
 use super::under_test::Program;
 use crate::CrashOutcome;
-use crate::error::CrashError;
+use crate::error::{CrashError, no_room};
 
 /// The most calls before one fails, in the life of a program and when its image is opened.
 const CALLS: u64 = 6000;
 const OPENING_CALLS: u64 = 400;
-
-/// A disk with less room than this has none.
-const ROOM_BYTES: usize = 1 << 20;
 
 /// An image on a host that may fail.
 struct HostedImage {
@@ -50,15 +46,6 @@ impl HostedImage {
         let mapping = [Mapping::Allowed, Mapping::Never][(seed / 2 % 2) as usize];
         let random = Xoshiro256PlusPlus::seed_from_u64(mix(seed, 0, 6));
         Ok(HostedImage { path, access, host: TestHost::new(mapping, seed), random, _folder: folder })
-    }
-
-    /// A broken promise, unless the machine's own disk has no room: then the host has failed, and not because it was to.
-    fn found(&self, cut: u64, broken: Broken) -> RunEnd {
-        let place = self.path.with_file_name("room");
-        match fs::write(&place, vec![1; ROOM_BYTES]).and_then(|()| fs::remove_file(&place)) {
-            Ok(()) => RunEnd::Found(Found { cut, broken }),
-            Err(error) => CrashError::machine(error).into(),
-        }
     }
 
     /// A call among the next ones fails.
@@ -96,6 +83,14 @@ impl HostedImage {
 /// What a program left that could go on until its host failed.
 type Lived<P> = Result<Option<<P as Program>::Expected>, Broken>;
 
+/// A broken promise, unless the machine's own disk has no room.
+fn found(cut: u64, broken: Broken) -> RunEnd {
+    match no_room() {
+        None => RunEnd::Found(Found { cut, broken }),
+        Some(error) => CrashError::machine(error).into(),
+    }
+}
+
 impl<P: Program> Run<'_, P> {
     /// The host fails `count` times, each time in another life of one program.
     pub fn host_faults(&self, count: u64, outcome: &mut CrashOutcome) -> Result<(), RunEnd> {
@@ -105,23 +100,23 @@ impl<P: Program> Run<'_, P> {
             self.monitor.check()?;
             image.arm(CALLS);
             let lived = self.live_until_failure(&mut image, number, outcome);
-            if let Some(now) = lived.map_err(|broken| image.found(number, broken))? {
+            if let Some(now) = lived.map_err(|broken| found(number, broken))? {
                 expected = Some(now);
             }
             outcome.cuts += u64::from(image.host.faults.failed().is_some());
             image.host.faults.heal();
             let Some(expected) = &expected else { continue };
             let looked = self.find_without_room(&mut image, expected, outcome);
-            looked.map_err(|broken| image.found(number, broken))?;
+            looked.map_err(|broken| found(number, broken))?;
             image.arm(OPENING_CALLS);
             let opened = self.open_image(&mut image, |_, _| Ok(()));
             outcome.second_cuts += u64::from(image.host.faults.failed().is_some());
             if image.host.faults.failed().is_none() {
-                opened.map_err(|broken| image.found(number, broken))?;
+                opened.map_err(|broken| found(number, broken))?;
             }
             image.host.faults.heal();
-            let found = self.find(&mut image, expected, outcome);
-            found.map_err(|broken| image.found(number, broken))?;
+            let looked = self.find(&mut image, expected, outcome);
+            looked.map_err(|broken| found(number, broken))?;
         }
         Ok(())
     }
