@@ -97,6 +97,22 @@ fn a_served_drive_is_counted_cut_and_stopped() {
     );
 }
 
+/// Its log is beside the image, whose disk may be unmounted next.
+#[test]
+fn who_served_an_image_is_gone_when_it_is_stopped() {
+    let dir = TempDir::new().unwrap();
+    printed(dir.path(), &["create", IMAGE, "--capacity", "64M"]);
+    for _ in 0..5 {
+        let served = printed(dir.path(), &SERVE);
+        let process = served.split(" by process ").nth(1).unwrap().split_whitespace().next().unwrap();
+        printed(dir.path(), &["stop", IMAGE]);
+        // without a parent that asks how it ended it may stay, with nothing open
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let is_gone = stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.starts_with(" Z"));
+        assert!(is_gone, "{stat}");
+    }
+}
+
 #[test]
 fn an_image_may_have_any_name() {
     use std::os::unix::ffi::OsStrExt;

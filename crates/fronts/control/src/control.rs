@@ -10,13 +10,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tantalum::RecoveryReport;
 
 use crate::ending::{End, Ended};
+use crate::process::Process;
 use crate::socket::{Socket, connect, listen, socket_path};
+
+/// A process that has answered how it ended may have other work, or much memory to return.
+const MOST_WAIT_TO_EXIT: Duration = Duration::from_secs(5);
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -195,7 +200,8 @@ impl Control {
             Err(error) => return Err(error),
         }
         self.send(Request::End)?;
-        Ok(EndWatch(self))
+        let process = Process::at(self.stream.get_ref());
+        Ok(EndWatch { control: self, process })
     }
 
     /// Closes the connection, and returns when what it started has ended: only then may another connection record.
@@ -239,14 +245,23 @@ impl Control {
 
 /// A request for the end of the use of an image.
 #[derive(Debug)]
-pub struct EndWatch(Control);
+pub struct EndWatch {
+    control: Control,
+    process: Option<Process>,
+}
 
 impl EndWatch {
-    /// Waits until the use has ended and the image can be opened again, and returns how it ended.
+    /// Waits until the use has ended and the image can be opened again, and returns how it ended. If another process used it, that
+    /// is gone as well, unless it has other work: until then the disk on which its log is cannot be unmounted.
     pub fn wait(mut self) -> Result<Ended, ControlError> {
-        match self.0.receive()? {
-            Response::End(ended) => Ok(ended),
-            other => Err(self.0.unexpected(other)),
+        match self.control.receive()? {
+            Response::End(ended) => {
+                if let Some(process) = self.process {
+                    process.wait(MOST_WAIT_TO_EXIT);
+                }
+                Ok(ended)
+            }
+            other => Err(self.control.unexpected(other)),
         }
     }
 }

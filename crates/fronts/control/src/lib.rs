@@ -11,6 +11,7 @@ mod ending;
 mod file_writes;
 mod look;
 pub mod path;
+mod process;
 mod report;
 mod socket;
 
