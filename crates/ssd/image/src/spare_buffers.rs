@@ -7,8 +7,6 @@
 
 use std::collections::HashMap;
 
-use zerocopy::{FromBytes, IntoBytes};
-
 use crate::array::Array;
 use crate::geometry::{SPARE_END_BYTES, SpareEnds, SpareHead, UNIT_SPARE_BYTES, UnitSpare, spare_ends};
 
@@ -38,7 +36,7 @@ pub(super) struct SpareBuffers {
     buffers_per_chunk: usize,
     /// Numbering assumes that every chunk has this many units: a power of two.
     chunk_units: usize,
-    chunks: Vec<Array>,
+    chunks: Vec<Array<SpareEnds>>,
     /// Buffers ever taken.
     taken: usize,
     /// The middles of buffers that have any, by the buffer's first unit.
@@ -69,8 +67,7 @@ impl SpareBuffers {
         }
         let (chunk, in_chunk) = (self.taken / self.buffers_per_chunk, self.taken % self.buffers_per_chunk);
         if chunk == self.chunks.len() {
-            let bytes = self.buffers_per_chunk * self.units_per_buffer * size_of::<SpareEnds>();
-            self.chunks.push(Array::zeroed(bytes.div_ceil(size_of::<u32>())));
+            self.chunks.push(Array::zeroed(self.buffers_per_chunk * self.units_per_buffer));
         }
         self.taken += 1;
         let start = chunk * self.chunk_units + in_chunk * self.units_per_buffer;
@@ -100,15 +97,20 @@ impl SpareBuffers {
     #[inline]
     fn end_mut(&mut self, (buffer, unit): InBuffer) -> &mut SpareEnds {
         let (chunk, unit) = self.place(buffer.start as usize + unit);
-        &mut <[SpareEnds]>::mut_from_bytes(self.chunks[chunk].as_mut_bytes()).expect("whole ends")[unit]
+        &mut self.chunks[chunk][unit]
+    }
+
+    #[inline]
+    fn end(&self, (buffer, unit): InBuffer) -> &SpareEnds {
+        let (chunk, unit) = self.place(buffer.start as usize + unit);
+        &self.chunks[chunk][unit]
     }
 
     /// The ends of all spare areas in a buffer.
     #[inline]
     pub fn ends(&self, buffer: BufferId) -> &[SpareEnds] {
         let (chunk, start) = self.place(buffer.start as usize);
-        let all = <[SpareEnds]>::ref_from_bytes(self.chunks[chunk].as_bytes()).expect("whole ends");
-        &all[start..start + self.units_per_buffer]
+        &self.chunks[chunk][start..start + self.units_per_buffer]
     }
 
     #[inline]
@@ -138,7 +140,7 @@ impl SpareBuffers {
     /// Stores a copy of a spare area with another head.
     #[inline]
     pub fn copy(&mut self, from: InBuffer, to: &mut BufferId, unit: usize, head: SpareHead) {
-        let mut ends = self.ends(from.0)[from.1];
+        let mut ends = *self.end(from);
         ends[..head.len()].copy_from_slice(&head);
         *self.end_mut((*to, unit)) = ends;
         if from.0.has_middles || to.has_middles {
@@ -149,7 +151,7 @@ impl SpareBuffers {
     /// Reads a stored spare area.
     #[inline]
     pub fn read(&self, buffer: BufferId, unit: usize, spare: &mut UnitSpare) {
-        let ends = &self.ends(buffer)[unit];
+        let ends = self.end((buffer, unit));
         spare[..SPARE_END_BYTES].copy_from_slice(&ends[..SPARE_END_BYTES]);
         spare[SECOND_END..].copy_from_slice(&ends[SPARE_END_BYTES..]);
         spare[SPARE_END_BYTES..SECOND_END].copy_from_slice(&self.middle((buffer, unit)));
