@@ -15,6 +15,9 @@ use tantalum_image::checksum_of;
 use crate::issue::issue;
 use crate::recent_writes::RecentWrites;
 
+/// How many units before a unit's turn its candidates are prefetched.
+const UNITS_AHEAD: usize = 8;
+
 /// What became of the writes of a drive that remaps duplicates, in units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DuplicateCounts {
@@ -72,8 +75,12 @@ impl Duplicates {
     fn find(&mut self, device: &Device, write: &Write<'_>, sources: &mut Vec<Option<Lpn>>) {
         let all = write.lpn.0..write.lpn.0 + write.units.len() as u32;
         sources.clear();
+        let known = |number| write.fills.as_deref().and_then(|fills| fills.checksum(number));
         for (number, (unit, lpn)) in write.units.iter().zip(all.clone()).enumerate() {
-            let known = write.fills.as_deref().and_then(|fills| fills.checksum(number));
+            if let Some(later) = known(number + UNITS_AHEAD) {
+                self.recent.prefetch(later);
+            }
+            let known = known(number);
             let checksum = known.unwrap_or_else(|| checksum_of(unit));
             let is_equal = |source| guard!(DuplicateUnchecked, device.holds(source, unit));
             sources.push(self.recent.find_or_remember(checksum, Lpn(lpn), &all, is_equal));

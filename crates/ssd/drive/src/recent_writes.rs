@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use tantalum::Lpn;
+use tantalum_image::prefetch_lines;
 
 /// This many writes whose checksums have the same last bits are remembered together; the oldest is dropped first.
 const BUCKET_ENTRIES: usize = 4;
@@ -48,6 +49,13 @@ impl Default for RecentWrites {
 }
 
 impl RecentWrites {
+    /// Bytes with this checksum will soon be looked for.
+    #[inline]
+    pub fn prefetch(&self, checksum: u32) {
+        let bucket: *const Bucket = &self.buckets[checksum as usize % BUCKETS];
+        prefetch_lines(bucket.cast(), size_of::<Bucket>());
+    }
+
     /// Bytes with this checksum are about to be written to `lpn`, as part of a write to all of `together`. Returns the
     /// last unit outside `together` to which such bytes were written, if `is_equal` says that it holds the same; it
     /// then counts as shared. Otherwise the bytes are remembered; if the write fails, they will not be found equal
