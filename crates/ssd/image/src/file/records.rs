@@ -44,17 +44,21 @@ impl FileImage {
         self.write_tally(&tally)
     }
 
-    /// Writes a tally and then a record through `write`; afterwards its block's part of the sum is `part`.
+    /// Writes a tally, a record through `write` and another tally; afterwards its block's part of the sum is `part`. Both
+    /// tallies are made before the record is stored: a load of what was stored in other pieces waits for all earlier stores.
     fn write_record(
         &mut self,
         block: BlockId,
         part: BlockSum,
         write: impl FnOnce(&mut FileImage, &Tally) -> Result<(), NandError>,
     ) -> Result<(), NandError> {
-        let tally = self.tally(self.sums.total(), self.sums.total_with(block, &part));
-        write(self, &tally)?;
+        let (old, new) = (self.sums.total(), self.sums.total_with(block, &part));
+        let during = self.tally(old, new);
+        let after = Tally::new(during.number().wrapping_add(1), new, new);
+        write(self, &during)?;
         self.sums.set(block, part);
-        self.settle()
+        self.tally_number = after.number();
+        self.write_tally(&after)
     }
 
     /// Writes a record over one that counts.
