@@ -43,6 +43,8 @@ pub struct FileImage {
     data_checksums: Vec<u32>,
     /// The number of the newest tally.
     tally_number: u32,
+    /// Buffers that held the records of erased blocks, for the next ones.
+    spare_records: Vec<Vec<u8>>,
 }
 
 /// Adds what was being done when the host failed.
@@ -73,6 +75,7 @@ impl FileImage {
             sums: Sums::new(&geometry),
             data_checksums: Vec::new(),
             tally_number: 0,
+            spare_records: Vec::new(),
         }
     }
 

@@ -238,7 +238,8 @@ impl RecordStore for FileImage {
     }
 
     fn take_records(&mut self, block: BlockId, pages: u32) -> Result<SavedRecords, NandError> {
-        let mut records = vec![0; pages as usize * self.layout.page_stride];
+        let mut records = self.spare_records.pop().unwrap_or_default();
+        records.resize(pages as usize * self.layout.page_stride, 0);
         self.read(&mut records, self.first_page_at(block), "read the records of a block")?;
         Ok(SavedRecords::Bytes(records))
     }
@@ -248,5 +249,9 @@ impl RecordStore for FileImage {
         self.write(&records, self.first_page_at(block), "write the records of a block")
     }
 
-    fn drop_records(&mut self, _records: SavedRecords) {}
+    fn drop_records(&mut self, records: SavedRecords) {
+        if let SavedRecords::Bytes(records) = records {
+            self.spare_records.push(records);
+        }
+    }
 }
