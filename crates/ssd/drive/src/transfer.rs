@@ -3,7 +3,7 @@
 //! The drive is locked once for all of them. Where the drive allows it, their bytes move while others have the lock: bytes
 //! to be written before the commands are issued, bytes that were read afterwards.
 
-use tantalum::{Command, Completion, Fetches, Fills, Lpn, Status, UNIT_BYTES};
+use tantalum::{Command, Completion, Fetches, Fills, Lpn, Nanoseconds, Status, UNIT_BYTES};
 
 use crate::drive::Drive;
 use crate::guard::DeviceGuard;
@@ -18,7 +18,9 @@ pub struct Transfer<'a> {
     lpn: Lpn,
     bytes: Bytes<'a>,
     moving: Moving,
-    ended: Result<Completion, Status>,
+    /// When it is done, unless it failed.
+    done_ns: Nanoseconds,
+    failed: Option<Status>,
 }
 
 /// The bytes of a command, and their direction.
@@ -50,12 +52,12 @@ impl<'a> Transfer<'a> {
     }
 
     fn new(lpn: Lpn, bytes: Bytes<'a>) -> Transfer<'a> {
-        Transfer { lpn, bytes, moving: Moving::Nothing, ended: Ok(Completion::default()) }
+        Transfer { lpn, bytes, moving: Moving::Nothing, done_ns: 0, failed: None }
     }
 
     /// How it ended.
     pub fn ended(self) -> Result<Completion, Status> {
-        self.ended
+        self.failed.map_or(Ok(Completion { done_ns: self.done_ns }), Err)
     }
 
     fn is_read(&self) -> bool {
@@ -84,15 +86,9 @@ impl<'a> Transfer<'a> {
 
     fn issue(&mut self, drive: &mut DeviceGuard<'_>, is_filled: bool, when: When) {
         let lpn = self.lpn;
-        self.ended = match (&mut self.bytes, &mut self.moving) {
-            (Bytes::Write { data, .. }, Moving::Fills(fills)) => {
-                let command = match is_filled {
-                    true => Command::WriteFilled { lpn, data, fills },
-                    false => Command::Write { lpn, data, fua: false },
-                };
-                let ended = drive.issue_or_share(command, when);
-                drive.skip_fills(fills, usize::MAX);
-                ended
+        let ended = match (&mut self.bytes, &mut self.moving) {
+            (Bytes::Write { data, .. }, Moving::Fills(fills)) if is_filled => {
+                drive.issue_or_share(Command::WriteFilled { lpn, data, fills }, when)
             }
             (Bytes::Write { data, fua }, _) => {
                 drive.issue_or_share(Command::Write { lpn, data, fua: *fua }, when)
@@ -109,17 +105,28 @@ impl<'a> Transfer<'a> {
                 }
             },
         };
+        // Moving the result would load it with another width than it was stored, and right after a copy of data such a load
+        // stalls.
+        match &ended {
+            Ok(completion) => self.done_ns = completion.done_ns,
+            Err(_) => self.failed = ended.err(),
+        }
+        if let Moving::Fills(fills) = &mut self.moving {
+            drive.skip_fills(fills, usize::MAX);
+        }
     }
 
     /// Fetches what was read.
     fn fetch(&mut self, drive: &Drive) {
-        if let (Moving::Fetches(fetches), Bytes::Read(data), Ok(completion)) =
-            (&self.moving, &mut self.bytes, &self.ended)
+        if let (Moving::Fetches(fetches), Bytes::Read(data)) = (&self.moving, &mut self.bytes)
             && !fetches.fetch(data)
         {
             // the drive reports what is wrong
             let again = Command::Read { lpn: self.lpn, data };
-            self.ended = drive.lock().issue(again, completion.done_ns);
+            match drive.lock().issue(again, self.done_ns) {
+                Ok(completion) => self.done_ns = completion.done_ns,
+                Err(status) => self.failed = Some(status),
+            }
         }
         self.moving = Moving::Nothing;
     }
