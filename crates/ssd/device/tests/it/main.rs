@@ -28,6 +28,5 @@ mod nvm;
 mod queued_commands;
 mod refusals;
 mod small_drive;
-mod trace;
 mod transactions;
 mod trim;

@@ -1,8 +1,14 @@
 //! Each command tells whoever subscribes what it waited for.
+//!
+//! In a program of its own: `tracing` asks the thread that comes to an event first whether anybody wants it, and nobody does in
+//! the thread of another test.
+
+#[path = "it/small_drive/mod.rs"]
+mod small_drive;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -73,8 +79,10 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// The lines of what is done in `work`.
+/// The lines of what is done in `work`. Each test begins with this, one after the other.
 fn lines_of(work: impl FnOnce()) -> Vec<Line> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let lines = Lines::default();
     tracing::subscriber::with_default(lines.clone(), work);
     let lines = lines.0.lock().unwrap();
