@@ -16,7 +16,7 @@ pub struct StopOptions {
     pub image: PathBuf,
 }
 
-/// Ends the server, waits until the image can be opened again, and reports how it ended.
+/// Ends the server, waits until the image can be opened again and its process is gone, and reports how it ended.
 pub fn run(options: &StopOptions) -> Result<(), Failure> {
     let end = Control::connect(&options.image)?.watch_end()?;
     Control::connect(&options.image)?.stop()?;

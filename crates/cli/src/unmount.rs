@@ -29,7 +29,7 @@ pub struct UnmountOptions {
     pub wait: u32,
 }
 
-/// Unmounts, waits until the image can be opened again, and reports how the mount ended.
+/// Unmounts, waits until the image can be opened again and its process is gone, and reports how the mount ended.
 pub fn run(options: &UnmountOptions) -> Result<(), Failure> {
     let path = options.folder.clone();
     let image = image_mounted_on(&path).ok_or_else(|| not_mounted(path))?;

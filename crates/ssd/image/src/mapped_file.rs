@@ -24,7 +24,7 @@ use self::linux::Map;
 #[cfg(not(target_os = "linux"))]
 use self::unmapped::Map;
 use super::host_file::HostFile;
-use super::past_cache::{begin_copy_past_cache, copy_past_cache, end_copies};
+use super::past_cache::end_copies;
 
 /// Bytes, and where in the file they go.
 pub type Piece<'a> = (&'a [u8], u64);
@@ -84,25 +84,20 @@ impl MappedFile {
         self.file.write_all_at(data, at)
     }
 
-    /// Writes several pieces in order, each byte by byte: a killed process leaves any part. Later writes follow all of it.
+    /// Writes several pieces in order, each byte by byte: a killed process leaves any part. Later writes follow all of it, and
+    /// other threads may read it afterwards.
     #[inline]
     pub fn write_pieces<'a>(&self, pieces: impl IntoIterator<Item = Piece<'a>>) -> io::Result<()> {
-        pieces.into_iter().try_for_each(|piece| self.write_piece(piece, copy_past_cache))
-    }
-
-    /// As [`MappedFile::write_pieces`], for units, which no two pieces share. Other threads may read them afterwards.
-    #[inline]
-    pub fn write_units<'a>(&self, units: impl IntoIterator<Item = Piece<'a>>) -> io::Result<()> {
-        let written = units.into_iter().try_for_each(|piece| self.write_piece(piece, begin_copy_past_cache));
+        let written = pieces.into_iter().try_for_each(|(data, at)| self.write_piece(data, at));
         end_copies();
         written
     }
 
     #[inline]
-    fn write_piece(&self, (data, at): Piece<'_>, copy: impl Fn(&mut [u8], &[u8])) -> io::Result<()> {
+    fn write_piece(&self, data: &[u8], at: u64) -> io::Result<()> {
         self.reserve(at, data.len());
         match &self.map {
-            Some(map) if map.write(&self.file, data, at, copy)? => Ok(()),
+            Some(map) if map.write(&self.file, data, at)? => Ok(()),
             _ => self.file.write_all_at(data, at),
         }
     }

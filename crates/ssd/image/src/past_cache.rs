@@ -8,6 +8,10 @@
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
+/// A line to be written, which must be aligned, and what it will hold.
+#[cfg(target_arch = "x86_64")]
+type Line<'a> = (&'a mut [u8; LINE], &'a [u8; LINE]);
+
 /// Copies `from` to `to`, which have the same length.
 #[inline]
 pub(crate) fn copy_past_cache(to: &mut [u8], from: &[u8]) {
@@ -43,7 +47,7 @@ pub(crate) fn end_copies() {
 #[inline]
 #[allow(unsafe_code)]
 fn stream_lines(to: &mut [u8], from: &[u8]) {
-    let lines = to.chunks_exact_mut(LINE).zip(from.chunks_exact(LINE));
+    let lines = lines(to, from);
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor has these instructions.
         unsafe { stream_whole_lines(lines) }
@@ -52,16 +56,22 @@ fn stream_lines(to: &mut [u8], from: &[u8]) {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn lines<'a>(to: &'a mut [u8], from: &'a [u8]) -> impl Iterator<Item = Line<'a>> {
+    to.as_chunks_mut().0.iter_mut().zip(from.as_chunks().0)
+}
+
 /// Stores each line at once: parts of one wait for each other in a buffer, of which the processor has few.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[allow(unsafe_code)]
-fn stream_whole_lines<'a>(lines: impl Iterator<Item = (&'a mut [u8], &'a [u8])>) {
+fn stream_whole_lines<'a>(lines: impl Iterator<Item = Line<'a>>) {
     use std::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_stream_si512};
 
     const _: () = assert!(size_of::<__m512i>() == LINE);
     for (to, from) in lines {
-        // SAFETY: both are LINE bytes long, which is one vector; `to` is aligned to a line, and a load may be anywhere.
+        // SAFETY: both are a line long, which is one vector; `to` is aligned to one, and a load may be anywhere.
         unsafe { _mm512_stream_si512(to.as_mut_ptr().cast(), _mm512_loadu_si512(from.as_ptr().cast())) }
     }
 }
@@ -69,13 +79,13 @@ fn stream_whole_lines<'a>(lines: impl Iterator<Item = (&'a mut [u8], &'a [u8])>)
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[allow(unsafe_code)]
-fn stream_parts_of_lines<'a>(lines: impl Iterator<Item = (&'a mut [u8], &'a [u8])>) {
+fn stream_parts_of_lines<'a>(lines: impl Iterator<Item = Line<'a>>) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
 
     const PARTS: usize = LINE / size_of::<__m128i>();
     for (to, from) in lines {
         let (to, from) = (to.as_mut_ptr().cast::<__m128i>(), from.as_ptr().cast::<__m128i>());
-        // SAFETY: both are LINE bytes long, which is PARTS vectors; the first vector of `to` is aligned to a line and the
+        // SAFETY: both are a line long, which is PARTS vectors; the first vector of `to` is aligned to a line and the
         // others follow it; a load may be anywhere. Every x86-64 processor has these instructions.
         unsafe {
             let parts: [__m128i; PARTS] = std::array::from_fn(|part| _mm_loadu_si128(from.add(part)));
@@ -112,12 +122,12 @@ mod tests {
             let (mut room, from) = (vec![0; 5_000], &from[source..][..4096]);
             let start = room.as_ptr().align_offset(LINE);
             let to = &mut room[start..][..4096];
-            stream_parts_of_lines(to.chunks_exact_mut(LINE).zip(from.chunks_exact(LINE)));
+            stream_parts_of_lines(lines(to, from));
             assert!(*to == *from, "in parts, from {source} on");
             if is_x86_feature_detected!("avx512f") {
                 to.fill(0);
                 // SAFETY: the processor has these instructions.
-                unsafe { stream_whole_lines(to.chunks_exact_mut(LINE).zip(from.chunks_exact(LINE))) }
+                unsafe { stream_whole_lines(lines(to, from)) }
                 assert!(*to == *from, "at once, from {source} on");
             }
         }

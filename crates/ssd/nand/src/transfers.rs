@@ -102,7 +102,7 @@ impl Fills {
         let mut rest = data;
         let is_alone = self.file.is_mapped();
         let runs = self.units.chunk_by_mut(|a, b| !is_alone && is_next(a.at, b.at));
-        self.file.write_units(runs.map(|run| {
+        self.file.write_pieces(runs.map(|run| {
             let (part, others) = rest.split_at(run.len() * UNIT_BYTES);
             prefetch_lines(others.as_ptr(), UNIT_BYTES.min(others.len()));
             for (filled, unit) in run.iter_mut().zip(part.chunks_exact(UNIT_BYTES)) {

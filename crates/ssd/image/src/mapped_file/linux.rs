@@ -9,6 +9,7 @@ use memmap2::MmapRaw;
 
 use super::super::host_faults::Mapping;
 use super::super::host_file::{HostFile, Unstored};
+use super::super::past_cache::begin_copy_past_cache;
 use super::bus_errors::Watched;
 use crate::prefetch::prefetch_lines;
 
@@ -90,26 +91,21 @@ impl Map {
         prefetch_lines(self.memory.as_ptr().wrapping_add(at as usize), bytes);
     }
 
-    /// Writes through memory with `copy`, if that is allowed and the host serves it. If not, any part may have been written.
+    /// Writes through memory, if that is allowed and the host serves it. If not, any part may have been written. Other threads
+    /// may see it only after `end_copies`.
     #[inline]
-    pub fn write(
-        &self,
-        file: &HostFile,
-        data: &[u8],
-        at: u64,
-        copy: impl Fn(&mut [u8], &[u8]),
-    ) -> io::Result<bool> {
+    pub fn write(&self, file: &HostFile, data: &[u8], at: u64) -> io::Result<bool> {
         if !self.is_ready(at, data.len()) {
             return Ok(false);
         }
         match file.will_store(at, data.len()) {
-            Ok(()) => self.store(data, at, copy),
+            Ok(()) => self.store(data, at),
             Err(Unstored::NotServed { stored }) => {
-                self.store(&data[..stored], at, copy);
+                self.store(&data[..stored], at);
                 self.watched.set_broken();
             }
             Err(Unstored::Ended(ended)) => {
-                self.store(&data[..ended.stored], at, copy);
+                self.store(&data[..ended.stored], at);
                 return Err(ended.into());
             }
             Err(Unstored::Refused(error)) => return Err(error),
@@ -117,17 +113,17 @@ impl Map {
         Ok(!self.watched.is_broken())
     }
 
-    /// Stores bytes for which the map is ready.
+    /// Begins to store bytes for which the map is ready.
     #[inline]
     #[allow(unsafe_code)]
-    fn store(&self, data: &[u8], at: u64, copy: impl Fn(&mut [u8], &[u8])) {
+    fn store(&self, data: &[u8], at: u64) {
         // SAFETY: the bytes lie in the mapping, which safe code has no reference to; nobody reads or writes them
         // meanwhile.
         let to = unsafe {
             let start = self.memory.as_mut_ptr().add(at as usize);
             std::slice::from_raw_parts_mut(start, data.len())
         };
-        copy(to, data);
+        begin_copy_past_cache(to, data);
         // a process is killed between two instructions, so the order of stores is preserved
         compiler_fence(Ordering::SeqCst);
     }

@@ -29,13 +29,7 @@ impl Map {
         match *self {}
     }
 
-    pub fn write(
-        &self,
-        _file: &HostFile,
-        _data: &[u8],
-        _at: u64,
-        _copy: impl Fn(&mut [u8], &[u8]),
-    ) -> io::Result<bool> {
+    pub fn write(&self, _file: &HostFile, _data: &[u8], _at: u64) -> io::Result<bool> {
         match *self {}
     }
 }
