@@ -170,6 +170,11 @@ impl Device {
         command: &mut Command<'_>,
         at_ns: Nanoseconds,
     ) -> Result<Completion, Status> {
+        if let (Command::Read { lpn, .. } | Command::Write { lpn, .. }, Power::On(engine)) =
+            (&*command, &self.power)
+        {
+            engine.ftl.map().prefetch(*lpn);
+        }
         self.note_issue(at_ns)?;
         let &CommandInfo { kind, work, .. } = command.info();
         let work_ns = self.work_ns(command, work, at_ns);

@@ -220,6 +220,9 @@ pub trait RecordStore {
         scratch: &'a mut Vec<SpareEnds>,
     ) -> Result<&'a [SpareEnds], NandError>;
 
+    /// Prefetches the spare areas of a block's units, which are copied soon, if that helps.
+    fn prefetch_spares(&self, _block: BlockId) {}
+
     /// Stores a block's record. A new erase count makes its page records void.
     fn write_block(&mut self, block: BlockId, record: &Block) -> Result<(), NandError>;
 

@@ -160,6 +160,13 @@ impl RecordStore for MemoryImage {
         Ok(self.spares[block.index()].map_or(&[], |buffer| self.buffers.ends(buffer)))
     }
 
+    fn prefetch_spares(&self, block: BlockId) {
+        if let Some(buffer) = self.spares[block.index()] {
+            let ends = self.buffers.ends(buffer);
+            prefetch_lines(ends.as_ptr().cast(), size_of_val(ends));
+        }
+    }
+
     fn write_block(&mut self, _block: BlockId, _record: &Block) -> Result<(), NandError> {
         Ok(())
     }

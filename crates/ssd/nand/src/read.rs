@@ -109,6 +109,8 @@ impl Nand {
     ) -> Result<Nanoseconds, NandError> {
         assert_eq!(data.len(), UNIT_BYTES, "a unit has 4096 bytes");
         self.powered()?;
+        // the data come while their time is booked
+        self.prefetch_data(ppn);
         let page = self.page_to_read(ppn, earliest_ns);
         let done_ns = self.charge(priority, page, UNIT_BYTES as u32, earliest_ns);
         let read = self.fetch(ppn, data);
@@ -222,6 +224,11 @@ impl Nand {
     ) -> Result<&'a [SpareEnds], NandError> {
         self.powered()?;
         self.image.block_spare_ends(block, scratch)
+    }
+
+    /// Prefetches the spare areas of a block whose units are about to move.
+    pub fn prefetch_spares(&self, block: BlockId) {
+        self.image.prefetch_spares(block);
     }
 
     /// Charges a read of a page of which `bytes` are transferred, for garbage collection. Returns when they are there, ns.

@@ -97,6 +97,14 @@ impl Map {
         (self.l2p[lpn.index()] & !FLAG).checked_sub(1).map(Ppn)
     }
 
+    /// Brings the entry of a logical page into the processor's cache, if there is one.
+    #[inline]
+    pub fn prefetch(&self, lpn: Lpn) {
+        if lpn.index() < self.l2p.len() {
+            self.l2p.prefetch(lpn.index(), 1);
+        }
+    }
+
     /// Whether hints refer to this page, as a log page or as a home.
     #[inline]
     pub fn is_hinted(&self, lpn: Lpn) -> bool {

@@ -99,13 +99,17 @@ fn find_valid_units(
     let all_plain = space.is_plain(victim);
     let reads_spares = !all_plain || cfg!(debug_assertions);
     let all_ends = if reads_spares { nand.block_spare_ends(victim, scratch)? } else { &[] };
+    nand.prefetch_spares(victim);
     let owners = map.owners_in(victim).filter(|(_, owner)| *owner != Owner::None);
     let first = nand.geometry().first_unit(victim);
     for (ppn, owner) in owners.filter(|(ppn, _)| nand.is_readable(*ppn)) {
         let is_plain = || spare::is_plain(&all_ends[(ppn.0 - first.0) as usize]);
         debug_assert!(!all_plain || is_plain(), "unit {ppn} of plain block {victim} has another spare area");
         let plain = match owner {
-            Owner::Plain(lpn) if all_plain || is_plain() => Some(lpn),
+            Owner::Plain(lpn) if all_plain || is_plain() => {
+                map.prefetch(lpn);
+                Some(lpn)
+            }
             _ => None,
         };
         units.push(ValidUnit { ppn, plain });
