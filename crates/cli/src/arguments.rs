@@ -312,6 +312,10 @@ pub struct BenchOptions {
     #[arg(long, value_name = "PATTERN", required_unless_present_any = ["nvme", "seconds", "image", "time"], conflicts_with = "nvme")]
     pub pattern: Option<bench::Pattern>,
 
+    /// Do not tell the drive which reads come next; by default it looks 16 of them up ahead, as for a host with a queue
+    #[arg(long, requires = "pattern")]
+    pub no_prefetch: bool,
+
     /// Measure the drive as `tantalum serve` serves it, compared with the same server without a drive
     #[arg(long)]
     pub nvme: bool,

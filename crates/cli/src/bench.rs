@@ -14,6 +14,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
     let settings = Settings {
         profile: options.drive.load(None, options.over_provisioning_percent)?,
         pattern,
+        announce_reads: !options.no_prefetch,
         operations: options.operations,
         seed: options.seed,
     };

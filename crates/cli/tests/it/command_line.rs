@@ -32,10 +32,10 @@ fn printed(output: Output) -> String {
 #[test]
 fn unknown_profile_lists_the_known_ones() {
     let dir = TempDir::new().unwrap();
-    let message = refused(dir.path(), &["bench", "--pattern", "randread", "--profile", "fast"]);
+    let message = refused(dir.path(), &["bench", "--pattern", "randread", "--profile", "quick"]);
     assert_eq!(
         message,
-        "error: no profile named \"fast\"; use tlc-nvme, tlc-nvme-plp, femu-2021, openssd-barefoot, \
+        "error: no profile named \"quick\"; use tlc-nvme, tlc-nvme-plp, fast, femu-2021, openssd-barefoot, \
          durassd, kaml-board, pebblessd, willow, or the path of a TOML file\n"
     );
 }
@@ -491,13 +491,23 @@ fn what_is_no_image_cannot_be_checked() {
 fn a_bench_prints_one_json_object() {
     let dir = TempDir::new().unwrap();
     let drive = ["--profile", "femu-2021", "--capacity", "64M"];
-    let arguments = [&["bench", "--pattern", "mixed", "--operations", "5000", "--json"][..], &drive].concat();
-    let outcome: serde_json::Value =
-        serde_json::from_str(&printed(tantalum(dir.path(), &arguments))).unwrap();
+    let bench = |others: &[&str]| -> serde_json::Value {
+        let arguments =
+            [&["bench", "--pattern", "mixed", "--operations", "5000", "--json"][..], &drive, others];
+        serde_json::from_str(&printed(tantalum(dir.path(), &arguments.concat()))).unwrap()
+    };
+    let outcome = bench(&[]);
     assert_eq!((&outcome["pattern"], &outcome["operations"]), (&"mixed".into(), &5000.into()));
-    for figure in ["wall_seconds", "operations_per_second", "memcpy_units_per_second", "virtual_seconds"] {
+    let figures = ["wall_seconds", "processor_us", "memcpy_processor_us", "operations_per_second"];
+    for figure in figures.into_iter().chain(["memcpy_units_per_second", "virtual_seconds"]) {
         assert!(outcome[figure].as_f64().unwrap() > 0.0, "{figure}: {outcome}");
     }
+    let alone = bench(&["--no-prefetch"]);
+    assert_eq!((&outcome["announced_reads"], &alone["announced_reads"]), (&true.into(), &false.into()));
+    assert_eq!(
+        outcome["virtual_seconds"], alone["virtual_seconds"],
+        "prefetching takes no time of the drive"
+    );
 }
 
 /// A bench writes faster than flash, so its drive collects garbage and its writes wait for that.

@@ -9,6 +9,7 @@ use crate::profile::{Profile, ProfileError};
 const BUILTIN: &[(&str, &str)] = &[
     ("tlc-nvme", include_str!("../profiles/tlc-nvme.toml")),
     ("tlc-nvme-plp", include_str!("../profiles/tlc-nvme-plp.toml")),
+    ("fast", include_str!("../profiles/fast.toml")),
     ("femu-2021", include_str!("../profiles/femu-2021.toml")),
     ("openssd-barefoot", include_str!("../profiles/openssd-barefoot.toml")),
     ("durassd", include_str!("../profiles/durassd.toml")),

@@ -1,13 +1,12 @@
 //! The rate at which this machine copies units to random places: the limit for a drive in memory.
 
-use std::time::{Duration, Instant};
-
 use memmap2::MmapMut;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tantalum::UNIT_BYTES;
 use tantalum_report::Monitor;
 
+use super::{Started, Taken};
 use crate::error::{OutOfMemory, WorkloadError};
 use crate::memory;
 
@@ -24,7 +23,7 @@ pub struct Copies {
     source: Vec<u8>,
     random: Xoshiro256PlusPlus,
     copied: u64,
-    taken: Duration,
+    taken: Taken,
 }
 
 impl Copies {
@@ -48,25 +47,30 @@ impl Copies {
                 bar.advance(COPIES_PER_STEP)?;
             }
         }
-        Ok(Copies { arena, units, source, random, copied: 0, taken: Duration::ZERO })
+        Ok(Copies { arena, units, source, random, copied: 0, taken: Taken::default() })
+    }
+
+    /// The processor time of one copy.
+    pub fn processor_us(&self) -> f64 {
+        self.taken.processor.as_secs_f64() * 1e6 / self.copied as f64
     }
 
     /// Copies this many units to random places.
     pub fn copy(&mut self, copies: u64) {
-        let start = Instant::now();
+        let started = Started::now();
         for number in 0..copies {
             let at = self.random.random_range(0..self.units) * UNIT_BYTES;
             let from = number as usize % SOURCE_UNITS * UNIT_BYTES;
             self.arena[at..at + UNIT_BYTES].copy_from_slice(&self.source[from..from + UNIT_BYTES]);
         }
-        self.taken += start.elapsed();
+        self.taken.add_since(&started);
         self.copied += copies;
         std::hint::black_box(&self.arena);
     }
 
     /// Units copied per second.
     pub fn per_second(&self) -> f64 {
-        self.copied as f64 / self.taken.as_secs_f64()
+        self.copied as f64 / self.taken.wall.as_secs_f64()
     }
 }
 

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use nix::time::ClockId;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
@@ -87,6 +88,38 @@ impl FromStr for Pattern {
     }
 }
 
+/// What a part of the work took.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    wall: Duration,
+    /// Of this thread, which does it all.
+    processor: Duration,
+}
+
+impl Taken {
+    fn add_since(&mut self, started: &Started) {
+        self.wall += started.wall.elapsed();
+        self.processor += processor_time().saturating_sub(started.processor);
+    }
+}
+
+/// When a part of the work began.
+struct Started {
+    wall: Instant,
+    processor: Duration,
+}
+
+impl Started {
+    fn now() -> Started {
+        Started { processor: processor_time(), wall: Instant::now() }
+    }
+}
+
+/// What this thread has used so far. Other programs add to the wall time of a busy machine, and little to this.
+fn processor_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().expect("Linux has this clock").into()
+}
+
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -94,6 +127,8 @@ pub struct Settings {
     pub profile: Profile,
     /// The load.
     pub pattern: Pattern,
+    /// Whether the drive is told which reads come next, as by a host with a queue.
+    pub announce_reads: bool,
     /// Measured operations; at least one.
     pub operations: u64,
     /// The seed of all randomness.
@@ -127,8 +162,14 @@ pub struct Outcome {
     pub effective: Effective,
     /// Operations measured, of one unit each.
     pub operations: u64,
+    /// Whether the drive was told which reads come next.
+    pub announced_reads: bool,
     /// Time that they took on this machine.
     pub wall_seconds: f64,
+    /// Processor time of one operation.
+    pub processor_us: f64,
+    /// Processor time of one copy of a unit to a random place.
+    pub memcpy_processor_us: f64,
     /// Operations per second of it.
     pub operations_per_second: f64,
     /// Units that this machine copies to random places per second.
@@ -154,12 +195,14 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
     let mut copies = Copies::new(profile.capacity_bytes, settings.seed, monitor)?;
     memory::require(flash_bytes(profile))?;
     let mut host = Host::new(Device::in_memory(profile)?, settings.seed);
+    host.announces = settings.announce_reads;
     let overwritten = host.precondition(settings.pattern, monitor)?;
     let steady = overwritten.is_none_or(|state| state.is_steady());
     let before = host.drive.lock().smart();
     let start_ns = host.queue.drained_ns();
     let latencies_before = host.latencies();
-    let wall_seconds = measure(&mut host, &mut copies, settings, monitor)?.as_secs_f64();
+    let taken = measure(&mut host, &mut copies, settings, monitor)?;
+    let wall_seconds = taken.wall.as_secs_f64();
     let memcpy_units_per_second = copies.per_second();
     let mut latencies = host.latencies();
     latencies.subtract(latencies_before).expect("it was part of them");
@@ -175,7 +218,10 @@ pub fn bench(settings: &Settings, monitor: &Monitor) -> Result<Outcome, Workload
         over_provisioning_percent: profile.over_provisioning_percent,
         effective: Effective::of(profile),
         operations: settings.operations,
+        announced_reads: settings.announce_reads,
         wall_seconds,
+        processor_us: taken.processor.as_secs_f64() * 1e6 / settings.operations as f64,
+        memcpy_processor_us: copies.processor_us(),
         operations_per_second,
         memcpy_units_per_second,
         memcpy_ratio: operations_per_second / memcpy_units_per_second,
@@ -193,19 +239,19 @@ fn measure(
     copies: &mut Copies,
     settings: &Settings,
     monitor: &Monitor,
-) -> Result<Duration, WorkloadError> {
+) -> Result<Taken, WorkloadError> {
     let bar = monitor.bar("measuring", settings.operations);
     // in turns, so that the machine's other work affects both
-    let mut taken = Duration::ZERO;
+    let mut taken = Taken::default();
     let turns = settings.operations.div_ceil(MOST_IN_TURN).max(TURNS);
     let done_after =
         |turn: u64| (u128::from(settings.operations) * u128::from(turn) / u128::from(turns)) as u64;
     for turn in 0..turns {
         let operations = done_after(turn + 1) - done_after(turn);
         copies.copy(operations);
-        let start = Instant::now();
+        let started = Started::now();
         host.run(settings.pattern, operations, &bar)?;
-        taken += start.elapsed();
+        taken.add_since(&started);
     }
     Ok(taken)
 }
@@ -275,6 +321,8 @@ struct Host {
     random: Xoshiro256PlusPlus,
     /// Where the next write in order goes.
     next: u32,
+    /// Whether it tells the drive which reads come next.
+    announces: bool,
     /// Buffers for writes, taken in turn.
     source: Vec<u8>,
     target: Vec<u8>,
@@ -291,13 +339,14 @@ impl Host {
             queue: CommandQueue::new(0),
             random,
             next: 0,
+            announces: true,
             source,
             target: vec![0; UNIT_BYTES],
         }
     }
 
-    /// Fills the drive and, if random writes are measured, overwrites until garbage collection is steady. Reports the
-    /// state if that is given up.
+    /// Fills the drive. Writes in order then go on until blocks are written again, and random ones until garbage
+    /// collection is steady; reports the state if that is given up.
     fn precondition(
         &mut self,
         pattern: Pattern,
@@ -305,10 +354,17 @@ impl Host {
     ) -> Result<Option<SteadyState>, WorkloadError> {
         let units = u64::from(self.units);
         self.run(Pattern::SeqWrite, units, &monitor.bar("filling", units))?;
+        let window = (units / WINDOWS_PER_CAPACITY).max(1);
+        if pattern == Pattern::SeqWrite {
+            // until blocks are written again: the first time, the host's memory for them is new
+            let bar = monitor.bar("filling spare blocks", units);
+            while self.drive.lock().smart().counters.blocks_erased == 0 {
+                self.run(pattern, window, &bar)?;
+            }
+        }
         if !pattern.overwrites_at_random() {
             return Ok(None);
         }
-        let window = (units / WINDOWS_PER_CAPACITY).max(1);
         let bar = monitor.bar("ageing", MOST_WINDOWS * window);
         let mut state = SteadyState::new(self.drive.lock().smart().counters);
         while !state.is_steady() && state.windows() < MOST_WINDOWS {
@@ -350,12 +406,16 @@ impl Host {
                 buffer[..8].copy_from_slice(&u64::from(lpn.0).to_le_bytes());
             }
         }
-        device.prefetch(drawn[..operations].iter().filter_map(|operation| match operation {
-            Operation::Read(lpn) => Some(*lpn),
-            Operation::Write(_) => None,
-        }));
+        if self.announces {
+            device.prefetch(drawn[..operations].iter().filter_map(|operation| match operation {
+                Operation::Read(lpn) => Some(*lpn),
+                Operation::Write(_) => None,
+            }));
+        }
         for (index, operation) in drawn[..operations].iter().enumerate() {
-            if let Some(Operation::Read(next)) = drawn[..operations].get(index + 1) {
+            if let Some(Operation::Read(next)) = drawn[..operations].get(index + 1)
+                && self.announces
+            {
                 device.prefetch_data(*next);
             }
             match *operation {
@@ -404,7 +464,8 @@ mod tests {
 
     fn outcome(pattern: Pattern) -> Outcome {
         let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("femu-2021").unwrap() };
-        bench(&Settings { profile, pattern, operations: 20_000, seed: 1 }, &Monitor::silent()).unwrap()
+        let settings = Settings { profile, pattern, announce_reads: true, operations: 20_000, seed: 1 };
+        bench(&settings, &Monitor::silent()).unwrap()
     }
 
     #[test]

@@ -7,12 +7,18 @@ use super::Outcome;
 /// A benchmark, one figure a line.
 pub fn of_bench(outcome: &Outcome) -> String {
     let latency = &outcome.latency_us;
+    let pattern = match outcome.announced_reads {
+        true => outcome.pattern.name().to_owned(),
+        false => format!("{}, reads not announced", outcome.pattern.name()),
+    };
     let mut rows = vec![
         ("drive", format!("{}, {}, {}", outcome.profile, bytes(outcome.capacity_bytes), outcome.effective)),
         ("flash", outcome.effective.shape()),
-        ("pattern", outcome.pattern.name().to_owned()),
+        ("pattern", pattern),
         ("operations (4 KiB each)", grouped(outcome.operations)),
         ("wall seconds", format!("{:.3}", outcome.wall_seconds)),
+        ("processor us/operation", format!("{:.3}", outcome.processor_us)),
+        ("processor us/copy", format!("{:.3}", outcome.memcpy_processor_us)),
         ("operations per second", grouped(outcome.operations_per_second as u64)),
         ("memcpy units per second", grouped(outcome.memcpy_units_per_second as u64)),
         ("of memcpy", format!("{:.2}", outcome.memcpy_ratio)),
