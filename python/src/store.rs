@@ -65,16 +65,17 @@ impl PyStore {
         Ok(PyStore { store: Mutex::new(Some(store)), counted: Mutex::default() })
     }
 
-    /// The namespace of that name, created if it does not exist: a number for the methods of a transaction.
+    /// The namespace of that name: a number for the methods of a transaction. If it does not exist, it is created, ordered: keys of
+    /// 1 to 1,024 bytes, with ranges. One that exists is opened whatever its kind is.
     fn namespace(&self, py: Python<'_>, name: &str) -> PyResult<u32> {
         let store = self.get()?;
         py.detach(|| store.namespace(name)).map(Namespace::number).map_err(raised)
     }
 
-    /// The ordered namespace of that name, created if it does not exist: keys of 1 to 1,024 bytes, with ranges.
-    fn ordered(&self, py: Python<'_>, name: &str) -> PyResult<u32> {
+    /// The hashed namespace of that name, created if it does not exist: keys of 1 to 16 bytes, without an order.
+    fn hashed_namespace(&self, py: Python<'_>, name: &str) -> PyResult<u32> {
         let store = self.get()?;
-        py.detach(|| store.ordered(name)).map(Namespace::number).map_err(raised)
+        py.detach(|| store.hashed_namespace(name)).map(Namespace::number).map_err(raised)
     }
 
     /// The names of all namespaces, with their kinds: "hashed" or "ordered".

@@ -15,7 +15,7 @@ class StoreTest(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.folder.name, "app.tant")
         self.store = tantalum.Store(self.path, capacity_bytes=64 << 20)
-        self.names = self.store.namespace("names")
+        self.names = self.store.hashed_namespace("names")
 
     def tearDown(self):
         self.store.close()
@@ -104,7 +104,7 @@ class StoreTest(unittest.TestCase):
         self.assertIsNone(self.read(b"a"))
 
     def test_an_ordered_namespace_has_ranges(self):
-        events = self.store.ordered("events")
+        events = self.store.namespace("events")
         with self.store.transaction() as tx:
             for number in range(200):
                 tx.insert(events, b"event %03d" % number, b"%d" % number)
@@ -123,12 +123,13 @@ class StoreTest(unittest.TestCase):
             with self.assertRaises(ValueError):
                 tx.put(events, b"x" * 1025, b"")
         with self.assertRaises(ValueError):
-            self.store.ordered("names")
+            self.store.hashed_namespace("events")
+        self.assertEqual(self.store.namespace("names"), self.names)
         with self.assertRaises(ValueError):
             self.store.list(events)
 
     def test_a_large_value_is_read_whole_and_in_pieces(self):
-        events, value = self.store.ordered("events"), os.urandom(20_000_000)
+        events, value = self.store.namespace("events"), os.urandom(20_000_000)
         with self.store.transaction() as tx:
             tx.put(events, b"large", value)
             tx.put(self.names, b"large", value)
@@ -149,7 +150,7 @@ class StoreTest(unittest.TestCase):
             self.assertEqual(snapshot.read(events, b"large"), value)
 
     def test_a_snapshot_stays_and_a_backup_is_restored(self):
-        events = self.store.ordered("events")
+        events = self.store.namespace("events")
         with self.store.transaction() as tx:
             tx.put(events, b"a", b"1")
             tx.put(self.names, b"n", b"1")
@@ -173,7 +174,7 @@ class StoreTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             tantalum.Store(other, capacity_bytes=64 << 20)
         with tantalum.Store(other) as store, store.transaction() as tx:
-            self.assertEqual(list(tx.range(store.ordered("events"))), [(b"a", b"1"), (b"b", b"2")])
+            self.assertEqual(list(tx.range(store.namespace("events"))), [(b"a", b"1"), (b"b", b"2")])
 
     def test_work_is_retried_until_it_commits(self):
         calls = []
@@ -206,9 +207,9 @@ class StoreTest(unittest.TestCase):
         with tantalum.Store(self.path, read_only=True) as first, tantalum.Store(self.path, read_only=True) as second:
             for store in (first, second):
                 with store.transaction() as tx:
-                    self.assertEqual(tx.read(store.namespace("names"), b"a"), b"1")
+                    self.assertEqual(tx.read(store.hashed_namespace("names"), b"a"), b"1")
                 with self.assertRaises(tantalum.ReadOnlyError):
-                    store.namespace("others")
+                    store.hashed_namespace("others")
             self.assertIn("read", first.refuses_changes)
         self.store = tantalum.Store(self.path)
         self.assertIsNone(self.store.refuses_changes)
@@ -222,7 +223,7 @@ class StoreTest(unittest.TestCase):
             tantalum.Store(os.path.join(self.folder.name, "missing", "app.tant"))
 
     def test_bytes_like_objects_are_taken_everywhere(self):
-        events = self.store.ordered("events")
+        events = self.store.namespace("events")
         for make in (bytes, bytearray, memoryview):
             with self.store.transaction() as tx:
                 for namespace in (self.names, events):
@@ -248,7 +249,7 @@ class StoreTest(unittest.TestCase):
             self.assertIn('name = "tlc-nvme"', store.profile)
             self.assertEqual(store.capacity_bytes, 64 << 20)
             self.assertGreater(store.room_for(100), store.room_for(1000))
-            names, events = store.namespace("names"), store.ordered("events")
+            names, events = store.hashed_namespace("names"), store.namespace("events")
             self.assertEqual(store.namespaces(), {"names": "hashed", "events": "ordered"})
             for number in range(10):
                 store.transact(lambda tx: tx.put(names, b"%d" % number, bytes(1000)))
@@ -268,7 +269,7 @@ class StoreTest(unittest.TestCase):
                 self.assertGreater(store.counters()["snapshot_bytes"], 10_000)
 
     def test_what_is_lost_is_named_passed_and_dropped(self):
-        events = self.store.ordered("events")
+        events = self.store.namespace("events")
         with self.store.transaction() as tx:
             for number in range(300):
                 tx.put(events, b"event %03d" % number, b"contents %03d " % number * 300)
@@ -306,7 +307,7 @@ class StoreTest(unittest.TestCase):
         program = """
 import resource, sys, tantalum
 store = tantalum.Store(sys.argv[1])
-names = store.namespace("names")
+names = store.hashed_namespace("names")
 store.transact(lambda tx: tx.put(names, b"k", b"1"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
 

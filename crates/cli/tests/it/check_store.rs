@@ -10,7 +10,7 @@ fn what_a_store_has_lost_is_named_and_dropped_on_request() {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("app.tant");
     let store = Store::options().capacity_bytes(16 << 20).open(&image).unwrap();
-    let events = store.ordered("events").unwrap();
+    let events = store.namespace("events").unwrap();
     let value = |number: u32| format!("contents {number:03} ").repeat(400);
     store
         .transact(|tx| (0..100).try_for_each(|n| tx.put(events, format!("event {n:03}"), value(n))))

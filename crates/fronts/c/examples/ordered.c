@@ -103,6 +103,7 @@ int main(int arguments_count, char **arguments) {
     struct tantalum_tx *tx = NULL;
     struct tantalum_store_snapshot *snapshot = NULL;
     int left = 2, seen = 0, seen_now = 0, keys = 0;
+    uint32_t number_of = 0;
     uint64_t number = 0;
     size_t bytes = 0;
     pthread_t threads[3];
@@ -113,8 +114,11 @@ int main(int arguments_count, char **arguments) {
         return 2;
     }
     must(tantalum_open(arguments[1], false, 0, &store), TANTALUM_OK, "open");
-    must(tantalum_ordered(store, "events", &events), TANTALUM_OK, "ordered");
-    must(tantalum_namespace(store, "counters", &counters), TANTALUM_OK, "namespace");
+    must(tantalum_namespace(store, "events", &events), TANTALUM_OK, "namespace");
+    must(tantalum_hashed_namespace(store, "counters", &counters), TANTALUM_OK, "hashed");
+    must(tantalum_hashed_namespace(store, "events", &number_of), TANTALUM_INVALID, "it is ordered");
+    must(tantalum_namespace(store, "counters", &number_of), TANTALUM_OK, "it is hashed, and is opened");
+    must(number_of == counters, 1, "the same namespace");
     must(tantalum_transact(store, fill, NULL), TANTALUM_OK, "fill");
     must(tantalum_transact(store, fill, NULL), TANTALUM_EXISTS, "fill again");
 
@@ -157,7 +161,7 @@ int main(int arguments_count, char **arguments) {
     remove(arguments[1]);
     must(tantalum_restore(backup, arguments[1], 128 << 20), TANTALUM_OK, "restore");
     must(tantalum_open(arguments[1], false, 0, &store), TANTALUM_OK, "open");
-    must(tantalum_ordered(store, "events", &events), TANTALUM_OK, "ordered");
+    must(tantalum_namespace(store, "events", &events), TANTALUM_OK, "namespace");
     must(tantalum_begin(store, &tx), TANTALUM_OK, "begin");
     seen = 0;
     must(tantalum_range(tx, events, NULL, 0, NULL, 0, 0, count, &seen), TANTALUM_OK, "range");

@@ -21,6 +21,8 @@ static void put(struct tantalum_tx *tx, uint32_t names, const char *key, const c
 
 static struct tantalum_store *store = NULL;
 
+static const uint8_t long_key[1025];
+
 static int32_t read_alice(struct tantalum_tx *tx, void *context) {
     uint8_t buffer[16];
     size_t bytes = 0;
@@ -78,7 +80,7 @@ int main(int count, char **arguments) {
     must(tantalum_read(tx, accounts, NULL, 5, buffer, sizeof buffer, &bytes), TANTALUM_INVALID, "a null key");
     must(tantalum_read(tx, accounts, alice, 5, NULL, 16, &bytes), TANTALUM_INVALID, "a null buffer");
     must(tantalum_read(tx, accounts, alice, 5, buffer, 16, NULL), TANTALUM_INVALID, "a null length");
-    must(tantalum_put(tx, accounts, alice, 17, alice, 5), TANTALUM_INVALID, "a long key");
+    must(tantalum_put(tx, accounts, long_key, sizeof long_key, alice, 5), TANTALUM_INVALID, "a long key");
     must(tantalum_put(NULL, accounts, alice, 5, alice, 5), TANTALUM_INVALID, "a null transaction");
     must(tantalum_open(NULL, true, 0, &store), TANTALUM_INVALID, "a null path");
     must(tantalum_commit(NULL), TANTALUM_INVALID, "a null commit");

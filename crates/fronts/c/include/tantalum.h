@@ -222,7 +222,8 @@ int32_t tantalum_capacity(const struct tantalum_store *store,
 // `store` is from `tantalum_open`, and is not used again.
 int32_t tantalum_close(struct tantalum_store *store);
 
-// The namespace of that name, which is created if it does not exist.
+// The namespace of that name. If it does not exist, an ordered one is created: its keys have 1 to 1,024 bytes, and
+// `tantalum_range` visits them in their order. One that exists is opened whatever its kind is.
 //
 // # Safety
 // `store` is open; `name` ends with a zero; `namespace_number` can be written.
@@ -230,14 +231,13 @@ int32_t tantalum_namespace(const struct tantalum_store *store,
                            const char *name,
                            uint32_t *namespace_number);
 
-// The ordered namespace of that name, which is created if it does not exist. Its keys have 1 to 1,024 bytes, and
-// `tantalum_range` visits them in their order.
+// The hashed namespace of that name, which is created if it does not exist. Its keys have 1 to 16 bytes, and no order.
 //
 // # Safety
 // `store` is open; `name` ends with a zero; `namespace_number` can be written.
-int32_t tantalum_ordered(const struct tantalum_store *store,
-                         const char *name,
-                         uint32_t *namespace_number);
+int32_t tantalum_hashed_namespace(const struct tantalum_store *store,
+                                  const char *name,
+                                  uint32_t *namespace_number);
 
 // Deletes a namespace with all its records.
 //

@@ -188,7 +188,8 @@ pub unsafe extern "C" fn tantalum_close(store: *mut tantalum_store) -> i32 {
     })
 }
 
-/// The namespace of that name, which is created if it does not exist.
+/// The namespace of that name. If it does not exist, an ordered one is created: its keys have 1 to 1,024 bytes, and
+/// `tantalum_range` visits them in their order. One that exists is opened whatever its kind is.
 ///
 /// # Safety
 /// `store` is open; `name` ends with a zero; `namespace_number` can be written.
@@ -212,13 +213,12 @@ pub unsafe extern "C" fn tantalum_namespace(
     })
 }
 
-/// The ordered namespace of that name, which is created if it does not exist. Its keys have 1 to 1,024 bytes, and
-/// `tantalum_range` visits them in their order.
+/// The hashed namespace of that name, which is created if it does not exist. Its keys have 1 to 16 bytes, and no order.
 ///
 /// # Safety
 /// `store` is open; `name` ends with a zero; `namespace_number` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tantalum_ordered(
+pub unsafe extern "C" fn tantalum_hashed_namespace(
     store: *const tantalum_store,
     name: *const c_char,
     namespace_number: *mut u32,
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn tantalum_ordered(
                 namespace_number.as_mut().ok_or(null("namespace_number"))?,
             )
         };
-        *number = store.0.ordered(name)?.number();
+        *number = store.0.hashed_namespace(name)?.number();
         Ok(())
     })
 }

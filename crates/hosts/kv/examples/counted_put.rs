@@ -18,7 +18,7 @@ fn one_put(store: &Store, records: Namespace) {
 fn main() {
     let profile = Profile { capacity_bytes: 64 << 20, ..Profile::load("femu-2021").unwrap() };
     let store = Store::over(Device::in_memory(&profile).unwrap(), Options::default()).unwrap();
-    let records = store.namespace("records").unwrap();
+    let records = store.hashed_namespace("records").unwrap();
     for key in 0..RECORDS {
         store.transact(|transaction| transaction.put(records, key.to_be_bytes(), [1; 100])).unwrap();
     }

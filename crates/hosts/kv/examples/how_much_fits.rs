@@ -63,7 +63,7 @@ fn fill(
     let mut said = store.room_for(bytes)?;
     let mut next_opening = anew;
     loop {
-        let all = store.namespace("all")?;
+        let all = store.hashed_namespace("all")?;
         let put = store.transact(|tx| {
             (records..records + at_once).try_for_each(|n| tx.put(all, n.to_be_bytes(), &value))
         });

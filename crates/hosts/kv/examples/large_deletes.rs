@@ -68,7 +68,7 @@ fn key(number: u32) -> [u8; 4] {
 }
 
 fn namespace_of(store: &Store, order: Order) -> Result<Namespace, tantalum_kv::Error> {
-    if order == Order::Hashed { store.namespace("all") } else { store.ordered("all") }
+    if order == Order::Hashed { store.hashed_namespace("all") } else { store.namespace("all") }
 }
 
 /// Fills a new store. Returns how many records fit.

@@ -49,7 +49,7 @@ fn filled() -> Result<(Store, Namespace), Failure> {
     profile.capacity_bytes = 256 << 20;
     profile.over_provisioning_percent = 40.0;
     let store = Store::over(Device::in_memory(&profile)?, Options::default().sync(Sync::None))?;
-    let namespace = store.namespace("records")?;
+    let namespace = store.hashed_namespace("records")?;
     for key in 0..RECORDS {
         store.transact(|tx| tx.put(namespace, key.to_be_bytes(), [1; VALUE_BYTES]))?;
     }

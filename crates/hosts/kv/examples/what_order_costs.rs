@@ -57,7 +57,7 @@ fn row(kind: Kind, name: &str, bytes: usize, at_once: usize) -> Result<(), Box<d
     let folder = tempfile::tempdir_in(".")?;
     let options = Store::options().capacity_bytes(CAPACITY).sync(Sync::None);
     let store = options.open(folder.path().join("app.tant"))?;
-    let namespace = if kind == Kind::Hashed { store.namespace("a")? } else { store.ordered("a")? };
+    let namespace = if kind == Kind::Hashed { store.hashed_namespace("a")? } else { store.namespace("a")? };
     let mut random = Xoshiro256PlusPlus::seed_from_u64(17);
     let mut numbers: Vec<u32> = (0..RECORDS).collect();
     if kind == Kind::Scattered {
@@ -119,7 +119,7 @@ fn capacity(gib: u64) -> Result<(), Box<dyn Error>> {
     let before = resident_bytes()?;
     let start = Instant::now();
     let store = Store::options().capacity_bytes(gib << 30).open(&path)?;
-    let namespace = store.namespace("a")?;
+    let namespace = store.hashed_namespace("a")?;
     put_all(&store, namespace, [&[1][..]].into_iter(), 100)?;
     let opened = start.elapsed();
     let memory = resident_bytes()?.saturating_sub(before);

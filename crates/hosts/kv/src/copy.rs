@@ -103,8 +103,8 @@ impl Sink for Loader<'_> {
     fn namespace(&mut self, name: &str, order: Order) -> Result<(), Error> {
         self.finish()?;
         self.namespace = Some(match order {
-            Order::Hashed => self.store.namespace(name)?,
-            Order::Ordered => self.store.ordered(name)?,
+            Order::Hashed => self.store.hashed_namespace(name)?,
+            Order::Ordered => self.store.namespace(name)?,
         });
         Ok(())
     }

@@ -54,7 +54,9 @@ pub enum Error {
         order: Order,
     },
     /// A range of a hashed namespace.
-    #[error("only ordered namespaces have ranges; `list` gives the keys of a hashed one")]
+    #[error(
+        "the namespace is hashed, and has no ranges: `list` gives its keys; `namespace` with another name makes an ordered one"
+    )]
     NotOrdered,
     /// `list` of an ordered namespace.
     #[error("the keys of an ordered namespace are given by `range`, not by `list`")]
@@ -280,7 +282,7 @@ fn kind_of(order: Order) -> &'static str {
 
 fn opener_of(order: Order) -> &'static str {
     match order {
-        Order::Hashed => "namespace",
-        Order::Ordered => "ordered",
+        Order::Hashed => "hashed_namespace",
+        Order::Ordered => "namespace",
     }
 }

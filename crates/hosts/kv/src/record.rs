@@ -39,8 +39,8 @@ pub(crate) type OrderedChanges = BTreeMap<Bytes, Option<Value>>;
 /// How a namespace finds its records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// By a hash of the key, which has at most 16 bytes ([`crate::Store::namespace`]).
+    /// By a hash of the key, which has at most 16 bytes ([`crate::Store::hashed_namespace`]).
     Hashed,
-    /// In the order of the keys, which have at most 1,024 bytes ([`crate::Store::ordered`]).
+    /// In the order of the keys, which have at most 1,024 bytes ([`crate::Store::namespace`]).
     Ordered,
 }

@@ -112,14 +112,18 @@ impl Shared {
         }
     }
 
-    /// The namespace of that name, which is created if it does not exist.
-    pub fn open_namespace(&self, name: &str, order: Order) -> Result<NamespaceId, Error> {
+    /// The namespace of that name, of the wanted kind, or of any. If it does not exist it is created; ordered, unless another
+    /// kind is wanted.
+    pub fn open_namespace(&self, name: &str, wanted: Option<Order>) -> Result<NamespaceId, Error> {
         let mut catalog = self.catalog.lock();
         match catalog.names.get(name) {
-            Some((namespace, found)) if *found == order => return Ok(*namespace),
+            Some((namespace, found)) if wanted.is_none_or(|wanted| wanted == *found) => {
+                return Ok(*namespace);
+            }
             Some((_, found)) => return Err(Error::OtherOrder { name: name.to_owned(), order: *found }),
             None => self.check()?,
         }
+        let order = wanted.unwrap_or(Order::Ordered);
         let namespace = self.alone(|device| catalog.create(device, name, order))?;
         self.live.write().insert(namespace, (name.to_owned(), order));
         self.assert_live(&catalog);

@@ -153,21 +153,23 @@ impl Store {
         }
     }
 
-    /// The hashed namespace of that name, which is created if it does not exist. Its keys have 1 to 16 bytes.
+    /// The namespace of that name. If it does not exist, an ordered one is created: its keys have 1 to 1,024 bytes, and
+    /// transactions and snapshots scan them in their order ([`Transaction::range`]). One that exists is opened whatever its
+    /// kind is ([`Store::order_of`] tells it).
     pub fn namespace(&self, name: &str) -> Result<Namespace, Error> {
-        self.open_namespace(name, Order::Hashed)
+        self.open_namespace(name, None)
     }
 
-    /// The ordered namespace of that name, which is created if it does not exist. Its keys have 1 to 1,024 bytes, and
-    /// transactions and snapshots scan them in their order ([`Transaction::range`]).
-    pub fn ordered(&self, name: &str) -> Result<Namespace, Error> {
-        self.open_namespace(name, Order::Ordered)
+    /// The hashed namespace of that name, which is created if it does not exist. Its keys have 1 to 16 bytes, and no order; a
+    /// new record writes nothing beside itself. Fails if the namespace is ordered.
+    pub fn hashed_namespace(&self, name: &str) -> Result<Namespace, Error> {
+        self.open_namespace(name, Some(Order::Hashed))
     }
 
-    fn open_namespace(&self, name: &str, order: Order) -> Result<Namespace, Error> {
+    fn open_namespace(&self, name: &str, wanted: Option<Order>) -> Result<Namespace, Error> {
         self.shared.check_process()?;
         check_name(name)?;
-        Ok(Namespace(self.shared.open_namespace(name, order)?))
+        Ok(Namespace(self.shared.open_namespace(name, wanted)?))
     }
 
     /// The kind of a namespace.
@@ -303,7 +305,7 @@ mod tests {
         let (made, image) = (folder.path().join("made.tant"), folder.path().join("app.tant"));
         let options = Store::options().capacity_bytes(16 << 20);
         let store = options.clone().open(&made).unwrap();
-        let namespace = store.ordered("all").unwrap();
+        let namespace = store.namespace("all").unwrap();
         for number in 0..40_u32 {
             store.transact(|tx| tx.put(namespace, number.to_be_bytes(), [7; 2000])).unwrap();
         }
@@ -330,7 +332,7 @@ mod tests {
             let open = |access| Ok(Device::open_on(&image, access, &host)?);
             let store = options.store_or_read(open).unwrap();
             let why = store.refuses_changes();
-            let (namespace, mut tx) = (store.ordered("all").unwrap(), store.begin().unwrap());
+            let (namespace, mut tx) = (store.namespace("all").unwrap(), store.begin().unwrap());
             for number in 0..2000_u32 {
                 let value = tx.read(namespace, number.to_be_bytes()).unwrap();
                 assert_eq!(value.as_deref(), Some(&[8; 100][..]), "record {number}, call {after}");

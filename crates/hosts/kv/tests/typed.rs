@@ -27,7 +27,7 @@ fn with_store(test: impl FnOnce(&Store, Namespace)) {
     let folder = tempfile::tempdir().unwrap();
     let options = Store::options().capacity_bytes(64 << 20);
     let store = options.open(folder.path().join("app.tant")).unwrap();
-    let namespace = store.namespace("events").unwrap();
+    let namespace = store.hashed_namespace("events").unwrap();
     test(&store, namespace);
 }
 

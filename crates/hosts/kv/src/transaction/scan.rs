@@ -27,7 +27,7 @@ impl Transaction {
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("app.tant");
     /// let store = tantalum_kv::Store::open(&path)?;
-    /// let events = store.ordered("events")?;
+    /// let events = store.namespace("events")?;
     /// store.transact(|tx| ["may", "june", "july"].iter().try_for_each(|key| tx.put(events, key, b"1")))?;
     /// let mut tx = store.begin()?;
     /// let keys: Result<Vec<_>, _> = tx.range(events, "july".."june")?.keys().collect();

@@ -12,7 +12,7 @@ fn interrupted() -> Device {
         let mut profile = Profile::load("tlc-nvme").unwrap();
         profile.capacity_bytes = 64 << 20;
         let store = Store::over(Device::in_memory(&profile).unwrap(), Options::default()).unwrap();
-        let namespace = store.namespace("all").unwrap();
+        let namespace = store.hashed_namespace("all").unwrap();
         let all = |tx: &mut tantalum_kv::Transaction, delete: bool| {
             (0..RECORDS).filter(|number| !delete || number % 2 == 0).try_for_each(|number| match delete {
                 true => tx.delete(namespace, number.to_be_bytes()).map(drop),

@@ -62,7 +62,7 @@ pub fn run(plan: &Plan, counts: &mut Counts) -> Result<(), String> {
         let cache_bytes = [0, 100_000, 16 << 20][(plan.seed as usize + number) % 3];
         let options = Options::default().sync(Sync::None).cache_bytes(cache_bytes);
         let store = Store::over(device, options).map_err(|error| format!("life {number}: {error}"))?;
-        let namespace = store.ordered("a").map_err(|error| error.to_string())?;
+        let namespace = store.namespace("a").map_err(|error| error.to_string())?;
         let found = read_all(&store.snapshot().unwrap(), namespace).map_err(|error| error.to_string())?;
         if !is_possible(&found, &certain, &unknown) {
             return Err(format!("life {number}: {} keys, of {} certain", found.len(), certain.len()));
@@ -263,7 +263,7 @@ impl Ground<'_> {
             let options = || Options::default().sync(Sync::None).capacity_bytes(64 << 20);
             options().restore(&backup, &image).unwrap();
             let restored = options().open(&image).unwrap();
-            let namespace = restored.ordered("a").unwrap();
+            let namespace = restored.namespace("a").unwrap();
             if read_all(&restored.snapshot().unwrap(), namespace).unwrap() != map {
                 self.is_wrong("a backup is not what its snapshot is".to_owned());
             }

@@ -42,8 +42,8 @@ fn contents(store: &Store) -> Contents {
 }
 
 fn fill(store: &Store) {
-    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
-    store.namespace("empty").unwrap();
+    let (hashed, ordered) = (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
+    store.hashed_namespace("empty").unwrap();
     store
         .transact::<_, Error>(|tx| {
             for account in 0..ACCOUNTS {
@@ -65,7 +65,7 @@ fn a_backup_that_is_made_while_others_write_is_what_was_there_at_one_time() {
     let [image, backup, restored] = paths(&folder, ["app.tant", "backup", "restored"]);
     let store = options().open(&image).unwrap();
     fill(&store);
-    let (hashed, done) = (store.namespace("hashed").unwrap(), AtomicBool::new(false));
+    let (hashed, done) = (store.hashed_namespace("hashed").unwrap(), AtomicBool::new(false));
     let turns = AtomicU64::new(0);
     let wait_for_turns = |count| {
         let until = turns.load(Ordering::SeqCst) + count;
@@ -127,7 +127,7 @@ fn a_damaged_backup_is_refused_and_leaves_no_image() {
     let folder = tempfile::tempdir().unwrap();
     let [image, backup, damaged, restored] = paths(&folder, ["app.tant", "backup", "damaged", "restored"]);
     let store = options().open(&image).unwrap();
-    let namespace = store.ordered("a").unwrap();
+    let namespace = store.namespace("a").unwrap();
     store
         .transact::<_, Error>(|tx| {
             (0..2000_u32).try_for_each(|key| tx.put(namespace, key.to_be_bytes(), [1; 300]))
@@ -168,7 +168,7 @@ fn a_rebuilt_store_has_another_capacity_and_gives_space_back() {
     let [image] = paths(&folder, ["app.tant"]);
     let store = options().open(&image).unwrap();
     fill(&store);
-    let other = store.namespace("other").unwrap();
+    let other = store.hashed_namespace("other").unwrap();
     for number in 0..30_u32 {
         store.transact::<_, Error>(|tx| tx.put(other, number.to_be_bytes(), vec![1; 1 << 20])).unwrap();
     }
@@ -188,7 +188,7 @@ fn a_rebuilt_store_has_another_capacity_and_gives_space_back() {
     Store::options().capacity_bytes(256 << 20).rebuild(&image).unwrap();
     let store = Store::options().capacity_bytes(256 << 20).open(&image).unwrap();
     assert_eq!(contents(&store), before);
-    let other = store.namespace("other").unwrap();
+    let other = store.hashed_namespace("other").unwrap();
     store
         .transact::<_, Error>(|tx| {
             (0..100_u32).try_for_each(|number| tx.put(other, number.to_be_bytes(), vec![1; 1 << 20]))
@@ -198,7 +198,7 @@ fn a_rebuilt_store_has_another_capacity_and_gives_space_back() {
     let too_small = options().rebuild(&image);
     assert!(matches!(too_small, Err(Error::Drive(tantalum::Status::CapacityExceeded))), "{too_small:?}");
     let store = Store::open(&image).unwrap();
-    let other = store.namespace("other").unwrap();
+    let other = store.hashed_namespace("other").unwrap();
     assert_eq!(store.list(other, None, 1000).unwrap().len(), 100, "it is as it was");
     assert!(matches!(Store::options().rebuild(folder.path().join("missing")), Err(Error::Device(_))));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left");

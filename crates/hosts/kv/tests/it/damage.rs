@@ -23,7 +23,7 @@ fn value(name: &str, number: u32) -> Vec<u8> {
 /// A store of two namespaces, each loaded in one transaction.
 fn load(path: &Path) {
     let store = options().open(path).unwrap();
-    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
     for (namespace, name) in [(hashed, "HASHED"), (ordered, "ORDERED")] {
         let put = |tx: &mut tantalum_kv::Transaction| {
             (0..RECORDS).try_for_each(|number| tx.put(namespace, key(number), value(name, number)))
@@ -120,7 +120,7 @@ fn a_damaged_record_is_named_and_passed_and_dropped() {
     corrupt(&path, &value("HASHED", 7));
     corrupt(&path, &value("ORDERED", 1234));
     let store = options().open(&path).unwrap();
-    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
     let (lost, _) = read_all(&store, ordered);
     assert!(lost.contains(&1234) && lost.len() < 20, "{lost:?}");
     let error = store.begin().unwrap().read(ordered, key(1234)).unwrap_err();
@@ -149,7 +149,7 @@ fn a_damaged_node_loses_its_keys_alone_and_is_taken_out_of_its_index() {
     load(&path);
     corrupt(&path, b"key 1500key 1501key 1502");
     let store = options().open(&path).unwrap();
-    let ordered = store.ordered("ordered").unwrap();
+    let ordered = store.namespace("ordered").unwrap();
     let (lost, errors) = read_all(&store, ordered);
     assert!(lost.contains(&1501) && (50..400).contains(&lost.len()), "{} lost", lost.len());
     assert!(errors < lost.len());
@@ -198,7 +198,7 @@ fn a_snapshot_goes_on_and_reports_what_is_lost_of_it_when_that_is_dropped() {
     corrupt(&path, &value("HASHED", 2007));
     corrupt(&path, &value("ORDERED", 1234));
     let store = options().open(&path).unwrap();
-    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
     let first = store.snapshot().unwrap();
     let (lost, all) = lost_in(&first, hashed);
     assert!(lost.contains(&7) && lost.contains(&2007) && lost.len() < 40, "{lost:?}");
@@ -236,7 +236,7 @@ fn a_large_transaction_replaces_damaged_records_while_a_snapshot_is_open() {
     load(&path);
     corrupt(&path, &value("HASHED", 7));
     let store = options().open(&path).unwrap();
-    let hashed = store.namespace("hashed").unwrap();
+    let hashed = store.hashed_namespace("hashed").unwrap();
     let snapshot = store.snapshot().unwrap();
     let before = lost_in(&snapshot, hashed);
     store.transact(|tx| (0..RECORDS).try_for_each(|n| tx.put(hashed, key(n), value("HASHED", n)))).unwrap();
@@ -252,7 +252,7 @@ fn a_snapshot_sees_what_it_saw_of_a_damaged_index_that_is_mended() {
     load(&path);
     corrupt(&path, b"key 1500key 1501key 1502");
     let store = options().open(&path).unwrap();
-    let ordered = store.ordered("ordered").unwrap();
+    let ordered = store.namespace("ordered").unwrap();
     let snapshot = store.snapshot().unwrap();
     let walk_all = || {
         let (errors, there) = walk(snapshot.all(ordered).unwrap().map(|entry| {
@@ -285,7 +285,7 @@ fn what_was_written_anew_since_it_was_found_damaged_is_not_dropped() {
     load(&path);
     corrupt(&path, &value("HASHED", 7));
     let store = options().open(&path).unwrap();
-    let hashed = store.namespace("hashed").unwrap();
+    let hashed = store.hashed_namespace("hashed").unwrap();
     let damage = store.find_damage().unwrap();
     store.transact(|tx| tx.put(hashed, key(7), b"new")).unwrap();
     store.drop_damaged(&damage).unwrap();
@@ -323,7 +323,8 @@ fn power_that_goes_while_damage_is_dropped_loses_nothing_else() {
     for operation in 1.. {
         std::fs::copy(&damaged, &image).unwrap();
         let store = Store::over(Device::open(&image).unwrap(), options()).unwrap();
-        let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+        let (hashed, ordered) =
+            (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
         let damage = store.find_damage().unwrap();
         let (lost_hashed, _) = lost_in(&store.snapshot().unwrap(), hashed);
         let (lost_ordered, _) = read_all(&store, ordered);
@@ -363,7 +364,7 @@ fn a_full_store_drops_damaged_records_and_nodes() {
     let path = folder.path().join("app.tant");
     load(&path);
     let store = options().open(&path).unwrap();
-    let ordered = store.ordered("ordered").unwrap();
+    let ordered = store.namespace("ordered").unwrap();
     let more = |number: u32| format!("more {number:06}").into_bytes();
     let (mut records, mut at_once) = (0, 500);
     while at_once > 0 {
@@ -391,7 +392,7 @@ fn a_full_store_drops_damaged_records_and_nodes() {
     assert!(damage.iter().any(|error| matches!(error, Error::DamagedIndex { .. })), "{damage:?}");
     store.drop_damaged(&damage).unwrap();
     assert_eq!(store.find_damage().unwrap().len(), 0);
-    let ordered = store.ordered("ordered").unwrap();
+    let ordered = store.namespace("ordered").unwrap();
     let kept = store.begin().unwrap().prefix(ordered, "more").unwrap().keys().map(Result::unwrap).count();
     assert_eq!(kept, records as usize);
     store.transact(|tx| (0..records).try_for_each(|n| tx.delete(ordered, more(n)).map(drop))).unwrap();
@@ -419,7 +420,7 @@ fn what_is_below_a_damaged_inner_node_leaves_no_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.tant");
     let store = options().open(&path).unwrap();
-    let ordered = store.ordered("ordered").unwrap();
+    let ordered = store.namespace("ordered").unwrap();
     let key = |number: u32| format!("key {number:05}").into_bytes();
     const MANY: u32 = 20_000;
     for first in (0..MANY).step_by(500) {

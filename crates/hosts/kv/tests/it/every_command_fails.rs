@@ -105,7 +105,7 @@ fn perform(store: &Store, model: &Model, operation: &Operation) -> Result<(), Er
             let mut tx = store.begin()?;
             for (name, key, value) in changes {
                 let namespace =
-                    if *name == ORDERED { store.ordered(name)? } else { namespace(store, model, name)? };
+                    if *name == ORDERED { store.namespace(name)? } else { namespace(store, model, name)? };
                 match value {
                     Some(value) => tx.put(namespace, key, value.clone())?,
                     None => drop(tx.delete(namespace, key)?),
@@ -113,8 +113,8 @@ fn perform(store: &Store, model: &Model, operation: &Operation) -> Result<(), Er
             }
             tx.commit()
         }
-        Operation::Create(name, Order::Hashed) => store.namespace(name).map(drop),
-        Operation::Create(name, Order::Ordered) => store.ordered(name).map(drop),
+        Operation::Create(name, Order::Hashed) => store.hashed_namespace(name).map(drop),
+        Operation::Create(name, Order::Ordered) => store.namespace(name).map(drop),
         Operation::Delete(name) => store.delete_namespace(name),
         Operation::Snapshot => {
             let snapshot = store.snapshot()?;
@@ -133,11 +133,8 @@ fn perform(store: &Store, model: &Model, operation: &Operation) -> Result<(), Er
 }
 
 fn namespace(store: &Store, model: &Model, name: &str) -> Result<tantalum_kv::Namespace, Error> {
-    assert!(model.contains_key(name));
-    match store.namespace(name) {
-        Err(Error::OtherOrder { .. }) => store.ordered(name),
-        found => found,
-    }
+    assert!(model.contains_key(name), "{name:?} would be created");
+    store.namespace(name)
 }
 
 /// Reads everything. Fails if the drive does, and panics if something else is found.
@@ -267,7 +264,7 @@ fn small_store() -> Store {
 fn a_namespace_whose_deletion_is_refused_is_as_it_was() {
     for command in 1..=2 {
         let store = small_store();
-        let namespace = store.ordered("a").unwrap();
+        let namespace = store.namespace("a").unwrap();
         store.transact::<_, Error>(|tx| tx.put(namespace, "key", "value")).unwrap();
         let full = CommandFailure::CapacityExceeded;
         store.with_drive(|device| device.fail_command(Some((command, full)))).unwrap();
@@ -296,10 +293,10 @@ fn a_namespace_that_could_not_be_named_is_gone() {
     for _ in 0..3 {
         let full = CommandFailure::CapacityExceeded;
         store.with_drive(|device| device.fail_command(Some((2, full)))).unwrap();
-        assert!(store.namespace("a").is_err());
+        assert!(store.hashed_namespace("a").is_err());
         assert_eq!((store.namespaces().unwrap().len(), of_drive()), (0, 1));
     }
-    store.namespace("a").unwrap();
+    store.hashed_namespace("a").unwrap();
     assert_eq!(of_drive(), 2);
 }
 
@@ -311,7 +308,7 @@ fn what_is_read_after_a_large_commit_failed_is_what_the_store_has_when_it_is_ope
     for failure in [CommandFailure::HostBefore, CommandFailure::HostAfter, CommandFailure::PowerAfter] {
         for command in 1.. {
             let store = small_store();
-            let namespace = store.namespace("a").unwrap();
+            let namespace = store.hashed_namespace("a").unwrap();
             let key = |number: u32| number.to_be_bytes();
             let put = |numbers: &[u32], value: &'static [u8]| {
                 store.transact::<_, Error>(|tx| {
@@ -331,7 +328,7 @@ fn what_is_read_after_a_large_commit_failed_is_what_the_store_has_when_it_is_ope
             };
             let before = read_by.map(|number| read(&store, namespace, number));
             let store = power_cycle(store, 1);
-            let namespace = store.namespace("a").unwrap();
+            let namespace = store.hashed_namespace("a").unwrap();
             for (number, before) in read_by.into_iter().zip(before) {
                 let Ok(before) = before else {
                     in_doubt += 1;

@@ -54,7 +54,8 @@ fn a_store_on_a_full_disk_is_read_opened_and_complete() {
             let (device, why) = Device::open_or_read_on(&image, Access::Ordered, &host).unwrap();
             let store = Store::over(device, options()).unwrap();
             why.into_iter().for_each(|why| store.refuse_changes(why));
-            let namespace = if order == "hashed" { store.namespace("all") } else { store.ordered("all") };
+            let namespace =
+                if order == "hashed" { store.hashed_namespace("all") } else { store.namespace("all") };
             (store, namespace)
         };
         let (store, namespace) = open();
@@ -90,7 +91,7 @@ fn a_store_on_a_full_disk_is_read_opened_and_complete() {
         host.faults.heal();
         let (store, namespace) = open();
         assert_read(&store, namespace.unwrap(), commits);
-        store.transact(|tx| tx.put(store.namespace("new").unwrap(), b"more", b"data")).unwrap();
+        store.transact(|tx| tx.put(store.hashed_namespace("new").unwrap(), b"more", b"data")).unwrap();
         store.close().unwrap();
     }
 }

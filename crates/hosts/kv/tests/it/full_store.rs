@@ -66,8 +66,8 @@ impl Case {
 
     fn namespace(&self, store: &Store) -> Namespace {
         match self.order {
-            Order::Hashed => store.namespace("all").unwrap(),
-            Order::Ordered => store.ordered("all").unwrap(),
+            Order::Hashed => store.hashed_namespace("all").unwrap(),
+            Order::Ordered => store.namespace("all").unwrap(),
         }
     }
 
@@ -179,7 +179,7 @@ fn a_full_store_deletes_any_of_its_records_in_one_transaction() {
 
 /// A store in which both kinds of namespaces are full of records, and how many these are.
 fn full_of_both(store: &Store) -> u32 {
-    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
     let mut records = 0;
     loop {
         let put = store.transact(|tx: &mut Transaction| {
@@ -202,7 +202,7 @@ fn both_key(number: u32) -> [u8; 4] {
 
 /// Deletes about half of all records.
 fn delete_half(store: &Store, records: u32) -> Result<(), Error> {
-    let (hashed, ordered) = (store.namespace("hashed")?, store.ordered("ordered")?);
+    let (hashed, ordered) = (store.hashed_namespace("hashed")?, store.namespace("ordered")?);
     let mut tx = store.begin()?;
     for number in (0..records).filter(|number| Which::RandomHalf.has(*number, records)) {
         tx.delete(hashed, both_key(number))?;
@@ -213,7 +213,7 @@ fn delete_half(store: &Store, records: u32) -> Result<(), Error> {
 
 /// Whether half of all records are deleted; all or none are.
 fn is_half_deleted(store: &Store, records: u32) -> bool {
-    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
     let sorted = |keys: &mut dyn Iterator<Item = Vec<u8>>| {
         let mut keys: Vec<Vec<u8>> = keys.collect();
         keys.sort_unstable();

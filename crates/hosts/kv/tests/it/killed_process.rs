@@ -42,7 +42,7 @@ fn victim() {
     let Ok(what) = std::env::var(VICTIM) else { return };
     let (sync, path) = what.split_once(' ').unwrap();
     let store = open(Path::new(path), sync_of(sync));
-    let (namespace, ordered) = (store.namespace("a").unwrap(), store.ordered("o").unwrap());
+    let (namespace, ordered) = (store.hashed_namespace("a").unwrap(), store.namespace("o").unwrap());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let store = &store;
@@ -109,7 +109,7 @@ fn what_was_acknowledged_before_a_kill_is_there_and_nothing_is_halved() {
         for seed in seeds.clone() {
             let said = kill_one(sync, &path, Duration::from_millis(seed * 61 % 300));
             let store = open(&path, sync_of(sync));
-            let (namespace, ordered) = (store.namespace("a").unwrap(), store.ordered("o").unwrap());
+            let (namespace, ordered) = (store.hashed_namespace("a").unwrap(), store.namespace("o").unwrap());
             store.with_drive(|drive| drive.audit()).unwrap();
             let mut numbers = Vec::new();
             for thread in 0..THREADS {

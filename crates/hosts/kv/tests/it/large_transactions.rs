@@ -21,7 +21,7 @@ fn options() -> Options {
 
 /// Writes a number to all records, of both kinds of namespaces, in one transaction; every other number deletes some.
 fn write_all(store: &Store, number: u8) -> Result<(), Error> {
-    let (hashed, ordered) = (store.namespace("hashed")?, store.ordered("ordered")?);
+    let (hashed, ordered) = (store.hashed_namespace("hashed")?, store.namespace("ordered")?);
     let mut tx = store.begin()?;
     for record in 0..RECORDS {
         tx.put(hashed, record.to_be_bytes(), [number; 50])?;
@@ -39,7 +39,7 @@ fn write_all(store: &Store, number: u8) -> Result<(), Error> {
 
 /// The number that all records share.
 fn number_of_all(store: &Store) -> u8 {
-    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
     let mut tx = store.begin().unwrap();
     let number = tx.read(hashed, 0_u32.to_be_bytes()).unwrap().map_or(0, |value| value[0]);
     if number == 0 {
@@ -150,7 +150,7 @@ fn a_transaction_that_does_not_fit_changes_nothing() {
     const BYTES: usize = 60_000;
     let folder = tempfile::tempdir().unwrap();
     let store = options().capacity_bytes(16 << 20).open(folder.path().join("app.tant")).unwrap();
-    let namespace = store.namespace("hashed").unwrap();
+    let namespace = store.hashed_namespace("hashed").unwrap();
     let (mut held, mut refused) = ((0, 0), 0);
     for count in 40_u32.. {
         let number = count as u8;

@@ -42,7 +42,8 @@ fn large_values_are_like_others_in_every_call() {
     let sizes = [0, PART - 1, PART, PART + 1, 2 * MIB, 2 * MIB + 1, 2 * PART, 20 * MIB + 5];
     let is_large = |bytes: &&usize| **bytes > PART;
     for name in ["hashed", "ordered"] {
-        let namespace = if name == "hashed" { store.namespace(name) } else { store.ordered(name) }.unwrap();
+        let namespace =
+            if name == "hashed" { store.hashed_namespace(name) } else { store.namespace(name) }.unwrap();
         let key = |number: usize| [b'k', number as u8];
         // the second time over the values of the first
         for seed in [1, 2] {
@@ -97,7 +98,7 @@ fn large_values_are_like_others_in_every_call() {
 fn a_value_of_the_bytes_of_a_head_is_a_value() {
     let folder = tempfile::tempdir().unwrap();
     let store = options().open(folder.path().join("app.tant")).unwrap();
-    let namespace = store.namespace("all").unwrap();
+    let namespace = store.hashed_namespace("all").unwrap();
     put(&store, namespace, b"large", &value(1, 3 * MIB)).unwrap();
     for number in 0_u64..4 {
         let head = [&b"large"[..], &number.to_le_bytes()].concat();
@@ -115,7 +116,7 @@ fn a_value_of_the_bytes_of_a_head_is_a_value() {
 fn a_snapshot_sees_a_large_value_that_was_replaced_and_its_room_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     let store = options().snapshot_bytes(1 << 20).open(folder.path().join("app.tant")).unwrap();
-    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
     let bytes = 10 * MIB;
     for namespace in [hashed, ordered] {
         put(&store, namespace, b"a", &value(1, bytes)).unwrap();
@@ -146,7 +147,7 @@ fn a_snapshot_sees_a_large_value_that_was_replaced_and_its_room_comes_back() {
 fn the_room_of_the_drive_is_the_limit_and_a_value_that_does_not_fit_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = options().capacity_bytes(64 << 20).open(folder.path().join("app.tant")).unwrap();
-    let namespace = store.ordered("all").unwrap();
+    let namespace = store.namespace("all").unwrap();
     let large = 58 * MIB;
     assert_eq!(store.room_for(large).unwrap(), 1);
     assert!((28..=31).contains(&store.room_for(2 * MIB).unwrap()), "{:?}", store.room_for(2 * MIB));
@@ -170,7 +171,7 @@ fn the_room_of_the_drive_is_the_limit_and_a_value_that_does_not_fit_leaves_nothi
 
 /// Changes two large values, adds one and deletes one, with small records and more of those than fit in one `put`.
 fn change(store: &Store, number: u8) -> Result<(), Error> {
-    let (hashed, ordered) = (store.namespace("hashed")?, store.ordered("ordered")?);
+    let (hashed, ordered) = (store.hashed_namespace("hashed")?, store.namespace("ordered")?);
     let mut tx = store.begin()?;
     let seed = u64::from(number);
     tx.put(hashed, b"a", value(seed, 3 * MIB))?;
@@ -185,7 +186,7 @@ fn change(store: &Store, number: u8) -> Result<(), Error> {
 
 /// The number that all have; nothing else is there.
 fn number_of_all(store: &Store) -> u8 {
-    let (hashed, ordered) = (store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap());
     let mut tx = store.begin().unwrap();
     let number = tx.read(hashed, 0_u32.to_be_bytes()).unwrap().unwrap()[0];
     let seed = u64::from(number);
@@ -277,7 +278,7 @@ fn a_damaged_large_value_is_named_and_its_room_comes_back_when_it_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("app.tant");
         let store = options().capacity_bytes(32 << 20).open(&path).unwrap();
-        let namespace = store.ordered("all").unwrap();
+        let namespace = store.namespace("all").unwrap();
         // the names of the namespaces are written with the first one, and must not lie in the unit of the second; neither must
         // the last version of the node
         let others =
@@ -320,7 +321,7 @@ fn a_large_value_whose_key_is_lost_with_its_node_gives_its_room_back() {
     let path = folder.path().join("app.tant");
     let options = || options().capacity_bytes(32 << 20);
     let store = options().open(&path).unwrap();
-    let namespace = store.ordered("all").unwrap();
+    let namespace = store.namespace("all").unwrap();
     let bytes = 2 * PART + 500;
     store
         .transact(|tx| {

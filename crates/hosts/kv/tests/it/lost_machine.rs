@@ -77,7 +77,7 @@ fn victim() {
     let commits: u64 = commits.parse().unwrap();
     let sync = if sync == "host" { Sync::Host } else { Sync::None };
     let store = Store::options().sync(sync).open(path).unwrap();
-    let namespaces = (store.namespace("a").unwrap(), store.ordered("o").unwrap());
+    let namespaces = (store.hashed_namespace("a").unwrap(), store.namespace("o").unwrap());
     let marks =
         OpenOptions::new().create(true).append(false).write(true).open(format!("{path}.mark")).unwrap();
     std::thread::scope(|scope| {
@@ -151,11 +151,11 @@ fn counts(image: &Path) -> Result<Counts, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let device = Device::open_as(image, Access::Overlay).map_err(|error| said(&error))?;
     let store = Store::over(device, Store::options()).map_err(|error| said(&error))?;
-    let namespace = store.namespace("a").map_err(|error| said(&error))?;
+    let namespace = store.hashed_namespace("a").map_err(|error| said(&error))?;
     let audit = || store.with_drive(|drive| drive.audit()).unwrap();
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(audit)).map_err(|_| "maps and flash disagree")?;
     let mut tx = store.begin().map_err(|error| said(&error))?;
-    let ordered = store.ordered("o").map_err(|error| said(&error))?;
+    let ordered = store.namespace("o").map_err(|error| said(&error))?;
     let (mut counts, mut expected) = ([0; THREADS], Vec::new());
     for (thread, count) in counts.iter_mut().enumerate() {
         let keys = (0..RECORDS).map(|record| key(thread, record));
@@ -327,8 +327,8 @@ fn make_used(image: &Path, has_capacitor: bool) {
     let options = Store::options().capacity_bytes(16 << 20).sync(Sync::None);
     let options = if has_capacitor { options } else { options.profile("femu-2021") };
     let store = options.open(image).unwrap();
-    let [_, other] = ["a", "other"].map(|name| store.namespace(name).unwrap());
-    store.ordered("o").unwrap();
+    let [_, other] = ["a", "other"].map(|name| store.hashed_namespace(name).unwrap());
+    store.namespace("o").unwrap();
     for number in 0..6000_u32 {
         let put = |tx: &mut Transaction| tx.put(other, (number % 1500).to_le_bytes(), [number as u8; 3000]);
         store.transact::<_, Error>(put).unwrap();

@@ -132,13 +132,13 @@ fn an_ordered_namespace_is_a_sorted_map_over_reopening() {
         let mut model = Model::new();
         for _ in 0..5 {
             let store = open(&folder);
-            let namespace = store.ordered("a").unwrap();
+            let namespace = store.namespace("a").unwrap();
             work(&store, namespace, &mut model, seed, &mut random);
             store.close().unwrap();
         }
         // until nothing is left, not even a node
         let store = open(&folder);
-        let namespace = store.ordered("a").unwrap();
+        let namespace = store.namespace("a").unwrap();
         let keys: Vec<_> = model.keys().cloned().collect();
         store
             .transact::<_, Error>(|tx| keys.iter().try_for_each(|key| tx.delete(namespace, key).map(drop)))
@@ -163,7 +163,7 @@ fn a_tree_is_whole_after_power_losses() {
         let mut possible = vec![Model::new()];
         for _ in 0..4 {
             let store = Store::over(device, Options::default().sync(Sync::None)).unwrap();
-            let namespace = store.ordered("a").unwrap();
+            let namespace = store.namespace("a").unwrap();
             let found: Model = all(store.begin().unwrap().all(namespace).unwrap()).into_iter().collect();
             assert!(possible.contains(&found), "seed {seed}: {} keys", found.len());
             let mut model = found;
@@ -199,14 +199,18 @@ fn kinds_are_kept_and_not_mixed_up() {
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let store = open(&folder);
-        let (hashed, ordered) = (store.namespace("h").unwrap(), store.ordered("o").unwrap());
+        let (hashed, ordered) = (store.hashed_namespace("h").unwrap(), store.namespace("o").unwrap());
         assert_eq!(store.order_of(hashed).unwrap(), Order::Hashed);
         assert_eq!(store.order_of(ordered).unwrap(), Order::Ordered);
-        assert!(matches!(store.namespace("o"), Err(Error::OtherOrder { order: Order::Ordered, .. })));
-        assert!(matches!(store.ordered("h"), Err(Error::OtherOrder { order: Order::Hashed, .. })));
+        assert!(matches!(store.hashed_namespace("o"), Err(Error::OtherOrder { order: Order::Ordered, .. })));
+        let refused = store.hashed_namespace("o").unwrap_err().to_string();
+        assert!(refused.ends_with("is an ordered namespace; open it with `namespace`"), "{refused}");
+        // as programs did from before new namespaces were ordered
+        assert_eq!(store.namespace("h").unwrap(), hashed);
         assert!(matches!(store.list(ordered, None, 1), Err(Error::NotListed)));
         let mut tx = store.begin().unwrap();
         assert!(matches!(tx.all(hashed), Err(Error::NotOrdered)));
+        tx.put(hashed, b"key", b"value").unwrap();
         assert!(matches!(tx.put(hashed, [0; 17], b""), Err(Error::Key { bytes: 17, limit: 16, .. })));
         for bytes in [0, 1025] {
             let refused = tx.put(ordered, vec![0; bytes], b"");
@@ -219,11 +223,11 @@ fn kinds_are_kept_and_not_mixed_up() {
         store.close().unwrap();
     }
     let store = open(&folder);
-    let ordered = store.ordered("o").unwrap();
+    let ordered = store.namespace("o").unwrap();
     assert_eq!(store.begin().unwrap().read(ordered, [1; 1024]).unwrap().as_deref(), Some(&b"longest"[..]));
     store.delete_namespace("o").unwrap();
     assert!(matches!(store.begin().unwrap().all(ordered), Err(Error::NoSuchNamespace)));
-    let again = store.ordered("o").unwrap();
+    let again = store.namespace("o").unwrap();
     assert!(all(store.begin().unwrap().all(again).unwrap()).is_empty());
 }
 
@@ -234,7 +238,7 @@ fn two_that_scan_where_the_other_inserts_do_not_both_commit() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
     for turn in 0..300 {
-        let namespace = store.ordered(&format!("turn {turn}")).unwrap();
+        let namespace = store.namespace(&format!("turn {turn}")).unwrap();
         let (inserted, store) = (AtomicU64::new(0), &store);
         std::thread::scope(|scope| {
             for (mine, other) in [("a", "b"), ("b", "a")] {
@@ -263,7 +267,7 @@ fn two_that_scan_where_the_other_inserts_do_not_both_commit() {
 fn a_scan_sees_all_of_a_commit_or_nothing_while_keys_come_and_go() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
-    let namespace = store.ordered("accounts").unwrap();
+    let namespace = store.namespace("accounts").unwrap();
     let number = |value: &[u8]| u64::from_le_bytes(value.try_into().unwrap());
     store
         .transact::<_, Error>(|tx| {
@@ -322,7 +326,7 @@ fn a_scan_sees_all_of_a_commit_or_nothing_while_keys_come_and_go() {
 fn only_ranges_that_were_read_keep_others_from_inserting() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
-    let namespace = store.ordered("a").unwrap();
+    let namespace = store.namespace("a").unwrap();
     store
         .transact::<_, Error>(|tx| ["b", "d", "f"].iter().try_for_each(|key| tx.put(namespace, key, b"1")))
         .unwrap();
@@ -348,7 +352,7 @@ fn keys_are_iterated_over_to_be_changed() {
         .sync(tantalum_kv::Sync::None)
         .open(folder.path().join("app.tant"))
         .unwrap();
-    let names = store.ordered("names").unwrap();
+    let names = store.namespace("names").unwrap();
     store.transact(|tx| ["a", "b", "c"].iter().try_for_each(|key| tx.put(names, key, b"1"))).unwrap();
     let (mut first, mut second) = (store.begin().unwrap(), store.begin().unwrap());
     assert_eq!(first.all(names).unwrap().keys().for_update().count(), 3);

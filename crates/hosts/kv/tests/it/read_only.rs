@@ -11,7 +11,7 @@ fn options() -> Options {
 
 fn fill(path: &Path) {
     let store = options().open(path).unwrap();
-    let (all, keys) = (store.namespace("all").unwrap(), store.ordered("keys").unwrap());
+    let (all, keys) = (store.hashed_namespace("all").unwrap(), store.namespace("keys").unwrap());
     for number in 0..100_u32 {
         let put = |tx: &mut tantalum_kv::Transaction| {
             tx.put(all, number.to_be_bytes(), [1; 100])?;
@@ -31,13 +31,13 @@ fn a_store_is_read_by_several_and_not_changed() {
     let open = || options().read_only(true).open(&path).unwrap();
     let (store, second) = (open(), open());
     for store in [&store, &second] {
-        let (all, keys) = (store.namespace("all").unwrap(), store.ordered("keys").unwrap());
+        let (all, keys) = (store.hashed_namespace("all").unwrap(), store.namespace("keys").unwrap());
         let mut tx = store.begin().unwrap();
         assert_eq!(tx.read(all, 7_u32.to_be_bytes()).unwrap().as_deref(), Some(&[1; 100][..]));
         assert_eq!(tx.all(keys).unwrap().count(), 100);
         assert_eq!(store.snapshot().unwrap().all(keys).unwrap().count(), 100);
         assert!(matches!(store.transact(|tx| tx.put(all, b"a", b"1")), Err(Error::ReadOnly)));
-        assert!(matches!(store.namespace("new"), Err(Error::ReadOnly)));
+        assert!(matches!(store.hashed_namespace("new"), Err(Error::ReadOnly)));
         assert!(matches!(store.delete_namespace("all"), Err(Error::ReadOnly)));
         assert!(store.refuses_changes().unwrap().contains("opened to be read"));
         assert_eq!(store.room_for(100).unwrap(), 0);
@@ -62,13 +62,13 @@ fn a_store_whose_process_was_killed_is_read_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let (made, path) = (folder.path().join("made.tant"), folder.path().join("app.tant"));
     let store = options().open(&made).unwrap();
-    let keys = store.ordered("keys").unwrap();
+    let keys = store.namespace("keys").unwrap();
     store.transact(|tx| (0..3000_u32).try_for_each(|n| tx.put(keys, n.to_be_bytes(), [3; 50]))).unwrap();
     std::fs::copy(&made, &path).unwrap();
     let before = std::fs::read(&path).unwrap();
     for _ in 0..2 {
         let store = options().read_only(true).open(&path).unwrap();
-        let keys = store.ordered("keys").unwrap();
+        let keys = store.namespace("keys").unwrap();
         assert_eq!(store.begin().unwrap().all(keys).unwrap().count(), 3000);
     }
     assert_eq!(std::fs::read(&path).unwrap(), before);

@@ -87,7 +87,7 @@ fn run(seed: u64, lives: u64, isolation: Isolation) -> (Vec<Done>, BTreeMap<u8, 
         let cache_bytes = [0, 1 << 20][(seed + life) as usize / 2 % 2];
         let options = Options::default().sync(Sync::None).cache_bytes(cache_bytes);
         let store = Store::over(device, options.records_per_lock([1, 4][random.random_range(0..2)])).unwrap();
-        let namespace = store.namespace("a").unwrap();
+        let namespace = store.hashed_namespace("a").unwrap();
         store.with_drive(|drive| drive.cut_after(Some(random.random_range(1..120)))).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -111,7 +111,7 @@ fn run(seed: u64, lives: u64, isolation: Isolation) -> (Vec<Done>, BTreeMap<u8, 
         device.power_on(&mut PowerLoss::seeded(random.random())).unwrap();
     }
     let store = Store::over(device, Options::default().sync(Sync::None)).unwrap();
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     let mut tx = store.begin().unwrap();
     let last = (0..RECORDS).map(|record| (record, read(&mut tx, namespace, record).unwrap())).collect();
     (history.into_inner().unwrap(), last)

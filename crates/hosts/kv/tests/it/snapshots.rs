@@ -42,7 +42,7 @@ fn snapshots_are_as_the_store_was() {
     for seed in seeds {
         let (folder, mut random) = (tempfile::tempdir().unwrap(), Xoshiro256PlusPlus::seed_from_u64(seed));
         let store = open(&folder, [0, 100_000, 64 << 20][seed as usize % 3], 64 << 20);
-        let (hashed, ordered) = (store.namespace("h").unwrap(), store.ordered("o").unwrap());
+        let (hashed, ordered) = (store.hashed_namespace("h").unwrap(), store.namespace("o").unwrap());
         let (mut model, mut snapshots) = (Model::new(), Vec::<(Snapshot, Model)>::new());
         for _ in 0..60 {
             let mut tx = store.begin().unwrap();
@@ -94,7 +94,7 @@ fn snapshots_are_as_the_store_was() {
 fn a_snapshot_waits_for_nobody_and_nobody_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder, 1 << 20, 1 << 20);
-    let (hashed, ordered) = (store.namespace("h").unwrap(), store.ordered("o").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("h").unwrap(), store.namespace("o").unwrap());
     let put = |value: &[u8]| {
         let mut tx = store.begin().unwrap();
         tx.put(hashed, b"k", value).unwrap();
@@ -123,7 +123,7 @@ fn a_snapshot_waits_for_nobody_and_nobody_for_it() {
 fn a_snapshot_for_which_too_much_was_overwritten_says_so_and_writers_do_not_notice() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder, 1 << 20, 100_000);
-    let (hashed, ordered) = (store.namespace("h").unwrap(), store.ordered("o").unwrap());
+    let (hashed, ordered) = (store.hashed_namespace("h").unwrap(), store.namespace("o").unwrap());
     let write = |number: u8| {
         store.transact::<_, Error>(|tx| {
             (0..50_u8).try_for_each(|key| tx.put(hashed, [key], [number; 500]))?;

@@ -27,14 +27,14 @@ fn a_store_without_configuration_keeps_what_was_committed() {
     let folder = folder();
     let path = folder.path().join("app.tant");
     let store = Store::open(&path).unwrap();
-    let accounts = store.namespace("accounts").unwrap();
+    let accounts = store.hashed_namespace("accounts").unwrap();
     let mut tx = store.begin().unwrap();
     tx.insert(accounts, b"alice", b"100").unwrap();
     tx.insert(accounts, b"bob", b"20").unwrap();
     tx.commit().unwrap();
     store.close().unwrap();
     let store = Store::open(&path).unwrap();
-    let accounts = store.namespace("accounts").unwrap();
+    let accounts = store.hashed_namespace("accounts").unwrap();
     assert_eq!(value(&store, accounts, b"alice").as_deref(), Some(&b"100"[..]));
     let mut tx = store.begin().unwrap();
     assert_eq!(
@@ -53,14 +53,14 @@ fn a_store_without_configuration_keeps_what_was_committed() {
 fn values_of_every_size_come_back_and_too_large_ones_are_refused() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let blobs = store.namespace("blobs").unwrap();
+    let blobs = store.hashed_namespace("blobs").unwrap();
     let sizes = [0, 1, 100, 4095, 4096, 100_000, 2 << 20];
     for bytes in sizes {
         store.transact::<_, Error>(|tx| tx.put(blobs, (bytes as u32).to_be_bytes(), vec![7; bytes])).unwrap();
     }
     store.close().unwrap();
     let store = open(&folder, Sync::None);
-    let blobs = store.namespace("blobs").unwrap();
+    let blobs = store.hashed_namespace("blobs").unwrap();
     for bytes in sizes {
         assert_eq!(value(&store, blobs, &(bytes as u32).to_be_bytes()), Some(vec![7; bytes]));
     }
@@ -78,7 +78,7 @@ fn values_of_every_size_come_back_and_too_large_ones_are_refused() {
 fn a_transaction_within_another_one_is_refused_what_that_has_locked() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let (all, keys) = (store.namespace("all").unwrap(), store.ordered("keys").unwrap());
+    let (all, keys) = (store.hashed_namespace("all").unwrap(), store.namespace("keys").unwrap());
     let begun = Instant::now();
     let done = store.transact::<(), Error>(|tx| {
         tx.put(all, b"a", b"1")?;
@@ -97,7 +97,7 @@ fn a_transaction_within_another_one_is_refused_what_that_has_locked() {
 fn of_two_transactions_of_one_thread_the_second_waits_for_the_first_but_not_for_ever() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let all = store.namespace("all").unwrap();
+    let all = store.hashed_namespace("all").unwrap();
     let (mut first, mut second) = (store.begin().unwrap(), store.begin().unwrap());
     first.put(all, b"a", b"1").unwrap();
     assert!(matches!(second.read(all, b"a"), Err(Error::SelfDeadlock { .. })));
@@ -118,7 +118,7 @@ fn of_two_transactions_of_one_thread_the_second_waits_for_the_first_but_not_for_
 fn a_transaction_may_be_larger_than_a_put_of_the_drive() {
     let folder = folder();
     let store = open(&folder, Sync::Host);
-    let (blobs, keys) = (store.namespace("blobs").unwrap(), store.ordered("keys").unwrap());
+    let (blobs, keys) = (store.hashed_namespace("blobs").unwrap(), store.namespace("keys").unwrap());
     let number = |number: u32| number.to_be_bytes();
     for round in 0..2_u8 {
         let mut tx = store.begin().unwrap();
@@ -143,7 +143,7 @@ fn a_transaction_may_be_larger_than_a_put_of_the_drive() {
     assert_eq!(first.records, 1);
     store.close().unwrap();
     let store = open(&folder, Sync::Host);
-    let keys = store.ordered("keys").unwrap();
+    let keys = store.namespace("keys").unwrap();
     assert_eq!(store.begin().unwrap().all(keys).unwrap().count(), 3000);
 }
 
@@ -151,7 +151,7 @@ fn a_transaction_may_be_larger_than_a_put_of_the_drive() {
 fn a_transaction_for_which_there_is_no_room_changes_nothing() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let (blobs, keys) = (store.namespace("blobs").unwrap(), store.ordered("keys").unwrap());
+    let (blobs, keys) = (store.hashed_namespace("blobs").unwrap(), store.namespace("keys").unwrap());
     store.transact::<_, Error>(|tx| tx.put(keys, b"k", b"1")).unwrap();
     let large = |megabytes: u32| {
         let mut tx = store.begin().unwrap();
@@ -177,7 +177,7 @@ fn a_transaction_for_which_there_is_no_room_changes_nothing() {
 fn a_transaction_of_any_size_in_a_namespace_that_was_deleted_changes_nothing() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let (a, b) = (store.namespace("a").unwrap(), store.namespace("b").unwrap());
+    let (a, b) = (store.hashed_namespace("a").unwrap(), store.hashed_namespace("b").unwrap());
     let mut tx = store.begin().unwrap();
     for record in 0..3000_u32 {
         tx.put([a, b][record as usize % 2], record.to_be_bytes(), b"1").unwrap();
@@ -201,7 +201,7 @@ fn an_image_of_another_capacity_is_said_to_be_one() {
 fn keys_that_are_there_and_keys_that_are_not_are_told_apart() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     let mut tx = store.begin().unwrap();
     assert!(matches!(tx.update(namespace, b"k", b"1"), Err(Error::NoSuchKey { .. })));
     tx.insert(namespace, b"k", b"1").unwrap();
@@ -216,7 +216,7 @@ fn keys_that_are_there_and_keys_that_are_not_are_told_apart() {
 fn a_record_whose_delete_was_committed_is_not_there_for_any_other_transaction() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     for _ in 0..2 {
         store.transact::<_, Error>(|tx| tx.insert(namespace, b"k", b"1")).unwrap();
         assert_eq!(value(&store, namespace, b"k").as_deref(), Some(&b"1"[..]));
@@ -230,7 +230,7 @@ fn a_record_whose_delete_was_committed_is_not_there_for_any_other_transaction() 
 fn a_namespace_that_was_deleted_is_refused_and_its_name_can_be_used_again() {
     let folder = folder();
     let store = open(&folder, Sync::Host);
-    let old = store.namespace("a").unwrap();
+    let old = store.hashed_namespace("a").unwrap();
     store.transact::<_, Error>(|tx| tx.put(old, b"k", b"1")).unwrap();
     let mut open_before = store.begin().unwrap();
     open_before.put(old, b"k", b"2").unwrap();
@@ -238,9 +238,9 @@ fn a_namespace_that_was_deleted_is_refused_and_its_name_can_be_used_again() {
     assert!(matches!(open_before.read(old, b"k"), Err(Error::NoSuchNamespace)));
     assert!(matches!(open_before.commit(), Err(Error::NoSuchNamespace)));
     assert!(matches!(store.delete_namespace("a"), Err(Error::NoSuchNamespace)));
-    let new = store.namespace("a").unwrap();
+    let new = store.hashed_namespace("a").unwrap();
     assert_eq!(value(&store, new, b"k"), None);
-    assert!(matches!(store.namespace(""), Err(Error::Name { bytes: 0 })));
+    assert!(matches!(store.hashed_namespace(""), Err(Error::Name { bytes: 0 })));
     assert!(matches!(store.list(old, None, 1), Err(Error::NoSuchNamespace)));
 }
 
@@ -249,7 +249,7 @@ fn a_full_store_says_so_and_goes_on() {
     let folder = folder();
     let store =
         Store::options().capacity_bytes(16 << 20).sync(Sync::None).open(folder.path().join("a")).unwrap();
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     let put = |number: u32| {
         store.transact::<_, Error>(|tx| tx.put(namespace, number.to_be_bytes(), vec![number as u8; 3000]))
     };
@@ -277,7 +277,7 @@ fn a_full_store_says_so_and_goes_on() {
 fn transactions_that_lock_in_opposite_orders_all_end() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     let number = |value: Option<tantalum_kv::Value>| {
         value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()))
     };
@@ -320,7 +320,7 @@ fn readers_and_writers_of_other_records_do_not_wait_and_those_of_one_do() {
             .records_per_lock(records_per_lock)
             .open(folder.path().join("app.tant"))
             .unwrap();
-        let namespace = store.namespace("a").unwrap();
+        let namespace = store.hashed_namespace("a").unwrap();
         let mut tx = store.begin().unwrap();
         tx.put(namespace, 16_u64.to_be_bytes(), b"1").unwrap();
         let done = Arc::new(AtomicBool::new(false));
@@ -345,7 +345,7 @@ fn readers_and_writers_of_other_records_do_not_wait_and_those_of_one_do() {
 fn a_lock_that_is_taken_is_told_of_and_not_waited_for() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     let (mut first, mut second) = (store.begin().unwrap(), store.begin().unwrap());
     assert!(first.try_lock(namespace, b"k").unwrap() && first.try_lock(namespace, b"k").unwrap());
     assert_eq!(store.counters().conflicts, 0);
@@ -365,7 +365,7 @@ fn a_lock_that_is_taken_is_told_of_and_not_waited_for() {
 fn a_commit_is_one_command_of_the_drive() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     let puts = || store.with_drive(|drive| drive.latencies().of(Kind::Put).len()).unwrap();
     let before = puts();
     for number in 1..=10 {
@@ -380,7 +380,7 @@ fn a_commit_is_one_command_of_the_drive() {
 fn a_client_in_the_drives_time_has_its_locks_until_its_commit_is_done() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     let now_ns = store.with_drive(|drive| drive.time_ns()).unwrap();
     let mut tx = store.begin_in_time(now_ns).unwrap();
     tx.put(namespace, b"k", b"1").unwrap();
@@ -418,7 +418,7 @@ fn a_store_is_opened_once_at_a_time_and_options_are_checked() {
 fn after_power_is_lost_the_store_stops_and_what_was_committed_is_there() {
     let folder = folder();
     let store = open(&folder, Sync::Host);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     store.transact::<_, Error>(|tx| tx.put(namespace, b"k", b"1")).unwrap();
     store.with_drive(|drive| drive.cut_after(Some(1))).unwrap();
     // too much to wait for a full page, so it is on its way to flash
@@ -430,7 +430,7 @@ fn after_power_is_lost_the_store_stops_and_what_was_committed_is_there() {
     assert!(matches!(refused, Err(Error::Stopped { .. })));
     drop(store);
     let store = open(&folder, Sync::Host);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     assert!(value(&store, namespace, b"k").is_some());
 }
 
@@ -438,7 +438,7 @@ fn after_power_is_lost_the_store_stops_and_what_was_committed_is_there() {
 fn small_commits_of_threads_share_units_of_the_drive() {
     let folder = folder();
     let store = open(&folder, Sync::Host);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     let before = store.with_drive(|drive| drive.smart().counters.flash_units.key_value).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
@@ -460,7 +460,7 @@ fn small_commits_of_threads_share_units_of_the_drive() {
 fn a_record_that_is_read_to_be_changed_is_the_record() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let namespace = store.namespace("a").unwrap();
+    let namespace = store.hashed_namespace("a").unwrap();
     store.transact::<_, Error>(|tx| tx.put(namespace, b"k", b"1")).unwrap();
     let mut tx = store.begin().unwrap();
     assert_eq!(tx.read_for_update(namespace, b"k").unwrap().as_deref(), Some(&b"1"[..]));
@@ -470,7 +470,7 @@ fn a_record_that_is_read_to_be_changed_is_the_record() {
 fn a_namespace_is_found_by_its_number() {
     let folder = folder();
     let store = open(&folder, Sync::None);
-    let namespaces = ["a", "b", "c"].map(|name| store.namespace(name).unwrap());
+    let namespaces = ["a", "b", "c"].map(|name| store.hashed_namespace(name).unwrap());
     for namespace in namespaces {
         assert_eq!(Namespace::from_number(namespace.number()), namespace);
     }
@@ -492,7 +492,7 @@ fn the_room_of_what_was_deleted_is_used_again() {
     let folder = folder();
     let options = Store::options().capacity_bytes(16 << 20).sync(Sync::None);
     let store = options.open(folder.path().join("app.tant")).unwrap();
-    let both = [store.namespace("h").unwrap(), store.ordered("o").unwrap()];
+    let both = [store.hashed_namespace("h").unwrap(), store.namespace("o").unwrap()];
     let fill = |bytes: usize| {
         let put = |number: &u32| {
             let put = store.transact::<_, Error>(|tx| {
@@ -536,7 +536,7 @@ fn a_store_says_how_many_records_of_a_size_it_has_room_for() {
             .sync(Sync::None)
             .open(folder.path().join("app.tant"))
             .unwrap();
-        let all = store.namespace("all").unwrap();
+        let all = store.hashed_namespace("all").unwrap();
         let told = store.room_for(value_bytes).unwrap();
         let mut records = 0_u64;
         let full = loop {
@@ -600,7 +600,7 @@ fn what_fits_beside_values_of_all_sizes_is_told() {
             let folder = folder();
             let options = Store::options().capacity_bytes(mib << 20).sync(Sync::None);
             let store = options.open(folder.path().join("app.tant")).unwrap();
-            let namespaces = [store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap()];
+            let namespaces = [store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap()];
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mut refused = 0;
             for number in 0_u64.. {
@@ -642,8 +642,8 @@ fn is_filled_as_told(mib: u64, value_bytes: usize, order: Order) {
     let store = options.open(folder.path().join("app.tant")).unwrap();
     let what = format!("{mib} MiB, {value_bytes} bytes, {order:?}");
     let all = match order {
-        Order::Hashed => store.namespace("all").unwrap(),
-        Order::Ordered => store.ordered("all").unwrap(),
+        Order::Hashed => store.hashed_namespace("all").unwrap(),
+        Order::Ordered => store.namespace("all").unwrap(),
     };
     let put = |number: u64| store.transact(|tx| tx.put(all, number.to_be_bytes(), vec![7; value_bytes]));
     let delete = |from: u64, to: u64, step: usize| {

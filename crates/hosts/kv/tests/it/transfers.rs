@@ -24,7 +24,7 @@ impl Bank {
         profile.over_provisioning_percent = 40.0;
         let options = Options::default().records_per_lock(records_per_lock);
         let store = Store::over(Device::in_memory(&profile).unwrap(), options).unwrap();
-        let namespaces = [store.namespace("hashed").unwrap(), store.ordered("ordered").unwrap()];
+        let namespaces = [store.hashed_namespace("hashed").unwrap(), store.namespace("ordered").unwrap()];
         let fill = |tx: &mut Transaction| {
             accounts().try_for_each(|account| {
                 tx.put(namespaces[account.0], account.1.to_be_bytes(), FIRST_BALANCE.to_le_bytes())

@@ -27,7 +27,8 @@ impl Tantalum {
             .cache_bytes(setting.cache_bytes() as usize)
             .sync(sync);
         let store = options.open(folder.join("app.tant"))?;
-        let namespace = if setting.scans { store.ordered("records")? } else { store.namespace("records")? };
+        let namespace =
+            if setting.scans { store.namespace("records")? } else { store.hashed_namespace("records")? };
         Ok(Tantalum { store, namespace })
     }
 }

@@ -216,7 +216,7 @@ mod tests {
             let rocks = rocks(folder.path());
             let mut records = records(small());
             for (number, table) in tables.iter().enumerate() {
-                let namespace = records.store.namespace(&number.to_string()).unwrap();
+                let namespace = records.store.hashed_namespace(&number.to_string()).unwrap();
                 records.namespaces.push(namespace);
                 for first in (0..table.records).step_by(500) {
                     let keys = first..(first + 500).min(table.records);
@@ -263,7 +263,7 @@ mod tests {
         let mut profile = small();
         profile.link.command_ns = 200_000_000;
         let mut records = records(profile);
-        records.namespaces.push(records.store.namespace("0").unwrap());
+        records.namespaces.push(records.store.hashed_namespace("0").unwrap());
         records.clock = Clock::real_from(records.store.with_drive(|drive| drive.time_ns()).unwrap());
         let tables = [Table { records: 0, ..Load::Ycsb(Workload::A).tables(1)[0] }];
         for (access, waits) in [(Access::Write, true), (Access::Read, false), (Access::Change, true)] {

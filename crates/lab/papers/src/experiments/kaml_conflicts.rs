@@ -139,7 +139,7 @@ fn store(records_per_lock: u32) -> Result<(Store, Namespace), ExperimentError> {
     profile.validate()?;
     let options = Store::options().records_per_lock(records_per_lock);
     let store = Store::over(Device::in_memory(&profile)?, options)?;
-    let namespace = store.namespace("records")?;
+    let namespace = store.hashed_namespace("records")?;
     Ok((store, namespace))
 }
 

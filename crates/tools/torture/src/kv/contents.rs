@@ -36,8 +36,8 @@ pub(super) struct Namespaces {
 
 impl Namespaces {
     pub fn open(store: &Store) -> Result<Namespaces, Error> {
-        let [hashed, other] = [store.namespace("hashed")?, store.namespace("other")?];
-        Ok(Namespaces { ordered: store.ordered("ordered")?, hashed, other })
+        let [hashed, other] = [store.hashed_namespace("hashed")?, store.hashed_namespace("other")?];
+        Ok(Namespaces { ordered: store.namespace("ordered")?, hashed, other })
     }
 }
 

@@ -99,7 +99,7 @@ pub(in crate::experiments) fn load_records(
 ) -> Result<Vec<Namespace>, ExperimentError> {
     let mut namespaces = Vec::new();
     for (number, table) in tables.iter().enumerate() {
-        let namespace = store.namespace(&number.to_string())?;
+        let namespace = store.hashed_namespace(&number.to_string())?;
         let value = vec![number as u8; table.value_bytes];
         for first in (0..table.records).step_by(LOADED_AT_ONCE) {
             let mut tx = store.begin()?;
