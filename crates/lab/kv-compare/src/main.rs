@@ -4,6 +4,7 @@ mod engines;
 mod measure;
 mod meter;
 mod outcome;
+mod small;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use engines::{CacheSize, Failure, NAMES, usual};
 use measure::{Plan, cases};
 use outcome::Row;
@@ -23,7 +24,10 @@ const INTERRUPTED: u8 = 130;
 
 /// Compares embedded key-value stores.
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Stores, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = usual().map(str::to_owned))]
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
@@ -77,19 +81,34 @@ struct Arguments {
     plot: Option<PathBuf>,
 }
 
+/// Other comparisons.
+#[derive(Subcommand)]
+enum Command {
+    /// What small ordered records cost from loading them to deleting them, as processor time; and space, memory and opening
+    Small(small::Arguments),
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(Command::Small(small)) = &arguments.command {
+        return match small.run(&stopped_by_interrupts()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failed(&failure),
+        };
+    }
     if !(arguments.seconds > 0.0 && arguments.seconds <= 3600.0) {
         eprintln!("--seconds {}: it must be above 0 and at most 3600", arguments.seconds);
         return ExitCode::from(2);
     }
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("{failure}");
-            if failure.is::<Interrupted>() { ExitCode::from(INTERRUPTED) } else { ExitCode::FAILURE }
-        }
+        Err(failure) => failed(&failure),
     }
+}
+
+fn failed(failure: &Failure) -> ExitCode {
+    eprintln!("{failure}");
+    if failure.is::<Interrupted>() { ExitCode::from(INTERRUPTED) } else { ExitCode::FAILURE }
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -165,7 +184,7 @@ fn write_files(arguments: &Arguments, rows: &[Row]) -> Result<(), Failure> {
 }
 
 /// The command line of this run.
-fn command() -> String {
+pub(crate) fn command() -> String {
     let feature = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
     let arguments: String = std::env::args().skip(1).map(|argument| format!(" {argument}")).collect();
     format!("cargo run --release -p tantalum-kv-compare{feature} --{arguments}")

@@ -207,11 +207,11 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-fn sync_all(folder: &Path) -> Result<(), Failure> {
+pub fn sync_all(folder: &Path) -> Result<(), Failure> {
     files(folder)?.iter().try_for_each(|path| Ok(std::fs::File::open(path)?.sync_all()?))
 }
 
-fn allocated_bytes(folder: &Path) -> Result<u64, Failure> {
+pub fn allocated_bytes(folder: &Path) -> Result<u64, Failure> {
     use std::os::unix::fs::MetadataExt;
     files(folder)?.iter().try_fold(0, |sum, path| Ok(sum + std::fs::metadata(path)?.blocks() * 512))
 }

@@ -13,6 +13,22 @@ const MAP_OVER_DATA: u64 = 8;
 
 const LEAST_MAP_BYTES: u64 = 1 << 30;
 
+/// Opens the files in a folder of this program's own, for this many bytes of data.
+pub fn open_env(folder: &Path, data_bytes: u64, synced: bool) -> Result<Env, Failure> {
+    let map_bytes = (data_bytes * MAP_OVER_DATA).max(LEAST_MAP_BYTES);
+    let mut options = EnvOpenOptions::new();
+    options.map_size(map_bytes.next_multiple_of(1 << 20) as usize);
+    #[allow(unsafe_code)]
+    // SAFETY: the folder belongs to this program, nothing else has the file mapped, and nobody truncates it.
+    let env = unsafe {
+        if !synced {
+            options.flags(EnvFlags::NO_SYNC);
+        }
+        options.open(folder)?
+    };
+    Ok(env)
+}
+
 /// A store.
 pub struct Lmdb {
     env: Env,
@@ -22,17 +38,7 @@ pub struct Lmdb {
 impl Lmdb {
     /// Opens it.
     pub fn open(folder: &Path, setting: Setting) -> Result<Lmdb, Failure> {
-        let map_bytes = (setting.data_bytes * MAP_OVER_DATA).max(LEAST_MAP_BYTES);
-        let mut options = EnvOpenOptions::new();
-        options.map_size(map_bytes.next_multiple_of(1 << 20) as usize);
-        #[allow(unsafe_code)]
-        // SAFETY: the folder belongs to this program, nothing else has the file mapped, and nobody truncates it.
-        let env = unsafe {
-            if !setting.synced {
-                options.flags(EnvFlags::NO_SYNC);
-            }
-            options.open(folder)?
-        };
+        let env = open_env(folder, setting.data_bytes, setting.synced)?;
         let mut tx = env.write_txn()?;
         let records = env.create_database(&mut tx, None)?;
         tx.commit()?;

@@ -20,6 +20,7 @@ use std::path::Path;
 use tantalum_couch::Way;
 
 pub use engine::{CacheSize, Engine, Failure, Setting};
+pub use lmdb::open_env;
 
 /// The names of all stores in this build.
 pub const NAMES: &[&str] = &[
