@@ -25,8 +25,17 @@ pub(crate) type Names = BTreeMap<String, (NamespaceId, Order)>;
 pub(crate) struct Catalog {
     pub first: NamespaceId,
     pub names: Names,
-    /// Whether there may be large values.
-    pub has_large: bool,
+    /// What versions before it did not know.
+    pub uses: Uses,
+}
+
+/// What a store may have that not all versions know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Uses {
+    /// Large values.
+    pub large: bool,
+    /// Values that lie in leaves.
+    pub leaves: bool,
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
@@ -51,17 +60,17 @@ impl Catalog {
         let present: Vec<NamespaceId> = device.namespaces().iter().map(|info| info.namespace).collect();
         let Some(&first) = present.iter().min() else {
             let first = create(device)?;
-            return Ok(Catalog { first, names: BTreeMap::new(), has_large: false });
+            return Ok(Catalog { first, names: BTreeMap::new(), uses: Uses::default() });
         };
         Redo::new(first).recover(device)?;
         let mut value = Vec::new();
-        let (names, has_large) =
+        let (names, uses) =
             match submit(device, Command::KvGet { namespace: first, key: key(), value: &mut value }) {
                 Ok(_) => decode(&value).ok_or(Error::Catalog)?,
-                Err(Status::NoSuchKey { .. }) => (BTreeMap::new(), false),
+                Err(Status::NoSuchKey { .. }) => (BTreeMap::new(), Uses::default()),
                 Err(status) => return Err(status.into()),
             };
-        let catalog = Catalog { first, names, has_large };
+        let catalog = Catalog { first, names, uses };
         for namespace in present {
             if namespace != first && !catalog.names.values().any(|(named, _)| *named == namespace) {
                 submit(device, Command::DeleteNamespace { namespace })?;
@@ -111,17 +120,16 @@ impl Catalog {
         }
     }
 
-    /// Notes that there may be large values.
-    pub fn expect_large_values(&mut self, device: &mut Device) -> Result<(), Status> {
-        self.has_large = true;
-        self.store(device).inspect_err(|_| self.has_large = false)
+    /// Notes what there may be from now on.
+    pub fn expect(&mut self, device: &mut Device, uses: Uses) -> Result<(), Status> {
+        let before = std::mem::replace(&mut self.uses, uses);
+        self.store(device).inspect_err(|_| self.uses = before)
     }
 
     fn store(&self, device: &mut Device) -> Result<(), Status> {
-        let value = encode(&self.names, self.has_large);
+        let value = encode(&self.names, self.uses);
         debug_assert!(
-            decode(&value)
-                .is_some_and(|(names, has_large)| names == self.names && has_large == self.has_large),
+            decode(&value).is_some_and(|(names, uses)| names == self.names && uses == self.uses),
             "the names would be read otherwise than they are written: {self:?}"
         );
         let record = KvRecord { namespace: self.first, key: key(), value: Some(&value) };
@@ -141,14 +149,24 @@ const WITH_KINDS: [u8; 6] = [0xff, 0xff, 0xff, 0xff, 1, 0xff];
 /// Begins a record of a store that may have large values, with kinds. Versions without them do not read it either.
 const WITH_LARGE: [u8; 7] = [0xff, 0xff, 0xff, 0xff, 2, 0xff, 0xff];
 
+/// Begins a record of a store that may have values in leaves, with kinds; a byte of flags follows. Versions without such values do
+/// not read it either.
+const WITH_FLAGS: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 3, 0xff, 0xff, 0xff];
+
+/// In the flags: there may be large values; values in leaves.
+const LARGE: u8 = 1;
+const LEAVES: u8 = 2;
+
 /// For each: number (4 bytes, little-endian), length of the name (1 byte), name. If some are ordered, the record begins
-/// with `WITH_KINDS`, and if there may be large values, with `WITH_LARGE`; then a byte follows each name: 1 if it is ordered.
-fn encode(names: &Names, has_large: bool) -> Vec<u8> {
-    let with_kinds = has_large || names.values().any(|(_, order)| *order == Order::Ordered);
-    let mut value = match (has_large, with_kinds) {
-        (true, _) => WITH_LARGE.to_vec(),
-        (false, true) => WITH_KINDS.to_vec(),
-        (false, false) => Vec::new(),
+/// with `WITH_KINDS`; if there may be large values, with `WITH_LARGE`; if there may be values in leaves, with `WITH_FLAGS`. Then a
+/// byte follows each name: 1 if it is ordered.
+fn encode(names: &Names, uses: Uses) -> Vec<u8> {
+    let with_kinds = uses != Uses::default() || names.values().any(|(_, order)| *order == Order::Ordered);
+    let mut value = match uses {
+        Uses { leaves: true, large } => [&WITH_FLAGS[..], &[LEAVES | if large { LARGE } else { 0 }]].concat(),
+        Uses { large: true, .. } => WITH_LARGE.to_vec(),
+        _ if with_kinds => WITH_KINDS.to_vec(),
+        _ => Vec::new(),
     };
     for (name, (namespace, order)) in names {
         value.extend_from_slice(&namespace.0.to_le_bytes());
@@ -161,14 +179,23 @@ fn encode(names: &Names, has_large: bool) -> Vec<u8> {
     value
 }
 
-/// The names, and whether there may be large values.
-fn decode(value: &[u8]) -> Option<(Names, bool)> {
+/// The names, and what there may be.
+fn decode(value: &[u8]) -> Option<(Names, Uses)> {
     let mut names = Names::new();
-    let large = value.strip_prefix(&WITH_LARGE);
-    let (with_kinds, mut value) = match large.or_else(|| value.strip_prefix(&WITH_KINDS)) {
-        Some(rest) => (true, rest),
-        None => (false, value),
-    };
+    let (mut uses, mut with_kinds, mut value) = (Uses::default(), true, value);
+    if let Some(rest) = value.strip_prefix(&WITH_FLAGS) {
+        let (flags, rest) = rest.split_first()?;
+        if flags & !(LARGE | LEAVES) != 0 {
+            return None;
+        }
+        (uses, value) = (Uses { large: flags & LARGE != 0, leaves: flags & LEAVES != 0 }, rest);
+    } else if let Some(rest) = value.strip_prefix(&WITH_LARGE) {
+        (uses.large, value) = (true, rest);
+    } else if let Some(rest) = value.strip_prefix(&WITH_KINDS) {
+        value = rest;
+    } else {
+        with_kinds = false;
+    }
     while !value.is_empty() {
         let (number, rest) = value.split_first_chunk()?;
         let (length, rest) = rest.split_first()?;
@@ -187,7 +214,7 @@ fn decode(value: &[u8]) -> Option<(Names, bool)> {
         names.insert(std::str::from_utf8(name).ok()?.to_owned(), (number, order));
         value = rest;
     }
-    Some((names, large.is_some()))
+    Some((names, uses))
 }
 
 #[cfg(test)]
@@ -200,9 +227,10 @@ mod tests {
             let names = [("a", 1, Order::Hashed), ("accounts", 70_000, order)];
             let names =
                 Names::from(names.map(|(name, id, order)| (name.to_owned(), (NamespaceId(id), order))));
-            for has_large in [false, true] {
-                let value = encode(&names, has_large);
-                assert_eq!(decode(&value), Some((names.clone(), has_large)));
+            for uses in [(false, false), (true, false), (false, true), (true, true)] {
+                let uses = Uses { large: uses.0, leaves: uses.1 };
+                let value = encode(&names, uses);
+                assert_eq!(decode(&value), Some((names.clone(), uses)));
                 assert_eq!(decode(&value[..value.len() - 1]), None);
             }
         }
@@ -212,18 +240,23 @@ mod tests {
     #[test]
     fn versions_without_ordered_namespaces_refuse_a_record_that_has_some() {
         let names = Names::from([("a".to_owned(), (NamespaceId(1), Order::Ordered))]);
-        let value = encode(&names, false);
+        let value = encode(&names, Uses::default());
         assert!(std::str::from_utf8(&value[5..5 + usize::from(value[4])]).is_err());
         let names = Names::from([("a".to_owned(), (NamespaceId(1), Order::Hashed))]);
-        assert_eq!(encode(&names, false), [1, 0, 0, 0, 1, b'a'], "others are as they were");
+        assert_eq!(encode(&names, Uses::default()), [1, 0, 0, 0, 1, b'a'], "others are as they were");
     }
 
-    /// Versions without large values read either format; in both, what they take for the first name is none.
+    /// Versions without them read the formats before; in all, what they take for the first name is none.
     #[test]
-    fn versions_without_large_values_refuse_a_record_that_may_have_some() {
+    fn versions_without_large_values_or_values_in_leaves_refuse_a_record_that_may_have_some() {
         let names = Names::from([("a".to_owned(), (NamespaceId(1), Order::Hashed))]);
-        let value = encode(&names, true);
-        assert!(!value.starts_with(&WITH_KINDS));
-        assert!(std::str::from_utf8(&value[5..5 + usize::from(value[4])]).is_err());
+        for uses in [Uses { large: true, leaves: false }, Uses { large: false, leaves: true }] {
+            let value = encode(&names, uses);
+            assert!(!value.starts_with(&WITH_KINDS) && (uses.large || !value.starts_with(&WITH_LARGE)));
+            assert!(std::str::from_utf8(&value[5..5 + usize::from(value[4])]).is_err());
+        }
+        let mut later = encode(&names, Uses { large: true, leaves: true });
+        later[WITH_FLAGS.len()] |= 4;
+        assert_eq!(decode(&later), None, "what a later version may have");
     }
 }

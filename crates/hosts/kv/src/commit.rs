@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -22,7 +23,7 @@ use crate::plan::{Plan, Planner};
 use crate::record::{Name, OrderedChanges, Value};
 use crate::record_store::{RecordStore, Records, kv_records};
 use crate::redo::Redo;
-use crate::tree::{Mended, Numbers, change, is_node, mend, number_of};
+use crate::tree::{Mended, Numbers, Placement, change, is_node, mend, number_of};
 
 /// What a transaction changes.
 #[derive(Clone, Default)]
@@ -45,6 +46,13 @@ impl Work {
     fn values(&self) -> impl Iterator<Item = &Value> {
         let ordered = self.ordered.iter().flat_map(|(_, changes)| changes.values());
         self.records.iter().map(|(_, value)| value).chain(ordered).flatten()
+    }
+
+    /// Whether it puts values that lie in leaves.
+    pub fn has_values_in_leaves(&self) -> bool {
+        let mut ordered = self.ordered.iter().flat_map(|(_, changes)| changes);
+        ordered
+            .any(|(key, value)| value.as_ref().is_some_and(|value| Placement::SmallHere.is_here(key, value)))
     }
 
     /// The same, to be changed.
@@ -98,12 +106,33 @@ pub(crate) struct Commits {
     /// Held by the thread that does the work, and by anything else that changes the drive.
     leader: Mutex<Leader>,
     limits: Limits,
+    /// Whether values lie in leaves.
+    has_leaves: AtomicBool,
 }
 
 impl Commits {
     pub fn new(limits: Limits, redo: Redo, values: LargeValues) -> Commits {
         let leader = Leader { numbers: FxHashMap::default(), redo, values };
-        Commits { queue: Mutex::default(), leader: Mutex::new(leader), limits }
+        Commits {
+            queue: Mutex::default(),
+            leader: Mutex::new(leader),
+            limits,
+            has_leaves: AtomicBool::new(false),
+        }
+    }
+
+    /// Values lie in leaves from now on.
+    pub fn expect_leaves(&self) {
+        self.has_leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// What a `put` takes, and what must be left.
+    pub fn limits(&self) -> Limits {
+        let mut limits = self.limits;
+        if self.has_leaves.load(Ordering::Relaxed) {
+            limits.reserve = limits.reserve + limits.leaf_slack;
+        }
+        limits
     }
 
     /// Does a transaction's work; returns when it is as durable as requested.
@@ -117,7 +146,7 @@ impl Commits {
             }
             let together = self.take();
             assert!(!together.is_empty(), "a commit that has not ended is not in the queue");
-            leader.lead(drive, &self.limits, &together);
+            leader.lead(drive, &self.limits(), &together);
         }
     }
 
@@ -146,7 +175,7 @@ impl Commits {
     /// Takes out of the index of an ordered namespace what cannot be read of it, and deletes values that nothing names.
     pub fn mend_index(&self, drive: &RecordStore, namespace: NamespaceId) -> Result<(), Failure> {
         let mut leader = self.leader.lock();
-        let done = leader.mend_index(drive, &self.limits, namespace).and_then(|()| drive.sync());
+        let done = leader.mend_index(drive, &self.limits(), namespace).and_then(|()| drive.sync());
         if let Some(cause) = done.as_ref().err().and_then(Failure::stops) {
             drive.doubt_unsynced(cause);
         }
@@ -387,7 +416,13 @@ impl Leader {
         let mut left = Vec::with_capacity(work.ordered.len());
         for (namespace, changes) in &work.ordered {
             let changes: Vec<_> = changes.iter().collect();
-            let changed = change(drive, *namespace, &changes, self.numbers_of(drive, *namespace)?)?;
+            let changed = change(
+                drive,
+                *namespace,
+                &changes,
+                self.numbers_of(drive, *namespace)?,
+                Placement::SmallHere,
+            )?;
             records.extend(changed.records);
             left.push((*namespace, changed.numbers));
         }

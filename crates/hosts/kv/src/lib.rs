@@ -75,7 +75,7 @@ pub use copy::Copied;
 pub use error::Error;
 pub use keys::prefix_range;
 pub use options::{Options, Sync};
-pub use range::{Keys, Part, Range};
+pub use range::{Keys, Lent, Part, Range};
 pub use record::{Bytes, Namespace, ORDERED_KEY_BYTES, Order, Value};
 pub use snapshot::Snapshot;
 pub use store::{Counters, Store};

@@ -1,6 +1,6 @@
 //! What one `put` of the drive takes, and the room of the drive that must be left.
 
-use tantalum::{Device, Footprint};
+use tantalum::{Device, Footprint, UNIT_BYTES};
 
 use crate::large::PART_BYTES;
 use crate::record_store::Records;
@@ -12,7 +12,8 @@ const STEP_NODES: u64 = 64 * 32;
 const STEP_SPARE_RECORDS: usize = 8;
 
 /// For each chunk of the log of a transaction that deletes all of a drive, or each second key: this many bytes of the drive. A
-/// record takes 96 bytes at least, a step deletes a thousand, and its log takes 5 chunks, or 8 for each second key of two thousand.
+/// record of its own takes 96 bytes at least, a step deletes a thousand, and its log takes 5 chunks, or 8 for each second key of two
+/// thousand. A value in a leaf takes 49 bytes at least, and a step deletes some two thousand, with 13 chunks for each second one.
 const BYTES_PER_CHUNK_OF_LOG: u64 = 16 << 10;
 
 /// The same for each record of the log.
@@ -20,6 +21,10 @@ const BYTES_PER_RECORD_OF_LOG: u64 = 64 << 10;
 
 /// For each chunk by which records may give back less than they took, while few of a block are gone: a unit of each MiB.
 const BYTES_PER_CHUNK_OF_SLACK: u64 = 16 << 10;
+
+/// Chunks of each block by which leaves that are written anew, with fewer values than before, may take more than they give back: blocks
+/// count in whole units what they hold, those that lose leaves as well as those that get them.
+const CHUNKS_OF_SLACK_PER_BLOCK: u64 = 96;
 
 /// What a `put` takes, and what must be left.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +36,8 @@ pub(crate) struct Limits {
     /// What only deletes may use: a full store must be able to delete, any number of records at once, and in an ordered
     /// namespace that writes nodes.
     pub reserve: Footprint,
+    /// The same beside it, once values lie in leaves.
+    pub leaf_slack: Footprint,
 }
 
 impl Limits {
@@ -39,6 +46,9 @@ impl Limits {
         let put = device.limits().key_value;
         let capacity_bytes = device.profile().capacity_bytes;
         let slack = Footprint { chunks: capacity_bytes / BYTES_PER_CHUNK_OF_SLACK, entries: 0 };
+        let geometry = device.profile().geometry().expect("the drive has one");
+        let block_bytes = u64::from(geometry.units_per_block()) * UNIT_BYTES as u64;
+        let blocks = capacity_bytes / block_bytes + u64::from(geometry.planes());
         let log = Footprint {
             chunks: capacity_bytes / BYTES_PER_CHUNK_OF_LOG,
             entries: capacity_bytes / BYTES_PER_RECORD_OF_LOG,
@@ -54,6 +64,7 @@ impl Limits {
             records: put.put_records as usize,
             bytes: put.put_bytes as usize,
             reserve: log + slack + step,
+            leaf_slack: Footprint { chunks: blocks * CHUNKS_OF_SLACK_PER_BLOCK, entries: 0 },
         }
     }
 

@@ -15,7 +15,10 @@ use crate::record::{Bytes, Name, Order, OrderedChanges, Value};
 use crate::record_store::{Listing, RecordStore, Records, Source};
 use crate::room::{Taken, fits};
 use crate::step::{Form, Step};
-use crate::tree::{Change, Numbers, change, is_node};
+use crate::tree::{Change, Numbers, Placement, change, is_node, number_of};
+
+/// A step changes at most this many keys for each of its records: small values lie together in leaves, which are records.
+const KEYS_PER_RECORD: usize = 8;
 
 /// Steps, and the room that they take.
 #[derive(Default)]
@@ -64,7 +67,7 @@ impl Plan {
                 "a step has {} records, and a put of the drive takes {limits:?}",
                 step.len()
             );
-            let taken = Taken::of(&step, |_| None);
+            let taken = Taken::of(&step, |_| None, |_| false);
             self.push(Step::of_records(step), taken);
         }
         debug_assert_eq!(self.records().count(), before + count, "records of the steps, with {count} more");
@@ -157,11 +160,18 @@ pub(crate) struct Planner<'a> {
     source: Overlay<'a>,
     limits: &'a Limits,
     plan: Plan,
+    /// The numbers of the namespaces before, as [`Plan::numbers`] has them afterwards.
+    before: Vec<Numbers>,
 }
 
 impl<'a> Planner<'a> {
     pub fn new(drive: &'a RecordStore, limits: &'a Limits) -> Planner<'a> {
-        Planner { source: Overlay { drive, changed: FxHashMap::default() }, limits, plan: Plan::default() }
+        Planner {
+            source: Overlay { drive, changed: FxHashMap::default() },
+            limits,
+            plan: Plan::default(),
+            before: Vec::new(),
+        }
     }
 
     /// The steps of a transaction. `numbers_of` gives the numbers of an ordered namespace.
@@ -172,7 +182,9 @@ impl<'a> Planner<'a> {
         numbers_of: impl Fn(NamespaceId) -> Result<Numbers, Failure>,
     ) -> Result<Plan, Failure> {
         for (namespace, _) in ordered {
-            self.plan.numbers.push((*namespace, numbers_of(*namespace)?));
+            let numbers = numbers_of(*namespace)?;
+            self.plan.numbers.push((*namespace, numbers));
+            self.before.push(numbers);
         }
         let of_kind =
             |is_delete: bool| move |(_, value): &&(Name, Option<Value>)| value.is_none() == is_delete;
@@ -195,7 +207,7 @@ impl<'a> Planner<'a> {
             let namespace = of_one[0].0.0;
             for records in of_one.chunks(self.limits.step_records()) {
                 let step = Step::of_records(records.to_vec());
-                let taken = Taken::of(&step.records, |_| None);
+                let taken = Taken::of(&step.records, |_| None, |_| false);
                 self.plan.push(Step { deletes: Some(namespace), ..step }, taken);
             }
         }
@@ -203,16 +215,17 @@ impl<'a> Planner<'a> {
 
     /// Changes keys of an ordered namespace, which are deletes alone or none.
     fn change_keys(&mut self, at: usize, mut rest: &[Change<'_>]) -> Result<(), Failure> {
-        let most = self.limits.step_records();
+        let mut most = self.limits.step_records() * KEYS_PER_RECORD;
         let mut at_once = most;
         while !rest.is_empty() {
             let (namespace, before) = self.plan.numbers[at];
             let (now, later) = rest.split_at(at_once.min(rest.len()));
             debug_assert!(now.is_sorted_by(|a, b| a.0 < b.0), "changes of {namespace:?} are out of order");
-            let changed = change(&self.source, namespace, now, before)?;
+            let changed = change(&self.source, namespace, now, before, Placement::SmallHere)?;
             assert!(changed.numbers.follow(before), "numbers are {before:?} and then {:?}", changed.numbers);
             if now.len() > 1 && !self.fits(&changed.records) {
                 at_once = now.len() / 2;
+                most = (now.len() - 1).max(self.limits.step_records());
                 continue;
             }
             assert!(
@@ -223,9 +236,9 @@ impl<'a> Planner<'a> {
                 self.limits
             );
             let changes = now.iter().map(|(key, value)| ((*key).clone(), (*value).clone())).collect();
-            let form = Form::Keys { namespace, numbers: before, changes };
+            let form = Form::Keys { namespace, numbers: before, placement: Placement::SmallHere, changes };
             let deletes = now.iter().all(|(_, value)| value.is_none()).then_some(namespace);
-            let taken = self.taken(&changed.records, deletes.is_some());
+            let taken = self.taken(&changed.records, deletes.is_some(), self.before[at]);
             self.source.apply(&changed.records);
             self.plan.push(Step { form, deletes, records: changed.records }, taken);
             self.plan.numbers[at].1 = changed.numbers;
@@ -234,19 +247,23 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// What records of an ordered namespace take.
-    fn taken(&mut self, records: &Records, are_deletes: bool) -> Taken {
+    /// What records of an ordered namespace take. The drive has those whose numbers were given before the transaction, except
+    /// for a first root.
+    fn taken(&mut self, records: &Records, are_deletes: bool, before: Numbers) -> Taken {
         if are_deletes {
             let values = records.iter().filter(|(name, _)| !is_node(*name)).map(|(name, _)| *name);
             self.plan.values.gone.extend(values);
         }
         let changed = &self.source.changed;
-        Taken::of(records, |name| match is_node(*name) {
+        let planned = |name: &Name| match is_node(*name) {
             true => {
                 changed.get(name).map(|node| node.as_ref().map_or(0, |node| Footprint::of(node.len()).chunks))
             }
             // it is deleted before
             false => are_deletes.then_some(0),
+        };
+        Taken::of(records, planned, |(_, key)| {
+            number_of(key).is_some_and(|(number, _)| before.has_given(number))
         })
     }
 

@@ -228,6 +228,6 @@ impl<'a, S: Listing> Walk<'a, S> {
             return Err(Failure::Lost { namespace, gap });
         }
         self.is_all = found.is_all;
-        Ok(found.entries.into_iter().map(|(bytes, _)| self.spot(bytes)).collect())
+        Ok(found.entries.iter().map(|entry| self.spot(found.key(entry).into())).collect())
     }
 }

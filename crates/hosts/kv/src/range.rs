@@ -10,28 +10,65 @@ use crate::error::Error;
 use crate::keys::KeyRange;
 use crate::record::{Bytes, Value};
 use crate::spans::begins_within;
+use crate::tree::{PageEntry, Piece, Place};
 
 /// The number of keys fetched first, and the most fetched at once.
 const FIRST_KEYS: usize = 4;
 const MOST_KEYS: usize = 256;
 
-/// Where the value of a key comes from.
-#[derive(Clone, Debug)]
-pub(crate) enum Found {
+/// A record of a batch.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// In a leaf of the batch.
+    InLeaf(PageEntry),
     /// A change of the transaction.
-    Own(Value),
-    /// The record of this number.
-    Number(u64),
+    Own(Bytes, Value),
+    /// What is lost here.
+    Lost(Error),
 }
 
-/// Keys from one end of a range.
+/// Records from one end of a range.
 pub(crate) struct Batch {
+    /// The leaves that records are in.
+    pub leaves: Vec<Value>,
     /// In the order of the keys, or backwards.
-    pub entries: Vec<(Bytes, Found)>,
+    pub entries: VecDeque<Item>,
     /// What comes after them is lost.
     pub lost: Option<Error>,
     /// The rest of the range.
     pub rest: Option<KeyRange>,
+}
+
+/// Records that were fetched from one end of a range, and not used yet.
+#[derive(Default)]
+struct Fetched {
+    leaves: Vec<Value>,
+    items: VecDeque<Item>,
+}
+
+/// A record, as it was found.
+enum Current {
+    InLeaf { leaf: Value, key: Piece, value: Piece },
+    Apart { leaf: Value, key: Piece, value: Value },
+    Own(Bytes, Value),
+}
+
+impl Current {
+    fn borrowed(&self) -> Lent<'_> {
+        match self {
+            Current::InLeaf { leaf, key, value } => (key.of_leaf(leaf), value.of_leaf(leaf)),
+            Current::Apart { leaf, key, value } => (key.of_leaf(leaf), value),
+            Current::Own(key, value) => (key, value),
+        }
+    }
+
+    fn owned(self) -> (Bytes, Value) {
+        match self {
+            Current::InLeaf { leaf, key, value } => (key.of_leaf(&leaf).into(), value.of_leaf(&leaf).into()),
+            Current::Apart { leaf, key, value } => (key.of_leaf(&leaf).into(), value),
+            Current::Own(key, value) => (key, value),
+        }
+    }
 }
 
 /// Readers of ranges: transactions and snapshots.
@@ -77,6 +114,9 @@ pub struct Part {
     pub rest: Option<(Bound<Bytes>, Bound<Bytes>)>,
 }
 
+/// A key and its value, borrowed ([`Range::lend`]).
+pub type Lent<'a> = (&'a [u8], &'a [u8]);
+
 /// The keys and values of a range; [`Iterator::rev`] gives them backwards. A transaction locks what was iterated over,
 /// and at most 255 keys beyond. The iterator ends after an error, unless that says that some records are lost
 /// ([`Error::is_damage`]): then it goes on behind them.
@@ -85,9 +125,11 @@ pub struct Range<'a> {
     namespace: NamespaceId,
     /// The part not read yet.
     rest: Option<KeyRange>,
-    front: VecDeque<Result<(Bytes, Found), Error>>,
+    front: Fetched,
     /// From the end of the range, backwards.
-    back: VecDeque<Result<(Bytes, Found), Error>>,
+    back: Fetched,
+    /// The record that is lent.
+    lent: Option<Current>,
     limit: usize,
     mode: Mode,
 }
@@ -95,8 +137,9 @@ pub struct Range<'a> {
 impl<'a> Range<'a> {
     pub(crate) fn new(scan: impl Scan + 'a, namespace: NamespaceId, range: KeyRange) -> Range<'a> {
         let rest = begins_within(&range.0, &range.1).then_some(range);
-        let (front, back) = (VecDeque::new(), VecDeque::new());
-        Range { scan: Box::new(scan), namespace, rest, front, back, limit: FIRST_KEYS, mode: Mode::Shared }
+        let (front, back) = (Fetched::default(), Fetched::default());
+        let (scan, limit, mode) = (Box::new(scan), FIRST_KEYS, Mode::Shared);
+        Range { scan, namespace, rest, front, back, lent: None, limit, mode }
     }
 
     /// Locks what is iterated over exclusively: two transactions that are about to change it wait for each other here,
@@ -148,40 +191,97 @@ impl<'a> Range<'a> {
         Part { records, error: None, rest }
     }
 
-    fn step(&mut self, backwards: bool) -> Result<Option<(Bytes, Found)>, Error> {
+    /// The next record, borrowed until the one after it is asked for: it is not copied. For the rest this is
+    /// [`Iterator::next`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tantalum_kv::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let store = tantalum_kv::Store::open(&folder.path().join("app.tant"))?;
+    /// # let events = store.namespace("events")?;
+    /// # store.transact(|tx| ["may", "june"].iter().try_for_each(|key| tx.put(events, key, b"1234")))?;
+    /// let snapshot = store.snapshot()?;
+    /// let (mut all, mut bytes) = (snapshot.all(events)?, 0);
+    /// while let Some(record) = all.lend() {
+    ///     let (key, value) = record?;
+    ///     bytes += key.len() + value.len();
+    /// }
+    /// assert_eq!(bytes, 15);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lend(&mut self) -> Option<Result<Lent<'_>, Error>> {
+        self.lend_from(false)
+    }
+
+    /// The same from the end of the range.
+    pub fn lend_back(&mut self) -> Option<Result<Lent<'_>, Error>> {
+        self.lend_from(true)
+    }
+
+    fn lend_from(&mut self, backwards: bool) -> Option<Result<Lent<'_>, Error>> {
+        let entry = self.entry(backwards);
+        match self.or_end(entry)? {
+            Ok(current) => Some(Ok(self.lent.insert(current).borrowed())),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// The next record, and a share of the leaf that it is in.
+    fn step(&mut self, backwards: bool) -> Result<Option<(Item, Option<Value>)>, Error> {
         loop {
             let (near, far) = match backwards {
                 false => (&mut self.front, &mut self.back),
                 true => (&mut self.back, &mut self.front),
             };
-            if let Some(entry) = near.pop_front() {
-                return entry.map(Some);
+            let (item, leaves) = match (near.items.pop_front(), &self.rest) {
+                (Some(item), _) => (Some(item), &near.leaves),
+                (None, None) => (far.items.pop_back(), &far.leaves),
+                (None, Some(_)) => (None, &near.leaves),
+            };
+            match item {
+                Some(Item::Lost(error)) => return Err(error),
+                Some(item) => {
+                    let leaf = match &item {
+                        Item::InLeaf(entry) => Some(leaves[entry.leaf as usize].clone()),
+                        _ => None,
+                    };
+                    return Ok(Some((item, leaf)));
+                }
+                None => {}
             }
-            let Some(range) = self.rest.take() else { return far.pop_back().transpose() };
+            let Some(range) = self.rest.take() else { return Ok(None) };
             let batch = self.scan.batch(self.namespace, range, backwards, self.limit, self.mode)?;
             self.limit = (self.limit * 4).min(MOST_KEYS);
             self.rest = batch.rest.filter(|(from, to)| begins_within(from, to));
-            near.extend(batch.entries.into_iter().map(Ok).chain(batch.lost.map(Err)));
+            *near = Fetched { leaves: batch.leaves, items: batch.entries };
+            near.items.extend(batch.lost.map(Item::Lost));
         }
     }
 
-    fn entry(&mut self, backwards: bool) -> Result<Option<(Bytes, Value)>, Error> {
-        let Some((key, found)) = self.step(backwards)? else { return Ok(None) };
-        let value = match found {
-            Found::Own(value) => value,
-            Found::Number(number) => {
-                self.scan.value(self.namespace, number).map_err(|error| error.of_key(&key))?
-            }
+    fn entry(&mut self, backwards: bool) -> Result<Option<Current>, Error> {
+        let (entry, leaf) = match self.step(backwards)? {
+            Some((Item::InLeaf(entry), Some(leaf))) => (entry, leaf),
+            Some((Item::Own(key, value), _)) => return Ok(Some(Current::Own(key, value))),
+            Some((item, _)) => unreachable!("{item:?} is in no leaf"),
+            None => return Ok(None),
         };
-        Ok(Some((key, value)))
+        let key = entry.key;
+        Ok(Some(match entry.place {
+            Place::Here(value) => Current::InLeaf { leaf, key, value },
+            Place::Apart(number) => {
+                let value = self.scan.value(self.namespace, number);
+                let value = value.map_err(|error| error.of_key(key.of_leaf(&leaf)))?;
+                Current::Apart { leaf, key, value }
+            }
+        }))
     }
 
     /// Ends after an error, unless it can go on behind it.
     fn or_end<T>(&mut self, entry: Result<Option<T>, Error>) -> Option<Result<T, Error>> {
         if entry.as_ref().is_err_and(|error| !error.is_damage()) {
             self.rest = None;
-            self.front.clear();
-            self.back.clear();
+            (self.front, self.back) = (Fetched::default(), Fetched::default());
         }
         entry.transpose()
     }
@@ -192,14 +292,14 @@ impl Iterator for Range<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.entry(false);
-        self.or_end(entry)
+        self.or_end(entry.map(|entry| entry.map(Current::owned)))
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let entry = self.entry(true);
-        self.or_end(entry)
+        self.or_end(entry.map(|entry| entry.map(Current::owned)))
     }
 }
 
@@ -215,18 +315,28 @@ impl Keys<'_> {
     }
 }
 
+impl Keys<'_> {
+    fn key(&mut self, backwards: bool) -> Option<Result<Bytes, Error>> {
+        let entry = self.range.step(backwards);
+        let key = |(item, leaf): (Item, Option<Value>)| match (item, leaf) {
+            (Item::InLeaf(entry), Some(leaf)) => entry.key.of_leaf(&leaf).into(),
+            (Item::Own(key, _), _) => key,
+            (item, _) => unreachable!("{item:?} is in no leaf"),
+        };
+        self.range.or_end(entry.map(|entry| entry.map(key)))
+    }
+}
+
 impl Iterator for Keys<'_> {
     type Item = Result<Bytes, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.range.step(false);
-        self.range.or_end(entry.map(|entry| entry.map(|(key, _)| key)))
+        self.key(false)
     }
 }
 
 impl DoubleEndedIterator for Keys<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let entry = self.range.step(true);
-        self.range.or_end(entry.map(|entry| entry.map(|(key, _)| key)))
+        self.key(true)
     }
 }

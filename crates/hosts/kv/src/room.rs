@@ -54,13 +54,18 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// What these records take. `planned` gives the chunks of one that a step before has changed, if it counts.
-    pub fn of(records: &Records, planned: impl Fn(&Name) -> Option<u64>) -> Taken {
+    /// What these records take. `planned` gives the chunks of one that a step before has changed, if it counts; `exists` says whether
+    /// the drive has one already, so that it is not another entry of the index.
+    pub fn of(
+        records: &Records,
+        planned: impl Fn(&Name) -> Option<u64>,
+        exists: impl Fn(&Name) -> bool,
+    ) -> Taken {
         let all = footprint_of(records);
         let puts =
             records.iter().filter_map(|(name, value)| Some((name, Footprint::of(value.as_ref()?.len()))));
         let new: Footprint = puts.clone().map(|(_, footprint)| footprint).sum();
-        let is_new = |(name, _): &(&Name, Footprint)| planned(name).is_none();
+        let is_new = |(name, _): &(&Name, Footprint)| planned(name).is_none() && !exists(name);
         debug_assert!(
             new == Footprint::default() || all.chunks >= new.chunks && all.entries >= new.entries,
             "records take {all:?}, and those among them that are put {new:?}"

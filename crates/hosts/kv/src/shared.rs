@@ -10,7 +10,7 @@ use tantalum_image::Process;
 
 use crate::age::Age;
 use crate::cache_padded::CachePadded;
-use crate::catalog::{Catalog, Names};
+use crate::catalog::{Catalog, Names, Uses};
 use crate::commit::{Commits, Work};
 use crate::error::Error;
 use crate::failure::{Cause, Failure};
@@ -31,8 +31,6 @@ pub(crate) struct Shared {
     pub options: Options,
     /// Bytes of the drive.
     pub capacity_bytes: u64,
-    /// What only deletes may use.
-    pub reserve: Footprint,
     pub locks: Locks,
     commits: Commits,
     pub catalog: Mutex<Catalog>,
@@ -50,13 +48,16 @@ impl Shared {
     /// Takes over a drive whose catalog has been read.
     pub fn over(device: Device, catalog: Catalog, values: LargeValues, options: Options) -> Shared {
         let limits = Limits::of(&device);
+        let commits = Commits::new(limits, Redo::new(catalog.first), values);
+        if catalog.uses.leaves {
+            commits.expect_leaves();
+        }
         Shared {
             capacity_bytes: device.profile().capacity_bytes,
-            reserve: limits.reserve,
             drive: RecordStore::new(device, catalog.first, options.cache_bytes, options.snapshot_bytes),
             options,
             locks: Locks::default(),
-            commits: Commits::new(limits, Redo::new(catalog.first), values),
+            commits,
             live: RwLock::new(live(&catalog.names)).into(),
             catalog: Mutex::new(catalog),
             next_age: CachePadded::default(),
@@ -170,20 +171,31 @@ impl Shared {
 
     /// Does the work of a transaction; returns when it is done.
     pub fn commit(&self, work: Work) -> Result<Nanoseconds, Error> {
-        if work.has_large {
-            self.expect_large_values()?;
-            debug_assert!(self.catalog.lock().has_large, "a large value is put, and nobody expects any");
+        let uses = Uses { large: work.has_large, leaves: work.has_values_in_leaves() };
+        if uses != Uses::default() {
+            self.expect(uses)?;
         }
         self.commits.commit(&self.drive, work).map_err(|failure| self.failed(failure))
     }
 
-    /// Before the first large value is put: notes that there may be some.
-    fn expect_large_values(&self) -> Result<(), Error> {
+    /// Before the first of these is put: notes that there may be some, so that versions which do not know them refuse the image.
+    fn expect(&self, uses: Uses) -> Result<(), Error> {
         let mut catalog = self.catalog.lock();
-        match catalog.has_large {
-            true => Ok(()),
-            false => self.alone(|device| catalog.expect_large_values(device)),
+        let before = catalog.uses;
+        let after = Uses { large: before.large || uses.large, leaves: before.leaves || uses.leaves };
+        match after == before {
+            true => {}
+            false => self.alone(|device| catalog.expect(device, after))?,
         }
+        if after.leaves {
+            self.commits.expect_leaves();
+        }
+        Ok(())
+    }
+
+    /// What only deletes may use.
+    pub fn reserve(&self) -> Footprint {
+        self.commits.limits().reserve
     }
 
     /// Makes another change to the drive, durably.

@@ -13,11 +13,11 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::keys::{KeyRange, borrowed, hashed_key, ordered_key, prefix_range, range_of};
 use crate::large::Stored;
-use crate::range::{Batch, Found, Range, Scan};
+use crate::range::{Batch, Item, Range, Scan};
 use crate::record::{Namespace, Order, Value};
 use crate::record_store::Past;
 use crate::shared::Shared;
-use crate::tree::{find, page, value_name};
+use crate::tree::{Place, find, page, value_name};
 use crate::versions::AsOf;
 
 /// A snapshot of a store ([`crate::Store::snapshot`]). It keeps the store open. Deleting a namespace deletes it for
@@ -75,7 +75,8 @@ impl Snapshot {
             Order::Ordered => {
                 let key = ordered_key(key)?;
                 let found = self.past(|past| match find(past, namespace.0, &key)? {
-                    Some(number) => present(past, namespace.0, number).map(Some),
+                    Some(Place::Here(value)) => Ok(Some(Stored::Whole(value))),
+                    Some(Place::Apart(number)) => present(past, namespace.0, number).map(Some),
                     None => Ok(None),
                 });
                 found.map_err(|error| error.of_key(&key))
@@ -155,17 +156,21 @@ impl Scan for &Snapshot {
         _mode: Mode,
     ) -> Result<Batch, Error> {
         let found = self.past(|past| page(past, namespace, borrowed(&range), backwards, limit))?;
-        let rest = match (&found.gap, found.entries.last().filter(|_| !found.is_all)) {
+        let rest = match (&found.gap, found.last()) {
             (Some(gap), _) => gap.divide(range, backwards).1,
-            (None, Some((last, _))) => {
-                let last = Bound::Excluded(last.clone());
+            (None, Some(last)) => {
+                let last = Bound::Excluded(last.into());
                 Some(if backwards { (range.0, last) } else { (last, range.1) })
             }
             (None, None) => None,
         };
         let lost = found.gap.map(|gap| self.shared.failed(Failure::Lost { namespace, gap }));
-        let entries = found.entries.into_iter().map(|(key, number)| (key, Found::Number(number)));
-        Ok(Batch { entries: entries.collect(), lost, rest })
+        Ok(Batch {
+            leaves: found.leaves,
+            entries: found.entries.into_iter().map(Item::InLeaf).collect(),
+            lost,
+            rest,
+        })
     }
 
     fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {

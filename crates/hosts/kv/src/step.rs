@@ -11,7 +11,7 @@ use crate::large::PART_BYTES;
 use crate::positions::{Cursor, Positions};
 use crate::record::{Bytes, Name, ORDERED_KEY_BYTES, Order, Value};
 use crate::record_store::{Listing, Records};
-use crate::tree::{Numbers, change, find, value_name};
+use crate::tree::{Numbers, Place, Placement, change, find, value_name};
 
 /// A step.
 pub(crate) struct Step {
@@ -28,7 +28,13 @@ pub(crate) enum Form {
     /// As the records that are put.
     Records,
     /// As changes of keys of an ordered namespace.
-    Keys { namespace: NamespaceId, numbers: Numbers, changes: Vec<(Bytes, Option<Value>)> },
+    Keys {
+        namespace: NamespaceId,
+        numbers: Numbers,
+        /// Whether small values lie with their keys: not if an earlier version has logged it.
+        placement: Placement,
+        changes: Vec<(Bytes, Option<Value>)>,
+    },
     /// As the positions of keys that are deleted. Those of an ordered namespace have numbers.
     Positions { namespace: NamespaceId, numbers: Option<Numbers>, positions: Positions },
 }
@@ -37,6 +43,7 @@ const RECORDS: u8 = 1;
 const KEYS: u8 = 2;
 const HASHED_POSITIONS: u8 = 3;
 const ORDERED_POSITIONS: u8 = 4;
+const KEYS_WITH_VALUES: u8 = 5;
 
 impl Step {
     /// Records as they are.
@@ -49,8 +56,11 @@ impl Step {
     pub fn encode(&self) -> Vec<u8> {
         match &self.form {
             Form::Records => encode_records(&self.records),
-            Form::Keys { namespace, numbers, changes } => {
-                let mut bytes = vec![KEYS];
+            Form::Keys { namespace, numbers, placement, changes } => {
+                let mut bytes = vec![match placement {
+                    Placement::SmallHere => KEYS_WITH_VALUES,
+                    Placement::AllApart => KEYS,
+                }];
                 bytes.extend_from_slice(&namespace.0.to_le_bytes());
                 bytes.extend_from_slice(&numbers.to_bytes());
                 changes.iter().for_each(|(key, value)| encode_change(key, value.as_ref(), &mut bytes));
@@ -75,10 +85,11 @@ impl Step {
                 records = decode_records(rest)?;
                 Form::Records
             }
-            KEYS => {
+            KEYS | KEYS_WITH_VALUES => {
                 let (namespace, rest) = decode_namespace(rest)?;
                 let (numbers, rest) = Numbers::from_bytes(rest)?;
-                Form::Keys { namespace, numbers, changes: decode_changes(rest)? }
+                let placement = if *kind == KEYS { Placement::AllApart } else { Placement::SmallHere };
+                Form::Keys { namespace, numbers, placement, changes: decode_changes(rest)? }
             }
             HASHED_POSITIONS => {
                 let (namespace, rest) = decode_namespace(rest)?;
@@ -99,9 +110,9 @@ impl Step {
     pub fn complete(&mut self, source: &impl Listing, cursor: &mut Cursor) -> Result<(), Failure> {
         match &self.form {
             Form::Records => {}
-            Form::Keys { namespace, numbers, changes } => {
+            Form::Keys { namespace, numbers, placement, changes } => {
                 let changes: Vec<_> = changes.iter().map(|(key, value)| (key, value)).collect();
-                self.records = change(source, *namespace, &changes, *numbers)?.records;
+                self.records = change(source, *namespace, &changes, *numbers, *placement)?.records;
             }
             Form::Positions { namespace, numbers: None, positions } => {
                 let keys = positions.find(source, *namespace, Order::Hashed, cursor)?;
@@ -111,7 +122,7 @@ impl Step {
             Form::Positions { namespace, numbers: Some(numbers), positions } => {
                 let keys = positions.find(source, *namespace, Order::Ordered, cursor)?;
                 let changes: Vec<_> = keys.iter().map(|key| (key, &None)).collect();
-                self.records = change(source, *namespace, &changes, *numbers)?.records;
+                self.records = change(source, *namespace, &changes, *numbers, Placement::SmallHere)?.records;
             }
         }
         Ok(())
@@ -128,8 +139,14 @@ impl Step {
             }
             _ => return Ok(Vec::new()),
         };
-        let numbers = keys.iter().filter_map(|key| find(source, namespace, key).transpose());
-        numbers.map(|number| Ok(value_name(namespace, number?))).collect()
+        let places = keys.iter().filter_map(|key| find(source, namespace, key).transpose());
+        let names = places.filter_map(|place| match place {
+            Ok(Place::Apart(number)) => Some(Ok(value_name(namespace, number))),
+            // it goes with its leaf
+            Ok(Place::Here(_)) => None,
+            Err(failure) => Some(Err(failure)),
+        });
+        names.collect()
     }
 
     /// The keys that it deletes, if it does nothing else, and is logged by them.

@@ -267,7 +267,7 @@ impl Store {
         Ok(if self.shared.stopped().is_some() {
             0
         } else {
-            self.shared.drive.room_for(value_bytes, self.shared.reserve)
+            self.shared.drive.room_for(value_bytes, self.shared.reserve())
         })
     }
 

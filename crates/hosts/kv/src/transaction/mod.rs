@@ -18,7 +18,7 @@ use crate::locks::LockId;
 use crate::record::{Bytes, Name, Namespace, Order, OrderedChanges, Value};
 use crate::shared::Shared;
 use crate::spans::Extent;
-use crate::tree::{find, value_name};
+use crate::tree::{Place, find, value_name};
 use crate::wake::Refusal;
 
 /// A transaction. Dropping it without [`Transaction::commit`] aborts it.
@@ -387,7 +387,8 @@ impl Transaction {
                 }
                 let found = find(&self.shared.drive.stable(), *namespace, key);
                 match found.map_err(|failure| self.shared.failed(failure))? {
-                    Some(number) => (value_name(*namespace, number), true),
+                    Some(Place::Here(value)) => return Ok(Some(Stored::Whole(value))),
+                    Some(Place::Apart(number)) => (value_name(*namespace, number), true),
                     None => return Ok(None),
                 }
             }

@@ -3,7 +3,7 @@
 //! A range is locked up to the last key found before that key is used, and read again if somebody has committed
 //! meanwhile. So what a scan returns is exactly what the range contains, until the transaction ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, RangeBounds};
 
 use tantalum::NamespaceId;
@@ -14,7 +14,7 @@ use crate::age::Mode;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::keys::{KeyRange, borrowed, prefix_range, range_of};
-use crate::range::{Batch, Found, Range, Scan};
+use crate::range::{Batch, Item, Range, Scan};
 use crate::record::{Bytes, Namespace, Order, Value};
 use crate::spans::Extent;
 use crate::tree::{Page, page, value_name};
@@ -92,18 +92,24 @@ impl Transaction {
         namespace: NamespaceId,
         range: &KeyRange,
         backwards: bool,
-        committed: Vec<(Bytes, u64)>,
-    ) -> Vec<(Bytes, Found)> {
-        let committed = committed.into_iter().map(|(key, number)| (key, Found::Number(number)));
-        let Some(own) = self.ordered.get(&namespace) else { return committed.collect() };
-        let mut all: BTreeMap<Bytes, Found> = committed.collect();
+        committed: Page,
+    ) -> (Vec<Value>, VecDeque<Item>) {
+        let Some(own) = self.ordered.get(&namespace) else {
+            return (committed.leaves, committed.entries.into_iter().map(Item::InLeaf).collect());
+        };
+        let mut all: BTreeMap<Bytes, Item> = committed
+            .entries
+            .iter()
+            .map(|entry| (committed.key(entry).into(), Item::InLeaf(entry.clone())))
+            .collect();
         for (key, value) in own.range::<[u8], _>(borrowed(range)) {
             match value {
-                Some(value) => drop(all.insert(key.clone(), Found::Own(value.clone()))),
+                Some(value) => drop(all.insert(key.clone(), Item::Own(key.clone(), value.clone()))),
                 None => drop(all.remove(key)),
             }
         }
-        if backwards { all.into_iter().rev().collect() } else { all.into_iter().collect() }
+        let items = all.into_values();
+        (committed.leaves, if backwards { items.rev().collect() } else { items.collect() })
     }
 }
 
@@ -128,10 +134,10 @@ impl Scan for Transaction {
     ) -> Result<Batch, Error> {
         self.check_open(namespace)?;
         let (mut found, puts) = self.committed(namespace, &range, backwards, limit)?;
-        let (range, rest) = match (&found.gap, found.entries.last().filter(|_| !found.is_all)) {
+        let (range, rest) = match (&found.gap, found.last()) {
             (Some(gap), _) => gap.divide(range, backwards),
-            (None, Some((last, _))) => {
-                let (range, rest) = divide(range, backwards, last);
+            (None, Some(last)) => {
+                let (range, rest) = divide(range, backwards, &last.into());
                 (range, Some(rest))
             }
             (None, None) => (range, None),
@@ -145,8 +151,9 @@ impl Scan for Transaction {
                 found.entries.len()
             );
         }
-        let lost = found.gap.map(|gap| self.shared.failed(Failure::Lost { namespace, gap }));
-        Ok(Batch { entries: self.with_own(namespace, &range, backwards, found.entries), lost, rest })
+        let lost = found.gap.take().map(|gap| self.shared.failed(Failure::Lost { namespace, gap }));
+        let (leaves, entries) = self.with_own(namespace, &range, backwards, found);
+        Ok(Batch { leaves, entries, lost, rest })
     }
 
     fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use tantalum::{Footprint, NamespaceId};
 
 use super::find::node_at;
-use super::node::{Entry, FULL_BYTES, Node, bytes_of, cut, encode, separator};
+use super::node::{Entry, Node, Place, Placement, bytes_of, cut, encode, full_bytes, separator};
 use super::{Kind, Numbers, ROOT, name, value_name};
 use crate::failure::Failure;
 use crate::record::{Bytes, Name, Value};
@@ -26,9 +26,9 @@ pub(crate) fn change(
     namespace: NamespaceId,
     changes: &[Change<'_>],
     numbers: Numbers,
+    placement: Placement,
 ) -> Result<Changed, Failure> {
-    let nodes = BTreeMap::new();
-    let mut work = Work { source, namespace, numbers, nodes, records: Records::with_capacity(changes.len()) };
+    let mut work = Work { placement, ..Work::new(source, namespace, numbers) };
     work.root(changes)?;
     Ok(work.changed(numbers))
 }
@@ -44,7 +44,7 @@ pub(crate) struct Mended {
 pub(crate) fn mend(source: &impl Source, namespace: NamespaceId) -> Result<Mended, Failure> {
     // none are taken
     let numbers = Numbers::after(ROOT);
-    let mut work = Work { source, namespace, numbers, nodes: BTreeMap::new(), records: Records::new() };
+    let mut work = Work::new(source, namespace, numbers);
     let mut named = HashSet::new();
     if let Some((level, root)) = work.readable(ROOT, None, no_key(), &mut named)? {
         work.raise(level, vec![root])?;
@@ -67,6 +67,7 @@ struct Work<'a, S> {
     source: &'a S,
     namespace: NamespaceId,
     numbers: Numbers,
+    placement: Placement,
     /// Nodes to be written, with their levels; `None` for those to be removed.
     nodes: BTreeMap<u64, Option<(u8, Vec<Entry>)>>,
     records: Records,
@@ -81,7 +82,12 @@ fn chunks_of(entries: &[Entry]) -> u64 {
     Footprint::of(bytes_of(entries)).chunks
 }
 
-impl<S: Source> Work<'_, S> {
+impl<'a, S: Source> Work<'a, S> {
+    fn new(source: &'a S, namespace: NamespaceId, numbers: Numbers) -> Work<'a, S> {
+        let (nodes, records) = (BTreeMap::new(), Records::new());
+        Work { source, namespace, numbers, placement: Placement::SmallHere, nodes, records }
+    }
+
     fn damaged(&self) -> Failure {
         Failure::Node { namespace: self.namespace }
     }
@@ -121,11 +127,14 @@ impl<S: Source> Work<'_, S> {
         };
         let mut changed = None;
         if level == 0 {
-            named.extend(before.iter().map(|entry| entry.number));
+            named.extend(before.iter().filter_map(|entry| match entry.place {
+                Place::Apart(number) => Some(number),
+                Place::Here(_) => None,
+            }));
         } else {
             let mut children = Vec::with_capacity(before.len());
-            for Entry { key, number } in &before {
-                let child = self.readable(*number, Some(level - 1), key.clone(), named)?;
+            for entry in &before {
+                let child = self.readable(entry.child(), Some(level - 1), entry.key.clone(), named)?;
                 children.extend(child.map(|(_, child)| child));
             }
             let after = self.store_children(level - 1, children);
@@ -182,7 +191,7 @@ impl<S: Source> Work<'_, S> {
     /// Writes the root; a root with a single child is replaced by it.
     fn store_root(&mut self, mut level: u8, mut entries: Vec<Entry>) -> Result<(), Failure> {
         while level > 0 && entries.len() == 1 {
-            let only = entries[0].number;
+            let only = entries[0].child();
             (level, entries) = self.load(only, level, &no_key())?;
             self.nodes.insert(only, None);
         }
@@ -232,14 +241,20 @@ impl<S: Source> Work<'_, S> {
         Ok(self.pieces(number, low, level, after, appended))
     }
 
-    /// Whether a leaf keeps its keys; then only the values are put.
+    /// Whether a leaf keeps its keys, and all values that change lie apart; then only these are put.
     fn changes_values_alone(&mut self, leaf: Node<'_>, changes: &[Change<'_>]) -> Option<bool> {
-        let found: Option<Vec<Option<u64>>> = changes.iter().map(|(key, _)| leaf.find(key)).collect();
-        let found = found?;
-        if changes.iter().zip(&found).any(|((_, value), found)| value.is_some() != found.is_some()) {
-            return Some(false);
+        let mut numbers = Vec::with_capacity(changes.len());
+        for (key, value) in changes {
+            match (leaf.find(key)?, value) {
+                (Some(Place::Apart(number)), Some(value)) if !self.placement.is_here(key, value) => {
+                    numbers.push(Some(number));
+                }
+                // a key that is not there is not deleted
+                (None, None) => numbers.push(None),
+                _ => return Some(false),
+            }
         }
-        for ((_, value), number) in changes.iter().zip(found) {
+        for ((_, value), number) in changes.iter().zip(numbers) {
             if let Some(number) = number {
                 self.records.push((value_name(self.namespace, number), (*value).clone()));
             }
@@ -256,18 +271,36 @@ impl<S: Source> Work<'_, S> {
                 after.push(entry);
             }
             let old = before.next_if(|entry| entry.key == **key);
-            let number = match (&old, value) {
-                (Some(old), _) => old.number,
-                (None, Some(_)) => self.numbers.take(),
-                (None, None) => continue,
-            };
-            self.records.push((value_name(self.namespace, number), (*value).clone()));
-            if value.is_some() {
-                after.push(old.unwrap_or_else(|| Entry { key: (*key).clone(), number }));
+            let before = old.map(|old| old.place);
+            if let Some(place) = self.placed(key, before, value) {
+                after.push(Entry { key: (*key).clone(), place });
             }
         }
         after.extend(before);
         after
+    }
+
+    /// Where the new value of a key is; none if the key is deleted. What lies apart is put, or deleted.
+    fn placed(
+        &mut self,
+        key: &[u8],
+        before: Option<Place<Value>>,
+        value: &Option<Value>,
+    ) -> Option<Place<Value>> {
+        let here = value.as_ref().filter(|value| self.placement.is_here(key, value));
+        let number = match (before, here, value) {
+            (Some(Place::Apart(number)), ..) => number,
+            (_, None, Some(_)) => self.numbers.take(),
+            (_, Some(here), _) => return Some(Place::Here(here.clone())),
+            (_, None, None) => return None,
+        };
+        let apart = value.as_ref().filter(|_| here.is_none()).cloned();
+        let is_apart = apart.is_some();
+        self.records.push((value_name(self.namespace, number), apart));
+        match here {
+            Some(here) => Some(Place::Here(here.clone())),
+            None => is_apart.then_some(Place::Apart(number)),
+        }
     }
 
     /// Changes the subtree of an inner node. Returns its new children.
@@ -278,15 +311,16 @@ impl<S: Source> Work<'_, S> {
         mut changes: &[Change<'_>],
     ) -> Result<Vec<Child>, Failure> {
         let mut children = Vec::with_capacity(entries.len());
-        for (at, Entry { key, number }) in entries.iter().enumerate() {
+        for (at, entry) in entries.iter().enumerate() {
+            let (key, number) = (&entry.key, entry.child());
             let next = entries.get(at + 1).map(|next| &next.key);
             let here = changes.partition_point(|(key, _)| next.is_none_or(|next| *key < next));
             let (here, rest) = changes.split_at(here);
             changes = rest;
             if here.is_empty() {
-                children.push(Child { low: key.clone(), number: *number, changed: None });
+                children.push(Child { low: key.clone(), number, changed: None });
             } else {
-                children.extend(self.subtree(*number, level - 1, key.clone(), here)?);
+                children.extend(self.subtree(number, level - 1, key.clone(), here)?);
             }
         }
         self.merge_small(level - 1, children)
@@ -295,7 +329,7 @@ impl<S: Source> Work<'_, S> {
     /// Merges changed children that have become small with a neighbour.
     fn merge_small(&mut self, level: u8, children: Vec<Child>) -> Result<Vec<Child>, Failure> {
         let is_small =
-            |child: &Child| child.changed.as_ref().is_some_and(|entries| bytes_of(entries) < FULL_BYTES / 4);
+            |child: &Child| child.changed.as_ref().is_some_and(|all| bytes_of(all) < full_bytes(all) / 4);
         let mut merged: Vec<Child> = Vec::with_capacity(children.len());
         for child in children {
             match merged.pop() {
@@ -305,7 +339,7 @@ impl<S: Source> Work<'_, S> {
                     let apart = chunks_of(&entries) + chunks_of(&right);
                     entries.extend(right);
                     // a full store must be able to delete
-                    if bytes_of(&entries) > FULL_BYTES * 3 / 4 || chunks_of(&entries) > apart {
+                    if bytes_of(&entries) > full_bytes(&entries) * 3 / 4 || chunks_of(&entries) > apart {
                         merged.extend([left, child]);
                         continue;
                     }
@@ -338,10 +372,10 @@ impl<S: Source> Work<'_, S> {
                 assert!(!changed.is_empty(), "node {number} of {:?} is empty, and stays", self.namespace);
                 self.nodes.insert(number, Some((level, changed)));
             }
-            entries.push(Entry { key: low, number });
+            entries.push(Entry { key: low, place: Place::Apart(number) });
         }
         debug_assert!(
-            entries.iter().all(|entry| !matches!(self.nodes.get(&entry.number), Some(None))),
+            entries.iter().all(|entry| !matches!(self.nodes.get(&entry.child()), Some(None))),
             "a node of {:?} is removed, and its parent names it: {entries:?}",
             self.namespace
         );

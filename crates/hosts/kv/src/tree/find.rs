@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use tantalum::NamespaceId;
 
-use super::node::Node;
+use super::node::{Node, Place};
 use super::{Kind, ROOT, name};
 use crate::failure::Failure;
 use crate::keys::KeyRange;
@@ -53,8 +53,12 @@ impl Gap {
     }
 }
 
-/// The number of a key's value.
-pub(crate) fn find(source: &impl Source, namespace: NamespaceId, key: &[u8]) -> Result<Option<u64>, Failure> {
+/// Where a key's value is.
+pub(crate) fn find(
+    source: &impl Source,
+    namespace: NamespaceId,
+    key: &[u8],
+) -> Result<Option<Place<Value>>, Failure> {
     let (mut number, mut above) = (ROOT, None);
     loop {
         let bytes = match node_at(source, namespace, number) {
@@ -66,7 +70,11 @@ pub(crate) fn find(source: &impl Source, namespace: NamespaceId, key: &[u8]) -> 
         let node = Node::parse(&bytes).filter(|node| above.is_none_or(|above| node.level() < above));
         let Some(node) = node else { return Err(lost(source, namespace, key)) };
         if node.level() == 0 {
-            return node.find(key).ok_or_else(|| lost(source, namespace, key));
+            let found = node.find(key).ok_or_else(|| lost(source, namespace, key))?;
+            return Ok(found.map(|place| match place {
+                Place::Here(value) => Place::Here(value.into()),
+                Place::Apart(number) => Place::Apart(number),
+            }));
         }
         above = Some(node.level());
         let child = node.child_of(key).and_then(|at| node.number(at));
@@ -98,14 +106,62 @@ fn lost(source: &impl Source, namespace: NamespaceId, key: &[u8]) -> Failure {
     Failure::Lost { namespace, gap }
 }
 
-/// Keys of a range with the numbers of their values.
+/// A piece of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    start: u32,
+    end: u32,
+}
+
+impl Piece {
+    /// A piece of these bytes.
+    fn of(whole: &[u8], piece: &[u8]) -> Piece {
+        let start = piece.as_ptr().addr() - whole.as_ptr().addr();
+        assert!(
+            start + piece.len() <= whole.len(),
+            "{} bytes from {start} on, of {}",
+            piece.len(),
+            whole.len()
+        );
+        Piece { start: start as u32, end: (start + piece.len()) as u32 }
+    }
+
+    pub fn of_leaf(self, leaf: &[u8]) -> &[u8] {
+        &leaf[self.start as usize..self.end as usize]
+    }
+}
+
+/// A key of a range, with the place of its value: pieces of a leaf, which is shared by all of its keys.
+#[derive(Clone, Debug)]
+pub(crate) struct PageEntry {
+    /// Which leaf of the page.
+    pub leaf: u32,
+    pub key: Piece,
+    pub place: Place<Piece>,
+}
+
+/// Keys of a range with the places of their values.
 pub(crate) struct Page {
+    /// The leaves that the entries are in.
+    pub leaves: Vec<Value>,
     /// In the order of the keys, or backwards.
-    pub entries: Vec<(Bytes, u64)>,
+    pub entries: Vec<PageEntry>,
     /// Whether these are all keys of the range.
     pub is_all: bool,
     /// What comes after them cannot be read.
     pub gap: Option<Gap>,
+}
+
+impl Page {
+    /// The key of an entry.
+    pub fn key(&self, entry: &PageEntry) -> &[u8] {
+        entry.key.of_leaf(&self.leaves[entry.leaf as usize])
+    }
+
+    /// The last key, if there are more in the range.
+    pub fn last(&self) -> Option<&[u8]> {
+        self.entries.last().filter(|_| !self.is_all).map(|entry| self.key(entry))
+    }
 }
 
 /// At most `limit` keys of a range, from its beginning, or backwards from its end.
@@ -116,7 +172,7 @@ pub(crate) fn page(
     backwards: bool,
     limit: usize,
 ) -> Result<Page, Failure> {
-    let page = Page { entries: Vec::new(), is_all: true, gap: None };
+    let page = Page { leaves: Vec::new(), entries: Vec::new(), is_all: true, gap: None };
     let mut walk = Walk { source, namespace, range, backwards, limit, page };
     walk.subtree(ROOT, None, (&[], None))?;
     Ok(walk.page)
@@ -148,7 +204,7 @@ impl<S: Source> Walk<'_, S> {
         let node = Node::parse(&bytes).filter(|node| above.is_none_or(|above| node.level() < above));
         let Some(node) = node else { return Ok(self.end_before(low, high)) };
         if node.level() == 0 {
-            return Ok(self.leaf(node).unwrap_or_else(|| self.end_before(low, high)));
+            return Ok(self.leaf(&bytes, node).unwrap_or_else(|| self.end_before(low, high)));
         }
         let Some(children) = self.children(node) else { return Ok(self.end_before(low, high)) };
         for at in children {
@@ -187,7 +243,7 @@ impl<S: Source> Walk<'_, S> {
         Some(if self.backwards { children.rev().collect() } else { children.collect() })
     }
 
-    fn leaf(&mut self, node: Node<'_>) -> Option<bool> {
+    fn leaf(&mut self, bytes: &Value, node: Node<'_>) -> Option<bool> {
         let after = |key: &[u8]| {
             let at = node.lower(key)?;
             Some(if at < node.len() && node.key(at)? == key { at + 1 } else { at })
@@ -202,13 +258,21 @@ impl<S: Source> Walk<'_, S> {
             Bound::Excluded(key) => node.lower(key)?,
             Bound::Unbounded => node.len(),
         };
+        let leaf = self.page.leaves.len() as u32;
+        if first < end {
+            self.page.leaves.push(bytes.clone());
+        }
         for step in 0..end.saturating_sub(first) {
             if self.page.entries.len() == self.limit {
                 self.page.is_all = false;
                 return Some(false);
             }
             let at = if self.backwards { end - 1 - step } else { first + step };
-            self.page.entries.push((node.key(at)?.into(), node.number(at)?));
+            let place = match node.place(at)? {
+                Place::Here(value) => Place::Here(Piece::of(bytes, value)),
+                Place::Apart(number) => Place::Apart(number),
+            };
+            self.page.entries.push(PageEntry { leaf, key: Piece::of(bytes, node.key(at)?), place });
         }
         Some(true)
     }

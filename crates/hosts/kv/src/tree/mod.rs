@@ -1,6 +1,7 @@
 //! The order of an ordered namespace: a B+tree whose nodes are records of the drive, like its values.
 //!
-//! A leaf has keys, each with the number of its value's record, so that changing a value changes no node. Nodes have
+//! A leaf has keys, each with its value, if that is small, or with the number of its value's record, so that changing a large
+//! value changes no node. A value that grows moves out of its leaf, and one that shrinks moves in, in one `put`. Nodes have
 //! no neighbours' numbers: scans go down from the root, which always has number 0. Only the thread that commits changes
 //! a tree, and a change of several nodes is one `put` of the drive together with the values, so a tree is intact after
 //! any loss. Numbers are never used twice.
@@ -15,7 +16,8 @@ use tantalum::{Key, NamespaceId};
 use crate::record::Name;
 
 pub(crate) use change::{Change, Mended, change, mend};
-pub(crate) use find::{Gap, Page, find, page};
+pub(crate) use find::{Gap, Page, PageEntry, Piece, find, page};
+pub(crate) use node::{Place, Placement};
 pub(crate) use numbers::Numbers;
 
 /// The number of the root. A namespace without keys has none.

@@ -3,39 +3,108 @@
 //!
 //! An entry of a leaf has a value's number, one of an inner node a child's and the least key that may be below it. The
 //! first key of an inner node is empty: whatever is less than the second is below it.
+//!
+//! A leaf that has values has the second format: for each entry where its key ends and where its value ends, the highest bit of
+//! which is set if the value lies apart; then the keys; then the values, or the numbers of those that lie apart; then zeros, if
+//! entries are very small.
 
-use crate::record::Bytes;
+use crate::large::number_of_head;
+use crate::record::{Bytes, Value};
 
 const FORMAT: u8 = 1;
+const WITH_VALUES: u8 = 2;
 const HEAD_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 10;
+const ENTRY_WITH_VALUE_BYTES: usize = 4;
+const NUMBER_BYTES: usize = 8;
+
+/// In where a value ends: it lies apart.
+const APART: u16 = 1 << 15;
 
 /// Beyond this many bytes a node is split, unless it has too few entries. Two such nodes fit in a unit of the drive.
 pub(super) const FULL_BYTES: usize = 2008;
 
+/// The same for a leaf that has values: four fit in a unit. A change of one value writes its leaf.
+const FULL_WITH_VALUES_BYTES: usize = 984;
+
+/// An entry of a leaf that has values takes at least this much: the log of a transaction that deletes any of a full store's records
+/// has a bit for each, and the store keeps room for that by its size (`limits.rs`).
+const LEAST_ENTRY_BYTES: usize = 48;
+
+/// A value lies with its key if both together have at most this many bytes.
+const HERE_BYTES: usize = 320;
+
 /// A node has at least this many entries before it is split.
 const LEAST_SPLIT: usize = 4;
+
+/// Where a value is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Place<V> {
+    /// In the leaf.
+    Here(V),
+    /// In a record of this number. A child of an inner node is one, too.
+    Apart(u64),
+}
+
+/// Whether small values lie with their keys. What an earlier version has logged does not know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Placement {
+    SmallHere,
+    AllApart,
+}
+
+impl Placement {
+    /// Whether a value lies with its key. What could be the head of a large value never does: a head is a record.
+    pub fn is_here(self, key: &[u8], value: &[u8]) -> bool {
+        self == Placement::SmallHere
+            && key.len() + value.len() <= HERE_BYTES
+            && number_of_head(value).is_none()
+    }
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub key: Bytes,
-    pub number: u64,
+    pub place: Place<Value>,
+}
+
+impl Entry {
+    /// The number of the child of an inner node.
+    pub fn child(&self) -> u64 {
+        match self.place {
+            Place::Apart(number) => number,
+            Place::Here(_) => unreachable!("an inner node has no values: {self:?}"),
+        }
+    }
 }
 
 /// The bytes of a node. Lookups beyond its end return none: an image may hold anything.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
     level: u8,
-    slots: &'a [[u8; ENTRY_BYTES]],
+    has_values: bool,
+    count: usize,
+    slots: &'a [u8],
     keys: &'a [u8],
+    values: &'a [u8],
 }
 
 impl<'a> Node<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Node<'a>> {
         let (&[format, level, low, high], rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let count = usize::from(u16::from_le_bytes([low, high]));
-        let (slots, keys) = rest.split_at_checked(count * ENTRY_BYTES)?;
-        (format == FORMAT && count > 0).then_some(Node { level, slots: slots.as_chunks().0, keys })
+        let has_values = match (format, level) {
+            (FORMAT, _) => false,
+            (WITH_VALUES, 0) => true,
+            _ => return None,
+        };
+        let slot_bytes = if has_values { ENTRY_WITH_VALUE_BYTES } else { ENTRY_BYTES };
+        let (slots, keys) = rest.split_at_checked(count * slot_bytes)?;
+        let mut node = Node { level, has_values, count, slots, keys, values: &[] };
+        if has_values {
+            (node.keys, node.values) = keys.split_at_checked(node.end(count.checked_sub(1)?)?)?;
+        }
+        (count > 0).then_some(node)
     }
 
     pub fn level(self) -> u8 {
@@ -43,12 +112,27 @@ impl<'a> Node<'a> {
     }
 
     pub fn len(self) -> usize {
-        self.slots.len()
+        self.count
+    }
+
+    fn slot_bytes(self) -> usize {
+        if self.has_values { ENTRY_WITH_VALUE_BYTES } else { ENTRY_BYTES }
+    }
+
+    /// Two bytes of an entry, from one on.
+    fn half(self, at: usize, from: usize) -> Option<u16> {
+        let bytes = self.slots.get(at * self.slot_bytes() + from..)?.first_chunk()?;
+        Some(u16::from_le_bytes(*bytes))
     }
 
     fn end(self, at: usize) -> Option<usize> {
-        let slot = self.slots.get(at)?;
-        Some(usize::from(u16::from_le_bytes([slot[0], slot[1]])))
+        self.half(at, 0).map(usize::from)
+    }
+
+    /// Where the value of an entry ends, and whether it is a number.
+    fn value_end(self, at: usize) -> Option<(usize, bool)> {
+        let end = self.half(at, 2)?;
+        Some((usize::from(end & !APART), end & APART != 0))
     }
 
     pub fn key(self, at: usize) -> Option<&'a [u8]> {
@@ -56,8 +140,24 @@ impl<'a> Node<'a> {
         self.keys.get(start..self.end(at)?)
     }
 
+    /// Where the value of an entry is.
+    pub fn place(self, at: usize) -> Option<Place<&'a [u8]>> {
+        if !self.has_values {
+            return self.number(at).map(Place::Apart);
+        }
+        let start = if at == 0 { 0 } else { self.value_end(at - 1)?.0 };
+        let (end, is_apart) = self.value_end(at)?;
+        let bytes = self.values.get(start..end)?;
+        Some(match is_apart {
+            true => Place::Apart(u64::from_le_bytes(bytes.try_into().ok()?)),
+            false => Place::Here(bytes),
+        })
+    }
+
+    /// The number of a child.
     pub fn number(self, at: usize) -> Option<u64> {
-        let (_, number) = self.slots.get(at)?.split_first_chunk::<2>()?;
+        let start = at * ENTRY_BYTES + 2;
+        let number = self.slots.get(start..start + NUMBER_BYTES)?;
         Some(u64::from_le_bytes(number.try_into().ok()?))
     }
 
@@ -86,37 +186,62 @@ impl<'a> Node<'a> {
         Some(self.partition(1, |other| other < key)? - 1)
     }
 
-    /// The number that a leaf has for a key.
-    pub fn find(self, key: &[u8]) -> Option<Option<u64>> {
+    /// Where a leaf has the value of a key.
+    pub fn find(self, key: &[u8]) -> Option<Option<Place<&'a [u8]>>> {
         let at = self.lower(key)?;
         if at == self.len() || self.key(at)? != key {
             return Some(None);
         }
-        Some(Some(self.number(at)?))
+        Some(Some(self.place(at)?))
     }
 
     /// All entries; the first key of an inner node is `low`.
     pub fn entries(self, low: &Bytes) -> Option<Vec<Entry>> {
         let entry = |at: usize| {
             let key = if self.level > 0 && at == 0 { low.clone() } else { self.key(at)?.into() };
-            Some(Entry { key, number: self.number(at)? })
+            let place = match self.place(at)? {
+                Place::Here(value) => Place::Here(value.into()),
+                Place::Apart(number) => Place::Apart(number),
+            };
+            Some(Entry { key, place })
         };
         (0..self.len()).map(entry).collect()
     }
 }
 
 pub(super) fn encode(level: u8, entries: &[Entry]) -> Vec<u8> {
-    let mut bytes = vec![FORMAT, level];
+    let has_values = have_values(entries);
+    assert!(level == 0 || !has_values, "a node on level {level} has values: {entries:?}");
+    let mut bytes = Vec::with_capacity(bytes_of(entries));
+    bytes.extend_from_slice(&[if has_values { WITH_VALUES } else { FORMAT }, level]);
     bytes.extend_from_slice(&(entries.len() as u16).to_le_bytes());
     let key_of = |at: usize| if level > 0 && at == 0 { &[][..] } else { &entries[at].key[..] };
-    let mut end = 0;
+    let (mut end, mut value_end) = (0, 0);
     for (at, entry) in entries.iter().enumerate() {
         end += key_of(at).len();
         bytes.extend_from_slice(&(end as u16).to_le_bytes());
-        bytes.extend_from_slice(&entry.number.to_le_bytes());
+        match &entry.place {
+            Place::Apart(number) if !has_values => bytes.extend_from_slice(&number.to_le_bytes()),
+            place => {
+                value_end += value_bytes(place);
+                let apart = if matches!(place, Place::Apart(_)) { APART } else { 0 };
+                bytes.extend_from_slice(&(value_end as u16 | apart).to_le_bytes());
+            }
+        }
     }
-    assert!(end <= usize::from(u16::MAX), "{} entries of a node have keys of {end} bytes", entries.len());
+    assert!(
+        end <= usize::from(u16::MAX) && value_end < usize::from(APART),
+        "{} entries of a node have keys of {end} bytes and values of {value_end}",
+        entries.len()
+    );
     (0..entries.len()).for_each(|at| bytes.extend_from_slice(key_of(at)));
+    for entry in entries.iter().filter(|_| has_values) {
+        match &entry.place {
+            Place::Here(value) => bytes.extend_from_slice(value),
+            Place::Apart(number) => bytes.extend_from_slice(&number.to_le_bytes()),
+        }
+    }
+    bytes.resize(bytes_of(entries), 0);
     debug_assert!(
         Node::parse(&bytes).and_then(|node| node.entries(&entries[0].key)).as_deref() == Some(entries),
         "a node would be read otherwise than it is written: {entries:?}"
@@ -124,28 +249,50 @@ pub(super) fn encode(level: u8, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-fn entry_bytes(entry: &Entry) -> usize {
-    ENTRY_BYTES + entry.key.len()
+/// Whether a node of these entries has values.
+fn have_values(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| matches!(entry.place, Place::Here(_)))
+}
+
+/// What an entry's value, or its number, takes behind the keys of a leaf that has values.
+fn value_bytes(place: &Place<Value>) -> usize {
+    match place {
+        Place::Here(value) => value.len(),
+        Place::Apart(_) => NUMBER_BYTES,
+    }
+}
+
+fn entry_bytes(entry: &Entry, has_values: bool) -> usize {
+    match has_values {
+        true => (ENTRY_WITH_VALUE_BYTES + entry.key.len() + value_bytes(&entry.place)).max(LEAST_ENTRY_BYTES),
+        false => ENTRY_BYTES + entry.key.len(),
+    }
 }
 
 pub(super) fn bytes_of(entries: &[Entry]) -> usize {
-    HEAD_BYTES + entries.iter().map(entry_bytes).sum::<usize>()
+    let has_values = have_values(entries);
+    HEAD_BYTES + entries.iter().map(|entry| entry_bytes(entry, has_values)).sum::<usize>()
+}
+
+/// Beyond how many bytes a node of these entries is split.
+pub(super) fn full_bytes(entries: &[Entry]) -> usize {
+    if have_values(entries) { FULL_WITH_VALUES_BYTES } else { FULL_BYTES }
 }
 
 /// Divides entries into nodes: of equal size, or full ones if keys were appended, since more may follow.
 pub(super) fn cut(entries: Vec<Entry>, appended: bool) -> Vec<Vec<Entry>> {
-    let total = bytes_of(&entries);
-    if total <= FULL_BYTES || entries.len() < LEAST_SPLIT {
+    let (total, full, has_values) = (bytes_of(&entries), full_bytes(&entries), have_values(&entries));
+    if total <= full || entries.len() < LEAST_SPLIT {
         return vec![entries];
     }
-    let full = if appended { FULL_BYTES } else { total / total.div_ceil(FULL_BYTES * 3 / 4) };
+    let full = if appended { full } else { total / total.div_ceil(full * 3 / 4) };
     let (mut nodes, mut node, mut bytes, mut left) = (Vec::new(), Vec::new(), HEAD_BYTES, entries.len());
     for entry in entries {
-        if node.len() >= 2 && left >= 2 && bytes + entry_bytes(&entry) > full {
+        if node.len() >= 2 && left >= 2 && bytes + entry_bytes(&entry, has_values) > full {
             nodes.push(std::mem::take(&mut node));
             bytes = HEAD_BYTES;
         }
-        bytes += entry_bytes(&entry);
+        bytes += entry_bytes(&entry, has_values);
         node.push(entry);
         left -= 1;
     }
@@ -166,7 +313,16 @@ mod tests {
 
     fn entries(keys: &[&str]) -> Vec<Entry> {
         let all = keys.iter().zip(100..);
-        all.map(|(key, number)| Entry { key: key.as_bytes().into(), number }).collect()
+        all.map(|(key, number)| Entry { key: key.as_bytes().into(), place: Place::Apart(number) }).collect()
+    }
+
+    /// The same, with values in the leaf for the keys in odd places.
+    fn mixed(keys: &[&str]) -> Vec<Entry> {
+        let mut all = entries(keys);
+        for (at, entry) in all.iter_mut().enumerate().filter(|(at, _)| at % 2 == 1) {
+            entry.place = Place::Here(vec![7; at * 5 - 5].into());
+        }
+        all
     }
 
     #[test]
@@ -177,7 +333,7 @@ mod tests {
         assert_eq!(leaf[..6], [1, 0, 3, 0, 5, 0]);
         let node = Node::parse(&leaf).unwrap();
         assert_eq!(node.entries(&Bytes::from(&b""[..])), Some(all.clone()));
-        assert_eq!((node.find(b"pear"), node.find(b"peas")), (Some(Some(101)), Some(None)));
+        assert_eq!((node.find(b"pear"), node.find(b"peas")), (Some(Some(Place::Apart(101))), Some(None)));
         let inner = encode(1, &all);
         let node = Node::parse(&inner).unwrap();
         assert_eq!(
@@ -188,18 +344,54 @@ mod tests {
     }
 
     #[test]
+    fn a_leaf_with_values_round_trips_and_is_as_stated() {
+        let all = mixed(&["a", "pear", "plum", "zoo"]);
+        let leaf = encode(0, &all);
+        assert_eq!((leaf.len(), bytes_of(&all)), (4 + 4 * 48, 4 + 4 * 48), "zeros follow small entries");
+        assert_eq!(leaf[..12], [2, 0, 4, 0, 1, 0, 8, 0x80, 5, 0, 8, 0]);
+        assert_eq!(leaf[20..32], *b"apearplumzoo");
+        assert_eq!(leaf[40..58], [&102_u64.to_le_bytes()[..], &[7; 10]].concat());
+        let large = [Entry { key: [1; 9][..].into(), place: Place::Here([7; 90][..].into()) }];
+        assert_eq!((encode(0, &large).len(), bytes_of(&large)), (4 + 4 + 9 + 90, 4 + 4 + 9 + 90));
+        let node = Node::parse(&leaf).unwrap();
+        assert_eq!(node.entries(&Bytes::from(&b""[..])), Some(all));
+        let found = ["pear", "plum", "zoo", "zoon"].map(|key| node.find(key.as_bytes()).unwrap());
+        let [empty, ten] = [0, 10].map(|bytes| Some(Place::Here(&[7; 10][..bytes])));
+        assert_eq!(found, [empty, Some(Place::Apart(102)), ten, None]);
+        let mut inner = leaf;
+        inner[1] = 1;
+        assert!(Node::parse(&inner).is_none(), "no inner node has values");
+    }
+
+    /// What could be the head of a large value is a record: its description names it.
+    #[test]
+    fn small_values_lie_with_their_keys_but_heads_do_not() {
+        let is_here = |key: usize, value: &[u8]| Placement::SmallHere.is_here(&vec![1; key], value);
+        assert!(is_here(16, &[0; 304]) && is_here(320, b"") && is_here(1, b"largo\0\0\0\0\0\0\0\0"));
+        assert!(!is_here(16, &[0; 305]) && !is_here(321, b"") && !is_here(1, b"large\0\0\0\0\0\0\0\0"));
+        assert!(!Placement::AllApart.is_here(b"a", b"b"));
+    }
+
+    #[test]
     fn bytes_that_are_no_node_give_none_and_no_panic() {
-        let whole = encode(0, &entries(&["a", "b", "c"]));
-        for length in 0..whole.len() {
-            let Some(node) = Node::parse(&whole[..length]) else { continue };
-            assert_eq!(node.entries(&Bytes::from(&b""[..])), None, "{length}");
-        }
-        for at in 0..whole.len() {
-            for byte in [0, 1, 255] {
-                let mut changed = whole.clone();
-                changed[at] = byte;
-                let Some(node) = Node::parse(&changed) else { continue };
-                let _ = (node.find(b"b"), node.child_of(b"b"), node.entries(&Bytes::from(&b""[..])));
+        for all in [entries(&["a", "b", "c"]), mixed(&["a", "b", "c"])] {
+            let whole = encode(0, &all);
+            // zeros may be missing
+            let length = 4 + if all == mixed(&["a", "b", "c"]) { 3 * 4 + 3 + 2 * 8 } else { 3 * 10 + 3 };
+            for length in 0..length {
+                let Some(node) = Node::parse(&whole[..length]) else { continue };
+                assert_eq!(node.entries(&Bytes::from(&b""[..])), None, "{length}");
+            }
+            for at in 0..whole.len() {
+                for byte in [0, 1, 2, 127, 128, 255] {
+                    let mut changed = whole.clone();
+                    changed[at] = byte;
+                    let Some(node) = Node::parse(&changed) else { continue };
+                    let _ = (node.find(b"b"), node.child_of(b"b"), node.entries(&Bytes::from(&b""[..])));
+                    for at in 0..node.len() + 1 {
+                        let _ = (node.number(at), node.place(at));
+                    }
+                }
             }
         }
     }
@@ -207,7 +399,9 @@ mod tests {
     #[test]
     fn nodes_are_cut_evenly_or_filled_and_have_two_entries_at_least() {
         let numbered = |count: u64, bytes: usize| -> Vec<Entry> {
-            (0..count).map(|number| Entry { key: vec![number as u8; bytes].into(), number }).collect()
+            let place = Place::Apart;
+            let key = |number: u64| vec![number as u8; bytes].into();
+            (0..count).map(|number| Entry { key: key(number), place: place(number) }).collect()
         };
         for (count, bytes) in [(78, 16), (1000, 16), (4, 1024), (9, 1024), (5, 700), (3, 1024)] {
             for appended in [false, true] {
@@ -220,6 +414,27 @@ mod tests {
                 }
                 let full = bytes_of(&nodes[0]) > FULL_BYTES - 30;
                 assert!(bytes > 16 || full == appended, "{count} {}", bytes_of(&nodes[0]));
+            }
+        }
+    }
+
+    #[test]
+    fn leaves_with_values_are_cut_so_that_four_fit_in_a_unit() {
+        let all = |count: u64, value: usize| -> Vec<Entry> {
+            let place = Place::Here(vec![7; value].into());
+            (0..count)
+                .map(|number| Entry { key: number.to_be_bytes().into(), place: place.clone() })
+                .collect()
+        };
+        for (count, value) in [(9, 100), (100, 100), (4, 312), (50, 0), (100, 0)] {
+            for appended in [false, true] {
+                let nodes = cut(all(count, value), appended);
+                assert_eq!(nodes.concat(), all(count, value));
+                let is_whole = |node: &Vec<Entry>| bytes_of(node) <= FULL_WITH_VALUES_BYTES;
+                assert!(nodes[..nodes.len() - 1].iter().all(is_whole), "{count}");
+                // one that would be alone stays with those before it
+                assert!(bytes_of(&nodes[nodes.len() - 1]) <= FULL_WITH_VALUES_BYTES + 324, "{count}");
+                assert!(!appended || nodes.len() == 1 || bytes_of(&nodes[0]) > FULL_WITH_VALUES_BYTES - 324);
             }
         }
     }

@@ -60,6 +60,11 @@ impl Numbers {
         number
     }
 
+    /// Whether a record of this number, other than the root, was there before a change that has these.
+    pub fn has_given(self, number: u64) -> bool {
+        ROOT < number && number < self.next
+    }
+
     /// Whether these can come after others: none is given again.
     pub fn follow(self, before: Numbers) -> bool {
         before.next <= self.next && before.end <= self.end

@@ -75,8 +75,8 @@ impl SmallStore for Tantalum {
     fn scan(&self, backwards: bool) -> Result<Found, Failure> {
         let (snapshot, mut found) = (self.store.snapshot()?, Found::default());
         let mut all = snapshot.all(self.namespace)?;
-        while let Some(entry) = if backwards { all.next_back() } else { all.next() } {
-            found.add(&entry?.1);
+        while let Some(record) = if backwards { all.lend_back() } else { all.lend() } {
+            found.add(record?.1);
         }
         Ok(found)
     }
@@ -84,8 +84,9 @@ impl SmallStore for Tantalum {
     fn prefixes(&self, prefixes: &[&[u8]]) -> Result<Found, Failure> {
         let (snapshot, mut found) = (self.store.snapshot()?, Found::default());
         for prefix in prefixes {
-            for entry in snapshot.prefix(self.namespace, prefix)? {
-                found.add(&entry?.1);
+            let mut records = snapshot.prefix(self.namespace, prefix)?;
+            while let Some(record) = records.lend() {
+                found.add(record?.1);
             }
         }
         Ok(found)
