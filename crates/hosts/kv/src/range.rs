@@ -13,7 +13,7 @@ use crate::spans::begins_within;
 use crate::tree::{PageEntry, Piece, Place};
 
 /// The number of keys fetched first, and the most fetched at once.
-const FIRST_KEYS: usize = 4;
+const FIRST_KEYS: usize = 16;
 const MOST_KEYS: usize = 256;
 
 /// A record of a batch.
@@ -24,7 +24,7 @@ pub(crate) enum Item {
     /// A change of the transaction.
     Own(Bytes, Value),
     /// What is lost here.
-    Lost(Error),
+    Lost(Box<Error>),
 }
 
 /// Records from one end of a range.
@@ -44,6 +44,20 @@ pub(crate) struct Batch {
 struct Fetched {
     leaves: Vec<Value>,
     items: VecDeque<Item>,
+}
+
+impl Fetched {
+    /// Takes the next record, if its value is in the leaf too: the number of the leaf, and the pieces of it.
+    fn pop_here(&mut self) -> Option<(u32, Piece, Piece)> {
+        match self.items.front() {
+            Some(Item::InLeaf(PageEntry { leaf, key, place: Place::Here(value) })) => {
+                let found = (*leaf, *key, *value);
+                self.items.pop_front();
+                Some(found)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A record, as it was found.
@@ -220,6 +234,12 @@ impl<'a> Range<'a> {
     }
 
     fn lend_from(&mut self, backwards: bool) -> Option<Result<Lent<'_>, Error>> {
+        let here = if backwards { self.back.pop_here() } else { self.front.pop_here() };
+        if let Some((leaf, key, value)) = here {
+            let near = if backwards { &self.back } else { &self.front };
+            let leaf = &near.leaves[leaf as usize];
+            return Some(Ok((key.of_leaf(leaf), value.of_leaf(leaf))));
+        }
         let entry = self.entry(backwards);
         match self.or_end(entry)? {
             Ok(current) => Some(Ok(self.lent.insert(current).borrowed())),
@@ -240,7 +260,7 @@ impl<'a> Range<'a> {
                 (None, Some(_)) => (None, &near.leaves),
             };
             match item {
-                Some(Item::Lost(error)) => return Err(error),
+                Some(Item::Lost(error)) => return Err(*error),
                 Some(item) => {
                     let leaf = match &item {
                         Item::InLeaf(entry) => Some(leaves[entry.leaf as usize].clone()),
@@ -255,7 +275,7 @@ impl<'a> Range<'a> {
             self.limit = (self.limit * 4).min(MOST_KEYS);
             self.rest = batch.rest.filter(|(from, to)| begins_within(from, to));
             *near = Fetched { leaves: batch.leaves, items: batch.entries };
-            near.items.extend(batch.lost.map(Item::Lost));
+            near.items.extend(batch.lost.map(|error| Item::Lost(error.into())));
         }
     }
 
@@ -313,9 +333,7 @@ impl Keys<'_> {
     pub fn for_update(self) -> Self {
         Keys { range: self.range.for_update() }
     }
-}
 
-impl Keys<'_> {
     fn key(&mut self, backwards: bool) -> Option<Result<Bytes, Error>> {
         let entry = self.range.step(backwards);
         let key = |(item, leaf): (Item, Option<Value>)| match (item, leaf) {

@@ -5,6 +5,7 @@
 //! request does not wait for those in the queue, since they may be waiting for it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -74,10 +75,46 @@ pub(crate) struct SpanWaiter {
     extent: Extent,
 }
 
+/// Who holds the lock of a key: mostly one transaction, for which nothing is allocated.
+struct Holders {
+    first: (Requester, Mode),
+    others: Vec<(Requester, Mode)>,
+}
+
+impl Holders {
+    fn all(&self) -> impl Iterator<Item = (Requester, Mode)> + '_ {
+        std::iter::once(self.first).chain(self.others.iter().copied())
+    }
+
+    /// Adds one, or what it holds in addition.
+    fn add(&mut self, by: Requester, mode: Mode) {
+        let mut all = std::iter::once(&mut self.first).chain(&mut self.others);
+        match all.find(|holder| holder.0.age == by.age) {
+            Some(holder) => *holder = (by, holder.1.max(mode)),
+            None => self.others.push((by, mode)),
+        }
+    }
+
+    /// Removes one; returns whether nobody is left.
+    fn remove(&mut self, age: Age) -> bool {
+        self.others.retain(|holder| holder.0.age != age);
+        if self.first.0.age != age {
+            return false;
+        }
+        match self.others.pop() {
+            Some(other) => {
+                self.first = other;
+                false
+            }
+            None => true,
+        }
+    }
+}
+
 /// The locks of one namespace.
 #[derive(Default)]
 pub(crate) struct Spans {
-    points: BTreeMap<Bytes, Vec<(Requester, Mode)>>,
+    points: BTreeMap<Bytes, Holders>,
     ranges: Vec<Held>,
     queue: Vec<SpanWaiter>,
 }
@@ -91,10 +128,10 @@ impl Spans {
     fn holders(&self, extent: &Extent) -> Vec<(Requester, Mode)> {
         let mut holders = Vec::new();
         match extent {
-            Extent::Point(key) => holders.extend(self.points.get(key).into_iter().flatten()),
+            Extent::Point(key) => holders.extend(self.points.get(key).into_iter().flat_map(Holders::all)),
             Extent::Range(from, to) => {
                 let bounds = (from.as_ref().map(|key| &key[..]), to.as_ref().map(|key| &key[..]));
-                let points = self.points.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders);
+                let points = self.points.range::<[u8], _>(bounds).flat_map(|(_, holders)| holders.all());
                 guard!(RangeOverPoints, holders.extend(points));
             }
         }
@@ -142,13 +179,12 @@ impl Spans {
             "{by:?} gets {extent:?} in {mode:?}, which others have"
         );
         match extent {
-            Extent::Point(key) => {
-                let holders = self.points.entry(key).or_default();
-                match holders.iter_mut().find(|holder| holder.0.age == by.age) {
-                    Some(holder) => *holder = (by, holder.1.max(mode)),
-                    None => holders.push((by, mode)),
+            Extent::Point(key) => match self.points.entry(key) {
+                Entry::Occupied(mut entry) => entry.get_mut().add(by, mode),
+                Entry::Vacant(entry) => {
+                    entry.insert(Holders { first: (by, mode), others: Vec::new() });
                 }
-            }
+            },
             Extent::Range(from, to) => {
                 assert!(begins_within(&from, &to), "{by:?} locks nothing: {from:?} to {to:?}");
                 if !self.extend(by.age, mode, &from, &to) {
@@ -196,15 +232,13 @@ impl Spans {
     /// Releases what a transaction holds: these keys, and all its ranges.
     pub fn release<'a>(&mut self, age: Age, keys: impl Iterator<Item = &'a Bytes>) {
         for key in keys {
-            let Some(holders) = self.points.get_mut(key) else { continue };
-            holders.retain(|holder| holder.0.age != age);
-            if holders.is_empty() {
+            if self.points.get_mut(key).is_some_and(|holders| holders.remove(age)) {
                 self.points.remove(key);
             }
         }
         self.ranges.retain(|held| held.by.age != age);
         debug_assert!(
-            self.points.values().flatten().all(|(holder, _)| holder.age != age),
+            self.points.values().flat_map(Holders::all).all(|(holder, _)| holder.age != age),
             "{age:?} has ended, and still has a key locked"
         );
     }
@@ -296,6 +330,23 @@ mod tests {
         spans.release(Age(1), [Bytes::from(&b"c"[..])].iter());
         let granted: Vec<Age> = spans.promote().iter().map(|waiter| waiter.by.age).collect();
         assert_eq!(granted, [Age(2)]);
+    }
+
+    #[test]
+    fn a_key_that_several_read_is_free_once_the_last_one_has_ended_in_any_order() {
+        for order in [[1, 2, 3], [3, 2, 1], [2, 1, 3], [2, 3, 1]] {
+            let mut spans = Spans::default();
+            for number in 1..=3 {
+                assert!(spans.try_acquire(by(number), &point("c"), Mode::Shared));
+                assert!(spans.try_acquire(by(number), &point("c"), Mode::Shared), "again");
+            }
+            for (left, number) in (0..3).rev().zip(order) {
+                assert!(!spans.try_acquire(by(4), &point("c"), Mode::Exclusive), "{order:?}");
+                spans.release(Age(number), [Bytes::from(&b"c"[..])].iter());
+                assert_eq!(spans.is_unused(), left == 0, "{order:?}");
+            }
+            assert!(spans.try_acquire(by(4), &point("c"), Mode::Exclusive));
+        }
     }
 
     #[test]
