@@ -232,8 +232,9 @@ impl Spans {
     /// Releases what a transaction holds: these keys, and all its ranges.
     pub fn release<'a>(&mut self, age: Age, keys: impl Iterator<Item = &'a Bytes>) {
         for key in keys {
-            if self.points.get_mut(key).is_some_and(|holders| holders.remove(age)) {
-                self.points.remove(key);
+            let Entry::Occupied(mut holders) = self.points.entry(key.clone()) else { continue };
+            if holders.get_mut().remove(age) {
+                holders.remove();
             }
         }
         self.ranges.retain(|held| held.by.age != age);

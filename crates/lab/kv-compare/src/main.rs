@@ -4,6 +4,7 @@ mod engines;
 mod measure;
 mod meter;
 mod outcome;
+mod section;
 mod small;
 mod work;
 
@@ -73,7 +74,7 @@ struct Arguments {
     /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Write the tables as Markdown
+    /// Write the tables as Markdown; a section about small records stays
     #[arg(long, value_name = "FILE.md")]
     markdown: Option<PathBuf>,
     /// Write the plots of operations per second as one SVG file
@@ -178,7 +179,9 @@ fn write_files(arguments: &Arguments, rows: &[Row]) -> Result<(), Failure> {
     }
     if let Some(path) = &arguments.markdown {
         let plot = arguments.plot.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
-        save(&outcome::markdown(rows, &command(), plot.as_deref()), path)?;
+        let page = outcome::markdown(rows, &command(), plot.as_deref());
+        let earlier = std::fs::read_to_string(path).unwrap_or_default();
+        save(&section::keep_section(&page, &earlier, small::SECTION), path)?;
     }
     Ok(())
 }

@@ -15,9 +15,13 @@ use std::sync::atomic::AtomicBool;
 use tantalum_report::{check_place, save};
 
 use crate::engines::Failure;
+use crate::section::with_section;
 use crate::work::check;
 use stores::NAMES;
 use turn::{Sizes, Turn};
+
+/// The title of the section of a page.
+pub const SECTION: &str = "Small records";
 
 /// Options.
 #[derive(clap::Args, Clone, Debug)]
@@ -53,7 +57,7 @@ pub struct Arguments {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Write the table as Markdown
+    /// Write the table as Markdown, into its section of a page
     #[arg(long, value_name = "FILE.md")]
     markdown: Option<PathBuf>,
     /// Be the turn of the one store: print its figures
@@ -88,7 +92,9 @@ impl Arguments {
             print!("{}", table::text(&columns));
         }
         self.markdown.iter().try_for_each(|path| {
-            save(&table::markdown(&columns, &crate::command(), self.sizes()), path).map_err(Failure::from)
+            let page = std::fs::read_to_string(path).unwrap_or_default();
+            let section = table::markdown(&columns, &crate::command(), self.sizes());
+            save(&with_section(&page, SECTION, &section), path).map_err(Failure::from)
         })
     }
 
