@@ -377,9 +377,12 @@ impl Leader {
                 if grows && !self.leaves_reserve(drive, limits, footprint)? {
                     return refused();
                 }
-                let done_ns = guard!(NodesApart(drive, &records), drive.put(&records, work.at_ns))?;
-                self.go_on_from(numbers);
-                return Ok(done_ns);
+                // deletes that change more nodes than there is room for at once do so step by step
+                if grows || limits.reserve_holds(footprint) || drive.has_room(footprint) {
+                    let done_ns = guard!(NodesApart(drive, &records), drive.put(&records, work.at_ns))?;
+                    self.go_on_from(numbers);
+                    return Ok(done_ns);
+                }
             }
         }
         let numbers_of = |namespace| self.numbers_of(drive, namespace);

@@ -73,6 +73,11 @@ impl Limits {
         records.len() <= self.records && bytes_of(records) <= self.bytes
     }
 
+    /// Whether the reserve has room for nodes that a `put` of deletes changes.
+    pub fn reserve_holds(&self, nodes: Footprint) -> bool {
+        nodes.chunks <= STEP_NODES
+    }
+
     /// The most records that a step may change.
     pub fn step_records(&self) -> usize {
         self.records - STEP_SPARE_RECORDS

@@ -337,3 +337,37 @@ fn power_that_goes_while_a_full_store_deletes_leaves_all_or_nothing() {
     println!("{seen:?}");
     assert!(seen[0] > 3 && seen[1] > 3, "{seen:?}");
 }
+
+/// What some hundred deletes change fits in one `put` of the drive, but a full store has no room for that many leaves at once.
+#[test]
+fn a_full_store_deletes_some_hundred_records_of_as_many_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let [full, image] = ["full", "image"].map(|name| folder.path().join(name));
+    let store = options(16 << 20).open(&full).unwrap();
+    let namespace = store.namespace("all").unwrap();
+    let key = |number: u32| [&number.wrapping_mul(2_654_435_769).to_be_bytes()[..], &[7; 96]].concat();
+    let (mut records, mut at_once) = (0, 500);
+    while at_once > 0 {
+        let mut new = records..records + at_once;
+        match store
+            .transact(|tx: &mut Transaction| new.try_for_each(|n| tx.put(namespace, key(n), [8; 1000])))
+        {
+            Ok(()) => records += at_once,
+            Err(Error::Drive(Status::CapacityExceeded)) => at_once /= 4,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let all =
+        store.snapshot().unwrap().all(namespace).unwrap().keys().map(Result::unwrap).collect::<Vec<_>>();
+    store.close().unwrap();
+    for count in [100, 200, 300, 400, 500] {
+        std::fs::copy(&full, &image).unwrap();
+        let store = options(16 << 20).open(&image).unwrap();
+        let some: Vec<_> = all.iter().step_by(all.len() / count).take(count).collect();
+        store
+            .transact::<_, Error>(|tx| some.iter().try_for_each(|key| tx.delete(namespace, key).map(drop)))
+            .unwrap_or_else(|error| panic!("{count} of {}: {error}", all.len()));
+        let left = store.snapshot().unwrap().all(namespace).unwrap().keys().map(Result::unwrap).count();
+        assert_eq!(left, all.len() - count);
+    }
+}
