@@ -106,7 +106,7 @@ pub(crate) struct Commits {
     /// Held by the thread that does the work, and by anything else that changes the drive.
     leader: Mutex<Leader>,
     limits: Limits,
-    /// Whether values lie in leaves.
+    /// Whether there may be leaves: an ordered namespace.
     has_leaves: AtomicBool,
 }
 
@@ -121,7 +121,7 @@ impl Commits {
         }
     }
 
-    /// Values lie in leaves from now on.
+    /// There may be leaves from now on.
     pub fn expect_leaves(&self) {
         self.has_leaves.store(true, Ordering::Relaxed);
     }

@@ -22,7 +22,7 @@ const BYTES_PER_RECORD_OF_LOG: u64 = 64 << 10;
 /// For each chunk by which records may give back less than they took, while few of a block are gone: a unit of each MiB.
 const BYTES_PER_CHUNK_OF_SLACK: u64 = 16 << 10;
 
-/// Chunks of each block by which leaves that are written anew, with fewer values than before, may take more than they give back: blocks
+/// Chunks of each block by which leaves that are written anew, with fewer keys than before, may take more than they give back: blocks
 /// count in whole units what they hold, those that lose leaves as well as those that get them.
 const CHUNKS_OF_SLACK_PER_BLOCK: u64 = 96;
 
@@ -36,7 +36,7 @@ pub(crate) struct Limits {
     /// What only deletes may use: a full store must be able to delete, any number of records at once, and in an ordered
     /// namespace that writes nodes.
     pub reserve: Footprint,
-    /// The same beside it, once values lie in leaves.
+    /// The same beside it, once there is an ordered namespace.
     pub leaf_slack: Footprint,
 }
 

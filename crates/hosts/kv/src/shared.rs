@@ -49,7 +49,7 @@ impl Shared {
     pub fn over(device: Device, catalog: Catalog, values: LargeValues, options: Options) -> Shared {
         let limits = Limits::of(&device);
         let commits = Commits::new(limits, Redo::new(catalog.first), values);
-        if catalog.uses.leaves {
+        if catalog.names.values().any(|(_, order)| *order == Order::Ordered) {
             commits.expect_leaves();
         }
         Shared {
@@ -126,6 +126,9 @@ impl Shared {
         }
         let order = wanted.unwrap_or(Order::Ordered);
         let namespace = self.alone(|device| catalog.create(device, name, order))?;
+        if order == Order::Ordered {
+            self.commits.expect_leaves();
+        }
         self.live.write().insert(namespace, (name.to_owned(), order));
         self.assert_live(&catalog);
         Ok(namespace)
@@ -184,13 +187,9 @@ impl Shared {
         let before = catalog.uses;
         let after = Uses { large: before.large || uses.large, leaves: before.leaves || uses.leaves };
         match after == before {
-            true => {}
-            false => self.alone(|device| catalog.expect(device, after))?,
+            true => Ok(()),
+            false => self.alone(|device| catalog.expect(device, after)),
         }
-        if after.leaves {
-            self.commits.expect_leaves();
-        }
-        Ok(())
     }
 
     /// What only deletes may use.

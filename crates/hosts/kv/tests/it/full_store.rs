@@ -371,3 +371,35 @@ fn a_full_store_deletes_some_hundred_records_of_as_many_leaves() {
         assert_eq!(left, all.len() - count);
     }
 }
+
+/// Leaves without values, too, give back less than they take when few keys of each are deleted.
+#[test]
+fn a_full_store_deletes_a_few_of_the_records_that_lie_apart_from_their_leaves() {
+    let mut profile = Profile::load("tlc-nvme-plp").unwrap();
+    profile.capacity_bytes = 16 << 20;
+    profile.over_provisioning_percent = 120.0;
+    let store = Store::over(Device::in_memory(&profile).unwrap(), Options::default()).unwrap();
+    let namespace = store.namespace("all").unwrap();
+    let key = |number: u32| [&number.to_be_bytes()[..], &[7; 12]].concat();
+    let (mut records, mut at_once) = (0, 4000);
+    while at_once > 0 {
+        let mut new = records..records + at_once;
+        match store.transact(|tx: &mut Transaction| new.try_for_each(|n| tx.put(namespace, key(n), [8; 350])))
+        {
+            Ok(()) => records += at_once,
+            Err(Error::Drive(Status::CapacityExceeded)) => at_once /= 4,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let full = store.into_drive().unwrap();
+    for permille in [10, 30, 60, 100] {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(permille);
+        let store = Store::over(full.try_clone().unwrap(), Options::default()).unwrap();
+        let some: Vec<u32> = (0..records).filter(|_| random.random_range(0..1000) < permille).collect();
+        store
+            .transact::<_, Error>(|tx| some.iter().try_for_each(|n| tx.delete(namespace, key(*n)).map(drop)))
+            .unwrap_or_else(|error| panic!("{} of {records}: {error}", some.len()));
+        let left = store.snapshot().unwrap().all(namespace).unwrap().keys().map(Result::unwrap).count();
+        assert_eq!(left, records as usize - some.len());
+    }
+}
