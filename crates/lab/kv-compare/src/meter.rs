@@ -65,7 +65,7 @@ impl Meter {
 }
 
 /// Bytes that this process has sent to the disk.
-fn sent_by_this_process() -> Result<u64, Failure> {
+pub fn sent_by_this_process() -> Result<u64, Failure> {
     let text = std::fs::read_to_string("/proc/self/io")?;
     let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
     Ok(line.ok_or("/proc/self/io says nothing of write_bytes")?.parse()?)

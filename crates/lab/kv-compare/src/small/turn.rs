@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::stores::{Key, SmallStore, open};
 use crate::engines::Failure;
 use crate::measure::{allocated_bytes, sync_all};
+use crate::meter::sent_by_this_process;
 
 /// Records that share a prefix.
 const IN_PREFIX: u64 = 100;
@@ -114,11 +115,11 @@ impl Turn {
 impl Running<'_> {
     fn all(&mut self, name: &str) -> Result<(), Failure> {
         let store = open(name, self.folder, self.sizes)?;
-        let sent = bytes_sent()?;
+        let sent = sent_by_this_process()?;
         self.write("load", &*store)?;
         self.weigh()?;
         self.look("loaded")?;
-        self.turn.sent_per_byte = (bytes_sent()? - sent) as f64 / self.sizes.data_bytes() as f64;
+        self.turn.sent_per_byte = (sent_by_this_process()? - sent) as f64 / self.sizes.data_bytes() as f64;
         self.read_all(&*store)?;
         self.weigh()?;
         drop(store);
@@ -247,12 +248,6 @@ fn own_memory_bytes() -> Result<u64, Failure> {
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
     Ok(kilobytes.ok_or("/proc/self/status says nothing of RssAnon")?.trim().parse::<u64>()? * 1024)
-}
-
-fn bytes_sent() -> Result<u64, Failure> {
-    let text = std::fs::read_to_string("/proc/self/io")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-    Ok(line.ok_or("/proc/self/io says nothing of write_bytes")?.parse()?)
 }
 
 #[cfg(test)]
