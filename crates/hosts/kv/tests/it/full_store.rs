@@ -341,17 +341,26 @@ fn power_that_goes_while_a_full_store_deletes_leaves_all_or_nothing() {
 /// What some hundred deletes change fits in one `put` of the drive, but a full store has no room for that many leaves at once.
 #[test]
 fn a_full_store_deletes_some_hundred_records_of_as_many_leaves() {
+    full_store_deletes_some_hundred(100, 1000);
+    full_store_deletes_some_hundred(1000, 300);
+}
+
+fn full_store_deletes_some_hundred(key_bytes: usize, value_bytes: usize) {
     let folder = tempfile::tempdir().unwrap();
     let [full, image] = ["full", "image"].map(|name| folder.path().join(name));
     let store = options(16 << 20).open(&full).unwrap();
     let namespace = store.namespace("all").unwrap();
-    let key = |number: u32| [&number.wrapping_mul(2_654_435_769).to_be_bytes()[..], &[7; 96]].concat();
+    let key = |number: u32| {
+        let mut key = number.wrapping_mul(2_654_435_769).to_be_bytes().to_vec();
+        key.resize(key_bytes, 7);
+        key
+    };
     let (mut records, mut at_once) = (0, 500);
     while at_once > 0 {
         let mut new = records..records + at_once;
-        match store
-            .transact(|tx: &mut Transaction| new.try_for_each(|n| tx.put(namespace, key(n), [8; 1000])))
-        {
+        match store.transact(|tx: &mut Transaction| {
+            new.try_for_each(|n| tx.put(namespace, key(n), vec![8; value_bytes]))
+        }) {
             Ok(()) => records += at_once,
             Err(Error::Drive(Status::CapacityExceeded)) => at_once /= 4,
             Err(error) => panic!("{error}"),
