@@ -1,5 +1,6 @@
 //! Runs the same work on each store, on this machine's disk, and prints the measurements. No latency is emulated.
 
+mod common;
 mod engines;
 mod measure;
 mod meter;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand, ValueEnum};
+use common::Common;
 use engines::{CacheSize, Failure, NAMES, usual};
 use measure::{Plan, cases};
 use outcome::Row;
@@ -55,28 +57,14 @@ struct Arguments {
     /// Seconds for each measurement
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Number of rounds; in each the stores take turns, each with a new store
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    rounds: u64,
     /// Measure only synced (true) or only unsynced (false) commits
     #[arg(long)]
     synced: Option<bool>,
-    /// Where to create the stores; they are removed afterwards. In a mounted Tantalum volume the drive tells what was
-    /// written
-    #[arg(long, default_value = ".")]
-    folder: PathBuf,
-    /// Seed of all randomness
-    #[arg(long, default_value_t = 17)]
-    seed: u64,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
     /// Write a report with plots as one HTML page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Write the tables as Markdown; a section about small records stays
-    #[arg(long, value_name = "FILE.md")]
-    markdown: Option<PathBuf>,
     /// Write the plots of operations per second as one SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -113,10 +101,10 @@ fn failed(failure: &Failure) -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let files = [&arguments.report, &arguments.markdown, &arguments.plot];
+    let files = [&arguments.report, &arguments.common.markdown, &arguments.plot];
     files.into_iter().flatten().try_for_each(|path| check_place(path))?;
     let rows = plan(arguments).measure(&stopped_by_interrupts())?;
-    if arguments.json {
+    if arguments.common.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
         print!("{}", outcome::text(&rows));
@@ -129,12 +117,12 @@ fn plan(a: &Arguments) -> Plan {
     Plan {
         stores: a.stores.clone(),
         cases: cases(&synced, &a.cache, &a.workloads, &a.batch, &a.threads),
-        rounds: a.rounds,
+        rounds: a.common.rounds,
         seconds: a.seconds,
         records: a.records,
         value_bytes: a.value_bytes as usize,
-        folder: a.folder.clone(),
-        seed: a.seed,
+        folder: a.common.folder.clone(),
+        seed: a.common.seed,
     }
 }
 
@@ -177,7 +165,7 @@ fn write_files(arguments: &Arguments, rows: &[Row]) -> Result<(), Failure> {
     if let Some(path) = &arguments.plot {
         write_plots(&rates, arguments.threads.len(), path)?;
     }
-    if let Some(path) = &arguments.markdown {
+    if let Some(path) = &arguments.common.markdown {
         let plot = arguments.plot.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
         let page = outcome::markdown(rows, &command(), plot.as_deref());
         let earlier = std::fs::read_to_string(path).unwrap_or_default();

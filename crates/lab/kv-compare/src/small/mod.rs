@@ -8,12 +8,12 @@ mod stores;
 mod table;
 mod turn;
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use tantalum_report::{check_place, save};
 
+use crate::common::Common;
 use crate::engines::Failure;
 use crate::section::with_section;
 use crate::work::check;
@@ -45,21 +45,8 @@ pub struct Arguments {
     /// Write and delete the records in no order
     #[arg(long)]
     shuffled: bool,
-    /// Number of rounds; in each the stores take turns, each with a new store
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    rounds: u64,
-    /// Where to create the stores; they are removed afterwards
-    #[arg(long, default_value = ".")]
-    folder: PathBuf,
-    /// Seed of all randomness
-    #[arg(long, default_value_t = 17)]
-    seed: u64,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
-    /// Write the table as Markdown, into its section of a page
-    #[arg(long, value_name = "FILE.md")]
-    markdown: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
     /// Be the turn of the one store: print its figures
     #[arg(long, hide = true)]
     turn: bool,
@@ -69,29 +56,29 @@ impl Arguments {
     /// Measures all stores, or is one turn of one of them.
     pub fn run(&self, stop: &AtomicBool) -> Result<(), Failure> {
         if self.turn {
-            let turn = Turn::of(&self.stores[0], self.sizes(), &self.folder)?;
+            let turn = Turn::of(&self.stores[0], self.sizes(), &self.common.folder)?;
             println!("{}", serde_json::to_string(&turn)?);
             return Ok(());
         }
-        self.markdown.iter().try_for_each(|path| check_place(path))?;
+        self.common.markdown.iter().try_for_each(|path| check_place(path))?;
         let mut turns: Vec<Vec<Turn>> = self.stores.iter().map(|_| Vec::new()).collect();
-        for round in 0..self.rounds as usize {
+        for round in 0..self.common.rounds as usize {
             for place in 0..self.stores.len() {
                 check(stop)?;
                 // so that no store always follows the same one
                 let store = (place + round) % self.stores.len();
-                eprintln!("round {} of {}: {}", round + 1, self.rounds, self.stores[store]);
+                eprintln!("round {} of {}: {}", round + 1, self.common.rounds, self.stores[store]);
                 turns[store].push(self.in_process(&self.stores[store], stop)?);
             }
         }
         let columns: Vec<(&str, &[Turn])> =
             self.stores.iter().zip(&turns).map(|(name, turns)| (&name[..], &turns[..])).collect();
-        if self.json {
+        if self.common.json {
             println!("{}", serde_json::to_string_pretty(&columns)?);
         } else {
             print!("{}", table::text(&columns));
         }
-        self.markdown.iter().try_for_each(|path| {
+        self.common.markdown.iter().try_for_each(|path| {
             let page = std::fs::read_to_string(path).unwrap_or_default();
             let section = table::markdown(&columns, &crate::command(), self.sizes());
             save(&with_section(&page, SECTION, &section), path).map_err(Failure::from)
@@ -105,13 +92,13 @@ impl Arguments {
             batch: self.batch as usize,
             cache_bytes: self.cache << 20,
             is_shuffled: self.shuffled,
-            seed: self.seed,
+            seed: self.common.seed,
         }
     }
 
     /// A turn in a process of its own.
     fn in_process(&self, store: &str, stop: &AtomicBool) -> Result<Turn, Failure> {
-        let folder = tempfile::tempdir_in(&self.folder)?;
+        let folder = tempfile::tempdir_in(&self.common.folder)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["small", "--turn", "--stores", store, "--folder"]).arg(folder.path());
         let numbers = [
@@ -119,7 +106,7 @@ impl Arguments {
             ("--value-bytes", self.value_bytes.into()),
             ("--batch", self.batch),
             ("--cache", self.cache),
-            ("--seed", self.seed),
+            ("--seed", self.common.seed),
         ];
         for (name, number) in numbers {
             command.args([name, &number.to_string()]);
