@@ -217,7 +217,7 @@ fn run(seed: u64, syncs: u64, is_used: bool, fault: HostFault, after: After, dra
 
 #[test]
 fn whatever_call_fails_what_was_synced_is_there() {
-    let mut failed = BTreeMap::<HostCall, u32>::new();
+    let mut runs = Vec::new();
     for (seed, syncs, is_used) in [(1, 8, true), (2, 1, false)] {
         // pages of one write, and records read in a row, are all alike
         let mut seen = BTreeMap::<HostCall, u32>::new();
@@ -241,15 +241,25 @@ fn whatever_call_fails_what_was_synced_is_there() {
                     let fault = HostFault { after: number as u64, failure, lasts: number % 2 == 0 };
                     // what a failed sync leaves is drawn for each page
                     for draw in 0..if call == HostCall::Sync { 3 } else { 1 } {
-                        if let Some(call) = run(seed, syncs, is_used, fault, after, draw) {
-                            *failed.entry(call).or_default() += 1;
-                        }
+                        runs.push((seed, syncs, is_used, fault, after, draw));
                     }
                 }
             }
         }
     }
-    let seen = |call| failed.get(&call).copied().unwrap_or(0);
+    // two at once: no other test of this crate takes as long
+    let (first, second) = runs.split_at(runs.len() / 2);
+    let half = |runs: &[_]| {
+        let failed = runs.iter().filter_map(|&(seed, syncs, is_used, fault, after, draw)| {
+            run(seed, syncs, is_used, fault, after, draw)
+        });
+        failed.collect::<Vec<HostCall>>()
+    };
+    let failed = std::thread::scope(|scope| {
+        let second = scope.spawn(|| half(second));
+        [half(first), second.join().unwrap()].concat()
+    });
+    let seen = |call| failed.iter().filter(|failed| **failed == call).count();
     assert!(
         seen(HostCall::Write) > 60 && seen(HostCall::Sync) > 50 && seen(HostCall::Read) > 2,
         "{failed:?}"
