@@ -44,7 +44,7 @@ impl Work {
 
     /// The values that it puts.
     fn values(&self) -> impl Iterator<Item = &Value> {
-        let ordered = self.ordered.iter().flat_map(|(_, changes)| changes.values());
+        let ordered = self.ordered.iter().flat_map(|(_, changes)| changes.iter().map(|(_, value)| value));
         self.records.iter().map(|(_, value)| value).chain(ordered).flatten()
     }
 
@@ -57,7 +57,8 @@ impl Work {
 
     /// The same, to be changed.
     fn values_mut(&mut self) -> impl Iterator<Item = &mut Option<Value>> {
-        let ordered = self.ordered.iter_mut().flat_map(|(_, changes)| changes.values_mut());
+        let ordered =
+            self.ordered.iter_mut().flat_map(|(_, changes)| changes.iter_mut().map(|(_, value)| value));
         self.records.iter_mut().map(|(_, value)| value).chain(ordered)
     }
 }
@@ -418,7 +419,7 @@ impl Leader {
         let mut records = work.records.clone();
         let mut left = Vec::with_capacity(work.ordered.len());
         for (namespace, changes) in &work.ordered {
-            let changes: Vec<_> = changes.iter().collect();
+            let changes: Vec<_> = changes.iter().map(|(key, value)| (&key[..], value)).collect();
             let changed = change(
                 drive,
                 *namespace,
@@ -437,8 +438,11 @@ impl Leader {
 fn change_apart(together: &[Arc<Pending>]) -> bool {
     let (mut records, mut keys) = (HashSet::new(), HashSet::new());
     together.iter().all(|pending| {
-        let mut ordered =
-            pending.work.ordered.iter().flat_map(|(of, changes)| changes.keys().map(move |key| (of, key)));
+        let mut ordered = pending
+            .work
+            .ordered
+            .iter()
+            .flat_map(|(of, changes)| changes.iter().map(move |(key, _)| (of, &key[..])));
         pending.work.records.iter().all(|(name, _)| records.insert(name))
             && ordered.all(|key| keys.insert(key))
     })

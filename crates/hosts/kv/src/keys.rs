@@ -5,6 +5,7 @@ use std::ops::{Bound, RangeBounds};
 use tantalum::Key;
 
 use crate::error::Error;
+use crate::ordered_key::OrderedKey;
 use crate::record::{Bytes, ORDERED_KEY_BYTES, Order};
 
 /// The maximum length of a key of a hashed namespace.
@@ -17,9 +18,15 @@ pub(crate) fn hashed_key(bytes: &[u8]) -> Result<Key, Error> {
 }
 
 /// A key of an ordered namespace.
-pub(crate) fn ordered_key(bytes: &[u8]) -> Result<Bytes, Error> {
+pub(crate) fn ordered_key(bytes: &[u8]) -> Result<OrderedKey, Error> {
+    check_ordered_key(bytes)?;
+    Ok(bytes.into())
+}
+
+/// Fails if these are no key of an ordered namespace.
+pub(crate) fn check_ordered_key(bytes: &[u8]) -> Result<(), Error> {
     match bytes.len() {
-        1..=ORDERED_KEY_BYTES => Ok(bytes.into()),
+        1..=ORDERED_KEY_BYTES => Ok(()),
         bytes => Err(Error::Key { bytes, order: Order::Ordered, limit: ORDERED_KEY_BYTES }),
     }
 }

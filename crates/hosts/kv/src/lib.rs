@@ -50,6 +50,7 @@ mod large_values;
 mod limits;
 mod locks;
 mod options;
+mod ordered_key;
 mod plan;
 mod positions;
 mod range;

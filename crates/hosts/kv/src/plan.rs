@@ -191,8 +191,11 @@ impl<'a> Planner<'a> {
         self.delete_records(records.iter().filter(of_kind(true)).cloned().collect());
         for is_delete in [true, false] {
             for (at, (_, changes)) in ordered.iter().enumerate() {
-                let changes: Vec<Change<'_>> =
-                    changes.iter().filter(|(_, value)| value.is_none() == is_delete).collect();
+                let changes: Vec<Change<'_>> = changes
+                    .iter()
+                    .filter(|(_, value)| value.is_none() == is_delete)
+                    .map(|(key, value)| (&key[..], value))
+                    .collect();
                 self.change_keys(at, &changes)?;
             }
         }
@@ -235,7 +238,7 @@ impl<'a> Planner<'a> {
                 changed.records.len(),
                 self.limits
             );
-            let changes = now.iter().map(|(key, value)| ((*key).clone(), (*value).clone())).collect();
+            let changes = now.iter().map(|(key, value)| (Bytes::from(*key), (*value).clone())).collect();
             let form = Form::Keys { namespace, numbers: before, placement: Placement::SmallHere, changes };
             let deletes = now.iter().all(|(_, value)| value.is_none()).then_some(namespace);
             let taken = self.taken(&changed.records, deletes.is_some(), self.before[at]);

@@ -1,9 +1,10 @@
 //! The names and values of records.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tantalum::{Key, NamespaceId};
+
+use crate::ordered_key::OrderedKey;
 
 /// A namespace of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -33,8 +34,8 @@ pub type Bytes = Arc<[u8]>;
 /// The maximum length of a key of an ordered namespace.
 pub const ORDERED_KEY_BYTES: usize = 1024;
 
-/// Changes of an ordered namespace: values of keys, `None` for keys to be deleted.
-pub(crate) type OrderedChanges = BTreeMap<Bytes, Option<Value>>;
+/// Changes of an ordered namespace in the order of the keys: their values, `None` for keys to be deleted.
+pub(crate) type OrderedChanges = Vec<(OrderedKey, Option<Value>)>;
 
 /// How a namespace finds its records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,6 +6,7 @@ use tantalum::{Key, NamespaceAttributes, Profile, result_of};
 
 use super::*;
 use crate::limits::Limits;
+use crate::ordered_key::OrderedKey;
 use crate::plan::Planner;
 use crate::record::OrderedChanges;
 use crate::room::footprint_of;
@@ -102,10 +103,16 @@ struct Case {
     ordered: Vec<(NamespaceId, OrderedChanges)>,
 }
 
-fn ordered_key(number: u32) -> Arc<[u8]> {
-    format!("a key that is longer than those of a drive {:04}", number.wrapping_mul(7919) % 10_000)
-        .into_bytes()
-        .into()
+fn ordered_key(number: u32) -> OrderedKey {
+    let text =
+        format!("a key that is longer than those of a drive {:04}", number.wrapping_mul(7919) % 10_000);
+    text.as_bytes().into()
+}
+
+fn in_order(changes: impl Iterator<Item = (OrderedKey, Option<Value>)>) -> OrderedChanges {
+    let mut changes: OrderedChanges = changes.collect();
+    changes.sort_by(|a, b| a.0.cmp(&b.0));
+    changes
 }
 
 /// Hashed keys of both kinds: those that the drive knows by their hashes, and longer ones.
@@ -121,7 +128,7 @@ impl Case {
         let mut case = Case { device, first, limits, records: Records::new(), ordered: Vec::new() };
         case.records = (0..700).map(|number| ((hashed, hashed_key(number)), value(20))).collect();
         let keys = (0..700).map(ordered_key);
-        case.ordered = vec![(ordered, keys.map(|key| (key, value(number_of(0)))).collect())];
+        case.ordered = vec![(ordered, in_order(keys.map(|key| (key, value(number_of(0))))))];
         let drive = drive(&case.device, first);
         let plan = case.plan(&drive);
         Redo::new(first).put(&drive, plan, Footprint::default()).unwrap();
@@ -130,7 +137,7 @@ impl Case {
         // some of them are not there
         let changed = (0..1000).filter(|number| number % 10 == 3 || deletes(*number));
         case.records = changed.clone().map(|number| ((hashed, hashed_key(number)), new(number))).collect();
-        case.ordered = vec![(ordered, changed.map(|number| (ordered_key(number), new(number))).collect())];
+        case.ordered = vec![(ordered, in_order(changed.map(|number| (ordered_key(number), new(number)))))];
         case
     }
 
@@ -291,7 +298,7 @@ fn what_an_earlier_version_has_stored_and_logged_goes_on() {
     let placement = Placement::AllApart;
     let drive = drive(&device, first);
     let numbers = Numbers::read(&drive, of).unwrap();
-    let borrowed: Vec<_> = changes.iter().map(|(key, value)| (key, value)).collect();
+    let borrowed: Vec<_> = changes.iter().map(|(key, value)| (&key[..], value)).collect();
     let records = change(&Flash(&drive), of, &borrowed, numbers, placement).unwrap().records;
     let form = Form::Keys { namespace: of, numbers, placement, changes: changes.clone() };
     let step = logged(&Step { form, deletes: None, records: records.clone() });

@@ -11,7 +11,7 @@ use crate::age::Mode;
 use crate::catalog::Names;
 use crate::error::Error;
 use crate::failure::Failure;
-use crate::keys::{KeyRange, borrowed, hashed_key, ordered_key, prefix_range, range_of};
+use crate::keys::{KeyRange, borrowed, check_ordered_key, hashed_key, prefix_range, range_of};
 use crate::large::Stored;
 use crate::range::{Batch, Item, Range, Scan};
 use crate::record::{Namespace, Order, Value};
@@ -73,13 +73,13 @@ impl Snapshot {
                 self.past(|past| past.stored(name))
             }
             Order::Ordered => {
-                let key = ordered_key(key)?;
-                let found = self.past(|past| match find(past, namespace.0, &key)? {
+                check_ordered_key(key)?;
+                let found = self.past(|past| match find(past, namespace.0, key, |value| value.into())? {
                     Some(Place::Here(value)) => Ok(Some(Stored::Whole(value))),
                     Some(Place::Apart(number)) => present(past, namespace.0, number).map(Some),
                     None => Ok(None),
                 });
-                found.map_err(|error| error.of_key(&key))
+                found.map_err(|error| error.of_key(key))
             }
         }
     }

@@ -12,24 +12,29 @@ use std::sync::Arc;
 use tantalum_canaries::guard;
 
 use crate::age::{Age, Mode, Requester, conflict};
+use crate::ordered_key::OrderedKey;
 use crate::record::Bytes;
 use crate::wake::Wake;
 
 /// What is locked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Extent {
-    Point(Bytes),
+    Point(OrderedKey),
     /// Never empty: `from` is not after `to`.
     Range(Bound<Bytes>, Bound<Bytes>),
 }
 
 impl Extent {
+    fn has(&self, key: &[u8]) -> bool {
+        match self {
+            Extent::Point(point) => **point == *key,
+            Extent::Range(from, to) => is_within(key, from, to),
+        }
+    }
+
     fn overlaps(&self, other: &Extent) -> bool {
         match (self, other) {
-            (Extent::Point(a), Extent::Point(b)) => a == b,
-            (Extent::Point(key), Extent::Range(from, to)) | (Extent::Range(from, to), Extent::Point(key)) => {
-                is_within(key, from, to)
-            }
+            (Extent::Point(key), extent) | (extent, Extent::Point(key)) => extent.has(key),
             (Extent::Range(from, to), Extent::Range(other_from, other_to)) => {
                 begins_within(from, other_to) && begins_within(other_from, to)
             }
@@ -95,6 +100,11 @@ impl Holders {
         }
     }
 
+    /// Those without one; none if nobody is left.
+    fn without(mut self, age: Age) -> Option<Holders> {
+        (!self.remove(age)).then_some(self)
+    }
+
     /// Removes one; returns whether nobody is left.
     fn remove(&mut self, age: Age) -> bool {
         self.others.retain(|holder| holder.0.age != age);
@@ -111,10 +121,14 @@ impl Holders {
     }
 }
 
+/// Locks of a transaction are released in one pass over all if they are more than these, and more than one in this many.
+const FEW: usize = 16;
+const MOST_OF: usize = 4;
+
 /// The locks of one namespace.
 #[derive(Default)]
 pub(crate) struct Spans {
-    points: BTreeMap<Bytes, Holders>,
+    points: BTreeMap<OrderedKey, Holders>,
     ranges: Vec<Held>,
     queue: Vec<SpanWaiter>,
 }
@@ -166,11 +180,37 @@ impl Spans {
 
     /// Takes a lock if it need not wait; returns whether it did.
     pub fn try_acquire(&mut self, by: Requester, extent: &Extent, mode: Mode) -> bool {
+        if let Extent::Point(key) = extent
+            && self.queue.is_empty()
+        {
+            return self.try_acquire_point(by, key, mode);
+        }
         let may = self.blockers(by.age, extent, mode, self.queue.len()).is_empty();
         if may {
             self.grant(by, extent.clone(), mode);
         }
         may
+    }
+
+    /// The same for a key, while nobody waits: it is looked for once.
+    fn try_acquire_point(&mut self, by: Requester, key: &OrderedKey, mode: Mode) -> bool {
+        let blocks = |(holder, held): (Requester, Mode)| holder.age != by.age && conflict(held, mode);
+        let mut ranges = self.ranges.iter();
+        if ranges.any(|held| blocks((held.by, held.mode)) && held.extent.has(key)) {
+            return false;
+        }
+        match self.points.entry(key.clone()) {
+            Entry::Occupied(holders) if holders.get().all().any(blocks) => return false,
+            Entry::Occupied(mut holders) => holders.get_mut().add(by, mode),
+            Entry::Vacant(entry) => {
+                entry.insert(Holders { first: (by, mode), others: Vec::new() });
+            }
+        }
+        debug_assert!(
+            self.blockers(by.age, &Extent::Point(key.clone()), mode, 0).is_empty(),
+            "{by:?} gets {key:?} in {mode:?}, which others have"
+        );
+        true
     }
 
     fn grant(&mut self, by: Requester, extent: Extent, mode: Mode) {
@@ -230,11 +270,17 @@ impl Spans {
     }
 
     /// Releases what a transaction holds: these keys, and all its ranges.
-    pub fn release<'a>(&mut self, age: Age, keys: impl Iterator<Item = &'a Bytes>) {
-        for key in keys {
-            let Entry::Occupied(mut holders) = self.points.entry(key.clone()) else { continue };
-            if holders.get_mut().remove(age) {
-                holders.remove();
+    pub fn release<'a>(&mut self, age: Age, keys: impl ExactSizeIterator<Item = &'a OrderedKey>) {
+        if keys.len() > FEW && keys.len() > self.points.len() / MOST_OF {
+            // one pass over all is less work than to look for each
+            let all = std::mem::take(&mut self.points).into_iter();
+            self.points = all.filter_map(|(key, holders)| Some((key, holders.without(age)?))).collect();
+        } else {
+            for key in keys {
+                let Entry::Occupied(mut holders) = self.points.entry(key.clone()) else { continue };
+                if holders.get_mut().remove(age) {
+                    holders.remove();
+                }
             }
         }
         self.ranges.retain(|held| held.by.age != age);
@@ -313,7 +359,7 @@ mod tests {
         assert!(!spans.try_acquire(by(3), &point("c"), Mode::Exclusive), "the second still reads");
         spans.release(Age(2), [].iter());
         assert!(spans.try_acquire(by(3), &point("c"), Mode::Exclusive));
-        let keys = ["c", "e"].map(|key| Bytes::from(key.as_bytes()));
+        let keys = ["c", "e"].map(|key| OrderedKey::from(key.as_bytes()));
         spans.release(Age(3), keys.iter());
         assert!(spans.is_unused());
     }
@@ -328,7 +374,7 @@ mod tests {
         assert!(spans.try_acquire(by(4), &point("d"), Mode::Exclusive), "that is another key");
         assert_eq!((spans.blockers_of(Age(2)), spans.blockers_of(Age(3))), (vec![by(1)], vec![by(2)]));
         assert!(spans.promote().is_empty());
-        spans.release(Age(1), [Bytes::from(&b"c"[..])].iter());
+        spans.release(Age(1), [OrderedKey::from(&b"c"[..])].iter());
         let granted: Vec<Age> = spans.promote().iter().map(|waiter| waiter.by.age).collect();
         assert_eq!(granted, [Age(2)]);
     }
@@ -343,10 +389,32 @@ mod tests {
             }
             for (left, number) in (0..3).rev().zip(order) {
                 assert!(!spans.try_acquire(by(4), &point("c"), Mode::Exclusive), "{order:?}");
-                spans.release(Age(number), [Bytes::from(&b"c"[..])].iter());
+                spans.release(Age(number), [OrderedKey::from(&b"c"[..])].iter());
                 assert_eq!(spans.is_unused(), left == 0, "{order:?}");
             }
             assert!(spans.try_acquire(by(4), &point("c"), Mode::Exclusive));
+        }
+    }
+
+    #[test]
+    fn who_releases_many_keys_at_once_leaves_those_of_others() {
+        for others in [0, 1, 40, 1000] {
+            let mut spans = Spans::default();
+            let key = |number: u32| OrderedKey::from(&number.to_be_bytes()[..]);
+            let own: Vec<OrderedKey> = (0..100).map(|number| key(number * 20)).collect();
+            for key in &own {
+                assert!(spans.try_acquire(by(1), &Extent::Point(key.clone()), Mode::Shared));
+            }
+            // each tenth key is one that the first has too
+            for number in (0..others).map(|number| number * 2) {
+                assert!(spans.try_acquire(by(2), &Extent::Point(key(number)), Mode::Shared));
+            }
+            spans.release(Age(1), own.iter());
+            assert_eq!(spans.points.len(), others as usize);
+            for number in 0..2000 {
+                let is_free = spans.try_acquire(by(3), &Extent::Point(key(number)), Mode::Exclusive);
+                assert_eq!(is_free, number % 2 == 1 || number >= others * 2, "{number} of {others}");
+            }
         }
     }
 

@@ -111,7 +111,7 @@ impl Step {
         match &self.form {
             Form::Records => {}
             Form::Keys { namespace, numbers, placement, changes } => {
-                let changes: Vec<_> = changes.iter().map(|(key, value)| (key, value)).collect();
+                let changes: Vec<_> = changes.iter().map(|(key, value)| (&key[..], value)).collect();
                 self.records = change(source, *namespace, &changes, *numbers, *placement)?.records;
             }
             Form::Positions { namespace, numbers: None, positions } => {
@@ -121,7 +121,7 @@ impl Step {
             }
             Form::Positions { namespace, numbers: Some(numbers), positions } => {
                 let keys = positions.find(source, *namespace, Order::Ordered, cursor)?;
-                let changes: Vec<_> = keys.iter().map(|key| (key, &None)).collect();
+                let changes: Vec<_> = keys.iter().map(|key| (&key[..], &None)).collect();
                 self.records = change(source, *namespace, &changes, *numbers, Placement::SmallHere)?.records;
             }
         }
@@ -139,11 +139,11 @@ impl Step {
             }
             _ => return Ok(Vec::new()),
         };
-        let places = keys.iter().filter_map(|key| find(source, namespace, key).transpose());
+        let places = keys.iter().filter_map(|key| find(source, namespace, key, |_| ()).transpose());
         let names = places.filter_map(|place| match place {
             Ok(Place::Apart(number)) => Some(Ok(value_name(namespace, number))),
             // it goes with its leaf
-            Ok(Place::Here(_)) => None,
+            Ok(Place::Here(())) => None,
             Err(failure) => Some(Err(failure)),
         });
         names.collect()

@@ -179,6 +179,9 @@ impl Versions {
 
     /// A record's version as a snapshot sees it, if it has changed since.
     pub fn of(&self, name: Name, at: AsOf) -> Option<&Earlier> {
+        if self.old.is_empty() {
+            return None;
+        }
         seen(self.old.get(&listed(name))?, at)
     }
 

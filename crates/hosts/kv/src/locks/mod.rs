@@ -24,7 +24,7 @@ pub(crate) use self::lock::LockId;
 use self::shard::Shard;
 use self::waits::{All, Stuck, Waits};
 use crate::age::{Age, Mode, Requester};
-use crate::record::Bytes;
+use crate::ordered_key::OrderedKey;
 use crate::sharded::Sharded;
 use crate::spans::Extent;
 use crate::wake::{Refusal, Wake};
@@ -127,7 +127,12 @@ impl Locks {
     }
 
     /// Releases what a transaction holds in an ordered namespace: these keys, and all ranges.
-    pub fn release_spans<'a>(&self, age: Age, namespace: NamespaceId, keys: impl Iterator<Item = &'a Bytes>) {
+    pub fn release_spans<'a>(
+        &self,
+        age: Age,
+        namespace: NamespaceId,
+        keys: impl ExactSizeIterator<Item = &'a OrderedKey>,
+    ) {
         self.waits.lock().release_spans(age, namespace, keys);
     }
 

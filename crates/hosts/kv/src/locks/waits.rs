@@ -15,7 +15,7 @@ use tantalum::NamespaceId;
 use super::lock::LockId;
 use super::shard::Shard;
 use crate::age::{Age, Mode, Requester};
-use crate::record::Bytes;
+use crate::ordered_key::OrderedKey;
 use crate::sharded::Sharded;
 use crate::spans::{Extent, Spans};
 use crate::wake::{Refusal, Wake};
@@ -64,7 +64,7 @@ impl Waits {
         &mut self,
         age: Age,
         namespace: NamespaceId,
-        keys: impl Iterator<Item = &'a Bytes>,
+        keys: impl ExactSizeIterator<Item = &'a OrderedKey>,
     ) {
         if let Some(spans) = self.spans.get_mut(&namespace) {
             spans.release(age, keys);

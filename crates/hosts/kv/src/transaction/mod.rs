@@ -3,6 +3,7 @@
 mod scan;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -15,7 +16,8 @@ use crate::failure::Failure;
 use crate::keys::{hashed_key, ordered_key};
 use crate::large::{PART_BYTES, Stored};
 use crate::locks::LockId;
-use crate::record::{Bytes, Name, Namespace, Order, OrderedChanges, Value};
+use crate::ordered_key::OrderedKey;
+use crate::record::{Name, Namespace, Order, OrderedChanges, Value};
 use crate::shared::Shared;
 use crate::spans::Extent;
 use crate::tree::{Place, find, value_name};
@@ -26,10 +28,9 @@ pub struct Transaction {
     shared: Arc<Shared>,
     age: Age,
     locks: FxHashMap<LockId, Mode>,
-    /// The keys that it has locked in ordered namespaces. It may also have locked ranges in a namespace listed here.
-    spans: FxHashMap<NamespaceId, FxHashMap<Bytes, Mode>>,
     changes: FxHashMap<Name, Option<Value>>,
-    ordered: BTreeMap<NamespaceId, OrderedChanges>,
+    /// The keys that it has locked in ordered namespaces. It may also have locked ranges in a namespace listed here.
+    ordered: BTreeMap<NamespaceId, BTreeMap<OrderedKey, Held>>,
     /// Whether one of its values is large.
     has_large: bool,
     gave_way: bool,
@@ -39,10 +40,59 @@ pub struct Transaction {
     now_ns: Option<Nanoseconds>,
 }
 
+/// A key of an ordered namespace that a transaction has locked.
+struct Held {
+    mode: Mode,
+    /// What it becomes, if it changes: its value, or none if it is deleted.
+    change: Option<Option<Value>>,
+}
+
+/// Whether a key is locked at least like this.
+fn is_held(entry: &Entry<'_, OrderedKey, Held>, mode: Mode) -> bool {
+    matches!(entry, Entry::Occupied(held) if held.get().mode >= mode)
+}
+
+/// Notes that a key is locked at least like this.
+fn note(entry: Entry<'_, OrderedKey, Held>, mode: Mode) -> &mut Held {
+    let held = entry.or_insert(Held { mode, change: None });
+    held.mode = held.mode.max(mode);
+    held
+}
+
+/// Why a transaction does not get the lock of a key, or of a range that begins there; notes whether it has to give way.
+fn refused(why: Refusal, key: &[u8], gave_way: &mut bool) -> Error {
+    match why {
+        Refusal::GiveWay => {
+            *gave_way = true;
+            Error::Deadlock
+        }
+        Refusal::OwnThread => Error::SelfDeadlock { key: key.into() },
+    }
+}
+
+/// Where a record must be so that it is changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    Present,
+    Missing,
+    Anywhere,
+}
+
+impl Where {
+    /// Whether a record that is there, or is not, is changed.
+    fn allows(self, is_there: bool) -> bool {
+        match self {
+            Where::Present => is_there,
+            Where::Missing => !is_there,
+            Where::Anywhere => true,
+        }
+    }
+}
+
 /// A record, and the lock that covers it.
 enum Target {
     Hashed(Name, LockId),
-    Ordered(NamespaceId, Bytes),
+    Ordered(NamespaceId, OrderedKey),
 }
 
 impl Target {
@@ -60,7 +110,6 @@ impl Transaction {
             shared,
             age,
             locks: FxHashMap::default(),
-            spans: FxHashMap::default(),
             changes: FxHashMap::default(),
             ordered: BTreeMap::new(),
             has_large: false,
@@ -143,14 +192,14 @@ impl Transaction {
             }
             Target::Ordered(namespace, key) => {
                 let by = self.requester();
-                let held = self.spans.entry(namespace).or_default();
-                if held.get(&key) == Some(&Mode::Exclusive) {
+                let extent = Extent::Point(key.clone());
+                let entry = self.ordered.entry(namespace).or_default().entry(key);
+                if is_held(&entry, Mode::Exclusive) {
                     return Ok(true);
                 }
-                let extent = Extent::Point(key.clone());
                 let has = self.shared.locks.try_acquire_span(by, namespace, &extent, Mode::Exclusive);
                 if has {
-                    held.insert(key, Mode::Exclusive);
+                    note(entry, Mode::Exclusive);
                 }
                 Ok(has)
             }
@@ -173,8 +222,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        self.change(target, Some(value.as_ref()))
+        self.change(namespace, key.as_ref(), Where::Anywhere, Some(value.as_ref())).map(drop)
     }
 
     /// Creates a record; [`Error::KeyExists`] if it already exists.
@@ -184,10 +232,9 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        match self.exists(&target)? {
-            true => Err(Error::KeyExists { key: target.key() }),
-            false => self.change(target, Some(value.as_ref())),
+        match self.change(namespace, key.as_ref(), Where::Missing, Some(value.as_ref()))? {
+            true => Ok(()),
+            false => Err(Error::KeyExists { key: key.as_ref().into() }),
         }
     }
 
@@ -198,21 +245,15 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        match self.exists(&target)? {
-            true => self.change(target, Some(value.as_ref())),
-            false => Err(Error::NoSuchKey { key: target.key() }),
+        match self.change(namespace, key.as_ref(), Where::Present, Some(value.as_ref()))? {
+            true => Ok(()),
+            false => Err(Error::NoSuchKey { key: key.as_ref().into() }),
         }
     }
 
     /// Deletes a record; returns whether it existed.
     pub fn delete(&mut self, namespace: Namespace, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        let target = self.lock(namespace, key.as_ref(), Mode::Exclusive)?;
-        let was_there = self.exists(&target)?;
-        if was_there {
-            self.change(target, None)?;
-        }
-        Ok(was_there)
+        self.change(namespace, key.as_ref(), Where::Present, None)
     }
 
     /// Makes the changes visible and durable, all or nothing.
@@ -240,7 +281,7 @@ impl Transaction {
         }
         self.assert_changes();
         let records: Vec<_> = self.changes.drain().collect();
-        let ordered: Vec<_> = std::mem::take(&mut self.ordered).into_iter().collect();
+        let ordered: Vec<_> = self.take_ordered();
         if records.is_empty() && ordered.is_empty() {
             return Ok(self.now_ns);
         }
@@ -250,12 +291,22 @@ impl Transaction {
         Ok(self.now_ns.map(|_| done_ns))
     }
 
+    /// What it changes in ordered namespaces. The keys stay locked.
+    fn take_ordered(&mut self) -> Vec<(NamespaceId, OrderedChanges)> {
+        let namespaces = self.ordered.iter_mut().map(|(namespace, keys)| {
+            let keys = keys.iter_mut();
+            let changes = keys.filter_map(|(key, held)| Some((key.clone(), held.change.take()?)));
+            (*namespace, changes.collect::<OrderedChanges>())
+        });
+        namespaces.filter(|(_, changes)| !changes.is_empty()).collect()
+    }
+
     /// Each changed record is locked alone, and values are large only if that is known.
     fn assert_changes(&self) {
         let ordered =
-            || self.ordered.iter().flat_map(|(of, changes)| changes.iter().zip(std::iter::repeat(of)));
+            || self.ordered.values().flat_map(BTreeMap::values).filter(|held| held.change.is_some());
         debug_assert!(
-            ordered().all(|((key, _), of)| self.spans[of].get(key) == Some(&Mode::Exclusive)),
+            ordered().all(|held| held.mode == Mode::Exclusive),
             "{:?} commits a change of a key that it has not locked",
             self.age
         );
@@ -267,7 +318,8 @@ impl Transaction {
             "{:?} commits a change of a record that it has not locked",
             self.age
         );
-        let mut values = self.changes.values().chain(ordered().map(|((_, value), _)| value)).flatten();
+        let mut values =
+            self.changes.values().chain(ordered().filter_map(|held| held.change.as_ref())).flatten();
         debug_assert!(
             self.has_large || values.all(|value| value.len() <= PART_BYTES),
             "{:?} commits a large value without knowing",
@@ -279,9 +331,14 @@ impl Transaction {
     fn has_locked(&self, target: &Target, mode: Mode) -> bool {
         let held = match target {
             Target::Hashed(_, id) => self.locks.get(id),
-            Target::Ordered(namespace, key) => self.spans.get(namespace).and_then(|keys| keys.get(key)),
+            Target::Ordered(namespace, key) => self.held(*namespace, key).map(|held| &held.mode),
         };
         held.is_some_and(|held| *held >= mode)
+    }
+
+    /// A key of an ordered namespace, if it is locked.
+    fn held(&self, namespace: NamespaceId, key: &OrderedKey) -> Option<&Held> {
+        self.ordered.get(&namespace)?.get(key)
     }
 
     /// Discards the changes.
@@ -306,29 +363,36 @@ impl Transaction {
     /// Locks a record.
     fn lock(&mut self, namespace: Namespace, key: &[u8], mode: Mode) -> Result<Target, Error> {
         let target = self.target(namespace, key)?;
-        let by = self.requester();
-        let acquired = match &target {
-            Target::Hashed(_, id) if self.locks.get(id).is_some_and(|held| *held >= mode) => Ok(()),
+        match &target {
+            Target::Hashed(_, id) if self.locks.get(id).is_some_and(|held| *held >= mode) => {}
             Target::Hashed(_, id) => {
-                let acquired = self.shared.locks.acquire(by, *id, mode);
-                acquired.inspect(|()| {
-                    self.locks.insert(*id, mode);
-                })
+                let acquired = self.shared.locks.acquire(self.requester(), *id, mode);
+                acquired.map_err(|why| self.refused(why, key))?;
+                self.locks.insert(*id, mode);
             }
             Target::Ordered(namespace, key) => {
-                let held = self.spans.entry(*namespace).or_default();
-                if held.get(key).is_some_and(|held| *held >= mode) {
-                    return Ok(target);
-                }
-                let extent = Extent::Point(key.clone());
-                let acquired = self.shared.locks.acquire_span(by, *namespace, extent, mode);
-                acquired.inspect(|()| {
-                    held.insert(key.clone(), mode);
-                })
+                self.lock_key(*namespace, key.clone(), mode)?;
             }
-        };
-        acquired.map_err(|why| self.refused(why, key))?;
+        }
         Ok(target)
+    }
+
+    /// Locks a key of an ordered namespace.
+    fn lock_key(
+        &mut self,
+        namespace: NamespaceId,
+        key: OrderedKey,
+        mode: Mode,
+    ) -> Result<(&mut Held, &Shared), Error> {
+        let by = self.requester();
+        let Transaction { ordered, shared, gave_way, .. } = self;
+        let entry = ordered.entry(namespace).or_default().entry(key);
+        if !is_held(&entry, mode) {
+            let extent = Extent::Point(entry.key().clone());
+            let acquired = shared.locks.acquire_span(by, namespace, extent, mode);
+            acquired.map_err(|why| refused(why, entry.key(), gave_way))?;
+        }
+        Ok((note(entry, mode), shared))
     }
 
     /// Who requests its locks.
@@ -338,13 +402,7 @@ impl Transaction {
 
     /// Why it does not get the lock of a key, or of a range that begins there.
     fn refused(&mut self, why: Refusal, key: &[u8]) -> Error {
-        match why {
-            Refusal::GiveWay => {
-                self.gave_way = true;
-                Error::Deadlock
-            }
-            Refusal::OwnThread => Error::SelfDeadlock { key: key.into() },
-        }
+        refused(why, key, &mut self.gave_way)
     }
 
     /// Fails if the transaction had to give way, or there is no such namespace.
@@ -381,11 +439,10 @@ impl Transaction {
                 None => (*name, false),
             },
             Target::Ordered(namespace, key) => {
-                let own = self.ordered.get(namespace).and_then(|changes| changes.get(key));
-                if let Some(changed) = own {
-                    return Ok(changed.clone().map(Stored::Whole));
+                if let Some(changed) = self.held(*namespace, key).and_then(|held| held.change.clone()) {
+                    return Ok(changed.map(Stored::Whole));
                 }
-                let found = find(&self.shared.drive.stable(), *namespace, key);
+                let found = find(&self.shared.drive.stable(), *namespace, key, |value| value.into());
                 match found.map_err(|failure| self.shared.failed(failure))? {
                     Some(Place::Here(value)) => return Ok(Some(Stored::Whole(value))),
                     Some(Place::Apart(number)) => (value_name(*namespace, number), true),
@@ -409,22 +466,73 @@ impl Transaction {
         }
     }
 
-    fn change(&mut self, target: Target, value: Option<&[u8]>) -> Result<(), Error> {
-        assert!(self.has_locked(&target, Mode::Exclusive), "{:?} changes what others may read", self.age);
-        let (bytes, limit) = (value.map_or(0, <[u8]>::len) as u64, self.shared.capacity_bytes);
-        if bytes > limit {
-            return Err(Error::ValueTooLarge { key: target.key(), bytes, limit });
+    /// Locks a record, and changes it if it is where it must be; returns whether it does.
+    fn change(
+        &mut self,
+        namespace: Namespace,
+        key: &[u8],
+        must_be: Where,
+        value: Option<&[u8]>,
+    ) -> Result<bool, Error> {
+        if self.check_open(namespace.0)? == Order::Ordered {
+            return self.change_key(namespace.0, key, must_be, value);
         }
-        self.has_large |= bytes > PART_BYTES as u64;
-        let value = value.map(Value::from);
-        match target {
-            Target::Hashed(name, _) => drop(self.changes.insert(name, value)),
-            Target::Ordered(namespace, key) => {
-                self.ordered.entry(namespace).or_default().insert(key, value);
+        let target = self.lock(namespace, key, Mode::Exclusive)?;
+        if must_be != Where::Anywhere && !must_be.allows(self.exists(&target)?) {
+            return Ok(false);
+        }
+        self.check_bytes(key, value)?;
+        self.has_large |= is_large(value);
+        if let Target::Hashed(name, id) = target {
+            let is_alone = self.locks.get(&id) == Some(&Mode::Exclusive);
+            assert!(is_alone, "{:?} changes what others may read", self.age);
+            self.changes.insert(name, value.map(Value::from));
+        }
+        Ok(true)
+    }
+
+    /// The same in an ordered namespace. The key is looked for once among those that are locked.
+    fn change_key(
+        &mut self,
+        namespace: NamespaceId,
+        key: &[u8],
+        must_be: Where,
+        value: Option<&[u8]>,
+    ) -> Result<bool, Error> {
+        let ordered = ordered_key(key)?;
+        // if it is too large, the key is locked for nothing
+        let checked = self.check_bytes(key, value);
+        let (held, shared) = self.lock_key(namespace, ordered, Mode::Exclusive)?;
+        if must_be != Where::Anywhere {
+            let is_there = match &held.change {
+                Some(changed) => changed.is_some(),
+                None => {
+                    let found = find(&shared.drive.stable(), namespace, key, |_| ());
+                    found.map_err(|failure| shared.failed(failure))?.is_some()
+                }
+            };
+            if !must_be.allows(is_there) {
+                return Ok(false);
             }
         }
-        Ok(())
+        checked?;
+        held.change = Some(value.map(Value::from));
+        self.has_large |= is_large(value);
+        Ok(true)
     }
+
+    /// Fails if a value is larger than the drive.
+    fn check_bytes(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        let (bytes, limit) = (value.map_or(0, <[u8]>::len) as u64, self.shared.capacity_bytes);
+        match bytes > limit {
+            true => Err(Error::ValueTooLarge { key: key.into(), bytes, limit }),
+            false => Ok(()),
+        }
+    }
+}
+
+fn is_large(value: Option<&[u8]>) -> bool {
+    value.is_some_and(|value| value.len() > PART_BYTES)
 }
 
 impl Drop for Transaction {
@@ -432,7 +540,7 @@ impl Drop for Transaction {
         // a forked process must not touch the parent's locks
         if self.shared.check_process().is_ok() {
             self.shared.locks.release(self.age, self.locks.drain().map(|(id, _)| id));
-            for (namespace, keys) in self.spans.drain() {
+            for (namespace, keys) in std::mem::take(&mut self.ordered) {
                 self.shared.locks.release_spans(self.age, namespace, keys.keys());
             }
         }

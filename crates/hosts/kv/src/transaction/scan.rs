@@ -77,7 +77,7 @@ impl Transaction {
 
     fn lock_range(&mut self, namespace: NamespaceId, range: &KeyRange, mode: Mode) -> Result<(), Error> {
         let extent = Extent::Range(range.0.clone(), range.1.clone());
-        self.spans.entry(namespace).or_default();
+        self.ordered.entry(namespace).or_default();
         let acquired = self.shared.locks.acquire_span(self.requester(), namespace, extent, mode);
         let first = match &range.0 {
             Bound::Included(key) | Bound::Excluded(key) => &key[..],
@@ -94,18 +94,24 @@ impl Transaction {
         backwards: bool,
         committed: Page,
     ) -> (Vec<Value>, VecDeque<Item>) {
-        let Some(own) = self.ordered.get(&namespace) else {
+        let own = self.ordered.get(&namespace).into_iter();
+        let own = own.flat_map(|keys| keys.range::<[u8], _>(borrowed(range)));
+        let mut own = own.filter_map(|(key, held)| Some((key, held.change.as_ref()?))).peekable();
+        if own.peek().is_none() {
             return (committed.leaves, committed.entries.into_iter().map(Item::InLeaf).collect());
-        };
+        }
         let mut all: BTreeMap<Bytes, Item> = committed
             .entries
             .iter()
             .map(|entry| (committed.key(entry).into(), Item::InLeaf(entry.clone())))
             .collect();
-        for (key, value) in own.range::<[u8], _>(borrowed(range)) {
+        for (key, value) in own {
             match value {
-                Some(value) => drop(all.insert(key.clone(), Item::Own(key.clone(), value.clone()))),
-                None => drop(all.remove(key)),
+                Some(value) => {
+                    let key = Bytes::from(&key[..]);
+                    all.insert(key.clone(), Item::Own(key, value.clone()));
+                }
+                None => drop(all.remove(&key[..])),
             }
         }
         let items = all.into_values();

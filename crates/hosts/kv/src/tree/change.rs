@@ -1,8 +1,10 @@
 //! Applies a transaction's changes to a tree: the records to put for them.
 //!
 //! Each node on the way is read once and written once, however many of its keys change. A node that grows too large is
-//! split, one that becomes small is merged with a neighbour, and one that becomes empty is removed.
+//! split, one that becomes small is merged with a neighbour, and one that becomes empty is removed. Keys and values are borrowed from
+//! the nodes that were read and from what changes until the new nodes are written.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
 
 use tantalum::{Footprint, NamespaceId};
@@ -11,7 +13,7 @@ use super::find::node_at;
 use super::node::{Entry, Node, Place, Placement, bytes_of, cut, encode, full_bytes, separator};
 use super::{Kind, Numbers, ROOT, name, value_name};
 use crate::failure::Failure;
-use crate::record::{Bytes, Name, Value};
+use crate::record::{Name, Value};
 use crate::record_store::{Records, Source};
 
 /// The records to put for the changes, and the numbers that remain afterwards.
@@ -28,7 +30,8 @@ pub(crate) fn change(
     numbers: Numbers,
     placement: Placement,
 ) -> Result<Changed, Failure> {
-    let mut work = Work { placement, ..Work::new(source, namespace, numbers) };
+    let loaded = Loaded::default();
+    let mut work = Work { placement, ..Work::new(source, &loaded, namespace, numbers) };
     work.root(changes)?;
     Ok(work.changed(numbers))
 }
@@ -44,63 +47,105 @@ pub(crate) struct Mended {
 pub(crate) fn mend(source: &impl Source, namespace: NamespaceId) -> Result<Mended, Failure> {
     // none are taken
     let numbers = Numbers::after(ROOT);
-    let mut work = Work::new(source, namespace, numbers);
+    let loaded = Loaded::default();
+    let mut work = Work::new(source, &loaded, namespace, numbers);
     let mut named = HashSet::new();
-    if let Some((level, root)) = work.readable(ROOT, None, no_key(), &mut named)? {
+    if let Some((level, root)) = work.readable(ROOT, None, &[], &mut named)? {
         work.raise(level, vec![root])?;
     }
     Ok(Mended { records: work.changed(numbers).records, named })
 }
 
 /// A key's new value, none if it is to be deleted. Several are in the order of their keys.
-pub(crate) type Change<'a> = (&'a Bytes, &'a Option<Value>);
+pub(crate) type Change<'a> = (&'a [u8], &'a Option<Value>);
+
+/// The bytes of nodes that were read, each with the place for those of the next one.
+#[derive(Default)]
+struct Loaded(OnceCell<Box<(Value, Loaded)>>);
+
+impl Loaded {
+    /// Keeps the bytes of a node here. Returns them, and where the next ones are kept.
+    fn keep(&self, bytes: Value) -> (&[u8], &Loaded) {
+        assert!(self.0.get().is_none(), "two nodes are kept in one place");
+        let (bytes, next) = &**self.0.get_or_init(|| Box::new((bytes, Loaded::default())));
+        (bytes, next)
+    }
+}
+
+impl Drop for Loaded {
+    /// One after the other: there may be more than fit on the stack.
+    fn drop(&mut self) {
+        let mut next = self.0.take();
+        while let Some(mut loaded) = next {
+            next = loaded.1.0.take();
+        }
+    }
+}
 
 /// A child as its parent will have it.
-struct Child {
-    low: Bytes,
+struct Child<'a> {
+    low: &'a [u8],
     number: u64,
     /// Its entries, if they differ from those stored.
-    changed: Option<Vec<Entry>>,
+    changed: Option<Vec<Entry<'a>>>,
+}
+
+impl Child<'_> {
+    /// Whether it has changed and become small.
+    fn is_small(&self) -> bool {
+        self.changed.as_ref().is_some_and(|all| bytes_of(all) < full_bytes(all) / 4)
+    }
+}
+
+/// A child of an inner node: its place, its number, the least key that it may have, and that of the next one.
+struct Below<'a> {
+    at: usize,
+    number: u64,
+    from: &'a [u8],
+    to: Option<&'a [u8]>,
 }
 
 struct Work<'a, S> {
     source: &'a S,
+    /// Where the next node that is read is kept.
+    loaded: &'a Loaded,
     namespace: NamespaceId,
     numbers: Numbers,
     placement: Placement,
     /// Nodes to be written, with their levels; `None` for those to be removed.
-    nodes: BTreeMap<u64, Option<(u8, Vec<Entry>)>>,
+    nodes: BTreeMap<u64, Option<(u8, Vec<Entry<'a>>)>>,
     records: Records,
 }
 
-fn no_key() -> Bytes {
-    Bytes::from(&[][..])
-}
-
 /// What a node takes of the drive.
-fn chunks_of(entries: &[Entry]) -> u64 {
+fn chunks_of(entries: &[Entry<'_>]) -> u64 {
     Footprint::of(bytes_of(entries)).chunks
 }
 
 impl<'a, S: Source> Work<'a, S> {
-    fn new(source: &'a S, namespace: NamespaceId, numbers: Numbers) -> Work<'a, S> {
+    fn new(source: &'a S, loaded: &'a Loaded, namespace: NamespaceId, numbers: Numbers) -> Work<'a, S> {
         let (nodes, records) = (BTreeMap::new(), Records::new());
-        Work { source, namespace, numbers, placement: Placement::SmallHere, nodes, records }
+        Work { source, loaded, namespace, numbers, placement: Placement::SmallHere, nodes, records }
     }
 
     fn damaged(&self) -> Failure {
         Failure::Node { namespace: self.namespace }
     }
 
-    fn root(&mut self, changes: &[Change<'_>]) -> Result<(), Failure> {
-        let (level, children) = match node_at(self.source, self.namespace, ROOT)? {
-            Some(bytes) => {
-                let level = Node::parse(&bytes).ok_or(self.damaged())?.level();
-                (level, self.subtree(ROOT, level, no_key(), changes)?)
-            }
+    /// A node as it is stored; none if there is no root.
+    fn node(&mut self, number: u64) -> Result<Option<Node<'a>>, Failure> {
+        let Some(bytes) = node_at(self.source, self.namespace, number)? else { return Ok(None) };
+        let (bytes, next) = self.loaded.keep(bytes);
+        self.loaded = next;
+        Node::parse(bytes).map(Some).ok_or(self.damaged())
+    }
+
+    fn root(&mut self, changes: &[Change<'a>]) -> Result<(), Failure> {
+        let (level, children) = match self.node(ROOT)? {
+            Some(node) => (node.level(), self.subtree(node, ROOT, &[], changes)?),
             None => {
-                let entries = self.merged(Vec::new(), changes);
-                (0, self.pieces(ROOT, no_key(), 0, entries, true))
+                let (entries, _) = self.merged(&[], changes);
+                (0, self.pieces(ROOT, &[], 0, entries, true))
             }
         };
         self.raise(level, children)
@@ -112,16 +157,15 @@ impl<'a, S: Source> Work<'a, S> {
         &mut self,
         number: u64,
         level: Option<u8>,
-        low: Bytes,
+        low: &'a [u8],
         named: &mut HashSet<u64>,
-    ) -> Result<Option<(u8, Child)>, Failure> {
-        let bytes = match node_at(self.source, self.namespace, number) {
+    ) -> Result<Option<(u8, Child<'a>)>, Failure> {
+        let node = match self.node(number) {
             Err(failure) if failure.is_damage() => None,
             found => found?,
         };
-        let node = bytes.as_deref().and_then(Node::parse);
         let node = node.filter(|node| level.is_none_or(|level| node.level() == level));
-        let Some((level, before)) = node.and_then(|node| Some((node.level(), node.entries(&low)?))) else {
+        let Some((level, before)) = node.and_then(|node| Some((node.level(), node.entries(low)?))) else {
             self.nodes.insert(number, None);
             return Ok(None);
         };
@@ -134,7 +178,7 @@ impl<'a, S: Source> Work<'a, S> {
         } else {
             let mut children = Vec::with_capacity(before.len());
             for entry in &before {
-                let child = self.readable(entry.child(), Some(level - 1), entry.key.clone(), named)?;
+                let child = self.readable(entry.child(), Some(level - 1), entry.key, named)?;
                 children.extend(child.map(|(_, child)| child));
             }
             let after = self.store_children(level - 1, children);
@@ -149,7 +193,7 @@ impl<'a, S: Source> Work<'a, S> {
     }
 
     /// Writes nodes of one level, and those above up to the root.
-    fn raise(&mut self, mut level: u8, mut children: Vec<Child>) -> Result<(), Failure> {
+    fn raise(&mut self, mut level: u8, mut children: Vec<Child<'a>>) -> Result<(), Failure> {
         if let [Child { number: ROOT, changed, .. }] = &mut children[..] {
             return match changed.take() {
                 Some(entries) => self.store_root(level, entries),
@@ -183,16 +227,16 @@ impl<'a, S: Source> Work<'a, S> {
         Changed { records, numbers }
     }
 
-    fn new_child(&mut self, entries: Vec<Entry>) -> Child {
+    fn new_child(&mut self, entries: Vec<Entry<'a>>) -> Child<'a> {
         // the root, if it is the only one: then this number is not used
-        Child { low: entries[0].key.clone(), number: ROOT, changed: Some(entries) }
+        Child { low: entries[0].key, number: ROOT, changed: Some(entries) }
     }
 
     /// Writes the root; a root with a single child is replaced by it.
-    fn store_root(&mut self, mut level: u8, mut entries: Vec<Entry>) -> Result<(), Failure> {
+    fn store_root(&mut self, mut level: u8, mut entries: Vec<Entry<'a>>) -> Result<(), Failure> {
         while level > 0 && entries.len() == 1 {
             let only = entries[0].child();
-            (level, entries) = self.load(only, level, &no_key())?;
+            (level, entries) = self.load(only, level, &[])?;
             self.nodes.insert(only, None);
         }
         assert!(level == 0 || entries.len() > 1, "the root is on level {level}, with {entries:?}");
@@ -201,44 +245,85 @@ impl<'a, S: Source> Work<'a, S> {
     }
 
     /// The entries of a node, as it is stored or will be.
-    fn load(&self, number: u64, above: u8, low: &Bytes) -> Result<(u8, Vec<Entry>), Failure> {
+    fn load(&mut self, number: u64, above: u8, low: &'a [u8]) -> Result<(u8, Vec<Entry<'a>>), Failure> {
         if let Some(Some(node)) = self.nodes.get(&number) {
             return Ok(node.clone());
         }
-        let bytes = node_at(self.source, self.namespace, number)?.ok_or(self.damaged())?;
-        let node = Node::parse(&bytes).filter(|node| node.level() < above);
-        let node = node.ok_or(self.damaged())?;
+        let node = self.node(number)?.filter(|node| node.level() < above).ok_or(self.damaged())?;
         Ok((node.level(), node.entries(low).ok_or(self.damaged())?))
     }
 
     /// Changes the subtree of a node. Returns the entries that its parent gets for it.
     fn subtree(
         &mut self,
+        node: Node<'a>,
         number: u64,
-        level: u8,
-        low: Bytes,
-        changes: &[Change<'_>],
-    ) -> Result<Vec<Child>, Failure> {
-        let bytes = node_at(self.source, self.namespace, number)?.ok_or(self.damaged())?;
-        let node = Node::parse(&bytes).filter(|node| node.level() == level).ok_or(self.damaged())?;
-        let damaged = self.damaged();
-        let (before, after) = if level == 0 {
-            if self.changes_values_alone(node, changes).ok_or(damaged.clone())? {
-                return Ok(vec![Child { low, number, changed: None }]);
-            }
-            let before = node.entries(&low).ok_or(damaged)?;
-            (before.clone(), self.merged(before, changes))
-        } else {
-            let before = node.entries(&low).ok_or(damaged)?;
-            let children = self.children(level, &before, changes)?;
-            let after = self.store_children(level - 1, children);
-            if after == before {
-                return Ok(vec![Child { low, number, changed: None }]);
-            }
-            (before, after)
-        };
-        let appended = after.starts_with(&before);
+        low: &'a [u8],
+        changes: &[Change<'a>],
+    ) -> Result<Vec<Child<'a>>, Failure> {
+        let (level, damaged) = (node.level(), self.damaged());
+        if level > 0 {
+            return self.inner(node, number, low, changes);
+        }
+        if self.changes_values_alone(node, changes).ok_or(damaged.clone())? {
+            return Ok(vec![Child { low, number, changed: None }]);
+        }
+        let before = node.entries(low).ok_or(damaged)?;
+        let (after, appended) = self.merged(&before, changes);
         Ok(self.pieces(number, low, level, after, appended))
+    }
+
+    /// The same of an inner node: the changes of each child together.
+    fn inner(
+        &mut self,
+        node: Node<'a>,
+        number: u64,
+        low: &'a [u8],
+        mut changes: &[Change<'a>],
+    ) -> Result<Vec<Child<'a>>, Failure> {
+        let (level, damaged) = (node.level() - 1, self.damaged());
+        let mut changed: Vec<(usize, u64, Vec<Child<'a>>)> = Vec::new();
+        while let Some((first, _)) = changes.first() {
+            let Below { at, number, from, to } = self.below(node, first, low).ok_or(damaged.clone())?;
+            let (here, rest) =
+                changes.split_at(changes.partition_point(|(key, _)| to.is_none_or(|to| *key < to)));
+            assert!(!here.is_empty(), "the child of {first:?} ends before it");
+            let below = self.node(number)?.filter(|node| node.level() == level).ok_or(damaged.clone())?;
+            changed.push((at, number, self.subtree(below, number, from, here)?));
+            changes = rest;
+        }
+        let stays = |(_, number, children): &(usize, u64, Vec<Child<'a>>)| match &children[..] {
+            [child] => child.number == *number && !child.is_small(),
+            _ => false,
+        };
+        if changed.iter().all(stays) {
+            self.store_children(level, changed.into_iter().flat_map(|(.., children)| children));
+            return Ok(vec![Child { low, number, changed: None }]);
+        }
+        let before = node.entries(low).ok_or(damaged)?;
+        let mut changed = changed.into_iter().peekable();
+        let mut children = Vec::with_capacity(before.len());
+        for (at, entry) in before.iter().enumerate() {
+            match changed.next_if(|(changed, ..)| *changed == at) {
+                Some((.., changed)) => children.extend(changed),
+                None => children.push(Child { low: entry.key, number: entry.child(), changed: None }),
+            }
+        }
+        let children = self.merge_small(level, children)?;
+        let after = self.store_children(level, children);
+        if after == before {
+            return Ok(vec![Child { low, number, changed: None }]);
+        }
+        let appended = after.starts_with(&before);
+        Ok(self.pieces(number, low, level + 1, after, appended))
+    }
+
+    /// The child of an inner node that has a key.
+    fn below(&self, node: Node<'a>, key: &[u8], low: &'a [u8]) -> Option<Below<'a>> {
+        let at = node.child_of(key)?;
+        let from = if at == 0 { low } else { node.key(at)? };
+        let to = if at + 1 < node.len() { Some(node.key(at + 1)?) } else { None };
+        Some(Below { at, number: node.number(at)?, from, to })
     }
 
     /// Whether a leaf keeps its keys, and all values that change lie apart; then only these are put.
@@ -262,78 +347,53 @@ impl<'a, S: Source> Work<'a, S> {
         Some(true)
     }
 
-    /// A leaf's entries with the changes applied; the new values are put.
-    fn merged(&mut self, before: Vec<Entry>, changes: &[Change<'_>]) -> Vec<Entry> {
-        let mut after = Vec::with_capacity(before.len() + changes.len());
-        let mut before = before.into_iter().peekable();
+    /// A leaf's entries with the changes applied, and whether they are those before with others behind them; values that lie
+    /// apart are put.
+    fn merged(&mut self, mut before: &[Entry<'a>], changes: &[Change<'a>]) -> (Vec<Entry<'a>>, bool) {
+        let (mut after, mut appended) = (Vec::with_capacity(before.len() + changes.len()), true);
         for (key, value) in changes {
-            while let Some(entry) = before.next_if(|entry| entry.key < **key) {
-                after.push(entry);
-            }
-            let old = before.next_if(|entry| entry.key == **key);
-            let before = old.map(|old| old.place);
-            if let Some(place) = self.placed(key, before, value) {
-                after.push(Entry { key: (*key).clone(), place });
-            }
+            let less = before.iter().take_while(|entry| entry.key < *key).count();
+            let (less, rest) = before.split_at(less);
+            after.extend_from_slice(less);
+            let old = rest.first().filter(|entry| entry.key == *key);
+            before = if old.is_some() { &rest[1..] } else { rest };
+            let place = self.placed(key, old.map(|old| old.place), value);
+            appended &= rest.is_empty() || old.is_none() && place.is_none();
+            after.extend(place.map(|place| Entry { key, place }));
         }
-        after.extend(before);
-        after
+        after.extend_from_slice(before);
+        (after, appended)
     }
 
     /// Where the new value of a key is; none if the key is deleted. What lies apart is put, or deleted.
     fn placed(
         &mut self,
         key: &[u8],
-        before: Option<Place<Value>>,
-        value: &Option<Value>,
-    ) -> Option<Place<Value>> {
+        before: Option<Place<&[u8]>>,
+        value: &'a Option<Value>,
+    ) -> Option<Place<&'a [u8]>> {
         let here = value.as_ref().filter(|value| self.placement.is_here(key, value));
         let number = match (before, here, value) {
             (Some(Place::Apart(number)), ..) => number,
             (_, None, Some(_)) => self.numbers.take(),
-            (_, Some(here), _) => return Some(Place::Here(here.clone())),
+            (_, Some(here), _) => return Some(Place::Here(here)),
             (_, None, None) => return None,
         };
         let apart = value.as_ref().filter(|_| here.is_none()).cloned();
         let is_apart = apart.is_some();
         self.records.push((value_name(self.namespace, number), apart));
         match here {
-            Some(here) => Some(Place::Here(here.clone())),
+            Some(here) => Some(Place::Here(here)),
             None => is_apart.then_some(Place::Apart(number)),
         }
     }
 
-    /// Changes the subtree of an inner node. Returns its new children.
-    fn children(
-        &mut self,
-        level: u8,
-        entries: &[Entry],
-        mut changes: &[Change<'_>],
-    ) -> Result<Vec<Child>, Failure> {
-        let mut children = Vec::with_capacity(entries.len());
-        for (at, entry) in entries.iter().enumerate() {
-            let (key, number) = (&entry.key, entry.child());
-            let next = entries.get(at + 1).map(|next| &next.key);
-            let here = changes.partition_point(|(key, _)| next.is_none_or(|next| *key < next));
-            let (here, rest) = changes.split_at(here);
-            changes = rest;
-            if here.is_empty() {
-                children.push(Child { low: key.clone(), number, changed: None });
-            } else {
-                children.extend(self.subtree(number, level - 1, key.clone(), here)?);
-            }
-        }
-        self.merge_small(level - 1, children)
-    }
-
     /// Merges changed children that have become small with a neighbour.
-    fn merge_small(&mut self, level: u8, children: Vec<Child>) -> Result<Vec<Child>, Failure> {
-        let is_small =
-            |child: &Child| child.changed.as_ref().is_some_and(|all| bytes_of(all) < full_bytes(all) / 4);
-        let mut merged: Vec<Child> = Vec::with_capacity(children.len());
+    fn merge_small(&mut self, level: u8, children: Vec<Child<'a>>) -> Result<Vec<Child<'a>>, Failure> {
+        let mut merged: Vec<Child<'a>> = Vec::with_capacity(children.len());
         for child in children {
             match merged.pop() {
-                Some(left) if is_small(&left) || is_small(&child) => {
+                Some(left) if left.is_small() || child.is_small() => {
                     let mut entries = self.entries_of(&left, level)?;
                     let right = self.entries_of(&child, level)?;
                     let apart = chunks_of(&entries) + chunks_of(&right);
@@ -352,10 +412,10 @@ impl<'a, S: Source> Work<'a, S> {
         Ok(merged)
     }
 
-    fn entries_of(&self, child: &Child, level: u8) -> Result<Vec<Entry>, Failure> {
+    fn entries_of(&mut self, child: &Child<'a>, level: u8) -> Result<Vec<Entry<'a>>, Failure> {
         match &child.changed {
             Some(entries) => Ok(entries.clone()),
-            None => match self.load(child.number, level + 1, &child.low)? {
+            None => match self.load(child.number, level + 1, child.low)? {
                 (found, entries) if found == level => Ok(entries),
                 _ => Err(self.damaged()),
             },
@@ -363,8 +423,9 @@ impl<'a, S: Source> Work<'a, S> {
     }
 
     /// Writes the children that changed. Returns the entries of their parent.
-    fn store_children(&mut self, level: u8, children: Vec<Child>) -> Vec<Entry> {
-        let mut entries = Vec::with_capacity(children.len());
+    fn store_children(&mut self, level: u8, children: impl IntoIterator<Item = Child<'a>>) -> Vec<Entry<'a>> {
+        let children = children.into_iter();
+        let mut entries = Vec::with_capacity(children.size_hint().0);
         for Child { low, number, changed } in children {
             // the root's entries move to a separate node when it gets neighbours
             let number = if number == ROOT { self.numbers.take() } else { number };
@@ -386,21 +447,21 @@ impl<'a, S: Source> Work<'a, S> {
     fn pieces(
         &mut self,
         number: u64,
-        low: Bytes,
+        low: &'a [u8],
         level: u8,
-        entries: Vec<Entry>,
+        entries: Vec<Entry<'a>>,
         appended: bool,
-    ) -> Vec<Child> {
+    ) -> Vec<Child<'a>> {
         if entries.is_empty() {
             self.nodes.insert(number, None);
             return Vec::new();
         }
-        let mut children: Vec<Child> = Vec::new();
+        let mut children: Vec<Child<'a>> = Vec::new();
         for entries in cut(entries, appended) {
             let (low, number) = match children.last().and_then(|before| before.changed.as_ref()?.last()) {
-                None => (low.clone(), number),
-                Some(last) if level == 0 => (separator(&last.key, &entries[0].key), self.numbers.take()),
-                Some(_) => (entries[0].key.clone(), self.numbers.take()),
+                None => (low, number),
+                Some(last) if level == 0 => (separator(last.key, entries[0].key), self.numbers.take()),
+                Some(_) => (entries[0].key, self.numbers.take()),
             };
             children.push(Child { low, number, changed: Some(entries) });
         }

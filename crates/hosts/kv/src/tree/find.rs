@@ -53,12 +53,13 @@ impl Gap {
     }
 }
 
-/// Where a key's value is.
-pub(crate) fn find(
+/// Where a key's value is, and what `here` makes of one that is in its leaf.
+pub(crate) fn find<T>(
     source: &impl Source,
     namespace: NamespaceId,
     key: &[u8],
-) -> Result<Option<Place<Value>>, Failure> {
+    here: impl FnOnce(&[u8]) -> T,
+) -> Result<Option<Place<T>>, Failure> {
     let (mut number, mut above) = (ROOT, None);
     loop {
         let bytes = match node_at(source, namespace, number) {
@@ -72,7 +73,7 @@ pub(crate) fn find(
         if node.level() == 0 {
             let found = node.find(key).ok_or_else(|| lost(source, namespace, key))?;
             return Ok(found.map(|place| match place {
-                Place::Here(value) => Place::Here(value.into()),
+                Place::Here(value) => Place::Here(here(value)),
                 Place::Apart(number) => Place::Apart(number),
             }));
         }

@@ -9,7 +9,6 @@
 //! entries are very small.
 
 use crate::large::number_of_head;
-use crate::record::{Bytes, Value};
 
 const FORMAT: u8 = 1;
 const WITH_VALUES: u8 = 2;
@@ -38,7 +37,7 @@ const HERE_BYTES: usize = 320;
 const LEAST_SPLIT: usize = 4;
 
 /// Where a value is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place<V> {
     /// In the leaf.
     Here(V),
@@ -62,13 +61,14 @@ impl Placement {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Entry {
-    pub key: Bytes,
-    pub place: Place<Value>,
+/// A key, and where its value is: pieces of a node's bytes, or of what changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry<'a> {
+    pub key: &'a [u8],
+    pub place: Place<&'a [u8]>,
 }
 
-impl Entry {
+impl Entry<'_> {
     /// The number of the child of an inner node.
     pub fn child(&self) -> u64 {
         match self.place {
@@ -196,26 +196,26 @@ impl<'a> Node<'a> {
     }
 
     /// All entries; the first key of an inner node is `low`.
-    pub fn entries(self, low: &Bytes) -> Option<Vec<Entry>> {
+    pub fn entries(self, low: &'a [u8]) -> Option<Vec<Entry<'a>>> {
         let entry = |at: usize| {
-            let key = if self.level > 0 && at == 0 { low.clone() } else { self.key(at)?.into() };
-            let place = match self.place(at)? {
-                Place::Here(value) => Place::Here(value.into()),
-                Place::Apart(number) => Place::Apart(number),
-            };
-            Some(Entry { key, place })
+            let key = if self.level > 0 && at == 0 { low } else { self.key(at)? };
+            Some(Entry { key, place: self.place(at)? })
         };
-        (0..self.len()).map(entry).collect()
+        let mut entries = Vec::with_capacity(self.len());
+        for at in 0..self.len() {
+            entries.push(entry(at)?);
+        }
+        Some(entries)
     }
 }
 
-pub(super) fn encode(level: u8, entries: &[Entry]) -> Vec<u8> {
+pub(super) fn encode(level: u8, entries: &[Entry<'_>]) -> Vec<u8> {
     let has_values = have_values(entries);
     assert!(level == 0 || !has_values, "a node on level {level} has values: {entries:?}");
     let mut bytes = Vec::with_capacity(bytes_of(entries));
     bytes.extend_from_slice(&[if has_values { WITH_VALUES } else { FORMAT }, level]);
     bytes.extend_from_slice(&(entries.len() as u16).to_le_bytes());
-    let key_of = |at: usize| if level > 0 && at == 0 { &[][..] } else { &entries[at].key[..] };
+    let key_of = |at: usize| if level > 0 && at == 0 { &[][..] } else { entries[at].key };
     let (mut end, mut value_end) = (0, 0);
     for (at, entry) in entries.iter().enumerate() {
         end += key_of(at).len();
@@ -243,44 +243,44 @@ pub(super) fn encode(level: u8, entries: &[Entry]) -> Vec<u8> {
     }
     bytes.resize(bytes_of(entries), 0);
     debug_assert!(
-        Node::parse(&bytes).and_then(|node| node.entries(&entries[0].key)).as_deref() == Some(entries),
+        Node::parse(&bytes).and_then(|node| node.entries(entries[0].key)).as_deref() == Some(entries),
         "a node would be read otherwise than it is written: {entries:?}"
     );
     bytes
 }
 
 /// Whether a node of these entries has values.
-fn have_values(entries: &[Entry]) -> bool {
+fn have_values(entries: &[Entry<'_>]) -> bool {
     entries.iter().any(|entry| matches!(entry.place, Place::Here(_)))
 }
 
 /// What an entry's value, or its number, takes behind the keys of a leaf that has values.
-fn value_bytes(place: &Place<Value>) -> usize {
+fn value_bytes(place: &Place<&[u8]>) -> usize {
     match place {
         Place::Here(value) => value.len(),
         Place::Apart(_) => NUMBER_BYTES,
     }
 }
 
-fn entry_bytes(entry: &Entry, has_values: bool) -> usize {
+fn entry_bytes(entry: &Entry<'_>, has_values: bool) -> usize {
     match has_values {
         true => (ENTRY_WITH_VALUE_BYTES + entry.key.len() + value_bytes(&entry.place)).max(LEAST_ENTRY_BYTES),
         false => ENTRY_BYTES + entry.key.len(),
     }
 }
 
-pub(super) fn bytes_of(entries: &[Entry]) -> usize {
+pub(super) fn bytes_of(entries: &[Entry<'_>]) -> usize {
     let has_values = have_values(entries);
     HEAD_BYTES + entries.iter().map(|entry| entry_bytes(entry, has_values)).sum::<usize>()
 }
 
 /// Beyond how many bytes a node of these entries is split.
-pub(super) fn full_bytes(entries: &[Entry]) -> usize {
+pub(super) fn full_bytes(entries: &[Entry<'_>]) -> usize {
     if have_values(entries) { FULL_WITH_VALUES_BYTES } else { FULL_BYTES }
 }
 
 /// Divides entries into nodes: of equal size, or full ones if keys were appended, since more may follow.
-pub(super) fn cut(entries: Vec<Entry>, appended: bool) -> Vec<Vec<Entry>> {
+pub(super) fn cut(entries: Vec<Entry<'_>>, appended: bool) -> Vec<Vec<Entry<'_>>> {
     let (total, full, has_values) = (bytes_of(&entries), full_bytes(&entries), have_values(&entries));
     if total <= full || entries.len() < LEAST_SPLIT {
         return vec![entries];
@@ -302,25 +302,25 @@ pub(super) fn cut(entries: Vec<Entry>, appended: bool) -> Vec<Vec<Entry>> {
 }
 
 /// The shortest key that is greater than `before` and not greater than `after`.
-pub(super) fn separator(before: &[u8], after: &[u8]) -> Bytes {
+pub(super) fn separator<'a>(before: &[u8], after: &'a [u8]) -> &'a [u8] {
     let common = before.iter().zip(after).take_while(|(a, b)| a == b).count();
-    after[..after.len().min(common + 1)].into()
+    &after[..after.len().min(common + 1)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entries(keys: &[&str]) -> Vec<Entry> {
+    fn entries(keys: &[&'static str]) -> Vec<Entry<'static>> {
         let all = keys.iter().zip(100..);
-        all.map(|(key, number)| Entry { key: key.as_bytes().into(), place: Place::Apart(number) }).collect()
+        all.map(|(key, number)| Entry { key: key.as_bytes(), place: Place::Apart(number) }).collect()
     }
 
     /// The same, with values in the leaf for the keys in odd places.
-    fn mixed(keys: &[&str]) -> Vec<Entry> {
+    fn mixed(keys: &[&'static str]) -> Vec<Entry<'static>> {
         let mut all = entries(keys);
         for (at, entry) in all.iter_mut().enumerate().filter(|(at, _)| at % 2 == 1) {
-            entry.place = Place::Here(vec![7; at * 5 - 5].into());
+            entry.place = Place::Here(&[7; 100][..at * 5 - 5]);
         }
         all
     }
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(leaf.len(), bytes_of(&all));
         assert_eq!(leaf[..6], [1, 0, 3, 0, 5, 0]);
         let node = Node::parse(&leaf).unwrap();
-        assert_eq!(node.entries(&Bytes::from(&b""[..])), Some(all.clone()));
+        assert_eq!(node.entries(b""), Some(all.clone()));
         assert_eq!((node.find(b"pear"), node.find(b"peas")), (Some(Some(Place::Apart(101))), Some(None)));
         let inner = encode(1, &all);
         let node = Node::parse(&inner).unwrap();
@@ -340,7 +340,7 @@ mod tests {
             ["a", "apple", "pear", "pearl", "z"].map(|key| node.child_of(key.as_bytes())),
             [Some(0), Some(0), Some(1), Some(1), Some(2)]
         );
-        assert_eq!(node.entries(&all[0].key), Some(all));
+        assert_eq!(node.entries(all[0].key), Some(all));
     }
 
     #[test]
@@ -351,10 +351,10 @@ mod tests {
         assert_eq!(leaf[..12], [2, 0, 4, 0, 1, 0, 8, 0x80, 5, 0, 8, 0]);
         assert_eq!(leaf[20..32], *b"apearplumzoo");
         assert_eq!(leaf[40..58], [&102_u64.to_le_bytes()[..], &[7; 10]].concat());
-        let large = [Entry { key: [1; 9][..].into(), place: Place::Here([7; 90][..].into()) }];
+        let large = [Entry { key: &[1; 9], place: Place::Here(&[7; 90]) }];
         assert_eq!((encode(0, &large).len(), bytes_of(&large)), (4 + 4 + 9 + 90, 4 + 4 + 9 + 90));
         let node = Node::parse(&leaf).unwrap();
-        assert_eq!(node.entries(&Bytes::from(&b""[..])), Some(all));
+        assert_eq!(node.entries(b""), Some(all));
         let found = ["pear", "plum", "zoo", "zoon"].map(|key| node.find(key.as_bytes()).unwrap());
         let [empty, ten] = [0, 10].map(|bytes| Some(Place::Here(&[7; 10][..bytes])));
         assert_eq!(found, [empty, Some(Place::Apart(102)), ten, None]);
@@ -380,14 +380,14 @@ mod tests {
             let length = 4 + if all == mixed(&["a", "b", "c"]) { 3 * 4 + 3 + 2 * 8 } else { 3 * 10 + 3 };
             for length in 0..length {
                 let Some(node) = Node::parse(&whole[..length]) else { continue };
-                assert_eq!(node.entries(&Bytes::from(&b""[..])), None, "{length}");
+                assert_eq!(node.entries(b""), None, "{length}");
             }
             for at in 0..whole.len() {
                 for byte in [0, 1, 2, 127, 128, 255] {
                     let mut changed = whole.clone();
                     changed[at] = byte;
                     let Some(node) = Node::parse(&changed) else { continue };
-                    let _ = (node.find(b"b"), node.child_of(b"b"), node.entries(&Bytes::from(&b""[..])));
+                    let _ = (node.find(b"b"), node.child_of(b"b"), node.entries(b""));
                     for at in 0..node.len() + 1 {
                         let _ = (node.number(at), node.place(at));
                     }
@@ -398,15 +398,16 @@ mod tests {
 
     #[test]
     fn nodes_are_cut_evenly_or_filled_and_have_two_entries_at_least() {
-        let numbered = |count: u64, bytes: usize| -> Vec<Entry> {
-            let place = Place::Apart;
-            let key = |number: u64| vec![number as u8; bytes].into();
-            (0..count).map(|number| Entry { key: key(number), place: place(number) }).collect()
-        };
         for (count, bytes) in [(78, 16), (1000, 16), (4, 1024), (9, 1024), (5, 700), (3, 1024)] {
+            let keys: Vec<Vec<u8>> = (0..count).map(|number| vec![number as u8; bytes]).collect();
+            let all: Vec<Entry<'_>> = keys
+                .iter()
+                .zip(0..)
+                .map(|(key, number)| Entry { key, place: Place::Apart(number) })
+                .collect();
             for appended in [false, true] {
-                let nodes = cut(numbered(count, bytes), appended);
-                assert_eq!(nodes.concat(), numbered(count, bytes));
+                let nodes = cut(all.clone(), appended);
+                assert_eq!(nodes.concat(), all);
                 for node in &nodes {
                     assert!(bytes_of(node) <= 4056 - 10, "{} bytes", bytes_of(node));
                     assert!(node.len() >= 2, "{count} {bytes}");
@@ -420,17 +421,15 @@ mod tests {
 
     #[test]
     fn leaves_with_values_are_cut_so_that_four_fit_in_a_unit() {
-        let all = |count: u64, value: usize| -> Vec<Entry> {
-            let place = Place::Here(vec![7; value].into());
-            (0..count)
-                .map(|number| Entry { key: number.to_be_bytes().into(), place: place.clone() })
-                .collect()
-        };
+        let keys: Vec<[u8; 8]> = (0..100_u64).map(u64::to_be_bytes).collect();
         for (count, value) in [(9, 100), (100, 100), (4, 312), (50, 0), (100, 0)] {
+            let value = vec![7; value];
+            let all: Vec<Entry<'_>> =
+                keys[..count].iter().map(|key| Entry { key, place: Place::Here(&value) }).collect();
             for appended in [false, true] {
-                let nodes = cut(all(count, value), appended);
-                assert_eq!(nodes.concat(), all(count, value));
-                let is_whole = |node: &Vec<Entry>| bytes_of(node) <= FULL_WITH_VALUES_BYTES;
+                let nodes = cut(all.clone(), appended);
+                assert_eq!(nodes.concat(), all);
+                let is_whole = |node: &Vec<Entry<'_>>| bytes_of(node) <= FULL_WITH_VALUES_BYTES;
                 assert!(nodes[..nodes.len() - 1].iter().all(is_whole), "{count}");
                 // one that would be alone stays with those before it
                 assert!(bytes_of(&nodes[nodes.len() - 1]) <= FULL_WITH_VALUES_BYTES + 324, "{count}");
