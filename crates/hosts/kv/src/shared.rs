@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub locks: Locks,
     commits: Commits,
     pub catalog: Mutex<Catalog>,
+    /// What the catalog says that there may be.
+    uses: SeenUses,
     /// The existing namespaces: the cache may have records of a deleted one.
     live: CachePadded<RwLock<BTreeMap<NamespaceId, (String, Order)>>>,
     next_age: CachePadded<AtomicU64>,
@@ -58,6 +60,7 @@ impl Shared {
             options,
             locks: Locks::default(),
             commits,
+            uses: SeenUses::of(catalog.uses),
             live: RwLock::new(live(&catalog.names)).into(),
             catalog: Mutex::new(catalog),
             next_age: CachePadded::default(),
@@ -175,7 +178,7 @@ impl Shared {
     /// Does the work of a transaction; returns when it is done.
     pub fn commit(&self, work: Work) -> Result<Nanoseconds, Error> {
         let uses = Uses { large: work.has_large, leaves: work.has_values_in_leaves() };
-        if uses != Uses::default() {
+        if !self.uses.have(uses) {
             self.expect(uses)?;
         }
         self.commits.commit(&self.drive, work).map_err(|failure| self.failed(failure))
@@ -189,7 +192,9 @@ impl Shared {
         match after == before {
             true => Ok(()),
             false => self.alone(|device| catalog.expect(device, after)),
-        }
+        }?;
+        self.uses.add(after);
+        Ok(())
     }
 
     /// What only deletes may use.
@@ -258,6 +263,30 @@ impl Shared {
         let Some(device) = self.drive.take_device() else { return Ok(()) };
         let now_ns = device.time_ns();
         Ok(device.shutdown(now_ns)?)
+    }
+}
+
+/// What the catalog says that there may be, for those who do not wait for it: whoever has it waits for commits.
+struct SeenUses {
+    large: AtomicBool,
+    leaves: AtomicBool,
+}
+
+impl SeenUses {
+    fn of(uses: Uses) -> SeenUses {
+        SeenUses { large: uses.large.into(), leaves: uses.leaves.into() }
+    }
+
+    /// Whether it says so of all of these.
+    fn have(&self, uses: Uses) -> bool {
+        let has = |seen: &AtomicBool, uses: bool| !uses || seen.load(Ordering::Acquire);
+        has(&self.large, uses.large) && has(&self.leaves, uses.leaves)
+    }
+
+    /// It is durable that there may be these.
+    fn add(&self, uses: Uses) {
+        self.large.fetch_or(uses.large, Ordering::Release);
+        self.leaves.fetch_or(uses.leaves, Ordering::Release);
     }
 }
 

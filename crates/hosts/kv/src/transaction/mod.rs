@@ -546,3 +546,29 @@ impl Drop for Transaction {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use crate::{Options, Sync};
+
+    /// Who opens one has the catalog, and waits for the commit that is in progress.
+    #[test]
+    fn a_commit_of_small_values_does_not_wait_for_who_opens_a_snapshot() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::default().capacity_bytes(16 << 20).sync(Sync::None);
+        let store = options.open(folder.path().join("app.tant")).unwrap();
+        let namespace = store.namespace("a").unwrap();
+        store.transact(|tx| tx.put(namespace, b"a", b"1")).unwrap();
+        let mut tx = store.begin().unwrap();
+        tx.put(namespace, b"a", b"2").unwrap();
+        let shared = tx.shared.clone();
+        let catalog = shared.catalog.lock();
+        let (done, is_done) = channel();
+        std::thread::spawn(move || done.send(tx.commit().is_ok()));
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok(true));
+        drop(catalog);
+    }
+}
