@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tantalum_image::prefetch_lines;
 
 use crate::cache_padded::CachePadded;
 use crate::record::{Name, Value};
@@ -17,6 +18,14 @@ use crate::sharded::Sharded;
 
 /// Memory of a record besides its value.
 const OVERHEAD_BYTES: usize = 128;
+
+/// All lines of a value of at most this size, that of a leaf with values, are asked for when it is found: a leaf's keys and values lie in
+/// several lines, each of which would be waited for.
+const PREFETCHED_BYTES: usize = 984;
+
+/// Of the records that only scans read, one in this many is taken into a full cache: those that are read again and again get in, and the
+/// others neither cost the time to take them in nor evict what is used (Qureshi et al., Adaptive Insertion Policies, ISCA 2007, section 3.2).
+const SCANNED_PER_TAKEN: usize = 8;
 
 /// A ring up to this length is not cleaned up.
 const LEAST_RING: usize = 64;
@@ -47,6 +56,8 @@ pub(crate) struct Cache {
     bytes: CachePadded<AtomicUsize>,
     /// Visits of the hand.
     visits: AtomicUsize,
+    /// Records that scans have read, and that were not here.
+    scanned: AtomicUsize,
 }
 
 impl Cache {
@@ -57,16 +68,29 @@ impl Cache {
             shards: Sharded::new(1 << shards.ilog2()),
             bytes: CachePadded::default(),
             visits: AtomicUsize::new(0),
+            scanned: AtomicUsize::new(0),
         }
     }
 
     pub fn get(&self, name: &Name) -> Option<Value> {
         let mut shard = self.shards.of(name);
         let cached = shard.records.get_mut(name)?;
+        // before anything waits for the first of its lines
+        if cached.value.len() <= PREFETCHED_BYTES {
+            prefetch_lines(cached.value.as_ptr(), cached.value.len());
+        }
         if !cached.looked_at {
             cached.looked_at = true;
         }
         Some(cached.value.clone())
+    }
+
+    /// A scan has read a record that is not here. It is taken in if there is room, and now and then.
+    pub fn scanned(&self, name: Name, value: &Value) {
+        let has_room = self.bytes() + cost(value) <= self.budget_bytes;
+        if has_room || self.scanned.fetch_add(1, Ordering::Relaxed).is_multiple_of(SCANNED_PER_TAKEN) {
+            self.put(name, value.clone());
+        }
     }
 
     pub fn put(&self, name: Name, value: Value) {
@@ -183,6 +207,35 @@ mod tests {
             cache.remove(&name(1));
         }
         assert!(cache.shards.of(&name(1)).ring.len() <= LEAST_RING + 1);
+    }
+
+    /// Reads a record as a store does; returns whether it was there.
+    fn read(cache: &Cache, number: u32, is_scan: bool) -> bool {
+        let (name, value) = (numbered(number), Value::from(&[0; 100][..]));
+        match cache.get(&name) {
+            Some(_) => return true,
+            None if is_scan => cache.scanned(name, &value),
+            None => cache.put(name, value),
+        }
+        false
+    }
+
+    /// Each scan reads four times the budget.
+    #[test]
+    fn scans_do_not_evict_what_is_used_and_what_they_read_often_gets_in() {
+        let cache = Cache::new(1000 * (100 + OVERHEAD_BYTES));
+        let count = |numbers: std::ops::Range<u32>, is_scan| {
+            numbers.filter(|number| read(&cache, *number, is_scan)).count()
+        };
+        assert_eq!((count(0..400, false), count(0..400, false)), (0, 400));
+        for _ in 0..20 {
+            count(1000..5000, true);
+            assert_eq!(count(0..400, false), 400, "a scan has evicted what is used");
+        }
+        assert!((0..100).any(|_| count(10_000..10_300, true) > 290), "what scans read often stays out");
+        let empty = Cache::new(1000 * (100 + OVERHEAD_BYTES));
+        (0..1000).for_each(|number| assert!(!read(&empty, number, true)));
+        assert!((0..1000).all(|number| read(&empty, number, true)), "there is room");
     }
 
     fn numbered(number: u32) -> Name {

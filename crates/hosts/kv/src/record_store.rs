@@ -81,6 +81,16 @@ impl RecordStore {
 
     /// A record that nobody can change meanwhile.
     pub fn read(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Value>, Failure> {
+        self.read_then(name, now_ns, |value| self.cache.put(name, value.clone()))
+    }
+
+    /// The same; `taken_in` is called with what the cache does not have.
+    fn read_then(
+        &self,
+        name: Name,
+        now_ns: &mut Option<Nanoseconds>,
+        taken_in: impl Fn(&Value),
+    ) -> Result<Option<Value>, Failure> {
         if self.is_in_doubt.load(Ordering::Acquire) {
             self.check_doubt(|doubtful| doubtful.contains(&name))?;
         }
@@ -88,10 +98,23 @@ impl RecordStore {
             return Ok(Some(value));
         }
         let found = self.get(name, now_ns)?;
-        if let Some(value) = &found {
-            self.cache.put(name, value.clone());
-        }
+        found.iter().for_each(taken_in);
         Ok(found)
+    }
+
+    /// A record of a scan that nobody can change meanwhile: the cache takes in few of those that it does not have.
+    fn scanned(&self, name: Name, now_ns: &mut Option<Nanoseconds>) -> Result<Option<Value>, Failure> {
+        self.read_then(name, now_ns, |value| self.cache.scanned(name, value))
+    }
+
+    /// The value of a record of a scan, as it is stored.
+    pub fn stored_in_scan(
+        &self,
+        name: Name,
+        now_ns: &mut Option<Nanoseconds>,
+    ) -> Result<Option<Stored>, Failure> {
+        let record = self.scanned(name, now_ns)?;
+        record.map(|record| Stored::of(self, self.first, name, record)).transpose()
     }
 
     /// The value of a record that nobody can change meanwhile, as it is stored.
@@ -404,6 +427,16 @@ impl Source for Past<'_> {
 }
 
 impl Past<'_> {
+    /// The value of a record of a scan, as it is stored.
+    pub fn stored_in_scan(&self, name: Name) -> Result<Option<Stored>, Failure> {
+        let drive = self.stable.drive;
+        let record = match self.stable.versions.of(name, self.at) {
+            None => drive.scanned(name, &mut None)?,
+            Some(_) => self.record(name)?,
+        };
+        record.map(|record| Stored::of(self, drive.first, name, record)).transpose()
+    }
+
     /// The value of a record, as it is stored.
     pub fn stored(&self, name: Name) -> Result<Option<Stored>, Failure> {
         let record = self.record(name)?;

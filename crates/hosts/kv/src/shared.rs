@@ -169,6 +169,15 @@ impl Shared {
         self.drive.stored(name, now_ns).map_err(|failure| self.failed(failure))
     }
 
+    /// The same of a record of a scan.
+    pub fn stored_in_scan(
+        &self,
+        name: Name,
+        now_ns: &mut Option<Nanoseconds>,
+    ) -> Result<Option<Stored>, Error> {
+        self.drive.stored_in_scan(name, now_ns).map_err(|failure| self.failed(failure))
+    }
+
     /// The whole of a value that nobody can change meanwhile.
     pub fn whole(&self, stored: Stored, now_ns: &mut Option<Nanoseconds>) -> Result<Value, Error> {
         let whole = stored.whole(|large, part| self.drive.part(large, part, now_ns));

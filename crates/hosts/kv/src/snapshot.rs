@@ -174,7 +174,9 @@ impl Scan for &Snapshot {
     }
 
     fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {
-        self.whole(self.past(|past| present(past, namespace, number))?)
+        let name = value_name(namespace, number);
+        let stored = self.past(|past| past.stored_in_scan(name)?.ok_or_else(|| Failure::missing(name)))?;
+        self.whole(stored)
     }
 }
 

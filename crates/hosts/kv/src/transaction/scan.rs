@@ -164,7 +164,7 @@ impl Scan for Transaction {
 
     fn value(&mut self, namespace: NamespaceId, number: u64) -> Result<Value, Error> {
         let name = value_name(namespace, number);
-        let found = self.shared.stored(name, &mut self.now_ns)?;
+        let found = self.shared.stored_in_scan(name, &mut self.now_ns)?;
         let stored = found.ok_or_else(|| self.shared.failed(Failure::missing(name)))?;
         self.shared.whole(stored, &mut self.now_ns)
     }
