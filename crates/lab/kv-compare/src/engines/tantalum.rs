@@ -52,9 +52,10 @@ impl Engine for Tantalum {
 
     fn scan(&self, from: u64, count: usize) -> Result<usize, Failure> {
         self.store.transact(|tx| {
-            let mut found = 0;
-            for entry in tx.range(self.namespace, from.to_be_bytes()..)?.take(count) {
-                found += usize::from(!entry?.1.is_empty());
+            let (mut records, mut found) = (tx.range(self.namespace, from.to_be_bytes()..)?, 0);
+            for _ in 0..count {
+                let Some(record) = records.lend() else { break };
+                found += usize::from(!record?.1.is_empty());
             }
             Ok(found)
         })
