@@ -15,6 +15,7 @@ use super::layout::{Layout, PageHead, StoredPage};
 use super::life::Ended;
 use super::nvm_lines::{self, LINE_BYTES, Line};
 use super::ordered::Ordered;
+use super::redo_log::REDO_LOG_BYTES;
 use super::store::Store;
 use super::tally::Sums;
 use super::{
@@ -26,6 +27,9 @@ use crate::error::{HostError, NandError};
 use crate::geometry::{BlockId, Geometry, PageId, UNIT_BYTES};
 use crate::nvm_shape::NvmShape;
 use crate::slots::Slot;
+
+/// So few free slots are not worth giving back: those that a file may have are then not looked for when it is opened.
+const FEW_SLOTS: u64 = 256;
 
 /// Bytes of records read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -297,7 +301,7 @@ impl Image for FileImage {
     }
 
     fn synced(&mut self) -> Option<&mut dyn Synced> {
-        self.store.is_ordered().then_some(self as _)
+        self.store.peek_ordered().is_some().then_some(self as _)
     }
 
     fn try_clone(&self) -> Option<Box<dyn Image>> {
@@ -336,5 +340,42 @@ impl Synced for FileImage {
     fn sync_end(&mut self) -> Result<(), NandError> {
         let ended = self.store.as_ordered().map_or(Ok(()), Ordered::sync_end);
         ended.map_err(io_error(&self.path, "write records in place"))
+    }
+
+    fn settle(&mut self) -> Result<(), NandError> {
+        let settled = self.store.as_ordered().map_or(Ok(()), Ordered::settle);
+        settled.map_err(io_error(&self.path, "write all records in place"))
+    }
+
+    fn takes_space_back(&self) -> bool {
+        self.store.peek_ordered().is_some_and(Ordered::takes_space_back)
+    }
+
+    fn slots_on_disk(&self, in_use: u32) -> Result<u32, NandError> {
+        let error = |action| io_error(&self.path, action);
+        let on_disk = self.store.peek_ordered().map_or(Ok(0), Ordered::bytes_on_disk);
+        let on_disk = on_disk.map_err(error("read how much the image takes on the disk"))?;
+        // the log has its part that is in use, and each unit its part of a page's record
+        let record = self.layout.page_stride as u64 / u64::from(self.geometry.units_per_page());
+        let beside = REDO_LOG_BYTES / 2 + u64::from(in_use) * record;
+        if on_disk < beside + (u64::from(in_use) + FEW_SLOTS) * UNIT_BYTES as u64 {
+            return Ok(0);
+        }
+        Ok((self.bytes()?.saturating_sub(self.layout.slots_at) / UNIT_BYTES as u64) as u32)
+    }
+
+    fn give_back_slots(&mut self, first: Slot, count: u32) -> Result<bool, NandError> {
+        let at = self.layout.slot_at(first);
+        let bytes = at..at + u64::from(count) * UNIT_BYTES as u64;
+        let given = self.store.as_ordered().map_or(Ok(false), |ordered| ordered.give_back_slots(bytes));
+        given.map_err(io_error(&self.path, "give space of the image back"))
+    }
+
+    fn give_back_records(&mut self, block: BlockId) {
+        let at = self.first_page_at(block);
+        let bytes = u64::from(self.geometry.pages_per_block) * self.layout.page_stride as u64;
+        if let Some(ordered) = self.store.as_ordered() {
+            ordered.is_void(at..at + bytes);
+        }
     }
 }

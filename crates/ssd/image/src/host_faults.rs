@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,9 @@ use crate::random::SplitMix64;
 
 /// What a disk writes as a whole.
 const SECTOR: usize = 512;
+
+/// Pages given back at once.
+const PUNCHED_PAGES: u64 = 16;
 
 /// A kind of call on the file of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -31,6 +35,8 @@ pub enum HostCall {
     Grow,
     /// Reserving space.
     Reserve,
+    /// Giving space back.
+    Punch,
     /// Mapping it.
     Map,
     /// Reading through memory.
@@ -134,6 +140,24 @@ impl TestHost {
     pub(super) fn sync(&self, file: &File) -> io::Result<()> {
         self.live()?;
         self.faults.state().sync(file)
+    }
+
+    /// Gives space back, some pages at a time: a process that ends has given back the first of them. `punch` does it on the real
+    /// host.
+    pub(super) fn punch(
+        &self,
+        file: &File,
+        pages: Range<u64>,
+        mut punch: impl FnMut(Range<u64>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut next = pages.start;
+        while next < pages.end {
+            let end = pages.end.min(next + PUNCHED_PAGES);
+            self.life.store(next * HOST_PAGE as u64, (end - next) as usize * HOST_PAGE)?;
+            self.faults.state().punch(file, next..end, &mut punch)?;
+            next = end;
+        }
+        Ok(())
     }
 
     /// A store of mapped memory.
@@ -277,6 +301,25 @@ impl State {
         if done > 0 {
             self.dirty(file, at / HOST_PAGE as u64)?;
             file.write_all_at(&data[..done], at)?;
+        }
+        failure.map_or(Ok(()), |failure| Err(failure.error()))
+    }
+
+    /// Gives pages back: to the disk this is as if they were written, with zeros.
+    fn punch(
+        &mut self,
+        file: &File,
+        pages: Range<u64>,
+        punch: &mut impl FnMut(Range<u64>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let failure = self.next(HostCall::Punch);
+        let end = match failure {
+            None => pages.end,
+            Some(_) => pages.start + self.random.below(pages.end - pages.start),
+        };
+        (pages.start..end).try_for_each(|page| self.dirty(file, page))?;
+        if end > pages.start {
+            punch(pages.start..end)?;
         }
         failure.map_or(Ok(()), |failure| Err(failure.error()))
     }

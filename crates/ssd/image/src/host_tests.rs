@@ -93,6 +93,11 @@ fn work(
             {
                 given_up.push(slot);
             }
+            if random.below(3) == 0
+                && let Some(slot) = free.last()
+            {
+                store.give_back_slots(*slot..slot + 4096)?;
+            }
             let (at, byte) = (8192 + random.below(5) * 9000, random.below(256) as u8);
             let bytes = [24, 700, 9000][random.below(3) as usize];
             store.write(&vec![byte; bytes], at)?;
@@ -261,7 +266,10 @@ fn whatever_call_fails_what_was_synced_is_there() {
     });
     let seen = |call| failed.iter().filter(|failed| **failed == call).count();
     assert!(
-        seen(HostCall::Write) > 60 && seen(HostCall::Sync) > 50 && seen(HostCall::Read) > 2,
+        seen(HostCall::Write) > 60
+            && seen(HostCall::Sync) > 50
+            && seen(HostCall::Read) > 2
+            && seen(HostCall::Punch) > 10,
         "{failed:?}"
     );
 }

@@ -264,4 +264,20 @@ pub trait Synced {
 
     /// The sync that [`Synced::sync_begin`] returned has run.
     fn sync_end(&mut self) -> Result<(), NandError>;
+
+    /// Makes all changes durable, and everything that was released free to be overwritten. No sync may be under way.
+    fn settle(&mut self) -> Result<(), NandError>;
+
+    /// Whether its host takes space back, as far as is known.
+    fn takes_space_back(&self) -> bool;
+
+    /// Slots that may take space on the host's disk, beside this many that are in use; 0 if only few can.
+    fn slots_on_disk(&self, in_use: u32) -> Result<u32, NandError>;
+
+    /// Gives the space of slots back, which may be overwritten at once: `count` of them, the first one of which is `first`. False
+    /// if the host declines.
+    fn give_back_slots(&mut self, first: Slot, count: u32) -> Result<bool, NandError>;
+
+    /// A block is erased for good, and none of its pages is programmed: the space of their records may go back.
+    fn give_back_records(&mut self, block: BlockId);
 }

@@ -16,6 +16,9 @@
 //!   one.
 //! - The contents of a redo log are put in place only after the redo log and its data are synced: a killed process
 //!   leaves bytes in the host's cache that the disk may not have.
+//! - Space is given back to the host as if zeros were written. A slot's goes back when the slot may be overwritten. That of
+//!   records that count for nothing, because their block was erased, goes back when the redo log has just started over: then
+//!   the records in place say so too, durably, and no group has older ones.
 //! - A sync runs while others write. If they change so much that the next group might not fit, the writer ends that sync.
 //! - After a failed write or sync nothing is written (`host_file.rs`): there is no way to know what the disk has. A group
 //!   names data only once they were written.
@@ -29,11 +32,12 @@
 //! A lost group contains only what was not synced. To the drive, its loss looks like a process that was killed earlier.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
-use super::host_file::HostFile;
+use super::host_file::{HOST_PAGE, HostFile};
 use super::overlay::Overlay;
 use super::ranges::Ranges;
 use super::redo_file::{HostSync, RedoFile, SECTOR, Sectors};
@@ -78,6 +82,8 @@ pub(super) struct Ordered {
     /// The bytes of records for the next group.
     changed: Ranges,
     slots: Vec<SlotSum>,
+    /// Records that count for nothing, and whose space goes back when the redo log starts over.
+    void: Ranges,
     /// Raw writes since the last sync; a lost machine may have made any of them.
     #[cfg(test)]
     unsynced: std::sync::Mutex<RawWrites>,
@@ -108,6 +114,7 @@ impl Ordered {
             under_way: UnderWay::Nothing,
             changed: Ranges::default(),
             slots: Vec::new(),
+            void: Ranges::default(),
             #[cfg(test)]
             unsynced: Default::default(),
             #[cfg(test)]
@@ -153,6 +160,7 @@ impl Ordered {
             // it reads the rest of a page, which may fail too
             self.records.write(&rest[..bytes], at).map_err(|error| self.file.fail(error))?;
             self.changed.add(at..at + bytes as u64);
+            self.void.remove(at..at + bytes as u64);
             self.sync_if_large()?;
             (rest, at) = (&rest[bytes..], at + bytes as u64);
         }
@@ -305,8 +313,62 @@ impl Ordered {
         self.log.write(&Sectors::new(&group), self.place.log_at)?;
         self.sync_raw()?;
         (self.sequence, self.checksum, self.head) = (self.sequence + 1, checksum, SECTOR as u64);
+        self.give_back_void()?;
         self.is_open = false;
         Ok(())
+    }
+
+    // -- space ------------------------------------------------------------------------------------------------
+
+    /// Whether the host takes space back, as far as is known.
+    pub fn takes_space_back(&self) -> bool {
+        self.file.takes_space_back()
+    }
+
+    /// Bytes of the disk.
+    pub fn bytes_on_disk(&self) -> io::Result<u64> {
+        self.file.bytes_on_disk()
+    }
+
+    /// Gives the space of slots back, which may be overwritten at once. False if the host declines.
+    pub fn give_back_slots(&mut self, bytes: Range<u64>) -> io::Result<bool> {
+        debug_assert!(bytes.start >= self.place.slots_at, "{bytes:?} are no slots");
+        self.give_back(bytes)
+    }
+
+    /// These records count for nothing, until some of them are written: their space goes back when that is durable in place.
+    pub fn is_void(&mut self, records: Range<u64>) {
+        debug_assert!(
+            records.start >= TALLY_AT && records.end <= self.place.log_at,
+            "{records:?} are no records"
+        );
+        self.void.add(records);
+    }
+
+    /// Gives the space of void records back. The redo log is empty, so what is in place counts.
+    fn give_back_void(&mut self) -> io::Result<()> {
+        for range in std::mem::take(&mut self.void).iter() {
+            let page = HOST_PAGE as u64;
+            let whole = range.start.next_multiple_of(page)..range.end / page * page;
+            if !whole.is_empty() && !self.give_back(whole)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: Range<u64>) -> io::Result<bool> {
+        #[cfg(test)]
+        self.unsynced.lock().unwrap().push((bytes.start, vec![0; (bytes.end - bytes.start) as usize]));
+        self.file.give_back(bytes)
+    }
+
+    /// Makes all changes durable in place: no data that were written are needed any more to prove a group.
+    pub fn settle(&mut self) -> io::Result<()> {
+        if !matches!(self.under_way, UnderWay::Nothing) {
+            return Err(unfinished());
+        }
+        self.close()
     }
 
     /// Leaves a file that needs no redo log.

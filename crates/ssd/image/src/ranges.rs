@@ -28,6 +28,18 @@ impl Ranges {
         self.ends.insert(added.start, added.end);
     }
 
+    /// Removes bytes.
+    pub fn remove(&mut self, removed: Range<u64>) {
+        while let Some((&start, &end)) = self.ends.range(..removed.end).next_back()
+            && end > removed.start
+        {
+            self.ends.remove(&start);
+            self.bytes -= end - start;
+            self.add(start..removed.start.max(start));
+            self.add(removed.end.min(end)..end);
+        }
+    }
+
     /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -67,6 +79,25 @@ mod tests {
             assert_eq!(found, expected);
             assert_eq!(ranges.bytes(), expected.iter().map(|(start, end)| end - start).sum::<u64>());
             assert_eq!(ranges.count(), expected.len());
+        }
+    }
+
+    #[test]
+    fn what_is_removed_is_no_longer_in_the_set() {
+        let mut ranges = Ranges::default();
+        [(0..100), (200..300), (400..500)].into_iter().for_each(|added| ranges.add(added));
+        for (removed, expected) in [
+            (100..200, &[(0, 100), (200, 300), (400, 500)][..]),
+            (20..30, &[(0, 20), (30, 100), (200, 300), (400, 500)]),
+            (90..250, &[(0, 20), (30, 90), (250, 300), (400, 500)]),
+            (25..450, &[(0, 20), (450, 500)]),
+            (0..20, &[(450, 500)]),
+            (450..501, &[]),
+        ] {
+            ranges.remove(removed);
+            let found: Vec<(u64, u64)> = ranges.iter().map(|range| (range.start, range.end)).collect();
+            assert_eq!(found, expected);
+            assert_eq!(ranges.bytes(), expected.iter().map(|(start, end)| end - start).sum::<u64>());
         }
     }
 }

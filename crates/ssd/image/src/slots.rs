@@ -38,6 +38,8 @@ pub struct Slots {
     kept: Option<Kept>,
     /// Released but not free yet because somebody may still read them, oldest first.
     leased: VecDeque<Leased>,
+    /// Free slots that may take space of the host's disk, if that space can be given back.
+    idle: Option<Idle>,
     limit: Limit,
 }
 
@@ -149,6 +151,9 @@ impl Slots {
         self.used[word] |= 1 << (slot.0 % 64);
         self.in_use += 1;
         self.taken.set(slot.index());
+        if let Some(idle) = &mut self.idle {
+            idle.remove(slot);
+        }
     }
 
     /// A slot has no owner any more.
@@ -185,7 +190,7 @@ impl Slots {
         self.end_leases();
         match self.leased.back_mut() {
             Some(leased) => leased.given_up.push(slot),
-            None => self.taken.clear(slot.index()),
+            None => become_free(slot, &mut self.taken, &mut self.idle),
         }
     }
 
@@ -203,8 +208,9 @@ impl Slots {
         while let Some(leased) = self.leased.front_mut()
             && Arc::get_mut(&mut leased.lease).is_some()
         {
-            leased.given_up.iter().for_each(|slot| self.taken.clear(slot.index()));
+            let given_up = std::mem::take(&mut leased.given_up);
             self.leased.pop_front();
+            given_up.into_iter().for_each(|slot| become_free(slot, &mut self.taken, &mut self.idle));
         }
     }
 
@@ -226,6 +232,112 @@ impl Slots {
             let ended = std::mem::replace(&mut kept.ended, std::mem::take(&mut kept.begun));
             ended.into_iter().for_each(|slot| self.free(slot));
         }
+    }
+
+    /// Slots that were released and become free after syncs.
+    pub fn waiting(&self) -> u32 {
+        self.kept.as_ref().map_or(0, |kept| kept.since.len() + kept.begun.len() + kept.ended.len()) as u32
+    }
+
+    /// Everything is durable in place: no released slot is needed any more.
+    pub fn settle(&mut self) {
+        if let Some(kept) = self.kept.replace(Kept::default()) {
+            let all = [kept.ended, kept.begun, kept.since].into_iter().flatten();
+            all.for_each(|slot| self.free(slot));
+        }
+    }
+
+    // -- space of the host's disk -------------------------------------------------------------------------------
+
+    /// From now on it is known which free slots take space of the host's disk. Of those that are free now, the first
+    /// `on_disk` slots may have some that do.
+    pub fn watch_idle(&mut self, on_disk: u32) {
+        let mut idle = Idle::default();
+        (1..=on_disk).map(Slot).filter(|slot| !self.taken.has(slot.index())).for_each(|slot| idle.add(slot));
+        self.idle = Some(idle);
+    }
+
+    /// Free slots that may take space of the host's disk.
+    pub fn idle(&self) -> u32 {
+        self.idle.as_ref().map_or(0, |idle| idle.count)
+    }
+
+    /// The highest of them that are side by side, at most this many: those that are taken last.
+    pub fn highest_idle(&self, most: u32) -> Option<(Slot, u32)> {
+        let run = self.idle.as_ref()?.highest_run(most);
+        debug_assert!(
+            run.is_none_or(
+                |(first, count)| (0..count).all(|next| !self.taken.has(first.index() + next as usize))
+            ),
+            "slots of {run:?} are not free"
+        );
+        run
+    }
+
+    /// The host has the space of these again.
+    pub fn given_back(&mut self, (first, count): (Slot, u32)) {
+        if let Some(idle) = &mut self.idle {
+            (first.0..first.0 + count).for_each(|slot| idle.remove(Slot(slot)));
+        }
+    }
+}
+
+/// A slot may be reused.
+#[inline]
+fn become_free(slot: Slot, taken: &mut Taken, idle: &mut Option<Idle>) {
+    taken.clear(slot.index());
+    if let Some(idle) = idle {
+        idle.add(slot);
+    }
+}
+
+/// Free slots that may take space of the host's disk: a bit for each number.
+#[derive(Clone, Default, Debug)]
+struct Idle {
+    bits: Vec<u64>,
+    count: u32,
+    /// No word from this one on has a bit.
+    end: usize,
+}
+
+impl Idle {
+    fn add(&mut self, slot: Slot) {
+        let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
+        if self.bits.len() <= word {
+            self.bits.resize(word + 1, 0);
+        }
+        self.count += u32::from(self.bits[word] & bit == 0);
+        self.bits[word] |= bit;
+        self.end = self.end.max(word + 1);
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: Slot) {
+        let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
+        if let Some(bits) = self.bits.get_mut(word)
+            && *bits & bit != 0
+        {
+            *bits &= !bit;
+            self.count -= 1;
+            if word + 1 == self.end {
+                self.end =
+                    self.bits[..self.end].iter().rposition(|bits| *bits != 0).map_or(0, |last| last + 1);
+            }
+        }
+    }
+
+    fn has(&self, number: u32) -> bool {
+        self.bits.get(number as usize / 64).is_some_and(|bits| bits & (1 << (number % 64)) != 0)
+    }
+
+    fn highest_run(&self, most: u32) -> Option<(Slot, u32)> {
+        let word = self.end.checked_sub(1).filter(|_| most > 0)?;
+        let last = word as u32 * 64 + 63 - self.bits[word].leading_zeros();
+        let mut first = last;
+        while last - first + 1 < most && first > 0 && self.has(first - 1) {
+            first -= 1;
+        }
+        Some((Slot(first), last - first + 1))
     }
 }
 
@@ -381,6 +493,54 @@ mod tests {
         assert_eq!(slots.take().unwrap(), d, "the fourth lease came later");
         assert_eq!(slots.take().unwrap().0, 6);
         drop(fourth);
+    }
+
+    #[test]
+    fn free_slots_are_idle_until_they_are_given_back_or_taken_highest_first() {
+        let mut slots = Slots::default();
+        slots.watch_idle(0);
+        slots.keep();
+        let taken: Vec<Slot> = (0..200).map(|_| slots.take().unwrap()).collect();
+        assert_eq!((slots.idle(), slots.highest_idle(9)), (0, None), "what was never used takes no space");
+        taken[60..150].iter().chain(&taken[190..195]).for_each(|slot| slots.release(*slot));
+        assert_eq!(slots.idle(), 0, "what it held may be needed");
+        for _ in 0..2 {
+            slots.sync_begin();
+            assert_eq!(slots.idle(), 0);
+            slots.sync_end();
+        }
+        assert_eq!((slots.idle(), slots.highest_idle(9)), (95, Some((Slot(191), 5))));
+        slots.given_back((Slot(191), 5));
+        assert_eq!((slots.idle(), slots.highest_idle(7)), (90, Some((Slot(144), 7))));
+        slots.given_back((Slot(144), 7));
+        assert_eq!(slots.highest_idle(u32::MAX), Some((Slot(61), 83)));
+        assert_eq!((slots.take().unwrap(), slots.idle()), (Slot(61), 82));
+        // one that was given back takes no space until it is used again
+        let last = (0..82 + 7).map(|_| slots.take().unwrap()).last().unwrap();
+        assert_eq!((last, slots.idle(), slots.highest_idle(9)), (Slot(150), 0, None));
+        slots.release(last);
+        slots.settle();
+        assert_eq!(slots.highest_idle(9), Some((last, 1)));
+    }
+
+    #[test]
+    fn what_somebody_still_reads_is_not_idle() {
+        let mut slots = Slots::default();
+        slots.watch_idle(0);
+        let slot = slots.take().unwrap();
+        let lease = slots.lease();
+        slots.release(slot);
+        assert_eq!(slots.idle(), 0);
+        drop(lease);
+        slots.end_leases();
+        assert_eq!(slots.highest_idle(9), Some((slot, 1)));
+    }
+
+    #[test]
+    fn of_a_file_all_free_slots_may_be_idle() {
+        let mut slots = Slots::rebuild(70, vec![1 << 3, 1 << 1]);
+        slots.watch_idle(80);
+        assert_eq!((slots.idle(), slots.highest_idle(u32::MAX)), (78, Some((Slot(66), 15))));
     }
 
     #[test]

@@ -55,9 +55,12 @@ impl Store {
         }
     }
 
-    /// Whether changes go through the redo log.
-    pub fn is_ordered(&self) -> bool {
-        matches!(self, Store::Ordered(_))
+    /// The same, to be looked at.
+    pub fn peek_ordered(&self) -> Option<&Ordered> {
+        match self {
+            Store::Ordered(ordered) => Some(ordered),
+            Store::File(_) | Store::Overlay(_) => None,
+        }
     }
 
     /// The file, if slots are written to it without involving a redo log.

@@ -25,6 +25,7 @@
 //! and they stay readable until they are erased. Once the owner's erase is past, the slot is free. What a place marked
 //! `MOVED` reads as from then on is undefined: an FTL erases the last copy only when nothing needs the unit.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
@@ -65,6 +66,8 @@ pub struct Nand {
     pub(crate) operations: u64,
     /// Pages whose records were damaged in the image.
     pub(crate) damaged: Vec<PageId>,
+    /// Blocks that were erased, whose page records may take space of the host's disk; noted if that can be given back.
+    blank: BTreeSet<BlockId>,
 }
 
 impl Nand {
@@ -167,9 +170,7 @@ impl Nand {
         let mut nand = Nand::assemble(*image.geometry(), timing, description, Box::new(image), contents);
         nand.nvm = nvm.map(Nvm::new);
         nand.damaged = examination.damaged_pages().collect();
-        if nand.image.synced().is_some() {
-            nand.slots.keep();
-        }
+        nand.watch_space()?;
         Ok((nand, examination))
     }
 
@@ -200,6 +201,7 @@ impl Nand {
             counters: Counters::default(),
             operations: contents.operations,
             damaged: Vec::new(),
+            blank: BTreeSet::new(),
         }
     }
 
@@ -220,6 +222,7 @@ impl Nand {
             counters: self.counters,
             operations: self.operations,
             damaged: self.damaged.clone(),
+            blank: BTreeSet::new(),
         })
     }
 
@@ -238,6 +241,76 @@ impl Nand {
     pub fn sync_end(&mut self) -> Result<(), NandError> {
         self.slots.sync_end();
         self.image.synced().map_or(Ok(()), |image| image.sync_end())
+    }
+
+    // -- space of the host's disk ------------------------------------------------------------------------------
+
+    /// Whether free space of the image goes back to the host, when it is asked for: of an image that was opened with
+    /// [`Access::Ordered`], if its host takes space back.
+    pub fn gives_space_back(&mut self) -> bool {
+        self.image.synced().is_some_and(|image| image.takes_space_back())
+    }
+
+    fn watch_space(&mut self) -> Result<(), MediumError> {
+        let Some(image) = self.image.synced() else { return Ok(()) };
+        let on_disk = image.slots_on_disk(self.slots.in_use())?;
+        self.slots.keep();
+        self.slots.watch_idle(on_disk);
+        let is_blank = |block: &Block| block.erase_count > 0 && block.next_page == 0;
+        let blocks = (0..).map(BlockId).zip(&self.blocks);
+        self.blank = blocks.filter(|(_, block)| is_blank(block)).map(|(block, _)| block).collect();
+        Ok(())
+    }
+
+    /// An erase can no longer be undone.
+    pub(crate) fn note_blank(&mut self, block: BlockId) {
+        if self.image.synced().is_some() {
+            self.blank.insert(block);
+        }
+    }
+
+    /// Gives space of the image back to the host: the records of blocks that were erased, and at most `holes` pieces of the
+    /// slots that are free to be overwritten, but for `kept` slots, which are the first to be used again. Returns whether there is
+    /// more to give back.
+    pub fn give_space_back(&mut self, kept: u32, holes: u32) -> Result<bool, NandError> {
+        let Some(image) = self.image.synced().filter(|image| image.takes_space_back()) else {
+            return Ok(false);
+        };
+        for block in std::mem::take(&mut self.blank) {
+            if self.blocks[block.index()].next_page == 0 {
+                image.give_back_records(block);
+            }
+        }
+        for _ in 0..holes {
+            let Some(run) = self.slots.highest_idle(self.slots.idle().saturating_sub(kept)) else {
+                return Ok(false);
+            };
+            if !image.give_back_slots(run.0, run.1)? {
+                return Ok(false);
+            }
+            self.slots.given_back(run);
+        }
+        Ok(self.slots.idle() > kept)
+    }
+
+    /// Slots that are free to be overwritten, and may take space of the host's disk.
+    pub fn idle_slots(&self) -> u32 {
+        self.slots.idle()
+    }
+
+    /// Slots that are free to be overwritten after two more syncs.
+    pub fn slots_that_wait(&self) -> u32 {
+        self.slots.waiting()
+    }
+
+    /// Makes everything durable in place, so that all released slots are free. No sync may be under way. Nothing for an image
+    /// that was not opened with [`Access::Ordered`].
+    pub fn sync_in_place(&mut self) -> Result<(), NandError> {
+        if let Some(image) = self.image.synced() {
+            image.settle()?;
+            self.slots.settle();
+        }
+        Ok(())
     }
 
     // -- state ------------------------------------------------------------------------------------------------
@@ -392,6 +465,16 @@ impl Nand {
     /// Slots that hold bytes: staged, programmed, or kept while an erase may be undone.
     pub fn slots_in_use(&self) -> u32 {
         self.slots.in_use()
+    }
+
+    /// Those of them that erases give up which could still be undone.
+    pub fn slots_being_erased(&self) -> u32 {
+        let erases = self.power.issued.iter().filter_map(|issued| match &issued.change {
+            Change::Erase(erased) => Some(&erased.slot_of),
+            Change::Program { .. } | Change::Store(_) => None,
+        });
+        let owned = |slots: &[u32]| slots.iter().filter(|entry| **entry != 0 && **entry & MOVED == 0).count();
+        erases.map(|slots| owned(slots) as u32).sum()
     }
 
     // -- for the operations -----------------------------------------------------------------------------------

@@ -111,6 +111,7 @@ impl Nand {
                 self.slots.release(Slot(entry));
             }
             self.image.drop_records(erased.records);
+            self.note_blank(erased.block);
         }
     }
 }
