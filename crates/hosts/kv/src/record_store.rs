@@ -7,10 +7,11 @@
 //! *in doubt* until the store is reopened: they cannot be read. All others can.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use tantalum::{Command, Device, Footprint, Key, KvRecord, NamespaceId, Nanoseconds, Status};
+use tantalum::{Command, Device, Footprint, HostError, Key, KvRecord, NamespaceId, Nanoseconds, Status};
 use tantalum_canaries::guard;
 use tantalum_drive::Drive;
 
@@ -317,15 +318,24 @@ impl RecordStore {
     pub fn sync(&self) -> Result<(), Failure> {
         let begun = self.device().lock().sync_begin().map_err(Failure::Drive)?;
         if let Some(begun) = begun {
-            let failed = |error| {
-                let reason = format!("the image could not be synced: {error}");
-                Failure::Stops(Cause { reason, is_host: true, only_read: false })
-            };
-            begun.run().map_err(failed)?;
+            begun.run().map_err(|error| self.sync_failed(&error))?;
             self.device().lock().sync_end().map_err(Failure::Drive)?;
         }
         self.unsynced.lock().clear();
         Ok(())
+    }
+
+    /// The drive does not see how a sync ends: it is told.
+    fn sync_failed(&self, error: &io::Error) -> Failure {
+        let host = HostError {
+            path: "the image".into(),
+            action: "sync what was written",
+            kind: error.kind(),
+            reason: error.to_string(),
+        };
+        self.device().lock().refuse_changes(Status::Host(host));
+        let reason = format!("the image could not be synced: {error}");
+        Failure::Stops(Cause { reason, is_host: true, only_read: false })
     }
 
     /// Opens a snapshot. No put may be in progress.
