@@ -231,7 +231,7 @@ fn whatever_call_fails_what_was_synced_is_there() {
             let number = seen.entry(*call).or_default();
             *number += 1;
             let each = match call {
-                HostCall::Read => 301,
+                HostCall::Read => 7,
                 HostCall::Write => 31,
                 _ => 1,
             };

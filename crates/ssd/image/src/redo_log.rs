@@ -25,6 +25,9 @@ pub(super) const REDO_LOG_FULL: u64 = REDO_LOG_BYTES / 2 - (128 << 10);
 /// The bytes with which the redo log is filled before it is used.
 pub(super) const UNUSED: u8 = 0xff;
 
+/// Bytes that are read at once where no group is expected.
+const READ_BYTES: usize = 256 << 10;
+
 const MAGIC: [u8; 8] = *b"TANTLOG1";
 
 /// The head of a group. It is followed by [`SlotSum`]s, then entries, each an [`EntryHead`] and bytes.
@@ -217,13 +220,17 @@ pub(super) fn replay(
 /// Requires that nothing in the redo log comes after the group that ends at `offset` and is numbered `last`. A machine
 /// that was lost while the next one was written leaves at most that one.
 fn check_end(file: &HostFile, place: RedoPlace, offset: u64, last: u64) -> io::Result<()> {
-    for offset in (offset..REDO_LOG_BYTES).step_by(SECTOR) {
-        if let Some(later) =
-            Group::read(file, place, offset)?.filter(|later| later.head.sequence.get() > last + 1)
-        {
-            return Err(
-                later.impossible(&format!("follows group {last}, but the groups between them are missing"))
-            );
+    let mut part = vec![0; READ_BYTES];
+    for start in (offset..REDO_LOG_BYTES).step_by(READ_BYTES) {
+        let bytes = READ_BYTES.min((REDO_LOG_BYTES - start) as usize);
+        let present = file.read_present_at(&mut part[..bytes], place.log_at + start)?;
+        for (sector, at) in part[..present].chunks(SECTOR).zip((start..).step_by(SECTOR)) {
+            let head = GroupHead::read_from_prefix(sector);
+            let is_later = head.is_ok_and(|(head, _)| head.magic == MAGIC && head.sequence.get() > last + 1);
+            if is_later && let Some(later) = Group::read(file, place, at)? {
+                return Err(later
+                    .impossible(&format!("follows group {last}, but the groups between them are missing")));
+            }
         }
     }
     Ok(())
