@@ -253,6 +253,12 @@ impl Device {
         self.engine_mut()?.ftl.nand_mut().sync_end().map_err(Status::from)
     }
 
+    /// Makes everything durable in place, beside what [`Device::sync_begin`] does; no sync may be under way. Nothing for a
+    /// drive that was not opened with [`Access::Ordered`]. If it fails, the drive must be reopened.
+    pub fn sync_in_place(&mut self) -> Result<(), Status> {
+        self.engine_mut()?.ftl.nand_mut().sync_in_place().map_err(Status::from)
+    }
+
     // -- media faults and the end of life -----------------------------------------------------------------------
 
     /// From now on, until the image is reopened, flash operations fail according to `faults` (M6).

@@ -14,7 +14,7 @@ mod read;
 mod transaction;
 mod write;
 
-use tantalum_ftl::{Ftl, FtlError, HostUnit, Lpn, TxId};
+use tantalum_ftl::{Ftl, FtlError, GivenBack, HostUnit, Lpn, Slack, TxId};
 use tantalum_nand::{LostProgram, Nand, Nanoseconds, Operation, Slot, UNIT_BYTES};
 
 use cache::Cache;
@@ -22,6 +22,7 @@ use host_data::HostData;
 pub use key_value::{KeyValueLimits, LIMITS as KEY_VALUE_LIMITS};
 
 use crate::command::Command;
+use crate::controller::Step;
 use crate::profile::{CacheMode, Profile};
 use crate::status::Status;
 
@@ -194,6 +195,19 @@ impl Engine {
                 self.kv_list(namespace, from.as_ref(), keys, limit, port, at_ns)
             }
         }
+    }
+
+    /// Gives space of the image back: returns when that is done, and what is left.
+    pub fn give_space_back(
+        &mut self,
+        slack: Slack,
+        step: Step,
+        at_ns: Nanoseconds,
+    ) -> Result<(Nanoseconds, GivenBack), Status> {
+        let (done_ns, given) = self.ftl.give_space_back(slack, (step.blocks, step.holes), at_ns)?;
+        let done =
+            if self.ftl.has_unrecorded_loss() { self.record_loss(Ok(done_ns), at_ns) } else { Ok(done_ns) };
+        Ok((done?, given))
     }
 
     fn maintain(&mut self, at_ns: Nanoseconds) -> Result<(), Status> {

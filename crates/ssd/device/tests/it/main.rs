@@ -28,5 +28,6 @@ mod nvm;
 mod queued_commands;
 mod refusals;
 mod small_drive;
+mod space;
 mod transactions;
 mod trim;

@@ -28,6 +28,7 @@ mod batch;
 mod canaries;
 mod collect;
 mod erase;
+mod give_back;
 mod parts;
 mod queries;
 mod recovery;
@@ -44,6 +45,7 @@ use self::allocate::Allocator;
 use self::batch::ProgrammedBatch;
 #[cfg(feature = "canaries")]
 pub(crate) use self::collect::MovingPage;
+pub use self::give_back::{GivenBack, Slack};
 pub use self::parts::Parts;
 pub use self::queries::{BlockState, PREFETCHED, Wear};
 pub use self::recovery::FormatError;

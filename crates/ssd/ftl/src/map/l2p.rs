@@ -168,6 +168,11 @@ impl Map {
         self.valid.get(block)
     }
 
+    /// Places in use in all blocks.
+    pub fn all_valid(&self) -> u64 {
+        self.valid.total()
+    }
+
     /// A block is closed: it may be collected from now on.
     pub fn add_candidate(&mut self, block: BlockId) {
         self.valid.add_candidate(block);

@@ -15,6 +15,8 @@ pub struct ValidCounts {
     /// No ring has a block below this count.
     lowest: u32,
     units_per_block: u32,
+    /// Units in use in all blocks.
+    total: u64,
 }
 
 /// A block that is in no ring points to itself.
@@ -32,6 +34,7 @@ impl ValidCounts {
             prev: (0..nodes).map(alone).collect(),
             lowest: units_per_block,
             units_per_block,
+            total: 0,
         }
     }
 
@@ -39,6 +42,11 @@ impl ValidCounts {
     #[inline]
     pub fn get(&self, block: BlockId) -> u32 {
         self.valid[block.index()]
+    }
+
+    /// Units in use in all blocks.
+    pub fn total(&self) -> u64 {
+        self.total
     }
 
     /// All counts.
@@ -91,6 +99,7 @@ impl ValidCounts {
     #[inline]
     pub fn increase_by(&mut self, block: u32, units: u32) {
         self.valid[block as usize] += units;
+        self.total += u64::from(units);
         debug_assert!(
             self.valid[block as usize] <= self.units_per_block,
             "block {block} has {} units in use, of {}",
@@ -106,6 +115,7 @@ impl ValidCounts {
     pub fn decrease(&mut self, block: u32) {
         debug_assert_ne!(self.valid[block as usize], 0, "block {block} has no unit in use");
         self.valid[block as usize] -= 1;
+        self.total -= 1;
         self.recount(block);
     }
 

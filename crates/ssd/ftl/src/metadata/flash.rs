@@ -90,6 +90,13 @@ impl FlashLog {
         self.journal.len() as u32
     }
 
+    /// Units programmed into all its blocks.
+    pub fn units(&self, nand: &Nand) -> u64 {
+        let pages: u64 =
+            self.journal.iter().chain(&self.checkpoint).map(|block| u64::from(nand.next_page(*block))).sum();
+        pages * u64::from(nand.geometry().units_per_page())
+    }
+
     /// The block for the next page.
     #[cfg(test)]
     pub fn open(&self) -> Option<BlockId> {

@@ -439,6 +439,11 @@ impl MetadataLog {
         self.flash.journal_blocks()
     }
 
+    /// Units on flash of the journal and the last checkpoint.
+    pub fn units_on_flash(&self, nand: &Nand) -> u64 {
+        self.flash.units(nand)
+    }
+
     /// The last checkpoint's blocks.
     pub fn checkpoint_blocks(&self) -> &[BlockId] {
         self.flash.checkpoint_blocks()

@@ -1,6 +1,9 @@
 //! The use of each block, the free blocks, and the choice of the next block to erase.
 //!
-//! A free block may still hold old pages: it is erased when it is opened, never before (see `control/erase.rs`).
+//! A free block may still hold old pages, and is then *stale*: it is erased when it is opened (see `control/erase.rs`), or before
+//! that if the host wants its space (`control/give_back.rs`).
+
+use std::collections::BTreeSet;
 
 use tantalum_canaries::guard;
 use tantalum_nand::{BlockId, Geometry, Nand, Nanoseconds, PlaneId};
@@ -64,6 +67,8 @@ pub struct Blocks {
     /// The last step programmed into a block: its age for cost-benefit.
     last_step: Vec<Seq>,
     free: FreeBlocks,
+    /// Free blocks that hold old pages.
+    stale: BTreeSet<BlockId>,
     /// Free blocks with marks.
     free_marked: u32,
     /// Whether the meaning of the marks is still only on flash: then marked blocks are opened last.
@@ -82,13 +87,14 @@ impl Blocks {
             released_ns: vec![0; count],
             last_step: vec![Seq(0); count],
             free: FreeBlocks::new(geometry),
+            stale: BTreeSet::new(),
             free_marked: 0,
             recovering: false,
         };
         // the lowest numbers are taken first
         for block in (0..geometry.blocks()).rev().map(BlockId) {
             if !nand.is_bad(block) {
-                blocks.add_free(geometry.plane_of(block), block, erased, nand);
+                blocks.add_free(geometry.plane_of(block), block, erased.then_some(0), nand);
             }
         }
         blocks
@@ -195,6 +201,7 @@ impl Blocks {
         debug_assert_eq!(free, BlockUse::Free, "block {block} is taken for {block_use:?} and is {free:?}");
         debug_assert_ne!(block_use, BlockUse::Free, "block {block} is taken for nothing");
         self.free_marked -= u32::from(self.marked[block.index()]);
+        self.stale.remove(&block);
         self.uses[block.index()] = block_use;
     }
 
@@ -207,22 +214,31 @@ impl Blocks {
 
     /// Returns a block. It is erased when it is opened.
     pub fn release(&mut self, plane: PlaneId, block: BlockId, nand: &Nand) {
-        self.add_free(plane, block, false, nand);
+        self.add_free(plane, block, None, nand);
+    }
+
+    /// A free block that holds old pages.
+    pub fn stale(&self) -> Option<BlockId> {
+        self.stale.last().copied()
     }
 
     /// Returns a block that was erased and not programmed since.
-    #[cfg(test)]
     pub fn release_erased(&mut self, plane: PlaneId, block: BlockId, nand: &Nand) {
-        self.add_free(plane, block, true, nand);
+        // a cut may undo the erase until then, and bring back what it held before the copies of that were on flash
+        self.add_free(plane, block, Some(nand.plane_idle_ns(plane)), nand);
     }
 
-    fn add_free(&mut self, plane: PlaneId, block: BlockId, erased: bool, nand: &Nand) {
+    /// A block is free; `erased_ns` is when it is erased, if it is not to be erased any more.
+    fn add_free(&mut self, plane: PlaneId, block: BlockId, erased_ns: Option<Nanoseconds>, nand: &Nand) {
         debug_assert_ne!(self.uses[block.index()], BlockUse::Free, "block {block} is free already");
         self.uses[block.index()] = BlockUse::Free;
-        self.erased[block.index()] = erased;
+        self.erased[block.index()] = erased_ns.is_some();
         self.released_ns[block.index()] = nand.programs_done_ns();
-        let ready_ns = if erased { 0 } else { self.released_ns(block) };
+        let ready_ns = erased_ns.unwrap_or(self.released_ns(block));
         self.free.add(plane, FreeBlock { block, ready_ns });
+        if nand.next_page(block) > 0 {
+            self.stale.insert(block);
+        }
         self.free_marked += u32::from(self.marked[block.index()]);
     }
 

@@ -204,6 +204,23 @@ impl Space {
         }
     }
 
+    /// Takes a free block that holds old pages, to erase it although nobody opens it.
+    pub fn take_stale(&mut self) -> Option<BlockId> {
+        let block = self.blocks.stale()?;
+        self.blocks.take_block(self.geometry.plane_of(block), block, BlockUse::Open);
+        Some(block)
+    }
+
+    /// Whether a free block holds old pages.
+    pub fn has_stale(&self) -> bool {
+        self.blocks.stale().is_some()
+    }
+
+    /// Nothing is in a block that was erased: it is free.
+    pub fn release_erased(&mut self, block: BlockId, nand: &Nand) {
+        self.blocks.release_erased(self.geometry.plane_of(block), block, nand);
+    }
+
     // -- erases -------------------------------------------------------------------------------------------------
 
     /// Whether a block has marks that no checkpoint covers.
