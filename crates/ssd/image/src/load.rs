@@ -1,6 +1,8 @@
 //! What an image in a file says about its blocks, pages and slots, read when it is opened.
 //!
-//! Only blocks that have been erased or programmed are read, so that a large, mostly empty image opens fast. A copyback
+//! Only blocks that have been erased or programmed are read, so that a large, mostly empty image opens fast; and of an erased
+//! one only the first page's record, since pages are programmed in order. If a record behind one that does not count did count,
+//! the tally would not add up. Whoever looks for damage reads all of them. A copyback
 //! leaves two places that name one slot; the place programmed last owns it.
 //!
 //! A record with a wrong checksum is live if the tally adds up with it, and was erased long ago if the tally adds up
@@ -177,6 +179,9 @@ impl Loader<'_> {
             self.contents.blocks[block.index()].next_page = pages;
             return Ok(());
         }
+        if self.damage == Damage::Refuse && !torn && !self.may_count(first, erase_count)? {
+            return Ok(());
+        }
         self.examination.page_records += u64::from(pages);
         let (image, mut next_page, mut sum) = (self.image, 0, 0_u64);
         image.visit_pages(block, pages, |index, bytes| {
@@ -199,6 +204,17 @@ impl Loader<'_> {
         self.sums.set(block, BlockSum { pages: sum, ..self.sums.block(block) });
         self.contents.blocks[block.index()].next_page = if torn { pages } else { next_page };
         Ok(())
+    }
+
+    /// Whether a page's record counts, or is damaged.
+    fn may_count(&self, page: PageId, erase_count: u32) -> Result<bool, NandError> {
+        let mut buffer = [0; MAX_PAGE_RECORD_BYTES];
+        let record = self.image.read_page(page, &mut buffer[..self.image.layout.page_record_bytes])?;
+        Ok(match record {
+            StoredPage::Absent => false,
+            StoredPage::Damaged(_) => true,
+            StoredPage::Whole(head) => head.erase_count.get() == erase_count,
+        })
     }
 
     fn load_slots(&mut self, page: PageId, head: &PageHead) -> Result<PageState, MediumError> {
