@@ -23,6 +23,7 @@ use crate::plan::{Plan, Planner};
 use crate::record::{Name, OrderedChanges, Value};
 use crate::record_store::{RecordStore, Records, kv_records};
 use crate::redo::Redo;
+use crate::space::{compact, finish_compacting, tidy};
 use crate::tree::{Mended, Numbers, Placement, change, is_node, mend, number_of};
 
 /// What a transaction changes.
@@ -183,6 +184,12 @@ impl Commits {
         done
     }
 
+    /// Gives space back that nobody needs. Others commit in between.
+    pub fn compact(&self, drive: &RecordStore) -> Result<(), Failure> {
+        while self.alone(drive, compact)?.has_more {}
+        self.alone(drive, finish_compacting)
+    }
+
     /// Calls a function while everything put is as durable as requested, and nothing is being put.
     pub fn at_rest<T>(&self, work: impl FnOnce() -> T) -> T {
         let _leader = self.leader.lock();
@@ -241,6 +248,8 @@ impl Leader {
             let before = pending.ended.lock().replace(ended);
             assert!(before.is_none(), "a commit ends twice, before with {before:?}");
         }
+        // every commit is durable; if this fails in such a way that it matters, the drive takes no more changes
+        let _ = tidy(&mut drive.device().lock());
     }
 
     /// Whether records that take this leave the room that deletes may need; after programming what waits for a full page, if

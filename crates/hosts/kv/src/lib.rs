@@ -62,6 +62,7 @@ mod room;
 mod sharded;
 mod shared;
 mod snapshot;
+mod space;
 mod spans;
 mod step;
 mod store;

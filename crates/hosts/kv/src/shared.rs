@@ -22,6 +22,7 @@ use crate::options::Options;
 use crate::record::{Name, Order, Value};
 use crate::record_store::RecordStore;
 use crate::redo::Redo;
+use crate::space::leave;
 use crate::tree::is_node;
 use crate::versions::AsOf;
 
@@ -267,9 +268,17 @@ impl Shared {
         self.commits.mend_index(&self.drive, namespace).map_err(|failure| self.failed(failure))
     }
 
+    /// Gives space back that nobody needs.
+    pub fn compact(&self) -> Result<(), Error> {
+        self.check()?;
+        self.commits.compact(&self.drive).map_err(|failure| self.failed(failure))
+    }
+
     /// Shuts the drive down, if it is still there.
     pub fn shut_down(&mut self) -> Result<(), Error> {
-        let Some(device) = self.drive.take_device() else { return Ok(()) };
+        let Some(mut device) = self.drive.take_device() else { return Ok(()) };
+        // a drive that fails here says so below
+        let _ = leave(&mut device);
         let now_ns = device.time_ns();
         Ok(device.shutdown(now_ns)?)
     }

@@ -271,6 +271,15 @@ impl Store {
         })
     }
 
+    /// Returns space to the host's file system that overwritten and deleted records take: as much as can be returned. The
+    /// store does it by itself between commits as far as it costs little, and at the latest when it is closed; this collects
+    /// the rest of the garbage, which moves what is still needed. Others use the store meanwhile, and commits wait for a few
+    /// milliseconds at a time. Nothing with [`crate::Sync::None`], on a drive in memory, or if the file system cannot make
+    /// holes in a file.
+    pub fn compact(&self) -> Result<(), Error> {
+        self.shared.compact()
+    }
+
     /// The store's counters.
     pub fn counters(&self) -> Counters {
         let (conflicts, deadlocks) = self.shared.locks.counters();

@@ -19,5 +19,6 @@ mod ordered;
 mod read_only;
 mod serializability;
 mod snapshots;
+mod space;
 mod store;
 mod transfers;

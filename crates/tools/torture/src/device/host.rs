@@ -171,7 +171,8 @@ impl Host {
         let Some(image) = &mut self.image else { return answer };
         let mut answer = answer;
         if answer.is_ok() && image.is_synced() {
-            let synced = sync(&mut self.device);
+            let synced =
+                sync(&mut self.device).and_then(|()| image.give_space_back(&mut self.device, self.now_ns));
             answer = answer.and_then(|answer| synced.map(|()| answer));
         }
         image.has_failed |= image.is_failing() && matches!(answer, Err(Status::Host(_)));

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tantalum::{Access, Device, DeviceError, HostFailure, HostFault, Mapping, Profile, TestHost};
+use tantalum::{
+    Access, Device, DeviceError, HostFailure, HostFault, Mapping, Profile, Slack, Status, Step, TestHost,
+};
 use tantalum_report::temporary_folder;
 use tempfile::TempDir;
 
@@ -116,6 +118,18 @@ impl ImageFile {
             lost.map_err(|error| Stop::machine(&error))?;
         }
         Ok(())
+    }
+
+    /// Now and then space goes back to the host, as much as can or some of it.
+    pub fn give_space_back(&mut self, device: &mut Device, now_ns: u64) -> Result<(), Status> {
+        let Some(rng) = &mut self.failing else { return Ok(()) };
+        if rng.random_ratio(3, 4) {
+            return Ok(());
+        }
+        let slack = Slack { garbage_percent: rng.random_range(0..2) * 25, units: rng.random_range(0..4) };
+        let step = Step { blocks: rng.random_range(0..4), holes: rng.random_range(0..4) };
+        device.give_space_back(slack, step, now_ns)?;
+        if rng.random_ratio(1, 8) { device.sync_in_place() } else { Ok(()) }
     }
 
     /// Calls a function during which the host does not fail.
