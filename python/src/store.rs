@@ -204,6 +204,12 @@ impl PyStore {
         py.detach(|| store.back_up(path)).map(|copied| copied.records).map_err(raised)
     }
 
+    /// Returns the space of overwritten and deleted records to the file system, as much as can be returned, while others use the store.
+    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.get()?;
+        py.detach(|| store.compact()).map_err(raised)
+    }
+
     /// Reads every record. Returns what is lost, as errors: UnreadableError for each key without its value, DamagedError
     /// for keys that cannot be found.
     fn find_damage(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {

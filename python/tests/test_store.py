@@ -176,6 +176,19 @@ class StoreTest(unittest.TestCase):
         with tantalum.Store(other) as store, store.transaction() as tx:
             self.assertEqual(list(tx.range(store.namespace("events"))), [(b"a", b"1"), (b"b", b"2")])
 
+    def test_an_image_shrinks_when_it_is_compacted(self):
+        events = self.store.namespace("events")
+        with self.store.transaction() as tx:
+            for number in range(20_000):
+                tx.put(events, number.to_bytes(4, "big"), bytes(1000))
+        with self.store.transaction() as tx:
+            for number in range(1, 20_000):
+                tx.delete(events, number.to_bytes(4, "big"))
+        self.store.compact()
+        self.assertLess(os.stat(self.path).st_blocks * 512, 12 << 20)
+        with self.store.transaction() as tx:
+            self.assertEqual(list(tx.range(events)), [(bytes(4), bytes(1000))])
+
     def test_work_is_retried_until_it_commits(self):
         calls = []
 

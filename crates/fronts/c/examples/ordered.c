@@ -155,6 +155,7 @@ int main(int arguments_count, char **arguments) {
 
     snprintf(backup, sizeof backup, "%s.backup", arguments[1]);
     must(tantalum_back_up(store, backup), TANTALUM_OK, "back up");
+    must(tantalum_compact(store), TANTALUM_OK, "compact");
     must(tantalum_close(store), TANTALUM_OK, "close");
     must(tantalum_rebuild(arguments[1], 64 << 20), TANTALUM_OK, "rebuild");
     must(tantalum_restore(backup, arguments[1], 0), TANTALUM_INVALID, "restore over an image");

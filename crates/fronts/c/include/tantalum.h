@@ -478,6 +478,12 @@ int32_t tantalum_store_snapshot_close(struct tantalum_store_snapshot *snapshot);
 // `store` is open; `path` ends with a zero.
 int32_t tantalum_back_up(const struct tantalum_store *store, const char *path);
 
+// Returns the space of overwritten and deleted records to the file system, as much as can be returned, while others use the store.
+//
+// # Safety
+// `store` is open.
+int32_t tantalum_compact(const struct tantalum_store *store);
+
 // Restores a store from a backup, into an image that must not exist. `capacity_bytes`: 0 for 1 GiB.
 //
 // # Safety
@@ -485,7 +491,7 @@ int32_t tantalum_back_up(const struct tantalum_store *store, const char *path);
 int32_t tantalum_restore(const char *backup, const char *image, uint64_t capacity_bytes);
 
 // Copies a store that is not open into a new image, which replaces the old one: with another capacity, or, if
-// `capacity_bytes` is 0, to return the space of deleted records.
+// `capacity_bytes` is 0, only to return space.
 //
 // # Safety
 // `image` ends with a zero.

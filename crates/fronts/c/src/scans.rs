@@ -398,6 +398,19 @@ pub unsafe extern "C" fn tantalum_back_up(store: *const tantalum_store, path: *c
     })
 }
 
+/// Returns the space of overwritten and deleted records to the file system, as much as can be returned, while others use the store.
+///
+/// # Safety
+/// `store` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_compact(store: *const tantalum_store) -> i32 {
+    run(|| {
+        // SAFETY: the caller's promises are those of this function.
+        let store = unsafe { store.as_ref().ok_or(null("store"))? };
+        Ok(store.0.compact()?)
+    })
+}
+
 fn with_capacity(capacity_bytes: u64) -> Options {
     let options = Store::options();
     if capacity_bytes > 0 { options.capacity_bytes(capacity_bytes) } else { options }
@@ -422,7 +435,7 @@ pub unsafe extern "C" fn tantalum_restore(
 }
 
 /// Copies a store that is not open into a new image, which replaces the old one: with another capacity, or, if
-/// `capacity_bytes` is 0, to return the space of deleted records.
+/// `capacity_bytes` is 0, only to return space.
 ///
 /// # Safety
 /// `image` ends with a zero.
